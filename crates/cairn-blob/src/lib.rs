@@ -1,0 +1,1 @@
+//! One blob file: its reader.

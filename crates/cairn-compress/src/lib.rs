@@ -1,0 +1,1 @@
+//! Block compression: RocksDB's codecs behind one type.

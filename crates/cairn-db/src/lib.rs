@@ -1,0 +1,1 @@
+//! The database: column families, writes, recovery, scheduling.

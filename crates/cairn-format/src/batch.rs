@@ -1,0 +1,1 @@
+//! Write batches: what one record of the WAL carries.

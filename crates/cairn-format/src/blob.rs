@@ -1,0 +1,1 @@
+//! Blob files and the references to them.

@@ -1,0 +1,1 @@
+//! Blocks of entries: builder, layout and cursors.

@@ -1,0 +1,1 @@
+//! Checksums of log records and of table blocks.

@@ -1,0 +1,1 @@
+//! Fixed and variable-length integers, and a cursor over bytes.

@@ -1,0 +1,1 @@
+//! The hashes that files depend on.

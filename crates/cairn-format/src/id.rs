@@ -1,0 +1,1 @@
+//! Identities of databases, sessions and tables.

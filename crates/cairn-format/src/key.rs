@@ -1,0 +1,1 @@
+//! Internal keys: a user key, a sequence number and a kind.

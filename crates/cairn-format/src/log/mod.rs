@@ -1,0 +1,1 @@
+//! The log file container of WALs and MANIFESTs.

@@ -1,0 +1,1 @@
+//! Version edits: the records of a MANIFEST.

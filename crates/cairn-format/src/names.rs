@@ -1,0 +1,1 @@
+//! The names of the files in a database directory.

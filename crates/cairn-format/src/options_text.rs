@@ -1,0 +1,1 @@
+//! The syntax of OPTIONS files and option strings.

@@ -1,0 +1,1 @@
+//! Range tombstones and their fragments.

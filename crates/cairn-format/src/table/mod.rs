@@ -1,0 +1,1 @@
+//! The parts of a table around its blocks: handles, footer, properties, metaindex.

@@ -1,0 +1,1 @@
+//! Flush and compaction: functions from immutable input to a version edit.

@@ -1,0 +1,1 @@
+//! Memory that grows with use: the arena and the block cache.

@@ -1,0 +1,1 @@
+//! The memtable: recent writes, sorted, in memory.

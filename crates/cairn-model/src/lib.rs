@@ -1,0 +1,1 @@
+//! The reference model, the generator of operations, and the checkers.

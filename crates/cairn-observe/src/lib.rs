@@ -1,0 +1,1 @@
+//! What the engine shows of itself: the info log, counters, events.

@@ -1,0 +1,1 @@
+//! Every option as one row: defaults, text form, validation.

@@ -1,0 +1,160 @@
+//! Files: the trait that the engine writes to, and what each call promises.
+//!
+//! Durability, in three steps that a caller must keep apart. `append` hands bytes to the kernel:
+//! they survive a crash of the process. `sync` makes a file's bytes and length survive a power
+//! cut, **not** its name. `sync_dir` makes the names in a directory survive. A failed `sync` is
+//! never repeated on the same file: the kernel may have dropped the pages it could not write, so
+//! a second sync that succeeds proves nothing.
+//!
+//! Every error names the path and what was being done to it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_types::Result;
+
+/// How a file will be read or written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileMode {
+    /// Bypass the page cache (`O_DIRECT`). The file system aligns what must be aligned.
+    pub direct: bool,
+    /// Refuse to follow a symbolic link at the end of the path.
+    pub no_follow: bool,
+    /// New files are readable by their owner only (mode 0600 instead of 0644, under the umask).
+    pub owner_only: bool,
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Length in bytes; 0 for what is no regular file.
+    pub len: u64,
+    /// What it is.
+    pub kind: PathKind,
+    /// When it was last changed, in microseconds since 1970.
+    pub modified_micros: u64,
+}
+
+/// The kinds of things a path can lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A device, pipe or socket; never opened.
+    Other,
+}
+
+/// A file system. Paths are absolute or relative to the process; symbolic links are followed
+/// unless [`FileMode::no_follow`] says otherwise.
+pub trait FileSystem: Send + Sync {
+    /// Opens a regular file for reading at any offset.
+    fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>>;
+    /// Creates a file that must not exist yet, empty, for appending.
+    fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
+    /// Opens an existing file for appending behind its last byte.
+    fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
+    /// What is at `path`; an error with subcode `PathNotFound` if nothing is.
+    fn status(&self, path: &Path) -> Result<Status>;
+    /// The names in a directory, without `.` and `..`, in no order.
+    fn list(&self, dir: &Path) -> Result<Vec<String>>;
+    /// Creates a directory and those above it that are missing. No error if it exists.
+    fn create_dir_all(&self, dir: &Path) -> Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, dir: &Path) -> Result<()>;
+    /// Removes a file. It lives on for those who have it open.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Gives a file another name, atomically, replacing what had it.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Gives a file a second name, which must be free.
+    fn link(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes the names in a directory survive a power cut.
+    fn sync_dir(&self, dir: &Path) -> Result<()>;
+    /// The path with symbolic links resolved: one text for one directory.
+    fn canonical(&self, path: &Path) -> Result<PathBuf>;
+    /// Takes the lock at `path` for this process, creating the file if needed. Fails with `IoError`
+    /// at once if anybody holds it, by whatever path, in this process or another. Held until the
+    /// returned value is dropped or the process ends.
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
+    /// Bytes that an unprivileged process may still write to the device of `path`.
+    fn free_space(&self, path: &Path) -> Result<u64>;
+
+    /// Whether something is at `path`.
+    fn exists(&self, path: &Path) -> Result<bool> {
+        match self.status(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.subcode() == cairn_types::Subcode::PathNotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A held lock; dropping it gives the lock back.
+pub trait FileLock: Send + Sync {}
+
+/// An open file that is read at any offset, by any thread.
+pub trait RandomAccessFile: Send + Sync {
+    /// Reads `buf.len()` bytes at `offset`; fewer only where the file ends. Returns how many.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// The length of the file in bytes, now.
+    fn len(&self) -> Result<u64>;
+    /// Where the file was opened; for messages.
+    fn path(&self) -> &Path;
+    /// Tells the kernel that `len` bytes at `offset` will be read soon. A hint.
+    fn prefetch(&self, offset: u64, len: usize) {
+        let _ = (offset, len);
+    }
+    /// Tells the kernel in what manner the file will be read. A hint.
+    fn advise(&self, access: Access) {
+        let _ = access;
+    }
+    /// Drops the file's pages from the page cache. A hint.
+    fn drop_cached(&self) {}
+}
+
+/// The manner in which a file will be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing is known.
+    Normal,
+    /// Here and there: no readahead.
+    Random,
+    /// From front to back.
+    Sequential,
+}
+
+/// An open file that grows at its end. Calls to `append`, `allocate`, `truncate` and `close` are
+/// made by one thread at a time; `sync` and `start_writeback` may run beside them.
+pub trait WritableFile: Send + Sync {
+    /// Hands `data` to the kernel, behind what was appended before. With direct I/O the last,
+    /// partial sector waits in memory until `flush` or `sync`.
+    fn append(&self, data: &[u8]) -> Result<()>;
+    /// Hands over what direct I/O still holds in memory.
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Makes everything appended before this call survive a power cut (`fdatasync`; `fsync` where
+    /// `full` is set).
+    fn sync(&self, full: bool) -> Result<()>;
+    /// Asks the kernel to begin writing back `len` bytes at `offset`, without waiting.
+    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
+        let _ = (offset, len);
+        Ok(())
+    }
+    /// Reserves space on the device up to `len` bytes without changing the file's length. A hint:
+    /// no error where the file system cannot.
+    fn allocate(&self, len: u64) -> Result<()> {
+        let _ = len;
+        Ok(())
+    }
+    /// Cuts the file to `len` bytes.
+    fn truncate(&self, len: u64) -> Result<()>;
+    /// Bytes appended so far, counting what was there when the file was opened.
+    fn len(&self) -> u64;
+    /// Where the file was created; for messages.
+    fn path(&self) -> &Path;
+    /// Hands over everything, cuts off space reserved beyond the end, and closes the descriptor.
+    /// Does not sync. Dropping an open file closes it too, and then errors are lost.
+    fn close(&self) -> Result<()>;
+}

@@ -1,0 +1,130 @@
+//! Reading: bytes in shared memory, the request for them, and who carries a request out.
+//!
+//! The read path never reads by itself: it says what it lacks as a [`ReadRequest`] (see
+//! `cairn_types::iter`) and [`Io`] obtains the bytes. [`Io::read`] is the one asynchronous leaf of
+//! the engine; the blocking driver completes it at the first poll, so a synchronous caller uses
+//! [`Io::read_now`] and pays nothing for it.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use cairn_types::{Error, Result};
+
+use crate::fs::RandomAccessFile;
+
+/// Immutable bytes in shared memory: a block as it was read, or decompressed. Cloning counts one
+/// reference more; the bytes live as long as any clone.
+#[derive(Clone)]
+pub struct Buffer(Arc<[u8]>);
+
+impl Buffer {
+    /// `len` bytes that `fill` writes. `fill` gets zeros.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fill`.
+    pub fn filled<E>(
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Buffer, E> {
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+        fill(Arc::get_mut(&mut bytes).expect("nobody else has it yet"))?;
+        Ok(Buffer(bytes))
+    }
+
+    /// How many hold these bytes.
+    #[must_use]
+    pub fn holders(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Buffer {
+        Buffer(bytes.into())
+    }
+}
+
+impl From<&[u8]> for Buffer {
+    fn from(bytes: &[u8]) -> Buffer {
+        Buffer(bytes.into())
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len())
+    }
+}
+
+/// Bytes of a file that a read needs.
+#[derive(Clone)]
+pub struct ReadRequest {
+    /// The file.
+    pub file: Arc<dyn RandomAccessFile>,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// How many bytes. Whoever makes a request has checked it against the file's length.
+    pub len: usize,
+}
+
+impl ReadRequest {
+    /// Reads the bytes, blocking.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` of the file system; `Corruption` if the file ends before the last byte.
+    pub fn read_now(&self) -> Result<Buffer> {
+        Buffer::filled(self.len, |buf| {
+            let got = self.file.read_at(self.offset, buf)?;
+            if got == self.len {
+                return Ok(());
+            }
+            Err(Error::corruption(format!(
+                "file ends early: expected {} bytes at offset {} of {}, found {got}",
+                self.len,
+                self.offset,
+                self.file.path().display()
+            )))
+        })
+    }
+}
+
+/// Who carries reads out.
+#[derive(Clone, Debug, Default)]
+pub struct Io;
+
+impl Io {
+    /// Reads block the calling thread.
+    #[must_use]
+    pub fn blocking() -> Io {
+        Io
+    }
+
+    /// Carries `request` out on the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ReadRequest::read_now`].
+    pub fn read_now(&self, request: &ReadRequest) -> Result<Buffer> {
+        request.read_now()
+    }
+
+    /// Carries `request` out; the future of the asynchronous faces.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ReadRequest::read_now`].
+    pub fn read(&self, request: ReadRequest) -> impl Future<Output = Result<Buffer>> + Send {
+        std::future::ready(request.read_now())
+    }
+}

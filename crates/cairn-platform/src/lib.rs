@@ -1,0 +1,14 @@
+//! The world behind traits: files, time, background threads, randomness.
+//!
+//! Nothing above this crate touches the operating system. The engine is handed a [`World`] and
+//! reaches files, clocks and threads only through it; the simulator hands it another one, and the
+//! whole engine runs in that.
+
+pub mod fs;
+pub mod io;
+pub mod sync;
+pub mod world;
+
+pub use fs::{FileSystem, RandomAccessFile, WritableFile};
+pub use io::{Buffer, Io, ReadRequest};
+pub use world::{Clock, Executor, Priority, Random, World};

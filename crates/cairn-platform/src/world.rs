@@ -1,0 +1,72 @@
+//! Time, background threads and randomness, and the bundle of everything the engine touches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::fs::FileSystem;
+
+/// Time.
+pub trait Clock: Send + Sync {
+    /// Microseconds since 1970. May jump.
+    fn wall_micros(&self) -> u64;
+    /// Nanoseconds since some moment; never goes back.
+    fn monotonic_nanos(&self) -> u64;
+    /// Waits.
+    fn sleep(&self, duration: Duration);
+
+    /// Seconds since 1970.
+    fn wall_seconds(&self) -> u64 {
+        self.wall_micros() / 1_000_000
+    }
+}
+
+/// The queues of background work, most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Priority {
+    /// Flushes.
+    High,
+    /// Compactions.
+    Low,
+    /// Compactions into the bottom of the tree, when a pool for them is configured.
+    Bottom,
+}
+
+/// A piece of background work.
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// Background threads.
+///
+/// Who waits for background work calls [`Executor::help`] first, holding no lock, and sleeps on a
+/// condition only when that returns `false`. The simulator's executor has no threads: there, the
+/// waiter runs the jobs it waits for.
+pub trait Executor: Send + Sync {
+    /// Runs `job` on a thread of `priority`, soon.
+    fn spawn(&self, priority: Priority, job: Job);
+    /// Runs one waiting job on the calling thread, if this executor works that way.
+    fn help(&self) -> bool {
+        false
+    }
+    /// Makes sure that at least `threads` threads serve `priority`.
+    fn reserve(&self, priority: Priority, threads: usize);
+    /// How many threads serve `priority`.
+    fn threads(&self, priority: Priority) -> usize;
+}
+
+/// A source of random numbers; nothing secret depends on it.
+pub trait Random: Send + Sync {
+    /// 64 random bits.
+    fn next_u64(&self) -> u64;
+}
+
+/// Everything outside the engine that it touches.
+#[derive(Clone)]
+pub struct World {
+    /// Files.
+    pub fs: Arc<dyn FileSystem>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Background threads.
+    pub executor: Arc<dyn Executor>,
+    /// Randomness.
+    pub random: Arc<dyn Random>,
+}

@@ -1,0 +1,1 @@
+//! The one read path: gets, merging iterators, visibility, merge operands.

@@ -1,0 +1,1 @@
+//! The simulated world: a file system that crashes, a clock, an executor.

@@ -1,0 +1,1 @@
+//! One table file: reader, builder, iterator.

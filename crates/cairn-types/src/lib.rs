@@ -1,0 +1,21 @@
+//! The nouns of Cairn: sequence numbers, value kinds, errors, and the traits that users plug in.
+//!
+//! Everything above this crate speaks these words. It knows no file, no thread and no option; it
+//! has no dependency. Start with [`error`] for what can go wrong and [`iter`] for the contract
+//! that every iterator of the engine keeps.
+
+pub mod comparator;
+pub mod error;
+pub mod iter;
+pub mod merge;
+pub mod number;
+pub mod prefix;
+pub mod value;
+
+pub use comparator::{Comparator, KeyOrder};
+pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
+pub use iter::Progress;
+pub use merge::{MergeInput, MergeOperator};
+pub use number::{FileNumber, SequenceNumber};
+pub use prefix::PrefixExtractor;
+pub use value::ValueKind;

@@ -1,0 +1,40 @@
+//! Numbers that must not mix: sequence numbers order writes, file numbers name files.
+
+use std::fmt;
+
+/// The place of a write in the one total order of all writes of a database. 56 bits.
+///
+/// Zero belongs to data whose history no longer matters (the bottom of the tree, ingested files);
+/// ordinary writes start at one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SequenceNumber(pub u64);
+
+impl SequenceNumber {
+    /// The number of data without history.
+    pub const ZERO: SequenceNumber = SequenceNumber(0);
+    /// The largest number that an internal key can hold: 2^56 - 1.
+    pub const MAX: SequenceNumber = SequenceNumber((1 << 56) - 1);
+
+    /// The number `count` writes later.
+    #[must_use]
+    pub fn plus(self, count: u64) -> SequenceNumber {
+        SequenceNumber(self.0 + count)
+    }
+}
+
+impl fmt::Display for SequenceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The number in a file's name. WALs, tables, blob files, MANIFESTs and OPTIONS files share one
+/// counter, so a number names one file for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileNumber(pub u64);
+
+impl fmt::Display for FileNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:06}", self.0)
+    }
+}

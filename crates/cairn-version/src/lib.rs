@@ -1,0 +1,1 @@
+//! The tree's state and its log: file metadata, versions, MANIFEST.

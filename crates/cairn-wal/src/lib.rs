@@ -1,0 +1,1 @@
+//! The write-ahead log: its writer, its reader, its replay.

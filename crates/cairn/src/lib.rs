@@ -1,0 +1,1 @@
+//! Cairn: a persistent key-value engine that reads and writes RocksDB's files.
