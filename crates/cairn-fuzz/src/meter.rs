@@ -1,0 +1,129 @@
+//! Memory that one input takes: a counting allocator, and the bound it is held to.
+//!
+//! The promise is S2 of the design: a decoder takes at most 64 KiB and eight times its input, and
+//! nothing is allocated on a file's word. The counters belong to the thread, so that tests that
+//! run side by side do not see each other.
+#![expect(
+    unsafe_code,
+    reason = "a global allocator cannot be written without it"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// What an input of a given length may allocate: `base + factor * length`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Bytes for any input.
+    pub base: usize,
+    /// Bytes for each byte of the input.
+    pub factor: usize,
+}
+
+impl Bound {
+    /// What a decoder may take.
+    pub const DECODER: Bound = Bound {
+        base: 64 << 10,
+        factor: 8,
+    };
+
+    /// The bound for an input of `len` bytes.
+    #[must_use]
+    pub const fn of(self, len: usize) -> usize {
+        self.base.saturating_add(self.factor.saturating_mul(len))
+    }
+}
+
+/// A single request above this is refused at once, which aborts with the allocator's message: it
+/// can only be a size that was believed.
+const REFUSED: usize = 1 << 32;
+
+thread_local! {
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn grew(bytes: usize) {
+    LIVE.with(|live| {
+        let now = live.get() + bytes as isize;
+        live.set(now);
+        PEAK.with(|peak| peak.set(peak.get().max(now)));
+    });
+}
+
+fn shrank(bytes: usize) {
+    LIVE.with(|live| live.set(live.get() - bytes as isize));
+}
+
+/// The most memory that was live on this thread during `work`, beyond what was live before.
+pub fn peak_of(work: impl FnOnce()) -> usize {
+    let before = LIVE.with(Cell::get);
+    PEAK.with(|peak| peak.set(before));
+    work();
+    usize::try_from(PEAK.with(Cell::get) - before).unwrap_or(0)
+}
+
+/// The system's allocator with a count of live bytes.
+struct Meter;
+
+// SAFETY: every call goes to the system's allocator unchanged; counting neither allocates (the
+// cells are constants without destructors) nor touches the memory.
+unsafe impl GlobalAlloc for Meter {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > REFUSED {
+            return std::ptr::null_mut();
+        }
+        grew(layout.size());
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > REFUSED {
+            return std::ptr::null_mut();
+        }
+        grew(layout.size());
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        shrank(layout.size());
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if size > REFUSED {
+            return std::ptr::null_mut();
+        }
+        shrank(layout.size());
+        grew(size);
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static METER: Meter = Meter;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_counts_what_is_live_at_once() {
+        let peak = peak_of(|| {
+            for _ in 0..10 {
+                std::hint::black_box(vec![0u8; 1 << 20]);
+            }
+        });
+        assert!((1 << 20..(1 << 20) + 4096).contains(&peak), "{peak}");
+    }
+
+    #[test]
+    fn the_bound_grows_with_the_input() {
+        assert_eq!(Bound::DECODER.of(0), 65_536);
+        assert_eq!(Bound::DECODER.of(1000), 73_536);
+    }
+}

@@ -1,0 +1,1 @@
+//! Mends checksums of mutated files, so that mutations reach the decoders behind them.

@@ -1,0 +1,1 @@
+//! The bodies of the targets, one file each, each with `pub fn run(data: &[u8])`.
