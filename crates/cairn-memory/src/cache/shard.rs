@@ -1,0 +1,387 @@
+//! One shard of the cache: a hash table of entries and a queue a pool. Everything here runs under
+//! the shard's lock.
+//!
+//! The table holds what a hit needs (key, buffer, touch count) in the bucket itself, so that a hit
+//! follows no pointer but the buffer's. The queues are doubly linked through a slab of nodes by
+//! index; only insertion, eviction and erasure go there.
+
+use cairn_platform::Buffer;
+use hashbrown::HashTable;
+
+use super::role::{CachePriority, CacheRole, RoleCounts};
+use super::{CacheKey, CacheOptions};
+
+/// What the cache itself needs for an entry, roughly: bucket, control byte, node, reference counts.
+pub(super) const ENTRY_OVERHEAD: usize = 112;
+
+/// An entry keeps at most this many touches: so many times is it spared.
+const MAX_TOUCHES: u8 = 3;
+
+/// How many entries an eviction spares before it takes the next one that nobody holds.
+const SPARED: usize = 32;
+
+/// How many entries an eviction looks at before it gives up because all are held.
+const EXAMINED: usize = 256;
+
+const NONE: u32 = u32::MAX;
+
+/// What a shard may use, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Limits {
+    capacity: usize,
+    /// By pool; `usize::MAX` where no share is configured.
+    pools: [usize; 3],
+    strict: bool,
+}
+
+impl Limits {
+    pub(super) fn new(capacity: usize, options: &CacheOptions) -> Limits {
+        let share = |ratio: f64| {
+            if ratio > 0.0 {
+                // A ratio of a length in memory: the cast loses nothing that matters.
+                (capacity as f64 * ratio.min(1.0)) as usize
+            } else {
+                usize::MAX
+            }
+        };
+        Limits {
+            capacity,
+            pools: [
+                usize::MAX,
+                share(options.low_pri_pool_ratio),
+                share(options.high_pri_pool_ratio),
+            ],
+            strict: options.strict_capacity_limit,
+        }
+    }
+}
+
+/// A bucket of the table.
+struct Slot {
+    key: CacheKey,
+    buffer: Buffer,
+    node: u32,
+    role: CacheRole,
+    priority: CachePriority,
+    touches: u8,
+}
+
+impl Slot {
+    fn charge(&self) -> usize {
+        self.buffer.len() + ENTRY_OVERHEAD
+    }
+}
+
+/// A place in a queue. Free nodes are chained through `next`.
+#[derive(Clone, Copy)]
+struct Node {
+    hash: u64,
+    prev: u32,
+    next: u32,
+    pool: CachePriority,
+}
+
+/// The entries of a pool from young (`head`) to old (`tail`).
+#[derive(Clone, Copy)]
+struct Queue {
+    head: u32,
+    tail: u32,
+    usage: usize,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue {
+            head: NONE,
+            tail: NONE,
+            usage: 0,
+        }
+    }
+}
+
+/// One shard; see the module's documentation.
+pub(super) struct Shard {
+    table: HashTable<Slot>,
+    nodes: Vec<Node>,
+    free: u32,
+    queues: [Queue; 3],
+    limits: Limits,
+    counts: [RoleCounts; CacheRole::ALL.len()],
+}
+
+impl Default for Shard {
+    fn default() -> Shard {
+        Shard {
+            table: HashTable::new(),
+            nodes: Vec::new(),
+            free: NONE,
+            queues: Default::default(),
+            limits: Limits::default(),
+            counts: Default::default(),
+        }
+    }
+}
+
+impl Shard {
+    #[inline]
+    pub(super) fn get(&mut self, hash: u64, key: &CacheKey, role: CacheRole) -> Option<Buffer> {
+        match self.table.find_mut(hash, |slot| slot.key == *key) {
+            Some(slot) => {
+                slot.touches = (slot.touches + 1).min(MAX_TOUCHES);
+                self.counts[slot.role as usize].hits += 1;
+                Some(slot.buffer.clone())
+            }
+            None => {
+                self.counts[role as usize].misses += 1;
+                None
+            }
+        }
+    }
+
+    pub(super) fn contains(&self, hash: u64, key: &CacheKey) -> bool {
+        self.table.find(hash, |slot| slot.key == *key).is_some()
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        hash: u64,
+        key: CacheKey,
+        buffer: Buffer,
+        role: CacheRole,
+        priority: CachePriority,
+        evicted: &mut Vec<Buffer>,
+    ) -> bool {
+        evicted.extend(self.erase(hash, &key));
+        let charge = buffer.len() + ENTRY_OVERHEAD;
+        let fits = charge <= self.limits.capacity;
+        if !fits || (!self.make_room(charge, evicted) && self.limits.strict) {
+            self.counts[role as usize].refusals += 1;
+            return false;
+        }
+        let node = self.new_node(hash, priority);
+        let slot = Slot {
+            key,
+            buffer,
+            node,
+            role,
+            priority,
+            touches: 0,
+        };
+        self.table.insert_unique(hash, slot, |slot| slot.key.hash());
+        self.link(node, priority, charge);
+        let counts = &mut self.counts[role as usize];
+        counts.insertions += 1;
+        counts.entries += 1;
+        counts.usage += charge;
+        self.demote_overflow();
+        true
+    }
+
+    pub(super) fn erase(&mut self, hash: u64, key: &CacheKey) -> Option<Buffer> {
+        let Ok(found) = self.table.find_entry(hash, |slot| slot.key == *key) else {
+            return None;
+        };
+        let (slot, _) = found.remove();
+        Some(self.forget(slot))
+    }
+
+    pub(super) fn erase_unused(&mut self, evicted: &mut Vec<Buffer>) {
+        for pool in CachePriority::IN_ORDER {
+            let mut at = self.queues[pool as usize].tail;
+            while at != NONE {
+                let prev = self.nodes[at as usize].prev;
+                if !self.slot(at).is_some_and(|slot| slot.buffer.holders() > 1) {
+                    evicted.extend(self.remove_node(at));
+                }
+                at = prev;
+            }
+        }
+    }
+
+    pub(super) fn set_limits(&mut self, limits: Limits, evicted: &mut Vec<Buffer>) {
+        self.limits = limits;
+        self.demote_overflow();
+        while self.usage() > limits.capacity {
+            if !self.evict_one(evicted) {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn usage(&self) -> usize {
+        self.queues.iter().map(|queue| queue.usage).sum()
+    }
+
+    pub(super) fn pinned_usage(&self) -> usize {
+        let held = self.table.iter().filter(|slot| slot.buffer.holders() > 1);
+        held.map(Slot::charge).sum()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn counts(&self, role: CacheRole) -> RoleCounts {
+        self.counts[role as usize]
+    }
+
+    /// Evicts until `charge` more bytes fit. Whether they do.
+    fn make_room(&mut self, charge: usize, evicted: &mut Vec<Buffer>) -> bool {
+        while self.usage() + charge > self.limits.capacity {
+            if !self.evict_one(evicted) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Evicts one entry, of the lowest pool that has one. `false` when none could be found that
+    /// nobody holds.
+    fn evict_one(&mut self, evicted: &mut Vec<Buffer>) -> bool {
+        let mut examined = 0;
+        for pool in CachePriority::IN_ORDER {
+            let rounds = self.table.len();
+            for _ in 0..rounds {
+                let at = self.queues[pool as usize].tail;
+                if at == NONE {
+                    break;
+                }
+                if examined == EXAMINED {
+                    return false;
+                }
+                examined += 1;
+                if self.spare(at, examined > SPARED) {
+                    continue;
+                }
+                if let Some(slot) = self.slot(at) {
+                    let role = slot.role as usize;
+                    self.counts[role].evictions += 1;
+                }
+                evicted.extend(self.remove_node(at));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Gives the oldest entry of a pool another round if it was hit or is held, and says whether
+    /// it did. Touches do not count any more when the eviction is `impatient`.
+    fn spare(&mut self, at: u32, impatient: bool) -> bool {
+        let hash = self.nodes[at as usize].hash;
+        let Some(slot) = self.table.find_mut(hash, |slot| slot.node == at) else {
+            return false;
+        };
+        let held = slot.buffer.holders() > 1;
+        let touched = slot.touches > 0 && !impatient;
+        if !held && !touched {
+            return false;
+        }
+        slot.touches = slot.touches.saturating_sub(1);
+        let charge = slot.charge();
+        // A hit brings an entry back to the pool of its own priority; being held does not.
+        let pool = if touched {
+            slot.priority
+        } else {
+            self.nodes[at as usize].pool
+        };
+        self.unlink(at, charge);
+        self.link(at, pool, charge);
+        true
+    }
+
+    /// Moves the oldest entries of pools that exceed their share to the next lower pool.
+    fn demote_overflow(&mut self) {
+        for pool in [CachePriority::High, CachePriority::Low] {
+            let Some(below) = pool.below() else { continue };
+            while self.queues[pool as usize].usage > self.limits.pools[pool as usize] {
+                let at = self.queues[pool as usize].tail;
+                let Some(charge) = self.slot(at).map(Slot::charge) else {
+                    break;
+                };
+                self.unlink(at, charge);
+                self.link(at, below, charge);
+            }
+        }
+    }
+
+    fn slot(&self, node: u32) -> Option<&Slot> {
+        let hash = self.nodes.get(node as usize)?.hash;
+        self.table.find(hash, |slot| slot.node == node)
+    }
+
+    fn remove_node(&mut self, node: u32) -> Option<Buffer> {
+        let hash = self.nodes[node as usize].hash;
+        match self.table.find_entry(hash, |slot| slot.node == node) {
+            Ok(found) => {
+                let (slot, _) = found.remove();
+                Some(self.forget(slot))
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Takes what was a slot of the table out of its queue and the counts.
+    fn forget(&mut self, slot: Slot) -> Buffer {
+        let charge = slot.charge();
+        self.unlink(slot.node, charge);
+        self.nodes[slot.node as usize].next = self.free;
+        self.free = slot.node;
+        let counts = &mut self.counts[slot.role as usize];
+        counts.entries -= 1;
+        counts.usage -= charge;
+        slot.buffer
+    }
+
+    fn new_node(&mut self, hash: u64, pool: CachePriority) -> u32 {
+        let node = Node {
+            hash,
+            prev: NONE,
+            next: NONE,
+            pool,
+        };
+        if self.free != NONE {
+            let at = self.free;
+            self.free = self.nodes[at as usize].next;
+            self.nodes[at as usize] = node;
+            return at;
+        }
+        self.nodes.push(node);
+        u32::try_from(self.nodes.len() - 1).expect("a shard has fewer than 2^32 entries")
+    }
+
+    /// Puts a node at the young end of `pool`.
+    fn link(&mut self, at: u32, pool: CachePriority, charge: usize) {
+        let queue = &mut self.queues[pool as usize];
+        let old_head = queue.head;
+        queue.head = at;
+        if old_head == NONE {
+            queue.tail = at;
+        }
+        queue.usage += charge;
+        let node = &mut self.nodes[at as usize];
+        node.pool = pool;
+        node.prev = NONE;
+        node.next = old_head;
+        if old_head != NONE {
+            self.nodes[old_head as usize].prev = at;
+        }
+    }
+
+    fn unlink(&mut self, at: u32, charge: usize) {
+        let Node {
+            prev, next, pool, ..
+        } = self.nodes[at as usize];
+        let queue = &mut self.queues[pool as usize];
+        queue.usage -= charge;
+        if prev == NONE {
+            queue.head = next;
+        } else {
+            self.nodes[prev as usize].next = next;
+        }
+        if next == NONE {
+            self.queues[pool as usize].tail = prev;
+        } else {
+            self.nodes[next as usize].prev = prev;
+        }
+    }
+}

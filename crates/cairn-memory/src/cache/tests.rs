@@ -1,0 +1,250 @@
+//! Tests of the cache through its public face.
+
+use super::shard::ENTRY_OVERHEAD;
+use super::*;
+
+fn key(n: u64) -> CacheKey {
+    CacheKey::of_block([7, 9], n)
+}
+
+fn block(byte: u8) -> Buffer {
+    Buffer::from(vec![byte; 1000])
+}
+
+const CHARGE: usize = 1000 + ENTRY_OVERHEAD;
+
+/// One shard with room for `blocks` blocks.
+fn cache(blocks: usize, high: f64, low: f64, strict: bool) -> BlockCache {
+    let options = CacheOptions {
+        num_shard_bits: Some(0),
+        strict_capacity_limit: strict,
+        high_pri_pool_ratio: high,
+        low_pri_pool_ratio: low,
+    };
+    BlockCache::new(blocks * CHARGE, options)
+}
+
+fn put(cache: &BlockCache, n: u64, priority: CachePriority) -> bool {
+    let role = match priority {
+        CachePriority::High => CacheRole::Index,
+        CachePriority::Low => CacheRole::Data,
+        CachePriority::Bottom => CacheRole::Blob,
+    };
+    cache.insert(key(n), block(n as u8), role, priority)
+}
+
+fn held(cache: &BlockCache, keys: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    keys.into_iter()
+        .filter(|&n| cache.contains(&key(n)))
+        .collect()
+}
+
+#[test]
+fn what_was_inserted_is_found_until_it_is_erased() {
+    let cache = cache(10, 0.0, 0.0, false);
+    assert!(put(&cache, 1, CachePriority::Low));
+    assert_eq!(cache.get(&key(1)).unwrap()[0], 1);
+    assert!(cache.get(&key(2)).is_none());
+    assert!(cache.erase(&key(1)));
+    assert!(!cache.erase(&key(1)));
+    assert!(cache.get(&key(1)).is_none());
+    assert_eq!(cache.usage(), 0);
+}
+
+#[test]
+fn the_oldest_goes_first_and_a_hit_spares() {
+    let cache = cache(4, 0.0, 0.0, false);
+    for n in 0..4 {
+        put(&cache, n, CachePriority::Low);
+    }
+    assert!(cache.get(&key(0)).is_some());
+    put(&cache, 4, CachePriority::Low);
+    put(&cache, 5, CachePriority::Low);
+    assert_eq!(held(&cache, 0..6), [0, 3, 4, 5]);
+}
+
+#[test]
+fn a_scan_does_not_wash_out_what_is_hot() {
+    let cache = cache(20, 0.0, 0.0, false);
+    for n in 0..10 {
+        put(&cache, n, CachePriority::Low);
+    }
+    for scanned in 100..400 {
+        if scanned % 5 == 0 {
+            for n in 0..10 {
+                assert!(cache.get(&key(n)).is_some(), "{n} was evicted by a scan");
+            }
+        }
+        put(&cache, scanned, CachePriority::Low);
+    }
+}
+
+#[test]
+fn without_pools_metadata_outlives_data_and_data_outlives_blobs() {
+    let cache = cache(6, 0.0, 0.0, false);
+    for n in 0..2 {
+        put(&cache, n, CachePriority::High);
+        put(&cache, 10 + n, CachePriority::Low);
+        put(&cache, 20 + n, CachePriority::Bottom);
+    }
+    put(&cache, 12, CachePriority::Low);
+    put(&cache, 13, CachePriority::Low);
+    assert_eq!(held(&cache, 0..30), [0, 1, 10, 11, 12, 13]);
+    put(&cache, 2, CachePriority::High);
+    assert_eq!(held(&cache, 0..30), [0, 1, 2, 11, 12, 13]);
+    // A blob does not push out data, but itself finds no lower entry: it takes the oldest data.
+    for n in 20..25 {
+        put(&cache, n, CachePriority::Bottom);
+    }
+    assert_eq!(held(&cache, 0..30), [0, 1, 2, 12, 13, 24]);
+}
+
+#[test]
+fn a_configured_pool_keeps_its_share_and_the_rest_competes_below() {
+    let cache = cache(8, 0.5, 0.0, false);
+    for n in 0..8 {
+        put(&cache, n, CachePriority::High);
+    }
+    // Four are in the high pool; 0..4 were moved down, and are evicted like data, oldest first.
+    for n in 10..14 {
+        put(&cache, n, CachePriority::Low);
+    }
+    assert_eq!(held(&cache, 0..20), [4, 5, 6, 7, 10, 11, 12, 13]);
+}
+
+#[test]
+fn held_buffers_count_and_strict_capacity_refuses() {
+    for strict in [false, true] {
+        let cache = cache(3, 0.0, 0.0, strict);
+        for n in 0..3 {
+            put(&cache, n, CachePriority::Low);
+        }
+        let pins: Vec<_> = (0..3).map(|n| cache.get(&key(n)).unwrap()).collect();
+        assert_eq!(cache.pinned_usage(), 3 * CHARGE);
+        assert_eq!(put(&cache, 3, CachePriority::Low), !strict);
+        drop(pins);
+        assert!(put(&cache, 4, CachePriority::Low));
+        assert!(cache.usage() <= cache.capacity());
+    }
+}
+
+#[test]
+fn capacity_changes_at_run_time() {
+    let cache = cache(8, 0.5, 0.25, false);
+    for n in 0..8 {
+        put(&cache, n, CachePriority::Low);
+    }
+    cache.set_capacity(3 * CHARGE);
+    assert_eq!(cache.entries(), 3);
+    cache.set_capacity(0);
+    assert_eq!(cache.usage(), 0);
+    assert!(!put(&cache, 1, CachePriority::High));
+    cache.set_capacity(2 * CHARGE);
+    assert!(put(&cache, 1, CachePriority::High));
+}
+
+#[test]
+fn roles_are_counted() {
+    let cache = cache(2, 0.0, 0.0, false);
+    put(&cache, 1, CachePriority::Low);
+    put(&cache, 2, CachePriority::High);
+    put(&cache, 3, CachePriority::High);
+    assert!(cache.lookup(&key(2), CacheRole::Index).is_some());
+    assert!(cache.lookup(&key(1), CacheRole::Data).is_none());
+    let data = cache.role_counts(CacheRole::Data);
+    assert_eq!((data.usage, data.evictions, data.misses), (0, 1, 1));
+    let index = cache.role_counts(CacheRole::Index);
+    assert_eq!(
+        (index.usage, index.insertions, index.hits),
+        (2 * CHARGE, 2, 1)
+    );
+    assert_eq!(cache.counts().entries, 2);
+}
+
+#[test]
+fn unused_entries_can_be_dropped_at_once() {
+    let cache = cache(8, 0.5, 0.0, false);
+    for n in 0..8 {
+        put(&cache, n, CachePriority::High);
+    }
+    let pin = cache.get(&key(5));
+    cache.erase_unused();
+    assert_eq!(held(&cache, 0..8), [5]);
+    drop(pin);
+}
+
+#[test]
+fn threads_may_share_it() {
+    let cache = BlockCache::new(
+        64 * CHARGE,
+        CacheOptions {
+            num_shard_bits: Some(2),
+            ..Default::default()
+        },
+    );
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let cache = &cache;
+            scope.spawn(move || {
+                for round in 0..2_000u64 {
+                    let n = (round * 31 + thread * 17) % 200;
+                    match cache.get(&key(n)) {
+                        Some(found) => assert_eq!(found[0], n as u8),
+                        None => {
+                            put(cache, n, CachePriority::IN_ORDER[n as usize % 3]);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(cache.usage() <= cache.capacity() + 4 * CHARGE);
+    let usage: usize = CacheRole::ALL
+        .iter()
+        .map(|&role| cache.role_usage(role))
+        .sum();
+    assert_eq!(usage, cache.usage());
+}
+
+mod against_a_model {
+    //! The queues, the table and the counts always agree.
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn usage_is_the_sum_of_what_is_there(
+            operations in proptest::collection::vec((0u8..6, 0u64..40, 0usize..3, 1usize..3000), 1..200),
+            high in 0.0f64..0.8, low in 0.0f64..0.4, strict: bool,
+        ) {
+            let cache = cache(12, high, low, strict);
+            let mut written: HashMap<u64, Buffer> = HashMap::new();
+            let mut pins = Vec::new();
+            for (what, n, pool, len) in operations {
+                match what {
+                    0..=2 => {
+                        let buffer = Buffer::from(vec![n as u8; len]);
+                        let priority = CachePriority::IN_ORDER[pool];
+                        if cache.insert(key(n), buffer.clone(), CacheRole::ALL[pool], priority) {
+                            written.insert(n, buffer);
+                        } else {
+                            prop_assert!(!cache.contains(&key(n)));
+                        }
+                    }
+                    3 => { cache.erase(&key(n)); }
+                    4 => if let Some(found) = cache.get(&key(n)) {
+                        prop_assert_eq!(found.as_ptr(), written[&n].as_ptr());
+                        if pool == 0 { pins.push(found) }
+                    },
+                    _ => cache.set_capacity((n as usize) * CHARGE / 2),
+                }
+                written.retain(|&n, _| cache.contains(&key(n)));
+                let expected: usize = written.values().map(|b| b.len() + ENTRY_OVERHEAD).sum();
+                prop_assert_eq!(cache.usage(), expected);
+                prop_assert_eq!(cache.entries(), written.len());
+            }
+        }
+    }
+}
