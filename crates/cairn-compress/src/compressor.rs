@@ -1,0 +1,334 @@
+//! Compressing: one codec at one level, with its working memory, used for block after block.
+
+use cairn_types::{Error, Result};
+use zstd_safe::{CCtx, CDict, CParameter};
+
+use crate::decompress::put_varint32;
+use crate::kind::Compression;
+use crate::lz4::{Effort, Stream};
+
+/// The level that asks for the library's own default.
+pub const LIBRARY_DEFAULT_LEVEL: i32 = 32767;
+
+/// The parameters of a codec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodecOptions {
+    /// The level, in the codec's own scale; [`LIBRARY_DEFAULT_LEVEL`] is the library's default.
+    pub level: i32,
+    /// zlib: the base-2 logarithm of the window, negated for raw deflate; -14 is RocksDB's.
+    pub window_bits: i32,
+    /// zstd: whether frames end with a checksum of their content.
+    pub checksum: bool,
+}
+
+impl Default for CodecOptions {
+    fn default() -> CodecOptions {
+        CodecOptions {
+            level: LIBRARY_DEFAULT_LEVEL,
+            window_bits: -14,
+            checksum: false,
+        }
+    }
+}
+
+/// What each codec keeps between blocks.
+enum State {
+    None,
+    Snappy(Box<snap::raw::Encoder>),
+    Zlib(flate2::Compress),
+    Bzip2(bzip2::Compression),
+    Lz4(Stream),
+    Zstd(CCtx<'static>, Option<CDict<'static>>),
+}
+
+/// Compresses blocks with one codec.
+pub struct Compressor {
+    kind: Compression,
+    state: State,
+    dictionary: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+/// Room that the varint of the original's size takes at most.
+const MAX_PREFIX: usize = 5;
+
+impl Compressor {
+    /// A compressor of `kind`, with a dictionary if one is given and the codec takes one.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for XPRESS; `InvalidArgument` for parameters that the codec does not know.
+    pub fn new(
+        kind: Compression,
+        options: CodecOptions,
+        dictionary: Option<&[u8]>,
+    ) -> Result<Compressor> {
+        let dictionary = dictionary.filter(|_| kind.takes_dictionary());
+        let state = match kind {
+            Compression::None => State::None,
+            Compression::Snappy => State::Snappy(Box::default()),
+            Compression::Zlib => State::Zlib(deflate(options)?),
+            Compression::Bzip2 => State::Bzip2(bzip2::Compression::new(9)),
+            Compression::Lz4 => State::Lz4(Stream::new(Effort::Fast(acceleration(options)))?),
+            Compression::Lz4hc => State::Lz4(Stream::new(Effort::High(hc_level(options)))?),
+            Compression::Zstd => zstd(options, dictionary)?,
+            Compression::Xpress => {
+                return Err(Error::not_supported(
+                    "compression type XPRESS (kXpressCompression)",
+                ));
+            }
+        };
+        Ok(Compressor {
+            kind,
+            state,
+            dictionary: dictionary.unwrap_or_default().to_vec(),
+            scratch: Vec::new(),
+        })
+    }
+
+    /// The codec.
+    #[must_use]
+    pub fn kind(&self) -> Compression {
+        self.kind
+    }
+
+    /// Appends the stored form of `raw` to `out`, or returns `false` and leaves `out` as it was if
+    /// the stored form would not be shorter than `raw`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the codec's library; none is expected.
+    pub fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        self.compress_within(raw, raw.len().saturating_sub(1), out)
+    }
+
+    /// Appends the stored form of `raw` to `out`, or returns `false` and leaves `out` as it was if
+    /// the stored form would be longer than `max_len`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the codec's library; none is expected.
+    pub fn compress_within(
+        &mut self,
+        raw: &[u8],
+        max_len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let start = out.len();
+        let fits = self.append(raw, max_len, out)? && out.len() - start <= max_len;
+        if !fits {
+            out.truncate(start);
+        }
+        Ok(fits)
+    }
+
+    /// Appends the stored form whatever its length, for blob files, which store every value of a
+    /// file with the file's codec.
+    ///
+    /// # Errors
+    ///
+    /// Those of the codec's library; none is expected.
+    pub fn compress_always(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        // All codecs stay below this: bzip2 is the worst with 1 % and 600 bytes.
+        let bound = raw.len() + raw.len() / 6 + 1024;
+        if self.append(raw, bound, out)? {
+            return Ok(());
+        }
+        Err(failed(self.kind, "the result outgrew its bound"))
+    }
+
+    /// Appends the stored form; `false` if it would exceed `max_len` by much (`out` may then hold
+    /// a part of it).
+    fn append(&mut self, raw: &[u8], max_len: usize, out: &mut Vec<u8>) -> Result<bool> {
+        let prefixed = !matches!(self.kind, Compression::None | Compression::Snappy);
+        if prefixed {
+            let Ok(len) = u32::try_from(raw.len()) else {
+                return Ok(false);
+            };
+            put_varint32(out, len);
+        }
+        let room = max_len + MAX_PREFIX;
+        match &mut self.state {
+            State::None => {
+                out.extend_from_slice(raw);
+                Ok(true)
+            }
+            State::Snappy(encoder) => {
+                let bound = snap::raw::max_compress_len(raw.len());
+                if bound == 0 {
+                    return Ok(false);
+                }
+                append_from(&mut self.scratch, out, bound, |buf| {
+                    encoder
+                        .compress(raw, buf)
+                        .map_err(|e| failed(Compression::Snappy, e))
+                })?;
+                Ok(true)
+            }
+            State::Zlib(stream) => deflate_into(stream, &self.dictionary, raw, room, out),
+            State::Bzip2(level) => bzip2_into(*level, raw, room, out),
+            State::Lz4(stream) => {
+                let mut fits = true;
+                append_from(&mut self.scratch, out, room, |buf| {
+                    let written = stream.compress(raw, &self.dictionary, buf);
+                    fits = written.is_some();
+                    Ok(written.unwrap_or(0))
+                })?;
+                Ok(fits)
+            }
+            State::Zstd(context, dictionary) => {
+                let mut fits = true;
+                append_from(&mut self.scratch, out, room, |buf| {
+                    let written = match dictionary {
+                        Some(dictionary) => context.compress_using_cdict(buf, raw, dictionary),
+                        None => context.compress2(buf, raw),
+                    };
+                    fits = written.is_ok();
+                    match written {
+                        Ok(len) => Ok(len),
+                        Err(code) if is_too_small(code) => Ok(0),
+                        Err(code) => {
+                            Err(failed(Compression::Zstd, zstd_safe::get_error_name(code)))
+                        }
+                    }
+                })?;
+                Ok(fits)
+            }
+        }
+    }
+}
+
+/// Whether zstd says that the output buffer is too small.
+pub(crate) fn is_too_small(code: usize) -> bool {
+    zstd_safe::get_error_name(code) == "Destination buffer is too small"
+}
+
+/// What the codec's library refused to do.
+#[cold]
+fn failed(kind: Compression, why: impl std::fmt::Display) -> Error {
+    Error::aborted(format!("compressing with {kind}: {why}"))
+}
+
+/// Lets `fill` write up to `room` bytes and appends what it wrote to `out`. The bytes go through
+/// `scratch`, which stays initialized from call to call, so that no call zeroes memory.
+fn append_from(
+    scratch: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+    room: usize,
+    fill: impl FnOnce(&mut [u8]) -> Result<usize>,
+) -> Result<()> {
+    if scratch.len() < room {
+        scratch.resize(room, 0);
+    }
+    let written = fill(&mut scratch[..room])?;
+    out.extend_from_slice(&scratch[..written]);
+    Ok(())
+}
+
+/// A raw deflate stream.
+fn deflate(options: CodecOptions) -> Result<flate2::Compress> {
+    let level = match options.level {
+        LIBRARY_DEFAULT_LEVEL | -1 => flate2::Compression::default(),
+        level @ 0..=9 => flate2::Compression::new(level.unsigned_abs()),
+        level => {
+            return Err(Error::invalid_argument(format!(
+                "zlib level: expected -1 to 9, found {level}"
+            )));
+        }
+    };
+    match u8::try_from(-options.window_bits) {
+        Ok(bits @ 9..=14) => Ok(flate2::Compress::new_with_window_bits(level, false, bits)),
+        _ => Err(Error::not_supported(format!(
+            "zlib window_bits {}: RocksDB reads raw deflate with -9 to -14",
+            options.window_bits
+        ))),
+    }
+}
+
+/// LZ4's acceleration: levels below zero ask for speed.
+fn acceleration(options: CodecOptions) -> i32 {
+    if options.level < 0 {
+        options.level.saturating_neg()
+    } else {
+        1
+    }
+}
+
+/// LZ4HC's level; the library clamps what is too high.
+fn hc_level(options: CodecOptions) -> i32 {
+    match options.level {
+        LIBRARY_DEFAULT_LEVEL => 9,
+        level => level,
+    }
+}
+
+/// zstd's working memory, with the dictionary digested for the level.
+fn zstd(options: CodecOptions, dictionary: Option<&[u8]>) -> Result<State> {
+    let level = match options.level {
+        LIBRARY_DEFAULT_LEVEL => 3,
+        level => level,
+    };
+    let refused = |code| failed(Compression::Zstd, zstd_safe::get_error_name(code));
+    let mut context = CCtx::create();
+    context
+        .set_parameter(CParameter::CompressionLevel(level))
+        .map_err(refused)?;
+    context
+        .set_parameter(CParameter::ChecksumFlag(options.checksum))
+        .map_err(refused)?;
+    let dictionary = match dictionary {
+        None => None,
+        Some(raw) => Some(CDict::try_create(raw, level).ok_or_else(|| {
+            Error::invalid_argument(format!("zstd refuses a dictionary of {} bytes", raw.len()))
+        })?),
+    };
+    Ok(State::Zstd(context, dictionary))
+}
+
+/// Appends the raw deflate stream of `raw`; `false` once it exceeds `room`.
+fn deflate_into(
+    stream: &mut flate2::Compress,
+    dictionary: &[u8],
+    raw: &[u8],
+    room: usize,
+    out: &mut Vec<u8>,
+) -> Result<bool> {
+    stream.reset();
+    if !dictionary.is_empty() {
+        stream
+            .set_dictionary(dictionary)
+            .map_err(|e| failed(Compression::Zlib, e))?;
+    }
+    out.reserve_exact(room);
+    let status = stream
+        .compress_vec(raw, out, flate2::FlushCompress::Finish)
+        .map_err(|e| failed(Compression::Zlib, e))?;
+    Ok(status == flate2::Status::StreamEnd)
+}
+
+/// Appends the bzip2 stream of `raw`; `false` once it exceeds `room`.
+fn bzip2_into(
+    level: bzip2::Compression,
+    raw: &[u8],
+    room: usize,
+    out: &mut Vec<u8>,
+) -> Result<bool> {
+    let mut stream = bzip2::Compress::new(level, 0);
+    out.reserve_exact(room);
+    let mut rest = raw;
+    loop {
+        let before = stream.total_in();
+        let had = out.len();
+        let status = stream
+            .compress_vec(rest, out, bzip2::Action::Finish)
+            .map_err(|e| failed(Compression::Bzip2, e))?;
+        let taken = (stream.total_in() - before) as usize;
+        rest = &rest[taken..];
+        if status == bzip2::Status::StreamEnd {
+            return Ok(true);
+        }
+        if out.len() == out.capacity() || (taken == 0 && out.len() == had) {
+            return Ok(false);
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! Decompressing: from a block's stored form back to its bytes, without trust in either.
+
+use std::cell::RefCell;
+
+use cairn_types::{Decoded, Malformed};
+use zstd_safe::DCtx;
+
+use crate::compressor::is_too_small;
+use crate::dictionary::Dictionary;
+use crate::kind::Compression;
+use crate::lz4;
+
+/// How a stored form tells the size of its original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Format versions 0 and 1: zlib and bzip2 do not tell it, LZ4 has 8 bytes.
+    Legacy,
+    /// Format version 2 and later, and blob files: a varint32 in front (Snappy has its own).
+    Sized,
+}
+
+impl Framing {
+    /// The framing in tables of this format version.
+    #[must_use]
+    pub fn of_format_version(version: u32) -> Framing {
+        if version < 2 {
+            Framing::Legacy
+        } else {
+            Framing::Sized
+        }
+    }
+}
+
+/// What a stored form says about its original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// The original's length, if the framing tells it.
+    pub len: Option<usize>,
+    /// Where the codec's own stream begins in the stored form.
+    pub stream: usize,
+}
+
+impl Declared {
+    /// The declared length if a buffer of it may be allocated at once for a stored form of
+    /// `stored_len` bytes: at most 64 KiB and 8 times the input.
+    #[must_use]
+    pub fn modest_len(&self, stored_len: usize) -> Option<usize> {
+        self.len.filter(|&len| len <= modest(stored_len))
+    }
+}
+
+/// What may be allocated for an input of `stored_len` bytes before anything came out of it.
+fn modest(stored_len: usize) -> usize {
+    (64 << 10) + stored_len.saturating_mul(8)
+}
+
+/// The most bytes that one byte of a codec's stream can stand for.
+fn best_ratio(kind: Compression) -> usize {
+    match kind {
+        Compression::None | Compression::Xpress => 1,
+        // Three bytes copy at most 64.
+        Compression::Snappy => 22,
+        // Two bits for a match of 258.
+        Compression::Zlib => 1032,
+        // A block of 900,000 bytes of which five stand for 259 each, in some 37 bytes.
+        Compression::Bzip2 => 1 << 21,
+        Compression::Lz4 | Compression::Lz4hc => 255,
+        // A run of 128 KiB in four bytes.
+        Compression::Zstd => 32768,
+    }
+}
+
+/// Appends a varint32.
+pub(crate) fn put_varint32(out: &mut Vec<u8>, mut value: u32) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// The varint32 at the start of `bytes`, and its length.
+fn varint32(bytes: &[u8]) -> Option<(u32, usize)> {
+    let mut value = 0u64;
+    for (at, &byte) in bytes.iter().take(5).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if byte < 0x80 {
+            return Some((u32::try_from(value).ok()?, at + 1));
+        }
+    }
+    None
+}
+
+/// What the stored form `payload` declares, checked against the codec's best ratio and `limit`.
+///
+/// # Errors
+///
+/// [`Malformed`] if the size is cut short, more than the codec can reach, or above `limit`.
+pub fn declared_len(
+    kind: Compression,
+    payload: &[u8],
+    framing: Framing,
+    limit: usize,
+) -> Decoded<Declared> {
+    let cut = || {
+        Malformed::at(
+            0,
+            "size of the uncompressed block is cut short or too large",
+        )
+    };
+    let (len, stream) = match (kind, framing) {
+        (Compression::Xpress, _) => {
+            return Err(Malformed::unsupported(0, "compression type XPRESS"));
+        }
+        (Compression::None, _) => (Some(payload.len() as u64), 0),
+        (Compression::Snappy, _) => (Some(u64::from(varint32(payload).ok_or_else(cut)?.0)), 0),
+        (Compression::Zlib | Compression::Bzip2, Framing::Legacy) => (None, 0),
+        (Compression::Lz4 | Compression::Lz4hc, Framing::Legacy) => {
+            let bytes = payload.first_chunk::<8>().ok_or_else(cut)?;
+            (Some(u64::from_le_bytes(*bytes)), 8)
+        }
+        _ => {
+            let (len, width) = varint32(payload).ok_or_else(cut)?;
+            (Some(u64::from(len)), width)
+        }
+    };
+    let reach = (payload.len() - stream)
+        .saturating_mul(best_ratio(kind))
+        .min(limit);
+    match len {
+        None => Ok(Declared { len: None, stream }),
+        Some(len) if len <= reach as u64 => Ok(Declared {
+            len: Some(len as usize),
+            stream,
+        }),
+        Some(len) => Err(Malformed::mismatch(
+            0,
+            "size of the uncompressed block",
+            format_args!("at most {reach} from {} bytes of {kind}", payload.len()),
+            len,
+        )),
+    }
+}
+
+/// Decompresses the stored form `payload` (the block without its trailer) to at most `limit` bytes.
+///
+/// # Errors
+///
+/// [`Malformed`] if the stored form is damaged or gives another length than it declares.
+pub fn decompress(
+    kind: Compression,
+    payload: &[u8],
+    framing: Framing,
+    dictionary: Option<&Dictionary>,
+    limit: usize,
+) -> Decoded<Vec<u8>> {
+    let declared = declared_len(kind, payload, framing, limit)?;
+    if let Some(len) = declared.modest_len(payload.len()) {
+        let mut out = vec![0; len];
+        fill(kind, payload, declared, dictionary, &mut out)?;
+        return Ok(out);
+    }
+    let stream = &payload[declared.stream..];
+    let out = match kind {
+        Compression::Zlib => inflate_growing(stream, dictionary, declared.len.unwrap_or(limit)),
+        Compression::Bzip2 => bunzip2_growing(stream, declared.len.unwrap_or(limit)),
+        Compression::Snappy => {
+            let len = declared.len.unwrap_or(0);
+            check_snappy(stream, len)?;
+            let mut out = vec![0; len];
+            fill(kind, payload, declared, dictionary, &mut out)?;
+            return Ok(out);
+        }
+        _ => by_doubling(kind, stream, dictionary, declared.len.unwrap_or(limit)),
+    }
+    .map_err(|error| error.shifted(declared.stream))?;
+    match declared.len {
+        Some(len) if len != out.len() => Err(wrong_len(declared, out.len())),
+        _ => Ok(out),
+    }
+}
+
+/// Decompresses the stored form `payload` into `out`, whose length is the declared one.
+///
+/// # Errors
+///
+/// [`Malformed`] if the stored form is damaged or gives another length.
+pub fn decompress_exact(
+    kind: Compression,
+    payload: &[u8],
+    framing: Framing,
+    dictionary: Option<&Dictionary>,
+    out: &mut [u8],
+) -> Decoded<()> {
+    let declared = declared_len(kind, payload, framing, out.len())?;
+    fill(kind, payload, declared, dictionary, out)
+}
+
+#[cold]
+fn wrong_len(declared: Declared, found: usize) -> Malformed {
+    Malformed::mismatch(
+        declared.stream,
+        "length of the uncompressed block",
+        declared.len.unwrap_or(0),
+        found,
+    )
+}
+
+#[cold]
+fn broken(kind: Compression, why: impl std::fmt::Display) -> Malformed {
+    Malformed::at(0, format!("{kind} stream is damaged ({why})"))
+}
+
+/// What one attempt to decompress into a buffer came to.
+enum Attempt {
+    Wrote(usize),
+    TooSmall,
+}
+
+/// Decompresses into `out`, which the result must fill.
+fn fill(
+    kind: Compression,
+    payload: &[u8],
+    declared: Declared,
+    dictionary: Option<&Dictionary>,
+    out: &mut [u8],
+) -> Decoded<()> {
+    let stream = &payload[declared.stream..];
+    let attempt = match kind {
+        Compression::None => {
+            if stream.len() == out.len() {
+                out.copy_from_slice(stream);
+            }
+            Ok(Attempt::Wrote(stream.len()))
+        }
+        Compression::Snappy => snap::raw::Decoder::new()
+            .decompress(stream, out)
+            .map(Attempt::Wrote)
+            .map_err(|e| broken(kind, e)),
+        Compression::Zlib => inflate(stream, dictionary, out),
+        Compression::Bzip2 => bunzip2(stream, out),
+        Compression::Lz4 | Compression::Lz4hc => {
+            lz4::decompress(stream, dictionary.map_or(&[], Dictionary::raw), out)
+                .map(Attempt::Wrote)
+                .ok_or_else(|| broken(kind, "or longer than declared"))
+        }
+        Compression::Zstd => unzstd(stream, dictionary, out),
+        Compression::Xpress => Err(Malformed::unsupported(0, "compression type XPRESS")),
+    };
+    match attempt.map_err(|error| error.shifted(declared.stream))? {
+        Attempt::Wrote(len) if len == out.len() => Ok(()),
+        Attempt::Wrote(len) => Err(Malformed::mismatch(
+            declared.stream,
+            "length of the uncompressed block",
+            out.len(),
+            len,
+        )),
+        Attempt::TooSmall => Err(broken(kind, "longer than declared").shifted(declared.stream)),
+    }
+}
+
+thread_local! {
+    /// zstd's decompression memory, some 150 KiB, kept from block to block.
+    static ZSTD: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+}
+
+/// One attempt with zstd.
+pub(crate) fn unzstd_attempt(
+    stream: &[u8],
+    dictionary: Option<&Dictionary>,
+    out: &mut [u8],
+) -> Decoded<Option<usize>> {
+    unzstd(stream, dictionary, out).map(|attempt| match attempt {
+        Attempt::Wrote(len) => Some(len),
+        Attempt::TooSmall => None,
+    })
+}
+
+fn unzstd(stream: &[u8], dictionary: Option<&Dictionary>, out: &mut [u8]) -> Decoded<Attempt> {
+    let written = ZSTD.with_borrow_mut(|context| match dictionary {
+        None => Ok(context.decompress(out, stream)),
+        Some(dictionary) => match dictionary.zstd() {
+            Some(digested) => Ok(context.decompress_using_ddict(out, stream, digested)),
+            None => Err(broken(Compression::Zstd, "its dictionary is damaged")),
+        },
+    })?;
+    match written {
+        Ok(len) => Ok(Attempt::Wrote(len)),
+        Err(code) if is_too_small(code) => Ok(Attempt::TooSmall),
+        Err(code) => Err(broken(Compression::Zstd, zstd_safe::get_error_name(code))),
+    }
+}
+
+/// The window of raw deflate streams: the largest, which decodes streams of every other.
+const WINDOW_BITS: u8 = 15;
+
+fn inflater(dictionary: Option<&Dictionary>) -> Decoded<flate2::Decompress> {
+    let mut stream = flate2::Decompress::new_with_window_bits(false, WINDOW_BITS);
+    if let Some(dictionary) = dictionary {
+        stream
+            .set_dictionary(dictionary.raw())
+            .map_err(|e| broken(Compression::Zlib, e))?;
+    }
+    Ok(stream)
+}
+
+fn inflate(input: &[u8], dictionary: Option<&Dictionary>, out: &mut [u8]) -> Decoded<Attempt> {
+    let mut stream = inflater(dictionary)?;
+    let status = stream
+        .decompress(input, out, flate2::FlushDecompress::Finish)
+        .map_err(|e| broken(Compression::Zlib, e))?;
+    match status {
+        flate2::Status::StreamEnd => Ok(Attempt::Wrote(stream.total_out() as usize)),
+        _ => Err(broken(
+            Compression::Zlib,
+            "cut short, or longer than declared",
+        )),
+    }
+}
+
+fn bunzip2(input: &[u8], out: &mut [u8]) -> Decoded<Attempt> {
+    let mut stream = bzip2::Decompress::new(false);
+    // One call takes all input there is, up to where the output ends.
+    match stream.decompress(input, out) {
+        Ok(bzip2::Status::StreamEnd) => Ok(Attempt::Wrote(stream.total_out() as usize)),
+        Ok(_) => Err(broken(
+            Compression::Bzip2,
+            "cut short, or longer than declared",
+        )),
+        Err(error) => Err(broken(Compression::Bzip2, error)),
+    }
+}
+
+/// Makes room for what a stream goes on to produce: as much again as it has produced so far.
+fn grow(out: &mut Vec<u8>, input_len: usize, max: usize) -> bool {
+    if out.len() < out.capacity() {
+        return true;
+    }
+    let room = modest(input_len).max(out.len()).min(max - out.len());
+    out.reserve_exact(room);
+    room > 0
+}
+
+fn inflate_growing(input: &[u8], dictionary: Option<&Dictionary>, max: usize) -> Decoded<Vec<u8>> {
+    let mut stream = inflater(dictionary)?;
+    let mut out = Vec::new();
+    while grow(&mut out, input.len(), max) {
+        let (taken, had) = (stream.total_in() as usize, out.len());
+        let status = stream
+            .decompress_vec(&input[taken..], &mut out, flate2::FlushDecompress::None)
+            .map_err(|e| broken(Compression::Zlib, e))?;
+        if status == flate2::Status::StreamEnd {
+            return Ok(out);
+        }
+        if stream.total_in() as usize == taken && out.len() == had {
+            return Err(broken(Compression::Zlib, "cut short"));
+        }
+    }
+    Err(broken(Compression::Zlib, "longer than declared or allowed"))
+}
+
+fn bunzip2_growing(input: &[u8], max: usize) -> Decoded<Vec<u8>> {
+    let mut stream = bzip2::Decompress::new(false);
+    let mut out = Vec::new();
+    while grow(&mut out, input.len(), max) {
+        let (taken, had) = (stream.total_in() as usize, out.len());
+        let status = stream
+            .decompress_vec(&input[taken..], &mut out)
+            .map_err(|e| broken(Compression::Bzip2, e))?;
+        if status == bzip2::Status::StreamEnd {
+            return Ok(out);
+        }
+        if stream.total_in() as usize == taken && out.len() == had {
+            return Err(broken(Compression::Bzip2, "cut short"));
+        }
+    }
+    Err(broken(
+        Compression::Bzip2,
+        "longer than declared or allowed",
+    ))
+}
+
+/// Decompresses with a codec that cannot be resumed: into a modest buffer, and whenever that is
+/// full, once more into one of twice the size.
+pub(crate) fn by_doubling(
+    kind: Compression,
+    stream: &[u8],
+    dictionary: Option<&Dictionary>,
+    max: usize,
+) -> Decoded<Vec<u8>> {
+    let mut len = modest(stream.len()).min(max);
+    loop {
+        let mut out = vec![0; len];
+        let written = if kind == Compression::Zstd {
+            unzstd_attempt(stream, dictionary, &mut out)?
+        } else {
+            let dictionary = dictionary.map_or(&[][..], Dictionary::raw);
+            let whole = len == max;
+            let written = if whole {
+                lz4::decompress(stream, dictionary, &mut out)
+            } else {
+                lz4::decompress_some(stream, dictionary, &mut out)
+            };
+            let written = written.ok_or_else(|| broken(kind, "or longer than declared"))?;
+            Some(written).filter(|&written| whole || written < len)
+        };
+        match written {
+            Some(written) => {
+                out.truncate(written);
+                return Ok(out);
+            }
+            None if len == max => return Err(broken(kind, "longer than declared or allowed")),
+            None => len = len.saturating_mul(2).min(max),
+        }
+    }
+}
+
+/// Walks the elements of a Snappy block and checks that they add up to `len`, so that a buffer of
+/// that length is not allocated for a block that would never fill it.
+fn check_snappy(stream: &[u8], len: usize) -> Decoded<()> {
+    let (_, mut at) = varint32(stream).unwrap_or((0, stream.len()));
+    let mut total = 0usize;
+    while let Some(&tag) = stream.get(at) {
+        let short = usize::from(tag >> 2);
+        let (element, width) = match tag & 3 {
+            0 if short < 60 => (short + 1, short + 2),
+            0 => {
+                let extra = short - 59;
+                let bytes = stream.get(at + 1..at + 1 + extra).unwrap_or(&[]);
+                let literal = bytes.iter().rev().fold(0, |n, &b| n << 8 | usize::from(b)) + 1;
+                (literal, 1 + extra + literal)
+            }
+            1 => ((short & 7) + 4, 2),
+            2 => (short + 1, 3),
+            _ => (short + 1, 5),
+        };
+        total += element;
+        at = at.saturating_add(width);
+        if total > len {
+            break;
+        }
+    }
+    if total == len && at == stream.len() {
+        return Ok(());
+    }
+    Err(broken(
+        Compression::Snappy,
+        "its elements do not add up to its size",
+    ))
+}

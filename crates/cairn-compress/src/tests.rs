@@ -1,0 +1,197 @@
+//! Round trips of every codec, and hostile input.
+
+use proptest::prelude::*;
+
+use crate::decompress::put_varint32;
+use crate::*;
+
+const KINDS: [Compression; 7] = [
+    Compression::None,
+    Compression::Snappy,
+    Compression::Zlib,
+    Compression::Bzip2,
+    Compression::Lz4,
+    Compression::Lz4hc,
+    Compression::Zstd,
+];
+
+fn text(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        out.extend_from_slice(format!("word{:03} ", (state >> 33) % 200).as_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+fn stored(kind: Compression, raw: &[u8], dictionary: Option<&[u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut compressor = Compressor::new(kind, CodecOptions::default(), dictionary).unwrap();
+    compressor.compress_always(raw, &mut out).unwrap();
+    out
+}
+
+#[test]
+fn every_codec_gives_back_what_it_got() {
+    for kind in KINDS {
+        for len in [0, 1, 100, 4096, 70_000, 1_000_000] {
+            let raw = text(1, len);
+            let block = stored(kind, &raw, None);
+            assert_eq!(
+                decompress(kind, &block, Framing::Sized, None, 1 << 22).unwrap(),
+                raw,
+                "{kind} {len}"
+            );
+        }
+    }
+}
+
+#[test]
+fn very_compressible_blocks_grow_by_what_comes_out() {
+    for kind in KINDS {
+        let raw = vec![b'a'; 3 << 20];
+        let block = stored(kind, &raw, None);
+        assert_eq!(
+            decompress(kind, &block, Framing::Sized, None, 4 << 20).unwrap(),
+            raw
+        );
+        assert!(decompress(kind, &block, Framing::Sized, None, 2 << 20).is_err());
+    }
+}
+
+#[test]
+fn dictionaries_help_and_are_needed() {
+    for kind in KINDS.into_iter().filter(|kind| kind.takes_dictionary()) {
+        for dictionary_len in [1000, 20_000, 100_000] {
+            let raw = text(7, 3000);
+            let mut dictionary = text(3, dictionary_len - raw.len().min(dictionary_len));
+            dictionary.extend_from_slice(&raw[..raw.len().min(dictionary_len)]);
+            let with = stored(kind, &raw, Some(&dictionary));
+            assert!(with.len() < stored(kind, &raw, None).len(), "{kind}");
+            let digested = Dictionary::new(dictionary);
+            let back = decompress(kind, &with, Framing::Sized, Some(&digested), 1 << 20).unwrap();
+            assert_eq!(back, raw, "{kind}");
+            assert_ne!(
+                decompress(kind, &with, Framing::Sized, None, 1 << 20).ok(),
+                Some(raw)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_trained_dictionary_serves_zstd() {
+    let samples: Vec<Vec<u8>> = (0..200).map(|seed| text(seed, 500)).collect();
+    let sizes: Vec<usize> = samples.iter().map(Vec::len).collect();
+    let dictionary = train_zstd(&samples.concat(), &sizes, 4096).unwrap();
+    assert!(dictionary.len() <= 4096);
+    let block = stored(Compression::Zstd, &samples[9], Some(&dictionary));
+    let digested = Dictionary::new(dictionary);
+    let back = decompress(
+        Compression::Zstd,
+        &block,
+        Framing::Sized,
+        Some(&digested),
+        1 << 20,
+    );
+    assert_eq!(back.unwrap(), samples[9]);
+}
+
+#[test]
+fn the_framing_of_old_tables_is_read() {
+    let raw = text(5, 200_000);
+    for kind in [Compression::Zlib, Compression::Bzip2] {
+        let block = stored(kind, &raw, None);
+        let mut prefix = Vec::new();
+        put_varint32(&mut prefix, raw.len() as u32);
+        let bare = &block[prefix.len()..];
+        assert_eq!(
+            decompress(kind, bare, Framing::Legacy, None, 1 << 20).unwrap(),
+            raw
+        );
+        assert!(decompress(kind, bare, Framing::Legacy, None, 1 << 16).is_err());
+    }
+    let block = stored(Compression::Lz4, &raw, None);
+    let mut old = (raw.len() as u64).to_le_bytes().to_vec();
+    old.extend_from_slice(&block[3..]);
+    assert_eq!(
+        decompress(Compression::Lz4, &old, Framing::Legacy, None, 1 << 20).unwrap(),
+        raw
+    );
+}
+
+#[test]
+fn blocks_that_do_not_shrink_are_refused() {
+    let mut state = 1u64;
+    let raw: Vec<u8> = (0..4096)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        })
+        .collect();
+    for kind in KINDS {
+        let mut compressor = Compressor::new(kind, CodecOptions::default(), None).unwrap();
+        let mut out = b"before".to_vec();
+        assert!(!compressor.compress(&raw, &mut out).unwrap(), "{kind}");
+        assert_eq!(out, b"before");
+    }
+}
+
+#[test]
+fn wal_records_are_frames() {
+    let mut compressor = WalCompressor::new(Compression::Zstd).unwrap();
+    let mut decompressor = WalDecompressor::new(Compression::Zstd, 1 << 24).unwrap();
+    for len in [0, 1, 50_000, 3_000_000] {
+        let record = text(11, len);
+        let mut frame = Vec::new();
+        compressor.compress(&record, &mut frame).unwrap();
+        assert_eq!(decompressor.decompress(&frame).unwrap(), record);
+    }
+    assert!(WalCompressor::new(Compression::Lz4).is_err());
+}
+
+#[test]
+fn a_declared_size_beyond_the_codec_is_not_allocated() {
+    for kind in KINDS.into_iter().filter(|kind| *kind != Compression::None) {
+        let mut block = Vec::new();
+        put_varint32(&mut block, u32::MAX);
+        block.extend_from_slice(&[0; 100]);
+        assert!(
+            decompress(kind, &block, Framing::Sized, None, usize::MAX).is_err(),
+            "{kind}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn garbage_never_panics(kind in 0u8..8, legacy: bool, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let kind = Compression::from_u8(kind).unwrap();
+        let framing = if legacy { Framing::Legacy } else { Framing::Sized };
+        let dictionary = Dictionary::new(bytes.clone());
+        for dictionary in [None, Some(&dictionary)] {
+            if let Ok(out) = decompress(kind, &bytes, framing, dictionary, 1 << 20) {
+                prop_assert!(out.len() <= 1 << 20);
+            }
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_never_panics(kind in 0u8..8, at: prop::sample::Index, bit in 0u8..8, len in 1usize..100_000) {
+        let kind = Compression::from_u8(kind).filter(|kind| kind.is_supported()).unwrap_or_default();
+        let mut block = stored(kind, &text(2, len), None);
+        let at = at.index(block.len());
+        block[at] ^= 1 << bit;
+        if let Ok(out) = decompress(kind, &block, Framing::Sized, None, 1 << 20) {
+            prop_assert!(out.len() <= 1 << 20);
+        }
+    }
+}

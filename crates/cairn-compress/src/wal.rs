@@ -1,0 +1,78 @@
+//! The zstd streams of compressed WALs: one frame a logical record (formats.md 3).
+//!
+//! The log writer cuts a frame into fragments as it cuts any record; the reader joins the
+//! fragments of a record before it comes here. A frame has no size in front.
+
+use cairn_types::{Decoded, Error, Result};
+use zstd_safe::{CCtx, CParameter};
+
+use crate::decompress::by_doubling;
+use crate::kind::Compression;
+
+/// Compresses the records of a WAL.
+pub struct WalCompressor(CCtx<'static>);
+
+impl WalCompressor {
+    /// A compressor of `kind`.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` unless `kind` is zstd: RocksDB knows no other stream.
+    pub fn new(kind: Compression) -> Result<WalCompressor> {
+        if kind != Compression::Zstd {
+            return Err(Error::not_supported(format!(
+                "wal_compression {}",
+                kind.option_name()
+            )));
+        }
+        let mut context = CCtx::create();
+        context
+            .set_parameter(CParameter::CompressionLevel(3))
+            .map_err(|code| Error::aborted(zstd_safe::get_error_name(code)))?;
+        Ok(WalCompressor(context))
+    }
+
+    /// Appends the frame of `record` to `out`.
+    ///
+    /// # Errors
+    ///
+    /// Those of zstd; none is expected.
+    pub fn compress(&mut self, record: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        out.resize(start + zstd_safe::compress_bound(record.len()), 0);
+        let written = self
+            .0
+            .compress2(&mut out[start..], record)
+            .map_err(|code| Error::aborted(zstd_safe::get_error_name(code)))?;
+        out.truncate(start + written);
+        Ok(())
+    }
+}
+
+/// Decompresses the records of a WAL.
+pub struct WalDecompressor {
+    limit: usize,
+}
+
+impl WalDecompressor {
+    /// A decompressor of `kind` for records of at most `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` unless `kind` is zstd.
+    pub fn new(kind: Compression, limit: usize) -> Result<WalDecompressor> {
+        if kind != Compression::Zstd {
+            return Err(Error::not_supported(format!("WAL compressed with {kind}")));
+        }
+        Ok(WalDecompressor { limit })
+    }
+
+    /// The record whose frame is `frame`.
+    ///
+    /// # Errors
+    ///
+    /// [`cairn_types::Malformed`] if the frame is damaged or gives more than the limit.
+    pub fn decompress(&mut self, frame: &[u8]) -> Decoded<Vec<u8>> {
+        by_doubling(Compression::Zstd, frame, None, self.limit)
+    }
+}
