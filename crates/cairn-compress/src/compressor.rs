@@ -66,7 +66,7 @@ impl Compressor {
         let dictionary = dictionary.filter(|_| kind.takes_dictionary());
         let state = match kind {
             Compression::None => State::None,
-            Compression::Snappy => State::Snappy(Box::default()),
+            Compression::Snappy => State::Snappy(Box::new(snap::raw::Encoder::new())),
             Compression::Zlib => State::Zlib(deflate(options)?),
             Compression::Bzip2 => State::Bzip2(bzip2::Compression::new(9)),
             Compression::Lz4 => State::Lz4(Stream::new(Effort::Fast(acceleration(options)))?),
