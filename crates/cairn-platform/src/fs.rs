@@ -94,6 +94,10 @@ pub trait FileSystem: Send + Sync {
 pub trait FileLock: Send + Sync {}
 
 /// An open file that is read at any offset, by any thread.
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "nobody asks a file whether it is empty"
+)]
 pub trait RandomAccessFile: Send + Sync {
     /// Reads `buf.len()` bytes at `offset`; fewer only where the file ends. Returns how many.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
@@ -126,6 +130,10 @@ pub enum Access {
 
 /// An open file that grows at its end. Calls to `append`, `allocate`, `truncate` and `close` are
 /// made by one thread at a time; `sync` and `start_writeback` may run beside them.
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "nobody asks a file whether it is empty"
+)]
 pub trait WritableFile: Send + Sync {
     /// Hands `data` to the kernel, behind what was appended before. With direct I/O the last,
     /// partial sector waits in memory until `flush` or `sync`.

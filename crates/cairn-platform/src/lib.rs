@@ -4,11 +4,18 @@
 //! reaches files, clocks and threads only through it; the simulator hands it another one, and the
 //! whole engine runs in that.
 
+pub mod clock;
+pub mod executor;
 pub mod fs;
 pub mod io;
+pub mod mem;
+pub mod posix;
+pub mod random;
 pub mod sync;
 pub mod world;
 
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
 pub use io::{Buffer, Io, ReadRequest};
+pub use mem::MemFileSystem;
+pub use posix::PosixFileSystem;
 pub use world::{Clock, Executor, Priority, Random, World};

@@ -70,3 +70,25 @@ pub struct World {
     /// Randomness.
     pub random: Arc<dyn Random>,
 }
+
+impl World {
+    /// The machine: its files, its clocks, the threads that all databases of this process share.
+    #[must_use]
+    pub fn posix() -> World {
+        World {
+            fs: Arc::new(crate::posix::PosixFileSystem),
+            clock: Arc::new(crate::clock::SystemClock),
+            executor: crate::executor::ThreadPool::process_wide(),
+            random: Arc::new(crate::random::SystemRandom::new()),
+        }
+    }
+
+    /// Files in memory, everything else as in [`World::posix`]. For tests.
+    #[must_use]
+    pub fn in_memory() -> World {
+        World {
+            fs: Arc::new(crate::mem::MemFileSystem::new()),
+            ..World::posix()
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Files in memory: for tests of what lies above files, and for databases nobody keeps.
+//!
+//! Names and bytes behave as the trait says; nothing can fail for want of space, and nothing
+//! survives the process. Crashes and faults are the simulator's (`cairn-sim`).
+
+use std::collections::BTreeMap;
+use std::io::{Error as IoError, ErrorKind};
+use std::path::{Component, Path, PathBuf};
+
+use cairn_types::{Error, Result};
+
+use crate::fs::{FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile};
+use crate::sync::{Arc, Mutex, RwLock};
+
+/// A file system in memory. Clones are views of the same files.
+#[derive(Clone)]
+pub struct MemFileSystem {
+    tree: Arc<Mutex<Tree>>,
+}
+
+/// All names and held locks.
+struct Tree {
+    nodes: BTreeMap<PathBuf, Node>,
+    locked: Vec<PathBuf>,
+}
+
+/// What a name leads to.
+#[derive(Clone)]
+enum Node {
+    Directory,
+    File(Contents),
+}
+
+/// The bytes of a file, shared by its names and by those who have it open.
+type Contents = Arc<RwLock<Vec<u8>>>;
+
+/// Bytes that an empty file system says are free.
+const CAPACITY: u64 = 1 << 40;
+
+impl MemFileSystem {
+    /// A file system with nothing but its root.
+    #[must_use]
+    pub fn new() -> MemFileSystem {
+        MemFileSystem {
+            tree: Arc::new(Mutex::new(Tree {
+                nodes: BTreeMap::from([(PathBuf::from("/"), Node::Directory)]),
+                locked: Vec::new(),
+            })),
+        }
+    }
+}
+
+impl Default for MemFileSystem {
+    fn default() -> MemFileSystem {
+        MemFileSystem::new()
+    }
+}
+
+/// The absolute path that `path` means: the root is the working directory, and there are no links.
+fn absolute(path: &Path) -> PathBuf {
+    let mut out = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => out.push(name),
+            Component::ParentDir => {
+                out.pop();
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+fn failed<T>(doing: &str, path: &Path, kind: ErrorKind) -> Result<T> {
+    Err(Error::io(doing, path, IoError::from(kind)))
+}
+
+impl Tree {
+    fn file(&self, doing: &str, path: &Path) -> Result<Contents> {
+        match self.nodes.get(&absolute(path)) {
+            Some(Node::File(contents)) => Ok(Arc::clone(contents)),
+            Some(Node::Directory) => failed(doing, path, ErrorKind::IsADirectory),
+            None => failed(doing, path, ErrorKind::NotFound),
+        }
+    }
+
+    /// Adds the name `path`, which must be free, in a directory that must exist.
+    fn add(&mut self, doing: &str, path: &Path, contents: Contents) -> Result<()> {
+        let key = absolute(path);
+        if self.nodes.contains_key(&key) {
+            return failed(doing, path, ErrorKind::AlreadyExists);
+        }
+        match key.parent().and_then(|parent| self.nodes.get(parent)) {
+            Some(Node::Directory) => {}
+            Some(Node::File(_)) => return failed(doing, path, ErrorKind::NotADirectory),
+            None => return failed(doing, path, ErrorKind::NotFound),
+        }
+        self.nodes.insert(key, Node::File(contents));
+        Ok(())
+    }
+
+    fn directory(&self, doing: &str, path: &Path) -> Result<PathBuf> {
+        let key = absolute(path);
+        match self.nodes.get(&key) {
+            Some(Node::Directory) => Ok(key),
+            Some(Node::File(_)) => failed(doing, path, ErrorKind::NotADirectory),
+            None => failed(doing, path, ErrorKind::NotFound),
+        }
+    }
+
+    /// The last parts of the names in `dir`, which is absolute.
+    fn names(&self, dir: &Path) -> Vec<String> {
+        self.nodes
+            .keys()
+            .filter(|path| path.parent() == Some(dir))
+            .filter_map(|path| path.file_name()?.to_str().map(str::to_owned))
+            .collect()
+    }
+}
+
+impl FileSystem for MemFileSystem {
+    fn open(&self, path: &Path, _mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+        let contents = self.tree.lock().file("open", path)?;
+        Ok(Arc::new(MemReader {
+            contents,
+            path: path.to_owned(),
+        }))
+    }
+
+    fn create(&self, path: &Path, _mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        let contents = Contents::default();
+        let shared = Arc::clone(&contents);
+        self.tree.lock().add("create", path, shared)?;
+        Ok(Arc::new(MemWriter::new(contents, path)))
+    }
+
+    fn open_append(&self, path: &Path, _mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        let contents = self.tree.lock().file("open", path)?;
+        Ok(Arc::new(MemWriter::new(contents, path)))
+    }
+
+    fn status(&self, path: &Path) -> Result<Status> {
+        let (len, kind) = match self.tree.lock().nodes.get(&absolute(path)) {
+            Some(Node::File(contents)) => (contents.read().len() as u64, PathKind::File),
+            Some(Node::Directory) => (0, PathKind::Directory),
+            None => return failed("look at", path, ErrorKind::NotFound),
+        };
+        Ok(Status {
+            len,
+            kind,
+            modified_micros: 0,
+        })
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        let tree = self.tree.lock();
+        let dir = tree.directory("list", dir)?;
+        Ok(tree.names(&dir))
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        let mut tree = self.tree.lock();
+        let key = absolute(dir);
+        for ancestor in key.ancestors() {
+            if let Some(Node::File(_)) = tree.nodes.get(ancestor) {
+                return failed("create directory", dir, ErrorKind::NotADirectory);
+            }
+        }
+        for ancestor in key.ancestors() {
+            tree.nodes.insert(ancestor.to_owned(), Node::Directory);
+        }
+        Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        let mut tree = self.tree.lock();
+        let key = tree.directory("remove directory", dir)?;
+        if !tree.names(&key).is_empty() {
+            return failed("remove directory", dir, ErrorKind::DirectoryNotEmpty);
+        }
+        tree.nodes.remove(&key);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        let mut tree = self.tree.lock();
+        tree.file("remove", path)?;
+        tree.nodes.remove(&absolute(path));
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut tree = self.tree.lock();
+        let (old, new) = (absolute(from), absolute(to));
+        match tree.nodes.get(&old) {
+            None => return failed("rename", from, ErrorKind::NotFound),
+            Some(Node::Directory) => {
+                if tree.nodes.contains_key(&new) {
+                    return failed("rename to", to, ErrorKind::AlreadyExists);
+                }
+                let moved: Vec<PathBuf> = tree
+                    .nodes
+                    .keys()
+                    .filter(|path| path.starts_with(&old))
+                    .cloned()
+                    .collect();
+                for path in moved {
+                    let node = tree.nodes.remove(&path);
+                    let below = path
+                        .strip_prefix(&old)
+                        .expect("it starts with the old name");
+                    let target = if below.as_os_str().is_empty() {
+                        new.clone()
+                    } else {
+                        new.join(below)
+                    };
+                    tree.nodes.extend(node.map(|node| (target, node)));
+                }
+                return Ok(());
+            }
+            Some(Node::File(_)) => {}
+        }
+        let contents = tree.file("rename", from)?;
+        if old == new {
+            return Ok(());
+        }
+        if let Some(Node::File(_)) = tree.nodes.get(&new) {
+            tree.nodes.remove(&new);
+        }
+        tree.add("rename to", to, contents)?;
+        tree.nodes.remove(&old);
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut tree = self.tree.lock();
+        let contents = tree.file("link", from)?;
+        tree.add("link to", to, contents)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.tree.lock().directory("sync directory", dir)?;
+        Ok(())
+    }
+
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        self.status(path)?;
+        Ok(absolute(path))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        let mut tree = self.tree.lock();
+        let key = absolute(path);
+        if tree.locked.contains(&key) {
+            return failed("lock", path, ErrorKind::WouldBlock);
+        }
+        if !tree.nodes.contains_key(&key) {
+            tree.add("lock", path, Contents::default())?;
+        }
+        tree.locked.push(key.clone());
+        Ok(Box::new(MemLock {
+            tree: Arc::clone(&self.tree),
+            path: key,
+        }))
+    }
+
+    fn free_space(&self, _path: &Path) -> Result<u64> {
+        let tree = self.tree.lock();
+        let used: usize = tree
+            .nodes
+            .values()
+            .map(|node| match node {
+                Node::File(contents) => contents.read().len(),
+                Node::Directory => 0,
+            })
+            .sum();
+        Ok(CAPACITY.saturating_sub(used as u64))
+    }
+}
+
+struct MemLock {
+    tree: Arc<Mutex<Tree>>,
+    path: PathBuf,
+}
+
+impl FileLock for MemLock {}
+
+impl Drop for MemLock {
+    fn drop(&mut self) {
+        self.tree.lock().locked.retain(|path| *path != self.path);
+    }
+}
+
+struct MemReader {
+    contents: Contents,
+    path: PathBuf,
+}
+
+impl RandomAccessFile for MemReader {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let contents = self.contents.read();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = contents.get(start..).unwrap_or(&[]);
+        let len = rest.len().min(buf.len());
+        buf[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.contents.read().len() as u64)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+struct MemWriter {
+    contents: Contents,
+    path: PathBuf,
+    closed: crate::sync::AtomicBool,
+}
+
+impl MemWriter {
+    fn new(contents: Contents, path: &Path) -> MemWriter {
+        MemWriter {
+            contents,
+            path: path.to_owned(),
+            closed: crate::sync::AtomicBool::new(false),
+        }
+    }
+
+    fn open(&self, doing: &str) -> Result<()> {
+        match self.closed.load(crate::sync::Ordering::Relaxed) {
+            true => Err(Error::io_text(format!(
+                "{doing} {}: the file is closed",
+                self.path.display()
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl WritableFile for MemWriter {
+    fn append(&self, data: &[u8]) -> Result<()> {
+        self.open("write")?;
+        self.contents.write().extend_from_slice(data);
+        Ok(())
+    }
+
+    fn sync(&self, _full: bool) -> Result<()> {
+        self.open("sync")
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.open("truncate")?;
+        let len = usize::try_from(len)
+            .map_err(|_| Error::invalid_argument("no file in memory is that long"))?;
+        self.contents.write().resize(len, 0);
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.contents.read().len() as u64
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn close(&self) -> Result<()> {
+        self.closed.store(true, crate::sync::Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_bytes_behave_like_those_of_a_disk() {
+        crate::posix::conformance(&MemFileSystem::new(), Path::new("/db"));
+    }
+
+    #[test]
+    fn a_lock_excludes_a_second_one_by_another_spelling_until_it_is_dropped() {
+        let fs = MemFileSystem::new();
+        fs.create_dir_all(Path::new("/db")).unwrap();
+        let held = fs.lock(Path::new("/db/LOCK")).unwrap();
+        assert!(fs.clone().lock(Path::new("/db/x/../LOCK")).is_err());
+        drop(held);
+        fs.lock(Path::new("db/LOCK")).unwrap();
+    }
+}

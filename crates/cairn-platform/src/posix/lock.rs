@@ -1,0 +1,157 @@
+//! The lock of a database directory: one writer, of this process or another, of Cairn or RocksDB.
+//!
+//! Other processes are kept out by a POSIX record lock (`fcntl`), the kind that RocksDB takes.
+//! Such a lock belongs to the process, not to a descriptor, with two consequences. A second
+//! request of the same process succeeds; and closing *any* descriptor of the file, also one that
+//! never asked for the lock, gives it back. So this process keeps a table of the lock files that
+//! it holds, by device and inode, which no alias of the path can deceive, and looks there *before*
+//! it opens a file.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::IntoRawFd;
+use std::path::Path;
+
+use cairn_types::{Error, Result};
+use rustix::fs::{
+    CWD, FileType, FlockOperation, Mode, OFlags, Stat, fcntl_lock, fstat, openat, stat,
+};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::fs::FileLock;
+use crate::sync::Mutex;
+
+/// Device and inode: which file it is, by whatever path.
+type Identity = (u64, u64);
+
+/// The lock files that this process holds. Locked while a lock is taken or given back, so that
+/// no two threads are between looking and opening.
+static HELD: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
+
+/// How often a lock file that comes and goes is looked at again.
+const ATTEMPTS: usize = 16;
+
+/// A lock that this process holds.
+struct PosixLock {
+    /// Taken out when dropped, so that it is closed at the right moment.
+    file: Option<File>,
+    identity: Identity,
+}
+
+impl FileLock for PosixLock {}
+
+impl Drop for PosixLock {
+    fn drop(&mut self) {
+        let mut held = HELD.lock();
+        // Closing gives the lock back; only then may another thread of this process open the file.
+        drop(self.file.take());
+        held.remove(&self.identity);
+    }
+}
+
+/// Takes the lock at `path`, creating the file if needed.
+pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
+    let mut held = HELD.lock();
+    for _ in 0..ATTEMPTS {
+        let file = match open(path, &held)? {
+            Some(file) => file,
+            None => continue,
+        };
+        let found = fstat(&file).map_err(|errno| failed(path, errno))?;
+        let identity = identity(&found);
+        if held.contains(&identity) {
+            // The file at `path` was exchanged between looking and opening. Closing this
+            // descriptor would give the other holder's lock back, so it stays open.
+            let _stays_open = file.into_raw_fd();
+            return Err(held_here(path));
+        }
+        retry_on_intr(|| fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive))
+            .map_err(|errno| failed(path, errno))?;
+        // Somebody may have removed or replaced the file before it was locked; then this lock
+        // keeps nobody out.
+        match stat(path) {
+            Ok(now) if self::identity(&now) == identity => {}
+            _ => continue,
+        }
+        held.insert(identity);
+        return Ok(Box::new(PosixLock {
+            file: Some(file),
+            identity,
+        }));
+    }
+    Err(Error::io_text(format!(
+        "lock {}: the file keeps being replaced",
+        path.display()
+    )))
+}
+
+/// Refuses a file that is a lock held by this process: reading it would mean closing it.
+pub(super) fn refuse_held(found: &Stat, path: &Path) -> Result<()> {
+    match HELD.lock().contains(&identity(found)) {
+        true => Err(Error::io_text(format!(
+            "open {}: it is a lock that this process holds",
+            path.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Opens the lock file, or creates it; `None` if it appeared or vanished meanwhile.
+fn open(path: &Path, held: &BTreeSet<Identity>) -> Result<Option<File>> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mode = Mode::from_raw_mode(0o644);
+    let opened = match stat(path) {
+        Ok(found) => {
+            if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+                return Err(Error::io_text(format!(
+                    "lock {}: it is no regular file",
+                    path.display()
+                )));
+            }
+            if held.contains(&identity(&found)) {
+                return Err(held_here(path));
+            }
+            retry_on_intr(|| openat(CWD, path, flags, mode))
+        }
+        Err(Errno::NOENT) => {
+            let create = flags | OFlags::CREATE | OFlags::EXCL;
+            retry_on_intr(|| openat(CWD, path, create, mode))
+        }
+        Err(errno) => Err(errno),
+    };
+    match opened {
+        Ok(descriptor) => Ok(Some(File::from(descriptor))),
+        Err(Errno::EXIST) if rustix::fs::lstat(path).is_ok() && stat(path).is_err() => Err(
+            Error::io_text(format!("lock {}: the link leads nowhere", path.display())),
+        ),
+        Err(Errno::EXIST) => Ok(None),
+        Err(Errno::NOENT) if rustix::fs::stat(path.parent().unwrap_or(path)).is_ok() => Ok(None),
+        Err(errno) => Err(failed(path, errno)),
+    }
+}
+
+fn identity(found: &Stat) -> Identity {
+    #[expect(
+        clippy::unnecessary_cast,
+        reason = "the fields are narrower on some machines"
+    )]
+    (found.st_dev as u64, found.st_ino as u64)
+}
+
+fn held_here(path: &Path) -> Error {
+    Error::io_text(format!(
+        "lock {}: this process already holds it",
+        path.display()
+    ))
+}
+
+fn failed(path: &Path, errno: Errno) -> Error {
+    match errno {
+        Errno::AGAIN | Errno::ACCESS => Error::io(
+            "lock",
+            path,
+            std::io::Error::new(std::io::ErrorKind::WouldBlock, "another process holds it"),
+        ),
+        errno => Error::io("lock", path, errno.into()),
+    }
+}

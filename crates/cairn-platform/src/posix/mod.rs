@@ -1,0 +1,195 @@
+//! The file system of the machine.
+//!
+//! What a database directory may contain is decided here: regular files. Devices, pipes, sockets
+//! and links that lead nowhere are refused before they are opened, for opening alone can block or
+//! have effects. New files are created exclusively, with mode 0644 or 0600 under the umask.
+//! Interrupted calls are repeated and short transfers continued.
+
+mod aligned;
+mod lock;
+mod read;
+mod write;
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) use tests::conformance;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_types::{Error, Result};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, lstat, openat, stat, statvfs};
+use rustix::io::{Errno, retry_on_intr};
+
+use self::read::PosixReader;
+use self::write::PosixWriter;
+use crate::fs::{FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile};
+
+/// The file system of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PosixFileSystem;
+
+impl PosixFileSystem {
+    /// Opens the regular file at `path`, which exists, with the access of `flags`.
+    fn open_existing(&self, path: &Path, mode: FileMode, flags: OFlags) -> Result<(File, Stat)> {
+        let look = if mode.no_follow { lstat } else { stat };
+        let before = look(path).map_err(|errno| failed("open", path, errno))?;
+        refuse_special(&before, path)?;
+        lock::refuse_held(&before, path)?;
+        // Should a pipe take the file's place now, it is opened without waiting for its other
+        // end, found out below, and closed.
+        let flags = flags | common_flags(mode) | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let descriptor = retry_on_intr(|| openat(CWD, path, flags, Mode::empty()))
+            .map_err(|errno| open_failed(path, mode, errno))?;
+        let found = fstat(&descriptor).map_err(|errno| failed("look at", path, errno))?;
+        refuse_special(&found, path)?;
+        Ok((File::from(descriptor), found))
+    }
+}
+
+impl FileSystem for PosixFileSystem {
+    fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+        let (file, _) = self.open_existing(path, mode, OFlags::RDONLY)?;
+        Ok(Arc::new(PosixReader {
+            file,
+            path: path.to_owned(),
+            direct: mode.direct,
+        }))
+    }
+
+    fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | common_flags(mode);
+        let permissions = Mode::from_raw_mode(if mode.owner_only { 0o600 } else { 0o644 });
+        let descriptor = retry_on_intr(|| openat(CWD, path, flags, permissions)).map_err(
+            |errno| match errno {
+                Errno::INVAL if mode.direct => open_failed(path, mode, errno),
+                errno => failed("create", path, errno),
+            },
+        )?;
+        let file = File::from(descriptor);
+        let writer = PosixWriter::new(file, path.to_owned(), 0, mode.direct)?;
+        Ok(Arc::new(writer))
+    }
+
+    fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        let (file, found) = self.open_existing(path, mode, OFlags::RDWR)?;
+        let len = u64::try_from(found.st_size).unwrap_or(0);
+        let writer = PosixWriter::new(file, path.to_owned(), len, mode.direct)?;
+        Ok(Arc::new(writer))
+    }
+
+    fn status(&self, path: &Path) -> Result<Status> {
+        let found = stat(path).map_err(|errno| failed("look at", path, errno))?;
+        let kind = match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => PathKind::File,
+            FileType::Directory => PathKind::Directory,
+            _ => PathKind::Other,
+        };
+        let len = match kind {
+            PathKind::File => u64::try_from(found.st_size).unwrap_or(0),
+            _ => 0,
+        };
+        let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
+        let nanos = found.st_mtime_nsec;
+        Ok(Status {
+            len,
+            kind,
+            modified_micros: seconds * 1_000_000 + nanos / 1_000,
+        })
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        let failed = |error| Error::io("list", dir, error);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            // No file of a database has a name that is not text; others are not ours to look at.
+            if let Ok(name) = name.into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        std::fs::create_dir_all(dir).map_err(|error| Error::io("create directory", dir, error))
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        std::fs::remove_dir(dir).map_err(|error| Error::io("remove directory", dir, error))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        std::fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        std::fs::rename(from, to)
+            .map_err(|error| Error::io(&format!("rename {} to", from.display()), to, error))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        std::fs::hard_link(from, to)
+            .map_err(|error| Error::io(&format!("link {} to", from.display()), to, error))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = retry_on_intr(|| openat(CWD, dir, flags, Mode::empty()))
+            .map_err(|errno| failed("open directory", dir, errno))?;
+        retry_on_intr(|| rustix::fs::fsync(&descriptor))
+            .map_err(|errno| failed("sync directory", dir, errno))
+    }
+
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        std::fs::canonicalize(path).map_err(|error| Error::io("resolve", path, error))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        lock::lock(path)
+    }
+
+    fn free_space(&self, path: &Path) -> Result<u64> {
+        let found = retry_on_intr(|| statvfs(path))
+            .map_err(|errno| failed("ask for free space at", path, errno))?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+}
+
+fn common_flags(mode: FileMode) -> OFlags {
+    let mut flags = OFlags::CLOEXEC;
+    flags.set(OFlags::NOFOLLOW, mode.no_follow);
+    flags.set(OFlags::DIRECT, mode.direct);
+    flags
+}
+
+fn refuse_special(found: &Stat, path: &Path) -> Result<()> {
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Ok(()),
+        kind => Err(Error::io_text(format!(
+            "open {}: expected a regular file, found {}",
+            path.display(),
+            match kind {
+                FileType::Directory => "a directory",
+                FileType::Symlink => "a symbolic link",
+                _ => "a special file",
+            }
+        ))),
+    }
+}
+
+fn open_failed(path: &Path, mode: FileMode, errno: Errno) -> Error {
+    match errno {
+        Errno::INVAL if mode.direct => Error::not_supported(format!(
+            "direct I/O at {}: the file system refuses it",
+            path.display()
+        )),
+        errno => failed("open", path, errno),
+    }
+}
+
+fn failed(doing: &str, path: &Path, errno: Errno) -> Error {
+    Error::io(doing, path, errno.into())
+}

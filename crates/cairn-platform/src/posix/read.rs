@@ -1,0 +1,108 @@
+//! A file open for reading.
+
+use std::fs::File;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+
+use cairn_types::{Error, Result};
+use rustix::fs::{Advice, fadvise, fstat};
+use rustix::io::{pread, retry_on_intr};
+
+use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, round_down};
+use crate::fs::{Access, RandomAccessFile};
+
+/// A regular file open for reading, through the page cache or around it.
+pub(super) struct PosixReader {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    pub(super) direct: bool,
+}
+
+impl PosixReader {
+    /// Reads until `buf` is full or the file ends.
+    fn read_fully(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let mut got = 0;
+        while got < buf.len() {
+            let at = offset + got as u64;
+            match retry_on_intr(|| pread(&self.file, &mut buf[got..], at)) {
+                Ok(0) => break,
+                Ok(more) => got += more,
+                Err(errno) => return Err(Error::io("read", &self.path, errno.into())),
+            }
+            // Direct I/O stops at an odd length only where the file ends, and could not go on
+            // from there.
+            if self.direct && !got.is_multiple_of(ALIGNMENT) {
+                break;
+            }
+        }
+        Ok(got)
+    }
+
+    /// Reads by way of an aligned buffer, one stretch of it after the other.
+    fn read_direct(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if is_aligned(buf, offset) {
+            return self.read_fully(offset, buf);
+        }
+        let mut aligned = AlignedBuffer::take();
+        let mut got = 0;
+        while got < buf.len() {
+            let at = offset + got as u64;
+            let begin = round_down(at);
+            let skip = (at - begin) as usize;
+            let wanted = (skip + buf.len() - got)
+                .next_multiple_of(ALIGNMENT)
+                .min(CAPACITY);
+            let read = self.read_fully(begin, &mut aligned.bytes_mut()[..wanted])?;
+            let useful = read.saturating_sub(skip).min(buf.len() - got);
+            buf[got..got + useful].copy_from_slice(&aligned.bytes()[skip..skip + useful]);
+            got += useful;
+            if read < wanted {
+                break;
+            }
+        }
+        Ok(got)
+    }
+}
+
+impl RandomAccessFile for PosixReader {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if self.direct {
+            self.read_direct(offset, buf)
+        } else {
+            self.read_fully(offset, buf)
+        }
+    }
+
+    fn len(&self) -> Result<u64> {
+        match fstat(&self.file) {
+            Ok(stat) => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
+            Err(errno) => Err(Error::io("look at", &self.path, errno.into())),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn prefetch(&self, offset: u64, len: usize) {
+        if let (false, Some(len)) = (self.direct, NonZeroU64::new(len as u64)) {
+            // A hint: a file system that does not take it reads later.
+            let _ = fadvise(&self.file, offset, Some(len), Advice::WillNeed);
+        }
+    }
+
+    fn advise(&self, access: Access) {
+        let advice = match access {
+            Access::Normal => Advice::Normal,
+            Access::Random => Advice::Random,
+            Access::Sequential => Advice::Sequential,
+        };
+        // A hint, as above.
+        let _ = fadvise(&self.file, 0, None, advice);
+    }
+
+    fn drop_cached(&self) {
+        // A hint, as above.
+        let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
+    }
+}

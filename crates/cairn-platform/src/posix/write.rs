@@ -1,0 +1,290 @@
+//! A file open for appending.
+//!
+//! With direct I/O, whole pages go to the device from an aligned buffer; the last, partial page
+//! stays at the front of the buffer. `flush` writes that page padded with zeros and cuts the file
+//! back to its true length, so that a length on disk is never more than was appended.
+
+#![expect(
+    unsafe_code,
+    reason = "sync_file_range and a close that reports its error have no safe face"
+)]
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::path::{Path, PathBuf};
+
+use cairn_types::{Error, Result};
+use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync, ftruncate};
+use rustix::io::{Errno, pwrite, retry_on_intr};
+
+use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
+use crate::fs::WritableFile;
+use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
+
+unsafe extern "C" {
+    fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> i32;
+}
+
+/// "Begin writing back the dirty pages of this range", of `sync_file_range(2)`.
+const SYNC_FILE_RANGE_WRITE: u32 = 2;
+
+/// A regular file open for appending, through the page cache or around it.
+pub(super) struct PosixWriter {
+    /// `None` once closed.
+    file: RwLock<Option<File>>,
+    path: PathBuf,
+    len: AtomicU64,
+    allocated: AtomicU64,
+    direct: Option<Mutex<DirectTail>>,
+}
+
+/// What direct I/O has not handed over, or only with padding.
+struct DirectTail {
+    buffer: AlignedBuffer,
+    /// Bytes in the buffer.
+    filled: usize,
+    /// Where in the file the buffer begins; a multiple of the alignment.
+    offset: u64,
+    /// Whether the file has all of the buffer's bytes.
+    flushed: bool,
+}
+
+impl PosixWriter {
+    /// Appends behind the first `len` bytes of `file`, which is open for writing, and for reading
+    /// too if it is `direct` and not empty.
+    pub(super) fn new(file: File, path: PathBuf, len: u64, direct: bool) -> Result<PosixWriter> {
+        let direct = match direct {
+            true => Some(Mutex::new(DirectTail::behind(&file, &path, len)?)),
+            false => None,
+        };
+        Ok(PosixWriter {
+            file: RwLock::new(Some(file)),
+            path,
+            len: AtomicU64::new(len),
+            allocated: AtomicU64::new(0),
+            direct,
+        })
+    }
+
+    /// Calls `act` with the open file.
+    fn with_file<T>(&self, doing: &str, act: impl FnOnce(&File) -> Result<T, Errno>) -> Result<T> {
+        match &*self.file.read() {
+            Some(file) => act(file).map_err(|errno| Error::io(doing, &self.path, errno.into())),
+            None => Err(Error::io_text(format!(
+                "{doing} {}: the file is closed",
+                self.path.display()
+            ))),
+        }
+    }
+}
+
+/// Writes all of `data` at `offset`, and counts in `done` what the kernel took.
+fn write_fully(file: &File, data: &[u8], offset: u64, done: &mut usize) -> Result<(), Errno> {
+    while *done < data.len() {
+        let at = offset + *done as u64;
+        match retry_on_intr(|| pwrite(file, &data[*done..], at))? {
+            0 => return Err(Errno::NOSPC),
+            wrote => *done += wrote,
+        }
+    }
+    Ok(())
+}
+
+impl DirectTail {
+    fn behind(file: &File, path: &Path, len: u64) -> Result<DirectTail> {
+        let mut tail = DirectTail {
+            buffer: AlignedBuffer::take(),
+            filled: (len - round_down(len)) as usize,
+            offset: round_down(len),
+            flushed: true,
+        };
+        if tail.filled > 0 {
+            let page = &mut tail.buffer.bytes_mut()[..ALIGNMENT];
+            let got = retry_on_intr(|| rustix::io::pread(file, &mut *page, tail.offset))
+                .map_err(|errno| Error::io("read the end of", path, errno.into()))?;
+            if got < tail.filled {
+                return Err(Error::io_text(format!(
+                    "read the end of {}: expected {} bytes, found {got}",
+                    path.display(),
+                    tail.filled
+                )));
+            }
+        }
+        Ok(tail)
+    }
+
+    fn append(&mut self, file: &File, mut data: &[u8]) -> Result<(), Errno> {
+        while !data.is_empty() {
+            let room = CAPACITY - self.filled;
+            let (now, later) = data.split_at(room.min(data.len()));
+            self.buffer.bytes_mut()[self.filled..self.filled + now.len()].copy_from_slice(now);
+            self.filled += now.len();
+            self.flushed = false;
+            data = later;
+            if self.filled == CAPACITY {
+                write_fully(file, self.buffer.bytes(), self.offset, &mut 0)?;
+                self.offset += CAPACITY as u64;
+                self.filled = 0;
+                self.flushed = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, file: &File) -> Result<(), Errno> {
+        if self.flushed {
+            return Ok(());
+        }
+        let padded = self.filled.next_multiple_of(ALIGNMENT);
+        self.buffer.bytes_mut()[self.filled..padded].fill(0);
+        write_fully(file, &self.buffer.bytes()[..padded], self.offset, &mut 0)?;
+        if padded > self.filled {
+            retry_on_intr(|| ftruncate(file, self.offset + self.filled as u64))?;
+        }
+        let whole = self.filled - self.filled % ALIGNMENT;
+        self.buffer.bytes_mut().copy_within(whole..self.filled, 0);
+        self.offset += whole as u64;
+        self.filled -= whole;
+        self.flushed = true;
+        Ok(())
+    }
+}
+
+impl WritableFile for PosixWriter {
+    fn append(&self, data: &[u8]) -> Result<()> {
+        let at = self.len.load(Ordering::Relaxed);
+        if let Some(tail) = &self.direct {
+            self.with_file("write", |file| tail.lock().append(file, data))?;
+            // Relaxed, here and below: one thread appends, and others only learn a length.
+            self.len.store(at + data.len() as u64, Ordering::Relaxed);
+            return Ok(());
+        }
+        let mut done = 0;
+        let wrote = self.with_file("write", |file| write_fully(file, data, at, &mut done));
+        // What a failed append left behind is counted, so that nothing is ever written over it.
+        self.len.store(at + done as u64, Ordering::Relaxed);
+        wrote
+    }
+
+    fn flush(&self) -> Result<()> {
+        match &self.direct {
+            Some(tail) => self.with_file("write", |file| tail.lock().flush(file)),
+            None => Ok(()),
+        }
+    }
+
+    fn sync(&self, full: bool) -> Result<()> {
+        self.flush()?;
+        self.with_file("sync", |file| match full {
+            true => retry_on_intr(|| fsync(file)),
+            false => retry_on_intr(|| fdatasync(file)),
+        })
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
+        let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else {
+            return Err(Error::invalid_argument("no file is that long"));
+        };
+        self.with_file("write back", |file| {
+            // SAFETY: the descriptor is open while the lock of `file` is held; no memory is passed.
+            let result =
+                unsafe { sync_file_range(file.as_raw_fd(), offset, len, SYNC_FILE_RANGE_WRITE) };
+            if result == 0 {
+                return Ok(());
+            }
+            let error = std::io::Error::last_os_error();
+            match Errno::from_io_error(&error) {
+                // File systems without the call (and pipes of hints generally) write back later.
+                Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::SPIPE) | None => {
+                    Ok(())
+                }
+                Some(errno) => Err(errno),
+            }
+        })
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        let have = self
+            .allocated
+            .load(Ordering::Relaxed)
+            .max(self.len.load(Ordering::Relaxed));
+        if len <= have {
+            return Ok(());
+        }
+        self.with_file("reserve space for", |file| {
+            match retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, have, len - have)) {
+                Ok(()) => {
+                    self.allocated.store(len, Ordering::Relaxed);
+                    Ok(())
+                }
+                // Where space cannot be reserved, or there is too little for what may never be
+                // written, appending goes without.
+                Err(
+                    Errno::OPNOTSUPP
+                    | Errno::NOSYS
+                    | Errno::INVAL
+                    | Errno::NOSPC
+                    | Errno::DQUOT
+                    | Errno::FBIG,
+                ) => Ok(()),
+                Err(errno) => Err(errno),
+            }
+        })
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.flush()?;
+        self.with_file("truncate", |file| retry_on_intr(|| ftruncate(file, len)))?;
+        self.len.store(len, Ordering::Relaxed);
+        self.allocated.fetch_min(len, Ordering::Relaxed);
+        if let Some(tail) = &self.direct {
+            let again = match &*self.file.read() {
+                Some(file) => DirectTail::behind(file, &self.path, len)?,
+                None => return Ok(()),
+            };
+            *tail.lock() = again;
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.file.read().is_none() {
+            return Ok(());
+        }
+        let flushed = self.flush();
+        let len = self.len.load(Ordering::Relaxed);
+        let trimmed = if flushed.is_ok() && self.allocated.load(Ordering::Relaxed) > len {
+            // Cutting a file to the length it has frees what was reserved behind it.
+            self.with_file("truncate", |file| retry_on_intr(|| ftruncate(file, len)))
+        } else {
+            Ok(())
+        };
+        let closed = match self.file.write().take() {
+            // SAFETY: the descriptor is ours alone and never used again.
+            Some(file) => unsafe { rustix::io::try_close(file.into_raw_fd()) },
+            None => Ok(()),
+        };
+        flushed?;
+        trimmed?;
+        match closed {
+            // Linux has closed the descriptor when it says that a signal came between.
+            Ok(()) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(Error::io("close", &self.path, errno.into())),
+        }
+    }
+}
+
+impl Drop for PosixWriter {
+    fn drop(&mut self) {
+        // As the trait says: who drops an open file does not care for its errors.
+        let _ = self.close();
+    }
+}
