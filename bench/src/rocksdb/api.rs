@@ -1,0 +1,104 @@
+//! The C functions, as a table of pointers that is filled when the library is loaded.
+//!
+//! Names and arguments are those of RocksDB's `c.h`; handles are opaque.
+#![expect(
+    unsafe_code,
+    reason = "symbols of a C library have no types until we give them some"
+)]
+
+use std::ffi::{c_char, c_int, c_uchar, c_void};
+
+/// An opaque handle of the C API. The kinds are not told apart here; [`super::db`] does that.
+pub type Handle = *mut c_void;
+/// Where a C function leaves its error text.
+pub type ErrorSlot = *mut *mut c_char;
+
+macro_rules! functions {
+    ($(fn $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        /// The loaded functions; the library stays loaded as long as the table lives.
+        #[expect(non_snake_case, reason = "the names are those of the C functions")]
+        pub struct Api {
+            $(#[doc = concat!("`", stringify!($name), "` of c.h.")] pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            /// Last, so that it is dropped last.
+            _library: libloading::Library,
+        }
+
+        impl Api {
+            /// Finds every function in `library`.
+            #[expect(non_snake_case, reason = "the names are those of the C functions")]
+            pub fn new(library: libloading::Library) -> Result<Self, libloading::Error> {
+                $(
+                    // SAFETY: the type is that of the function of this name in RocksDB's c.h.
+                    let $name = unsafe { *library.get(concat!(stringify!($name), "\0").as_bytes())? };
+                )*
+                Ok(Api { $($name,)* _library: library })
+            }
+        }
+    };
+}
+
+functions! {
+    fn rocksdb_free(*mut c_void);
+    fn rocksdb_options_create() -> Handle;
+    fn rocksdb_options_destroy(Handle);
+    fn rocksdb_options_set_create_if_missing(Handle, c_uchar);
+    fn rocksdb_options_set_create_missing_column_families(Handle, c_uchar);
+    fn rocksdb_get_options_from_string(Handle, *const c_char, Handle, ErrorSlot);
+    fn rocksdb_list_column_families(Handle, *const c_char, *mut usize, ErrorSlot) -> *mut *mut c_char;
+    fn rocksdb_list_column_families_destroy(*mut *mut c_char, usize);
+    fn rocksdb_open_column_families(
+        Handle, *const c_char, c_int, *const *const c_char, *const Handle, *mut Handle, ErrorSlot
+    ) -> Handle;
+    fn rocksdb_open_for_read_only_column_families(
+        Handle, *const c_char, c_int, *const *const c_char, *const Handle, *mut Handle, c_uchar, ErrorSlot
+    ) -> Handle;
+    fn rocksdb_column_family_handle_destroy(Handle);
+    fn rocksdb_close(Handle);
+    fn rocksdb_writeoptions_create() -> Handle;
+    fn rocksdb_writeoptions_destroy(Handle);
+    fn rocksdb_writeoptions_set_sync(Handle, c_uchar);
+    fn rocksdb_writeoptions_disable_WAL(Handle, c_int);
+    fn rocksdb_put_cf(Handle, Handle, Handle, *const c_char, usize, *const c_char, usize, ErrorSlot);
+    fn rocksdb_merge_cf(Handle, Handle, Handle, *const c_char, usize, *const c_char, usize, ErrorSlot);
+    fn rocksdb_delete_cf(Handle, Handle, Handle, *const c_char, usize, ErrorSlot);
+    fn rocksdb_delete_range_cf(
+        Handle, Handle, Handle, *const c_char, usize, *const c_char, usize, ErrorSlot
+    );
+    fn rocksdb_writebatch_create() -> Handle;
+    fn rocksdb_writebatch_destroy(Handle);
+    fn rocksdb_writebatch_clear(Handle);
+    fn rocksdb_writebatch_count(Handle) -> c_int;
+    fn rocksdb_writebatch_put_cf(Handle, Handle, *const c_char, usize, *const c_char, usize);
+    fn rocksdb_writebatch_merge_cf(Handle, Handle, *const c_char, usize, *const c_char, usize);
+    fn rocksdb_writebatch_delete_cf(Handle, Handle, *const c_char, usize);
+    fn rocksdb_writebatch_singledelete_cf(Handle, Handle, *const c_char, usize);
+    fn rocksdb_writebatch_delete_range_cf(
+        Handle, Handle, *const c_char, usize, *const c_char, usize
+    );
+    fn rocksdb_write(Handle, Handle, Handle, ErrorSlot);
+    fn rocksdb_readoptions_create() -> Handle;
+    fn rocksdb_readoptions_destroy(Handle);
+    fn rocksdb_readoptions_set_timestamp(Handle, *const c_char, usize);
+    fn rocksdb_get_pinned_cf(Handle, Handle, Handle, *const c_char, usize, ErrorSlot) -> Handle;
+    fn rocksdb_pinnableslice_value(Handle, *mut usize) -> *const c_char;
+    fn rocksdb_pinnableslice_destroy(Handle);
+    fn rocksdb_create_iterator_cf(Handle, Handle, Handle) -> Handle;
+    fn rocksdb_iter_destroy(Handle);
+    fn rocksdb_iter_valid(Handle) -> c_uchar;
+    fn rocksdb_iter_seek_to_first(Handle);
+    fn rocksdb_iter_seek_to_last(Handle);
+    fn rocksdb_iter_seek(Handle, *const c_char, usize);
+    fn rocksdb_iter_seek_for_prev(Handle, *const c_char, usize);
+    fn rocksdb_iter_next(Handle);
+    fn rocksdb_iter_prev(Handle);
+    fn rocksdb_iter_key(Handle, *mut usize) -> *const c_char;
+    fn rocksdb_iter_value(Handle, *mut usize) -> *const c_char;
+    fn rocksdb_iter_timestamp(Handle, *mut usize) -> *const c_char;
+    fn rocksdb_iter_get_error(Handle, ErrorSlot);
+    fn rocksdb_flushoptions_create() -> Handle;
+    fn rocksdb_flushoptions_destroy(Handle);
+    fn rocksdb_flush_cf(Handle, Handle, Handle, ErrorSlot);
+    fn rocksdb_flush_wal(Handle, c_uchar, ErrorSlot);
+    fn rocksdb_compact_range_cf(Handle, Handle, *const c_char, usize, *const c_char, usize);
+    fn rocksdb_property_value_cf(Handle, Handle, *const c_char) -> *mut c_char;
+}

@@ -1,0 +1,623 @@
+//! An open RocksDB database: writes, reads, iterators, flush, compaction, properties.
+#![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::path::Path;
+use std::ptr::null_mut;
+use std::slice;
+
+use super::api::Handle;
+use super::library::{Library, Options, c_string, path_string, pointer};
+use super::{Error, Result};
+
+/// How a database is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Made, with its families, when it is missing.
+    Create,
+    /// An error when it is missing.
+    Existing,
+    /// Read without recovery writing anything.
+    ReadOnly,
+}
+
+/// The place of a family in the list that the database was opened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family(pub usize);
+
+/// An open database. Dropping it closes it, as `rocksdb_close` does.
+pub struct Db {
+    library: Library,
+    handle: Handle,
+    families: Vec<Handle>,
+    names: Vec<String>,
+    read: Handle,
+    write: Handle,
+    timestamp: Option<Box<[u8]>>,
+    _options: Vec<Options>,
+}
+
+impl Db {
+    /// Opens the database at `path` with `families` (name and options text each), which must be
+    /// all its families unless it is opened for reading only.
+    ///
+    /// # Errors
+    ///
+    /// RocksDB's.
+    pub fn open(
+        library: &Library,
+        path: &Path,
+        options: &str,
+        families: &[(&str, &str)],
+        mode: OpenMode,
+    ) -> Result<Db> {
+        let api = &library.api;
+        let create = u8::from(mode == OpenMode::Create);
+        let db_options = library.options(options)?;
+        // SAFETY: a live handle.
+        unsafe {
+            (api.rocksdb_options_set_create_if_missing)(db_options.handle, create);
+            (api.rocksdb_options_set_create_missing_column_families)(db_options.handle, create);
+        }
+        let mut kept = Vec::new();
+        let mut names = Vec::new();
+        for (name, text) in families {
+            kept.push(library.options(text)?);
+            names.push(c_string(name)?);
+        }
+        let name_pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let option_handles: Vec<_> = kept.iter().map(|options| options.handle).collect();
+        let mut handles: Vec<Handle> = vec![null_mut(); families.len()];
+        let path = path_string(path)?;
+        let count =
+            c_int::try_from(families.len()).map_err(|_| Error("too many families".into()))?;
+        let handle = library.call(|error| {
+            // SAFETY: the arrays have `count` live elements each, the path ends with a zero.
+            unsafe {
+                if mode == OpenMode::ReadOnly {
+                    (api.rocksdb_open_for_read_only_column_families)(
+                        db_options.handle,
+                        path.as_ptr(),
+                        count,
+                        name_pointers.as_ptr(),
+                        option_handles.as_ptr(),
+                        handles.as_mut_ptr(),
+                        0,
+                        error,
+                    )
+                } else {
+                    (api.rocksdb_open_column_families)(
+                        db_options.handle,
+                        path.as_ptr(),
+                        count,
+                        name_pointers.as_ptr(),
+                        option_handles.as_ptr(),
+                        handles.as_mut_ptr(),
+                        error,
+                    )
+                }
+            }
+        })?;
+        kept.push(db_options);
+        Ok(Db {
+            library: library.clone(),
+            handle,
+            families: handles,
+            names: families
+                .iter()
+                .map(|(name, _)| (*name).to_owned())
+                .collect(),
+            // SAFETY: takes nothing, returns a new handle, destroyed when we are dropped.
+            read: unsafe { (api.rocksdb_readoptions_create)() },
+            // SAFETY: as above.
+            write: unsafe { (api.rocksdb_writeoptions_create)() },
+            timestamp: None,
+            _options: kept,
+        })
+    }
+
+    /// The family called `name`.
+    #[must_use]
+    pub fn family(&self, name: &str) -> Option<Family> {
+        self.names
+            .iter()
+            .position(|known| known == name)
+            .map(Family)
+    }
+
+    /// The names of the families, in the order they were opened with.
+    #[must_use]
+    pub fn families(&self) -> &[String] {
+        &self.names
+    }
+
+    /// What later writes do: wait for the disk, and whether they go to the WAL at all.
+    pub fn write_with(&mut self, sync: bool, wal: bool) {
+        // SAFETY: a live handle that no call is using.
+        unsafe {
+            (self.library.api.rocksdb_writeoptions_set_sync)(self.write, u8::from(sync));
+            (self.library.api.rocksdb_writeoptions_disable_WAL)(self.write, c_int::from(!wal));
+        }
+    }
+
+    /// Later reads of families with timestamps see what is not newer than `timestamp`.
+    pub fn read_at(&mut self, timestamp: &[u8]) {
+        let kept: Box<[u8]> = timestamp.into();
+        let (bytes, len) = pointer(Some(&kept));
+        // SAFETY: RocksDB keeps the pointer; the bytes stay where they are as long as we do.
+        unsafe { (self.library.api.rocksdb_readoptions_set_timestamp)(self.read, bytes, len) };
+        self.timestamp = Some(kept);
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    ///
+    /// RocksDB's.
+    pub fn put(&self, family: Family, key: &[u8], value: &[u8]) -> Result<()> {
+        let (key, key_len) = pointer(Some(key));
+        let (value, value_len) = pointer(Some(value));
+        let (db, family) = (self.handle, self.families[family.0]);
+        self.library.call(|error| {
+            // SAFETY: live handles, readable bytes.
+            unsafe {
+                (self.library.api.rocksdb_put_cf)(
+                    db, self.write, family, key, key_len, value, value_len, error,
+                );
+            }
+        })
+    }
+
+    /// Adds a merge operand to `key`.
+    ///
+    /// # Errors
+    ///
+    /// RocksDB's.
+    pub fn merge(&self, family: Family, key: &[u8], operand: &[u8]) -> Result<()> {
+        let (key, key_len) = pointer(Some(key));
+        let (value, value_len) = pointer(Some(operand));
+        let (db, family) = (self.handle, self.families[family.0]);
+        self.library.call(|error| {
+            // SAFETY: live handles, readable bytes.
+            unsafe {
+                (self.library.api.rocksdb_merge_cf)(
+                    db, self.write, family, key, key_len, value, value_len, error,
+                );
+            }
+        })
+    }
+
+    /// Removes `key`.
+    ///
+    /// # Errors
+    ///
+    /// RocksDB's.
+    pub fn delete(&self, family: Family, key: &[u8]) -> Result<()> {
+        let (key, key_len) = pointer(Some(key));
+        let (db, family) = (self.handle, self.families[family.0]);
+        self.library.call(|error| {
+            // SAFETY: live handles, readable bytes.
+            unsafe {
+                (self.library.api.rocksdb_delete_cf)(db, self.write, family, key, key_len, error);
+            }
+        })
+    }
+
+    /// Removes every key from `begin` to before `end`.
+    ///
+    /// # Errors
+    ///
+    /// RocksDB's.
+    pub fn delete_range(&self, family: Family, begin: &[u8], end: &[u8]) -> Result<()> {
+        let (begin, begin_len) = pointer(Some(begin));
+        let (end, end_len) = pointer(Some(end));
+        let (db, family) = (self.handle, self.families[family.0]);
+        self.library.call(|error| {
+            // SAFETY: live handles, readable bytes.
+            unsafe {
+                (self.library.api.rocksdb_delete_range_cf)(
+                    db, self.write, family, begin, begin_len, end, end_len, error,
+                );
+            }
+        })
+    }
+
+    /// An empty batch for this database.
+    #[must_use]
+    pub fn batch(&self) -> Batch<'_> {
+        // SAFETY: takes nothing, returns a new handle, which `Batch` destroys.
+        Batch {
+            db: self,
+            handle: unsafe { (self.library.api.rocksdb_writebatch_create)() },
+        }
+    }
+
+    /// Writes all of `batch`, or nothing of it.
+    ///
+    /// # Errors
+    ///
+    /// RocksDB's.
+    pub fn write(&self, batch: &Batch<'_>) -> Result<()> {
+        self.library.call(|error| {
+            // SAFETY: live handles.
+            unsafe {
+                (self.library.api.rocksdb_write)(self.handle, self.write, batch.handle, error);
+            }
+        })
+    }
+
+    /// The value of `key`, where RocksDB holds it.
+    ///
+    /// # Errors
+    ///
+    /// RocksDB's.
+    pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<Pinned<'_>>> {
+        let (key, key_len) = pointer(Some(key));
+        let (db, family) = (self.handle, self.families[family.0]);
+        let handle = self.library.call(|error| {
+            // SAFETY: live handles, readable bytes.
+            unsafe {
+                (self.library.api.rocksdb_get_pinned_cf)(db, self.read, family, key, key_len, error)
+            }
+        })?;
+        Ok((!handle.is_null()).then_some(Pinned { db: self, handle }))
+    }
+
+    /// An iterator over `family`, standing nowhere.
+    #[must_use]
+    pub fn iter(&self, family: Family) -> Iter<'_> {
+        let family = self.families[family.0];
+        // SAFETY: live handles; the iterator borrows the database and is destroyed before it.
+        let handle = unsafe {
+            (self.library.api.rocksdb_create_iterator_cf)(self.handle, self.read, family)
+        };
+        Iter {
+            library: &self.library,
+            handle,
+            _db: PhantomData,
+        }
+    }
+
+    /// Writes the memtable of `family` to a table and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// RocksDB's.
+    pub fn flush(&self, family: Family) -> Result<()> {
+        // SAFETY: takes nothing, returns a new handle, destroyed below.
+        let options = unsafe { (self.library.api.rocksdb_flushoptions_create)() };
+        let family = self.families[family.0];
+        let result = self.library.call(|error| {
+            // SAFETY: live handles.
+            unsafe { (self.library.api.rocksdb_flush_cf)(self.handle, options, family, error) }
+        });
+        // SAFETY: the handle is ours and used nowhere else.
+        unsafe { (self.library.api.rocksdb_flushoptions_destroy)(options) };
+        result
+    }
+
+    /// Hands the buffered WAL to the kernel, and to the disk if `sync`.
+    ///
+    /// # Errors
+    ///
+    /// RocksDB's.
+    pub fn flush_wal(&self, sync: bool) -> Result<()> {
+        self.library.call(|error| {
+            // SAFETY: a live handle.
+            unsafe { (self.library.api.rocksdb_flush_wal)(self.handle, u8::from(sync), error) }
+        })
+    }
+
+    /// Compacts all of `family` and waits for it.
+    pub fn compact(&self, family: Family) {
+        let ((begin, begin_len), (end, end_len)) = (pointer(None), pointer(None));
+        // SAFETY: live handles; null bounds mean the whole family.
+        unsafe {
+            (self.library.api.rocksdb_compact_range_cf)(
+                self.handle,
+                self.families[family.0],
+                begin,
+                begin_len,
+                end,
+                end_len,
+            );
+        }
+    }
+
+    /// A property by its name, such as `rocksdb.stats`.
+    #[must_use]
+    pub fn property(&self, family: Family, name: &str) -> Option<String> {
+        let name = c_string(name).ok()?;
+        // SAFETY: live handles; the text is RocksDB's, copied and then freed by us alone.
+        unsafe {
+            let text = (self.library.api.rocksdb_property_value_cf)(
+                self.handle,
+                self.families[family.0],
+                name.as_ptr(),
+            );
+            if text.is_null() {
+                return None;
+            }
+            let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
+            (self.library.api.rocksdb_free)(text.cast::<c_void>());
+            Some(copy)
+        }
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        let api = &self.library.api;
+        // SAFETY: the handles are ours; everything that borrows from the database is gone.
+        unsafe {
+            for family in &self.families {
+                (api.rocksdb_column_family_handle_destroy)(*family);
+            }
+            (api.rocksdb_close)(self.handle);
+            (api.rocksdb_readoptions_destroy)(self.read);
+            (api.rocksdb_writeoptions_destroy)(self.write);
+        }
+    }
+}
+
+/// Changes that are written together.
+pub struct Batch<'db> {
+    db: &'db Db,
+    handle: Handle,
+}
+
+impl Batch<'_> {
+    /// Sets `key` to `value`.
+    pub fn put(&mut self, family: Family, key: &[u8], value: &[u8]) {
+        let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(value)));
+        let family = self.db.families[family.0];
+        // SAFETY: live handles, readable bytes, which RocksDB copies.
+        unsafe {
+            (self.db.library.api.rocksdb_writebatch_put_cf)(
+                self.handle,
+                family,
+                key,
+                key_len,
+                value,
+                value_len,
+            );
+        }
+    }
+
+    /// Adds a merge operand to `key`.
+    pub fn merge(&mut self, family: Family, key: &[u8], operand: &[u8]) {
+        let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(operand)));
+        let family = self.db.families[family.0];
+        // SAFETY: live handles, readable bytes, which RocksDB copies.
+        unsafe {
+            (self.db.library.api.rocksdb_writebatch_merge_cf)(
+                self.handle,
+                family,
+                key,
+                key_len,
+                value,
+                value_len,
+            );
+        }
+    }
+
+    /// Removes `key`.
+    pub fn delete(&mut self, family: Family, key: &[u8]) {
+        let (key, key_len) = pointer(Some(key));
+        let family = self.db.families[family.0];
+        // SAFETY: live handles, readable bytes, which RocksDB copies.
+        unsafe {
+            (self.db.library.api.rocksdb_writebatch_delete_cf)(self.handle, family, key, key_len);
+        }
+    }
+
+    /// Removes `key`, which was put once since it was last removed.
+    pub fn single_delete(&mut self, family: Family, key: &[u8]) {
+        let (key, key_len) = pointer(Some(key));
+        let family = self.db.families[family.0];
+        // SAFETY: live handles, readable bytes, which RocksDB copies.
+        unsafe {
+            (self.db.library.api.rocksdb_writebatch_singledelete_cf)(
+                self.handle,
+                family,
+                key,
+                key_len,
+            );
+        }
+    }
+
+    /// Removes every key from `begin` to before `end`.
+    pub fn delete_range(&mut self, family: Family, begin: &[u8], end: &[u8]) {
+        let ((begin, begin_len), (end, end_len)) = (pointer(Some(begin)), pointer(Some(end)));
+        let family = self.db.families[family.0];
+        // SAFETY: live handles, readable bytes, which RocksDB copies.
+        unsafe {
+            (self.db.library.api.rocksdb_writebatch_delete_range_cf)(
+                self.handle,
+                family,
+                begin,
+                begin_len,
+                end,
+                end_len,
+            );
+        }
+    }
+
+    /// Forgets all changes.
+    pub fn clear(&mut self) {
+        // SAFETY: a live handle.
+        unsafe { (self.db.library.api.rocksdb_writebatch_clear)(self.handle) }
+    }
+
+    /// How many changes there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        // SAFETY: a live handle.
+        let count = unsafe { (self.db.library.api.rocksdb_writebatch_count)(self.handle) };
+        usize::try_from(count).unwrap_or(0)
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours and used nowhere else.
+        unsafe { (self.db.library.api.rocksdb_writebatch_destroy)(self.handle) }
+    }
+}
+
+/// A value in RocksDB's memory.
+pub struct Pinned<'db> {
+    db: &'db Db,
+    handle: Handle,
+}
+
+impl std::ops::Deref for Pinned<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let mut len = 0;
+        // SAFETY: a live handle; the bytes live as long as it, hence as long as `self`.
+        unsafe {
+            let bytes = (self.db.library.api.rocksdb_pinnableslice_value)(self.handle, &mut len);
+            view(bytes, len)
+        }
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours and used nowhere else.
+        unsafe { (self.db.library.api.rocksdb_pinnableslice_destroy)(self.handle) }
+    }
+}
+
+/// An iterator over one family.
+pub struct Iter<'db> {
+    library: &'db Library,
+    handle: Handle,
+    _db: PhantomData<&'db Db>,
+}
+
+impl Iter<'_> {
+    /// Moves to the first entry.
+    pub fn seek_to_first(&mut self) {
+        // SAFETY: a live handle.
+        unsafe { (self.library.api.rocksdb_iter_seek_to_first)(self.handle) }
+    }
+
+    /// Moves to the last entry.
+    pub fn seek_to_last(&mut self) {
+        // SAFETY: a live handle.
+        unsafe { (self.library.api.rocksdb_iter_seek_to_last)(self.handle) }
+    }
+
+    /// Moves to the first entry at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) {
+        let (key, len) = pointer(Some(key));
+        // SAFETY: a live handle, readable bytes.
+        unsafe { (self.library.api.rocksdb_iter_seek)(self.handle, key, len) }
+    }
+
+    /// Moves to the last entry at or before `key`.
+    pub fn seek_for_prev(&mut self, key: &[u8]) {
+        let (key, len) = pointer(Some(key));
+        // SAFETY: a live handle, readable bytes.
+        unsafe { (self.library.api.rocksdb_iter_seek_for_prev)(self.handle, key, len) }
+    }
+
+    /// Moves to the next entry.
+    pub fn next(&mut self) {
+        assert!(self.valid(), "next needs an entry to stand on");
+        // SAFETY: a live handle that stands on an entry.
+        unsafe { (self.library.api.rocksdb_iter_next)(self.handle) }
+    }
+
+    /// Moves to the previous entry.
+    pub fn prev(&mut self) {
+        assert!(self.valid(), "prev needs an entry to stand on");
+        // SAFETY: a live handle that stands on an entry.
+        unsafe { (self.library.api.rocksdb_iter_prev)(self.handle) }
+    }
+
+    /// Whether it stands on an entry.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        // SAFETY: a live handle.
+        unsafe { (self.library.api.rocksdb_iter_valid)(self.handle) != 0 }
+    }
+
+    /// The key it stands on.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        assert!(self.valid(), "key needs an entry to stand on");
+        let mut len = 0;
+        // SAFETY: valid, and the bytes stay until the iterator moves, which needs `&mut`.
+        unsafe {
+            view(
+                (self.library.api.rocksdb_iter_key)(self.handle, &mut len),
+                len,
+            )
+        }
+    }
+
+    /// The value it stands on.
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        assert!(self.valid(), "value needs an entry to stand on");
+        let mut len = 0;
+        // SAFETY: as for `key`.
+        unsafe {
+            view(
+                (self.library.api.rocksdb_iter_value)(self.handle, &mut len),
+                len,
+            )
+        }
+    }
+
+    /// The timestamp of the entry it stands on; only for families that have timestamps.
+    #[must_use]
+    pub fn timestamp(&self) -> &[u8] {
+        assert!(self.valid(), "timestamp needs an entry to stand on");
+        let mut len = 0;
+        // SAFETY: as for `key`.
+        unsafe {
+            view(
+                (self.library.api.rocksdb_iter_timestamp)(self.handle, &mut len),
+                len,
+            )
+        }
+    }
+
+    /// Why the iterator ended.
+    ///
+    /// # Errors
+    ///
+    /// It did not end because there were no more entries.
+    pub fn status(&self) -> Result<()> {
+        self.library.call(|error| {
+            // SAFETY: a live handle.
+            unsafe { (self.library.api.rocksdb_iter_get_error)(self.handle, error) }
+        })
+    }
+}
+
+impl Drop for Iter<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours and used nowhere else.
+        unsafe { (self.library.api.rocksdb_iter_destroy)(self.handle) }
+    }
+}
+
+/// Bytes that C returned; none for a null pointer.
+///
+/// # Safety
+///
+/// `bytes` is null, or `len` bytes there are readable for `'a`.
+unsafe fn view<'a>(bytes: *const c_char, len: usize) -> &'a [u8] {
+    if bytes.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts(bytes.cast(), len) }
+}

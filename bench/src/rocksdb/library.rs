@@ -1,0 +1,164 @@
+//! Finding and loading the library, and the few calls that need no open database.
+#![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+use super::api::{Api, Handle};
+use super::{Error, Result};
+
+/// A loaded RocksDB. Clones share it.
+#[derive(Clone)]
+pub struct Library {
+    pub(super) api: Arc<Api>,
+}
+
+impl Library {
+    /// Loads the library that `CAIRN_ROCKSDB_LIB` names, or else the one that
+    /// `tests/interop/fetch-rocksdb.sh` unpacked.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it lacks a function of the C API.
+    pub fn locate() -> Result<Library> {
+        Library::load(&Library::path())
+    }
+
+    /// Where [`Library::locate`] looks.
+    #[must_use]
+    pub fn path() -> PathBuf {
+        std::env::var_os("CAIRN_ROCKSDB_LIB").map_or_else(
+            || {
+                Path::new(env!("CARGO_MANIFEST_DIR"))
+                    .join("../target/rocksdb/librocksdbjni-linux64.so")
+            },
+            PathBuf::from,
+        )
+    }
+
+    /// Loads the library at `path`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be loaded, or lacks a function of the C API.
+    pub fn load(path: &Path) -> Result<Library> {
+        let failed = |error: libloading::Error| {
+            Error(format!(
+                "{}: {error} (tests/interop/fetch-rocksdb.sh fetches the library)",
+                path.display()
+            ))
+        };
+        // SAFETY: the constructors of RocksDB's library only fill its own tables.
+        let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
+        Ok(Library {
+            api: Arc::new(Api::new(library).map_err(failed)?),
+        })
+    }
+
+    /// Options from their text form, database and family options mixed.
+    pub(super) fn options(&self, text: &str) -> Result<Options> {
+        // SAFETY: takes nothing, returns a new handle, which `Options` destroys.
+        let base = unsafe { (self.api.rocksdb_options_create)() };
+        let base = Options {
+            library: self.clone(),
+            handle: base,
+        };
+        // SAFETY: as above.
+        let parsed = unsafe { (self.api.rocksdb_options_create)() };
+        let parsed = Options {
+            library: self.clone(),
+            handle: parsed,
+        };
+        let text = c_string(text)?;
+        self.call(|error| {
+            // SAFETY: both handles are live, the text ends with a zero.
+            unsafe {
+                (self.api.rocksdb_get_options_from_string)(
+                    base.handle,
+                    text.as_ptr(),
+                    parsed.handle,
+                    error,
+                );
+            }
+        })?;
+        Ok(parsed)
+    }
+
+    /// Makes a call that leaves an error text, and frees that text.
+    pub(super) fn call<T>(&self, work: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
+        let mut error: *mut c_char = null_mut();
+        let result = work(&mut error);
+        if error.is_null() {
+            return Ok(result);
+        }
+        // SAFETY: a C text that RocksDB allocated for us and that nobody else frees.
+        let text = unsafe {
+            let text = CStr::from_ptr(error).to_string_lossy().into_owned();
+            (self.api.rocksdb_free)(error.cast::<c_void>());
+            text
+        };
+        Err(Error(text))
+    }
+}
+
+/// Options of a database or a family.
+pub(super) struct Options {
+    library: Library,
+    pub(super) handle: Handle,
+}
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours and used nowhere else.
+        unsafe { (self.library.api.rocksdb_options_destroy)(self.handle) }
+    }
+}
+
+/// The names of the families of the database at `path`, in the order of their creation.
+///
+/// # Errors
+///
+/// RocksDB cannot read the MANIFEST.
+pub fn list_families(library: &Library, path: &Path) -> Result<Vec<String>> {
+    let options = library.options("")?;
+    let path = path_string(path)?;
+    let mut count = 0;
+    let names = library.call(|error| {
+        // SAFETY: live handle, zero-terminated path, valid out pointers.
+        unsafe {
+            (library.api.rocksdb_list_column_families)(
+                options.handle,
+                path.as_ptr(),
+                &mut count,
+                error,
+            )
+        }
+    })?;
+    let mut result = Vec::with_capacity(count);
+    for index in 0..count {
+        // SAFETY: RocksDB returned `count` zero-terminated texts.
+        let name = unsafe { CStr::from_ptr(*names.add(index)) };
+        result.push(name.to_string_lossy().into_owned());
+    }
+    // SAFETY: the array and its length are those RocksDB returned.
+    unsafe { (library.api.rocksdb_list_column_families_destroy)(names, count) };
+    Ok(result)
+}
+
+pub(super) fn c_string(text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| Error(format!("a zero byte in {text:?}")))
+}
+
+pub(super) fn path_string(path: &Path) -> Result<CString> {
+    c_string(
+        path.to_str()
+            .ok_or_else(|| Error(format!("{} is not UTF-8", path.display())))?,
+    )
+}
+
+/// A pointer to bytes as the C API wants it; null only when `bytes` is `None`.
+pub(super) fn pointer(bytes: Option<&[u8]>) -> (*const c_char, usize) {
+    bytes.map_or((null(), 0), |bytes| (bytes.as_ptr().cast(), bytes.len()))
+}

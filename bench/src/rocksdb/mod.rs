@@ -1,0 +1,26 @@
+//! A safe face of the few dozen C functions that comparisons need.
+//!
+//! [`Library::locate`] finds the library, [`Db::open`] opens a database with options in RocksDB's
+//! text form. Everything is blocking and every error is RocksDB's own text.
+
+mod api;
+mod db;
+mod library;
+
+pub use db::{Batch, Db, Family, Iter, OpenMode, Pinned};
+pub use library::{Library, list_families};
+
+/// RocksDB's own words, or why the library could not be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(pub String);
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The result of a call into RocksDB.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,52 @@
+//! The driver itself: what is put into RocksDB through it comes out of it again.
+
+use cairn_bench::rocksdb::{Db, Library, OpenMode, list_families};
+
+#[test]
+fn a_database_is_written_closed_and_read_again() {
+    let Ok(library) = Library::locate() else {
+        eprintln!("skipped: tests/interop/fetch-rocksdb.sh has not fetched RocksDB");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let families = [
+        ("default", "compression=kZSTD"),
+        ("sums", "merge_operator=uint64add"),
+    ];
+    let db = Db::open(&library, &path, "", &families, OpenMode::Create).unwrap();
+    let (default, sums) = (db.family("default").unwrap(), db.family("sums").unwrap());
+    let mut batch = db.batch();
+    for number in 0..1000 {
+        batch.put(default, format!("{number:06}").as_bytes(), &[7; 50]);
+    }
+    batch.merge(sums, b"s", &40u64.to_le_bytes());
+    batch.merge(sums, b"s", &2u64.to_le_bytes());
+    batch.delete_range(default, b"000100", b"000200");
+    assert_eq!(batch.count(), 1003);
+    db.write(&batch).unwrap();
+    drop(batch);
+    db.flush(default).unwrap();
+    db.compact(default);
+    assert!(db.property(default, "rocksdb.stats").is_some());
+    drop(db);
+
+    assert_eq!(list_families(&library, &path).unwrap(), ["default", "sums"]);
+    assert!(Db::open(&library, &path, "", &families[..1], OpenMode::Existing).is_err());
+    let db = Db::open(&library, &path, "", &families, OpenMode::ReadOnly).unwrap();
+    assert_eq!(
+        db.get(sums, b"s").unwrap().as_deref(),
+        Some(&42u64.to_le_bytes()[..])
+    );
+    assert!(db.get(default, b"000150").unwrap().is_none());
+    let mut iter = db.iter(default);
+    iter.seek_to_first();
+    let mut count = 0;
+    while iter.valid() {
+        assert_eq!(iter.value(), [7; 50]);
+        count += 1;
+        iter.next();
+    }
+    iter.status().unwrap();
+    assert_eq!(count, 900);
+}

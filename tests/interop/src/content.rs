@@ -1,0 +1,183 @@
+//! What a database contains: for each family its rows in order, in the form of the golden files.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// One row, as its fields in hex: `k`, `v`, and `cols` or `ts` where there are any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The user key.
+    pub key: String,
+    /// The value; of an entity, its default column.
+    pub value: String,
+    /// The columns of an entity with more than a lone default column: name and value each.
+    pub columns: Option<Vec<(String, String)>>,
+    /// The timestamp of a key that has one.
+    pub timestamp: Option<String>,
+}
+
+impl Row {
+    /// A row of plain bytes.
+    #[must_use]
+    pub fn of(key: &[u8], value: &[u8]) -> Row {
+        Row {
+            key: hex(key),
+            value: hex(value),
+            columns: None,
+            timestamp: None,
+        }
+    }
+}
+
+/// A family: its rows in order, and whether reading it ended in an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// What was read.
+    pub rows: Vec<Row>,
+    /// Why reading ended early.
+    pub error: Option<String>,
+}
+
+/// The families of a database by name. One without rows may be missing, so compare with
+/// [`difference`].
+pub type Content = BTreeMap<String, Rows>;
+
+/// What is read from a dump: content, or the text of why the database does not open.
+pub type Dump = Result<Content, String>;
+
+/// Reads lines of JSON objects with `cf`, `k`, `v`, `cols`, `ts`, `error` or `open_error`.
+///
+/// # Panics
+///
+/// When a line is not of that form: the writer of the dump is broken, or the golden file is.
+#[must_use]
+pub fn parse(lines: &str) -> Dump {
+    let mut content = Content::new();
+    for line in lines.lines() {
+        let object: Value = serde_json::from_str(line).expect("each line is an object");
+        if let Some(error) = object.get("open_error") {
+            return Err(text(error));
+        }
+        let family = content.entry(text(&object["cf"])).or_default();
+        if let Some(error) = object.get("error") {
+            family.error = Some(text(error));
+            continue;
+        }
+        family.rows.push(Row {
+            key: text(&object["k"]),
+            value: text(&object["v"]),
+            columns: object.get("cols").map(|columns| {
+                let columns = columns.as_array().expect("cols is an array");
+                columns
+                    .iter()
+                    .map(|pair| (text(&pair[0]), text(&pair[1])))
+                    .collect()
+            }),
+            timestamp: object.get("ts").map(text),
+        });
+    }
+    Ok(content)
+}
+
+fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .expect("the field is there and is text")
+        .to_owned()
+}
+
+/// Where `actual` first differs from `expected`, or nothing. Errors are compared by being there.
+#[must_use]
+pub fn difference(expected: &Content, actual: &Content) -> Option<String> {
+    let names: std::collections::BTreeSet<_> = expected.keys().chain(actual.keys()).collect();
+    let none = Rows::default();
+    for name in names {
+        let left = expected.get(name).unwrap_or(&none);
+        let right = actual.get(name).unwrap_or(&none);
+        for (number, pair) in left.rows.iter().zip(&right.rows).enumerate() {
+            if pair.0 != pair.1 {
+                let (left, right) = (brief(pair.0), brief(pair.1));
+                return Some(format!(
+                    "family {name}, row {number}: expected {left}, found {right}"
+                ));
+            }
+        }
+        if left.rows.len() != right.rows.len() {
+            let (expected, found) = (left.rows.len(), right.rows.len());
+            let at = expected.min(found);
+            let next = left
+                .rows
+                .get(at)
+                .or(right.rows.get(at))
+                .map(brief)
+                .unwrap_or_default();
+            return Some(format!(
+                "family {name}: expected {expected} rows, found {found}; the first odd one is {next}; \
+                 errors: {:?}, {:?}",
+                left.error, right.error
+            ));
+        }
+        if left.error.is_some() != right.error.is_some() {
+            return Some(format!(
+                "family {name}: {:?} expected, {:?}",
+                left.error, right.error
+            ));
+        }
+    }
+    None
+}
+
+/// How many rows there are.
+#[must_use]
+pub fn count(content: &Content) -> usize {
+    content.values().map(|family| family.rows.len()).sum()
+}
+
+fn brief(row: &Row) -> String {
+    let mut text = format!("{row:?}");
+    if text.len() > 300 {
+        text.truncate(
+            (0..=300)
+                .rev()
+                .find(|&at| text.is_char_boundary(at))
+                .unwrap_or(0),
+        );
+        text.push('…');
+    }
+    text
+}
+
+/// Bytes as lower-case hex.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        write!(text, "{byte:02x}").expect("writing to a String does not fail");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_names_family_and_row() {
+        let a = parse("{\"cf\":\"x\",\"k\":\"00\",\"v\":\"01\"}").unwrap();
+        let b = parse("{\"cf\":\"x\",\"k\":\"00\",\"v\":\"02\"}").unwrap();
+        assert_eq!(difference(&a, &a), None);
+        assert!(
+            difference(&a, &b)
+                .unwrap()
+                .starts_with("family x, row 0: expected")
+        );
+        assert!(
+            difference(&a, &Content::new())
+                .unwrap()
+                .contains("expected 1 rows, found 0")
+        );
+        assert_eq!(parse("{\"open_error\": \"no\"}"), Err("no".to_owned()));
+    }
+}

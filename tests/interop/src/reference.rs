@@ -1,0 +1,127 @@
+//! The same databases read by RocksDB: by its library, and by its tools `ldb` and `sst_dump`.
+
+use std::path::Path;
+use std::process::Command;
+
+use cairn_bench::rocksdb::{Db, Library, OpenMode, list_families};
+
+use crate::content::{Content, Dump, Row, Rows};
+
+/// RocksDB's library, or the words of why there is none.
+///
+/// # Errors
+///
+/// The library has not been fetched.
+pub fn library() -> Result<Library, String> {
+    Library::locate().map_err(|error| error.to_string())
+}
+
+/// Reads everything with RocksDB's library, which recovers the database at `path`: hand it a copy.
+/// `families` gives the options of those that need any. Entities show their default column only.
+#[must_use]
+pub fn dump(library: &Library, path: &Path, options: &str, families: &[(&str, &str)]) -> Dump {
+    let names = list_families(library, path).map_err(|error| error.to_string())?;
+    let given = |name: &str| {
+        families
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|found| found.1)
+    };
+    let all: Vec<_> = names
+        .iter()
+        .map(|n| (n.as_str(), given(n).unwrap_or("")))
+        .collect();
+    let db = Db::open(library, path, options, &all, OpenMode::Existing);
+    Ok(read(&db.map_err(|error| error.to_string())?))
+}
+
+/// Everything in an open database.
+///
+/// # Panics
+///
+/// Never: every name comes from the database.
+#[must_use]
+pub fn read(db: &Db) -> Content {
+    let mut content = Content::new();
+    for name in db.families() {
+        let mut rows = Rows::default();
+        let mut iter = db.iter(db.family(name).expect("it was opened with this name"));
+        iter.seek_to_first();
+        while iter.valid() {
+            rows.rows.push(Row::of(iter.key(), iter.value()));
+            iter.next();
+        }
+        rows.error = iter.status().err().map(|error| error.to_string());
+        content.insert(name.clone(), rows);
+    }
+    content
+}
+
+/// Reads `family` with `ldb`, which takes the options from the database's own OPTIONS file.
+///
+/// # Errors
+///
+/// The words of `ldb` when it fails.
+///
+/// # Panics
+///
+/// When `ldb` cannot be started or prints something else than rows.
+pub fn ldb(path: &Path, family: &str) -> Result<Rows, String> {
+    let mut command = Command::new("ldb");
+    command
+        .arg(format!("--db={}", path.display()))
+        .arg(format!("--column_family={family}"));
+    command.args([
+        "--try_load_options",
+        "--ignore_unknown_options",
+        "scan",
+        "--hex",
+    ]);
+    let output = command
+        .output()
+        .expect("ldb (Debian package rocksdb-tools) is installed");
+    let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let lines = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() || lines.contains("Failed:") {
+        return Err(format!("{words} {}", lines.trim()));
+    }
+    let row = |line: &str| {
+        let (key, value) = line.split_once(" : ").expect("ldb prints key and value");
+        let bare = |text: &str| text.trim().trim_start_matches("0x").to_lowercase();
+        Row {
+            key: bare(key),
+            value: bare(value),
+            columns: None,
+            timestamp: None,
+        }
+    };
+    Ok(Rows {
+        rows: lines.lines().map(row).collect(),
+        error: None,
+    })
+}
+
+/// Lets `sst_dump` verify every block of the table at `path`.
+///
+/// # Errors
+///
+/// Its words when it finds fault.
+///
+/// # Panics
+///
+/// When it cannot be started.
+pub fn sst_dump_verify(path: &Path) -> Result<(), String> {
+    let mut command = Command::new("sst_dump");
+    command
+        .arg(format!("--file={}", path.display()))
+        .arg("--command=verify");
+    let output = command
+        .output()
+        .expect("sst_dump (Debian package rocksdb-tools) is installed");
+    let words = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    if output.status.success() && !words.contains("Corruption") && !words.contains("corrupted") {
+        return Ok(());
+    }
+    Err(words)
+}

@@ -1,0 +1,47 @@
+//! RocksDB itself reads the golden databases as recorded: a check of the driver, and of the record.
+
+use cairn_interop::content::{Content, difference};
+use cairn_interop::{golden, reference};
+
+/// A sample is enough: the driver is what is tested, not RocksDB.
+const SAMPLE: [&str; 5] = [
+    "v1101_multi_cf",
+    "v1101_value_types",
+    "v1101_wal_zstd",
+    "v0708_leveled",
+    "v1101_rev_comparator",
+];
+
+#[test]
+fn rocksdb_reads_golden_databases_as_recorded() {
+    let Some(library) = crate::library() else {
+        return;
+    };
+    for golden in golden::all()
+        .into_iter()
+        .filter(|g| SAMPLE.contains(&g.name.as_str()))
+    {
+        let folder = tempfile::tempdir().unwrap();
+        golden.unpack(folder.path());
+        let mut families = golden.families.clone();
+        for (name, comparator) in &golden.comparators {
+            assert_eq!(comparator, "rev");
+            families
+                .entry(name.clone())
+                .or_default()
+                .push_str(";comparator=rocksdb.ReverseBytewiseComparator");
+        }
+        let families: Vec<_> = families
+            .iter()
+            .map(|(n, t)| (n.as_str(), t.as_str()))
+            .collect();
+        let path = folder.path().join("db");
+        let actual: Content = reference::dump(&library, &path, &golden.options, &families).unwrap();
+        assert_eq!(
+            difference(&golden.expected().unwrap(), &actual),
+            None,
+            "{}",
+            golden.name
+        );
+    }
+}
