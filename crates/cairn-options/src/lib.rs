@@ -1,1 +1,46 @@
 //! Every option as one row: defaults, text form, validation.
+//!
+//! An option is one row of an [`options!`](rows) table: its field, RocksDB's name, its default in
+//! RocksDB 11.9, whether it can change while the database is open, and whether Cairn has the
+//! feature behind it. Text forms, OPTIONS files and the refusal of what is not built come from
+//! the rows.
+//!
+//! Two questions are kept apart. *Parsing* knows every option that RocksDB knows and stores what
+//! it is given, so that any OPTIONS file can be read. *Support* ([`Options::unsupported`]) names
+//! the options whose value asks for something Cairn does not do; an open that writes refuses
+//! those, an open that only reads does not mind.
+//!
+//! ```
+//! use cairn_options::{FamilyOptions, Options};
+//!
+//! let options = FamilyOptions::from_text(
+//!     "write_buffer_size=8M;block_based_table_factory={block_size=16K;filter_policy=bloomfilter:10:false}",
+//! )?;
+//! assert_eq!(options.write_buffer_size, 8 << 20);
+//! assert_eq!(options.table.block_size, 16 << 10);
+//! assert_eq!(options.get("num_levels")?, "7");
+//! # Ok::<(), cairn_types::Error>(())
+//! ```
+
+pub mod calls;
+pub mod choice;
+pub mod db;
+pub mod family;
+pub mod filter;
+pub mod merge;
+pub mod nested;
+mod object;
+pub mod rows;
+pub mod table;
+pub mod text;
+
+pub use calls::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
+pub use choice::*;
+pub use db::DbOptions;
+pub use family::FamilyOptions;
+pub use filter::FilterPolicy;
+pub use nested::{
+    CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
+};
+pub use rows::{Options, Row, Support};
+pub use table::TableOptions;

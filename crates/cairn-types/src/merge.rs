@@ -16,6 +16,11 @@ pub trait MergeOperator: Send + Sync {
     /// The name that table properties and OPTIONS files record, RocksDB's for its own operators.
     fn name(&self) -> &str;
 
+    /// The operator as the value of an option text: its name, or `{id=NAME;property=value;}`.
+    fn option_text(&self) -> String {
+        self.name().to_owned()
+    }
+
     /// The value that `input` amounts to, or `None` if the operands make no sense; the read or
     /// compaction that needed it then fails with `Corruption` (subcode merge operator failed).
     fn full_merge(&self, input: &MergeInput<'_>) -> Option<Vec<u8>>;

@@ -1,0 +1,317 @@
+//! Options that choose one of a few words, under RocksDB's names.
+
+use crate::text::{Named, Refusal, Text};
+
+/// A choice: an enum whose variants have one name each in option texts.
+macro_rules! choices {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant,)+ }
+
+        impl $name {
+            /// Every value with its name.
+            pub const ALL: &[($name, &str)] = &[$(($name::$variant, $text),)+];
+        }
+
+        words!($name, $name::ALL);
+    )+};
+}
+
+/// The text form of a type with a table of names.
+macro_rules! words {
+    ($name:ty, $all:expr) => {
+        impl Text for $name {
+            fn parse(text: &str) -> Result<$name, Refusal> {
+                let all: &[($name, &str)] = $all;
+                match all.iter().find(|(_, word)| *word == text) {
+                    Some((value, _)) => Ok(*value),
+                    None => {
+                        let words: Vec<&str> = all.iter().map(|(_, word)| *word).collect();
+                        Err(format!("expected one of {}", words.join(", ")))
+                    }
+                }
+            }
+
+            fn print(&self) -> String {
+                let all: &[($name, &str)] = $all;
+                let found = all.iter().find(|(value, _)| value == self);
+                found.expect("the table has every value").1.to_owned()
+            }
+        }
+    };
+}
+
+choices! {
+    /// How compactions shape the tree.
+    CompactionStyle {
+        /// Levels of growing size, each sorted.
+        Level = "kCompactionStyleLevel",
+        /// Sorted runs merged by size.
+        Universal = "kCompactionStyleUniversal",
+        /// Oldest files are dropped.
+        Fifo = "kCompactionStyleFIFO",
+        /// No compaction but what the user asks for.
+        None = "kCompactionStyleNone",
+    }
+    /// Which file of a level a leveled compaction takes first.
+    CompactionPri {
+        /// The largest by size, deletions counted more.
+        ByCompensatedSize = "kByCompensatedSize",
+        /// The one whose newest entry is oldest.
+        OldestLargestSeqFirst = "kOldestLargestSeqFirst",
+        /// The one whose oldest entry is oldest.
+        OldestSmallestSeqFirst = "kOldestSmallestSeqFirst",
+        /// The one with the least to rewrite in the next level.
+        MinOverlappingRatio = "kMinOverlappingRatio",
+        /// One after the other.
+        RoundRobin = "kRoundRobin",
+    }
+    /// When a universal compaction has taken enough runs.
+    CompactionStopStyle {
+        /// When the next run is of another size.
+        SimilarSize = "kCompactionStopStyleSimilarSize",
+        /// When the next run is larger than all taken together.
+        TotalSize = "kCompactionStopStyleTotalSize",
+    }
+    /// What recovery does with a damaged log.
+    WalRecoveryMode {
+        /// A damaged last record is dropped; anything else fails.
+        TolerateCorruptedTailRecords = "kTolerateCorruptedTailRecords",
+        /// Any damage fails.
+        AbsoluteConsistency = "kAbsoluteConsistency",
+        /// Recovery stops at the first damage: a consistent state of some moment.
+        PointInTimeRecovery = "kPointInTimeRecovery",
+        /// Whatever can be read is kept.
+        SkipAnyCorruptedRecords = "kSkipAnyCorruptedRecords",
+    }
+    /// The least important message that goes to the LOG file.
+    InfoLogLevel {
+        /// Everything.
+        Debug = "DEBUG_LEVEL",
+        /// Events.
+        Info = "INFO_LEVEL",
+        /// What may need attention.
+        Warn = "WARN_LEVEL",
+        /// What failed.
+        Error = "ERROR_LEVEL",
+        /// What ends the database's life.
+        Fatal = "FATAL_LEVEL",
+        /// The header only.
+        Header = "HEADER_LEVEL",
+    }
+    /// The slowest cache that may be used.
+    CacheTier {
+        /// Uncompressed blocks in memory.
+        VolatileTier = "kVolatileTier",
+        /// Compressed blocks in memory.
+        VolatileCompressedTier = "kVolatileCompressedTier",
+        /// A cache on a device.
+        NonVolatileBlockTier = "kNonVolatileBlockTier",
+    }
+    /// How warm data is, for file systems that place it.
+    Temperature {
+        /// Not said.
+        Unknown = "kUnknown",
+        /// Used all the time.
+        Hot = "kHot",
+        /// Used often.
+        Warm = "kWarm",
+        /// Used now and then.
+        Cool = "kCool",
+        /// Used rarely.
+        Cold = "kCold",
+        /// Nearly never used.
+        Ice = "kIce",
+    }
+    /// The index of a table.
+    IndexType {
+        /// One block, searched by halves.
+        BinarySearch = "kBinarySearch",
+        /// One block, and a hash table from prefixes to its parts.
+        HashSearch = "kHashSearch",
+        /// Many blocks and one above them.
+        TwoLevelIndexSearch = "kTwoLevelIndexSearch",
+        /// One block whose entries know the first key of each data block.
+        BinarySearchWithFirstKey = "kBinarySearchWithFirstKey",
+    }
+    /// How an index block is searched.
+    IndexBlockSearchType {
+        /// By halves.
+        Binary = "kBinary",
+        /// By guessing where a key of evenly spread keys lies.
+        Interpolation = "kInterpolation",
+        /// By guessing where the block says that its keys are evenly spread.
+        Auto = "kAuto",
+    }
+    /// The index inside a data block.
+    DataBlockIndexType {
+        /// Restart points only.
+        BinarySearch = "kDataBlockBinarySearch",
+        /// Restart points and a hash table.
+        BinaryAndHash = "kDataBlockBinaryAndHash",
+    }
+    /// How short the keys of an index are made.
+    IndexShortening {
+        /// Whole keys.
+        NoShortening = "kNoShortening",
+        /// The shortest key between two blocks.
+        ShortenSeparators = "kShortenSeparators",
+        /// That, and the shortest key after the last block.
+        ShortenSeparatorsAndSuccessor = "kShortenSeparatorsAndSuccessor",
+    }
+    /// Which metadata blocks stay in the cache as long as their table is open.
+    PinningTier {
+        /// What older options say.
+        Fallback = "kFallback",
+        /// None.
+        None = "kNone",
+        /// Those of tables that came from a flush and are small, or lie in level 0.
+        FlushedAndSimilar = "kFlushedAndSimilar",
+        /// All.
+        All = "kAll",
+    }
+    /// Whether blocks enter the cache as they are written.
+    PrepopulateBlockCache {
+        /// No.
+        Disable = "kDisable",
+        /// Those of flushes.
+        FlushOnly = "kFlushOnly",
+        /// Those of flushes and compactions.
+        FlushAndCompaction = "kFlushAndCompaction",
+    }
+    /// Whether blobs enter the cache as they are written.
+    PrepopulateBlobCache {
+        /// No.
+        Disable = "kDisable",
+        /// Those of flushes.
+        FlushOnly = "kFlushOnly",
+    }
+    /// The structure behind a memtable.
+    MemtableFactory {
+        /// An ordered list that many threads insert into at once.
+        SkipList = "SkipListFactory",
+        /// An array sorted when it is full.
+        Vector = "VectorRepFactory",
+        /// A skip list for each prefix.
+        HashSkipList = "HashSkipListRepFactory",
+        /// A linked list for each prefix.
+        HashLinkList = "HashLinkListRepFactory",
+    }
+    /// The format of new tables.
+    TableKind {
+        /// Blocks of sorted entries: the format described by [`crate::TableOptions`].
+        BlockBased = "BlockBasedTable",
+        /// One mapped array of entries.
+        Plain = "PlainTable",
+        /// A hash table of entries.
+        Cuckoo = "CuckooTable",
+    }
+    /// Checksums of whole files, kept in the MANIFEST.
+    FileChecksum {
+        /// CRC-32C, big-endian.
+        Crc32c = "FileChecksumGenCrc32cFactory",
+    }
+    /// Where a read may look.
+    ReadTier {
+        /// Everywhere.
+        All = "kReadAllTier",
+        /// In memtables and the block cache; a read that needs a file fails with `Incomplete`.
+        BlockCache = "kBlockCacheTier",
+        /// In files and what is in the log; not in memtables whose data has no log.
+        Persisted = "kPersistedTier",
+        /// In memtables.
+        Memtable = "kMemtableTier",
+    }
+    /// Whether a manual compaction rewrites the bottommost level.
+    BottommostLevelCompaction {
+        /// No.
+        Skip = "kSkip",
+        /// If a compaction filter is configured.
+        IfHaveCompactionFilter = "kIfHaveCompactionFilter",
+        /// Yes.
+        Force = "kForce",
+        /// Yes, but for files that this compaction has just written.
+        ForceOptimized = "kForceOptimized",
+    }
+    /// Whether blob garbage is collected by a manual compaction.
+    BlobGarbageCollectionPolicy {
+        /// Yes.
+        Force = "kForce",
+        /// No.
+        Disable = "kDisable",
+        /// As the family's options say.
+        UseDefault = "kUseDefault",
+    }
+}
+
+impl Named for FileChecksum {}
+
+/// Block compression, by the numbers of formats 6.3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Compression {
+    /// Blocks as they are.
+    #[default]
+    None = 0,
+    /// Snappy.
+    Snappy = 1,
+    /// Zlib (raw deflate).
+    Zlib = 2,
+    /// BZip2.
+    Bzip2 = 3,
+    /// LZ4.
+    Lz4 = 4,
+    /// LZ4 with a slower, denser compressor.
+    Lz4hc = 5,
+    /// Windows' XPRESS; never built.
+    Xpress = 6,
+    /// Zstandard.
+    Zstd = 7,
+}
+
+/// Block checksums, by the numbers of formats 6.2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ChecksumKind {
+    /// No checksum.
+    None = 0,
+    /// Masked CRC-32C.
+    Crc32c = 1,
+    /// XXH32.
+    XxHash = 2,
+    /// The low half of XXH64.
+    XxHash64 = 3,
+    /// XXH3.
+    #[default]
+    Xxh3 = 4,
+}
+
+words!(
+    Compression,
+    &[
+        (Compression::None, "kNoCompression"),
+        (Compression::Snappy, "kSnappyCompression"),
+        (Compression::Zlib, "kZlibCompression"),
+        (Compression::Bzip2, "kBZip2Compression"),
+        (Compression::Lz4, "kLZ4Compression"),
+        (Compression::Lz4hc, "kLZ4HCCompression"),
+        (Compression::Xpress, "kXpressCompression"),
+        (Compression::Zstd, "kZSTD"),
+    ]
+);
+
+impl Named for Compression {
+    const NONE: &'static [&'static str] = &["kDisableCompressionOption"];
+}
+
+words!(
+    ChecksumKind,
+    &[
+        (ChecksumKind::None, "kNoChecksum"),
+        (ChecksumKind::Crc32c, "kCRC32c"),
+        (ChecksumKind::XxHash, "kxxHash"),
+        (ChecksumKind::XxHash64, "kxxHash64"),
+        (ChecksumKind::Xxh3, "kXXH3"),
+    ]
+);

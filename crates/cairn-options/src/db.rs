@@ -1,0 +1,214 @@
+//! Options of a whole database.
+
+use std::path::PathBuf;
+
+use crate::choice::{
+    CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode,
+};
+use crate::rows::options;
+
+options! {
+    /// Options of a whole database (RocksDB's `DBOptions`).
+    DbOptions, "DBOptions" {
+        /// Whether a database that does not exist is created.
+        create_if_missing: bool = false;
+        /// Whether column families that do not exist are created.
+        create_missing_column_families: bool = false;
+        /// Whether a database that exists is refused.
+        error_if_exists: bool = false;
+        /// Whether doubtful data stops writes rather than being worked around.
+        paranoid_checks: bool = true;
+        /// Whether a flush counts the entries it wrote.
+        flush_verify_memtable_count: bool = true, hint;
+        /// Whether a compaction counts the entries it read and wrote.
+        compaction_verify_record_count: bool = true, hint;
+        /// Whether the MANIFEST lists live WALs.
+        track_and_verify_wals_in_manifest: bool = false;
+        /// Whether each WAL names the one before it.
+        track_and_verify_wals: bool = false;
+        /// Whether tables are checked against the unique ids in the MANIFEST.
+        verify_sst_unique_id_in_manifest: bool = true;
+        /// Tables kept open; -1 for all.
+        max_open_files: i32 = -1, dynamic;
+        /// Threads that open tables when all are kept open.
+        max_file_opening_threads: i32 = 16, hint;
+        /// Whether tables are opened in the background.
+        open_files_async: bool = false, hint;
+        /// Whether opening a table skips what it can.
+        fast_sst_open: bool = false, dynamic, hint;
+        /// Whether opening skips the statistics of tables.
+        skip_stats_update_on_db_open: bool = false, hint;
+        /// Threads of asynchronous reads.
+        read_io_executor_threads: i32 = 1, hint;
+        /// Shards of the table cache, as a power of two.
+        table_cache_numshardbits: i32 = 6, hint;
+        /// Flushes and compactions at once; a quarter of them flushes.
+        max_background_jobs: i32 = 2, dynamic;
+        /// Compactions at once; -1 derives it from `max_background_jobs`.
+        max_background_compactions: i32 = -1, dynamic;
+        /// Flushes at once; -1 derives it from `max_background_jobs`.
+        max_background_flushes: i32 = -1, dynamic;
+        /// Parts of one compaction that run in parallel.
+        max_subcompactions: u32 = 1, dynamic;
+        /// Bytes of live WALs at which families are flushed; 0 for four times all memtables.
+        max_total_wal_size: u64 = 0, dynamic;
+        /// Size of a MANIFEST below which it is never replaced, in bytes.
+        max_manifest_file_size: u64 = 1 << 30, dynamic;
+        /// Percent by which a MANIFEST may outgrow what it describes.
+        max_manifest_space_amp_pct: i32 = 500, dynamic;
+        /// Bytes reserved for a new MANIFEST.
+        manifest_preallocation_size: u64 = 4 << 20, dynamic, hint;
+        /// Whether opening goes on with the MANIFEST it finds.
+        reuse_manifest_on_open: bool = false, missing;
+        /// Whether the MANIFEST is laid out for a fast start.
+        optimize_manifest_for_recovery: bool = false, dynamic, hint;
+        /// Whether closing reads the MANIFEST back.
+        verify_manifest_content_on_close: bool = false, dynamic, missing;
+        /// What recovery does with a damaged log.
+        wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery;
+        /// Whether two-phase commits survive in the log.
+        allow_2pc: bool = false, missing;
+        /// Old WALs kept to be written again.
+        recycle_log_file_num: u64 = 0;
+        /// Whether the next WAL is made in advance.
+        async_wal_precreate: bool = false, hint;
+        /// Seconds for which old WALs are kept.
+        wal_ttl_seconds("WAL_ttl_seconds"): u64 = 0, missing;
+        /// Size up to which old WALs are kept, in MiB.
+        wal_size_limit_mb("WAL_size_limit_MB"): u64 = 0, missing;
+        /// Compression of WALs: none or zstd.
+        wal_compression: Compression = Compression::None;
+        /// Whether the log waits in memory until `flush_wal`.
+        manual_wal_flush: bool = false;
+        /// Bytes of WAL after which write-back begins; 0 leaves it to the kernel.
+        wal_bytes_per_sync: u64 = 0, dynamic;
+        /// Bytes of table after which write-back begins; 0 leaves it to the kernel.
+        bytes_per_sync: u64 = 0, dynamic;
+        /// Whether that write-back waits for the one before.
+        strict_bytes_per_sync: bool = false, dynamic, hint;
+        /// Whether files are synced with `fsync` rather than `fdatasync`.
+        use_fsync: bool = false;
+        /// Whether space for files is reserved.
+        allow_fallocate: bool = true, hint;
+        /// Whether reads bypass the page cache.
+        use_direct_reads: bool = false;
+        /// Whether flushes and compactions bypass the page cache.
+        use_direct_io_for_flush_and_compaction: bool = false;
+        /// Whether compactions read past the page cache.
+        use_direct_io_for_compaction_reads: bool = false;
+        /// Whether tables are read through a mapping.
+        allow_mmap_reads: bool = false, hint;
+        /// Whether files are written through a mapping.
+        allow_mmap_writes: bool = false, missing;
+        /// Whether the kernel is told that tables are read here and there.
+        advise_random_on_open: bool = true, hint;
+        /// Whether descriptors are closed on exec.
+        is_fd_close_on_exec: bool = true, missing;
+        /// Bytes that compactions read ahead.
+        compaction_readahead_size: u64 = 2 << 20, dynamic;
+        /// Buffer of files that are written, in bytes.
+        writable_file_max_buffer_size: u64 = 1 << 20, dynamic;
+        /// Bytes of a log read at once; 0 for the default.
+        log_readahead_size: u64 = 0, hint;
+        /// Memtable bytes of all families at which one is flushed; 0 for no limit.
+        db_write_buffer_size: u64 = 0;
+        /// Whether that limit holds during recovery.
+        enforce_write_buffer_manager_during_recovery: bool = true, hint;
+        /// Bytes a second that delayed writes get at first; 0 for 16 MiB.
+        delayed_write_rate: u64 = 0, dynamic;
+        /// Whether log and memtable of a write group overlap with those of the next.
+        enable_pipelined_write: bool = false, hint;
+        /// Whether writes reach memtables in any order, and snapshots are weaker.
+        unordered_write: bool = false, missing;
+        /// Whether writes without memtable have a queue of their own.
+        two_write_queues: bool = false, missing;
+        /// Whether several threads insert into a memtable at once.
+        allow_concurrent_memtable_write: bool = true, hint;
+        /// Whether waiting writers spin first.
+        enable_write_thread_adaptive_yield: bool = true, hint;
+        /// Microseconds they spin at most.
+        write_thread_max_yield_usec: u64 = 100, hint;
+        /// Microseconds of a yield that counts as slow.
+        write_thread_slow_yield_usec: u64 = 3, hint;
+        /// Bytes of a write group.
+        max_write_batch_group_size_bytes: u64 = 1 << 20;
+        /// Whether flushes of several families take effect together.
+        atomic_flush: bool = false, missing;
+        /// Whether recovery leaves its data in memtables.
+        avoid_flush_during_recovery: bool = false;
+        /// Whether closing drops data that has no log.
+        avoid_flush_during_shutdown: bool = false, dynamic;
+        /// Whether opening makes the best of missing files.
+        best_efforts_recovery: bool = false, missing;
+        /// Attempts to resume after a background error that may pass.
+        max_bgerror_resume_count: i32 = i32::MAX;
+        /// Microseconds between them.
+        bgerror_resume_retry_interval: u64 = 1_000_000;
+        /// Seconds between dumps of statistics to the LOG; 0 for none.
+        stats_dump_period_sec: u32 = 600, dynamic, hint;
+        /// Seconds between snapshots of statistics; 0 for none.
+        stats_persist_period_sec: u32 = 600, dynamic, hint;
+        /// Whether those snapshots are stored in a column family.
+        persist_stats_to_disk: bool = false, missing;
+        /// Bytes of those snapshots in memory.
+        stats_history_buffer_size: u64 = 1 << 20, dynamic, hint;
+        /// Whether dumps include the allocator's statistics.
+        dump_malloc_stats: bool = false, hint;
+        /// Whether threads say what they do.
+        enable_thread_tracking: bool = false, hint;
+        /// The least important message that goes to the LOG file.
+        info_log_level: InfoLogLevel = InfoLogLevel::Info;
+        /// Size of a LOG file at which a new one begins, in bytes; 0 for no limit.
+        max_log_file_size: u64 = 0;
+        /// Seconds after which a new LOG file begins; 0 for never.
+        log_file_time_to_roll: u64 = 0;
+        /// LOG files that are kept.
+        keep_log_file_num: u64 = 1000;
+        /// Directory of LOG files; empty for the database's own.
+        db_log_dir: PathBuf = PathBuf::new();
+        /// Directory of WALs; empty for the database's own.
+        wal_dir: PathBuf = PathBuf::new();
+        /// Microseconds between searches for obsolete files.
+        delete_obsolete_files_period_micros: u64 = 6 * 3600 * 1_000_000, dynamic, hint;
+        /// Whether obsolete files are closed and deleted in the background.
+        avoid_unnecessary_blocking_io: bool = false, hint;
+        /// Whether obsolete WALs are closed in the background.
+        background_close_inactive_wals: bool = false, hint;
+        /// Caches that may be used.
+        lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier, hint;
+        /// Whether iterators ignore prefixes unless asked.
+        prefix_seek_opt_in_only: bool = false;
+        /// Whether misuse of single deletions fails the compaction that sees it.
+        enforce_single_del_contracts: bool = true;
+        /// Whether the MANIFEST carries the database's id.
+        write_dbid_to_manifest: bool = true;
+        /// Whether the IDENTITY file is written.
+        write_identity_file: bool = true;
+        /// The host's name in tables and LOG; `__hostname__` stands for the machine's.
+        db_host_id: String = "__hostname__".to_owned();
+        /// Checksums of whole files.
+        file_checksum_gen_factory: Option<FileChecksum> = None, missing;
+        /// Whether key bytes may appear in errors.
+        allow_data_in_errors: bool = false, hint;
+        /// Whether ingested files may go below existing data.
+        allow_ingest_behind: bool = false, missing;
+        /// What sees the log during recovery.
+        wal_filter: String = "nullptr".to_owned(), missing;
+        /// Whether locks spin first.
+        use_adaptive_mutex: bool = false, hint;
+        /// Longest time without looking for compactions, in seconds.
+        max_compaction_trigger_wakeup_seconds: u64 = 43_200, dynamic;
+        /// Hours of little work, as `HH:MM-HH:MM` in UTC.
+        daily_offpeak_time_utc: String = String::new(), dynamic, missing;
+        /// Temperature of MANIFESTs.
+        metadata_write_temperature: Temperature = Temperature::Unknown, missing;
+        /// Temperature of WALs.
+        wal_write_temperature: Temperature = Temperature::Unknown, missing;
+        /// Milliseconds between a follower's looks at its leader.
+        follower_refresh_catchup_period_ms: u64 = 10_000, hint;
+        /// A follower's attempts to catch up.
+        follower_catchup_retry_count: u64 = 10, hint;
+        /// Milliseconds between them.
+        follower_catchup_retry_wait_ms: u64 = 100, hint;
+    }
+}

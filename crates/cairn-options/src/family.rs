@@ -1,0 +1,205 @@
+//! Options of one column family.
+
+use std::sync::Arc;
+
+use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor};
+
+use crate::choice::{
+    CompactionPri, CompactionStyle, Compression, MemtableFactory, PrepopulateBlobCache, TableKind,
+    Temperature,
+};
+use crate::nested::{CompressionOptions, FifoCompactionOptions, UniversalCompactionOptions};
+use crate::rows::options;
+use crate::table::TableOptions;
+
+options! {
+    /// Options of one column family (RocksDB's `ColumnFamilyOptions`).
+    FamilyOptions, "ColumnFamilyOptions" {
+        /// The order of keys. Fixed once the family exists.
+        comparator: KeyOrder = KeyOrder::Bytewise;
+        /// What combines merge operands with values.
+        merge_operator: Option<Arc<dyn MergeOperator>> = None;
+        /// The part of a key that prefix filters and prefix scans go by.
+        prefix_extractor: Option<PrefixExtractor> = None, dynamic;
+        /// Bytes of a memtable before it is flushed.
+        write_buffer_size: usize = 64 << 20, dynamic;
+        /// Memtables, the active one included, at which writes stop.
+        max_write_buffer_number: i32 = 2, dynamic;
+        /// Memtables that a flush waits for.
+        min_write_buffer_number_to_merge: i32 = 1;
+        /// Bytes of flushed memtables that are kept for conflict checks.
+        max_write_buffer_size_to_maintain: i64 = 0, missing;
+        /// The structure behind memtables.
+        memtable_factory: MemtableFactory = MemtableFactory::SkipList, missing;
+        /// Size of a memtable's memory chunks, in bytes; 0 for an eighth of the memtable, 1 MiB at most.
+        arena_block_size: usize = 0, dynamic;
+        /// Part of a memtable that a Bloom filter of its prefixes takes; 0 for none.
+        memtable_prefix_bloom_size_ratio: f64 = 0.0, dynamic;
+        /// Whether that filter knows whole keys too.
+        memtable_whole_key_filtering: bool = false, dynamic;
+        /// Range deletions in a memtable at which it is flushed; 0 for any number.
+        memtable_max_range_deletions: u32 = 0, dynamic;
+        /// Hidden entries one seek may meet in a memtable before it is marked for flush; 0 for any.
+        memtable_op_scan_flush_trigger: u32 = 0, dynamic, missing;
+        /// The same as an average over an iterator's life.
+        memtable_avg_op_scan_flush_trigger: u32 = 0, dynamic, missing;
+        /// Huge pages for memtables, in bytes; 0 for none.
+        memtable_huge_page_size: u64 = 0, dynamic, hint;
+        /// Whether batched lookups of memtables share work.
+        memtable_batch_lookup_optimization: bool = false, hint;
+        /// Whether seeks check entries against their checksums.
+        memtable_verify_per_key_checksum_on_seek: bool = false, missing;
+        /// Bytes of checksum for each entry of a memtable.
+        memtable_protection_bytes_per_key: u32 = 0, dynamic, missing;
+        /// Bytes of checksum for each entry of a block in memory.
+        block_protection_bytes_per_key: u32 = 0, dynamic, missing;
+        /// Whether lookups check the order of memtables.
+        paranoid_memory_checks: bool = false, dynamic, missing;
+        /// The prefix whose last insert is where the next one begins to search.
+        memtable_insert_with_hint_prefix_extractor: Option<PrefixExtractor> = None, hint;
+        /// Whether a put may overwrite the value in the memtable.
+        inplace_update_support: bool = false, missing;
+        /// Locks for that.
+        inplace_update_num_locks: u64 = 10_000, dynamic, hint;
+        /// Share of garbage at which a memtable is compacted in memory rather than flushed.
+        experimental_mempurge_threshold: f64 = 0.0, dynamic, hint;
+        /// Where in memory the probes of a key lie together.
+        bloom_locality: u32 = 0, hint;
+        /// Compression of tables.
+        compression: Compression = Compression::Lz4, dynamic;
+        /// Compression of the bottommost level; none for the same as the others.
+        bottommost_compression: Option<Compression> = None, dynamic;
+        /// Compression by level; replaces `compression` when it is not empty.
+        compression_per_level: Vec<Compression> = Vec::new();
+        /// Levels and dictionaries of the codec.
+        compression_opts: CompressionOptions = CompressionOptions::default(), dynamic;
+        /// The same for the bottommost level, when `enabled` in them is set.
+        bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic;
+        /// A choice of codecs of the user's own.
+        compression_manager: String = "nullptr".to_owned(), missing;
+        /// One in this many blocks is compressed for statistics; 0 for none.
+        sample_for_compression: u64 = 0, dynamic, hint;
+        /// The format of new tables.
+        table_factory: TableKind = TableKind::BlockBased, missing;
+        /// The options of that format.
+        table("block_based_table_factory"): TableOptions = TableOptions::default(), dynamic, unwritten;
+        /// How compactions shape the tree.
+        compaction_style: CompactionStyle = CompactionStyle::Level, missing;
+        /// Which file of a level is compacted first.
+        compaction_pri: CompactionPri = CompactionPri::MinOverlappingRatio;
+        /// Options of universal compaction.
+        compaction_options_universal: UniversalCompactionOptions =
+            UniversalCompactionOptions::default(), dynamic;
+        /// Options of FIFO compaction.
+        compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), dynamic;
+        /// Levels of the tree, level 0 included. Fixed once the family exists.
+        num_levels: i32 = 7;
+        /// Files in level 0 at which a compaction begins.
+        level0_file_num_compaction_trigger: i32 = 4, dynamic;
+        /// Files in level 0 at which writes slow down.
+        level0_slowdown_writes_trigger: i32 = 20, dynamic;
+        /// Files in level 0 at which writes stop.
+        level0_stop_writes_trigger: i32 = 36, dynamic;
+        /// Bytes waiting for compaction at which writes slow down.
+        soft_pending_compaction_bytes_limit: u64 = 64 << 30, dynamic;
+        /// Bytes waiting for compaction at which writes stop.
+        hard_pending_compaction_bytes_limit: u64 = 256 << 30, dynamic;
+        /// Size of level 1, in bytes.
+        max_bytes_for_level_base: u64 = 256 << 20, dynamic;
+        /// How many times larger each level is than the one above.
+        max_bytes_for_level_multiplier: f64 = 10.0, dynamic;
+        /// Further factors by level.
+        max_bytes_for_level_multiplier_additional: Vec<i32> = vec![1; 7], dynamic;
+        /// Whether sizes of levels follow the size of the last one.
+        level_compaction_dynamic_level_bytes: bool = true;
+        /// Size of a table in level 1, in bytes.
+        target_file_size_base: u64 = 64 << 20, dynamic;
+        /// How many times larger tables are in each further level.
+        target_file_size_multiplier: i32 = 1, dynamic;
+        /// Whether no table is larger than its target.
+        target_file_size_is_upper_bound: bool = false, dynamic;
+        /// Largest input of a compaction, in bytes; 0 for 25 tables.
+        max_compaction_bytes: u64 = 0, dynamic;
+        /// Whether compactions only run when asked for.
+        disable_auto_compactions: bool = false, dynamic;
+        /// Seconds after which data is compacted on; `u64::MAX - 1` for 30 days.
+        ttl: u64 = DEFAULT_TTL, dynamic;
+        /// Seconds after which a table is rewritten; `u64::MAX - 1` lets Cairn choose.
+        periodic_compaction_seconds: u64 = DEFAULT_TTL, dynamic;
+        /// Reads of a file, per byte, at which it is compacted; 0 for never.
+        read_triggered_compaction_threshold: f64 = 0.0, dynamic, missing;
+        /// Seconds that bottommost tables wait before their last tombstones are compacted away.
+        bottommost_file_compaction_delay: u32 = 0, dynamic;
+        /// Hidden entries of one key after which an iterator seeks instead of stepping.
+        max_sequential_skip_in_iterations: u64 = 8, dynamic;
+        /// Tombstones in a row that a scan turns into a range deletion; 0 for never.
+        min_tombstones_for_range_conversion: u32 = 0, dynamic, missing;
+        /// Merge operands of a key at which a write merges them; 0 for never.
+        max_successive_merges: u64 = 0, dynamic, missing;
+        /// Whether that may read files.
+        strict_max_successive_merges: bool = false, dynamic, missing;
+        /// Whether the bottommost level has no filters.
+        optimize_filters_for_hits: bool = false, dynamic;
+        /// Whether levels are checked as the tree changes.
+        force_consistency_checks: bool = true, hint;
+        /// Whether each new table is read back.
+        paranoid_file_checks: bool = false, dynamic;
+        /// Which outputs are verified, as RocksDB's bits.
+        verify_output_flags: u32 = 0, dynamic, missing;
+        /// Whether background work is timed.
+        report_bg_io_stats: bool = false, dynamic, hint;
+        /// Whether large values go to blob files.
+        enable_blob_files: bool = false, dynamic, missing;
+        /// Smallest value that does, in bytes.
+        min_blob_size: u64 = 0, dynamic;
+        /// Size of a blob file, in bytes.
+        blob_file_size: u64 = 256 << 20, dynamic;
+        /// Compression of blobs.
+        blob_compression_type: Compression = Compression::None, dynamic;
+        /// Levels of that codec.
+        blob_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic;
+        /// Whether compactions move live blobs out of old files.
+        enable_blob_garbage_collection: bool = false, dynamic, missing;
+        /// Share of the files, oldest first, that are moved out of.
+        blob_garbage_collection_age_cutoff: f64 = 0.25, dynamic;
+        /// Share of garbage at which tables are compacted for it.
+        blob_garbage_collection_force_threshold: f64 = 1.0, dynamic;
+        /// Bytes that compactions read ahead in blob files.
+        blob_compaction_readahead_size: u64 = 0, dynamic;
+        /// First level whose values go to blob files.
+        blob_file_starting_level: i32 = 0, dynamic;
+        /// Whether blobs enter the cache as they are written.
+        prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, dynamic, missing;
+        /// Whether writes put blobs straight into blob files.
+        enable_blob_direct_write: bool = false, missing;
+        /// Blob files written at once then.
+        blob_direct_write_partitions: u32 = 1, hint;
+        /// How hard obsolete blocks are driven out of the cache.
+        uncache_aggressiveness: u32 = 0, dynamic, hint;
+        /// Whether tables keep timestamps.
+        persist_user_defined_timestamps: bool = true;
+        /// Temperature of the last level.
+        last_level_temperature: Temperature = Temperature::Unknown, dynamic, missing;
+        /// Temperature of new tables.
+        default_write_temperature: Temperature = Temperature::Unknown, dynamic, missing;
+        /// Temperature of tables that do not say.
+        default_temperature: Temperature = Temperature::Unknown, missing;
+        /// Seconds for which data stays above the last level; 0 for none.
+        preclude_last_level_data_seconds: u64 = 0, dynamic, missing;
+        /// Seconds for which the time of writes is kept; 0 for none.
+        preserve_internal_time_seconds: u64 = 0, dynamic, missing;
+        /// What sees entries as they are compacted.
+        compaction_filter: String = "nullptr".to_owned(), missing;
+        /// What makes such filters.
+        compaction_filter_factory: String = "nullptr".to_owned(), missing;
+        /// What cuts tables at borders of the user's.
+        sst_partitioner_factory: String = "nullptr".to_owned(), missing;
+        /// Whether ingested files may go below existing data.
+        cf_allow_ingest_behind: bool = false, missing;
+        /// Whether the family refuses writes to its memtable.
+        disallow_memtable_writes: bool = false, missing;
+    }
+}
+
+/// The value of `ttl` and `periodic_compaction_seconds` that stands for "not chosen".
+pub const DEFAULT_TTL: u64 = u64::MAX - 1;

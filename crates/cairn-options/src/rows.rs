@@ -1,0 +1,262 @@
+//! The table of options: what a row says, and what every struct made of rows can do.
+
+use cairn_types::{Error, Result};
+
+use crate::text::Refusal;
+
+/// What Cairn does with an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// It has the effect that RocksDB documents.
+    Built,
+    /// It asks for nothing that a user could observe but time: a hint, or a preset that Cairn's own
+    /// design makes moot. Any value is accepted.
+    Hint,
+    /// The feature behind it is not built: values other than the default are refused when a
+    /// database is opened to be written.
+    Missing,
+}
+
+/// One option of the struct `S`.
+pub struct Row<S> {
+    /// RocksDB's name.
+    pub name: &'static str,
+    /// Whether it can change while the database is open.
+    pub dynamic: bool,
+    /// Whether OPTIONS files carry it.
+    pub written: bool,
+    /// What Cairn does with it.
+    pub support: Support,
+    /// The option's value as text.
+    pub get: fn(&S) -> String,
+    /// Changes the option to what a text says.
+    pub set: fn(&mut S, &str) -> Result<(), Refusal>,
+}
+
+/// What every options struct can do.
+pub trait Options: Clone + Default + Sized + 'static {
+    /// What these options are called in messages.
+    const WHAT: &'static str;
+
+    /// The table, in the order of the struct.
+    fn rows() -> &'static [Row<Self>];
+
+    /// The row called `name`.
+    fn row(name: &str) -> Option<&'static Row<Self>> {
+        Self::rows().iter().find(|row| row.name == name)
+    }
+
+    /// The value of the option called `name`, as text.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is no such option.
+    fn get(&self, name: &str) -> Result<String> {
+        let row = Self::row(name).ok_or_else(|| unknown(Self::WHAT, name))?;
+        Ok((row.get)(self))
+    }
+
+    /// Changes the option called `name` to what `text` says.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is no such option, or it cannot have that value.
+    fn set(&mut self, name: &str, text: &str) -> Result<()> {
+        let row = Self::row(name).ok_or_else(|| unknown(Self::WHAT, name))?;
+        (row.set)(self, text)
+            .map_err(|refusal| Error::invalid_argument(format!("{name}={text}: {refusal}")))
+    }
+
+    /// The defaults, changed by `text`: `name=value;name={name=value;...}`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` names the first option that does not exist or cannot have its value.
+    fn from_text(text: &str) -> Result<Self> {
+        let mut options = Self::default();
+        options.update_from(text)?;
+        Ok(options)
+    }
+
+    /// Changes these options by `text`; those that it does not name stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Options::from_text`]; the options are then unchanged.
+    fn update_from(&mut self, text: &str) -> Result<()> {
+        let mut changed = self.clone();
+        apply(&mut changed, text)?;
+        *self = changed;
+        Ok(())
+    }
+
+    /// Every option with its value, so that [`Options::from_text`] gives these options back.
+    fn to_text(&self) -> String {
+        let mut text = String::new();
+        for row in Self::rows() {
+            text.push_str(&format!("{}={};", row.name, (row.get)(self)));
+        }
+        text
+    }
+
+    /// Names of the options whose value asks for a feature that Cairn does not have.
+    fn unsupported(&self) -> Vec<&'static str> {
+        let default = Self::default();
+        Self::rows()
+            .iter()
+            .filter(|row| row.support == Support::Missing)
+            .filter(|row| (row.get)(self) != (row.get)(&default))
+            .map(|row| row.name)
+            .collect()
+    }
+}
+
+/// Sets every option that `text` names, in its order.
+pub(crate) fn apply<S: Options>(options: &mut S, text: &str) -> Result<()> {
+    for (name, value) in split(text)? {
+        options.set(name, value)?;
+    }
+    Ok(())
+}
+
+/// The statements `name=value` of a text, where a value in braces may hold statements itself.
+fn split(text: &str) -> Result<Vec<(&str, &str)>> {
+    let malformed = |what: &str| Error::invalid_argument(format!("{what} in options {text:?}"));
+    let mut statements = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (name, behind) = rest.split_once('=').ok_or_else(|| malformed("no '='"))?;
+        let mut depth = 0usize;
+        let mut end = behind.len();
+        for (at, byte) in behind.bytes().enumerate() {
+            match byte {
+                b'{' => depth += 1,
+                b'}' => {
+                    depth = depth
+                        .checked_sub(1)
+                        .ok_or_else(|| malformed("'}' too many"))?
+                }
+                b';' if depth == 0 => {
+                    end = at;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        if depth > 0 {
+            return Err(malformed("'}' missing"));
+        }
+        statements.push((name.trim(), behind[..end].trim()));
+        rest = behind.get(end + 1..).unwrap_or("").trim_start();
+    }
+    Ok(statements)
+}
+
+/// Nobody knows an option of this name.
+#[cold]
+pub(crate) fn unknown(what: &str, name: &str) -> Error {
+    Error::invalid_argument(format!("unknown option {name} of {what}"))
+}
+
+/// Declares an options struct from rows of the form
+/// `name: Type = default;`, with an optional text name in parentheses where RocksDB's name is no
+/// Rust identifier in snake case, and optional words behind the default:
+/// `dynamic`, `unwritten` (not in OPTIONS files), `hint` and `missing` (see [`Support`]).
+macro_rules! options {
+    (
+        $(#[$sdoc:meta])*
+        $name:ident, $what:literal {
+            $($(#[$doc:meta])* $field:ident $(($text:literal))? : $type:ty = $default:expr $(, $word:ident)*;)+
+        }
+    ) => {
+        $(#[$sdoc])*
+        #[derive(Clone)]
+        pub struct $name { $($(#[$doc])* pub $field: $type,)+ }
+
+        impl $crate::text::Text for $name {
+            fn parse(text: &str) -> Result<$name, $crate::text::Refusal> {
+                let mut options = <$name>::default();
+                $crate::text::Text::update(&mut options, text)?;
+                Ok(options)
+            }
+
+            fn print(&self) -> String {
+                format!("{{{}}}", $crate::rows::Options::to_text(self))
+            }
+
+            fn update(&mut self, text: &str) -> Result<(), $crate::text::Refusal> {
+                let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+                $crate::rows::apply(self, inner.unwrap_or(text))
+                    .map_err(|error| error.text().to_owned())
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}{{{}}}", $what, $crate::rows::Options::to_text(self))
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name { $($field: $default,)+ }
+            }
+        }
+
+        impl $crate::rows::Options for $name {
+            const WHAT: &'static str = $what;
+
+            fn rows() -> &'static [$crate::rows::Row<$name>] {
+                const ROWS: &[$crate::rows::Row<$name>] = &[$($crate::rows::row!(
+                    $name, $field, $type, ($($text)?), ($($word)*)
+                ),)+];
+                ROWS
+            }
+        }
+    };
+}
+
+/// One row as a constant.
+macro_rules! row {
+    ($name:ident, $field:ident, $type:ty, ($($text:literal)?), ($($word:ident)*)) => {{
+        #[allow(unused_mut, reason = "a row without words changes nothing")]
+        let mut row = $crate::rows::Row::<$name> {
+            name: $crate::rows::row_name!($field $($text)?),
+            dynamic: false,
+            written: true,
+            support: $crate::rows::Support::Built,
+            get: |options| <$type as $crate::text::Text>::print(&options.$field),
+            set: |options, text| <$type as $crate::text::Text>::update(&mut options.$field, text),
+        };
+        $($crate::rows::row_word!(row $word);)*
+        row
+    }};
+}
+
+/// The name of a row: the text where one is given, else the field.
+macro_rules! row_name {
+    ($field:ident) => {
+        stringify!($field)
+    };
+    ($field:ident $text:literal) => {
+        $text
+    };
+}
+
+/// The meaning of a word behind a row.
+macro_rules! row_word {
+    ($row:ident dynamic) => {
+        $row.dynamic = true
+    };
+    ($row:ident unwritten) => {
+        $row.written = false
+    };
+    ($row:ident hint) => {
+        $row.support = $crate::rows::Support::Hint
+    };
+    ($row:ident missing) => {
+        $row.support = $crate::rows::Support::Missing
+    };
+}
+
+pub(crate) use {options, row, row_name, row_word};

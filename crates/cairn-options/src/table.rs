@@ -1,0 +1,97 @@
+//! Options of the block-based table format.
+
+use crate::choice::{
+    ChecksumKind, DataBlockIndexType, IndexBlockSearchType, IndexShortening, IndexType,
+    PrepopulateBlockCache,
+};
+use crate::filter::FilterPolicy;
+use crate::nested::MetadataCacheOptions;
+use crate::rows::options;
+
+options! {
+    /// How tables are laid out and cached (RocksDB's `BlockBasedTableOptions`).
+    TableOptions, "BlockBasedTableOptions" {
+        /// Size of a data block before compression, in bytes.
+        block_size: u64 = 4096, dynamic;
+        /// Percent of `block_size` that may stay empty when the next entry does not fit.
+        block_size_deviation: i32 = 10, dynamic;
+        /// Entries between two whole keys in a data block.
+        block_restart_interval: i32 = 16, dynamic;
+        /// Entries between two whole keys in an index block.
+        index_block_restart_interval: i32 = 1, dynamic;
+        /// Size of a partition of an index or filter, in bytes.
+        metadata_block_size: u64 = 4096, dynamic;
+        /// Version of the table format that is written, 2 to 7.
+        format_version: u32 = 7, dynamic;
+        /// Checksum of blocks that are written.
+        checksum: ChecksumKind = ChecksumKind::Xxh3, dynamic;
+        /// What kind of filter tables get; none means that every lookup reads a data block.
+        filter_policy: Option<FilterPolicy> = None, dynamic;
+        /// Whether filters know whole keys.
+        whole_key_filtering: bool = true, dynamic;
+        /// Whether filters are cut into partitions. Needs the two-level index.
+        partition_filters: bool = false, dynamic;
+        /// Whether partitions of filters end independently of those of the index.
+        decouple_partitioned_filters: bool = true, dynamic;
+        /// Whether filters are sized to what the allocator hands out.
+        optimize_filters_for_memory: bool = true, dynamic, hint;
+        /// Whether a filter is checked against its keys before it is written.
+        detect_filter_construct_corruption: bool = false, dynamic;
+        /// The index of a table.
+        index_type: IndexType = IndexType::BinarySearch, dynamic;
+        /// How index blocks are searched.
+        index_block_search_type: IndexBlockSearchType = IndexBlockSearchType::Binary, dynamic;
+        /// How evenly keys must be spread for an index block to say so; below 0 it never does.
+        uniform_cv_threshold: f64 = -1.0, dynamic;
+        /// How short the keys of the index are made.
+        index_shortening: IndexShortening = IndexShortening::ShortenSeparators, dynamic;
+        /// Whether index blocks are compressed.
+        enable_index_compression: bool = true, dynamic;
+        /// The index inside a data block.
+        data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, dynamic;
+        /// Keys per bucket of that index, when it is a hash table.
+        data_block_hash_table_util_ratio: f64 = 0.75, dynamic;
+        /// Whether keys leave out what they share with the key before.
+        use_delta_encoding: bool = true, dynamic;
+        /// Whether the keys and the values of a data block lie apart.
+        separate_key_value_in_data_block: bool = false, dynamic;
+        /// Whether blocks that are smaller than a page never cross one.
+        block_align: bool = false, dynamic;
+        /// Alignment of groups of blocks, in bytes; 0 for none.
+        super_block_alignment_size: u64 = 0, dynamic;
+        /// At most one in this many bytes is padding for that alignment.
+        super_block_alignment_space_overhead_ratio: u64 = 128, dynamic;
+        /// Whether compressed blocks are decompressed again before they are written.
+        verify_compression: bool = false, dynamic;
+        /// Blocks in memory are not cached.
+        no_block_cache: bool = false, dynamic;
+        /// Whether indexes and filters live in the block cache rather than in their open table.
+        cache_index_and_filter_blocks: bool = false, dynamic;
+        /// Whether they are evicted after data blocks.
+        cache_index_and_filter_blocks_with_high_priority: bool = true, dynamic;
+        /// Whether those of level 0 stay in the cache.
+        pin_l0_filter_and_index_blocks_in_cache: bool = false, dynamic;
+        /// Whether the top of partitioned ones stays in the cache.
+        pin_top_level_index_and_filter: bool = true, dynamic;
+        /// The three pinning rules that replace the two options above.
+        metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), dynamic;
+        /// Whether blocks enter the cache as they are written.
+        prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, dynamic;
+        /// Largest automatic readahead of an iterator, in bytes.
+        max_auto_readahead_size: u64 = 256 << 10, dynamic;
+        /// First automatic readahead, in bytes.
+        initial_auto_readahead_size: u64 = 8 << 10, dynamic;
+        /// Sequential reads of a file before readahead begins.
+        num_file_reads_for_auto_readahead: u64 = 2, dynamic;
+        /// Bytes of a block that one bit of its read-amplification bitmap stands for; 0 for none.
+        read_amp_bytes_per_bit: u32 = 0, dynamic, missing;
+        /// What decides that a data block is full.
+        flush_block_policy_factory: String = "FlushBlockBySizePolicyFactory".to_owned(), missing;
+        /// An index of the user's own making.
+        user_defined_index_factory: String = "nullptr".to_owned(), missing;
+        /// Whether a table without that index is refused.
+        fail_if_no_udi_on_open: bool = false, missing;
+        /// Whether that index replaces the built-in one.
+        use_udi_as_primary_index: bool = false, missing;
+    }
+}
