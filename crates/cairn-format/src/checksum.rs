@@ -1,1 +1,185 @@
-//! Checksums of log records and of table blocks.
+//! Checksums of blocks and records.
+//!
+//! WALs, MANIFESTs and blob files use CRC32C; a table says in its footer which kind its blocks
+//! use. CRCs are stored *masked*, so that a CRC over bytes that contain CRCs stays a good one.
+//! From format version 6 on a block's checksum also depends on where in which file it lies
+//! ([`context_modifier`]), which uncovers blocks that are whole but not the ones asked for.
+
+use cairn_types::{Decoded, Malformed};
+use xxhash_rust::{xxh3, xxh32, xxh64};
+
+/// What the checksums in the block trailers of a table are. The numbers are on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ChecksumKind {
+    /// None; the field is not looked at.
+    None = 0,
+    /// CRC32C, masked.
+    Crc32c = 1,
+    /// XXH32.
+    XxHash = 2,
+    /// The low half of XXH64.
+    XxHash64 = 3,
+    /// The low half of XXH3, the default.
+    #[default]
+    Xxh3 = 4,
+}
+
+impl ChecksumKind {
+    /// The kind with this number, or `None` if there is none.
+    #[must_use]
+    pub fn from_u8(byte: u8) -> Option<ChecksumKind> {
+        Some(match byte {
+            0 => ChecksumKind::None,
+            1 => ChecksumKind::Crc32c,
+            2 => ChecksumKind::XxHash,
+            3 => ChecksumKind::XxHash64,
+            4 => ChecksumKind::Xxh3,
+            _ => return None,
+        })
+    }
+
+    /// The kind with this number, which stands at offset `at` of the input.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such kind.
+    pub fn decode(byte: u8, at: usize) -> Decoded<ChecksumKind> {
+        ChecksumKind::from_u8(byte)
+            .ok_or_else(|| Malformed::mismatch(at, "checksum kind", "0 to 4", byte))
+    }
+}
+
+/// The CRC32C of `bytes`, by the processor's instruction where it has one.
+#[inline]
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    ::crc32c::crc32c(bytes)
+}
+
+/// The CRC32C of some bytes followed by `bytes`, from the CRC32C of the former.
+#[inline]
+#[must_use]
+pub fn crc32c_extend(crc: u32, bytes: &[u8]) -> u32 {
+    ::crc32c::crc32c_append(crc, bytes)
+}
+
+const MASK_DELTA: u32 = 0xa282_ead8;
+
+/// A CRC in the form that files hold.
+#[inline]
+#[must_use]
+pub fn mask(crc: u32) -> u32 {
+    crc.rotate_right(15).wrapping_add(MASK_DELTA)
+}
+
+/// The CRC that `masked` is the stored form of.
+#[inline]
+#[must_use]
+pub fn unmask(masked: u32) -> u32 {
+    masked.wrapping_sub(MASK_DELTA).rotate_left(15)
+}
+
+/// The checksum of a block: of `data` and `last_byte`, the compression kind in the trailer.
+#[inline]
+#[must_use]
+pub fn block_checksum(kind: ChecksumKind, data: &[u8], last_byte: u8) -> u32 {
+    match kind {
+        ChecksumKind::None => 0,
+        ChecksumKind::Crc32c => mask(crc32c_extend(crc32c(data), &[last_byte])),
+        ChecksumKind::XxHash => {
+            let mut state = xxh32::Xxh32::new(0);
+            state.update(data);
+            state.update(&[last_byte]);
+            state.digest()
+        }
+        ChecksumKind::XxHash64 => {
+            let mut state = xxh64::Xxh64::new(0);
+            state.update(data);
+            state.update(&[last_byte]);
+            state.digest() as u32
+        }
+        // XXH3 is fastest over one piece, so the last byte is mixed in afterwards.
+        ChecksumKind::Xxh3 => {
+            xxh3::xxh3_64(data) as u32 ^ u32::from(last_byte).wrapping_mul(0x6b90_83d9)
+        }
+    }
+}
+
+/// The checksum of bytes without a trailer, such as a footer.
+#[must_use]
+pub fn buffer_checksum(kind: ChecksumKind, bytes: &[u8]) -> u32 {
+    match bytes.split_last() {
+        Some((&last, data)) => block_checksum(kind, data, last),
+        None if kind == ChecksumKind::Xxh3 || kind == ChecksumKind::None => 0,
+        None if kind == ChecksumKind::Crc32c => mask(0),
+        None if kind == ChecksumKind::XxHash => xxh32::xxh32(bytes, 0),
+        None => xxh64::xxh64(bytes, 0) as u32,
+    }
+}
+
+/// What the place of a block adds (wrapping) to its checksum: the file's `base` (0 below format
+/// version 6) and the block's `offset`.
+#[inline]
+#[must_use]
+pub fn context_modifier(base: u32, offset: u64) -> u32 {
+    if base == 0 {
+        return 0;
+    }
+    base ^ (offset as u32).wrapping_add((offset >> 32) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn crc32c_is_castagnoli() {
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(crc32c_extend(crc32c(b"1234"), b"56789"), 0xe306_9283);
+        assert_eq!(mask(0), MASK_DELTA);
+    }
+
+    #[test]
+    fn each_kind_is_its_published_algorithm() {
+        let data = b"some block";
+        let whole = b"some block\x07";
+        let sum = |kind| block_checksum(kind, data, 7);
+        assert_eq!(sum(ChecksumKind::None), 0);
+        assert_eq!(sum(ChecksumKind::Crc32c), mask(crc32c(whole)));
+        assert_eq!(sum(ChecksumKind::XxHash), xxh32::xxh32(whole, 0));
+        assert_eq!(sum(ChecksumKind::XxHash64), xxh64::xxh64(whole, 0) as u32);
+        assert_eq!(
+            sum(ChecksumKind::Xxh3),
+            xxh3::xxh3_64(data) as u32 ^ 7u32.wrapping_mul(0x6b90_83d9)
+        );
+        assert_eq!(
+            buffer_checksum(ChecksumKind::Xxh3, whole),
+            sum(ChecksumKind::Xxh3)
+        );
+        assert_eq!(buffer_checksum(ChecksumKind::Xxh3, b""), 0);
+    }
+
+    #[test]
+    fn kinds_have_numbers_0_to_4() {
+        for byte in 0..=4 {
+            assert_eq!(ChecksumKind::decode(byte, 0).unwrap() as u8, byte);
+        }
+        assert!(ChecksumKind::decode(5, 0).is_err());
+    }
+
+    #[test]
+    fn the_place_matters_only_with_a_base() {
+        assert_eq!(context_modifier(0, 77), 0);
+        assert_eq!(context_modifier(0xff, (3 << 32) | 5), 0xff ^ 8);
+        assert_eq!(context_modifier(1, u64::MAX), 1 ^ 0xffff_fffe);
+    }
+
+    proptest! {
+        #[test]
+        fn unmask_undoes_mask(crc: u32) {
+            prop_assert_eq!(unmask(mask(crc)), crc);
+        }
+    }
+}

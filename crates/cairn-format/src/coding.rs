@@ -1,1 +1,451 @@
-//! Fixed and variable-length integers, and a cursor over bytes.
+//! Fixed-width integers, varints and length-prefixed slices: what every file is made of.
+//!
+//! ```text
+//! fixed16, fixed32, fixed64   little-endian
+//! varint32, varint64          7 bits a byte, low bits first, high bit set when more follow;
+//!                             at most 5 and 10 bytes
+//! varsigned64                 zigzag (0, -1, 1, -2, ...) as varint64
+//! lps                         varint32 length, then that many bytes
+//! ```
+//!
+//! Decoders read through an [`Input`], which never reads past its end and knows where it stands.
+//! Hot loops use the free functions, which leave that to their caller. A varint may have more
+//! bytes than its value needs; bits beyond the width of the type make it malformed.
+
+use cairn_types::{Decoded, Malformed};
+
+/// The most bytes that a varint32 takes.
+pub const MAX_VARINT32_LEN: usize = 5;
+/// The most bytes that a varint64 takes.
+pub const MAX_VARINT64_LEN: usize = 10;
+
+/// Appends `value` in 2 bytes.
+#[inline]
+pub fn put_fixed16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends `value` in 4 bytes.
+#[inline]
+pub fn put_fixed32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends `value` in 8 bytes.
+#[inline]
+pub fn put_fixed64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends `value` in 1 to 5 bytes.
+#[inline]
+pub fn put_varint32(out: &mut Vec<u8>, value: u32) {
+    put_varint64(out, u64::from(value));
+}
+
+/// Appends `value` in 1 to 10 bytes.
+#[inline]
+pub fn put_varint64(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends `value` zigzag, in 1 to 10 bytes; numbers near zero are short.
+#[inline]
+pub fn put_varsigned64(out: &mut Vec<u8>, value: i64) {
+    put_varint64(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+/// Appends the length of `slice` and `slice`.
+///
+/// # Panics
+///
+/// When `slice` has 4 GiB or more: no format of RocksDB can hold it, and callers refuse such keys
+/// and values before they come here.
+#[inline]
+pub fn put_lps(out: &mut Vec<u8>, slice: &[u8]) {
+    put_varint32(
+        out,
+        u32::try_from(slice.len()).expect("slices are shorter than 4 GiB"),
+    );
+    out.extend_from_slice(slice);
+}
+
+/// How many bytes `value` takes as a varint.
+#[inline]
+#[must_use]
+pub fn varint_len(value: u64) -> usize {
+    // A group of 7 bits for each started 7 bits of the value, and one for zero.
+    (70 - (value | 1).leading_zeros() as usize) / 7
+}
+
+/// The varint32 that `bytes` begin with, and its length.
+#[inline]
+#[must_use]
+pub fn decode_varint32(bytes: &[u8]) -> Option<(u32, usize)> {
+    match bytes.first() {
+        Some(&byte) if byte < 0x80 => Some((u32::from(byte), 1)),
+        _ => decode_long_varint32(bytes),
+    }
+}
+
+fn decode_long_varint32(bytes: &[u8]) -> Option<(u32, usize)> {
+    let mut value = 0u32;
+    for (i, &byte) in bytes.iter().take(MAX_VARINT32_LEN).enumerate() {
+        let bits = u32::from(byte & 0x7f);
+        if i == MAX_VARINT32_LEN - 1 && bits > 0x0f {
+            return None;
+        }
+        value |= bits << (7 * i);
+        if byte < 0x80 {
+            return Some((value, i + 1));
+        }
+    }
+    None
+}
+
+/// The varint64 that `bytes` begin with, and its length.
+#[inline]
+#[must_use]
+pub fn decode_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
+    match bytes.first() {
+        Some(&byte) if byte < 0x80 => Some((u64::from(byte), 1)),
+        _ => decode_long_varint64(bytes),
+    }
+}
+
+fn decode_long_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    for (i, &byte) in bytes.iter().take(MAX_VARINT64_LEN).enumerate() {
+        let bits = u64::from(byte & 0x7f);
+        if i == MAX_VARINT64_LEN - 1 && bits > 1 {
+            return None;
+        }
+        value |= bits << (7 * i);
+        if byte < 0x80 {
+            return Some((value, i + 1));
+        }
+    }
+    None
+}
+
+/// The number that a varsigned64 stands for.
+#[inline]
+#[must_use]
+pub fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// A walk through bytes that are decoded front to back.
+///
+/// A method that fails leaves the input where it stood; the error's offset is that place.
+#[derive(Clone, Debug)]
+pub struct Input<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Input<'a> {
+    /// A walk from the start of `bytes`.
+    #[inline]
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Input<'a> {
+        Input { bytes, at: 0 }
+    }
+
+    /// Where the walk stands: the offset of the next byte.
+    #[inline]
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Whether nothing is left.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
+    /// How many bytes are left.
+    #[inline]
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// What is left, without taking it.
+    #[inline]
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Takes all that is left.
+    #[inline]
+    pub fn take_rest(&mut self) -> &'a [u8] {
+        let rest = self.rest();
+        self.at = self.bytes.len();
+        rest
+    }
+
+    /// Takes `n` bytes.
+    ///
+    /// # Errors
+    ///
+    /// When fewer are left.
+    #[inline]
+    pub fn take(&mut self, n: usize) -> Decoded<&'a [u8]> {
+        match self.rest().get(..n) {
+            Some(taken) => {
+                self.at += n;
+                Ok(taken)
+            }
+            None => Err(self.cut_short(n)),
+        }
+    }
+
+    #[cold]
+    fn cut_short(&self, wanted: usize) -> Malformed {
+        Malformed::mismatch(
+            self.at,
+            "bytes are cut short",
+            format_args!("{wanted} bytes"),
+            self.remaining(),
+        )
+    }
+
+    /// Takes `N` bytes.
+    ///
+    /// # Errors
+    ///
+    /// When fewer are left.
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
+        match self.rest().first_chunk::<N>() {
+            Some(taken) => {
+                self.at += N;
+                Ok(*taken)
+            }
+            None => Err(self.cut_short(N)),
+        }
+    }
+
+    /// Takes the bytes of `expected`; `what` says what other bytes there would mean.
+    ///
+    /// # Errors
+    ///
+    /// When the input goes on with anything else.
+    pub fn expect(&mut self, expected: &[u8], what: &'static str) -> Decoded<()> {
+        if self.rest().starts_with(expected) {
+            self.at += expected.len();
+            Ok(())
+        } else {
+            Err(Malformed::at(self.at, what))
+        }
+    }
+
+    /// Refuses bytes that are left over; `what` says what was to end here.
+    ///
+    /// # Errors
+    ///
+    /// When anything is left.
+    pub fn finish(&self, what: &'static str) -> Decoded<()> {
+        if self.is_empty() {
+            Ok(())
+        } else {
+            Err(Malformed::mismatch(
+                self.at,
+                what,
+                "no more bytes",
+                self.remaining(),
+            ))
+        }
+    }
+
+    /// Takes one byte.
+    ///
+    /// # Errors
+    ///
+    /// When none is left.
+    #[inline]
+    pub fn u8(&mut self) -> Decoded<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    /// Takes a fixed16.
+    ///
+    /// # Errors
+    ///
+    /// When fewer than 2 bytes are left.
+    #[inline]
+    pub fn fixed16(&mut self) -> Decoded<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    /// Takes a fixed32.
+    ///
+    /// # Errors
+    ///
+    /// When fewer than 4 bytes are left.
+    #[inline]
+    pub fn fixed32(&mut self) -> Decoded<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    /// Takes a fixed64.
+    ///
+    /// # Errors
+    ///
+    /// When fewer than 8 bytes are left.
+    #[inline]
+    pub fn fixed64(&mut self) -> Decoded<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// Takes a varint32.
+    ///
+    /// # Errors
+    ///
+    /// When it is cut short or wider than 32 bits.
+    #[inline]
+    pub fn varint32(&mut self) -> Decoded<u32> {
+        match decode_varint32(self.rest()) {
+            Some((value, len)) => {
+                self.at += len;
+                Ok(value)
+            }
+            None => Err(Malformed::at(self.at, "varint32 is cut short or too wide")),
+        }
+    }
+
+    /// Takes a varint64.
+    ///
+    /// # Errors
+    ///
+    /// When it is cut short or wider than 64 bits.
+    #[inline]
+    pub fn varint64(&mut self) -> Decoded<u64> {
+        match decode_varint64(self.rest()) {
+            Some((value, len)) => {
+                self.at += len;
+                Ok(value)
+            }
+            None => Err(Malformed::at(self.at, "varint64 is cut short or too wide")),
+        }
+    }
+
+    /// Takes a varsigned64.
+    ///
+    /// # Errors
+    ///
+    /// When it is cut short or wider than 64 bits.
+    #[inline]
+    pub fn varsigned64(&mut self) -> Decoded<i64> {
+        self.varint64().map(unzigzag)
+    }
+
+    /// Takes a length-prefixed slice.
+    ///
+    /// # Errors
+    ///
+    /// When the length or the slice is cut short.
+    #[inline]
+    pub fn lps(&mut self) -> Decoded<&'a [u8]> {
+        let start = self.at;
+        let len = self.varint32()?;
+        self.take(len as usize).inspect_err(|_| self.at = start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn varints_have_the_documented_bytes() {
+        let encoded = |value: u64| {
+            let mut out = Vec::new();
+            put_varint64(&mut out, value);
+            out
+        };
+        assert_eq!(encoded(0), [0]);
+        assert_eq!(encoded(127), [0x7f]);
+        assert_eq!(encoded(300), [0xac, 0x02]);
+        assert_eq!(encoded(u64::MAX).len(), MAX_VARINT64_LEN);
+        let mut signed = Vec::new();
+        for value in [0, -1, 1, -2] {
+            put_varsigned64(&mut signed, value);
+        }
+        assert_eq!(signed, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_varint_wider_than_its_type_is_malformed() {
+        assert_eq!(
+            decode_varint32(&[0xff, 0xff, 0xff, 0xff, 0x0f]),
+            Some((u32::MAX, 5))
+        );
+        assert_eq!(decode_varint32(&[0xff, 0xff, 0xff, 0xff, 0x1f]), None);
+        assert_eq!(decode_varint32(&[0x80; 5]), None);
+        assert_eq!(decode_varint32(&[0x80]), None);
+        assert_eq!(decode_varint32(&[]), None);
+        let mut widest = [0xff; 10];
+        widest[9] = 1;
+        assert_eq!(decode_varint64(&widest), Some((u64::MAX, 10)));
+        widest[9] = 2;
+        assert_eq!(decode_varint64(&widest), None);
+    }
+
+    #[test]
+    fn a_failed_step_leaves_the_input_where_it_stood() {
+        let mut input = Input::new(&[5, 1, 2]);
+        assert_eq!(input.lps().unwrap_err().at, 1);
+        assert_eq!(input.at(), 0);
+        assert!(input.fixed32().is_err());
+        assert!(input.expect(&[6], "not six").is_err());
+        assert_eq!(input.take(3).unwrap(), [5, 1, 2]);
+        assert!(input.is_empty() && input.u8().is_err() && input.finish("end").is_ok());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn what_is_put_is_taken(a: u16, b: u32, c: u64, d: u32, e: u64, f: i64, shift in 0u32..64,
+                                slice in prop::collection::vec(any::<u8>(), 0..300)) {
+            let e = e >> shift;
+            let mut out = Vec::new();
+            put_fixed16(&mut out, a);
+            put_fixed32(&mut out, b);
+            put_fixed64(&mut out, c);
+            put_varint32(&mut out, d);
+            let before = out.len();
+            put_varint64(&mut out, e);
+            prop_assert_eq!(out.len() - before, varint_len(e));
+            put_varsigned64(&mut out, f);
+            put_lps(&mut out, &slice);
+            let mut input = Input::new(&out);
+            prop_assert_eq!(input.fixed16().unwrap(), a);
+            prop_assert_eq!(input.fixed32().unwrap(), b);
+            prop_assert_eq!(input.fixed64().unwrap(), c);
+            prop_assert_eq!(input.varint32().unwrap(), d);
+            prop_assert_eq!(input.varint64().unwrap(), e);
+            prop_assert_eq!(input.varsigned64().unwrap(), f);
+            prop_assert_eq!(input.lps().unwrap(), &slice[..]);
+            prop_assert!(input.finish("input").is_ok());
+        }
+
+        #[test]
+        fn hostile_bytes_end_in_an_error(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let mut input = Input::new(&bytes);
+            while input.lps().is_ok() && !input.is_empty() {}
+            let mut input = Input::new(&bytes);
+            while input.varint64().is_ok() && !input.is_empty() {}
+        }
+    }
+}

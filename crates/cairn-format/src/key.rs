@@ -1,1 +1,454 @@
-//! Internal keys: a user key, a sequence number and a kind.
+//! Internal keys: user key, sequence number and kind in one comparable string of bytes.
+//!
+//! ```text
+//! user key (any bytes, timestamp included) | fixed64 (sequence number << 8 | kind)
+//! ```
+//!
+//! Internal keys ascend by user key; those of one user key descend by the packed number, so the
+//! newest comes first. Fast functions here take what a block hands them without looking twice:
+//! for fewer than 8 bytes they answer as if the user key were empty, and never panic. Whoever
+//! needs the truth about hostile bytes calls [`parse`].
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use cairn_types::{Decoded, KeyOrder, Malformed, SequenceNumber, ValueKind};
+
+/// Bytes that an internal key is longer than its user key.
+pub const SUFFIX_LEN: usize = 8;
+
+/// Sequence number and kind in the 8 bytes that follow a user key.
+#[inline]
+#[must_use]
+pub fn pack(seq: SequenceNumber, kind: ValueKind) -> u64 {
+    debug_assert!(seq <= SequenceNumber::MAX);
+    seq.0 << 8 | kind as u64
+}
+
+/// Appends the internal key of `user_key`.
+#[inline]
+pub fn append_internal(out: &mut Vec<u8>, user_key: &[u8], seq: SequenceNumber, kind: ValueKind) {
+    out.reserve(user_key.len() + SUFFIX_LEN);
+    out.extend_from_slice(user_key);
+    out.extend_from_slice(&pack(seq, kind).to_le_bytes());
+}
+
+/// An internal key taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParsedKey<'a> {
+    /// The user key, timestamp included.
+    pub user_key: &'a [u8],
+    /// The sequence number.
+    pub seq: SequenceNumber,
+    /// What the entry is.
+    pub kind: ValueKind,
+}
+
+/// Takes an internal key apart.
+///
+/// # Errors
+///
+/// When it is too short, or its kind is none that tables hold.
+#[inline]
+pub fn parse(internal: &[u8]) -> Decoded<ParsedKey<'_>> {
+    let Some((user_key, suffix)) = internal.split_last_chunk::<SUFFIX_LEN>() else {
+        return Err(too_short(internal));
+    };
+    let packed = u64::from_le_bytes(*suffix);
+    match ValueKind::from_u8(packed as u8) {
+        Some(kind) if kind.is_point() || kind == ValueKind::RangeDeletion => Ok(ParsedKey {
+            user_key,
+            seq: SequenceNumber(packed >> 8),
+            kind,
+        }),
+        _ => Err(unknown_kind(user_key.len(), packed as u8)),
+    }
+}
+
+#[cold]
+fn too_short(internal: &[u8]) -> Malformed {
+    Malformed::mismatch(
+        0,
+        "internal key is cut short",
+        "at least 8 bytes",
+        internal.len(),
+    )
+}
+
+#[cold]
+fn unknown_kind(at: usize, kind: u8) -> Malformed {
+    Malformed::at(at, format!("internal key has unknown kind {kind:#04x}"))
+}
+
+/// The user key of an internal key; empty for bytes that are too short to be one.
+#[inline]
+#[must_use]
+pub fn user_key(internal: &[u8]) -> &[u8] {
+    &internal[..internal.len().saturating_sub(SUFFIX_LEN)]
+}
+
+/// Sequence number and kind as they are packed; 0 for bytes too short to be an internal key.
+#[inline]
+#[must_use]
+pub fn packed(internal: &[u8]) -> u64 {
+    match internal.last_chunk::<SUFFIX_LEN>() {
+        Some(suffix) => u64::from_le_bytes(*suffix),
+        None => 0,
+    }
+}
+
+/// The sequence number of an internal key; 0 for bytes too short to be one.
+#[inline]
+#[must_use]
+pub fn sequence(internal: &[u8]) -> SequenceNumber {
+    SequenceNumber(packed(internal) >> 8)
+}
+
+/// `key` without the `timestamp_size` bytes at its end; empty if it is shorter.
+#[inline]
+#[must_use]
+pub fn strip_timestamp(key: &[u8], timestamp_size: usize) -> &[u8] {
+    &key[..key.len().saturating_sub(timestamp_size)]
+}
+
+/// How user keys of the bytewise order stand to each other. The same as `a.cmp(b)`, but most keys
+/// differ in their first 8 bytes, and those are told apart without a call.
+#[inline]
+#[must_use]
+pub fn compare_bytewise(a: &[u8], b: &[u8]) -> Ordering {
+    if let (Some((a8, a_rest)), Some((b8, b_rest))) =
+        (a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
+    {
+        let (a8, b8) = (u64::from_be_bytes(*a8), u64::from_be_bytes(*b8));
+        if a8 != b8 {
+            return a8.cmp(&b8);
+        }
+        // Keys of 9 to 16 bytes are common, and their second 8 bytes decide as fast.
+        if let (Some((a8, a_rest)), Some((b8, b_rest))) = (
+            a_rest.split_first_chunk::<8>(),
+            b_rest.split_first_chunk::<8>(),
+        ) {
+            let (a8, b8) = (u64::from_be_bytes(*a8), u64::from_be_bytes(*b8));
+            if a8 != b8 {
+                return a8.cmp(&b8);
+            }
+            return a_rest.cmp(b_rest);
+        }
+        return a_rest.cmp(b_rest);
+    }
+    a.cmp(b)
+}
+
+/// How user keys stand to each other: [`KeyOrder::compare`] with the fast way for bytewise.
+#[inline]
+#[must_use]
+pub fn compare_user(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
+    match order {
+        KeyOrder::Bytewise => compare_bytewise(a, b),
+        other => other.compare(a, b),
+    }
+}
+
+/// How internal keys stand to each other: user keys ascend, then packed numbers descend.
+#[inline]
+#[must_use]
+pub fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
+    match compare_user(order, user_key(a), user_key(b)) {
+        Ordering::Equal => packed(b).cmp(&packed(a)),
+        unequal => unequal,
+    }
+}
+
+/// Turns `start`, an internal key, into a short internal key that is not before it and before
+/// `limit`; leaves it as it is when no shorter one is found.
+pub fn shorten_separator(order: &KeyOrder, start: &mut Vec<u8>, limit: &[u8]) {
+    let mut short = user_key(start).to_vec();
+    order.shorten_separator(&mut short, user_key(limit));
+    replace_if_after(order, start, short);
+}
+
+/// Turns `key`, an internal key, into a short internal key at or after it; leaves it as it is when
+/// no shorter one is found.
+pub fn shorten_successor(order: &KeyOrder, key: &mut Vec<u8>) {
+    let mut short = user_key(key).to_vec();
+    order.shorten_successor(&mut short);
+    replace_if_after(order, key, short);
+}
+
+/// Makes `short` with the first packed number that a seek can carry the new `internal`, if it is
+/// strictly after it and no longer: an equal user key would sort before older entries.
+fn replace_if_after(order: &KeyOrder, internal: &mut Vec<u8>, mut short: Vec<u8>) {
+    let user = user_key(internal);
+    if short.len() <= user.len() && order.compare(user, &short) == Ordering::Less {
+        short.extend_from_slice(&pack(SequenceNumber::MAX, ValueKind::FOR_SEEK).to_le_bytes());
+        *internal = short;
+    }
+}
+
+/// An internal key of its own.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct InternalKey(Vec<u8>);
+
+impl InternalKey {
+    /// The internal key of these parts.
+    #[must_use]
+    pub fn new(user_key: &[u8], seq: SequenceNumber, kind: ValueKind) -> InternalKey {
+        let mut bytes = Vec::new();
+        append_internal(&mut bytes, user_key, seq, kind);
+        InternalKey(bytes)
+    }
+
+    /// The internal key that `bytes` are.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`parse`].
+    pub fn decode(bytes: &[u8]) -> Decoded<InternalKey> {
+        parse(bytes)?;
+        Ok(InternalKey(bytes.to_vec()))
+    }
+
+    /// Its bytes.
+    #[inline]
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Its bytes, for good.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// Its user key, timestamp included.
+    #[inline]
+    #[must_use]
+    pub fn user_key(&self) -> &[u8] {
+        user_key(&self.0)
+    }
+
+    /// Its sequence number.
+    #[inline]
+    #[must_use]
+    pub fn seq(&self) -> SequenceNumber {
+        sequence(&self.0)
+    }
+
+    /// What its entry is. A deletion for the default, empty key.
+    #[must_use]
+    pub fn kind(&self) -> ValueKind {
+        ValueKind::from_u8(packed(&self.0) as u8).unwrap_or(ValueKind::Deletion)
+    }
+
+    /// Whether this key, as the largest of a file, is not itself in the file: a range tombstone
+    /// ends there.
+    #[must_use]
+    pub fn is_exclusive_bound(&self) -> bool {
+        packed(&self.0) == pack(SequenceNumber::MAX, ValueKind::RangeDeletion)
+    }
+}
+
+impl fmt::Debug for InternalKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match parse(&self.0) {
+            Ok(key) => write!(
+                f,
+                "{}@{}:{:?}",
+                key.user_key.escape_ascii(),
+                key.seq,
+                key.kind
+            ),
+            Err(_) => write!(f, "bad key {}", self.0.escape_ascii()),
+        }
+    }
+}
+
+/// Bytes of a lookup key that need no allocation.
+const INLINE: usize = 72;
+
+/// The internal key that a point lookup seeks: before all versions of `user` that are not newer
+/// than `seq`. Keys of ordinary length lie inside the value.
+#[derive(Clone)]
+pub struct LookupKey {
+    short: [u8; INLINE],
+    /// Length of the internal key.
+    len: usize,
+    /// The whole key when it does not fit into `short`; empty otherwise.
+    long: Vec<u8>,
+}
+
+impl LookupKey {
+    /// The key that finds what `seq` sees of `user` (timestamp included).
+    #[inline]
+    #[must_use]
+    pub fn new(user: &[u8], seq: SequenceNumber) -> LookupKey {
+        let suffix = pack(seq, ValueKind::FOR_SEEK).to_le_bytes();
+        let len = user.len() + SUFFIX_LEN;
+        let mut key = LookupKey {
+            short: [0; INLINE],
+            len,
+            long: Vec::new(),
+        };
+        if let Some(room) = key.short.get_mut(..len) {
+            room[..user.len()].copy_from_slice(user);
+            room[user.len()..].copy_from_slice(&suffix);
+        } else {
+            key.long = [user, &suffix].concat();
+        }
+        key
+    }
+
+    /// The internal key.
+    #[inline]
+    #[must_use]
+    pub fn internal(&self) -> &[u8] {
+        self.short.get(..self.len).unwrap_or(&self.long)
+    }
+
+    /// The user key, timestamp included.
+    #[inline]
+    #[must_use]
+    pub fn user(&self) -> &[u8] {
+        user_key(self.internal())
+    }
+
+    /// The sequence number that the lookup sees.
+    #[inline]
+    #[must_use]
+    pub fn seq(&self) -> SequenceNumber {
+        sequence(self.internal())
+    }
+}
+
+impl fmt::Debug for LookupKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.user().escape_ascii(), self.seq())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn internal(user: &[u8], seq: u64, kind: ValueKind) -> Vec<u8> {
+        InternalKey::new(user, SequenceNumber(seq), kind).into_bytes()
+    }
+
+    #[test]
+    fn a_key_is_its_user_key_and_eight_bytes() {
+        let key = internal(b"ab", 0x0102, ValueKind::Merge);
+        assert_eq!(key, b"ab\x02\x02\x01\0\0\0\0\0");
+        let parsed = parse(&key).unwrap();
+        assert_eq!(parsed.user_key, b"ab");
+        assert_eq!(parsed.seq, SequenceNumber(0x0102));
+        assert_eq!(parsed.kind, ValueKind::Merge);
+    }
+
+    #[test]
+    fn kinds_of_batches_are_no_kinds_of_keys() {
+        let mut key = internal(b"ab", 1, ValueKind::Value);
+        for bad in [
+            ValueKind::LogData as u8,
+            ValueKind::FamilyValue as u8,
+            0x1a,
+            0x7f,
+        ] {
+            key[2] = bad;
+            assert!(parse(&key).is_err());
+        }
+        assert!(parse(&[0; 7]).is_err());
+    }
+
+    #[test]
+    fn newer_entries_come_first() {
+        let order = KeyOrder::Bytewise;
+        let older = internal(b"k", 5, ValueKind::Value);
+        let newer = internal(b"k", 6, ValueKind::Deletion);
+        assert_eq!(compare(&order, &newer, &older), Ordering::Less);
+        let seek = LookupKey::new(b"k", SequenceNumber(5));
+        assert_eq!(compare(&order, seek.internal(), &older), Ordering::Less);
+        assert_eq!(compare(&order, seek.internal(), &newer), Ordering::Greater);
+    }
+
+    #[test]
+    fn the_end_of_a_tombstone_is_an_exclusive_bound() {
+        let end = InternalKey::new(b"z", SequenceNumber::MAX, ValueKind::RangeDeletion);
+        assert!(end.is_exclusive_bound());
+        let start = InternalKey::new(b"a", SequenceNumber(9), ValueKind::RangeDeletion);
+        assert!(!start.is_exclusive_bound());
+    }
+
+    #[test]
+    fn a_separator_is_used_only_when_the_user_key_moves() {
+        let order = KeyOrder::Bytewise;
+        let mut key = internal(b"abcdef", 7, ValueKind::Value);
+        shorten_separator(&order, &mut key, &internal(b"abzz", 1, ValueKind::Value));
+        assert_eq!(user_key(&key), b"abd");
+        assert_eq!(packed(&key), pack(SequenceNumber::MAX, ValueKind::FOR_SEEK));
+        let same = internal(b"abd", 7, ValueKind::Value);
+        let mut key = same.clone();
+        shorten_separator(&order, &mut key, &internal(b"abd", 3, ValueKind::Value));
+        assert_eq!(key, same);
+        shorten_successor(&order, &mut key);
+        assert_eq!(user_key(&key), b"b");
+    }
+
+    #[test]
+    fn long_lookup_keys_are_whole() {
+        for len in [0, 1, INLINE - SUFFIX_LEN, INLINE - SUFFIX_LEN + 1, 500] {
+            let user = vec![7u8; len];
+            let key = LookupKey::new(&user, SequenceNumber(3));
+            assert_eq!(key.user(), &user[..]);
+            assert_eq!(key.internal(), &internal(&user, 3, ValueKind::FOR_SEEK)[..]);
+            assert_eq!(key.seq(), SequenceNumber(3));
+        }
+    }
+
+    /// Keys that often share prefixes and often end inside each other.
+    fn user_keys() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(
+            prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()],
+            0..24,
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn the_fast_order_is_the_order_of_the_bytes(mut a in user_keys(), b in user_keys(), same in 0usize..24) {
+            prop_assert_eq!(compare_bytewise(&a, &b), a.cmp(&b));
+            a.truncate(same);
+            let b = [&a[..], &b].concat();
+            prop_assert_eq!(compare_bytewise(&a, &b), a.cmp(&b));
+            let c = [&a[..], &b].concat();
+            prop_assert_eq!(compare_bytewise(&c, &b), c.cmp(&b));
+        }
+
+        #[test]
+        fn shortened_keys_lie_between(a in user_keys(), b in user_keys(), reverse: bool) {
+            let order = if reverse { KeyOrder::ReverseBytewise } else { KeyOrder::Bytewise };
+            let (a, b) = if order.compare(&a, &b) == Ordering::Greater { (b, a) } else { (a, b) };
+            let (start, limit) = (internal(&a, 5, ValueKind::Value), internal(&b, 4, ValueKind::Value));
+            let mut key = start.clone();
+            shorten_separator(&order, &mut key, &limit);
+            prop_assert_ne!(compare(&order, &start, &key), Ordering::Greater);
+            prop_assert_eq!(compare(&order, &key, &limit), Ordering::Less);
+            let mut key = start.clone();
+            shorten_successor(&order, &mut key);
+            prop_assert_ne!(compare(&order, &start, &key), Ordering::Greater);
+        }
+
+        #[test]
+        fn hostile_bytes_never_panic(a in prop::collection::vec(any::<u8>(), 0..20),
+                                     b in prop::collection::vec(any::<u8>(), 0..20)) {
+            let _ = parse(&a);
+            let _ = (user_key(&a), packed(&a), strip_timestamp(&a, 8));
+            for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::BytewiseU64Ts] {
+                prop_assert_eq!(compare(&order, &a, &b), compare(&order, &b, &a).reverse());
+            }
+        }
+    }
+}
