@@ -1,0 +1,333 @@
+//! The footer: the last 48 or 53 bytes of a table, and the first that a reader looks at.
+//!
+//! ```text
+//! offset  size  format versions 1 to 5          format versions 6 and 7
+//!      0     1  checksum kind                   checksum kind
+//!      1    40  handles of the metaindex and    3e 00 7a 00, footer checksum, base context
+//!               the index, padded with zeros    checksum, metaindex size, 24 zeros
+//!     41     4  format version                  format version
+//!     45     8  magic number                    magic number
+//! ```
+//!
+//! Version 0 has the 40 bytes of handles and a magic number of its own, and CRC32C. From version 6
+//! on the index is found through the metaindex, and the footer has a checksum of its own that
+//! also depends on where it lies, so that a footer of another file is noticed.
+
+use cairn_types::{Decoded, Malformed};
+
+use crate::checksum::{ChecksumKind, buffer_checksum, context_modifier};
+use crate::coding::{Input, put_fixed32, put_fixed64};
+use crate::table::TRAILER_LEN;
+use crate::table::handle::Handle;
+
+/// Length of the footer of versions 1 and later.
+pub const FOOTER_LEN: usize = 53;
+/// Length of the footer of version 0.
+pub const LEGACY_FOOTER_LEN: usize = 48;
+/// The newest version that Cairn reads and writes.
+pub const LATEST_VERSION: u32 = 7;
+
+const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
+const LEGACY_MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+const PLAIN_MAGIC: u64 = 0x8242_2296_63bf_9564;
+const LEGACY_PLAIN_MAGIC: u64 = 0x4f34_18eb_7a8f_13b8;
+const CUCKOO_MAGIC: u64 = 0x9267_89d0_c5f1_7873;
+const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
+/// Bytes of the two handles and their padding.
+const HANDLES_LEN: usize = 40;
+/// Where the extended footer keeps its own checksum.
+const FOOTER_CHECKSUM_AT: usize = 5;
+
+/// What the footer of a table says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// The format version of the table.
+    pub version: u32,
+    /// The kind of its checksums.
+    pub checksum: ChecksumKind,
+    /// Where the metaindex lies.
+    pub metaindex: Handle,
+    /// Where the index lies; `None` from version 6 on, whose metaindex says it.
+    pub index: Option<Handle>,
+    /// What the checksums of blocks depend on beside the block and its place; 0 below version 6.
+    pub base_context: u32,
+}
+
+impl Footer {
+    /// Bytes that this footer takes.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        if self.version == 0 {
+            LEGACY_FOOTER_LEN
+        } else {
+            FOOTER_LEN
+        }
+    }
+
+    /// Reads the footer of a table of `file_len` bytes from `tail`, the end of that file.
+    ///
+    /// `tail` may begin before the footer. Nothing in it is trusted: both handles are checked
+    /// against the footer's offset before anybody allocates by them.
+    ///
+    /// # Errors
+    ///
+    /// The field and its offset in `tail`. Tables of other formats and newer versions are told
+    /// apart from damage.
+    pub fn decode(tail: &[u8], file_len: u64) -> Decoded<Footer> {
+        let magic = tail
+            .last_chunk::<8>()
+            .ok_or_else(|| Malformed::at(0, "file is too short to be a table"))?;
+        let magic_at = tail.len() - 8;
+        let len = match u64::from_le_bytes(*magic) {
+            MAGIC => FOOTER_LEN,
+            LEGACY_MAGIC => LEGACY_FOOTER_LEN,
+            other => return Err(foreign(other, magic_at)),
+        };
+        let start = tail
+            .len()
+            .checked_sub(len)
+            .ok_or_else(|| Malformed::at(0, "footer is cut short"))?;
+        let offset = file_len
+            .checked_sub(len as u64)
+            .ok_or_else(|| Malformed::at(0, "file is shorter than its footer"))?;
+        let footer = &tail[start..];
+        let decoded = if len == LEGACY_FOOTER_LEN {
+            with_handles(0, ChecksumKind::Crc32c, &footer[..HANDLES_LEN], 0, offset)
+        } else {
+            versioned(footer, offset)
+        };
+        decoded.map_err(|error| error.shifted(start))
+    }
+
+    /// Appends the footer, which will lie at `offset` of the file, to `out`.
+    ///
+    /// The metaindex of version 6 and later must be the block right before `offset`.
+    ///
+    /// # Panics
+    ///
+    /// When it is not, or when a handle is missing: the file would be lost.
+    pub fn encode(&self, offset: u64, out: &mut Vec<u8>) {
+        let start = out.len();
+        if self.version == 0 {
+            self.encode_handles(out);
+            put_fixed64(out, LEGACY_MAGIC);
+            return;
+        }
+        out.push(self.checksum as u8);
+        if self.version < 6 {
+            self.encode_handles(out);
+        } else {
+            assert_eq!(
+                self.metaindex.end(),
+                offset,
+                "the metaindex ends at the footer"
+            );
+            out.extend_from_slice(&EXTENDED_MAGIC);
+            put_fixed32(out, 0);
+            put_fixed32(out, self.base_context);
+            let size = u32::try_from(self.metaindex.size);
+            put_fixed32(out, size.expect("a metaindex is far below 4 GiB"));
+            out.extend_from_slice(&[0; 24]);
+        }
+        put_fixed32(out, self.version);
+        put_fixed64(out, MAGIC);
+        if self.version >= 6 {
+            let checksum = buffer_checksum(self.checksum, &out[start..])
+                .wrapping_add(context_modifier(self.base_context, offset));
+            let at = start + FOOTER_CHECKSUM_AT;
+            out[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+        }
+    }
+
+    /// The two handles and their padding.
+    fn encode_handles(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        self.metaindex.encode(out);
+        self.index
+            .expect("below version 6 the footer has the index")
+            .encode(out);
+        out.resize(start + HANDLES_LEN, 0);
+    }
+}
+
+/// What a magic number that is not a block-based table's means.
+fn foreign(magic: u64, at: usize) -> Malformed {
+    match magic {
+        PLAIN_MAGIC | LEGACY_PLAIN_MAGIC => Malformed::unsupported(at, "PlainTable format"),
+        CUCKOO_MAGIC => Malformed::unsupported(at, "CuckooTable format"),
+        other => Malformed::mismatch(
+            at,
+            "magic number of a table",
+            format_args!("{MAGIC:016x}"),
+            format_args!("{other:016x}"),
+        ),
+    }
+}
+
+/// The footer of versions 1 and later, whose checksum kind and version come first.
+fn versioned(footer: &[u8], offset: u64) -> Decoded<Footer> {
+    let checksum = ChecksumKind::decode(footer[0], 0)?;
+    let parts = &footer[1..1 + HANDLES_LEN];
+    let version = Input::new(&footer[1 + HANDLES_LEN..]).fixed32()?;
+    match version {
+        1..=5 => with_handles(version, checksum, parts, 1, offset),
+        6 | LATEST_VERSION => with_own_checksum(version, checksum, footer, offset),
+        0 => Err(Malformed::at(
+            41,
+            "format version 0 under the magic number of later ones",
+        )),
+        _ => Err(Malformed::unsupported(
+            41,
+            format!("format_version {version} (the newest known is {LATEST_VERSION})"),
+        )),
+    }
+}
+
+/// Versions 0 to 5: `parts`, at `base` of the footer, holds both handles.
+fn with_handles(
+    version: u32,
+    checksum: ChecksumKind,
+    parts: &[u8],
+    base: usize,
+    offset: u64,
+) -> Decoded<Footer> {
+    let mut input = Input::new(parts);
+    let decode = |input: &mut Input<'_>| {
+        let at = input.at();
+        let handle = Handle::decode(input)?;
+        handle.check(offset, at)?;
+        Ok(handle)
+    };
+    let metaindex = decode(&mut input).map_err(|e: Malformed| e.shifted(base))?;
+    let index = decode(&mut input).map_err(|e: Malformed| e.shifted(base))?;
+    Ok(Footer {
+        version,
+        checksum,
+        metaindex,
+        index: Some(index),
+        base_context: 0,
+    })
+}
+
+/// Versions 6 and 7: the metaindex lies right before the footer.
+fn with_own_checksum(
+    version: u32,
+    checksum: ChecksumKind,
+    footer: &[u8],
+    offset: u64,
+) -> Decoded<Footer> {
+    let mut input = Input::new(footer);
+    input.u8()?;
+    input.expect(&EXTENDED_MAGIC, "extended magic number of the footer")?;
+    let stored = input.fixed32()?;
+    let base_context = input.fixed32()?;
+    let size = u64::from(input.fixed32()?);
+    input.take(16)?;
+    if input.take(8)? != [0; 8] {
+        return Err(Malformed::unsupported(33, "footer with unknown extensions"));
+    }
+    if checksum != ChecksumKind::None {
+        let mut copy = footer.to_vec();
+        copy[FOOTER_CHECKSUM_AT..FOOTER_CHECKSUM_AT + 4].fill(0);
+        let computed =
+            buffer_checksum(checksum, &copy).wrapping_add(context_modifier(base_context, offset));
+        if computed != stored {
+            return Err(Malformed::mismatch(
+                FOOTER_CHECKSUM_AT,
+                "checksum of the footer",
+                format_args!("{computed:08x}"),
+                format_args!("{stored:08x}"),
+            ));
+        }
+    }
+    let start = offset
+        .checked_sub(TRAILER_LEN as u64)
+        .and_then(|end| end.checked_sub(size))
+        .ok_or_else(|| {
+            Malformed::mismatch(13, "size of the metaindex", "less than the file", size)
+        })?;
+    Ok(Footer {
+        version,
+        checksum,
+        metaindex: Handle {
+            offset: start,
+            size,
+        },
+        index: None,
+        base_context,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn footer(version: u32, checksum: ChecksumKind) -> Footer {
+        Footer {
+            version,
+            checksum: if version == 0 {
+                ChecksumKind::Crc32c
+            } else {
+                checksum
+            },
+            metaindex: Handle {
+                offset: 1000,
+                size: 95,
+            },
+            index: (version < 6).then_some(Handle {
+                offset: 700,
+                size: 123,
+            }),
+            base_context: if version < 6 { 0 } else { 0xfeed_beef },
+        }
+    }
+
+    #[test]
+    fn every_version_is_read_as_it_was_written() {
+        for version in 0..=LATEST_VERSION {
+            for kind in 0..=4 {
+                let footer = footer(version, ChecksumKind::from_u8(kind).unwrap());
+                let mut tail = b"something before".to_vec();
+                footer.encode(1100, &mut tail);
+                let file_len = 1100 + footer.encoded_len() as u64;
+                assert_eq!(Footer::decode(&tail, file_len).unwrap(), footer);
+            }
+        }
+    }
+
+    #[test]
+    fn a_footer_in_another_place_is_noticed() {
+        let mut tail = Vec::new();
+        footer(7, ChecksumKind::Xxh3).encode(1100, &mut tail);
+        let error = Footer::decode(&tail, 2000).unwrap_err();
+        assert!(error.what.contains("checksum of the footer"), "{error}");
+    }
+
+    #[test]
+    fn other_formats_and_versions_are_not_supported_rather_than_damaged() {
+        let mut tail = Vec::new();
+        footer(5, ChecksumKind::Xxh3).encode(1100, &mut tail);
+        let mut newer = tail.clone();
+        newer[41] = 8;
+        assert!(Footer::decode(&newer, 1153).unwrap_err().unsupported);
+        tail[45..].copy_from_slice(&PLAIN_MAGIC.to_le_bytes());
+        assert!(Footer::decode(&tail, 1153).unwrap_err().unsupported);
+        tail[45] = 0;
+        assert!(!Footer::decode(&tail, 1153).unwrap_err().unsupported);
+    }
+
+    proptest! {
+        #[test]
+        fn damage_is_an_error_or_harmless(version in 0u32..8, at in 0usize..53, bits in 1u8.., file_len in 0u64..3000) {
+            let footer = footer(version, ChecksumKind::Xxh3);
+            let mut tail = Vec::new();
+            footer.encode(1100, &mut tail);
+            let at = at % tail.len();
+            tail[at] ^= bits;
+            if let Ok(decoded) = Footer::decode(&tail, file_len) {
+                prop_assert!(decoded.metaindex.end() <= file_len);
+            }
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! The properties of a table: what its writer knew about it, by name (formats.md 10.3).
+//!
+//! The block has one restart and is never compressed. Most numbers are varint64. What Cairn has no
+//! field for is kept in [`Properties::others`], so that properties of users' collectors survive.
+
+use std::collections::BTreeMap;
+
+use cairn_types::{Decoded, Malformed, SequenceNumber};
+
+use crate::coding::{Input, put_varint64};
+use crate::table::meta::{Entries, Restarts, encode_entries};
+
+/// What the data blocks are found through. The numbers are on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum IndexKind {
+    /// One index block.
+    #[default]
+    Binary = 0,
+    /// One index block, and beside it a hash table from prefixes to data blocks.
+    Hash = 1,
+    /// Index blocks under a top-level index.
+    TwoLevel = 2,
+    /// One index block whose entries also have the first key of their data block.
+    FirstKey = 3,
+}
+
+impl IndexKind {
+    /// The kind with this number, or `None` if there is none.
+    #[must_use]
+    pub fn from_u32(number: u32) -> Option<IndexKind> {
+        Some(match number {
+            0 => IndexKind::Binary,
+            1 => IndexKind::Hash,
+            2 => IndexKind::TwoLevel,
+            3 => IndexKind::FirstKey,
+            _ => return None,
+        })
+    }
+}
+
+const INDEX_TYPE: &[u8] = b"rocksdb.block.based.table.index.type";
+const WHOLE_KEY_FILTERING: &[u8] = b"rocksdb.block.based.table.whole.key.filtering";
+const PREFIX_FILTERING: &[u8] = b"rocksdb.block.based.table.prefix.filtering";
+const DECOUPLED_FILTERS: &[u8] = b"rocksdb.block.based.table.decoupled.partitioned.filters";
+const EXTERNAL_VERSION: &[u8] = b"rocksdb.external_sst_file.version";
+const GLOBAL_SEQNO: &[u8] = b"rocksdb.external_sst_file.global_seqno";
+const TIMESTAMPS_PERSISTED: &[u8] = b"rocksdb.user.defined.timestamps.persisted";
+const TIMESTAMP_MIN: &[u8] = b"rocksdb.timestamp_min";
+const TIMESTAMP_MAX: &[u8] = b"rocksdb.timestamp_max";
+const SEQNO_TIME_MAP: &[u8] = b"rocksdb.seqno.time.map";
+const EMBEDDED_BLOBS: &[u8] = b"rocksdb.embedded.blob.stats";
+
+/// Whether a number is written when it is 0.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Zero {
+    Written,
+    LeftOut,
+}
+
+macro_rules! properties {
+    (
+        numbers { $($(#[$ndoc:meta])* $number:ident = $nname:literal, $zero:ident;)* }
+        texts { $($(#[$tdoc:meta])* $text:ident = $tname:literal;)* }
+    ) => {
+        /// The properties of a table.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Properties {
+            $($(#[$ndoc])* pub $number: u64,)*
+            $($(#[$tdoc])* pub $text: String,)*
+            /// What the data blocks are found through; required from format version 2 on.
+            pub index_kind: Option<IndexKind>,
+            /// Whether filters know whole keys. Files that do not say so have them.
+            pub whole_key_filtering: Option<bool>,
+            /// Whether filters know prefixes. Files that do not say so have them.
+            pub prefix_filtering: Option<bool>,
+            /// Whether partitions of the filter end independently of those of the index.
+            pub decoupled_partitioned_filters: Option<bool>,
+            /// Version of an external file (2), or `None` for files that a database wrote.
+            pub external_version: Option<u32>,
+            /// The sequence number that an ingesting database wrote into an external file.
+            pub global_seqno: Option<SequenceNumber>,
+            /// Whether the keys have no timestamps although the family's keys do.
+            pub timestamps_stripped: bool,
+            /// Smallest and largest timestamp of the keys, where known.
+            pub timestamps: Option<(Vec<u8>, Vec<u8>)>,
+            /// When which sequence numbers were given out, encoded.
+            pub seqno_time_map: Vec<u8>,
+            /// Number and bytes of the blobs between the blocks.
+            pub embedded_blobs: Option<(u64, u64)>,
+            /// Everything else.
+            pub others: BTreeMap<Vec<u8>, Vec<u8>>,
+        }
+
+        impl Properties {
+            /// Takes the value of a property that is one number or one text.
+            fn take_simple(&mut self, name: &[u8], value: &[u8]) -> Decoded<bool> {
+                $(if name == $nname.as_bytes() {
+                    self.$number = whole(value, Input::varint64)?;
+                    return Ok(true);
+                })*
+                $(if name == $tname.as_bytes() {
+                    self.$text = String::from_utf8_lossy(value).into_owned();
+                    return Ok(true);
+                })*
+                Ok(false)
+            }
+
+            fn put_simple(&self, rows: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
+                $(if self.$number != 0 || Zero::$zero == Zero::Written {
+                    put_number(rows, $nname.as_bytes(), self.$number);
+                })*
+                $(if !self.$text.is_empty() {
+                    rows.insert($tname.as_bytes().to_vec(), self.$text.as_bytes().to_vec());
+                })*
+            }
+
+            /// Every number and text that the table has, by name, for people to read.
+            #[must_use]
+            pub fn rows(&self) -> Vec<(&'static str, String)> {
+                let mut rows = Vec::new();
+                $(rows.push(($nname, self.$number.to_string()));)*
+                $(rows.push(($tname, self.$text.clone()));)*
+                rows
+            }
+        }
+    };
+}
+
+properties! {
+    numbers {
+        /// Bytes of all data blocks, trailers included.
+        data_size = "rocksdb.data.size", Written;
+        /// Bytes of the index.
+        index_size = "rocksdb.index.size", Written;
+        /// Index partitions.
+        index_partitions = "rocksdb.index.partitions", LeftOut;
+        /// Bytes of the top-level index.
+        top_level_index_size = "rocksdb.top-level.index.size", LeftOut;
+        /// Whether index keys are user keys.
+        index_key_is_user_key = "rocksdb.index.key.is.user.key", Written;
+        /// Whether handles in the index are coded as differences.
+        index_value_is_delta_encoded = "rocksdb.index.value.is.delta.encoded", Written;
+        /// Bytes of the filter.
+        filter_size = "rocksdb.filter.size", Written;
+        /// Bytes of all internal keys.
+        raw_key_size = "rocksdb.raw.key.size", Written;
+        /// Bytes of all values.
+        raw_value_size = "rocksdb.raw.value.size", Written;
+        /// Data blocks.
+        num_data_blocks = "rocksdb.num.data.blocks", Written;
+        /// Point entries and range tombstones.
+        num_entries = "rocksdb.num.entries", Written;
+        /// Keys and prefixes in the filter.
+        num_filter_entries = "rocksdb.num.filter_entries", Written;
+        /// Deletions of every kind, range tombstones included.
+        num_deletions = "rocksdb.deleted.keys", Written;
+        /// Merge operands.
+        num_merge_operands = "rocksdb.merge.operands", Written;
+        /// Range tombstones.
+        num_range_deletions = "rocksdb.num.range-deletions", Written;
+        /// The format version, in files of newer writers.
+        format_version = "rocksdb.format.version", Written;
+        /// Length of all keys, or 0 if they differ.
+        fixed_key_len = "rocksdb.fixed.key.length", Written;
+        /// The family's id.
+        column_family_id = "rocksdb.column.family.id", Written;
+        /// When the oldest data in the file was written first, in seconds since 1970.
+        creation_time = "rocksdb.creation.time", Written;
+        /// When the oldest key was written, in seconds since 1970.
+        oldest_key_time = "rocksdb.oldest.key.time", Written;
+        /// When the newest key was written, in seconds since 1970.
+        newest_key_time = "rocksdb.newest.key.time", LeftOut;
+        /// When the file was written, in seconds since 1970.
+        file_creation_time = "rocksdb.file.creation.time", LeftOut;
+        /// The number under which the file was created.
+        original_file_number = "rocksdb.original.file.number", Written;
+        /// Offset of the first byte behind the data blocks.
+        tail_start_offset = "rocksdb.tail.start.offset", LeftOut;
+        /// Largest sequence number in the file.
+        key_largest_seqno = "rocksdb.key.largest.seqno", LeftOut;
+        /// Smallest sequence number in the file.
+        key_smallest_seqno = "rocksdb.key.smallest.seqno", LeftOut;
+        /// Restart interval of data blocks.
+        data_block_restart_interval = "rocksdb.data.block.restart.interval", LeftOut;
+        /// Restart interval of index blocks.
+        index_block_restart_interval = "rocksdb.index.block.restart.interval", LeftOut;
+        /// Whether keys and values of data blocks lie apart.
+        separate_key_value_in_data_block = "rocksdb.separate.key.value.in.data.block", LeftOut;
+        /// Index blocks whose keys are spread evenly.
+        num_uniform_blocks = "rocksdb.num.uniform.blocks", LeftOut;
+        /// Data blocks that did not shrink enough.
+        num_compression_rejected = "rocksdb.num.data.blocks.compression.rejected", LeftOut;
+        /// Data blocks that compression was not tried on.
+        num_compression_bypassed = "rocksdb.num.data.blocks.compression.bypassed", LeftOut;
+        /// Whether a user's index is to be read first.
+        udi_is_primary_index = "rocksdb.udi.is.primary.index", LeftOut;
+        /// What a slow codec would have made of the data, estimated from samples.
+        slow_compression_estimate = "rocksdb.sample_for_compression.slow.data.size", LeftOut;
+        /// What a fast codec would have made of the data, estimated from samples.
+        fast_compression_estimate = "rocksdb.sample_for_compression.fast.data.size", LeftOut;
+    }
+    texts {
+        /// Name of the filter policy.
+        filter_policy = "rocksdb.filter.policy";
+        /// Name of the key order.
+        comparator = "rocksdb.comparator";
+        /// Name of the merge operator, or `nullptr`.
+        merge_operator = "rocksdb.merge.operator";
+        /// Name of the prefix extractor, or `nullptr`.
+        prefix_extractor = "rocksdb.prefix.extractor.name";
+        /// Names of the property collectors, as a list in brackets.
+        property_collectors = "rocksdb.property.collectors";
+        /// The family's name.
+        column_family_name = "rocksdb.column.family.name";
+        /// Name of the codec; from format version 7 on, of its manager and the kinds used.
+        compression = "rocksdb.compression";
+        /// The parameters of the codec.
+        compression_options = "rocksdb.compression_options";
+        /// Id of the database that wrote the file.
+        db_id = "rocksdb.creating.db.identity";
+        /// Id of the session that wrote the file.
+        db_session_id = "rocksdb.creating.session.identity";
+        /// Name of the host that wrote the file.
+        db_host_id = "rocksdb.creating.host.identity";
+    }
+}
+
+/// Reads the one thing that `value` consists of.
+fn whole<'a, T>(value: &'a [u8], read: impl FnOnce(&mut Input<'a>) -> Decoded<T>) -> Decoded<T> {
+    let mut input = Input::new(value);
+    let read = read(&mut input)?;
+    input.finish("property is longer than its value")?;
+    Ok(read)
+}
+
+fn put_number(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, name: &[u8], number: u64) {
+    let mut value = Vec::new();
+    put_varint64(&mut value, number);
+    rows.insert(name.to_vec(), value);
+}
+
+/// A switch is the text "0" or "1".
+fn switch(value: &[u8]) -> bool {
+    value == b"1"
+}
+
+impl Properties {
+    /// Reads a properties block.
+    ///
+    /// # Errors
+    ///
+    /// The offset in the block of the entry or value that is malformed.
+    pub fn decode(block: &[u8]) -> Decoded<Properties> {
+        let mut properties = Properties::default();
+        let mut limits = (None, None);
+        for entry in Entries::new(block)? {
+            let entry = entry?;
+            let value = entry.value;
+            match &entry.key[..] {
+                TIMESTAMP_MIN => limits.0 = Some(value.to_vec()),
+                TIMESTAMP_MAX => limits.1 = Some(value.to_vec()),
+                name => properties
+                    .take(name, value)
+                    .map_err(|error| error.shifted(entry.value_at))?,
+            }
+        }
+        if let (Some(min), Some(max)) = limits {
+            properties.timestamps = Some((min, max));
+        }
+        Ok(properties)
+    }
+
+    fn take(&mut self, name: &[u8], value: &[u8]) -> Decoded<()> {
+        if self.take_simple(name, value)? {
+            return Ok(());
+        }
+        match name {
+            INDEX_TYPE => {
+                let number = whole(value, Input::fixed32)?;
+                let kind = IndexKind::from_u32(number).ok_or_else(|| {
+                    Malformed::unsupported(0, format!("index type {number} (0 to 3 are known)"))
+                })?;
+                self.index_kind = Some(kind);
+            }
+            WHOLE_KEY_FILTERING => self.whole_key_filtering = Some(switch(value)),
+            PREFIX_FILTERING => self.prefix_filtering = Some(switch(value)),
+            DECOUPLED_FILTERS => self.decoupled_partitioned_filters = Some(switch(value)),
+            EXTERNAL_VERSION => self.external_version = Some(whole(value, Input::fixed32)?),
+            GLOBAL_SEQNO => {
+                self.global_seqno = Some(SequenceNumber(whole(value, Input::fixed64)?));
+            }
+            TIMESTAMPS_PERSISTED => {
+                self.timestamps_stripped = whole(value, Input::varint64)? == 0;
+            }
+            SEQNO_TIME_MAP => self.seqno_time_map = value.to_vec(),
+            EMBEDDED_BLOBS => {
+                let both = |input: &mut Input<'_>| Ok((input.varint64()?, input.varint64()?));
+                self.embedded_blobs = Some(whole(value, both)?);
+            }
+            _ => {
+                self.others.insert(name.to_vec(), value.to_vec());
+            }
+        }
+        Ok(())
+    }
+
+    /// The properties as a block.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut rows = self.others.clone();
+        self.put_simple(&mut rows);
+        let mut put = |name: &[u8], value: &[u8]| {
+            rows.insert(name.to_vec(), value.to_vec());
+        };
+        if let Some(kind) = self.index_kind {
+            put(INDEX_TYPE, &(kind as u32).to_le_bytes());
+        }
+        let switches = [
+            (WHOLE_KEY_FILTERING, self.whole_key_filtering),
+            (PREFIX_FILTERING, self.prefix_filtering),
+            (DECOUPLED_FILTERS, self.decoupled_partitioned_filters),
+        ];
+        for (name, switch) in switches {
+            match switch {
+                Some(true) => put(name, b"1"),
+                Some(false) => put(name, b"0"),
+                None => {}
+            }
+        }
+        if let Some(version) = self.external_version {
+            put(EXTERNAL_VERSION, &version.to_le_bytes());
+        }
+        if let Some(seq) = self.global_seqno {
+            put(GLOBAL_SEQNO, &seq.0.to_le_bytes());
+        }
+        if self.timestamps_stripped {
+            put(TIMESTAMPS_PERSISTED, &[0]);
+        }
+        if let Some((min, max)) = &self.timestamps {
+            put(TIMESTAMP_MIN, min);
+            put(TIMESTAMP_MAX, max);
+        }
+        if !self.seqno_time_map.is_empty() {
+            put(SEQNO_TIME_MAP, &self.seqno_time_map);
+        }
+        if let Some((count, bytes)) = self.embedded_blobs {
+            let mut value = Vec::new();
+            put_varint64(&mut value, count);
+            put_varint64(&mut value, bytes);
+            put(EMBEDDED_BLOBS, &value);
+        }
+        let rows = rows.iter().map(|(name, value)| (&name[..], &value[..]));
+        encode_entries(rows, Restarts::First)
+    }
+
+    /// Whether this is an external file whose entries all have one sequence number that the
+    /// file itself need not know.
+    #[must_use]
+    pub fn has_global_seqno(&self) -> bool {
+        self.external_version.is_some_and(|version| version >= 2)
+    }
+
+    /// Where the value of the global sequence number lies in a properties block: RocksDB used to
+    /// overwrite these 8 bytes in place and to leave the block's checksum as it was, so a
+    /// checksum that does not match is tried again with zeros there.
+    #[must_use]
+    pub fn find_global_seqno(block: &[u8]) -> Option<std::ops::Range<usize>> {
+        let entries = Entries::new(block).ok()?;
+        let entry = entries
+            .map_while(Decoded::ok)
+            .find(|entry| entry.key == GLOBAL_SEQNO && entry.value.len() == 8)?;
+        Some(entry.value_at..entry.value_at + 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> Properties {
+        Properties {
+            num_entries: 300,
+            data_size: 1 << 40,
+            comparator: "leveldb.BytewiseComparator".to_owned(),
+            index_kind: Some(IndexKind::TwoLevel),
+            whole_key_filtering: Some(true),
+            prefix_filtering: Some(false),
+            external_version: Some(2),
+            global_seqno: Some(SequenceNumber(77)),
+            timestamps_stripped: true,
+            timestamps: Some((vec![0; 8], vec![1; 8])),
+            embedded_blobs: Some((3, 4000)),
+            others: BTreeMap::from([(b"my.property".to_vec(), b"x".to_vec())]),
+            ..Properties::default()
+        }
+    }
+
+    #[test]
+    fn properties_are_read_as_they_were_written() {
+        let block = sample().encode();
+        assert_eq!(Properties::decode(&block).unwrap(), sample());
+        let at = Properties::find_global_seqno(&block).unwrap();
+        assert_eq!(block[at], 77u64.to_le_bytes());
+    }
+
+    #[test]
+    fn an_unknown_index_is_not_supported() {
+        let mut properties = sample();
+        properties.index_kind = None;
+        properties
+            .others
+            .insert(INDEX_TYPE.to_vec(), vec![9, 0, 0, 0]);
+        let error = Properties::decode(&properties.encode()).unwrap_err();
+        assert!(error.unsupported);
+    }
+
+    proptest! {
+        #[test]
+        fn damage_never_panics(at: prop::sample::Index, bits in 1u8..) {
+            let mut block = sample().encode();
+            let at = at.index(block.len());
+            block[at] ^= bits;
+            let _ = Properties::decode(&block);
+            let _ = Properties::find_global_seqno(&block);
+        }
+    }
+}
