@@ -1,0 +1,315 @@
+//! Tables in an edit.
+//!
+//! ```text
+//! tag 7     varint32 level, varint64 number,                   varint64 size, smallest, largest
+//! tag 100   the same, then varint64 smallest and largest sequence number
+//! tag 102   varint32 level, varint64 number, varint32 path id, varint64 size, and so on as 100
+//! tag 103   as tag 100, then fields: (varint32 tag, bytes)*, varint32 1
+//! ```
+//!
+//! Only tag 103 is written.
+
+use cairn_types::{Decoded, FileNumber, Malformed, SequenceNumber};
+
+use super::tag::{self, file as field};
+use crate::coding::{Input, put_fixed64, put_lps, put_varint32, put_varint64};
+use crate::key::InternalKey;
+
+/// The name that stands for "no checksum was made of this file".
+pub const NO_CHECKSUM_FUNCTION: &str = "Unknown";
+
+/// The largest index into a family's paths.
+const MAX_PATH_ID: u32 = 3;
+
+/// A table that joins the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewFile {
+    /// The level it joins.
+    pub level: u32,
+    /// Its number.
+    pub number: FileNumber,
+    /// In which of the family's paths it lies.
+    pub path_id: u32,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its first key; that of a range tombstone counts.
+    pub smallest: InternalKey,
+    /// Its last key; exclusive if it is the end of a range tombstone.
+    pub largest: InternalKey,
+    /// Smallest sequence number in it.
+    pub smallest_seq: SequenceNumber,
+    /// Largest sequence number in it; of an ingested file, the number of all its entries.
+    pub largest_seq: SequenceNumber,
+    /// Whether it asks for a compaction.
+    pub marked_for_compaction: bool,
+    /// The oldest blob file that it refers to.
+    pub oldest_blob_file: Option<FileNumber>,
+    /// When its oldest data was written, in unix seconds; zero if unknown.
+    pub oldest_ancester_time: u64,
+    /// When it was written, in unix seconds; zero if unknown.
+    pub creation_time: u64,
+    /// Checksum of the whole file; empty if none was made.
+    pub checksum: Vec<u8>,
+    /// Name of the function that made it; [`NO_CHECKSUM_FUNCTION`] if none did.
+    pub checksum_function: String,
+    /// How often it is expected to be read, in RocksDB's numbers; zero if unknown.
+    pub temperature: u8,
+    /// Smallest user-defined timestamp; empty if unknown.
+    pub min_timestamp: Vec<u8>,
+    /// Largest user-defined timestamp; empty if unknown.
+    pub max_timestamp: Vec<u8>,
+    /// The internal unique id (see [`crate::id`]); zeros if unknown.
+    pub unique_id: [u64; 2],
+    /// When its data entered the family, counted in flushes; zero if unknown.
+    pub epoch_number: u64,
+    /// Bytes in lower levels that its range tombstones hide.
+    pub compensated_range_deletion_size: u64,
+    /// Bytes behind its data blocks; zero if unknown.
+    pub tail_size: u64,
+    /// Whether its keys carry their user-defined timestamps.
+    pub timestamps_persisted: bool,
+}
+
+impl NewFile {
+    /// A table of `size` bytes whose keys lie in `keys` and sequence numbers in `seqs`, both
+    /// inclusive; all else is unknown.
+    #[must_use]
+    pub fn new(
+        level: u32,
+        number: FileNumber,
+        size: u64,
+        keys: (InternalKey, InternalKey),
+        seqs: (SequenceNumber, SequenceNumber),
+    ) -> NewFile {
+        NewFile {
+            level,
+            number,
+            path_id: 0,
+            size,
+            smallest: keys.0,
+            largest: keys.1,
+            smallest_seq: seqs.0,
+            largest_seq: seqs.1,
+            marked_for_compaction: false,
+            oldest_blob_file: None,
+            oldest_ancester_time: 0,
+            creation_time: 0,
+            checksum: Vec::new(),
+            checksum_function: NO_CHECKSUM_FUNCTION.to_owned(),
+            temperature: 0,
+            min_timestamp: Vec::new(),
+            max_timestamp: Vec::new(),
+            unique_id: [0, 0],
+            epoch_number: 0,
+            compensated_range_deletion_size: 0,
+            tail_size: 0,
+            timestamps_persisted: true,
+        }
+    }
+
+    /// Reads the body behind `tag`, one of the four. `min_log` gets a value that belongs to the
+    /// whole edit but is written among the fields of a file.
+    pub(super) fn decode(
+        tag: u32,
+        input: &mut Input<'_>,
+        min_log: &mut Option<FileNumber>,
+    ) -> Decoded<NewFile> {
+        let level = input.varint32()?;
+        let number = FileNumber(input.varint64()?);
+        let path_id = match tag {
+            tag::NEW_FILE3 => path_id(input.at(), input.varint32()?)?,
+            _ => 0,
+        };
+        let size = input.varint64()?;
+        let keys = (internal_key(input)?, internal_key(input)?);
+        let seqs = match tag {
+            tag::NEW_FILE => (SequenceNumber::ZERO, SequenceNumber::ZERO),
+            _ => (sequence(input)?, sequence(input)?),
+        };
+        let mut file = NewFile::new(level, number, size, keys, seqs);
+        file.path_id = path_id;
+        if tag == tag::NEW_FILE4 {
+            while file.decode_field(input, min_log)? {}
+        }
+        Ok(file)
+    }
+
+    /// Reads one field; `false` after the last.
+    fn decode_field(
+        &mut self,
+        input: &mut Input<'_>,
+        min_log: &mut Option<FileNumber>,
+    ) -> Decoded<bool> {
+        let at = input.at();
+        let tag = input.varint32()?;
+        if tag == field::END {
+            return Ok(false);
+        }
+        let bytes = input.lps()?;
+        let start = input.at() - bytes.len();
+        let mut value = Input::new(bytes);
+        let shift = |error: Malformed| error.shifted(start);
+        match tag {
+            field::NEED_COMPACTION => self.marked_for_compaction = byte(start, bytes)? == 1,
+            field::MIN_LOG_NUMBER_TO_KEEP => {
+                *min_log = Some(FileNumber(value.fixed64().map_err(shift)?));
+            }
+            field::OLDEST_BLOB_FILE => {
+                let number = value.varint64().map_err(shift)?;
+                self.oldest_blob_file = (number != 0).then_some(FileNumber(number));
+            }
+            field::OLDEST_ANCESTER_TIME => {
+                self.oldest_ancester_time = value.varint64().map_err(shift)?;
+            }
+            field::FILE_CREATION_TIME => self.creation_time = value.varint64().map_err(shift)?,
+            field::CHECKSUM => self.checksum = bytes.to_vec(),
+            field::CHECKSUM_FUNCTION => {
+                self.checksum_function = super::decode::utf8(start, bytes, "checksum function")?;
+            }
+            field::TEMPERATURE => self.temperature = byte(start, bytes)?,
+            field::MIN_TIMESTAMP => self.min_timestamp = bytes.to_vec(),
+            field::MAX_TIMESTAMP => self.max_timestamp = bytes.to_vec(),
+            field::UNIQUE_ID => {
+                self.unique_id = [
+                    value.fixed64().map_err(shift)?,
+                    value.fixed64().map_err(shift)?,
+                ];
+            }
+            field::EPOCH_NUMBER => self.epoch_number = value.varint64().map_err(shift)?,
+            field::COMPENSATED_RANGE_DELETION_SIZE => {
+                self.compensated_range_deletion_size = value.varint64().map_err(shift)?;
+            }
+            field::TAIL_SIZE => self.tail_size = value.varint64().map_err(shift)?,
+            field::TIMESTAMPS_PERSISTED => self.timestamps_persisted = byte(start, bytes)? == 1,
+            field::PATH_ID => self.path_id = path_id(start, u32::from(byte(start, bytes)?))?,
+            tag if tag & field::MUST_KNOW != 0 => {
+                return Err(Malformed::unsupported(
+                    at,
+                    format!("field {tag} of a table in a version edit"),
+                ));
+            }
+            // Opaque to us: what helps RocksDB to open the file faster, and what came later.
+            field::OPEN_METADATA => {}
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint32(out, tag::NEW_FILE4);
+        put_varint32(out, self.level);
+        put_varint64(out, self.number.0);
+        put_varint64(out, self.size);
+        put_lps(out, self.smallest.as_bytes());
+        put_lps(out, self.largest.as_bytes());
+        put_varint64(out, self.smallest_seq.0);
+        put_varint64(out, self.largest_seq.0);
+        self.encode_fields(out);
+        put_varint32(out, field::END);
+    }
+
+    fn encode_fields(&self, out: &mut Vec<u8>) {
+        put_number(out, field::OLDEST_ANCESTER_TIME, self.oldest_ancester_time);
+        put_number(out, field::FILE_CREATION_TIME, self.creation_time);
+        if self.epoch_number != 0 {
+            put_number(out, field::EPOCH_NUMBER, self.epoch_number);
+        }
+        if self.checksum_function != NO_CHECKSUM_FUNCTION {
+            put_bytes(out, field::CHECKSUM, &self.checksum);
+            put_bytes(
+                out,
+                field::CHECKSUM_FUNCTION,
+                self.checksum_function.as_bytes(),
+            );
+        }
+        if self.path_id != 0 {
+            let id = u8::try_from(self.path_id).expect("a family has at most four paths");
+            put_bytes(out, field::PATH_ID, &[id]);
+        }
+        if self.temperature != 0 {
+            put_bytes(out, field::TEMPERATURE, &[self.temperature]);
+        }
+        if self.marked_for_compaction {
+            put_bytes(out, field::NEED_COMPACTION, &[1]);
+        }
+        if let Some(number) = self.oldest_blob_file {
+            put_number(out, field::OLDEST_BLOB_FILE, number.0);
+        }
+        if self.unique_id != [0, 0] {
+            let mut id = Vec::with_capacity(16);
+            put_fixed64(&mut id, self.unique_id[0]);
+            put_fixed64(&mut id, self.unique_id[1]);
+            put_bytes(out, field::UNIQUE_ID, &id);
+        }
+        if self.compensated_range_deletion_size != 0 {
+            put_number(
+                out,
+                field::COMPENSATED_RANGE_DELETION_SIZE,
+                self.compensated_range_deletion_size,
+            );
+        }
+        if self.tail_size != 0 {
+            put_number(out, field::TAIL_SIZE, self.tail_size);
+        }
+        if !self.timestamps_persisted {
+            put_bytes(out, field::TIMESTAMPS_PERSISTED, &[0]);
+        }
+        if !self.min_timestamp.is_empty() {
+            put_bytes(out, field::MIN_TIMESTAMP, &self.min_timestamp);
+        }
+        if !self.max_timestamp.is_empty() {
+            put_bytes(out, field::MAX_TIMESTAMP, &self.max_timestamp);
+        }
+    }
+}
+
+fn put_bytes(out: &mut Vec<u8>, tag: u32, bytes: &[u8]) {
+    put_varint32(out, tag);
+    put_lps(out, bytes);
+}
+
+fn put_number(out: &mut Vec<u8>, tag: u32, number: u64) {
+    let mut bytes = Vec::with_capacity(10);
+    put_varint64(&mut bytes, number);
+    put_bytes(out, tag, &bytes);
+}
+
+fn byte(at: usize, bytes: &[u8]) -> Decoded<u8> {
+    match bytes {
+        [byte] => Ok(*byte),
+        _ => Err(Malformed::mismatch(
+            at,
+            "length of a one-byte field of a table",
+            1,
+            bytes.len(),
+        )),
+    }
+}
+
+fn path_id(at: usize, id: u32) -> Decoded<u32> {
+    if id > MAX_PATH_ID {
+        return Err(Malformed::mismatch(at, "path of a table", "0 to 3", id));
+    }
+    Ok(id)
+}
+
+fn sequence(input: &mut Input<'_>) -> Decoded<SequenceNumber> {
+    let at = input.at();
+    let number = input.varint64()?;
+    if number > SequenceNumber::MAX.0 {
+        return Err(Malformed::mismatch(
+            at,
+            "sequence number",
+            "at most 2^56 - 1",
+            number,
+        ));
+    }
+    Ok(SequenceNumber(number))
+}
+
+/// An internal key with its length in front.
+pub(super) fn internal_key(input: &mut Input<'_>) -> Decoded<InternalKey> {
+    let bytes = input.lps()?;
+    let start = input.at() - bytes.len();
+    InternalKey::decode(bytes).map_err(|error| error.shifted(start))
+}
