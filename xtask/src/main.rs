@@ -1,3 +1,39 @@
 //! The house rules, and the one command that runs every test.
+//!
+//! ```text
+//! cargo xtask test             every stage of the continuous integration, in order
+//! cargo xtask test STAGE...    only these: lint unit crash meta interop fuzz
+//! cargo xtask tidy             the house rules alone (a second; part of lint)
+//! ```
 
-fn main() {}
+mod licences;
+mod sources;
+mod stages;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let done = match words.first().map(String::as_str) {
+        Some("tidy") if words.len() == 1 => tidy::run(&root()),
+        Some("test") => stages::run(&root(), &words[1..]),
+        _ => Err("cargo xtask tidy, or cargo xtask test [STAGE...]".to_owned()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(words) => {
+            eprintln!("xtask: {words}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder that the workspace lies in.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the root")
+        .to_owned()
+}

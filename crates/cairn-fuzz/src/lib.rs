@@ -58,7 +58,11 @@ impl Target {
 }
 
 /// Every target. `fuzz/fuzz_targets/` has a file for each row, and `fuzz/corpus/` a folder.
-pub const TARGETS: &[Target] = &[];
+pub const TARGETS: &[Target] = &[
+    Target::new("varint_key", targets::varint_key::run),
+    Target::new("names", targets::names::run),
+    Target::new("decompress", targets::decompress::run).with_bound(targets::decompress::BOUND),
+];
 
 /// The target called `name`.
 #[must_use]
@@ -79,5 +83,17 @@ pub fn check(target: &Target, data: &[u8]) {
         "{} took {peak} bytes of memory for an input of {} bytes; its bound is {limit}",
         target.name,
         data.len()
+    );
+}
+
+/// [`check`] for the target called `name`.
+///
+/// # Panics
+///
+/// Also when there is no such target.
+pub fn check_named(name: &str, data: &[u8]) {
+    check(
+        target(name).expect("the name is that of a row of TARGETS"),
+        data,
     );
 }

@@ -1,0 +1,84 @@
+//! Every codec in both framings, with and without a dictionary, and compressed WAL records.
+//!
+//! The first byte chooses codec, framing and dictionary; the rest is the stored form.
+
+use cairn_compress::{
+    CodecOptions, Compression, Compressor, Dictionary, Framing, WalDecompressor, decompress,
+};
+
+use crate::meter::{self, Bound};
+
+/// No input may become longer than this.
+const LIMIT: usize = 512 << 10;
+
+/// What zlib and bzip2 need for their own state, and what came out before an error.
+pub const BOUND: Bound = Bound {
+    base: 6 << 20,
+    factor: 8,
+};
+
+/// Decompresses, and what came out is compressed and decompressed again.
+pub fn run(data: &[u8]) {
+    let Some((&choice, payload)) = data.split_first() else {
+        return;
+    };
+    if choice & 0x80 != 0 {
+        if let Ok(mut wal) = WalDecompressor::new(Compression::Zstd, LIMIT)
+            && let Ok(record) = wal.decompress(payload)
+        {
+            assert!(record.len() <= LIMIT);
+        }
+        return;
+    }
+    let kind = Compression::all()
+        .nth(usize::from(choice & 7))
+        .unwrap_or(Compression::None);
+    let framing = if choice & 0x10 == 0 {
+        Framing::Sized
+    } else {
+        Framing::Legacy
+    };
+    let words = b"the key the value the key the value ".repeat(4);
+    let dictionary = (choice & 0x20 != 0).then(|| Dictionary::new(words));
+    let mut raw = None;
+    let peak = meter::peak_of(|| {
+        raw = decompress(kind, payload, framing, dictionary.as_ref(), LIMIT).ok();
+    });
+    let Some(raw) = raw else { return };
+    assert!(raw.len() <= LIMIT);
+    // Growing doubles, so that old, new and slack are there at once.
+    let limit = Bound::DECODER.of(payload.len()) + 4 * raw.len();
+    let state = if kind == Compression::Bzip2 {
+        5 << 20
+    } else {
+        128 << 10
+    };
+    assert!(
+        peak <= limit + state,
+        "{kind}: {peak} bytes for {} from {}",
+        raw.len(),
+        data.len()
+    );
+    again(kind, &raw);
+}
+
+fn again(kind: Compression, raw: &[u8]) {
+    // The tables of a bzip2 compressor would be all that the memory bound sees.
+    if raw.len() > 64 << 10 || kind == Compression::Bzip2 {
+        return;
+    }
+    let Ok(mut compressor) = Compressor::new(kind, CodecOptions::default(), None) else {
+        return;
+    };
+    let mut stored = Vec::new();
+    if compressor
+        .compress(raw, &mut stored)
+        .is_ok_and(|shorter| shorter)
+    {
+        let back = decompress(kind, &stored, Framing::Sized, None, LIMIT);
+        assert!(
+            back.is_ok_and(|back| back == raw),
+            "{kind} does not give back what it took"
+        );
+    }
+}

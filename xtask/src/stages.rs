@@ -1,0 +1,154 @@
+//! The stages of the continuous integration, on one profile, so that nothing is built twice.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::{licences, tidy};
+
+/// Mutated inputs of each fuzz target.
+const FUZZ_INPUTS: &str = "20000";
+
+/// A stage: its name, and what it does.
+struct Stage {
+    name: &'static str,
+    run: fn(&Path) -> Result<(), String>,
+}
+
+const STAGES: [Stage; 4] = [
+    Stage {
+        name: "lint",
+        run: lint,
+    },
+    Stage {
+        name: "unit",
+        run: unit,
+    },
+    Stage {
+        name: "interop",
+        run: interop,
+    },
+    Stage {
+        name: "fuzz",
+        run: fuzz,
+    },
+];
+
+/// Runs the stages called `names`, or all; stops at the first that fails.
+pub fn run(root: &Path, names: &[String]) -> Result<(), String> {
+    let known = STAGES.map(|stage| stage.name);
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(format!(
+            "there is no stage {name}; there are {}",
+            known.join(", ")
+        ));
+    }
+    let chosen = |stage: &&Stage| names.is_empty() || names.iter().any(|name| name == stage.name);
+    let mut summary = Vec::new();
+    for stage in STAGES.iter().filter(chosen) {
+        println!("\n== {}", stage.name);
+        let started = Instant::now();
+        (stage.run)(root).map_err(|error| format!("stage {} failed: {error}", stage.name))?;
+        summary.push(format!(
+            "{} {:.0} s",
+            stage.name,
+            started.elapsed().as_secs_f64()
+        ));
+    }
+    println!("\nall stages passed: {}", summary.join(", "));
+    if std::env::var("CAIRN_CI_OFFLINE").as_deref() == Ok("1") {
+        println!("CAIRN_CI_OFFLINE=1: without RocksDB's library, what needs it was SKIPPED");
+    }
+    Ok(())
+}
+
+fn lint(root: &Path) -> Result<(), String> {
+    cargo(root, &["fmt", "--all", "--check"])?;
+    tidy::run(root)?;
+    licences::run(root)?;
+    cargo(
+        root,
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    )?;
+    let mut doc = command(
+        root,
+        "cargo",
+        &["doc", "--workspace", "--no-deps", "--locked"],
+    );
+    finish(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn unit(root: &Path) -> Result<(), String> {
+    cargo(
+        root,
+        &[
+            "test",
+            "--workspace",
+            "--exclude",
+            "cairn-interop",
+            "--locked",
+        ],
+    )
+}
+
+fn interop(root: &Path) -> Result<(), String> {
+    cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
+    if std::env::var("CAIRN_CI_OFFLINE").as_deref() != Ok("1") {
+        finish(&mut command(root, "tests/interop/fetch-rocksdb.sh", &[]))?;
+    }
+    let tests = [
+        "test",
+        "--locked",
+        "-p",
+        "cairn-interop",
+        "-p",
+        "cairn-bench",
+    ];
+    cargo(root, &[&tests[..], &["--", "--show-output"]].concat())
+}
+
+fn fuzz(root: &Path) -> Result<(), String> {
+    cargo(
+        root,
+        &[
+            "run",
+            "--locked",
+            "-p",
+            "cairn-fuzz",
+            "--",
+            "--inputs",
+            FUZZ_INPUTS,
+        ],
+    )
+}
+
+fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    finish(&mut command(root, "cargo", arguments))
+}
+
+fn command(root: &Path, program: &str, arguments: &[&str]) -> Command {
+    println!("+ {program} {}", arguments.join(" "));
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root);
+    command
+}
+
+fn finish(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command
+        .status()
+        .map_err(|error| format!("{name}: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{name} ended with {status}"))
+    }
+}
