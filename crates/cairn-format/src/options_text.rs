@@ -1,1 +1,250 @@
-//! The syntax of OPTIONS files and option strings.
+//! The syntax of OPTIONS files and option strings, without knowledge of any option.
+//!
+//! An option string is `name=value;name={name=value;...}`: a value in braces may hold statements
+//! of its own. An OPTIONS file has one statement a line, under section titles:
+//!
+//! ```text
+//! # a comment, to the end of the line, unless the sign is escaped
+//! [Version]
+//!   rocksdb_version=11.9.0
+//!   options_file_version=1.1
+//! [DBOptions]
+//!   max_open_files=-1
+//! [CFOptions "default"]
+//!   compression_opts={level=3;max_dict_bytes=0;}
+//! [TableOptions/BlockBasedTable "default"]
+//!   block_size=4096
+//! ```
+//!
+//! Texts that a user chose (arguments of titles, values that are strings) are escaped: a backslash
+//! stands before a backslash, `#` and `:`, and line ends are `\n` and `\r`.
+
+use cairn_types::{Decoded, Malformed};
+
+/// A section of an OPTIONS file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Section {
+    /// The word of the title: `CFOptions`, `TableOptions/BlockBasedTable`.
+    pub title: String,
+    /// The unescaped argument of the title: a column family's name.
+    pub argument: Option<String>,
+    /// Names and values, as they stand there.
+    pub statements: Vec<(String, String)>,
+}
+
+impl Section {
+    /// An empty section.
+    #[must_use]
+    pub fn new(title: &str, argument: Option<&str>) -> Section {
+        Section {
+            title: title.to_owned(),
+            argument: argument.map(str::to_owned),
+            statements: Vec::new(),
+        }
+    }
+
+    /// The value of `name`, if the section has it.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let found = self.statements.iter().find(|(other, _)| other == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Adds a statement.
+    pub fn push(&mut self, name: &str, value: impl Into<String>) {
+        self.statements.push((name.to_owned(), value.into()));
+    }
+}
+
+/// The statements of an option string, in its order, with surrounding blanks taken off.
+///
+/// # Errors
+///
+/// [`Malformed`] where a name has no `=` or braces do not match.
+pub fn statements(text: &str) -> Decoded<Vec<(&str, &str)>> {
+    let mut found = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let at = text.len() - rest.len();
+        let Some((name, behind)) = rest.split_once('=') else {
+            return Err(Malformed::at(at, format!("no '=' behind {rest:?}")));
+        };
+        let end = value_len(behind).map_err(|error| error.shifted(at + name.len() + 1))?;
+        found.push((name.trim(), behind[..end].trim()));
+        rest = behind.get(end + 1..).unwrap_or("").trim_start();
+    }
+    Ok(found)
+}
+
+/// The length of the value that `text` begins with: up to the first `;` outside braces.
+fn value_len(text: &str) -> Decoded<usize> {
+    let mut depth = 0usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth == 0 => return Err(Malformed::at(at, "'}' without its '{'")),
+            b'}' => depth -= 1,
+            b';' if depth == 0 => return Ok(at),
+            _ => {}
+        }
+    }
+    match depth {
+        0 => Ok(text.len()),
+        _ => Err(Malformed::at(text.len(), "'{' without its '}'")),
+    }
+}
+
+/// The sections of an OPTIONS file.
+///
+/// # Errors
+///
+/// [`Malformed`] at the first line that is neither a title, nor a statement, nor empty.
+pub fn parse_file(text: &str) -> Decoded<Vec<Section>> {
+    let mut sections: Vec<Section> = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let content = without_comment(line).trim();
+        if content.starts_with('[') {
+            sections.push(parse_title(content).map_err(|error| error.shifted(at))?);
+        } else if !content.is_empty() {
+            let statement = content.split_once('=');
+            let (name, value) = statement.ok_or_else(|| Malformed::at(at, "no '=' in a line"))?;
+            let section = sections.last_mut();
+            let section = section.ok_or_else(|| Malformed::at(at, "option before any section"))?;
+            section.push(name.trim(), value.trim());
+        }
+        at += line.len();
+    }
+    Ok(sections)
+}
+
+/// `line` up to the first `#` that no backslash escapes.
+fn without_comment(line: &str) -> &str {
+    let mut escaped = false;
+    for (at, byte) in line.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'#' => return &line[..at],
+            _ => {}
+        }
+    }
+    line
+}
+
+/// A title line, `[Word]` or `[Word "argument"]`.
+fn parse_title(line: &str) -> Decoded<Section> {
+    let inner = line
+        .strip_prefix('[')
+        .and_then(|line| line.strip_suffix(']'));
+    let inner = inner.ok_or_else(|| Malformed::at(0, "section title without ']'"))?;
+    let Some((title, argument)) = inner.split_once('"') else {
+        return Ok(Section::new(inner.trim(), None));
+    };
+    let argument = argument.trim_end().strip_suffix('"');
+    let argument =
+        argument.ok_or_else(|| Malformed::at(0, "section title without its last '\"'"))?;
+    Ok(Section::new(title.trim(), Some(&unescape(argument))))
+}
+
+/// Writes sections as RocksDB does.
+#[must_use]
+pub fn print_file(sections: &[Section]) -> String {
+    let mut text = String::new();
+    for section in sections {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        match &section.argument {
+            Some(argument) => {
+                text.push_str(&format!("[{} \"{}\"]\n", section.title, escape(argument)));
+            }
+            None => text.push_str(&format!("[{}]\n", section.title)),
+        }
+        for (name, value) in &section.statements {
+            text.push_str(&format!("  {name}={value}\n"));
+        }
+    }
+    text
+}
+
+/// `text` with what would end it or begin something else escaped.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '\\' | '#' | ':' => escaped.extend(['\\', char]),
+            '\n' => escaped.push_str("\\n"),
+            '\r' => escaped.push_str("\\r"),
+            _ => escaped.push(char),
+        }
+    }
+    escaped
+}
+
+/// What [`escape`] made `text` from.
+#[must_use]
+pub fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => match chars.next() {
+                Some('n') => plain.push('\n'),
+                Some('r') => plain.push('\r'),
+                Some(other) => plain.push(other),
+                None => plain.push('\\'),
+            },
+            _ => plain.push(char),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn braces_hold_statements_of_their_own() {
+        assert_eq!(
+            statements(" a=1; b={c=2;d={e=3};} ;f=").unwrap(),
+            [("a", "1"), ("b", "{c=2;d={e=3};}"), ("f", "")]
+        );
+        assert_eq!(statements("a=1;b").unwrap_err().at, 4);
+        assert!(statements("a={").is_err());
+        assert!(statements("a=}").is_err());
+    }
+
+    #[test]
+    fn a_file_has_sections_comments_and_escapes() {
+        let text = "# head\n[Version] # of it\n  a=1\n\n[CFOptions \"na\\#me\"]\n b={c=1;} # x\n";
+        let sections = parse_file(text).unwrap();
+        assert_eq!(sections[0].value("a"), Some("1"));
+        assert_eq!(sections[1].argument.as_deref(), Some("na#me"));
+        assert_eq!(sections[1].value("b"), Some("{c=1;}"));
+        assert_eq!(parse_file("a=1").unwrap_err().at, 0);
+        assert_eq!(parse_file("[A]\nx").unwrap_err().at, 4);
+        assert!(parse_file("[A").is_err());
+        assert!(parse_file("[A \"b]").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_parsed(name in "\\PC{0,9}", value in "[a-z0-9.]{0,9}") {
+            let mut section = Section::new("CFOptions", Some(&name));
+            section.push("x", &*value);
+            let sections = vec![section];
+            prop_assert_eq!(parse_file(&print_file(&sections)).unwrap(), sections);
+        }
+
+        #[test]
+        fn any_text_is_answered(text in "\\PC{0,40}") {
+            let _ = (statements(&text), parse_file(&text));
+            prop_assert_eq!(unescape(&escape(&text)), text);
+        }
+    }
+}

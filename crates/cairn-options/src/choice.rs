@@ -1,5 +1,7 @@
 //! Options that choose one of a few words, under RocksDB's names.
 
+pub use cairn_compress::Compression;
+
 use crate::text::{Named, Refusal, Text};
 
 /// A choice: an enum whose variants have one name each in option texts.
@@ -247,27 +249,21 @@ choices! {
 
 impl Named for FileChecksum {}
 
-/// Block compression, by the numbers of formats 6.3.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Compression {
-    /// Blocks as they are.
-    #[default]
-    None = 0,
-    /// Snappy.
-    Snappy = 1,
-    /// Zlib (raw deflate).
-    Zlib = 2,
-    /// BZip2.
-    Bzip2 = 3,
-    /// LZ4.
-    Lz4 = 4,
-    /// LZ4 with a slower, denser compressor.
-    Lz4hc = 5,
-    /// Windows' XPRESS; never built.
-    Xpress = 6,
-    /// Zstandard.
-    Zstd = 7,
+impl Text for Compression {
+    fn parse(text: &str) -> Result<Compression, Refusal> {
+        Compression::from_option_name(text).ok_or_else(|| {
+            let words: Vec<&str> = Compression::all().map(Compression::option_name).collect();
+            format!("expected one of {}", words.join(", "))
+        })
+    }
+
+    fn print(&self) -> String {
+        self.option_name().to_owned()
+    }
+}
+
+impl Named for Compression {
+    const NONE: &'static [&'static str] = &["kDisableCompressionOption"];
 }
 
 /// Block checksums, by the numbers of formats 6.2.
@@ -285,24 +281,6 @@ pub enum ChecksumKind {
     /// XXH3.
     #[default]
     Xxh3 = 4,
-}
-
-words!(
-    Compression,
-    &[
-        (Compression::None, "kNoCompression"),
-        (Compression::Snappy, "kSnappyCompression"),
-        (Compression::Zlib, "kZlibCompression"),
-        (Compression::Bzip2, "kBZip2Compression"),
-        (Compression::Lz4, "kLZ4Compression"),
-        (Compression::Lz4hc, "kLZ4HCCompression"),
-        (Compression::Xpress, "kXpressCompression"),
-        (Compression::Zstd, "kZSTD"),
-    ]
-);
-
-impl Named for Compression {
-    const NONE: &'static [&'static str] = &["kDisableCompressionOption"];
 }
 
 words!(

@@ -1,6 +1,6 @@
 //! The filter policy of a table, in its text form.
 
-use crate::text::{Named, Refusal, Text};
+use crate::text::{Named, Refusal, Text, object};
 
 /// What kind of filter a table gets.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +23,8 @@ impl Named for FilterPolicy {}
 
 impl Text for FilterPolicy {
     fn parse(text: &str) -> Result<FilterPolicy, Refusal> {
-        let mut parts = text.split(':');
+        let (name, _) = object(text)?;
+        let mut parts = name.split(':');
         let kind = parts.next();
         let bits = parts.next().map(f64::parse).transpose()?;
         match (kind, bits) {

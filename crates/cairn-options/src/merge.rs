@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cairn_types::{MergeInput, MergeOperator};
 
-use crate::text::{Refusal, Text};
+use crate::text::{Refusal, Text, object};
 
 /// The operator that an option text names: a short name, a recorded name, or
 /// `{id=NAME;delimiter=...}`.
@@ -23,21 +23,15 @@ use crate::text::{Refusal, Text};
 ///
 /// There is no operator of that name, or it has no such property.
 pub fn from_text(text: &str) -> Result<Arc<dyn MergeOperator>, Refusal> {
-    let Some(inner) = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) else {
-        return from_name(text, ",");
-    };
-    let mut id = None;
+    let (name, properties) = object(text)?;
     let mut delimiter = ",";
-    for part in inner.split(';').filter(|part| !part.trim().is_empty()) {
-        match part.split_once('=') {
-            Some((name, value)) if name.trim() == "id" => id = Some(value.trim()),
-            Some((name, value)) if name.trim() == "delimiter" || name.trim() == "delim" => {
-                delimiter = value;
-            }
-            _ => return Err(format!("{part} is no property of a merge operator")),
+    for (property, value) in properties {
+        match property {
+            "delimiter" | "delim" => delimiter = value,
+            _ => return Err(format!("{property} is no property of a merge operator")),
         }
     }
-    from_name(id.ok_or("expected id=NAME")?, delimiter)
+    from_name(name, delimiter)
 }
 
 fn from_name(name: &str, delimiter: &str) -> Result<Arc<dyn MergeOperator>, Refusal> {
@@ -200,15 +194,28 @@ impl MergeOperator for StringAppendTest {
 pub struct SortList;
 
 impl SortList {
-    fn merge<'a>(lists: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
-        let mut numbers: Vec<i32> = Vec::new();
-        for list in lists {
-            for number in std::str::from_utf8(list).ok()?.split(',') {
-                numbers.push(number.trim().parse().ok()?);
-            }
+    fn numbers(list: &[u8]) -> Option<Vec<i32>> {
+        let texts = std::str::from_utf8(list).ok()?.split(',');
+        texts.map(|text| text.trim_start().parse().ok()).collect()
+    }
+
+    /// One list from two. Lists that are not sorted are merged as if they were, which shows in
+    /// the result, as it does in RocksDB's.
+    fn merge_two(left: &[i32], right: &[i32]) -> Vec<i32> {
+        let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
+        let mut merged = Vec::with_capacity(left.len() + right.len());
+        while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+            merged.extend(if a < b { left.next() } else { right.next() });
         }
-        numbers.sort_unstable();
-        let texts: Vec<String> = numbers.iter().map(i32::to_string).collect();
+        merged.extend(left.chain(right));
+        merged
+    }
+
+    fn merge<'a>(mut lists: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+        let merged = lists.try_fold(Vec::new(), |merged, list| {
+            Some(SortList::merge_two(&merged, &SortList::numbers(list)?))
+        })?;
+        let texts: Vec<String> = merged.iter().map(i32::to_string).collect();
         Some(texts.join(",").into_bytes())
     }
 }
@@ -314,6 +321,10 @@ mod tests {
         assert_eq!(
             merged("sortlist", None, &[b"1,5", b"3"]),
             Some(b"1,3,5".to_vec())
+        );
+        assert_eq!(
+            merged("sortlist", None, &[b"5,1", b"3"]),
+            Some(b"3,5,1".to_vec())
         );
         assert_eq!(merged("sortlist", None, &[b"1,x"]), None);
         assert_eq!(

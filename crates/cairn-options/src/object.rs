@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_memory::{BlockCache, CacheOptions};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
 use crate::merge;
+use crate::rows;
 use crate::text::{NULL, Named, Refusal, Text};
 
 impl Text for KeyOrder {
@@ -90,5 +92,60 @@ impl Text for Vec<u8> {
 
     fn print(&self) -> String {
         self.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// A block cache, as its capacity in bytes or as `{capacity=8M;num_shard_bits=4;...}`. Reading a
+/// text makes a new cache; clones of the options share it.
+impl Text for Option<Arc<BlockCache>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        if text == NULL || text.is_empty() {
+            return Ok(None);
+        }
+        let mut capacity = None;
+        let mut options = CacheOptions::default();
+        let inner = text
+            .strip_prefix('{')
+            .and_then(|text| text.strip_suffix('}'));
+        let properties = match inner {
+            Some(inner) => rows::split(inner).map_err(|error| error.text().to_owned())?,
+            None => vec![("capacity", text)],
+        };
+        for (name, value) in properties {
+            match name {
+                // Both of RocksDB's caches are this one.
+                "id" if matches!(value, "LRUCache" | "HyperClockCache") => {}
+                "capacity" => capacity = Some(usize::parse(value)?),
+                "num_shard_bits" => options.num_shard_bits = i32::parse(value)?.try_into().ok(),
+                "strict_capacity_limit" => options.strict_capacity_limit = bool::parse(value)?,
+                "high_pri_pool_ratio" => options.high_pri_pool_ratio = ratio(value)?,
+                "low_pri_pool_ratio" => options.low_pri_pool_ratio = ratio(value)?,
+                _ => return Err(format!("{name} is no property of a block cache")),
+            }
+        }
+        let capacity = capacity.ok_or("expected a capacity in bytes")?;
+        Ok(Some(Arc::new(BlockCache::new(capacity, options))))
+    }
+
+    fn print(&self) -> String {
+        let Some(cache) = self else {
+            return NULL.to_owned();
+        };
+        let options = cache.options();
+        format!(
+            "{{capacity={};num_shard_bits={};strict_capacity_limit={};high_pri_pool_ratio={};low_pri_pool_ratio={};}}",
+            cache.capacity(),
+            options.num_shard_bits.map_or(-1, i64::from),
+            options.strict_capacity_limit,
+            options.high_pri_pool_ratio.print(),
+            options.low_pri_pool_ratio.print(),
+        )
+    }
+}
+
+fn ratio(text: &str) -> Result<f64, Refusal> {
+    match f64::parse(text)? {
+        ratio if (0.0..=1.0).contains(&ratio) => Ok(ratio),
+        _ => Err("expected a share from 0 to 1".to_owned()),
     }
 }

@@ -120,7 +120,7 @@ pub(crate) fn apply<S: Options>(options: &mut S, text: &str) -> Result<()> {
 }
 
 /// The statements `name=value` of a text, where a value in braces may hold statements itself.
-fn split(text: &str) -> Result<Vec<(&str, &str)>> {
+pub(crate) fn split(text: &str) -> Result<Vec<(&str, &str)>> {
     let malformed = |what: &str| Error::invalid_argument(format!("{what} in options {text:?}"));
     let mut statements = Vec::new();
     let mut rest = text.trim();

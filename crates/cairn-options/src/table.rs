@@ -1,5 +1,9 @@
 //! Options of the block-based table format.
 
+use std::sync::Arc;
+
+use cairn_memory::BlockCache;
+
 use crate::choice::{
     ChecksumKind, DataBlockIndexType, IndexBlockSearchType, IndexShortening, IndexType,
     PrepopulateBlockCache,
@@ -63,7 +67,9 @@ options! {
         super_block_alignment_space_overhead_ratio: u64 = 128, dynamic;
         /// Whether compressed blocks are decompressed again before they are written.
         verify_compression: bool = false, dynamic;
-        /// Blocks in memory are not cached.
+        /// Where blocks are kept in memory; none makes a cache of 32 MiB when the family is opened.
+        block_cache: Option<Arc<BlockCache>> = None, unwritten;
+        /// Whether there is no block cache at all.
         no_block_cache: bool = false, dynamic;
         /// Whether indexes and filters live in the block cache rather than in their open table.
         cache_index_and_filter_blocks: bool = false, dynamic;

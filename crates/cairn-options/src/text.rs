@@ -144,6 +144,25 @@ pub trait Named {
     const NONE: &'static [&'static str] = &[NULL, ""];
 }
 
+/// The parts of an object's text, `NAME` or `{id=NAME;property=value;...}`: its name and its
+/// properties, in their order.
+///
+/// # Errors
+///
+/// The braces hold something else.
+pub fn object(text: &str) -> Result<(&str, Vec<(&str, &str)>), Refusal> {
+    let Some(inner) = text
+        .strip_prefix('{')
+        .and_then(|text| text.strip_suffix('}'))
+    else {
+        return Ok((text, Vec::new()));
+    };
+    let mut properties = crate::rows::split(inner).map_err(|error| error.text().to_owned())?;
+    let id = properties.iter().position(|(name, _)| *name == "id");
+    let id = id.ok_or("expected id=NAME between the braces")?;
+    Ok((properties.remove(id).1, properties))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
