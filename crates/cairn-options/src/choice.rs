@@ -1,6 +1,7 @@
 //! Options that choose one of a few words, under RocksDB's names.
 
 pub use cairn_compress::Compression;
+pub use cairn_format::checksum::ChecksumKind;
 
 use crate::text::{Named, Refusal, Text};
 
@@ -264,23 +265,6 @@ impl Text for Compression {
 
 impl Named for Compression {
     const NONE: &'static [&'static str] = &["kDisableCompressionOption"];
-}
-
-/// Block checksums, by the numbers of formats 6.2.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ChecksumKind {
-    /// No checksum.
-    None = 0,
-    /// Masked CRC-32C.
-    Crc32c = 1,
-    /// XXH32.
-    XxHash = 2,
-    /// The low half of XXH64.
-    XxHash64 = 3,
-    /// XXH3.
-    #[default]
-    Xxh3 = 4,
 }
 
 words!(

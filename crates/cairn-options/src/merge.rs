@@ -24,14 +24,14 @@ use crate::text::{Refusal, Text, object};
 /// There is no operator of that name, or it has no such property.
 pub fn from_text(text: &str) -> Result<Arc<dyn MergeOperator>, Refusal> {
     let (name, properties) = object(text)?;
-    let mut delimiter = ",";
+    let mut delimiter = ",".to_owned();
     for (property, value) in properties {
         match property {
-            "delimiter" | "delim" => delimiter = value,
+            "delimiter" | "delim" => delimiter = String::parse(value)?,
             _ => return Err(format!("{property} is no property of a merge operator")),
         }
     }
-    from_name(name, delimiter)
+    from_name(name, &delimiter)
 }
 
 fn from_name(name: &str, delimiter: &str) -> Result<Arc<dyn MergeOperator>, Refusal> {

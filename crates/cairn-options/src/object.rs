@@ -52,11 +52,11 @@ impl Text for PrefixExtractor {
 
 impl Text for PathBuf {
     fn parse(text: &str) -> Result<PathBuf, Refusal> {
-        Ok(PathBuf::from(text))
+        String::parse(text).map(PathBuf::from)
     }
 
     fn print(&self) -> String {
-        self.to_string_lossy().into_owned()
+        self.to_string_lossy().into_owned().print()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The table of options: what a row says, and what every struct made of rows can do.
 
+use cairn_format::options_text::statements;
 use cairn_types::{Error, Result};
 
 use crate::text::Refusal;
@@ -121,35 +122,7 @@ pub(crate) fn apply<S: Options>(options: &mut S, text: &str) -> Result<()> {
 
 /// The statements `name=value` of a text, where a value in braces may hold statements itself.
 pub(crate) fn split(text: &str) -> Result<Vec<(&str, &str)>> {
-    let malformed = |what: &str| Error::invalid_argument(format!("{what} in options {text:?}"));
-    let mut statements = Vec::new();
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        let (name, behind) = rest.split_once('=').ok_or_else(|| malformed("no '='"))?;
-        let mut depth = 0usize;
-        let mut end = behind.len();
-        for (at, byte) in behind.bytes().enumerate() {
-            match byte {
-                b'{' => depth += 1,
-                b'}' => {
-                    depth = depth
-                        .checked_sub(1)
-                        .ok_or_else(|| malformed("'}' too many"))?
-                }
-                b';' if depth == 0 => {
-                    end = at;
-                    break;
-                }
-                _ => {}
-            }
-        }
-        if depth > 0 {
-            return Err(malformed("'}' missing"));
-        }
-        statements.push((name.trim(), behind[..end].trim()));
-        rest = behind.get(end + 1..).unwrap_or("").trim_start();
-    }
-    Ok(statements)
+    statements(text).map_err(|error| Error::invalid_argument(format!("{error} in option text")))
 }
 
 /// Nobody knows an option of this name.

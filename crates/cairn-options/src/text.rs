@@ -3,6 +3,8 @@
 //! Sizes take the suffixes `K`, `M`, `G` and `T` in either case. Lists are joined by `:`. Floats
 //! are written with six digits, as C's `%f` does.
 
+use cairn_format::options_text::{escape, unescape};
+
 /// Why a value was refused: a clause that continues "`name=value`: ".
 pub type Refusal = String;
 
@@ -45,11 +47,19 @@ impl Text for bool {
 
 impl Text for String {
     fn parse(text: &str) -> Result<String, Refusal> {
-        Ok(text.to_owned())
+        let inner = text
+            .strip_prefix('{')
+            .and_then(|text| text.strip_suffix('}'));
+        Ok(unescape(inner.unwrap_or(text)))
     }
 
+    /// A text that would end its statement stands in braces.
     fn print(&self) -> String {
-        self.clone()
+        let escaped = escape(self);
+        match escaped.contains([';', '=', '{', '}']) {
+            true => format!("{{{escaped}}}"),
+            false => escaped,
+        }
     }
 }
 
