@@ -1,1 +1,25 @@
 //! The tree's state and its log: file metadata, versions, MANIFEST.
+//!
+//! A [`Version`] is the tree of one column family at one moment: an immutable value that readers
+//! share. A [`TreeEdit`] makes the next one of it. The [`manifest`] keeps the edits, so that a
+//! crash loses none that was synced. [`shape`] computes how far a tree is from the form it should
+//! have. How a compaction runs is not known here.
+
+pub mod blob;
+pub mod bounds;
+pub mod builder;
+pub mod edit;
+pub mod file;
+pub mod level;
+pub mod shape;
+pub mod version;
+
+#[cfg(test)]
+mod tests;
+
+pub use blob::{BlobFileMeta, BlobGarbage};
+pub use builder::Builder;
+pub use edit::TreeEdit;
+pub use file::FileMeta;
+pub use level::LevelFiles;
+pub use version::Version;

@@ -1,0 +1,55 @@
+//! How the bounds of files stand to one another.
+//!
+//! A bound is an internal key. Two bounds with the same user key touch, whatever their sequence
+//! numbers: versions of one user key must never be torn apart. One bound is special: the sentinel
+//! `(user key, 2^56 - 1, RangeDeletion)`, the end of a range tombstone. It stands just before its
+//! user key, so a file that ends with it does not contain that key.
+
+use std::cmp::Ordering;
+
+use cairn_format::key;
+use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
+
+/// The packed number of the sentinel that ends a range tombstone.
+#[must_use]
+pub fn sentinel() -> u64 {
+    key::pack(SequenceNumber::MAX, ValueKind::RangeDeletion)
+}
+
+/// Whether `bound` excludes its own user key.
+#[must_use]
+pub fn is_sentinel(bound: &[u8]) -> bool {
+    key::packed(bound) == sentinel()
+}
+
+/// How bound `a` stands to bound `b`; equal if they touch. Timestamps are left aside.
+#[must_use]
+pub fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
+    order
+        .compare_without_timestamp(key::user_key(a), key::user_key(b))
+        .then_with(|| match (is_sentinel(a), is_sentinel(b)) {
+            (true, false) => Ordering::Less,
+            (false, true) => Ordering::Greater,
+            _ => Ordering::Equal,
+        })
+}
+
+/// The smaller of two bounds in internal-key order.
+#[must_use]
+pub fn min<'a>(order: &KeyOrder, a: &'a [u8], b: &'a [u8]) -> &'a [u8] {
+    if key::compare(order, b, a).is_lt() {
+        b
+    } else {
+        a
+    }
+}
+
+/// The larger of two bounds in internal-key order.
+#[must_use]
+pub fn max<'a>(order: &KeyOrder, a: &'a [u8], b: &'a [u8]) -> &'a [u8] {
+    if key::compare(order, b, a).is_gt() {
+        b
+    } else {
+        a
+    }
+}

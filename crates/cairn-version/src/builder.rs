@@ -1,0 +1,222 @@
+//! Edits collected on top of a version, and the version they amount to.
+//!
+//! Only the levels that an edit touches are taken apart; replaying ten thousand edits builds one
+//! version, not ten thousand.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use cairn_format::key::InternalKey;
+use cairn_platform::sync::Arc;
+use cairn_types::{Error, FileNumber, KeyOrder, Result};
+
+use crate::blob::{BlobFileMeta, BlobGarbage};
+use crate::edit::TreeEdit;
+use crate::file::FileMeta;
+use crate::level::LevelFiles;
+use crate::version::Version;
+
+/// More levels than any tree has; a level at or above it in a file is damage.
+pub const MAX_LEVELS: usize = 64;
+
+/// A version in the making.
+pub struct Builder {
+    order: KeyOrder,
+    levels: Vec<Level>,
+    blob_files: Arc<BTreeMap<FileNumber, Arc<BlobFileMeta>>>,
+    cursors: Vec<Option<InternalKey>>,
+    /// Blob files whose last referring table may have gone.
+    blobs_touched: bool,
+}
+
+/// A level of a version in the making.
+enum Level {
+    /// As it was.
+    Whole(Arc<LevelFiles>),
+    /// Taken apart, because an edit touched it.
+    Open(HashMap<FileNumber, Arc<FileMeta>>),
+}
+
+impl From<&Version> for Builder {
+    fn from(version: &Version) -> Builder {
+        Builder {
+            order: version.order.clone(),
+            levels: version.levels.iter().cloned().map(Level::Whole).collect(),
+            blob_files: version.blob_files.clone(),
+            cursors: version.cursors.clone(),
+            blobs_touched: false,
+        }
+    }
+}
+
+impl Builder {
+    /// Applies one edit: deletions first, so that a file may move between levels.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if it deletes a file that is not there, or adds one that is.
+    pub fn apply(&mut self, edit: &TreeEdit) -> Result<()> {
+        for &(level, number) in &edit.deleted {
+            if self.open(level)?.remove(&number).is_none() {
+                return Err(Error::corruption(format!(
+                    "version edit deletes table {number} from level {level}, which does not hold it"
+                )));
+            }
+        }
+        for (level, file) in &edit.added {
+            if self
+                .open(*level)?
+                .insert(file.number, file.clone())
+                .is_some()
+            {
+                return Err(Error::corruption(format!(
+                    "version edit adds table {} to level {level}, which holds it already",
+                    file.number
+                )));
+            }
+        }
+        for blob in &edit.added_blobs {
+            self.add_blob(blob)?;
+        }
+        for garbage in &edit.blob_garbage {
+            self.add_garbage(garbage)?;
+        }
+        for (level, key) in &edit.cursors {
+            self.check_level(*level)?;
+            self.cursors[*level] = Some(key.clone());
+        }
+        self.blobs_touched |= !edit.deleted.is_empty() || !edit.blob_garbage.is_empty();
+        Ok(())
+    }
+
+    /// The version that all edits amount to.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if files overlap in a level from 1 on.
+    pub fn build(self) -> Result<Version> {
+        let order = self.order;
+        let mut levels = Vec::with_capacity(self.levels.len());
+        for (number, level) in self.levels.into_iter().enumerate() {
+            levels.push(match (level, number) {
+                (Level::Whole(files), _) => files,
+                (Level::Open(files), 0) => {
+                    Arc::new(LevelFiles::level_zero(files.into_values().collect()))
+                }
+                (Level::Open(files), _) => {
+                    let files = files.into_values().collect();
+                    Arc::new(LevelFiles::sorted(&order, number, files)?)
+                }
+            });
+        }
+        let mut version = Version {
+            order,
+            levels,
+            blob_files: self.blob_files,
+            cursors: self.cursors,
+        };
+        if self.blobs_touched {
+            drop_unreferenced_blobs(&mut version);
+        }
+        Ok(version)
+    }
+
+    /// Makes room for `level`.
+    fn check_level(&mut self, level: usize) -> Result<()> {
+        if level >= MAX_LEVELS {
+            return Err(Error::corruption(format!(
+                "version edit names level {level}, expected less than {MAX_LEVELS}"
+            )));
+        }
+        while self.levels.len() <= level {
+            self.levels.push(Level::Whole(Arc::default()));
+            self.cursors.push(None);
+        }
+        Ok(())
+    }
+
+    /// The files of `level` by number.
+    fn open(&mut self, level: usize) -> Result<&mut HashMap<FileNumber, Arc<FileMeta>>> {
+        self.check_level(level)?;
+        let slot = &mut self.levels[level];
+        if let Level::Whole(files) = slot {
+            let files = files.files().iter();
+            *slot = Level::Open(files.map(|file| (file.number, file.clone())).collect());
+        }
+        match slot {
+            Level::Open(files) => Ok(files),
+            Level::Whole(_) => unreachable!("the level was just taken apart"),
+        }
+    }
+
+    fn add_blob(&mut self, blob: &Arc<BlobFileMeta>) -> Result<()> {
+        let files = Arc::make_mut(&mut self.blob_files);
+        match files.insert(blob.number, blob.clone()) {
+            None => Ok(()),
+            Some(_) => Err(Error::corruption(format!(
+                "version edit adds blob file {} twice",
+                blob.number
+            ))),
+        }
+    }
+
+    fn add_garbage(&mut self, garbage: &BlobGarbage) -> Result<()> {
+        let files = Arc::make_mut(&mut self.blob_files);
+        let Some(slot) = files.get_mut(&garbage.number) else {
+            return Err(Error::corruption(format!(
+                "version edit counts garbage in blob file {}, which is not there",
+                garbage.number
+            )));
+        };
+        let mut blob = BlobFileMeta::clone(slot);
+        let sums = (
+            blob.garbage_count.checked_add(garbage.count),
+            blob.garbage_bytes.checked_add(garbage.bytes),
+        );
+        match sums {
+            (Some(count), Some(bytes))
+                if count <= blob.total_count && bytes <= blob.total_bytes =>
+            {
+                (blob.garbage_count, blob.garbage_bytes) = (count, bytes);
+                *slot = Arc::new(blob);
+                Ok(())
+            }
+            _ => Err(Error::corruption(format!(
+                "garbage of blob file {}: expected at most {} blobs of {} bytes, found {} of {} \
+                 more than the {} of {} known",
+                blob.number,
+                blob.total_count,
+                blob.total_bytes,
+                garbage.count,
+                garbage.bytes,
+                blob.garbage_count,
+                blob.garbage_bytes
+            ))),
+        }
+    }
+}
+
+/// Drops blob files that nobody can need: those older than the oldest one that a table links to,
+/// and those that hold garbage only and that no table links to.
+fn drop_unreferenced_blobs(version: &mut Version) {
+    if version.blob_files.is_empty() {
+        return;
+    }
+    let linked: BTreeSet<FileNumber> = version
+        .files()
+        .filter_map(|(_, file)| file.oldest_blob)
+        .collect();
+    let Some(&oldest) = linked.first() else {
+        version.blob_files = Arc::default();
+        return;
+    };
+    let kept = |number: &FileNumber, blob: &Arc<BlobFileMeta>| {
+        *number >= oldest && (!blob.is_all_garbage() || linked.contains(number))
+    };
+    if !version
+        .blob_files
+        .iter()
+        .all(|(number, blob)| kept(number, blob))
+    {
+        Arc::make_mut(&mut version.blob_files).retain(|number, blob| kept(number, blob));
+    }
+}

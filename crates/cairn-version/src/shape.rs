@@ -1,0 +1,447 @@
+//! The shape that a leveled tree should have, and how far it is from it.
+//!
+//! Everything here is computed from a version and a few numbers: how large each level may be, how
+//! urgently each level wants a compaction, how many bytes wait to be compacted, and which files
+//! ask for a compaction by their age or content. The rules and thresholds are RocksDB's, so that
+//! a tree keeps its shape when the engine changes.
+
+use std::collections::HashSet;
+
+use cairn_format::key;
+use cairn_options::FamilyOptions;
+use cairn_platform::sync::Arc;
+use cairn_types::{FileNumber, SequenceNumber};
+
+use crate::file::{EntryCounts, FileMeta};
+use crate::version::Version;
+
+/// Scores above 1 are multiplied by this under dynamic level sizes, so that they can be lowered
+/// again without falling under the threshold.
+const SCORE_SCALE: f64 = 10.0;
+
+/// Bytes of value that a surplus point deletion counts as, in average values.
+const DELETION_WEIGHT: u64 = 2;
+
+/// What decides the shape of a leveled tree, resolved from the options of a family.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShapeOptions {
+    /// Files in level 0 at which a compaction begins.
+    pub level0_trigger: usize,
+    /// Size of the first level below level 0, in bytes.
+    pub base_bytes: u64,
+    /// How many times larger each level is than the one above.
+    pub multiplier: f64,
+    /// Further factors by level.
+    pub additional: Vec<i32>,
+    /// Whether the sizes of levels follow the size of the last one.
+    pub dynamic: bool,
+    /// Seconds after which data moves on towards the last level; 0 for never.
+    pub ttl: u64,
+    /// Seconds after which a file is rewritten; 0 for never.
+    pub periodic: u64,
+    /// Seconds that a bottommost file waits before its last old versions are compacted away.
+    pub bottommost_delay: u64,
+}
+
+/// The option value that means 30 days, or never where age cannot matter.
+const DEFAULT_AGE: u64 = u64::MAX - 1;
+const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
+
+impl From<&FamilyOptions> for ShapeOptions {
+    fn from(options: &FamilyOptions) -> ShapeOptions {
+        let at_least_one = |value: i32| usize::try_from(value).unwrap_or(1).max(1);
+        let aged = |value: u64, default: u64| if value == DEFAULT_AGE { default } else { value };
+        ShapeOptions {
+            level0_trigger: at_least_one(options.level0_file_num_compaction_trigger),
+            base_bytes: options.max_bytes_for_level_base.max(1),
+            multiplier: options.max_bytes_for_level_multiplier,
+            additional: options.max_bytes_for_level_multiplier_additional.clone(),
+            dynamic: options.level_compaction_dynamic_level_bytes,
+            ttl: aged(options.ttl, THIRTY_DAYS),
+            // Without a compaction filter, rewriting by age alone would change nothing.
+            periodic: aged(options.periodic_compaction_seconds, 0),
+            bottommost_delay: u64::from(options.bottommost_file_compaction_delay),
+        }
+    }
+}
+
+/// How large each level may be, and which level receives the data of level 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Targets {
+    /// The level that level 0 is compacted into.
+    pub base_level: usize,
+    /// The largest size of each level in bytes. Levels above the base level have none.
+    pub max_bytes: Vec<u64>,
+    /// Levels from 1 up to this one hold files but are not needed for the size of the tree.
+    pub lowest_unnecessary: usize,
+}
+
+/// `value * factor`, at most `u64::MAX`; factors of zero and below leave `value` as it is.
+fn scaled(value: u64, factor: f64) -> u64 {
+    // A float that is too large for the integer becomes the largest integer.
+    if factor > 0.0 {
+        (value as f64 * factor) as u64
+    } else {
+        value
+    }
+}
+
+/// The targets of `version`'s levels.
+#[must_use]
+pub fn targets(version: &Version, options: &ShapeOptions) -> Targets {
+    match options.dynamic && version.num_levels() > 1 {
+        true => dynamic_targets(version, options),
+        false => static_targets(version, options),
+    }
+}
+
+fn static_targets(version: &Version, options: &ShapeOptions) -> Targets {
+    let mut max_bytes = vec![options.base_bytes; version.num_levels()];
+    for level in 2..max_bytes.len() {
+        let additional = options
+            .additional
+            .get(level - 1)
+            .map_or(1.0, |&factor| f64::from(factor));
+        max_bytes[level] = scaled(scaled(max_bytes[level - 1], options.multiplier), additional);
+    }
+    Targets {
+        base_level: 1.min(version.num_levels() - 1),
+        max_bytes,
+        lowest_unnecessary: 0,
+    }
+}
+
+/// Targets that begin at the largest level and shrink upwards, so that most of the data lies in
+/// the last level and little space is lost to old versions.
+fn dynamic_targets(version: &Version, options: &ShapeOptions) -> Targets {
+    let last = version.num_levels() - 1;
+    let mut targets = Targets {
+        base_level: last,
+        max_bytes: vec![u64::MAX; version.num_levels()],
+        lowest_unnecessary: 0,
+    };
+    let sizes: Vec<u64> = version.levels().iter().map(|level| level.bytes()).collect();
+    let Some(first) = (1..=last).find(|&level| sizes[level] > 0) else {
+        return targets;
+    };
+    let divided = |size: u64| (size as f64 / options.multiplier) as u64;
+    let base_max = options.base_bytes;
+    let base_min = divided(base_max);
+
+    // What the first level with files would be allowed, if the largest level were exactly full.
+    let mut size = sizes[1..].iter().copied().max().unwrap_or(0);
+    for level in (first..last).rev() {
+        size = divided(size);
+        if targets.lowest_unnecessary == 0 && size <= base_min {
+            targets.lowest_unnecessary = level;
+        }
+    }
+    let base_size = if size <= base_min {
+        targets.base_level = first;
+        base_min + 1
+    } else {
+        targets.base_level = first;
+        while targets.base_level > 1 && size > base_max {
+            targets.base_level -= 1;
+            size = divided(size);
+        }
+        size.clamp(1, base_max)
+    };
+    let mut size = base_size;
+    for level in targets.base_level..=last {
+        if level > targets.base_level {
+            size = scaled(size, options.multiplier);
+        }
+        // No level smaller than level 0 may grow, or the tree would take the form of an hourglass.
+        targets.max_bytes[level] = size.max(base_max);
+    }
+    targets
+}
+
+/// The size of an average value on disk, from the files whose entries are known.
+#[must_use]
+pub fn average_value_bytes(version: &Version) -> u64 {
+    let mut sum = EntryCounts::default();
+    let mut file_bytes = 0_u64;
+    for (_, file) in version.files() {
+        if let Some(counts) = file.counts.get() {
+            sum.entries = sum.entries.saturating_add(counts.entries);
+            sum.deletions = sum.deletions.saturating_add(counts.deletions);
+            sum.raw_key_bytes = sum.raw_key_bytes.saturating_add(counts.raw_key_bytes);
+            sum.raw_value_bytes = sum.raw_value_bytes.saturating_add(counts.raw_value_bytes);
+            file_bytes = file_bytes.saturating_add(file.size);
+        }
+    }
+    let raw = sum.raw_key_bytes.saturating_add(sum.raw_value_bytes);
+    let values = sum.entries.saturating_sub(sum.deletions);
+    if raw == 0 || values == 0 {
+        return 0;
+    }
+    scaled(sum.raw_value_bytes / values, file_bytes as f64 / raw as f64)
+}
+
+/// The size of `file` in the eyes of the picker: files that are mostly deletions count as larger,
+/// because compacting them frees space.
+#[must_use]
+pub fn compensated_bytes(file: &FileMeta, average_value: u64) -> u64 {
+    let surplus = file.counts.get().map_or(0, |counts| {
+        let points = counts.deletions.saturating_sub(counts.range_deletions);
+        points.saturating_mul(2).saturating_sub(counts.entries)
+    });
+    file.size
+        .saturating_add(
+            surplus
+                .saturating_mul(average_value)
+                .saturating_mul(DELETION_WEIGHT),
+        )
+        .saturating_add(file.compensated_range_deletion_size)
+}
+
+/// How urgently the levels want a compaction, the most urgent first: level and score. From a
+/// score of 1 on, a compaction is due. Files in `busy` are being compacted already.
+#[must_use]
+pub fn scores(
+    version: &Version,
+    targets: &Targets,
+    busy: &HashSet<FileNumber>,
+    options: &ShapeOptions,
+) -> Vec<(usize, f64)> {
+    let average = average_value_bytes(version);
+    let waiting = |level: usize| {
+        let files = version.level(level).files().iter();
+        files.filter(|file| !busy.contains(&file.number)).fold(
+            (0_usize, 0_u64),
+            |(count, bytes), file| {
+                (
+                    count + 1,
+                    bytes.saturating_add(compensated_bytes(file, average)),
+                )
+            },
+        )
+    };
+    let mut incoming = version.level(0).bytes() as f64;
+    let mut scores = Vec::with_capacity(version.num_levels());
+    scores.push((
+        0,
+        level_zero_score(version, targets, waiting(0), average, options),
+    ));
+    for level in 1..version.num_levels().saturating_sub(1) {
+        let (bytes, max) = (waiting(level).1, targets.max_bytes[level]);
+        let unnecessary = level <= targets.lowest_unnecessary;
+        let score = match options.dynamic {
+            true if bytes >= max => bytes as f64 / (max as f64 + incoming) * SCORE_SCALE,
+            _ => bytes as f64 / max as f64,
+        };
+        let draining = match options.dynamic && unnecessary && bytes > 0 {
+            true => SCORE_SCALE * (1.001 + 0.001 * (targets.lowest_unnecessary - level) as f64),
+            false => 0.0,
+        };
+        scores.push((level, score.max(draining)));
+        let total = version.level(level).bytes();
+        incoming += if unnecessary {
+            total
+        } else {
+            total.saturating_sub(max)
+        } as f64;
+    }
+    scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    scores
+}
+
+/// Level 0 counts files rather than bytes: each of them is searched by every read.
+fn level_zero_score(
+    version: &Version,
+    targets: &Targets,
+    (runs, bytes): (usize, u64),
+    average: u64,
+    options: &ShapeOptions,
+) -> f64 {
+    let mut score = runs as f64 / options.level0_trigger as f64;
+    if version.num_levels() == 1 {
+        return score;
+    }
+    if !options.dynamic {
+        return score.max(bytes as f64 / options.base_bytes as f64);
+    }
+    if bytes >= options.base_bytes {
+        score = score.max(1.01);
+    }
+    let base_max = targets.max_bytes[targets.base_level];
+    if bytes > base_max {
+        // More in level 0 than in the base level: emptying level 0 comes first.
+        let base = version.level(targets.base_level).files().iter();
+        let base_bytes: u64 = base.map(|file| compensated_bytes(file, average)).sum();
+        score = score.max(bytes as f64 / base_bytes.max(base_max) as f64);
+    }
+    if score > 1.0 {
+        score * SCORE_SCALE
+    } else {
+        score
+    }
+}
+
+/// An estimate of the bytes that compactions have to rewrite until every level is within its
+/// target. Writes slow down by it.
+#[must_use]
+pub fn pending_compaction_bytes(
+    version: &Version,
+    targets: &Targets,
+    options: &ShapeOptions,
+) -> u64 {
+    let level_zero = version.level(0);
+    let triggered =
+        level_zero.len() >= options.level0_trigger || level_zero.bytes() >= options.base_bytes;
+    let mut needed = if triggered { level_zero.bytes() } else { 0 };
+    let mut moved_down = needed;
+    for level in targets.base_level.max(1)..version.num_levels().saturating_sub(1) {
+        let bytes = version.level(level).bytes();
+        if level == targets.base_level && triggered {
+            needed = needed.saturating_add(bytes);
+        }
+        let grown = bytes.saturating_add(moved_down);
+        moved_down = grown.saturating_sub(targets.max_bytes[level]);
+        let below = version.level(level + 1).bytes();
+        if moved_down > 0 && below > 0 {
+            let fan_out = below as f64 / grown as f64 + 1.0;
+            needed = needed.saturating_add(scaled(moved_down, fan_out));
+        }
+    }
+    needed
+}
+
+/// What the age and the content of files are judged by.
+#[derive(Clone, Debug)]
+pub struct Present {
+    /// Seconds since 1970.
+    pub now: u64,
+    /// The oldest snapshot that a user holds, or the last sequence number if there is none.
+    pub oldest_snapshot: SequenceNumber,
+    /// The timestamp below which a family with timestamps drops history; empty if never set.
+    pub full_history_ts_low: Vec<u8>,
+}
+
+/// Files that ask for a compaction though their level is not full, each with its level.
+#[derive(Clone, Debug, Default)]
+pub struct Marked {
+    /// Something in them asks for it.
+    pub content: Vec<(usize, Arc<FileMeta>)>,
+    /// Nothing lies below them, and versions kept for snapshots can go.
+    pub bottommost: Vec<(usize, Arc<FileMeta>)>,
+    /// Their data is older than the time to live.
+    pub expired: Vec<(usize, Arc<FileMeta>)>,
+    /// They have not been rewritten for long.
+    pub periodic: Vec<(usize, Arc<FileMeta>)>,
+}
+
+/// The files of `version` that ask for a compaction. Files in `busy` are being compacted already.
+#[must_use]
+pub fn marked(
+    version: &Version,
+    busy: &HashSet<FileNumber>,
+    present: &Present,
+    options: &ShapeOptions,
+) -> Marked {
+    let mut marked = Marked::default();
+    let levels = version.num_levels();
+    let last_with_files = version.num_non_empty_levels().saturating_sub(1);
+    let expired_before = expiry(present.now, options.ttl);
+    let periodic_before = expiry(present.now, options.periodic);
+    for (level, file) in version
+        .files()
+        .filter(|(_, file)| !busy.contains(&file.number))
+    {
+        // Files of the last level with data have nowhere to go.
+        if file.marked && (level < last_with_files || last_with_files == 0) {
+            marked.content.push((level, file.clone()));
+        }
+        if is_older(file.oldest_time(), expired_before) && level + 1 < levels {
+            marked.expired.push((level, file.clone()));
+        }
+        let created = if file.created() > 0 {
+            file.created()
+        } else {
+            file.oldest_time()
+        };
+        if is_older(created, periodic_before) {
+            marked.periodic.push((level, file.clone()));
+        }
+        if wants_bottommost(version, level, file, present, options) {
+            marked.bottommost.push((level, file.clone()));
+        }
+    }
+    marked
+}
+
+/// The moment `age` seconds before `now`, unless age does not matter.
+fn expiry(now: u64, age: u64) -> Option<u64> {
+    (age > 0).then(|| now.checked_sub(age)).flatten()
+}
+
+fn is_older(time: u64, limit: Option<u64>) -> bool {
+    time > 0 && limit.is_some_and(|limit| time < limit)
+}
+
+/// Whether versions that snapshots kept alive in this bottommost file can go now.
+fn wants_bottommost(
+    version: &Version,
+    level: usize,
+    file: &FileMeta,
+    present: &Present,
+    options: &ShapeOptions,
+) -> bool {
+    if file.settled
+        || file.largest_seq == SequenceNumber::ZERO
+        || file.largest_seq >= present.oldest_snapshot
+    {
+        return false;
+    }
+    if options.bottommost_delay > 0 {
+        let Some(limit) = present.now.checked_sub(options.bottommost_delay) else {
+            return false;
+        };
+        if file.creation_time > limit {
+            return false;
+        }
+    }
+    // With timestamps, history goes only below the timestamp that the user gave.
+    if version.order().timestamp_size() > 0 {
+        let newest = &file.max_timestamp;
+        let low = &present.full_history_ts_low;
+        if newest.is_empty() || low.is_empty() || newest.iter().rev().ge(low.iter().rev()) {
+            return false;
+        }
+    }
+    is_bottommost(version, level, file)
+}
+
+/// Whether no other file can hold older versions of the keys of `file`, which lies in `level`.
+#[must_use]
+pub fn is_bottommost(version: &Version, level: usize, file: &FileMeta) -> bool {
+    let oldest = version.level(level).files().last();
+    if level == 0 && oldest.is_none_or(|oldest| oldest.number != file.number) {
+        return false;
+    }
+    let (begin, end) = (file.smallest.user_key(), file.largest.user_key());
+    !range_exists_below(version, level, begin, end)
+}
+
+/// Whether a level below `level` has files that touch the user keys from `begin` to `end`. Below
+/// level 0, any file counts.
+#[must_use]
+pub fn range_exists_below(version: &Version, level: usize, begin: &[u8], end: &[u8]) -> bool {
+    let bound = |user_key: &[u8]| {
+        key::InternalKey::new(
+            user_key,
+            SequenceNumber::MAX,
+            cairn_types::ValueKind::FOR_SEEK,
+        )
+    };
+    let (begin, end) = (bound(begin), bound(end));
+    (level + 1..version.num_levels()).any(|below| {
+        let files = version.level(below);
+        match level {
+            0 => !files.is_empty(),
+            _ => version.overlaps(below, Some(begin.as_bytes()), Some(end.as_bytes())),
+        }
+    })
+}
