@@ -1,0 +1,589 @@
+//! The bytes of a log file to logical records, and a report of everything left out.
+//!
+//! The reader never decides what damage means: after a [`Event::Dropped`] it stands where reading
+//! can go on, and the caller reads on or not. Between them, records, drops, padding and the zeros
+//! at the end account for every byte of the file.
+//!
+//! Records that lie in one piece are handed out where they were read; others are put together in
+//! one buffer, which grows by what was really read.
+
+use std::fmt;
+use std::ops::Range;
+
+use cairn_types::Result;
+
+use super::record_type as rt;
+use super::writer::{in_block, low_half};
+use super::{BLOCK_LEN, HEADER_LEN, Predecessor, RECYCLABLE_HEADER_LEN, TimestampSizes};
+use crate::checksum::{crc32c, mask};
+
+/// Where a reader's bytes come from.
+pub trait Source {
+    /// Reads `buf.len()` bytes at `offset`; fewer only where the file ends. Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system. They end the reading and are never taken for the file's end.
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+}
+
+impl<F: FnMut(u64, &mut [u8]) -> Result<usize>> Source for F {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self(offset, buf)
+    }
+}
+
+/// A whole log in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes<'a>(pub &'a [u8]);
+
+impl Source for Bytes<'_> {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let start = usize::try_from(offset).map_or(self.0.len(), |at| at.min(self.0.len()));
+        let rest = &self.0[start..];
+        let len = rest.len().min(buf.len());
+        buf[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+}
+
+/// What a reader meets next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A logical record.
+    Record {
+        /// Where in the file its first piece begins.
+        offset: u64,
+        /// Its bytes; compressed if the log is.
+        payload: &'a [u8],
+    },
+    /// The records that follow are compressed; the number is the codec's.
+    Compression(u32),
+    /// The sizes of user-defined timestamps in the records that follow.
+    TimestampSizes(TimestampSizes<'a>),
+    /// What the log before this one should look like.
+    Predecessor(Predecessor),
+    /// Bytes had to be left out.
+    Dropped(Dropped),
+    /// The file ends. Later calls say so again.
+    End(End),
+}
+
+/// Bytes that hold no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Where in the file they begin. Pieces of a record whose other pieces are bad count.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// What is wrong with them.
+    pub reason: Reason,
+}
+
+/// Where a file ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Its size in bytes.
+    pub offset: u64,
+    /// How many zeros are at its end: space that was reserved and not written.
+    pub zeros: u64,
+}
+
+/// Why bytes are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The file ends within a header.
+    TornHeader,
+    /// The file ends within a payload.
+    TornBody,
+    /// The file ends between the pieces of a record.
+    TornRecord,
+    /// A checksum does not match. The rest of the block goes too, for its lengths mean nothing.
+    BadChecksum,
+    /// A record would cross the end of its block. The rest of the block goes too.
+    BadLength,
+    /// Zeros where a record should be, and records behind them. The rest of the block goes too.
+    Zeroed,
+    /// A record of a type that must be known and is not.
+    UnknownType(u8),
+    /// A piece of a record without the pieces before it.
+    MissingStart,
+    /// Pieces of a record without those behind them.
+    MissingEnd,
+    /// A recyclable record among others, or the reverse.
+    MixedFraming,
+    /// A metadata record of this type with an impossible payload, or in an impossible place.
+    BadMetadata(u8),
+    /// A record of the log that the file held before; the number is that log's.
+    OldLogNumber(u32),
+}
+
+impl Reason {
+    /// Whether the file just ends too early, as it does when a write was cut short.
+    #[must_use]
+    pub fn is_torn(self) -> bool {
+        matches!(
+            self,
+            Reason::TornHeader | Reason::TornBody | Reason::TornRecord
+        )
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::TornHeader => f.write_str("file ends within the header of a record"),
+            Reason::TornBody => f.write_str("file ends within a record"),
+            Reason::TornRecord => f.write_str("file ends between the pieces of a record"),
+            Reason::BadChecksum => f.write_str("checksum of a record does not match"),
+            Reason::BadLength => f.write_str("record is longer than its block"),
+            Reason::Zeroed => f.write_str("zeros between records"),
+            Reason::UnknownType(kind) => write!(f, "record of unknown type {kind}"),
+            Reason::MissingStart => f.write_str("piece of a record without its start"),
+            Reason::MissingEnd => f.write_str("record without its end"),
+            Reason::MixedFraming => f.write_str("recyclable and other records in one file"),
+            Reason::BadMetadata(kind) => write!(f, "damaged metadata record of type {kind}"),
+            Reason::OldLogNumber(number) => write!(f, "record of log {number}, held before"),
+        }
+    }
+}
+
+/// Reads a log file from front to back.
+#[derive(Debug)]
+pub struct LogReader<S> {
+    window: Window<S>,
+    /// The low half of the file's number, if records must match it.
+    log_number: Option<u32>,
+    /// Offset of the next physical record.
+    at: u64,
+    /// Offset behind the last record or metadata handed out.
+    whole_up_to: u64,
+    /// Whether the records are recyclable; unknown before the first.
+    recycled: Option<bool>,
+    /// Where the record begins whose pieces are being collected.
+    pieces_from: Option<u64>,
+    pieces: Vec<u8>,
+    /// Where zeros began, up to `at`, that may be padding, a hole, or the unwritten end.
+    zeros_from: Option<u64>,
+    ignored: u64,
+}
+
+/// What one physical step led to.
+enum Step {
+    Again,
+    InWindow { offset: u64, payload: Range<usize> },
+    InPieces { offset: u64 },
+    Metadata { kind: u8, payload: Range<usize> },
+    Dropped(Dropped),
+    End(End),
+}
+
+/// A physical record whose checksum is right.
+struct Physical {
+    offset: u64,
+    kind: u8,
+    log_number: Option<u32>,
+    /// In the window.
+    payload: Range<usize>,
+    /// Header and payload.
+    len: u64,
+}
+
+impl<S: Source> LogReader<S> {
+    /// Reads the log in `source`, whose number is `number`. A MANIFEST's is zero.
+    pub fn new(source: S, number: u64) -> LogReader<S> {
+        LogReader::starting_at(source, number, 0)
+    }
+
+    /// The same, from `offset` on, where a physical record begins.
+    pub fn starting_at(source: S, number: u64, offset: u64) -> LogReader<S> {
+        LogReader {
+            window: Window::new(source),
+            log_number: Some(low_half(number)),
+            at: offset,
+            whole_up_to: offset,
+            recycled: None,
+            pieces_from: None,
+            pieces: Vec::new(),
+            zeros_from: None,
+            ignored: 0,
+        }
+    }
+
+    /// Takes recyclable records of any log: for tools that look into a file without its name.
+    #[must_use]
+    pub fn of_any_number(mut self) -> LogReader<S> {
+        self.log_number = None;
+        self
+    }
+
+    /// Whether the file holds recyclable records; `false` before the first record.
+    #[must_use]
+    pub fn is_recycled(&self) -> bool {
+        self.recycled == Some(true)
+    }
+
+    /// Offset behind the last record or metadata handed out. Whoever follows a growing file goes
+    /// on from here with [`LogReader::starting_at`].
+    #[must_use]
+    pub fn whole_up_to(&self) -> u64 {
+        self.whole_up_to
+    }
+
+    /// How many records of unknown types that may be ignored were.
+    #[must_use]
+    pub fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    /// The next event.
+    ///
+    /// # Errors
+    ///
+    /// Those of the source. Bad bytes are no error here but a [`Event::Dropped`].
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an event borrows from the reader, which an iterator cannot say"
+    )]
+    pub fn next(&mut self) -> Result<Event<'_>> {
+        let step = loop {
+            match self.step()? {
+                Step::Again => {}
+                step => break step,
+            }
+        };
+        Ok(match step {
+            Step::Again => unreachable!("the loop above goes on then"),
+            Step::InWindow { offset, payload } => Event::Record {
+                offset,
+                payload: &self.window.bytes[payload],
+            },
+            Step::InPieces { offset } => Event::Record {
+                offset,
+                payload: &self.pieces,
+            },
+            Step::Metadata { kind, payload } => {
+                metadata(kind, &self.window.bytes[payload]).expect("metadata was read before")
+            }
+            Step::Dropped(dropped) => Event::Dropped(dropped),
+            Step::End(end) => Event::End(end),
+        })
+    }
+
+    /// Looks at the next bytes, up to one physical record.
+    fn step(&mut self) -> Result<Step> {
+        let room = BLOCK_LEN - in_block(self.at);
+        if room < HEADER_LEN {
+            self.at += room as u64;
+            return Ok(Step::Again);
+        }
+        let rest = self.window.rest_of_block(self.at)?;
+        if rest.is_empty() {
+            return Ok(self.end());
+        }
+        let cut_by_end = rest.len() < room;
+        if self.window.bytes[rest.clone()]
+            .iter()
+            .take(HEADER_LEN)
+            .all(|&b| b == 0)
+        {
+            return Ok(self.zeros(rest));
+        }
+        if let Some(hole) = self.hole_before(&rest) {
+            return Ok(hole);
+        }
+        match self.physical(rest.clone(), cut_by_end) {
+            Ok(record) => Ok(self.logical(record)),
+            Err(reason) => {
+                let bad = self.at;
+                self.at += rest.len() as u64;
+                Ok(self.dropped(reason, bad))
+            }
+        }
+    }
+
+    /// Checks the record at the start of `rest`, the rest of its block.
+    fn physical(&self, rest: Range<usize>, cut_by_end: bool) -> Result<Physical, Reason> {
+        let (too_short, too_long) = match cut_by_end {
+            true => (Reason::TornHeader, Reason::TornBody),
+            false => (Reason::BadLength, Reason::BadLength),
+        };
+        let bytes = &self.window.bytes[rest.clone()];
+        let Some(&[c0, c1, c2, c3, low, high, kind]) = bytes.first_chunk::<HEADER_LEN>() else {
+            return Err(too_short);
+        };
+        let header_len = match is_recyclable(kind) {
+            true => RECYCLABLE_HEADER_LEN,
+            false => HEADER_LEN,
+        };
+        if bytes.len() < header_len {
+            return Err(too_short);
+        }
+        let len = header_len + usize::from(u16::from_le_bytes([low, high]));
+        if bytes.len() < len {
+            return Err(too_long);
+        }
+        if mask(crc32c(&bytes[6..len])) != u32::from_le_bytes([c0, c1, c2, c3]) {
+            return Err(Reason::BadChecksum);
+        }
+        let number = bytes[HEADER_LEN..header_len].first_chunk();
+        Ok(Physical {
+            offset: self.at,
+            kind,
+            log_number: number.map(|&number| u32::from_le_bytes(number)),
+            payload: rest.start + header_len..rest.start + len,
+            len: len as u64,
+        })
+    }
+
+    /// Goes past `record` and makes of it and the pieces before it what they are.
+    fn logical(&mut self, record: Physical) -> Step {
+        if let Some(reason) = self.refused(&record) {
+            self.at += record.len;
+            return self.dropped(reason, record.offset);
+        }
+        let kind = match record.kind {
+            kind @ rt::RECYCLABLE_FULL..=rt::RECYCLABLE_LAST => kind - rt::TO_RECYCLABLE,
+            kind => kind,
+        };
+        match kind {
+            rt::FULL | rt::FIRST => self.starting_piece(record, kind == rt::FULL),
+            rt::MIDDLE | rt::LAST => self.following_piece(record, kind == rt::LAST),
+            kind if is_metadata(kind) => self.metadata(record),
+            kind => {
+                self.at += record.len;
+                if kind & rt::MAY_IGNORE == 0 {
+                    return self.dropped(Reason::UnknownType(kind), record.offset);
+                }
+                self.ignored += 1;
+                Step::Again
+            }
+        }
+    }
+
+    /// Whether `record` does not belong into this file.
+    fn refused(&mut self, record: &Physical) -> Option<Reason> {
+        if let (Some(found), Some(expected)) = (record.log_number, self.log_number)
+            && found != expected
+        {
+            self.recycled.get_or_insert(true);
+            return Some(Reason::OldLogNumber(found));
+        }
+        let says_framing = (rt::FULL..=rt::RECYCLABLE_LAST).contains(&record.kind)
+            || (is_metadata(record.kind) && record.kind != rt::SET_COMPRESSION);
+        if !says_framing {
+            return None;
+        }
+        let recyclable = record.log_number.is_some();
+        let mixed = *self.recycled.get_or_insert(recyclable) != recyclable;
+        mixed.then_some(Reason::MixedFraming)
+    }
+
+    fn starting_piece(&mut self, record: Physical, whole: bool) -> Step {
+        if let Some(from) = self.pieces_from.take() {
+            // Old writers closed a block with an empty first piece and then began anew.
+            if !self.pieces.is_empty() {
+                // The record is looked at again by the next step.
+                return Step::Dropped(Dropped {
+                    offset: from,
+                    bytes: record.offset - from,
+                    reason: Reason::MissingEnd,
+                });
+            }
+        }
+        self.at += record.len;
+        if whole {
+            self.whole_up_to = self.at;
+            return Step::InWindow {
+                offset: record.offset,
+                payload: record.payload,
+            };
+        }
+        self.pieces.clear();
+        self.pieces
+            .extend_from_slice(&self.window.bytes[record.payload]);
+        self.pieces_from = Some(record.offset);
+        Step::Again
+    }
+
+    fn following_piece(&mut self, record: Physical, last: bool) -> Step {
+        self.at += record.len;
+        let Some(offset) = self.pieces_from else {
+            return Step::Dropped(Dropped {
+                offset: record.offset,
+                bytes: record.len,
+                reason: Reason::MissingStart,
+            });
+        };
+        self.pieces
+            .extend_from_slice(&self.window.bytes[record.payload]);
+        if !last {
+            return Step::Again;
+        }
+        self.pieces_from = None;
+        self.whole_up_to = self.at;
+        Step::InPieces { offset }
+    }
+
+    fn metadata(&mut self, record: Physical) -> Step {
+        self.at += record.len;
+        let misplaced = record.kind == rt::SET_COMPRESSION && record.offset != 0;
+        if misplaced || metadata(record.kind, &self.window.bytes[record.payload.clone()]).is_none()
+        {
+            return self.dropped(Reason::BadMetadata(record.kind), record.offset);
+        }
+        if self.pieces_from.is_none() {
+            self.whole_up_to = self.at;
+        }
+        Step::Metadata {
+            kind: record.kind,
+            payload: record.payload,
+        }
+    }
+
+    /// The file ends at `at`, or where the zeros before it began.
+    fn end(&mut self) -> Step {
+        let size = self.window.file_end.unwrap_or(self.at);
+        let written = self.zeros_from.unwrap_or(size).min(size);
+        if let Some(from) = self.pieces_from.take() {
+            return Step::Dropped(Dropped {
+                offset: from,
+                bytes: written - from,
+                reason: Reason::TornRecord,
+            });
+        }
+        Step::End(End {
+            offset: size,
+            zeros: size - written,
+        })
+    }
+
+    /// `rest`, the rest of a block, begins with zeros.
+    fn zeros(&mut self, rest: Range<usize>) -> Step {
+        let only_zeros = self.window.bytes[rest.clone()].iter().all(|&b| b == 0);
+        let from = *self.zeros_from.get_or_insert(self.at);
+        self.at += rest.len() as u64;
+        if only_zeros {
+            return Step::Again;
+        }
+        self.zeros_from = None;
+        self.dropped(Reason::Zeroed, from)
+    }
+
+    /// The zeros up to `at`, where a record begins, if they are more than padding.
+    fn hole_before(&mut self, rest: &Range<usize>) -> Option<Step> {
+        let from = self.zeros_from.take()?;
+        let zeros = self.at - from;
+        let kind = self.window.bytes[rest.clone()].get(HEADER_LEN - 1).copied();
+        let within_one_block = zeros <= (BLOCK_LEN - in_block(from)) as u64;
+        let before_metadata = kind.is_some_and(is_metadata) && within_one_block;
+        if zeros < RECYCLABLE_HEADER_LEN as u64 || before_metadata {
+            return None;
+        }
+        Some(self.dropped(Reason::Zeroed, from))
+    }
+
+    /// Leaves out the bytes from `bad` to `at`, and the pieces collected before them.
+    fn dropped(&mut self, reason: Reason, bad: u64) -> Step {
+        let offset = self.pieces_from.take().unwrap_or(bad);
+        Step::Dropped(Dropped {
+            offset,
+            bytes: self.at - offset,
+            reason,
+        })
+    }
+}
+
+fn is_recyclable(kind: u8) -> bool {
+    matches!(
+        kind,
+        rt::RECYCLABLE_FULL
+            ..=rt::RECYCLABLE_LAST | rt::RECYCLABLE_TIMESTAMP_SIZES | rt::RECYCLABLE_PREDECESSOR
+    )
+}
+
+fn is_metadata(kind: u8) -> bool {
+    matches!(
+        kind,
+        rt::SET_COMPRESSION
+            | rt::TIMESTAMP_SIZES
+            | rt::RECYCLABLE_TIMESTAMP_SIZES
+            | rt::PREDECESSOR
+            | rt::RECYCLABLE_PREDECESSOR
+    )
+}
+
+fn metadata(kind: u8, payload: &[u8]) -> Option<Event<'_>> {
+    match kind {
+        rt::SET_COMPRESSION => {
+            let kind = payload.try_into().ok()?;
+            Some(Event::Compression(u32::from_le_bytes(kind)))
+        }
+        rt::TIMESTAMP_SIZES | rt::RECYCLABLE_TIMESTAMP_SIZES => TimestampSizes::decode(payload)
+            .ok()
+            .map(Event::TimestampSizes),
+        _ => Predecessor::decode(payload).ok().map(Event::Predecessor),
+    }
+}
+
+/// Some whole blocks of the file in memory.
+struct Window<S> {
+    source: S,
+    bytes: Vec<u8>,
+    /// Offset in the file of the first of them.
+    from: u64,
+    /// How many to read next: twice as many each time, so that a small file takes little memory.
+    next_len: usize,
+    /// Where the file ends, once a read has come to it.
+    file_end: Option<u64>,
+}
+
+impl<S> fmt::Debug for Window<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes from {}", self.bytes.len(), self.from)
+    }
+}
+
+impl<S: Source> Window<S> {
+    const MAX_LEN: usize = 1 << 20;
+
+    fn new(source: S) -> Window<S> {
+        Window {
+            source,
+            bytes: Vec::new(),
+            from: 0,
+            next_len: BLOCK_LEN,
+            file_end: None,
+        }
+    }
+
+    /// Where in `bytes` the rest of the block is that begins at `at`; shorter, or empty, if the
+    /// file ends in it.
+    fn rest_of_block(&mut self, at: u64) -> Result<Range<usize>> {
+        let block = at - in_block(at) as u64;
+        let end = block.saturating_add(BLOCK_LEN as u64);
+        let held = self.from..self.from + self.bytes.len() as u64;
+        let wanted_end = self.file_end.map_or(end, |file_end| end.min(file_end));
+        if at < wanted_end && !(held.contains(&block) && wanted_end <= held.end) {
+            self.read(block)?;
+        }
+        let clip = |offset: u64| {
+            usize::try_from(offset.saturating_sub(self.from))
+                .map_or(self.bytes.len(), |at| at.min(self.bytes.len()))
+        };
+        Ok(clip(at)..clip(end))
+    }
+
+    fn read(&mut self, from: u64) -> Result<()> {
+        self.from = from;
+        self.bytes.resize(self.next_len, 0);
+        let got = self.source.read_at(from, &mut self.bytes);
+        self.bytes.truncate(*got.as_ref().unwrap_or(&0));
+        got?;
+        if self.bytes.len() < self.next_len {
+            self.file_end = Some(from + self.bytes.len() as u64);
+        }
+        self.next_len = (2 * self.next_len).min(Self::MAX_LEN);
+        Ok(())
+    }
+}

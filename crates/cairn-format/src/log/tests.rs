@@ -1,0 +1,385 @@
+//! What was framed is read back, and damage of any kind is named and never believed.
+
+use cairn_types::SequenceNumber;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::*;
+
+/// What a reader made of a file: its records, and everything else.
+#[derive(Debug, Default, PartialEq)]
+struct Seen {
+    records: Vec<Vec<u8>>,
+    dropped: Vec<Dropped>,
+    compression: Option<u32>,
+    timestamp_sizes: Vec<(u32, u16)>,
+    predecessor: Option<Predecessor>,
+    end: Option<End>,
+}
+
+impl Seen {
+    fn reasons(&self) -> Vec<Reason> {
+        self.dropped.iter().map(|dropped| dropped.reason).collect()
+    }
+}
+
+fn read(file: &[u8], number: u64) -> Seen {
+    let mut seen = Seen::default();
+    let mut reader = LogReader::new(Bytes(file), number);
+    // Each event but the last goes past a header at least.
+    for _ in 0..=2 * (file.len() / HEADER_LEN) + 4 {
+        match reader.next().unwrap() {
+            Event::Record { payload, .. } => seen.records.push(payload.to_vec()),
+            Event::Compression(kind) => seen.compression = Some(kind),
+            Event::TimestampSizes(sizes) => seen.timestamp_sizes.extend(sizes.iter()),
+            Event::Predecessor(predecessor) => seen.predecessor = Some(predecessor),
+            Event::Dropped(dropped) => seen.dropped.push(dropped),
+            Event::End(end) => {
+                seen.end = Some(end);
+                return seen;
+            }
+        }
+    }
+    panic!("the reader does not come to an end");
+}
+
+fn framed(framing: Framing, records: &[Vec<u8>]) -> Vec<u8> {
+    let mut writer = LogWriter::new(framing);
+    let mut file = Vec::new();
+    for record in records {
+        writer.add(record, &mut file);
+        assert_eq!(writer.offset(), file.len() as u64);
+    }
+    file
+}
+
+/// Lengths around which something changes, and bytes that tell records apart.
+fn records() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let len = prop_oneof![
+        4 => 0..300usize,
+        2 => BLOCK_LEN - 30..BLOCK_LEN + 30,
+        1 => 2 * BLOCK_LEN - 40..3 * BLOCK_LEN,
+    ];
+    let record = (len, 1..=u8::MAX).prop_map(|(len, byte)| vec![byte; len]);
+    vec(record, 0..8)
+}
+
+fn framing() -> impl Strategy<Value = Framing> {
+    prop_oneof![
+        Just(Framing::Legacy),
+        Just(Framing::Recyclable { log_number: 9 })
+    ]
+}
+
+/// Whether `some` are among `all`, in order.
+fn is_subsequence(some: &[Vec<u8>], all: &[Vec<u8>]) -> bool {
+    let mut all = all.iter();
+    some.iter().all(|record| all.any(|other| other == record))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_framed_is_read(records in records(), framing in framing()) {
+        let file = framed(framing, &records);
+        let seen = read(&file, 9);
+        prop_assert_eq!(&seen.records, &records);
+        prop_assert!(seen.dropped.is_empty());
+        let end = End { offset: file.len() as u64, zeros: 0 };
+        prop_assert_eq!(seen.end, Some(end));
+    }
+
+    #[test]
+    fn parts_are_framed_like_their_concatenation(
+        record in vec(any::<u8>(), 0..70_000), cuts in vec(any::<Index>(), 0..4), framing in framing()
+    ) {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(record.len() + 1)).collect();
+        cuts.extend([0, record.len()]);
+        cuts.sort_unstable();
+        let parts: Vec<&[u8]> = cuts.windows(2).map(|ends| &record[ends[0]..ends[1]]).collect();
+        let mut file = Vec::new();
+        LogWriter::new(framing).add_parts(&parts, &mut file);
+        prop_assert_eq!(file, framed(framing, &[record]));
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_yields_its_first_records(
+        records in records(), framing in framing(), cut in any::<Index>()
+    ) {
+        let file = framed(framing, &records);
+        let cut = cut.index(file.len() + 1);
+        let seen = read(&file[..cut], 9);
+        prop_assert_eq!(&seen.records[..], &records[..seen.records.len()]);
+        prop_assert!(seen.reasons().iter().all(|reason| reason.is_torn()), "{:?}", seen.dropped);
+        prop_assert!(seen.dropped.len() <= 1);
+        prop_assert_eq!(seen.end.unwrap().offset, cut as u64);
+    }
+
+    #[test]
+    fn a_changed_byte_hides_records_but_makes_none(
+        records in records(), framing in framing(), at in any::<Index>(), xor in 1..=u8::MAX
+    ) {
+        let mut file = framed(framing, &records);
+        prop_assume!(!file.is_empty());
+        let at = at.index(file.len());
+        file[at] ^= xor;
+        let seen = read(&file, 9);
+        prop_assert!(is_subsequence(&seen.records, &records));
+        // Unchanged are only files in which the change hit padding.
+        prop_assert_eq!(seen.records.len() < records.len(), !seen.dropped.is_empty());
+    }
+
+    #[test]
+    fn zeroed_bytes_between_records_are_noticed(
+        records in records(), framing in framing(), from in any::<Index>(), len in 1..40_000usize
+    ) {
+        let mut file = framed(framing, &records);
+        prop_assume!(!file.is_empty());
+        let from = from.index(file.len());
+        let to = (from + len).min(file.len());
+        file[from..to].fill(0);
+        let seen = read(&file, 9);
+        prop_assert!(is_subsequence(&seen.records, &records));
+        let is_prefix = seen.records[..] == records[..seen.records.len()];
+        prop_assert!(is_prefix || !seen.dropped.is_empty());
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_space_not_written(
+        records in records(), framing in framing(), zeros in 0..100_000usize
+    ) {
+        let mut file = framed(framing, &records);
+        file.resize(file.len() + zeros, 0);
+        let seen = read(&file, 9);
+        prop_assert_eq!(&seen.records, &records);
+        prop_assert!(seen.dropped.is_empty());
+        let end = seen.end.unwrap();
+        prop_assert_eq!(end.offset, file.len() as u64);
+        // Zeros that fill a block could be padding as well.
+        prop_assert!((zeros.saturating_sub(HEADER_LEN)..=zeros).contains(&(end.zeros as usize)));
+    }
+
+    #[test]
+    fn a_reused_file_shows_nothing_of_what_it_held(old in records(), new in records()) {
+        let mut file = framed(Framing::Recyclable { log_number: 8 }, &old);
+        let fresh = framed(Framing::Recyclable { log_number: 9 }, &new);
+        let shared = file.len().min(fresh.len());
+        file[..shared].copy_from_slice(&fresh[..shared]);
+        file.extend_from_slice(&fresh[shared..]);
+        let seen = read(&file, 9);
+        prop_assert_eq!(&seen.records, &new);
+    }
+
+    #[test]
+    fn hostile_bytes_come_to_an_end(bytes in vec(any::<u8>(), 0..2000)) {
+        read(&bytes, 9);
+    }
+
+    #[test]
+    fn hostile_headers_come_to_an_end(
+        records in vec((0..140u8, vec(any::<u8>(), 0..60)), 0..30)
+    ) {
+        let mut file = Vec::new();
+        for (kind, payload) in records {
+            push_raw(&mut file, kind, &payload);
+        }
+        read(&file, 9);
+    }
+}
+
+/// A record of any type with a right checksum.
+fn push_raw(file: &mut Vec<u8>, kind: u8, payload: &[u8]) {
+    let mut body = vec![kind];
+    body.extend_from_slice(payload);
+    let crc = crate::checksum::mask(crate::checksum::crc32c(&body));
+    file.extend_from_slice(&crc.to_le_bytes());
+    let number_len = if matches!(kind, 5..=8 | 11 | 131) {
+        4
+    } else {
+        0
+    };
+    let length = u16::try_from(payload.len().saturating_sub(number_len)).unwrap();
+    file.extend_from_slice(&length.to_le_bytes());
+    file.extend_from_slice(&body);
+}
+
+#[test]
+fn a_record_has_rocksdbs_bytes() {
+    let file = framed(Framing::Legacy, &[b"abc".to_vec()]);
+    assert_eq!(file[4..], *b"\x03\0\x01abc");
+    let file = framed(Framing::recyclable(0x1_0000_0002), &[b"abc".to_vec()]);
+    assert_eq!(file[4..], *b"\x03\0\x05\x02\0\0\0abc");
+}
+
+#[test]
+fn a_block_with_room_for_a_header_gets_an_empty_first_piece() {
+    let records = [vec![1; BLOCK_LEN - 2 * HEADER_LEN], vec![2; 10]];
+    let file = framed(Framing::Legacy, &records);
+    assert_eq!(file[BLOCK_LEN - HEADER_LEN..][4..7], [0, 0, 2]);
+    assert_eq!(file.len(), BLOCK_LEN + HEADER_LEN + 10);
+    assert_eq!(read(&file, 0).records, records);
+}
+
+#[test]
+fn metadata_is_read_where_it_was_written_and_never_cut() {
+    let predecessor = Predecessor {
+        log_number: 7,
+        bytes: 1234,
+        last_sequence: SequenceNumber(99),
+    };
+    for framing in [Framing::Legacy, Framing::recyclable(9)] {
+        let mut writer = LogWriter::new(framing);
+        let mut file = Vec::new();
+        writer.add_compression(7, &mut file);
+        writer.add_predecessor(&predecessor, &mut file);
+        let fill = vec![3; BLOCK_LEN - file.len() - 40];
+        writer.add(&fill, &mut file);
+        writer.add_timestamp_sizes(&[(1, 8), (70_000, 8), (3, 8), (4, 8), (5, 8)], &mut file);
+        writer.add(b"last", &mut file);
+        let seen = read(&file, 9);
+        assert_eq!(seen.compression, Some(7));
+        assert_eq!(seen.predecessor, Some(predecessor));
+        assert_eq!(
+            seen.timestamp_sizes,
+            [(1, 8), (70_000, 8), (3, 8), (4, 8), (5, 8)]
+        );
+        assert_eq!(seen.records, [fill, b"last".to_vec()]);
+        assert_eq!(seen.dropped, []);
+    }
+}
+
+#[test]
+fn each_kind_of_damage_has_its_name() {
+    let one = framed(Framing::Legacy, &[b"one".to_vec()]);
+    let behind = |kind: u8, payload: &[u8]| {
+        let mut file = one.clone();
+        push_raw(&mut file, kind, payload);
+        file.extend_from_slice(&framed(Framing::Legacy, &[b"two".to_vec()]));
+        read(&file, 9)
+    };
+    for (kind, payload, reason) in [
+        (77, &b"x"[..], Reason::UnknownType(77)),
+        (0, b"x", Reason::UnknownType(0)),
+        (3, b"x", Reason::MissingStart),
+        (4, b"x", Reason::MissingStart),
+        (2, b"x", Reason::MissingEnd),
+        (5, b"\x09\0\0\0x", Reason::MixedFraming),
+        (5, b"\x08\0\0\0x", Reason::OldLogNumber(8)),
+        (9, b"\x07\0\0\0", Reason::BadMetadata(9)),
+        (10, b"\x01\0\0\0\0\0", Reason::BadMetadata(10)),
+        (10, b"\x01\0\0\0\x08", Reason::BadMetadata(10)),
+        (130, b"short", Reason::BadMetadata(130)),
+    ] {
+        let seen = behind(kind, payload);
+        assert_eq!(seen.reasons(), [reason]);
+        let dropped = seen.dropped[0];
+        assert_eq!(dropped.offset, one.len() as u64);
+        assert_eq!(dropped.bytes, (HEADER_LEN + payload.len()) as u64);
+        assert_eq!(seen.records, [b"one".to_vec(), b"two".to_vec()]);
+    }
+    let ignored = behind(200, b"from the future");
+    assert_eq!(ignored.dropped, []);
+    assert_eq!(ignored.records.len(), 2);
+}
+
+#[test]
+fn after_a_bad_checksum_reading_goes_on_with_the_next_block() {
+    let records = [vec![1; 100], vec![2; 100], vec![3; BLOCK_LEN], vec![4; 100]];
+    let mut file = framed(Framing::Legacy, &records);
+    file[107 + 50] ^= 1;
+    let seen = read(&file, 0);
+    assert_eq!(seen.records, [vec![1; 100], vec![4; 100]]);
+    assert_eq!(seen.reasons(), [Reason::BadChecksum, Reason::MissingStart]);
+    assert_eq!(seen.dropped[0].offset, 107);
+    assert_eq!(seen.dropped[0].bytes, (BLOCK_LEN - 107) as u64);
+}
+
+#[test]
+fn a_length_beyond_its_block_is_bad_within_the_file_and_torn_at_its_end() {
+    let mut file = framed(Framing::Legacy, &[vec![1; 100], vec![2; BLOCK_LEN]]);
+    file[107 + 5] = 0xff;
+    assert_eq!(read(&file, 0).reasons()[0], Reason::BadLength);
+    assert_eq!(read(&file[..300], 0).reasons(), [Reason::TornBody]);
+    assert_eq!(read(&file[..110], 0).reasons(), [Reason::TornHeader]);
+}
+
+#[test]
+fn a_lost_page_is_no_end_of_the_log() {
+    let records: Vec<_> = (1..=200).map(|byte| vec![byte; 200]).collect();
+    let mut file = framed(Framing::Legacy, &records);
+    // From the start of a record on.
+    file[207 * 20..207 * 40].fill(0);
+    let seen = read(&file, 0);
+    assert_eq!(seen.reasons()[0], Reason::Zeroed);
+    assert_eq!(seen.dropped[0].offset, 207 * 20);
+    assert_eq!(seen.records[..20], records[..20]);
+}
+
+#[test]
+fn the_recovery_modes_judge_as_rocksdb_does() {
+    use RecoveryMode::*;
+    use Verdict::*;
+    let rows = [
+        // reason, recycled, then a verdict of each mode
+        (Reason::TornBody, false, [EndOfLog, Fail, Stop, EndOfLog]),
+        (Reason::TornRecord, true, [EndOfLog, Fail, Stop, EndOfLog]),
+        (Reason::BadChecksum, false, [Fail, Fail, Stop, Skip]),
+        (Reason::BadChecksum, true, [EndOfLog, Fail, Stop, Skip]),
+        (Reason::UnknownType(50), false, [Fail, Fail, Stop, Skip]),
+        (
+            Reason::OldLogNumber(3),
+            true,
+            [EndOfLog, EndOfLog, EndOfLog, Skip],
+        ),
+    ];
+    let modes = [
+        TolerateCorruptedTailRecords,
+        AbsoluteConsistency,
+        PointInTimeRecovery,
+        SkipAnyCorruptedRecords,
+    ];
+    for (reason, recycled, verdicts) in rows {
+        assert_eq!(modes.map(|mode| mode.judge(reason, recycled)), verdicts);
+    }
+    for (number, mode) in (0..).zip(modes) {
+        assert_eq!(RecoveryMode::from_u8(number), Some(mode));
+    }
+    assert_eq!(RecoveryMode::from_u8(4), None);
+    assert_eq!(RecoveryMode::default(), PointInTimeRecovery);
+}
+
+#[test]
+fn an_error_of_the_source_is_never_the_end() {
+    let file = framed(Framing::Legacy, &[vec![1; 3 * BLOCK_LEN]]);
+    let mut reader = LogReader::new(
+        |offset: u64, buf: &mut [u8]| {
+            if offset > 0 {
+                return Err(cairn_types::Error::io_text("the disk is gone"));
+            }
+            Bytes(&file).read_at(offset, buf)
+        },
+        0,
+    );
+    assert!(reader.next().is_err());
+}
+
+#[test]
+fn a_follower_goes_on_behind_the_last_whole_record() {
+    let records = [vec![1; 100], vec![2; BLOCK_LEN], vec![3; 50]];
+    let file = framed(Framing::Legacy, &records);
+    let mut reader = LogReader::new(Bytes(&file[..300]), 0);
+    assert!(matches!(reader.next(), Ok(Event::Record { .. })));
+    assert!(matches!(reader.next(), Ok(Event::Dropped(_))));
+    let at = reader.whole_up_to();
+    assert_eq!(at, 107);
+    let mut reader = LogReader::starting_at(Bytes(&file), 0, at);
+    for expected in &records[1..] {
+        let Event::Record { payload, .. } = reader.next().unwrap() else {
+            panic!("a record was expected");
+        };
+        assert_eq!(payload, expected);
+    }
+    assert!(matches!(reader.next(), Ok(Event::End(_))));
+}

@@ -1,0 +1,251 @@
+//! Logical records to the bytes of a log file.
+//!
+//! A record costs one copy and one checksum of its bytes; nothing is allocated beyond the growth
+//! of the caller's buffer.
+
+use super::record_type as rt;
+use super::{BLOCK_LEN, HEADER_LEN, Predecessor, RECYCLABLE_HEADER_LEN};
+use crate::checksum::{crc32c, mask};
+
+/// How the records of a file are framed. A file has one framing from its first record on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// For a file that held nothing before.
+    Legacy,
+    /// For a file that held another log: each record carries the number of the new one, so that
+    /// a reader notices where the old content begins.
+    Recyclable {
+        /// The low half of the file's number.
+        log_number: u32,
+    },
+}
+
+impl Framing {
+    /// Recyclable records for file `number`.
+    #[must_use]
+    pub fn recyclable(number: u64) -> Framing {
+        Framing::Recyclable {
+            log_number: low_half(number),
+        }
+    }
+
+    fn header_len(self) -> usize {
+        match self {
+            Framing::Legacy => HEADER_LEN,
+            Framing::Recyclable { .. } => RECYCLABLE_HEADER_LEN,
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the format keeps the low half of a file's number"
+)]
+pub(super) fn low_half(number: u64) -> u32 {
+    number as u32
+}
+
+/// Frames records one behind the other. Knows where in the file it stands, and nothing else.
+#[derive(Clone, Debug)]
+pub struct LogWriter {
+    framing: Framing,
+    offset: u64,
+}
+
+impl LogWriter {
+    /// A writer at the start of a file.
+    #[must_use]
+    pub fn new(framing: Framing) -> LogWriter {
+        LogWriter::at(framing, 0)
+    }
+
+    /// A writer behind the `offset` bytes that a file has already.
+    #[must_use]
+    pub fn at(framing: Framing, offset: u64) -> LogWriter {
+        LogWriter { framing, offset }
+    }
+
+    /// Bytes framed so far, and those before: the size of the file once all is written.
+    #[inline]
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Appends `record` to `out`, framed.
+    #[inline]
+    pub fn add(&mut self, record: &[u8], out: &mut Vec<u8>) {
+        self.add_parts(&[record], out);
+    }
+
+    /// Appends one record, the concatenation of `parts`, to `out`, framed.
+    pub fn add_parts(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) {
+        let header_len = self.framing.header_len();
+        let mut parts = Parts::new(parts);
+        let mut left = parts.total();
+        out.reserve(left + 2 * header_len + left / BLOCK_LEN * header_len);
+        let mut begin = true;
+        loop {
+            let room = self.room_for(header_len, out);
+            let len = left.min(room - header_len);
+            left -= len;
+            let kind = match (begin, left == 0) {
+                (true, true) => rt::FULL,
+                (true, false) => rt::FIRST,
+                (false, false) => rt::MIDDLE,
+                (false, true) => rt::LAST,
+            };
+            let kind = match self.framing {
+                Framing::Legacy => kind,
+                Framing::Recyclable { .. } => kind + rt::TO_RECYCLABLE,
+            };
+            self.frame(kind, header_len, len, out, |out| parts.copy(len, out));
+            begin = false;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Appends the record that announces compressed records, which must be the first of a file.
+    ///
+    /// # Panics
+    ///
+    /// If something was framed before.
+    pub fn add_compression(&mut self, kind: u32, out: &mut Vec<u8>) {
+        assert!(self.offset == 0, "the compression is a log's first record");
+        // Even a recycled file has this record in legacy framing.
+        self.frame(rt::SET_COMPRESSION, HEADER_LEN, 4, out, |out| {
+            out.extend_from_slice(&kind.to_le_bytes());
+        });
+    }
+
+    /// Appends a record of the timestamp sizes of families: pairs of id and bytes.
+    ///
+    /// # Panics
+    ///
+    /// If a size is zero, for the format leaves such families out; or if there are more than
+    /// 5,400 families, which do not fit a block.
+    pub fn add_timestamp_sizes(&mut self, sizes: &[(u32, u16)], out: &mut Vec<u8>) {
+        assert!(
+            sizes.iter().all(|&(_, size)| size != 0),
+            "families without timestamps are left out"
+        );
+        let kinds = (rt::TIMESTAMP_SIZES, rt::RECYCLABLE_TIMESTAMP_SIZES);
+        self.add_metadata(kinds, sizes.len() * 6, out, |out| {
+            for (family, size) in sizes {
+                out.extend_from_slice(&family.to_le_bytes());
+                out.extend_from_slice(&size.to_le_bytes());
+            }
+        });
+    }
+
+    /// Appends a record about the log before this one.
+    pub fn add_predecessor(&mut self, predecessor: &Predecessor, out: &mut Vec<u8>) {
+        let kinds = (rt::PREDECESSOR, rt::RECYCLABLE_PREDECESSOR);
+        self.add_metadata(kinds, Predecessor::LEN, out, |out| {
+            out.extend_from_slice(&predecessor.encode());
+        });
+    }
+
+    fn add_metadata(
+        &mut self,
+        kinds: (u8, u8),
+        len: usize,
+        out: &mut Vec<u8>,
+        payload: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let header_len = self.framing.header_len();
+        assert!(
+            header_len + len <= BLOCK_LEN,
+            "a metadata record fits one block"
+        );
+        self.room_for(header_len + len, out);
+        let kind = match self.framing {
+            Framing::Legacy => kinds.0,
+            Framing::Recyclable { .. } => kinds.1,
+        };
+        self.frame(kind, header_len, len, out, payload);
+    }
+
+    /// Fills the block with zeros unless `wanted` bytes fit, and returns what is left of it then.
+    #[inline]
+    fn room_for(&mut self, wanted: usize, out: &mut Vec<u8>) -> usize {
+        let room = BLOCK_LEN - in_block(self.offset);
+        if room >= wanted {
+            return room;
+        }
+        out.resize(out.len() + room, 0);
+        self.offset += room as u64;
+        BLOCK_LEN
+    }
+
+    #[inline]
+    fn frame(
+        &mut self,
+        kind: u8,
+        header_len: usize,
+        len: usize,
+        out: &mut Vec<u8>,
+        payload: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let start = out.len();
+        let length = u16::try_from(len).expect("a record fits a block");
+        let [low, high] = length.to_le_bytes();
+        out.extend_from_slice(&[0, 0, 0, 0, low, high, kind]);
+        if let (Framing::Recyclable { log_number }, RECYCLABLE_HEADER_LEN) =
+            (self.framing, header_len)
+        {
+            out.extend_from_slice(&log_number.to_le_bytes());
+        }
+        payload(out);
+        let crc = mask(crc32c(&out[start + 6..]));
+        out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+        self.offset += (header_len + len) as u64;
+    }
+}
+
+/// Where in its block a file's offset lies.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the remainder is smaller than a block"
+)]
+pub(super) fn in_block(offset: u64) -> usize {
+    (offset % BLOCK_LEN as u64) as usize
+}
+
+/// What is left of some slices.
+struct Parts<'a> {
+    slices: &'a [&'a [u8]],
+    /// How much of the first slice is taken.
+    taken: usize,
+}
+
+impl<'a> Parts<'a> {
+    fn new(slices: &'a [&'a [u8]]) -> Parts<'a> {
+        Parts { slices, taken: 0 }
+    }
+
+    #[inline]
+    fn total(&self) -> usize {
+        self.slices.iter().map(|slice| slice.len()).sum()
+    }
+
+    /// Moves the next `len` bytes to `out`.
+    #[inline]
+    fn copy(&mut self, mut len: usize, out: &mut Vec<u8>) {
+        while let Some((first, others)) = self.slices.split_first() {
+            let rest = &first[self.taken..];
+            if rest.len() > len {
+                out.extend_from_slice(&rest[..len]);
+                self.taken += len;
+                return;
+            }
+            out.extend_from_slice(rest);
+            len -= rest.len();
+            self.taken = 0;
+            self.slices = others;
+        }
+    }
+}
