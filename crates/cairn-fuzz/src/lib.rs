@@ -62,6 +62,10 @@ pub const TARGETS: &[Target] = &[
     Target::new("varint_key", targets::varint_key::run),
     Target::new("names", targets::names::run),
     Target::new("decompress", targets::decompress::run).with_bound(targets::decompress::BOUND),
+    Target::new("footer_meta_props", targets::footer_meta_props::run),
+    Target::new("manifest", targets::manifest::run),
+    Target::new("options_text", targets::options_text::run),
+    Target::new("write_batch", targets::write_batch::run),
 ];
 
 /// The target called `name`.

@@ -1,0 +1,67 @@
+//! The parts of a table that say where the others are: footer, metaindex, properties, ids.
+//!
+//! The first byte chooses the part.
+
+use cairn_format::id::{SessionId, UniqueId};
+use cairn_format::table::footer::Footer;
+use cairn_format::table::meta::MetaIndex;
+use cairn_format::table::properties::Properties;
+
+/// Reads the part and, if it is understood, what is written of it.
+pub fn run(data: &[u8]) {
+    let Some((&choice, data)) = data.split_first() else {
+        return;
+    };
+    match choice % 4 {
+        0 => footer(data),
+        1 => metaindex(data),
+        2 => properties(data),
+        _ => ids(data),
+    }
+}
+
+fn footer(data: &[u8]) {
+    for len in [data.len() as u64, 1 << 20, u64::MAX] {
+        let Ok(footer) = Footer::decode(data, len) else {
+            continue;
+        };
+        assert!(footer.metaindex.end() <= len);
+        assert!(footer.index.is_none_or(|index| index.end() <= len));
+        let offset = len - footer.encoded_len() as u64;
+        let mut bytes = Vec::new();
+        footer.encode(offset, &mut bytes);
+        assert_eq!(Footer::decode(&bytes, len).ok(), Some(footer));
+    }
+}
+
+fn metaindex(data: &[u8]) {
+    let Ok(meta) = MetaIndex::decode(data, 1 << 30) else {
+        return;
+    };
+    for (name, handle) in meta.iter() {
+        assert!(handle.end() <= 1 << 30);
+        assert!(meta.find(name).is_some());
+    }
+}
+
+fn properties(data: &[u8]) {
+    let _ = Properties::find_global_seqno(data);
+    let Ok(properties) = Properties::decode(data) else {
+        return;
+    };
+    let again = Properties::decode(&properties.encode()).expect("what we write we read");
+    assert_eq!(again.encode(), properties.encode());
+    let _ = properties.rows();
+}
+
+fn ids(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Some(session) = SessionId::parse(text) {
+        assert_eq!(SessionId::parse(&session.to_string()), Some(session));
+    }
+    if let Some(id) = UniqueId::of_table("db", text, 7) {
+        let _ = (id.short(), id.external());
+    }
+}

@@ -1,0 +1,30 @@
+//! OPTIONS files and option strings: their syntax.
+
+use cairn_format::options_text;
+
+/// Reads the bytes as a file, as an option string and as an escaped text.
+pub fn run(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    assert_eq!(options_text::unescape(&options_text::escape(text)), text);
+    if let Ok(sections) = options_text::parse_file(text) {
+        let printed = options_text::print_file(&sections);
+        let again = options_text::parse_file(&printed).expect("what we print we read");
+        assert_eq!(again, sections, "{printed}");
+    }
+    statements(text, 0);
+}
+
+/// Statements within statements, as deep as they go.
+fn statements(text: &str, depth: usize) {
+    let Ok(found) = options_text::statements(text) else {
+        return;
+    };
+    for (_, value) in found {
+        // Each level is shorter; a hundred levels are enough to look into.
+        if depth < 100 && value.len() < text.len() {
+            statements(value, depth + 1);
+        }
+    }
+}
