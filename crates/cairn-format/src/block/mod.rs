@@ -1,1 +1,38 @@
-//! Blocks of entries: builder, layout and cursors.
+//! Blocks of entries: builders, layout and cursors.
+//!
+//! Data blocks, index blocks and most meta blocks of a table have one shape:
+//!
+//! ```text
+//! entries | restart array: fixed32 x n | [hash index] | [fixed32 start of the values] | fixed32 footer
+//!
+//! entry    varint32 shared | varint32 delta length | varint32 value length | key delta | value
+//! restart  offset of an entry whose key is whole (shared = 0)
+//! footer   bit 31 hash index; bit 29 uniform keys; bit 28 values apart from keys; bits 0 to 27 n
+//! ```
+//!
+//! A reader parses the [`BlockLayout`] on each access (a few loads) and moves a [`DataCursor`] or
+//! an [`IndexCursor`]. Cursors own their position and borrow nothing: every method takes the bytes
+//! and their layout, so that one value can own a block and a cursor in it. They are only as good
+//! as that: between two `seek`s (or `first`, `last`) the bytes must stay the same. Other bytes
+//! give other answers, never a panic.
+//!
+//! Costs: a seek compares about log2(n) whole keys and then walks one restart interval without
+//! building the keys it passes; `next` copies only what a key does not share with the one before.
+
+mod builder;
+mod cursor;
+mod data;
+mod hash;
+mod index;
+mod layout;
+#[cfg(test)]
+mod tests;
+
+pub use builder::{BlockBuilder, BlockOptions, IndexBlockBuilder, can_hash};
+pub use data::DataCursor;
+pub use hash::{HashHit, hash_lookup};
+pub use index::{IndexCursor, IndexEntry, IndexForm};
+pub use layout::{BlockKind, BlockLayout};
+
+/// The largest block in which a footer's bit 31 means a hash index.
+pub const MAX_HASHED_BLOCK_LEN: usize = 1 << 16;

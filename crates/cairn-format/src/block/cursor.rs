@@ -1,0 +1,512 @@
+//! The walk through a block that data and index cursors share.
+//!
+//! A [`Position`] knows the entry it stands on: the key lies in the block when nothing of it is
+//! shared, and in a buffer otherwise. What follows a key differs between kinds of blocks and is
+//! the affair of a [`Coding`].
+//!
+//! Walking back means walking forward from a restart. Entries passed on the way are kept (within
+//! [`MAX_PASSED`] and the size of the block), so that a reverse scan decodes each entry once.
+
+use std::cmp::Ordering;
+
+use cairn_types::{Decoded, Malformed};
+
+use super::layout::BlockLayout;
+
+/// How entries of a kind of block are laid out.
+pub(super) trait Coding {
+    /// What a cursor remembers of an entry besides its key.
+    type Value: Copy + Default;
+
+    /// The entry at offset `at`, whose predecessor has the value `previous`; or `None` if the
+    /// bytes there are no entry. `next` of the result is greater than `at`, and the key delta lies
+    /// within `bytes`.
+    fn entry(
+        &self,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        at: usize,
+        previous: &Self::Value,
+    ) -> Option<Entry<Self::Value>>;
+
+    /// The key of the entry at offset `at`, a restart; `None` if it is not whole.
+    fn whole_key<'a>(&self, bytes: &'a [u8], layout: &BlockLayout, at: usize) -> Option<&'a [u8]>;
+
+    /// What stands for the value of the entry before restart `i`.
+    fn before_restart(&self, i: u32) -> Self::Value;
+}
+
+/// An entry as it is coded: its key is `shared` bytes of the key before and the delta.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<V> {
+    pub shared: usize,
+    pub delta_at: usize,
+    pub delta_len: usize,
+    pub next: usize,
+    pub value: V,
+}
+
+impl<V> Entry<V> {
+    fn delta<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.delta_at..][..self.delta_len]
+    }
+}
+
+/// Entries that a walk back keeps at most.
+const MAX_PASSED: usize = 256;
+/// Bytes of keys that a walk back keeps in any block.
+const MIN_KEPT_KEY_BYTES: usize = 4096;
+
+struct Passed<V> {
+    at: usize,
+    next: usize,
+    key_at: usize,
+    value: V,
+}
+
+/// A place in a block, or none.
+pub(super) struct Position<V> {
+    valid: bool,
+    at: usize,
+    next: usize,
+    pub value: V,
+    /// Whether the key is in `buffer` rather than in the block.
+    owned: bool,
+    key_at: usize,
+    key_len: usize,
+    buffer: Vec<u8>,
+    passed: Vec<Passed<V>>,
+    passed_keys: Vec<u8>,
+}
+
+impl<V: Copy + Default> Default for Position<V> {
+    fn default() -> Self {
+        Position {
+            valid: false,
+            at: 0,
+            next: 0,
+            value: V::default(),
+            owned: false,
+            key_at: 0,
+            key_len: 0,
+            buffer: Vec::new(),
+            passed: Vec::new(),
+            passed_keys: Vec::new(),
+        }
+    }
+}
+
+/// The length of the longest common prefix.
+#[inline]
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let mut len = 0;
+    while let (Some(x), Some(y)) = (a[len..].first_chunk::<8>(), b[len..].first_chunk::<8>()) {
+        let difference = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if difference != 0 {
+            return len + difference.trailing_zeros() as usize / 8;
+        }
+        len += 8;
+    }
+    while len < a.len() && len < b.len() && a[len] == b[len] {
+        len += 1;
+    }
+    len
+}
+
+#[cold]
+#[inline(never)]
+fn bad_entry(at: usize) -> Malformed {
+    Malformed::at(at, "block entry is cut short or shares more than there is")
+}
+
+#[cold]
+#[inline(never)]
+fn bad_restart(i: u32, offset: u32) -> Malformed {
+    Malformed::at(
+        offset as usize,
+        format!("restart {i} of the block leads to no whole key"),
+    )
+}
+
+impl<V: Copy + Default> Position<V> {
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The key of the entry; of no meaning (but no harm) when there is none.
+    #[inline]
+    pub fn key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
+        if self.owned {
+            &self.buffer
+        } else {
+            bytes
+                .get(self.key_at..self.key_at + self.key_len)
+                .unwrap_or_default()
+        }
+    }
+
+    /// The key in the buffer, where it can be changed in place.
+    pub fn key_mut(&mut self, bytes: &[u8]) -> &mut Vec<u8> {
+        if !self.owned {
+            self.buffer.clear();
+            let key = bytes.get(self.key_at..self.key_at + self.key_len);
+            self.buffer.extend_from_slice(key.unwrap_or_default());
+            self.owned = true;
+        }
+        &mut self.buffer
+    }
+
+    /// Leaves the position standing nowhere.
+    pub fn clear(&mut self) {
+        self.valid = false;
+    }
+
+    fn forget_passed(&mut self) {
+        self.passed.clear();
+        self.passed_keys.clear();
+    }
+
+    /// Makes `entry`, the one at offset `at` behind the current one, the current one.
+    #[inline]
+    fn load(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>) -> bool {
+        if entry.shared == 0 {
+            self.owned = false;
+            self.key_at = entry.delta_at;
+        } else {
+            if entry.shared > self.key_len {
+                return false;
+            }
+            if self.owned {
+                self.buffer.truncate(entry.shared);
+            } else {
+                let shared = bytes.get(self.key_at..self.key_at + entry.shared);
+                self.buffer.clear();
+                self.buffer.extend_from_slice(shared.unwrap_or_default());
+                self.owned = true;
+            }
+            self.buffer.extend_from_slice(entry.delta(bytes));
+        }
+        self.key_len = entry.shared + entry.delta_len;
+        self.at = at;
+        self.next = entry.next;
+        self.value = entry.value;
+        true
+    }
+
+    /// Goes to the following entry, or nowhere at the end.
+    #[inline]
+    pub fn step<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+    ) -> Decoded<()> {
+        let at = self.next;
+        if at >= layout.entries_end as usize {
+            self.valid = false;
+            return Ok(());
+        }
+        if let Some(entry) = coding.entry(bytes, layout, at, &self.value)
+            && self.load(bytes, at, &entry)
+        {
+            return Ok(());
+        }
+        self.valid = false;
+        Err(bad_entry(at))
+    }
+
+    /// The entry at restart `i`.
+    #[inline]
+    fn restart_entry<C: Coding<Value = V>>(
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        i: u32,
+    ) -> Decoded<(usize, Entry<V>)> {
+        let offset = layout.restart(bytes, i);
+        if offset < layout.entries_end
+            && let Some(entry) =
+                coding.entry(bytes, layout, offset as usize, &coding.before_restart(i))
+            && entry.shared == 0
+        {
+            return Ok((offset as usize, entry));
+        }
+        Err(bad_restart(i, offset))
+    }
+
+    /// Goes to the entry at restart `i`, or nowhere in an empty block.
+    #[inline]
+    pub fn jump<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        i: u32,
+    ) -> Decoded<()> {
+        self.valid = false;
+        if layout.is_empty() {
+            return Ok(());
+        }
+        let (at, entry) = Self::restart_entry(coding, bytes, layout, i)?;
+        self.valid = self.load(bytes, at, &entry);
+        Ok(())
+    }
+
+    /// Goes to the first entry.
+    pub fn first<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+    ) -> Decoded<()> {
+        self.forget_passed();
+        self.jump(coding, bytes, layout, 0)
+    }
+
+    /// Goes to the last entry.
+    pub fn last<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+    ) -> Decoded<()> {
+        self.forget_passed();
+        self.jump(coding, bytes, layout, layout.restarts - 1)?;
+        if self.valid {
+            self.walk_to(coding, bytes, layout, layout.entries_end as usize)?;
+        }
+        Ok(())
+    }
+
+    /// Goes to the entry before, or nowhere at the start.
+    pub fn back<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+    ) -> Decoded<()> {
+        if self.passed.last().is_some_and(|last| last.next == self.at) {
+            self.take_passed();
+            return Ok(());
+        }
+        let goal = self.at;
+        self.forget_passed();
+        match layout.restarts_before(bytes, goal) {
+            0 => {
+                self.valid = false;
+                Ok(())
+            }
+            i => {
+                self.jump(coding, bytes, layout, i - 1)?;
+                self.walk_to(coding, bytes, layout, goal)
+            }
+        }
+    }
+
+    /// Goes on to the entry that ends at `goal`, keeping those it passes.
+    fn walk_to<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        goal: usize,
+    ) -> Decoded<()> {
+        while self.valid && self.next < goal {
+            self.keep_passed(bytes);
+            self.step(coding, bytes, layout)?;
+        }
+        if self.valid && self.next == goal {
+            return Ok(());
+        }
+        self.valid = false;
+        Err(bad_entry(goal))
+    }
+
+    fn keep_passed(&mut self, bytes: &[u8]) {
+        // What is nearest to the goal is needed first, so the older half of too much may go.
+        if self.passed.len() >= MAX_PASSED
+            || self.passed_keys.len() + self.key_len > bytes.len().max(MIN_KEPT_KEY_BYTES)
+        {
+            self.forget_passed();
+        }
+        let passed = Passed {
+            at: self.at,
+            next: self.next,
+            key_at: self.passed_keys.len(),
+            value: self.value,
+        };
+        let key = if self.owned {
+            &self.buffer[..]
+        } else {
+            &bytes[self.key_at..][..self.key_len]
+        };
+        self.passed_keys.extend_from_slice(key);
+        self.passed.push(passed);
+    }
+
+    fn take_passed(&mut self) {
+        if let Some(passed) = self.passed.pop() {
+            let key = &self.passed_keys[passed.key_at..];
+            self.buffer.clear();
+            self.buffer.extend_from_slice(key);
+            self.key_len = key.len();
+            self.owned = true;
+            self.passed_keys.truncate(passed.key_at);
+            self.at = passed.at;
+            self.next = passed.next;
+            self.value = passed.value;
+        }
+    }
+
+    /// Goes to the first entry that `compare` does not call less (than a target), or nowhere.
+    ///
+    /// `bytewise` is the target when its order is that of the bytes of user keys, followed by
+    /// `SUFFIX` bytes of sequence number and kind; the interval is then walked without building
+    /// keys.
+    #[inline]
+    pub fn seek<C: Coding<Value = V>, const SUFFIX: usize>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        compare: impl Fn(&[u8]) -> Ordering,
+        bytewise: Option<&[u8]>,
+    ) -> Decoded<()> {
+        self.forget_passed();
+        self.valid = false;
+        if layout.is_empty() {
+            return Ok(());
+        }
+        let (mut low, mut high) = (0, layout.restarts);
+        while low < high {
+            let mid = low + (high - low) / 2;
+            let offset = layout.restart(bytes, mid);
+            let Some(key) = coding.whole_key(bytes, layout, offset as usize) else {
+                return Err(bad_restart(mid, offset));
+            };
+            if compare(key) == Ordering::Less {
+                low = mid + 1;
+            } else {
+                high = mid;
+            }
+        }
+        if low == 0 {
+            return self.jump(coding, bytes, layout, 0);
+        }
+        self.jump(coding, bytes, layout, low - 1)?;
+        if self.next == layout.restart(bytes, low) as usize {
+            return self.jump(coding, bytes, layout, low);
+        }
+        match bytewise {
+            Some(target) => self.run_bytewise::<C, SUFFIX>(coding, bytes, layout, compare, target),
+            None => self.run(coding, bytes, layout, compare),
+        }
+    }
+
+    /// Goes on to the first entry that `compare` does not call less, or nowhere.
+    pub fn run<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        compare: impl Fn(&[u8]) -> Ordering,
+    ) -> Decoded<()> {
+        while self.valid && compare(self.key(bytes)) == Ordering::Less {
+            self.step(coding, bytes, layout)?;
+        }
+        Ok(())
+    }
+
+    /// [`Position::run`] from an entry before `target`, by what neighbours share.
+    ///
+    /// While the user key of the entry passed last first differs from the target's at byte `same`,
+    /// an entry that shares more than `same` bytes with it differs there too and is passed unseen.
+    /// One that shares less begins with bytes of the target, so its delta alone is compared.
+    #[inline]
+    fn run_bytewise<C: Coding<Value = V>, const SUFFIX: usize>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        compare: impl Fn(&[u8]) -> Ordering,
+        target: &[u8],
+    ) -> Decoded<()> {
+        let end = layout.entries_end as usize;
+        let user = &target[..target.len().saturating_sub(SUFFIX)];
+        let key = self.key(bytes);
+        let (passed, _) = key.split_at(key.len().saturating_sub(SUFFIX));
+        let mut same = common_prefix(passed, user);
+        // Whether the user key passed last is `user[..same]` as a whole: then what comes behind
+        // it is its suffix, and sharing more than `same` bytes says nothing about user keys.
+        let mut whole = same == passed.len();
+        let (mut passed_at, mut at, mut value) = (self.at, self.next, self.value);
+        let mut passed_entry: Option<Entry<V>> = None;
+        while at < end {
+            let Some(entry) = coding.entry(bytes, layout, at, &value) else {
+                self.valid = false;
+                return Err(bad_entry(at));
+            };
+            if entry.shared <= same {
+                let delta = entry.delta(bytes);
+                let rest = &user[entry.shared..];
+                let known = delta.len().checked_sub(SUFFIX).map(|len| &delta[..len]);
+                let stop = match known {
+                    // The delta begins within the suffix: the key has to be built.
+                    None => true,
+                    Some(part) => {
+                        let more = common_prefix(part, rest);
+                        let before = match (part.get(more), rest.get(more)) {
+                            (Some(ours), Some(theirs)) => ours < theirs,
+                            (Some(_), None) => false,
+                            (None, Some(_)) => true,
+                            (None, None) => {
+                                SUFFIX > 0 && crate::key::packed(delta) > crate::key::packed(target)
+                            }
+                        };
+                        same = entry.shared + more;
+                        whole = more == part.len();
+                        !before
+                    }
+                };
+                if stop {
+                    self.build(bytes, at, &entry, user);
+                    return match known {
+                        Some(_) => Ok(()),
+                        None => self.run(coding, bytes, layout, compare),
+                    };
+                }
+                passed_entry = Some(entry);
+            } else if whole {
+                // Stand on the entry passed last, whose key is known, and build keys from there.
+                if let Some(passed) = passed_entry {
+                    self.build(bytes, passed_at, &passed, user);
+                }
+                return self.run(coding, bytes, layout, compare);
+            }
+            passed_at = at;
+            value = entry.value;
+            at = entry.next;
+        }
+        self.valid = false;
+        Ok(())
+    }
+
+    /// Makes `entry` the current one; its shared bytes are those of `prefix`.
+    #[inline]
+    fn build(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>, prefix: &[u8]) {
+        if entry.shared > 0 {
+            self.buffer.clear();
+            self.buffer.extend_from_slice(&prefix[..entry.shared]);
+            self.buffer.extend_from_slice(entry.delta(bytes));
+            self.owned = true;
+        } else {
+            self.owned = false;
+            self.key_at = entry.delta_at;
+        }
+        self.key_len = entry.shared + entry.delta_len;
+        self.at = at;
+        self.next = entry.next;
+        self.value = entry.value;
+    }
+}

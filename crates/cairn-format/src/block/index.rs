@@ -1,0 +1,316 @@
+//! The cursor in index blocks: separators and where the blocks below them lie.
+//!
+//! ```text
+//! plain   like a data block; value = varint64 offset, varint64 size
+//! delta   varint32 shared | varint32 delta length | key delta | value
+//!         value = varint64 offset, varint64 size           when shared = 0
+//!                 varsigned64 (size - size before)          otherwise: the block lies right behind
+//!                                                           the one before and its trailer
+//! either is followed by lps first internal key of the block, if the index has first keys
+//! ```
+
+use std::cmp::Ordering;
+
+use cairn_types::{Decoded, KeyOrder};
+
+use super::cursor::{Coding, Entry, Position};
+use super::data::lengths;
+use super::layout::BlockLayout;
+use crate::coding::{Input, decode_varint32};
+use crate::key;
+use crate::table::TRAILER_LEN;
+use crate::table::handle::Handle;
+
+/// What the entries of an index are; properties of the table say so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexForm {
+    /// Keys are user keys rather than internal keys (`rocksdb.index.key.is.user.key`).
+    pub user_keys: bool,
+    /// Handles are delta-coded (`rocksdb.index.value.is.delta.encoded`).
+    pub delta_values: bool,
+    /// Each handle is followed by the first key of its block (index type 3).
+    pub first_keys: bool,
+}
+
+/// An entry of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexEntry<'a> {
+    /// The separator: at or after every key of the block, before every key of the next. An
+    /// internal key or a user key, as the index's form says.
+    pub key: &'a [u8],
+    /// Where the block lies.
+    pub handle: Handle,
+    /// The first internal key of the block, where the index has it.
+    pub first_key: Option<&'a [u8]>,
+}
+
+/// What a cursor remembers of an entry: its handle, and where its first key lies.
+#[derive(Clone, Copy, Default)]
+pub(super) struct IndexValue {
+    offset: u64,
+    size: u64,
+    first_at: u32,
+    first_len: u32,
+}
+
+/// A handle and, if asked for, a first key, from `at` on; and where they end. `before` is the
+/// handle that a delta builds on.
+#[inline]
+fn value(
+    bytes: &[u8],
+    at: usize,
+    before: Option<&IndexValue>,
+    first_key: bool,
+) -> Option<(IndexValue, usize)> {
+    let mut input = Input::new(bytes.get(at..)?);
+    let (offset, size) = match before {
+        None => (input.varint64().ok()?, input.varint64().ok()?),
+        Some(before) => (
+            before
+                .offset
+                .checked_add(before.size)?
+                .checked_add(TRAILER_LEN as u64)?,
+            before.size.checked_add_signed(input.varsigned64().ok()?)?,
+        ),
+    };
+    let mut value = IndexValue {
+        offset,
+        size,
+        first_at: 0,
+        first_len: 0,
+    };
+    if first_key {
+        value.first_len = input.lps().ok()?.len() as u32;
+        value.first_at = (at + input.at()) as u32 - value.first_len;
+    }
+    Some((value, at + input.at()))
+}
+
+impl Coding for IndexForm {
+    type Value = IndexValue;
+
+    #[inline]
+    fn entry(
+        &self,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        at: usize,
+        previous: &IndexValue,
+    ) -> Option<Entry<IndexValue>> {
+        let entries = bytes.get(..layout.entries_end as usize)?;
+        let (shared, delta_len, value_len, delta_at) = self.lengths(entries, at)?;
+        let value_at = delta_at.checked_add(delta_len as usize)?;
+        let before = (self.delta_values && shared > 0).then_some(previous);
+        let (value, mut next) = value(entries, value_at, before, self.first_keys)?;
+        if let Some(len) = value_len {
+            let end = value_at.checked_add(len as usize)?;
+            if next > end || end > entries.len() {
+                return None;
+            }
+            next = end;
+        }
+        Some(Entry {
+            shared: shared as usize,
+            delta_at,
+            delta_len: delta_len as usize,
+            next,
+            value,
+        })
+    }
+
+    #[inline]
+    fn whole_key<'a>(&self, bytes: &'a [u8], _: &BlockLayout, at: usize) -> Option<&'a [u8]> {
+        let (shared, delta_len, _, delta_at) = self.lengths(bytes, at)?;
+        let end = delta_at.checked_add(delta_len as usize)?;
+        bytes.get(delta_at..end).filter(|_| shared == 0)
+    }
+
+    fn before_restart(&self, _: u32) -> IndexValue {
+        IndexValue::default()
+    }
+}
+
+impl IndexForm {
+    /// Shared bytes, delta length, value length if the entry says it, and where these end.
+    #[inline]
+    fn lengths(&self, bytes: &[u8], at: usize) -> Option<(u32, u32, Option<u32>, usize)> {
+        if !self.delta_values {
+            let (shared, delta, value, end) = lengths(bytes, at)?;
+            return Some((shared, delta, Some(value), end));
+        }
+        let head = bytes.get(at..)?;
+        if let Some(&[shared, delta]) = head.first_chunk::<2>()
+            && shared | delta < 0x80
+        {
+            return Some((u32::from(shared), u32::from(delta), None, at + 2));
+        }
+        let (shared, a) = decode_varint32(head)?;
+        let (delta, b) = decode_varint32(&head[a..])?;
+        Some((shared, delta, None, at + a + b))
+    }
+}
+
+/// A cursor over the entries of an index block; it owns its position and borrows no bytes.
+///
+/// Targets are internal keys whatever the keys of the index are.
+pub struct IndexCursor {
+    form: IndexForm,
+    position: Position<IndexValue>,
+}
+
+impl IndexCursor {
+    /// A cursor that stands nowhere, for blocks of this form.
+    #[must_use]
+    pub fn new(form: IndexForm) -> IndexCursor {
+        IndexCursor {
+            form,
+            position: Position::default(),
+        }
+    }
+
+    /// The form of the blocks that this cursor reads.
+    #[must_use]
+    pub fn form(&self) -> IndexForm {
+        self.form
+    }
+
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.position.valid()
+    }
+
+    /// Leaves the cursor standing nowhere.
+    pub fn clear(&mut self) {
+        self.position.clear();
+    }
+
+    /// The separator on which the cursor stands, a user key or an internal key by its form.
+    #[inline]
+    #[must_use]
+    pub fn key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
+        self.position.key(bytes)
+    }
+
+    /// The user key of the separator on which the cursor stands.
+    #[inline]
+    #[must_use]
+    pub fn user_key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
+        let key = self.position.key(bytes);
+        if self.form.user_keys {
+            key
+        } else {
+            key::user_key(key)
+        }
+    }
+
+    /// Where the block below the separator lies.
+    #[inline]
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle {
+            offset: self.position.value.offset,
+            size: self.position.value.size,
+        }
+    }
+
+    /// The first internal key of that block, where the index has it.
+    #[inline]
+    #[must_use]
+    pub fn first_key<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let value = &self.position.value;
+        let start = value.first_at as usize;
+        bytes
+            .get(start..start + value.first_len as usize)
+            .filter(|_| self.form.first_keys)
+    }
+
+    /// The entry on which the cursor stands.
+    #[must_use]
+    pub fn entry<'a>(&'a self, bytes: &'a [u8]) -> IndexEntry<'a> {
+        IndexEntry {
+            key: self.key(bytes),
+            handle: self.handle(),
+            first_key: self.first_key(bytes),
+        }
+    }
+
+    /// Goes to the first entry.
+    ///
+    /// # Errors
+    ///
+    /// When the block is malformed there; the cursor then stands nowhere. This holds for every
+    /// method that moves.
+    pub fn first(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
+        self.position.first(&self.form, bytes, layout)
+    }
+
+    /// Goes to the last entry.
+    ///
+    /// # Errors
+    ///
+    /// See [`IndexCursor::first`].
+    pub fn last(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
+        self.position.last(&self.form, bytes, layout)
+    }
+
+    /// Goes to the following entry, or nowhere at the end. Only while the cursor is valid.
+    ///
+    /// # Errors
+    ///
+    /// See [`IndexCursor::first`].
+    pub fn next(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
+        self.position.step(&self.form, bytes, layout)
+    }
+
+    /// Goes to the entry before, or nowhere at the start. Only while the cursor is valid.
+    ///
+    /// # Errors
+    ///
+    /// See [`IndexCursor::first`].
+    pub fn prev(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
+        self.position.back(&self.form, bytes, layout)
+    }
+
+    /// Goes to the first entry whose separator is at or after `target`, an internal key, or
+    /// nowhere: the block that may hold `target`.
+    ///
+    /// # Errors
+    ///
+    /// See [`IndexCursor::first`].
+    #[inline]
+    pub fn seek(
+        &mut self,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        order: &KeyOrder,
+        target: &[u8],
+    ) -> Decoded<()> {
+        let IndexCursor { form, position } = self;
+        if form.user_keys {
+            let target = key::user_key(target);
+            if order.is_bytewise() {
+                let compare = |key: &[u8]| key::compare_bytewise(key, target);
+                return position.seek::<_, 0>(form, bytes, layout, compare, Some(target));
+            }
+            let compare = |key: &[u8]| order.compare(key, target);
+            return position.seek::<_, 0>(form, bytes, layout, compare, None);
+        }
+        let compare = |key: &[u8]| key::compare(order, key, target);
+        let bytewise = order.is_bytewise().then_some(target);
+        position.seek::<_, { key::SUFFIX_LEN }>(form, bytes, layout, compare, bytewise)
+    }
+
+    /// Whether the separator on which the cursor stands is before `target`, an internal key.
+    #[must_use]
+    pub fn is_before(&self, bytes: &[u8], order: &KeyOrder, target: &[u8]) -> bool {
+        let key = self.key(bytes);
+        let ordering = if self.form.user_keys {
+            order.compare(key, key::user_key(target))
+        } else {
+            key::compare(order, key, target)
+        };
+        ordering == Ordering::Less
+    }
+}

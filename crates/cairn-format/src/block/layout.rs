@@ -1,0 +1,257 @@
+//! Where the parts of a block lie, from its footer.
+
+use cairn_types::{Decoded, Malformed};
+
+use super::MAX_HASHED_BLOCK_LEN;
+
+/// What a block is, which decides what its footer may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// A block of the table's own entries.
+    Data,
+    /// A block of separators and handles: of an index or of a partitioned filter.
+    Index,
+    /// Metaindex, properties, range tombstones.
+    Meta,
+}
+
+pub(super) const HASHED: u32 = 1 << 31;
+const RESERVED: u32 = 1 << 30;
+pub(super) const UNIFORM: u32 = 1 << 29;
+pub(super) const SEPARATED: u32 = 1 << 28;
+const COUNT: u32 = SEPARATED - 1;
+
+/// Where the parts of a block lie. Cheap to make and to copy; good for the bytes it was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockLayout {
+    /// Where the entries (only their keys, if values lie apart) end.
+    pub(super) entries_end: u32,
+    pub(super) restarts_at: u32,
+    pub(super) restarts: u32,
+    pub(super) buckets_at: u32,
+    /// 0 when there is no hash index.
+    pub(super) buckets: u16,
+    pub(super) separated: bool,
+    uniform: bool,
+}
+
+fn fixed32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+impl BlockLayout {
+    /// The layout of `bytes`, a whole block without its trailer.
+    ///
+    /// # Errors
+    ///
+    /// When the parts do not fit into the block, or the footer has bits that `kind` cannot have.
+    #[inline]
+    pub fn parse(bytes: &[u8], kind: BlockKind) -> Decoded<BlockLayout> {
+        let Some((_, footer)) = bytes.split_last_chunk::<4>() else {
+            return Err(Malformed::at(0, "block is too short for its footer"));
+        };
+        let footer = u32::from_le_bytes(*footer);
+        // Most blocks are nothing but entries and restarts.
+        let room = bytes.len() - 4;
+        if footer & !COUNT == 0 && footer > 0 {
+            let size = footer as usize * 4;
+            if size <= room && room <= u32::MAX as usize {
+                let restarts_at = (room - size) as u32;
+                return Ok(BlockLayout {
+                    entries_end: restarts_at,
+                    restarts_at,
+                    restarts: footer,
+                    buckets_at: 0,
+                    buckets: 0,
+                    separated: false,
+                    uniform: false,
+                });
+            }
+        }
+        BlockLayout::parse_flags(bytes, kind, footer)
+    }
+
+    #[cold]
+    fn parse_flags(bytes: &[u8], kind: BlockKind, footer: u32) -> Decoded<BlockLayout> {
+        let mut end = bytes.len() - 4;
+        if u32::try_from(end).is_err() {
+            return Err(Malformed::at(0, "block has 4 GiB or more"));
+        }
+        if footer & RESERVED != 0 {
+            return Err(Malformed::at(end, "block footer has its reserved bit set"));
+        }
+        let hashed = footer & HASHED != 0;
+        let separated = footer & SEPARATED != 0;
+        // In larger blocks the bit belongs to a count that no block of this size can have.
+        if hashed && (bytes.len() > MAX_HASHED_BLOCK_LEN || kind != BlockKind::Data) {
+            return Err(Malformed::at(end, "block cannot have a hash index"));
+        }
+        if separated && kind != BlockKind::Data {
+            return Err(Malformed::at(
+                end,
+                "only data blocks keep values apart from keys",
+            ));
+        }
+        let mut values_at = None;
+        if separated {
+            end = end.checked_sub(4).ok_or_else(|| cut_short(end))?;
+            values_at = fixed32(bytes, end);
+        }
+        let (mut buckets_at, mut buckets) = (0, 0);
+        if hashed {
+            end = end.checked_sub(2).ok_or_else(|| cut_short(end))?;
+            buckets = u16::from_le_bytes([bytes[end], bytes[end + 1]]);
+            if buckets == 0 {
+                return Err(Malformed::at(end, "hash index has no buckets"));
+            }
+            end = end
+                .checked_sub(usize::from(buckets))
+                .ok_or_else(|| cut_short(end))?;
+            buckets_at = end as u32;
+        }
+        let restarts = footer & COUNT;
+        if restarts == 0 {
+            return Err(Malformed::at(bytes.len() - 4, "block has no restarts"));
+        }
+        let restarts_at = end
+            .checked_sub(restarts as usize * 4)
+            .ok_or_else(|| cut_short(end))? as u32;
+        let entries_end = values_at.unwrap_or(restarts_at);
+        if entries_end > restarts_at {
+            return Err(Malformed::mismatch(
+                bytes.len() - 8,
+                "start of the values",
+                format_args!("at most {restarts_at}"),
+                entries_end,
+            ));
+        }
+        Ok(BlockLayout {
+            entries_end,
+            restarts_at,
+            restarts,
+            buckets_at,
+            buckets,
+            separated,
+            uniform: footer & UNIFORM != 0,
+        })
+    }
+
+    /// How many restarts the block has; at least one.
+    #[inline]
+    #[must_use]
+    pub fn restarts(&self) -> u32 {
+        self.restarts
+    }
+
+    /// Whether the block has no entry.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries_end == 0
+    }
+
+    /// Whether the writer found the keys evenly spread; a hint for searches, not used here.
+    #[must_use]
+    pub fn is_uniform(&self) -> bool {
+        self.uniform
+    }
+
+    /// Whether there is a hash index.
+    #[inline]
+    #[must_use]
+    pub fn is_hashed(&self) -> bool {
+        self.buckets != 0
+    }
+
+    /// Whether values lie apart from keys.
+    #[must_use]
+    pub fn is_separated(&self) -> bool {
+        self.separated
+    }
+
+    /// The offset of restart `i`; for none of this block, one that is past every entry.
+    #[inline]
+    #[must_use]
+    pub fn restart(&self, bytes: &[u8], i: u32) -> u32 {
+        if i >= self.restarts {
+            return u32::MAX;
+        }
+        fixed32(bytes, self.restarts_at as usize + i as usize * 4).unwrap_or(u32::MAX)
+    }
+
+    /// How many restarts lie before offset `at`.
+    pub(super) fn restarts_before(&self, bytes: &[u8], at: usize) -> u32 {
+        let (mut low, mut high) = (0, self.restarts);
+        while low < high {
+            let mid = low + (high - low) / 2;
+            if (self.restart(bytes, mid) as usize) < at {
+                low = mid + 1;
+            } else {
+                high = mid;
+            }
+        }
+        low
+    }
+}
+
+#[cold]
+fn cut_short(at: usize) -> Malformed {
+    Malformed::at(at, "block is too short for what its footer says")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(entries: &[u8], middle: &[u8], footer: u32) -> Vec<u8> {
+        [entries, middle, &footer.to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn a_footer_of_a_plain_block_is_a_count() {
+        let layout = BlockLayout::parse(&block(b"abc", &[0; 8], 2), BlockKind::Data).unwrap();
+        assert_eq!((layout.entries_end, layout.restarts), (3, 2));
+        assert!(!layout.is_hashed() && !layout.is_separated() && !layout.is_empty());
+        let empty = BlockLayout::parse(&block(b"", &[0; 4], 1), BlockKind::Meta).unwrap();
+        assert!(empty.is_empty());
+    }
+
+    #[test]
+    fn every_part_is_found_between_the_others() {
+        let middle = [
+            &[0; 4][..],
+            &[255, 0, 254],
+            &3u16.to_le_bytes(),
+            &2u32.to_le_bytes(),
+        ]
+        .concat();
+        let bytes = block(b"keyvalues", &middle, HASHED | SEPARATED | UNIFORM | 1);
+        let layout = BlockLayout::parse(&bytes, BlockKind::Data).unwrap();
+        assert_eq!(layout.entries_end, 2);
+        assert_eq!(layout.restarts_at, 9);
+        assert_eq!((layout.buckets_at, layout.buckets), (13, 3));
+        assert!(layout.is_uniform() && layout.is_separated() && layout.is_hashed());
+        assert!(BlockLayout::parse(&bytes, BlockKind::Index).is_err());
+    }
+
+    #[test]
+    fn impossible_footers_are_refused() {
+        for (bytes, kind) in [
+            (block(b"", &[], 0), BlockKind::Data),
+            (block(b"", &[], 1), BlockKind::Data),
+            (block(b"abc", &[0; 4], RESERVED | 1), BlockKind::Data),
+            (block(b"abc", &[0; 4], HASHED | 1), BlockKind::Data),
+            (block(b"abc", &[0; 4], HASHED | 1), BlockKind::Meta),
+            (
+                block(b"", &[0, 0, 0, 0, 9, 0, 0, 0], SEPARATED | 1),
+                BlockKind::Data,
+            ),
+            (block(b"", &[], SEPARATED | 1), BlockKind::Data),
+            (block(b"", &[9, 0], HASHED | 1), BlockKind::Data),
+            (block(&[0; 70_000], &[0; 4], HASHED | 1), BlockKind::Data),
+            (vec![1, 0, 0], BlockKind::Data),
+        ] {
+            assert!(BlockLayout::parse(&bytes, kind).is_err());
+        }
+    }
+}

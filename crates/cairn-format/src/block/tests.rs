@@ -1,0 +1,415 @@
+//! Blocks as they are built and read again, against a sorted list; hostile blocks; and blocks
+//! that RocksDB wrote byte by byte.
+
+use std::cmp::Ordering;
+
+use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
+use proptest::prelude::*;
+
+use super::*;
+use crate::key::{self, InternalKey};
+use crate::table::TRAILER_LEN;
+use crate::table::handle::Handle;
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn user_keys() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![4 => 0u8..3, 1 => any::<u8>(), 1 => Just(0xff)];
+    prop_oneof![
+        prop::collection::vec(byte.clone(), 0..6),
+        prop::collection::vec(byte, 0..4).prop_map(|tail| [&b"key0000000"[..], &tail].concat()),
+    ]
+}
+
+fn internal_keys() -> impl Strategy<Value = Vec<u8>> {
+    let kind = prop_oneof![
+        Just(ValueKind::Value),
+        Just(ValueKind::Deletion),
+        Just(ValueKind::Merge)
+    ];
+    (user_keys(), 0u64..5, kind).prop_map(|(user, seq, kind)| {
+        InternalKey::new(&user, SequenceNumber(seq), kind).into_bytes()
+    })
+}
+
+fn orders() -> impl Strategy<Value = KeyOrder> {
+    prop_oneof![3 => Just(KeyOrder::Bytewise), 1 => Just(KeyOrder::ReverseBytewise)]
+}
+
+fn entries(max: usize) -> impl Strategy<Value = Entries> {
+    let value = prop_oneof![
+        9 => prop::collection::vec(any::<u8>(), 0..8),
+        1 => prop::collection::vec(any::<u8>(), 120..300),
+    ];
+    prop::collection::vec((internal_keys(), value), 0..max)
+}
+
+fn sorted(mut entries: Entries, order: &KeyOrder) -> Entries {
+    entries.sort_by(|a, b| key::compare(order, &a.0, &b.0));
+    entries.dedup_by(|a, b| a.0 == b.0);
+    entries
+}
+
+fn options() -> impl Strategy<Value = BlockOptions> {
+    (1usize..20, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(restart_interval, delta_encoding, hashed, separate_values)| BlockOptions {
+            restart_interval,
+            delta_encoding,
+            hash_util_ratio: hashed.then_some(0.75),
+            separate_values,
+        },
+    )
+}
+
+fn built(entries: &Entries, options: BlockOptions) -> Vec<u8> {
+    let mut builder = BlockBuilder::new(options);
+    // A builder that was used before builds the same.
+    builder.add(b"somethin", b"else");
+    builder.finish();
+    builder.reset();
+    for (key, value) in entries {
+        let limit = builder.estimated_size() + builder.growth(key, value) + 64;
+        builder.add(key, value);
+        assert!(builder.estimated_size() <= limit);
+        assert_eq!(builder.last_key(), key);
+    }
+    assert_eq!(builder.entries(), entries.len());
+    let size = builder.estimated_size();
+    let block = builder.finish().to_vec();
+    assert_eq!(block.len(), size);
+    block
+}
+
+fn shown(cursor: &DataCursor, bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    cursor
+        .valid()
+        .then(|| (cursor.key(bytes).to_vec(), cursor.value(bytes).to_vec()))
+}
+
+fn forward(cursor: &mut DataCursor, bytes: &[u8], layout: &BlockLayout) -> Entries {
+    let mut all = Entries::new();
+    while let Some(entry) = shown(cursor, bytes) {
+        all.push(entry);
+        cursor.next(bytes, layout).unwrap();
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_block_reads_as_the_list_it_was_built_of(
+        entries in entries(60), targets in prop::collection::vec(internal_keys(), 1..8),
+        order in orders(), options in options(), global in prop::option::of(0u64..5),
+    ) {
+        let entries = sorted(entries, &order);
+        let bytes = built(&entries, options);
+        let layout = BlockLayout::parse(&bytes, BlockKind::Data).unwrap();
+        prop_assert_eq!(layout.is_empty(), entries.is_empty());
+        // One entry a user key where a global number would make versions equal.
+        let mut wanted = entries.clone();
+        if let Some(g) = global {
+            wanted.dedup_by(|b, a| key::user_key(&a.0) == key::user_key(&b.0));
+            if wanted.len() != entries.len() { return Ok(()); }
+            for (key, _) in &mut wanted {
+                let at = key.len() - 8;
+                let packed = g << 8 | u64::from(key[at]);
+                key[at..].copy_from_slice(&packed.to_le_bytes());
+            }
+        }
+        let mut cursor = DataCursor::new().with_global_seqno(global.map(SequenceNumber));
+        cursor.first(&bytes, &layout).unwrap();
+        prop_assert_eq!(&forward(&mut cursor, &bytes, &layout), &wanted);
+
+        cursor.last(&bytes, &layout).unwrap();
+        let mut backward = Entries::new();
+        while let Some(entry) = shown(&cursor, &bytes) {
+            backward.push(entry);
+            cursor.prev(&bytes, &layout).unwrap();
+        }
+        backward.reverse();
+        prop_assert_eq!(&backward, &wanted);
+
+        for target in targets.iter().chain(wanted.iter().map(|(key, _)| key)) {
+            let at = wanted.partition_point(|(k, _)| key::compare(&order, k, target) == Ordering::Less);
+            cursor.seek(&bytes, &layout, &order, target).unwrap();
+            prop_assert_eq!(shown(&cursor, &bytes), wanted.get(at).cloned());
+            if at < wanted.len() {
+                cursor.prev(&bytes, &layout).unwrap();
+                prop_assert_eq!(shown(&cursor, &bytes), at.checked_sub(1).map(|i| wanted[i].clone()));
+                if cursor.valid() {
+                    prop_assert_eq!(&forward(&mut cursor, &bytes, &layout), &wanted[at - 1..]);
+                }
+            }
+            cursor.seek_for_prev(&bytes, &layout, &order, target).unwrap();
+            let end = wanted.partition_point(|(k, _)| key::compare(&order, k, target) != Ordering::Greater);
+            prop_assert_eq!(shown(&cursor, &bytes), end.checked_sub(1).map(|i| wanted[i].clone()));
+
+            cursor.seek_point(&bytes, &layout, &order, target).unwrap();
+            let same_user = wanted.get(at).filter(|(k, _)| key::user_key(k) == key::user_key(target));
+            let found = shown(&cursor, &bytes)
+                .filter(|(k, _)| key::user_key(k) == key::user_key(target));
+            prop_assert_eq!(found.as_ref(), same_user);
+            if at == wanted.len() {
+                prop_assert!(!cursor.valid(), "the next block has to be asked");
+            }
+        }
+    }
+
+    #[test]
+    fn an_index_reads_as_the_list_it_was_built_of(
+        entries in entries(60), targets in prop::collection::vec(internal_keys(), 1..8),
+        sizes in prop::collection::vec((0u64..5000, prop_oneof![4 => Just(0u64), 1 => 1u64..9000]), 60),
+        order in orders(), interval in 1usize..9,
+        user_keys: bool, delta_values: bool, first_keys: bool,
+    ) {
+        let form = IndexForm { user_keys, delta_values, first_keys };
+        let mut entries = sorted(entries, &order);
+        if user_keys {
+            for (key, _) in &mut entries { key.truncate(key.len() - 8); }
+            entries.dedup_by(|a, b| a.0 == b.0);
+        }
+        let mut builder = IndexBlockBuilder::new(form, interval);
+        let mut offset = 0;
+        let mut wanted = Vec::new();
+        for ((key, first), (size, padding)) in entries.iter().zip(sizes) {
+            offset += padding;
+            let handle = Handle { offset, size };
+            offset += size + TRAILER_LEN as u64;
+            builder.add(key, handle, Some(first));
+            wanted.push(IndexEntry { key, handle, first_key: first_keys.then_some(&first[..]) });
+        }
+        builder.mark_uniform();
+        let bytes = builder.finish().to_vec();
+        let layout = BlockLayout::parse(&bytes, BlockKind::Index).unwrap();
+        let mut cursor = IndexCursor::new(form);
+        cursor.first(&bytes, &layout).unwrap();
+        for entry in &wanted {
+            prop_assert_eq!(&cursor.entry(&bytes), entry);
+            cursor.next(&bytes, &layout).unwrap();
+        }
+        prop_assert!(!cursor.valid());
+        cursor.last(&bytes, &layout).unwrap();
+        for entry in wanted.iter().rev() {
+            prop_assert_eq!(&cursor.entry(&bytes), entry);
+            cursor.prev(&bytes, &layout).unwrap();
+        }
+        prop_assert!(!cursor.valid());
+        for target in &targets {
+            cursor.seek(&bytes, &layout, &order, target).unwrap();
+            let at = wanted.partition_point(|entry| {
+                let ordering = if user_keys {
+                    order.compare(entry.key, key::user_key(target))
+                } else {
+                    key::compare(&order, entry.key, target)
+                };
+                ordering == Ordering::Less
+            });
+            prop_assert_eq!(cursor.valid().then(|| cursor.entry(&bytes)), wanted.get(at).copied());
+            if cursor.valid() {
+                prop_assert!(!cursor.is_before(&bytes, &order, target));
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_blocks_never_panic(
+        mut bytes in prop::collection::vec(prop_oneof![0u8..20, any::<u8>()], 0..200),
+        footer in prop::option::of((0u32..6, 0u32..16)), target in internal_keys(),
+        built_from in prop::option::of(entries(12)), flips in prop::collection::vec((any::<u16>(), any::<u8>()), 0..6),
+        options in options(), global: bool,
+    ) {
+        if let Some(entries) = built_from {
+            bytes = built(&sorted(entries, &KeyOrder::Bytewise), options);
+            for (at, bits) in flips {
+                let at = usize::from(at) % bytes.len();
+                bytes[at] ^= bits;
+            }
+        } else if let Some((count, flags)) = footer {
+            bytes.extend((count | flags << 28).to_le_bytes());
+        }
+        exercise(&bytes, &target, global.then_some(SequenceNumber(7)));
+    }
+}
+
+/// Moves in every way through bytes that may be anything.
+fn exercise(bytes: &[u8], target: &[u8], global: Option<SequenceNumber>) {
+    for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
+        if let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Data) {
+            let mut cursor = DataCursor::new().with_global_seqno(global);
+            for start in 0..6 {
+                let placed = match start {
+                    0 => cursor.first(bytes, &layout),
+                    1 => cursor.last(bytes, &layout),
+                    2 => cursor.seek(bytes, &layout, &order, target),
+                    3 => cursor.seek_for_prev(bytes, &layout, &order, target),
+                    4 => cursor.seek_point(bytes, &layout, &order, target),
+                    _ => cursor.seek_bytes(bytes, &layout, target),
+                };
+                assert!(placed.is_ok() || !cursor.valid());
+                for step in 0..3 * bytes.len() {
+                    if !cursor.valid() {
+                        break;
+                    }
+                    let _ = (cursor.key(bytes).len(), cursor.value(bytes).len());
+                    let back = if start == 0 { false } else { step % 5 != 4 };
+                    let moved = if back {
+                        cursor.prev(bytes, &layout)
+                    } else {
+                        cursor.next(bytes, &layout)
+                    };
+                    assert!(moved.is_ok() || !cursor.valid());
+                }
+                assert!(start > 0 || !cursor.valid(), "a forward walk ends");
+            }
+        }
+        for form in 0..8 {
+            let form = IndexForm {
+                user_keys: form & 1 != 0,
+                delta_values: form & 2 != 0,
+                first_keys: form & 4 != 0,
+            };
+            let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Index) else {
+                continue;
+            };
+            let mut cursor = IndexCursor::new(form);
+            let mut steps = 0;
+            let _ = cursor.seek(bytes, &layout, &order, target);
+            while cursor.valid() && steps <= bytes.len() {
+                let _ = cursor.entry(bytes);
+                let _ = cursor.next(bytes, &layout);
+                steps += 1;
+            }
+            assert!(!cursor.valid());
+            let _ = cursor.last(bytes, &layout);
+            while cursor.valid() {
+                let _ = cursor.prev(bytes, &layout);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_bytes_are_the_documented_ones() {
+    let mut builder = BlockBuilder::new(BlockOptions {
+        restart_interval: 2,
+        ..BlockOptions::default()
+    });
+    builder.add(b"apple", b"1");
+    builder.add(b"apply", b"22");
+    builder.add(b"b", b"");
+    let expected = [
+        &b"\x00\x05\x01apple1\x04\x01\x02y22\x00\x01\x00b"[..],
+        &[0, 0, 0, 0, 15, 0, 0, 0, 2, 0, 0, 0],
+    ]
+    .concat();
+    assert_eq!(builder.finish(), expected);
+
+    let mut builder = BlockBuilder::new(BlockOptions {
+        restart_interval: 2,
+        separate_values: true,
+        ..BlockOptions::default()
+    });
+    builder.add(b"apple", b"1");
+    builder.add(b"apply", b"22");
+    builder.add(b"b", b"x");
+    let expected = [
+        &b"\x00\x05\x01\x00apple\x04\x01\x02y\x00\x01\x01\x03b122x"[..],
+        &[0, 0, 0, 0, 13, 0, 0, 0, 18, 0, 0, 0, 2, 0, 0, 0x10],
+    ]
+    .concat();
+    assert_eq!(builder.finish(), expected);
+}
+
+#[test]
+fn an_empty_block_has_one_restart() {
+    let mut builder = BlockBuilder::new(BlockOptions::default());
+    assert_eq!(builder.finish(), [0, 0, 0, 0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn delta_handles_follow_the_block_before() {
+    let form = IndexForm {
+        user_keys: true,
+        delta_values: true,
+        first_keys: false,
+    };
+    let mut builder = IndexBlockBuilder::new(form, 8);
+    builder.add(
+        b"ka",
+        Handle {
+            offset: 0,
+            size: 100,
+        },
+        None,
+    );
+    builder.add(
+        b"kb",
+        Handle {
+            offset: 105,
+            size: 90,
+        },
+        None,
+    );
+    // Padding lies before this block, so its handle is whole, and so is its key.
+    builder.add(
+        b"kc",
+        Handle {
+            offset: 4096,
+            size: 90,
+        },
+        None,
+    );
+    let expected = [
+        &b"\x00\x02ka\x00\x64\x01\x01b\x13\x00\x02kc\x80\x20\x5a"[..],
+        &[0, 0, 0, 0, 1, 0, 0, 0],
+    ]
+    .concat();
+    assert_eq!(builder.finish(), expected);
+}
+
+#[test]
+fn a_hash_index_is_left_out_where_readers_would_not_see_it() {
+    let options = BlockOptions {
+        hash_util_ratio: Some(0.75),
+        restart_interval: 1,
+        ..BlockOptions::default()
+    };
+    let key = |i: u32| InternalKey::new(&i.to_be_bytes(), SequenceNumber(1), ValueKind::Value);
+    let hashed = |entries: u32, value: &[u8]| {
+        let mut builder = BlockBuilder::new(options);
+        for i in 0..entries {
+            builder.add(key(i).as_bytes(), value);
+        }
+        let layout = BlockLayout::parse(builder.finish(), BlockKind::Data).unwrap();
+        layout.is_hashed()
+    };
+    assert!(hashed(254, b""));
+    assert!(!hashed(255, b""), "restart 254 cannot be named");
+    assert!(!hashed(100, &[0; 700]), "too large");
+    assert!(!hashed(0, b""));
+}
+
+#[test]
+fn a_large_block_is_read_back() {
+    let mut builder = BlockBuilder::new(BlockOptions {
+        restart_interval: 1 << 20,
+        ..BlockOptions::default()
+    });
+    let key = |i: u32| InternalKey::new(&i.to_be_bytes(), SequenceNumber(1), ValueKind::Value);
+    for i in 0..20_000u32 {
+        builder.add(key(i).as_bytes(), &i.to_le_bytes());
+    }
+    let bytes = builder.finish();
+    let layout = BlockLayout::parse(bytes, BlockKind::Data).unwrap();
+    assert_eq!(layout.restarts(), 1);
+    let mut cursor = DataCursor::new();
+    // The whole block is one interval, of which a walk back keeps only a part.
+    cursor.last(bytes, &layout).unwrap();
+    for i in (19_000..20_000u32).rev() {
+        assert_eq!(cursor.key(bytes), key(i).as_bytes());
+        assert_eq!(cursor.value(bytes), i.to_le_bytes());
+        cursor.prev(bytes, &layout).unwrap();
+    }
+}
