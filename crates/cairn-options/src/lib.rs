@@ -25,7 +25,9 @@
 pub mod calls;
 pub mod choice;
 pub mod db;
+pub mod effective;
 pub mod family;
+pub mod file;
 pub mod filter;
 pub mod merge;
 pub mod nested;

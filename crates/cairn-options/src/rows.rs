@@ -44,6 +44,13 @@ pub trait Options: Clone + Default + Sized + 'static {
 
     /// The row called `name`.
     fn row(name: &str) -> Option<&'static Row<Self>> {
+        let name = match name {
+            // As 11.1 wrote it.
+            "memtable_veirfy_per_key_checksum_on_seek" => {
+                "memtable_verify_per_key_checksum_on_seek"
+            }
+            _ => name,
+        };
         Self::rows().iter().find(|row| row.name == name)
     }
 
@@ -63,6 +70,9 @@ pub trait Options: Clone + Default + Sized + 'static {
     ///
     /// `InvalidArgument` if there is no such option, or it cannot have that value.
     fn set(&mut self, name: &str, text: &str) -> Result<()> {
+        if is_retired(name) {
+            return Ok(());
+        }
         let row = Self::row(name).ok_or_else(|| unknown(Self::WHAT, name))?;
         (row.set)(self, text)
             .map_err(|refusal| Error::invalid_argument(format!("{name}={text}: {refusal}")))
@@ -110,6 +120,44 @@ pub trait Options: Clone + Default + Sized + 'static {
             .map(|row| row.name)
             .collect()
     }
+}
+
+/// Options of older releases that RocksDB still accepts and passes over, so that old OPTIONS files
+/// can be read.
+const RETIRED: &[&str] = &[
+    "access_hint_on_compaction_start",
+    "allow_os_buffer",
+    "base_background_compactions",
+    "check_flush_compaction_key_order",
+    "disableDataSync",
+    "disable_data_sync",
+    "expanded_compaction_factor",
+    "fail_if_options_file_error",
+    "filter_deletes",
+    "hard_rate_limit",
+    "hash_index_allow_collision",
+    "ignore_max_compaction_bytes_for_input",
+    "level_compaction_dynamic_file_size",
+    "max_grandparent_overlap_factor",
+    "max_mem_compaction_level",
+    "max_write_buffer_number_to_maintain",
+    "new_table_reader_for_compaction_inputs",
+    "preserve_deletes",
+    "purge_redundant_kvs_while_flush",
+    "random_access_max_buffer_size",
+    "rate_limit_delay_max_milliseconds",
+    "skip_checking_sst_file_sizes_on_db_open",
+    "skip_log_error_on_recovery",
+    "snap_refresh_nanos",
+    "soft_rate_limit",
+    "source_compaction_factor",
+    "table_cache_remove_scan_count_limit",
+    "verify_checksums_in_compaction",
+];
+
+/// Whether `name` is an option of older releases that means nothing any more.
+pub(crate) fn is_retired(name: &str) -> bool {
+    RETIRED.contains(&name)
 }
 
 /// Sets every option that `text` names, in its order.

@@ -1,0 +1,418 @@
+//! From what was asked to what takes effect: refusals of what makes no sense, and the values that
+//! RocksDB puts in place of "you choose".
+//!
+//! `validate` refuses, `sanitize` adjusts; both follow RocksDB 11.9. A database keeps the
+//! sanitized options and writes them to its OPTIONS file.
+
+use cairn_types::{Error, Result};
+
+use crate::choice::{CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode};
+use crate::db::DbOptions;
+use crate::family::{DEFAULT_TTL, FamilyOptions};
+use crate::nested::CompressionOptions;
+use crate::rows::Options;
+use crate::table::TableOptions;
+
+const MIB: u64 = 1 << 20;
+/// What `ttl` and `periodic_compaction_seconds` become where RocksDB chooses: 30 days.
+const THIRTY_DAYS: u64 = 30 * 24 * 3600;
+
+/// Refuses with `InvalidArgument` unless `holds`.
+fn require(holds: bool, why: &str) -> Result<()> {
+    match holds {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(why)),
+    }
+}
+
+/// Refuses options whose feature is not built, naming them.
+fn refuse_missing(names: &[&str]) -> Result<()> {
+    match names {
+        [] => Ok(()),
+        names => Err(Error::not_supported(format!(
+            "options that ask for what Cairn does not do yet: {}",
+            names.join(", ")
+        ))),
+    }
+}
+
+impl DbOptions {
+    /// Refuses values that no database can be opened with.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, or `NotSupported` where RocksDB says so.
+    pub fn validate(&self) -> Result<()> {
+        require(
+            self.keep_log_file_num > 0,
+            "keep_log_file_num must be greater than 0",
+        )?;
+        require(
+            self.max_open_files >= -1,
+            "max_open_files must be -1 or greater",
+        )?;
+        require(
+            matches!(self.wal_compression, Compression::None | Compression::Zstd),
+            "wal_compression must be kNoCompression or kZSTD",
+        )?;
+        require(
+            self.write_dbid_to_manifest || self.write_identity_file,
+            "the database's id must be kept: write_dbid_to_manifest or write_identity_file",
+        )?;
+        require(
+            !self.unordered_write || self.allow_concurrent_memtable_write,
+            "unordered_write needs allow_concurrent_memtable_write",
+        )?;
+        require(
+            !self.enable_pipelined_write || !(self.unordered_write || self.atomic_flush),
+            "enable_pipelined_write goes with neither unordered_write nor atomic_flush",
+        )?;
+        if self.allow_mmap_reads && self.use_direct_reads {
+            return Err(Error::not_supported(
+                "allow_mmap_reads and use_direct_reads exclude each other",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses options whose feature is not built. Asked when a database is opened to be written.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` names them.
+    pub fn check_supported(&self) -> Result<()> {
+        refuse_missing(&self.unsupported())
+    }
+
+    /// Puts the values in place that take effect.
+    #[must_use]
+    pub fn sanitize(mut self) -> DbOptions {
+        if self.max_open_files != -1 {
+            self.max_open_files = self.max_open_files.max(20);
+        }
+        if self.delayed_write_rate == 0 {
+            self.delayed_write_rate = 16 * MIB;
+        }
+        // A recycled log ends in records of its former life, which these modes cannot tell from
+        // damage.
+        if matches!(
+            self.wal_recovery_mode,
+            WalRecoveryMode::TolerateCorruptedTailRecords | WalRecoveryMode::AbsoluteConsistency
+        ) {
+            self.recycle_log_file_num = 0;
+        }
+        if self.use_direct_reads && self.compaction_readahead_size == 0 {
+            self.compaction_readahead_size = 2 * MIB;
+        }
+        self
+    }
+
+    /// How many flushes and how many compactions may run at once.
+    #[must_use]
+    pub fn background_limits(&self) -> (usize, usize) {
+        let at_least_one = |count: i32| usize::try_from(count).unwrap_or(0).max(1);
+        if self.max_background_flushes == -1 && self.max_background_compactions == -1 {
+            let flushes = at_least_one(self.max_background_jobs / 4);
+            let all = at_least_one(self.max_background_jobs);
+            (flushes, all.saturating_sub(flushes).max(1))
+        } else {
+            (
+                at_least_one(self.max_background_flushes),
+                at_least_one(self.max_background_compactions),
+            )
+        }
+    }
+
+    /// Bytes of live WALs at which families are flushed, given all families of the database.
+    #[must_use]
+    pub fn wal_limit<'a>(&self, families: impl IntoIterator<Item = &'a FamilyOptions>) -> u64 {
+        if self.max_total_wal_size > 0 {
+            return self.max_total_wal_size;
+        }
+        let budget = |family: &FamilyOptions| {
+            let buffers = u64::try_from(family.max_write_buffer_number).unwrap_or(1);
+            (family.write_buffer_size as u64).saturating_mul(buffers)
+        };
+        let all = families.into_iter().map(budget);
+        all.fold(0, u64::saturating_add).saturating_mul(4)
+    }
+}
+
+impl TableOptions {
+    /// Refuses values that no table can be made with.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` says why.
+    pub fn validate(&self) -> Result<()> {
+        require(
+            (2..=7).contains(&self.format_version),
+            "format_version must be 2 to 7 to write tables",
+        )?;
+        require(self.block_size > 0, "block_size must be greater than 0")?;
+        require(
+            self.block_size <= u64::from(u32::MAX),
+            "block_size must be less than 4 GiB",
+        )?;
+        require(
+            !self.block_align || self.block_size.is_power_of_two(),
+            "block_align needs a block_size that is a power of two",
+        )?;
+        let align = self.super_block_alignment_size;
+        require(
+            align == 0 || align.is_power_of_two(),
+            "super_block_alignment_size must be 0 or a power of two",
+        )?;
+        require(
+            !(self.no_block_cache && self.cache_index_and_filter_blocks),
+            "cache_index_and_filter_blocks needs a block cache, but no_block_cache is set",
+        )?;
+        require(
+            !(self.no_block_cache && self.pin_l0_filter_and_index_blocks_in_cache),
+            "pin_l0_filter_and_index_blocks_in_cache needs a block cache, but no_block_cache is set",
+        )?;
+        require(
+            self.data_block_hash_table_util_ratio > 0.0,
+            "data_block_hash_table_util_ratio must be greater than 0",
+        )
+    }
+
+    /// Puts the values in place that take effect.
+    #[must_use]
+    pub fn sanitize(mut self) -> TableOptions {
+        self.block_restart_interval = self.block_restart_interval.max(1);
+        self.index_block_restart_interval = match self.index_type {
+            IndexType::HashSearch => 1,
+            _ => self.index_block_restart_interval.max(1),
+        };
+        if !(0..=100).contains(&self.block_size_deviation) {
+            self.block_size_deviation = 0;
+        }
+        self.partition_filters &= self.index_type == IndexType::TwoLevelIndexSearch;
+        self
+    }
+}
+
+impl FamilyOptions {
+    /// Refuses values that no family can have.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` says why.
+    pub fn validate(&self) -> Result<()> {
+        self.table.validate()?;
+        let all = self.compression_per_level.iter().chain([&self.compression]);
+        for kind in all.chain(&self.bottommost_compression) {
+            require(
+                kind.is_supported(),
+                &format!("compression {} is not built", kind.option_name()),
+            )?;
+            require(
+                !self.table.block_align || *kind == Compression::None,
+                "block_align needs blocks without compression",
+            )?;
+        }
+        for options in [&self.compression_opts, &self.bottommost_compression_opts] {
+            require(
+                options.zstd_max_train_bytes == 0 || options.max_dict_bytes > 0,
+                "zstd_max_train_bytes needs max_dict_bytes greater than 0",
+            )?;
+        }
+        require(
+            self.table.index_type != IndexType::HashSearch || self.prefix_extractor.is_some(),
+            "index_type=kHashSearch needs a prefix_extractor",
+        )?;
+        let share = 0.0..=1.0;
+        require(
+            share.contains(&self.blob_garbage_collection_age_cutoff)
+                && share.contains(&self.blob_garbage_collection_force_threshold),
+            "shares of blob garbage must lie between 0 and 1",
+        )?;
+        require(
+            self.persist_user_defined_timestamps || self.comparator.timestamp_size() > 0,
+            "persist_user_defined_timestamps=false needs a comparator with timestamps",
+        )
+    }
+
+    /// Refuses options whose feature is not built. Asked when a family is opened to be written.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` names them.
+    pub fn check_supported(&self) -> Result<()> {
+        let mut names = self.unsupported();
+        names.extend(self.table.unsupported());
+        refuse_missing(&names)
+    }
+
+    /// Puts the values in place that take effect in a database with options `db`.
+    #[must_use]
+    pub fn sanitize(mut self, db: &DbOptions) -> FamilyOptions {
+        self.table = self.table.sanitize();
+        self.sanitize_memtables();
+        self.sanitize_tree();
+        let _ = db;
+        self
+    }
+
+    fn sanitize_memtables(&mut self) {
+        self.write_buffer_size = self.write_buffer_size.clamp(64 << 10, 64 << 30);
+        if self.arena_block_size == 0 {
+            let chunk = (self.write_buffer_size / 8).min(1 << 20);
+            self.arena_block_size = chunk.next_multiple_of(4 << 10);
+        }
+        self.max_write_buffer_number = self.max_write_buffer_number.max(2);
+        self.min_write_buffer_number_to_merge = self
+            .min_write_buffer_number_to_merge
+            .clamp(1, self.max_write_buffer_number - 1);
+        self.memtable_prefix_bloom_size_ratio =
+            self.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
+    }
+
+    fn sanitize_tree(&mut self) {
+        let leveled = self.compaction_style == CompactionStyle::Level;
+        self.num_levels = self.num_levels.max(if leveled { 2 } else { 1 });
+        self.level_compaction_dynamic_level_bytes &= leveled;
+        let trigger = self.level0_file_num_compaction_trigger.max(1);
+        self.level0_file_num_compaction_trigger = trigger;
+        let slowdown = self.level0_slowdown_writes_trigger;
+        // Below 0 a slow-down never begins.
+        if slowdown >= 0 {
+            self.level0_slowdown_writes_trigger = slowdown.max(trigger);
+        }
+        self.level0_stop_writes_trigger = self
+            .level0_stop_writes_trigger
+            .max(self.level0_slowdown_writes_trigger)
+            .max(trigger);
+        let hard = self.hard_pending_compaction_bytes_limit;
+        let soft = &mut self.soft_pending_compaction_bytes_limit;
+        if *soft == 0 || (hard > 0 && *soft > hard) {
+            *soft = hard;
+        }
+        if self.max_bytes_for_level_multiplier <= 0.0 {
+            self.max_bytes_for_level_multiplier = 1.0;
+        }
+        if self.max_compaction_bytes == 0 {
+            self.max_compaction_bytes = self.target_file_size_base.saturating_mul(25);
+        }
+        let blocks = self.table_factory == TableKind::BlockBased;
+        if self.ttl == DEFAULT_TTL {
+            self.ttl = if blocks { THIRTY_DAYS } else { 0 };
+        }
+        if self.periodic_compaction_seconds == DEFAULT_TTL {
+            let universal = self.compaction_style == CompactionStyle::Universal;
+            self.periodic_compaction_seconds = if blocks && universal { THIRTY_DAYS } else { 0 };
+        }
+    }
+
+    /// The compression of a table written to `level`, where `base_level` is the first level below
+    /// level 0 that holds data and `bottommost` says that nothing lies below.
+    #[must_use]
+    pub fn compression_at(&self, level: i32, base_level: i32, bottommost: bool) -> Compression {
+        if bottommost && let Some(kind) = self.bottommost_compression {
+            return kind;
+        }
+        let Some(last) = self.compression_per_level.len().checked_sub(1) else {
+            return self.compression;
+        };
+        // Levels between level 0 and the base level are empty and take no place in the list.
+        let place = if level == 0 {
+            0
+        } else {
+            level - base_level + 1
+        };
+        self.compression_per_level[usize::try_from(place).unwrap_or(0).min(last)]
+    }
+
+    /// The codec's options for a table of the bottommost level, or another.
+    #[must_use]
+    pub fn compression_opts_at(&self, bottommost: bool) -> &CompressionOptions {
+        match bottommost && self.bottommost_compression_opts.enabled {
+            true => &self.bottommost_compression_opts,
+            false => &self.compression_opts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(text: &str) -> FamilyOptions {
+        FamilyOptions::from_text(text).unwrap()
+    }
+
+    #[test]
+    fn defaults_become_what_rocksdb_documents() {
+        let db = DbOptions::default().sanitize();
+        assert_eq!(db.delayed_write_rate, 16 << 20);
+        assert_eq!(db.background_limits(), (1, 1));
+        let family = FamilyOptions::default().sanitize(&db);
+        assert_eq!(family.arena_block_size, 1 << 20);
+        assert_eq!(family.max_compaction_bytes, 1_677_721_600);
+        assert_eq!(family.ttl, 2_592_000);
+        assert_eq!(family.periodic_compaction_seconds, 0);
+        assert_eq!(db.wal_limit([&family]), 4 * 2 * (64 << 20));
+        assert!(db.validate().is_ok() && family.validate().is_ok());
+        assert!(db.check_supported().is_ok() && family.check_supported().is_ok());
+    }
+
+    #[test]
+    fn a_quarter_of_the_jobs_flushes() {
+        let mut db = DbOptions {
+            max_background_jobs: 8,
+            ..DbOptions::default()
+        };
+        assert_eq!(db.background_limits(), (2, 6));
+        db.max_background_flushes = 3;
+        assert_eq!(db.background_limits(), (3, 1));
+    }
+
+    #[test]
+    fn what_is_not_built_is_refused_by_name() {
+        let refused = family("compaction_style=kCompactionStyleUniversal;enable_blob_files=true");
+        let error = refused.check_supported().unwrap_err();
+        assert!(
+            error.text().contains("compaction_style, enable_blob_files"),
+            "{error}"
+        );
+        assert!(
+            DbOptions::from_text("atomic_flush=true")
+                .unwrap()
+                .check_supported()
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn values_that_contradict_each_other_are_refused() {
+        for text in [
+            "block_based_table_factory={block_align=true}",
+            "block_based_table_factory={format_version=1}",
+            "block_based_table_factory={index_type=kHashSearch}",
+            "compression=kXpressCompression",
+            "compression_opts={zstd_max_train_bytes=100}",
+            "persist_user_defined_timestamps=false",
+        ] {
+            assert!(family(text).validate().is_err(), "{text}");
+        }
+        for text in ["keep_log_file_num=0", "wal_compression=kSnappyCompression"] {
+            assert!(
+                DbOptions::from_text(text).unwrap().validate().is_err(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn compression_follows_the_level() {
+        let options = family(
+            "compression_per_level=kNoCompression:kLZ4Compression:kZSTD;bottommost_compression=kZlibCompression",
+        );
+        assert_eq!(options.compression_at(0, 4, false), Compression::None);
+        assert_eq!(options.compression_at(4, 4, false), Compression::Lz4);
+        assert_eq!(options.compression_at(6, 4, false), Compression::Zstd);
+        assert_eq!(options.compression_at(6, 4, true), Compression::Zlib);
+        assert_eq!(family("").compression_at(3, 1, true), Compression::Lz4);
+    }
+}

@@ -1,0 +1,259 @@
+//! OPTIONS files: every option of a database, as RocksDB writes and reads them.
+//!
+//! The file is no part of the data: a database opens without it. Tools read the newest one to
+//! open a database as it was last opened. Sections stand in a fixed order: version, database,
+//! then each family with its table options, the default family first.
+
+use cairn_format::options_text::{Section, parse_file, print_file};
+use cairn_types::{Error, Result};
+
+use crate::choice::TableKind;
+use crate::db::DbOptions;
+use crate::family::FamilyOptions;
+use crate::rows::{Options, is_retired};
+use crate::table::TableOptions;
+
+/// The RocksDB release whose options these are; files say it, and readers go by it.
+pub const ROCKSDB_VERSION: &str = "11.9.0";
+/// The version of the file's syntax.
+const FILE_VERSION: &str = "1.1";
+const DEFAULT_FAMILY: &str = "default";
+
+/// What an OPTIONS file holds.
+#[derive(Clone, Debug, Default)]
+pub struct OptionsFile {
+    /// Options of the database.
+    pub db: DbOptions,
+    /// Names and options of the column families, the default one first.
+    pub families: Vec<(String, FamilyOptions)>,
+}
+
+impl OptionsFile {
+    /// The text of the file.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut version = Section::new("Version", None);
+        version.push("rocksdb_version", ROCKSDB_VERSION);
+        version.push("options_file_version", FILE_VERSION);
+        let mut sections = vec![version, section_of("DBOptions", None, &self.db)];
+        for (name, family) in &self.families {
+            sections.push(section_of("CFOptions", Some(name), family));
+            if family.table_factory == TableKind::BlockBased {
+                let title = "TableOptions/BlockBasedTable";
+                sections.push(section_of(title, Some(name), &family.table));
+            }
+        }
+        print_file(&sections)
+    }
+
+    /// Reads the text of a file. Options that only newer releases of RocksDB know are an error
+    /// unless `ignore_unknown` is set and a newer release wrote the file.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` for a malformed file or missing sections, `InvalidArgument` for options.
+    pub fn from_text(text: &str, ignore_unknown: bool) -> Result<OptionsFile> {
+        let sections = parse_file(text).map_err(|error| error.in_file("the OPTIONS file", 0))?;
+        let version = version_of(&sections)?;
+        let mut reader = Reader {
+            file: OptionsFile::default(),
+            lenient: ignore_unknown && version > parse_version(ROCKSDB_VERSION)?,
+            seen: Vec::new(),
+        };
+        for section in &sections {
+            reader.take(section)?;
+        }
+        reader.finish()
+    }
+
+    /// The options of the family called `name`.
+    #[must_use]
+    pub fn family(&self, name: &str) -> Option<&FamilyOptions> {
+        let found = self.families.iter().find(|(other, _)| other == name);
+        found.map(|(_, options)| options)
+    }
+}
+
+/// A section with every option that files carry.
+fn section_of<S: Options>(title: &str, argument: Option<&str>, options: &S) -> Section {
+    let mut section = Section::new(title, argument);
+    for row in S::rows().iter().filter(|row| row.written) {
+        section.push(row.name, (row.get)(options));
+    }
+    section
+}
+
+/// The release that wrote a file.
+fn version_of(sections: &[Section]) -> Result<[u32; 3]> {
+    let wrong = || Error::corruption("an OPTIONS file begins with its section Version");
+    let version = sections
+        .first()
+        .filter(|first| first.title == "Version")
+        .ok_or_else(wrong)?;
+    let file_version = version.value("options_file_version").ok_or_else(wrong)?;
+    if !file_version
+        .split('.')
+        .next()
+        .is_some_and(|major| major.parse().is_ok_and(|m: u32| m >= 1))
+    {
+        return Err(Error::corruption(format!(
+            "options_file_version: expected 1 or greater, found {file_version}"
+        )));
+    }
+    parse_version(version.value("rocksdb_version").ok_or_else(wrong)?)
+}
+
+fn parse_version(text: &str) -> Result<[u32; 3]> {
+    let wrong = || Error::corruption(format!("rocksdb_version: expected M.m.p, found {text}"));
+    let mut parts = [0; 3];
+    for (at, part) in text.split('.').enumerate() {
+        let place = parts.get_mut(at).ok_or_else(wrong)?;
+        *place = part.parse().map_err(|_| wrong())?;
+    }
+    Ok(parts)
+}
+
+/// A file as it is read, section by section.
+struct Reader {
+    file: OptionsFile,
+    /// Whether unknown options are left out.
+    lenient: bool,
+    seen: Vec<(String, Option<String>)>,
+}
+
+impl Reader {
+    fn take(&mut self, section: &Section) -> Result<()> {
+        let place = (section.title.clone(), section.argument.clone());
+        if self.seen.contains(&place) {
+            return Err(Error::corruption(format!(
+                "section {} {} stands twice in the OPTIONS file",
+                section.title,
+                section.argument.as_deref().unwrap_or("")
+            )));
+        }
+        self.seen.push(place);
+        match (section.title.as_str(), section.argument.as_deref()) {
+            ("Version", None) => Ok(()),
+            ("DBOptions", None) => fill(&mut self.file.db, section, self.lenient),
+            ("CFOptions", Some(name)) => {
+                if self.file.families.is_empty() && name != DEFAULT_FAMILY {
+                    return Err(Error::corruption(
+                        "the first family of an OPTIONS file is the default one",
+                    ));
+                }
+                let mut options = FamilyOptions::default();
+                fill(&mut options, section, self.lenient)?;
+                self.file.families.push((name.to_owned(), options));
+                Ok(())
+            }
+            ("TableOptions/BlockBasedTable", Some(name)) => {
+                let table = self.table_of(name)?;
+                let mut changed = table.clone();
+                fill(&mut changed, section, self.lenient)?;
+                *self.table_of(name)? = changed;
+                Ok(())
+            }
+            (title, Some(_)) if title.starts_with("TableOptions/") => Ok(()),
+            (title, _) => Err(Error::invalid_argument(format!(
+                "unknown section {title} in the OPTIONS file"
+            ))),
+        }
+    }
+
+    fn table_of(&mut self, name: &str) -> Result<&mut TableOptions> {
+        let found = self
+            .file
+            .families
+            .iter_mut()
+            .find(|(other, _)| other == name);
+        let (_, options) = found.ok_or_else(|| {
+            Error::corruption(format!("table options of {name} stand before the family's"))
+        })?;
+        Ok(&mut options.table)
+    }
+
+    fn finish(self) -> Result<OptionsFile> {
+        if !self.seen.iter().any(|(title, _)| title == "DBOptions") {
+            return Err(Error::corruption(
+                "the OPTIONS file has no section DBOptions",
+            ));
+        }
+        if self.file.families.is_empty() {
+            return Err(Error::corruption("the OPTIONS file has no default family"));
+        }
+        Ok(self.file)
+    }
+}
+
+/// Sets the options of a section. Names that RocksDB once had are passed over.
+fn fill<S: Options>(options: &mut S, section: &Section, lenient: bool) -> Result<()> {
+    for (name, value) in &section.statements {
+        let known = S::row(name).is_some() || is_retired(name);
+        if known || !lenient {
+            options.set(name, value)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> OptionsFile {
+        let family = |text| FamilyOptions::from_text(text).unwrap();
+        OptionsFile {
+            db: DbOptions::from_text("max_open_files=100;WAL_ttl_seconds=7").unwrap(),
+            families: vec![
+                (
+                    DEFAULT_FAMILY.to_owned(),
+                    family("merge_operator={id=stringappend;delimiter=:}"),
+                ),
+                (
+                    "a # \"b\"\n".to_owned(),
+                    family("block_based_table_factory={block_size=16K}"),
+                ),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_written_is_read() {
+        let text = sample().to_text();
+        let again = OptionsFile::from_text(&text, false).unwrap();
+        assert_eq!(again.to_text(), text);
+        assert_eq!(again.families[1].0, "a # \"b\"\n");
+        assert_eq!(again.families[1].1.table.block_size, 16 << 10);
+        assert_eq!(again.db.wal_ttl_seconds, 7);
+    }
+
+    #[test]
+    fn only_files_of_newer_releases_may_have_unknown_options() {
+        let old = sample()
+            .to_text()
+            .replace("max_open_files", "future_option");
+        let new = old.replace(ROCKSDB_VERSION, "99.0.0");
+        assert!(OptionsFile::from_text(&old, true).is_err());
+        assert!(OptionsFile::from_text(&new, false).is_err());
+        assert!(OptionsFile::from_text(&new, true).is_ok());
+    }
+
+    #[test]
+    fn incomplete_files_are_refused() {
+        let text = sample().to_text();
+        for (from, to) in [
+            ("[DBOptions]", "[CFOptions \"x\"]"),
+            ("[Version]", "[Other]"),
+            ("options_file_version=1.1", "options_file_version=0.9"),
+            ("rocksdb_version=11.9.0", "rocksdb_version=x"),
+            ("[CFOptions \"a", "[CFOptions \"default\"]\n[CFOptions \"a"),
+            ("[CFOptions \"default\"]", "[CFOptions \"other\"]"),
+            ("[DBOptions]", "[Strange]"),
+        ] {
+            assert!(
+                OptionsFile::from_text(&text.replacen(from, to, 1), false).is_err(),
+                "{from}"
+            );
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Every option string and every OPTIONS file of the golden databases is understood.
+
+use std::path::Path;
+
+use cairn_options::file::OptionsFile;
+use cairn_options::{DbOptions, FamilyOptions, Options};
+
+/// The strings of `"key": "value"` in a JSON text, where no value holds an escape.
+fn strings<'a>(json: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
+    let pattern = format!("\"{key}\": \"");
+    json.match_indices(&pattern)
+        .map(|(at, found)| &json[at + found.len()..])
+        .map(|rest| &rest[..rest.find('"').expect("a string ends")])
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+fn index() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    std::fs::read_to_string(root.join("index.json")).expect("the golden index")
+}
+
+#[test]
+fn option_strings_are_understood() {
+    let json = index();
+    for key in ["db_options", "extra_db_options_when_reading"] {
+        for text in strings(&json, key) {
+            let options = DbOptions::from_text(text).unwrap();
+            assert_eq!(
+                DbOptions::from_text(&options.to_text()).unwrap().to_text(),
+                options.to_text()
+            );
+        }
+    }
+    let mut seen = 0;
+    for line in json.lines() {
+        let Some((_, value)) = line.split_once("\": \"") else {
+            continue;
+        };
+        let value = value.trim_end_matches(',').trim_end_matches('"');
+        if !value.contains("compression=")
+            || line.contains("description")
+            || line.contains("features")
+            || line.contains("db_options")
+        {
+            continue;
+        }
+        let options = FamilyOptions::from_text(value).unwrap();
+        assert_eq!(
+            FamilyOptions::from_text(&options.to_text())
+                .unwrap()
+                .to_text(),
+            options.to_text()
+        );
+        seen += 1;
+    }
+    assert!(seen > 100, "only {seen} strings");
+}
+
+#[test]
+fn options_files_of_three_releases_are_read_and_written_back() {
+    for text in [
+        include_str!("data/OPTIONS-7.8.3"),
+        include_str!("data/OPTIONS-11.1.1"),
+        include_str!("data/OPTIONS-11.9.0"),
+    ] {
+        let file = OptionsFile::from_text(text, false).unwrap();
+        assert_eq!(file.families[0].0, "default");
+        let again = OptionsFile::from_text(&file.to_text(), false).unwrap();
+        assert_eq!(again.to_text(), file.to_text());
+    }
+}
+
+/// The options file of 11.9 says nothing that this crate would not say.
+#[test]
+fn every_statement_of_11_9_is_written_in_the_same_words() {
+    let text = include_str!("data/OPTIONS-11.9.0");
+    let written = OptionsFile::from_text(text, false).unwrap().to_text();
+    let lines: std::collections::HashSet<&str> = written.lines().map(str::trim).collect();
+    for line in text.lines().map(str::trim) {
+        let structured = line.contains('{');
+        assert!(
+            line.is_empty() || line.starts_with('#') || structured || lines.contains(line),
+            "{line}"
+        );
+    }
+}

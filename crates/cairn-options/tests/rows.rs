@@ -1,0 +1,123 @@
+//! Every option round-trips through text, alone and together with all others.
+
+use cairn_options::{
+    CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, Options, ReadOptions,
+    TableOptions, WriteOptions,
+};
+use proptest::prelude::*;
+
+/// Values that some option takes; each row is tried with every one.
+const VALUES: &[&str] = &[
+    "true",
+    "false",
+    "0",
+    "1",
+    "-1",
+    "7",
+    "64K",
+    "3G",
+    "0.5",
+    "nullptr",
+    "kZSTD",
+    "kNoCompression",
+    "kLZ4Compression:kZSTD",
+    "1:2:3",
+    "DEBUG_LEVEL",
+    "kHot",
+    "some/path;with:signs=#{}",
+    "bytesxor",
+    "{id=stringappend;delimiter={;}}",
+    "fixed:4",
+    "rocksdb.ReverseBytewiseComparator",
+    "bloomfilter:9.9:false",
+    "{id=ribbonfilter:10:2;bloom_before_level=2;}",
+    "kCRC32c",
+    "kTwoLevelIndexSearch",
+    "{level=3;checksum=true}",
+    "{block_size=8K;block_cache=1M}",
+    "kCompactionStyleUniversal",
+    "kRoundRobin",
+    "kSkipAnyCorruptedRecords",
+    "0a0b",
+];
+
+fn every_row_round_trips<S: Options>() {
+    let default = S::default();
+    assert_eq!(
+        S::from_text(&default.to_text()).unwrap().to_text(),
+        default.to_text()
+    );
+    for row in S::rows() {
+        let mut tried = 0;
+        let mut options = S::default();
+        // A choice names its words when it refuses one.
+        let refusal = (row.set)(&mut options, "?").err().unwrap_or_default();
+        let words = refusal.strip_prefix("expected one of ").unwrap_or("");
+        for value in words.split(", ").chain(VALUES.iter().copied()) {
+            let mut options = S::default();
+            if (row.set)(&mut options, value).is_err() {
+                continue;
+            }
+            tried += 1;
+            let text = options.to_text();
+            let again = S::from_text(&text).unwrap_or_else(|error| panic!("{value}: {error}"));
+            assert_eq!(again.to_text(), text);
+            assert_eq!(again.get(row.name).unwrap(), (row.get)(&options));
+        }
+        assert!(tried > 0, "no value was tried for {}", row.name);
+    }
+}
+
+#[test]
+fn every_option_round_trips_through_text() {
+    every_row_round_trips::<DbOptions>();
+    every_row_round_trips::<FamilyOptions>();
+    every_row_round_trips::<TableOptions>();
+    every_row_round_trips::<ReadOptions>();
+    every_row_round_trips::<WriteOptions>();
+    every_row_round_trips::<FlushOptions>();
+    every_row_round_trips::<CompactRangeOptions>();
+}
+
+#[test]
+fn unknown_names_and_values_are_refused_and_change_nothing() {
+    let mut options = DbOptions::default();
+    let before = options.to_text();
+    for text in [
+        "max_open_files=5;nosuch=1",
+        "max_open_files=x",
+        "max_open_files",
+        "a={",
+    ] {
+        assert!(options.update_from(text).is_err(), "{text}");
+        assert_eq!(options.to_text(), before);
+    }
+    assert!(options.get("nosuch").is_err());
+    options
+        .update_from("max_mem_compaction_level=3")
+        .expect("a retired name is passed over");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn numbers_and_texts_survive(
+        size in any::<u64>(), number in any::<i32>(), text in "[^{}]{0,12}", share in 0.0..1.0f64,
+    ) {
+        let mut db = DbOptions { max_open_files: number, max_total_wal_size: size, ..DbOptions::default() };
+        db.db_host_id = text.trim().to_owned();
+        let again = DbOptions::from_text(&db.to_text()).unwrap();
+        prop_assert_eq!(again.to_text(), db.to_text());
+        prop_assert_eq!(&again.db_host_id, &db.db_host_id);
+        prop_assert_eq!(again.max_total_wal_size, size);
+        let family = FamilyOptions { max_bytes_for_level_multiplier: share, ..FamilyOptions::default() };
+        let again = FamilyOptions::from_text(&family.to_text()).unwrap();
+        prop_assert!((again.max_bytes_for_level_multiplier - share).abs() < 1e-6);
+    }
+
+    #[test]
+    fn any_text_is_answered(text in "\\PC{0,60}") {
+        let _ = (DbOptions::from_text(&text), FamilyOptions::from_text(&text));
+    }
+}
