@@ -1,0 +1,379 @@
+//! The info log: a text file of events, for people.
+//!
+//! ```text
+//! 2026/11/21-15:46:02.013456 3 [WARN] [default] stalling writes: 20 files in level 0
+//! ```
+//!
+//! Date and time (UTC), the number of the thread, the level where it is not `INFO`, the message.
+//! The file is `LOG`; an older one is renamed to `LOG.old.MICROS` when a database is opened and
+//! when the size or age limit is reached, and only the newest [`LogOptions::keep_log_file_num`]
+//! stay.
+//!
+//! A log that cannot be written is no reason to stop: errors end the file, never the caller.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_platform::fs::FileMode;
+use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
+use cairn_platform::{Clock, FileSystem, WritableFile};
+use cairn_types::Result;
+
+/// How important a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// For those who look for a bug.
+    Debug,
+    /// An event.
+    Info,
+    /// What may need attention.
+    Warn,
+    /// What failed.
+    Error,
+    /// What ends the database's life.
+    Fatal,
+    /// What every file begins with.
+    Header,
+}
+
+impl Level {
+    /// The mark in a line; events carry none.
+    fn mark(self) -> &'static str {
+        match self {
+            Level::Debug => "[DEBUG] ",
+            Level::Info | Level::Header => "",
+            Level::Warn => "[WARN] ",
+            Level::Error => "[ERROR] ",
+            Level::Fatal => "[FATAL] ",
+        }
+    }
+}
+
+/// Where and what to log.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// The path of the file, whose old ones lie beside it.
+    pub path: PathBuf,
+    /// The least important messages that are written.
+    pub level: Level,
+    /// Bytes at which a new file begins; 0 for no limit.
+    pub max_log_file_size: u64,
+    /// Seconds after which a new file begins; 0 for no limit.
+    pub log_file_time_to_roll: u64,
+    /// Files that stay, the current one included.
+    pub keep_log_file_num: u64,
+}
+
+/// The path of the info log of the database in `dir`, whose `db_log_dir` option is `log_dir`
+/// (empty for the database's own directory).
+#[must_use]
+pub fn log_path(dir: &Path, log_dir: &Path) -> PathBuf {
+    if log_dir.as_os_str().is_empty() {
+        return dir.join("LOG");
+    }
+    // Several databases may log to one directory: the name says whose file it is.
+    let text = dir.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    let name: String = text
+        .trim_start_matches('/')
+        .chars()
+        .map(|c| if plain(c) { c } else { '_' })
+        .collect();
+    log_dir.join(format!("{name}_LOG"))
+}
+
+/// The info log of a database. Shared by all its threads.
+pub struct Logger(Option<Sink>);
+
+struct Sink {
+    fs: Arc<dyn FileSystem>,
+    clock: Arc<dyn Clock>,
+    options: LogOptions,
+    open: Mutex<Open>,
+}
+
+/// The file that is written, under the logger's lock.
+struct Open {
+    /// None once the file could not be written.
+    file: Option<Arc<dyn WritableFile>>,
+    since_micros: u64,
+    /// Lines that every file begins with.
+    header: Vec<String>,
+}
+
+impl Logger {
+    /// A logger that writes nothing.
+    #[must_use]
+    pub fn silent() -> Logger {
+        Logger(None)
+    }
+
+    /// Begins a new file; one that is there already is renamed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub fn open(
+        fs: Arc<dyn FileSystem>,
+        clock: Arc<dyn Clock>,
+        options: LogOptions,
+    ) -> Result<Logger> {
+        let sink = Sink {
+            fs,
+            clock,
+            options,
+            open: Mutex::new(Open {
+                file: None,
+                since_micros: 0,
+                header: Vec::new(),
+            }),
+        };
+        sink.begin(&mut sink.open.lock())?;
+        Ok(Logger(Some(sink)))
+    }
+
+    /// Whether messages of `level` are written. Ask before building an expensive one.
+    #[inline]
+    #[must_use]
+    pub fn wants(&self, level: Level) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|sink| level >= sink.options.level)
+    }
+
+    /// Writes a message, if its level is wanted.
+    pub fn log(&self, level: Level, message: fmt::Arguments<'_>) {
+        if let Some(sink) = self.0.as_ref().filter(|_| self.wants(level)) {
+            sink.write(level, message);
+        }
+    }
+
+    /// Writes an event.
+    pub fn info(&self, message: fmt::Arguments<'_>) {
+        self.log(Level::Info, message);
+    }
+
+    /// Writes what may need attention.
+    pub fn warn(&self, message: fmt::Arguments<'_>) {
+        self.log(Level::Warn, message);
+    }
+
+    /// Writes what failed.
+    pub fn error(&self, message: fmt::Arguments<'_>) {
+        self.log(Level::Error, message);
+    }
+}
+
+impl Sink {
+    fn write(&self, level: Level, message: fmt::Arguments<'_>) {
+        let now = self.clock.wall_micros();
+        let line = line(now, level, message);
+        let mut open = self.open.lock();
+        if self.is_full(&open, now) {
+            // The old file is closed and stays; a new one that cannot be made ends the log.
+            let _ = self.begin(&mut open);
+        }
+        if level == Level::Header {
+            open.header.push(line.clone());
+        }
+        let written = open.file.as_ref().map(|file| file.append(line.as_bytes()));
+        if let Some(Err(_)) = written {
+            // A full disk must not stop the database for its log.
+            open.file = None;
+        }
+    }
+
+    fn is_full(&self, open: &Open, now: u64) -> bool {
+        let Some(file) = &open.file else {
+            return false;
+        };
+        let size = self.options.max_log_file_size;
+        let age = self.options.log_file_time_to_roll.saturating_mul(1_000_000);
+        (size > 0 && file.len() >= size)
+            || (age > 0 && now >= open.since_micros.saturating_add(age))
+    }
+
+    /// Puts the current file aside and begins the next.
+    fn begin(&self, open: &mut Open) -> Result<()> {
+        if let Some(old) = open.file.take() {
+            // Its lines are with the kernel already.
+            let _ = old.close();
+        }
+        let now = self.clock.wall_micros();
+        if self.fs.exists(&self.options.path)? {
+            self.put_aside(now)?;
+        }
+        self.remove_oldest()?;
+        let file = self.fs.create(&self.options.path, FileMode::default())?;
+        for line in &open.header {
+            file.append(line.as_bytes())?;
+        }
+        open.since_micros = now;
+        open.file = Some(file);
+        Ok(())
+    }
+
+    /// Renames the current file. Two in one microsecond get different names.
+    fn put_aside(&self, now: u64) -> Result<()> {
+        let mut stamp = now;
+        let name = |stamp| suffixed(&self.options.path, &format!(".old.{stamp}"));
+        while self.fs.exists(&name(stamp))? {
+            stamp += 1;
+        }
+        self.fs.rename(&self.options.path, &name(stamp))
+    }
+
+    /// Removes old files beyond the number that stays.
+    fn remove_oldest(&self) -> Result<()> {
+        let path = &self.options.path;
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+            return Ok(());
+        };
+        let prefix = format!("{}.old.", name.to_string_lossy());
+        let stamp = |name: &String| name.strip_prefix(&prefix)?.parse::<u64>().ok();
+        let mut old: Vec<u64> = self.fs.list(dir)?.iter().filter_map(stamp).collect();
+        old.sort_unstable();
+        let keep = usize::try_from(self.options.keep_log_file_num).unwrap_or(usize::MAX);
+        let surplus = (old.len() + 1).saturating_sub(keep.max(1));
+        for stamp in &old[..surplus] {
+            self.fs.remove(&suffixed(path, &format!(".old.{stamp}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// `path` with `suffix` behind its name.
+fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// A line of the log.
+fn line(micros: u64, level: Level, message: fmt::Arguments<'_>) -> String {
+    let (year, month, day) = civil_date(micros / 1_000_000 / 86_400);
+    let seconds = micros / 1_000_000 % 86_400;
+    format!(
+        "{year:04}/{month:02}/{day:02}-{:02}:{:02}:{:02}.{:06} {} {}{message}\n",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60,
+        micros % 1_000_000,
+        thread_number(),
+        level.mark(),
+    )
+}
+
+/// Year, month and day of a day counted from 1970, by the Gregorian calendar. Years begin in
+/// March here, so that the leap day is the last of its year.
+fn civil_date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let of_era = days % 146_097;
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    (year, month, day)
+}
+
+/// A small number for the calling thread, given at its first message.
+fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static MINE: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    MINE.with(|mine| *mine)
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_platform::World;
+
+    use super::*;
+
+    fn options(text_bytes: u64, keep: u64) -> LogOptions {
+        LogOptions {
+            path: PathBuf::from("/db/LOG"),
+            level: Level::Info,
+            max_log_file_size: text_bytes,
+            log_file_time_to_roll: 0,
+            keep_log_file_num: keep,
+        }
+    }
+
+    fn open(world: &World, options: LogOptions) -> Logger {
+        Logger::open(world.fs.clone(), world.clock.clone(), options).unwrap()
+    }
+
+    fn content(world: &World, path: &str) -> String {
+        let file = world.fs.open(Path::new(path), FileMode::default()).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(0, &mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn dates_are_gregorian() {
+        assert_eq!(civil_date(0), (1970, 1, 1));
+        assert_eq!(civil_date(11_016), (2000, 2, 29));
+        assert_eq!(civil_date(20_778), (2026, 11, 21));
+        let text = line(
+            20_778 * 86_400_000_000 + 3_723_000_004,
+            Level::Warn,
+            format_args!("x"),
+        );
+        assert!(text.starts_with("2026/11/21-01:02:03.000004 "), "{text}");
+        assert!(text.ends_with(" [WARN] x\n"), "{text}");
+    }
+
+    #[test]
+    fn logs_of_several_databases_share_a_directory() {
+        assert_eq!(
+            log_path(Path::new("/a/b c"), Path::new("")),
+            Path::new("/a/b c/LOG")
+        );
+        assert_eq!(
+            log_path(Path::new("/a/b c"), Path::new("/l")),
+            Path::new("/l/a_b_c_LOG")
+        );
+    }
+
+    #[test]
+    fn a_full_file_is_put_aside_and_the_oldest_go() {
+        let world = World::in_memory();
+        world.fs.create_dir_all(Path::new("/db")).unwrap();
+        let log = open(&world, options(100, 3));
+        log.log(Level::Header, format_args!("the header"));
+        for _ in 0..40 {
+            log.info(format_args!("some event of the engine"));
+            log.log(Level::Debug, format_args!("not wanted"));
+        }
+        let mut names = world.fs.list(Path::new("/db")).unwrap();
+        names.sort();
+        assert_eq!(names.len(), 3, "{names:?}");
+        assert_eq!(names[0], "LOG");
+        let text = content(&world, "/db/LOG");
+        assert!(text.contains("the header") && !text.contains("not wanted"));
+        assert!(text.len() < 300, "{text}");
+    }
+
+    #[test]
+    fn opening_keeps_what_the_last_one_wrote() {
+        let world = World::in_memory();
+        world.fs.create_dir_all(Path::new("/db")).unwrap();
+        open(&world, options(0, 10)).info(format_args!("first"));
+        open(&world, options(0, 10)).info(format_args!("second"));
+        let names = world.fs.list(Path::new("/db")).unwrap();
+        let old = names
+            .iter()
+            .find(|name| name.starts_with("LOG.old."))
+            .unwrap();
+        assert!(content(&world, &format!("/db/{old}")).contains("first"));
+        assert!(content(&world, "/db/LOG").contains("second"));
+        Logger::silent().info(format_args!("nowhere"));
+    }
+}
