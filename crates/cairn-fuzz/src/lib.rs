@@ -63,9 +63,14 @@ pub const TARGETS: &[Target] = &[
     Target::new("names", targets::names::run),
     Target::new("decompress", targets::decompress::run).with_bound(targets::decompress::BOUND),
     Target::new("footer_meta_props", targets::footer_meta_props::run),
-    Target::new("manifest", targets::manifest::run),
+    Target::new("manifest", targets::manifest::run)
+        .with_bound(targets::wal::BOUND)
+        .with_repair(targets::manifest::repair),
     Target::new("options_text", targets::options_text::run),
     Target::new("write_batch", targets::write_batch::run),
+    Target::new("wal", targets::wal::run)
+        .with_bound(targets::wal::BOUND)
+        .with_repair(repair::log_behind_a_byte),
 ];
 
 /// The target called `name`.

@@ -2,7 +2,10 @@
 //!
 //! The first byte chooses between one edit and a whole MANIFEST.
 
+use cairn_format::log::{Bytes, Event, LogReader};
 use cairn_format::manifest::VersionEdit;
+
+use crate::repair;
 
 /// What is written of an edit is read and written the same again.
 pub fn run(data: &[u8]) {
@@ -11,6 +14,22 @@ pub fn run(data: &[u8]) {
     };
     if choice == 0 {
         edit(data);
+        return;
+    }
+    let mut reader = LogReader::new(Bytes(data), 0);
+    loop {
+        match reader.next().expect("bytes in memory can always be read") {
+            Event::Record { payload, .. } => edit(payload),
+            Event::End(_) => break,
+            _ => {}
+        }
+    }
+}
+
+/// Mends the records of a whole MANIFEST.
+pub fn repair(data: &mut [u8]) {
+    if data.first().is_some_and(|&choice| choice != 0) {
+        repair::log_behind_a_byte(data);
     }
 }
 

@@ -6,4 +6,5 @@ pub mod manifest;
 pub mod names;
 pub mod options_text;
 pub mod varint_key;
+pub mod wal;
 pub mod write_batch;
