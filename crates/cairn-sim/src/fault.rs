@@ -1,0 +1,187 @@
+//! The plan of what fails: which operations, in what manner, once or for how long.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use cairn_types::Error;
+
+use crate::trace::{Call, file_name};
+
+/// What happens to an operation instead of what should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// `EIO`. A sync that meets it leaves its pages clean: they are never written.
+    InputOutput,
+    /// `ENOSPC`.
+    NoSpace,
+    /// Half of the bytes are read, the rest reported as behind the end of the file.
+    ShortRead,
+    /// Half of the bytes are written, then `ENOSPC`.
+    ShortWrite,
+    /// One bit of what is read is flipped.
+    FlippedBit,
+}
+
+/// Which operation a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// The operation with this number, counted from 0.
+    Operation(usize),
+    /// The `count`th (from 0) of the operations of this call on files whose name ends so.
+    Class {
+        /// The call.
+        call: Call,
+        /// How the file's name ends; empty for any file.
+        name_end: String,
+        /// How many to let pass.
+        count: usize,
+    },
+    /// The `count`th (from 0) of the operations whose call site contains this text. Needs
+    /// [`crate::SimFs::record_sites`].
+    Site {
+        /// A part of the site, as in `writer.rs:31`.
+        site: String,
+        /// How many to let pass.
+        count: usize,
+    },
+}
+
+/// A fault, its first operation, and how many operations of the kind it lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultRule {
+    /// Where it begins.
+    pub trigger: Trigger,
+    /// What happens.
+    pub fault: Fault,
+    /// How many operations that match it hits: 1 for once, `usize::MAX` for ever. A numbered
+    /// operation is followed by all that come after it.
+    pub lasts: usize,
+}
+
+/// Rules, and how far each has come.
+#[derive(Clone, Debug, Default)]
+pub struct FaultPlan {
+    rules: Vec<(FaultRule, usize)>,
+    injected: usize,
+}
+
+impl FaultPlan {
+    /// A plan of `rules`; the first that matches an operation decides.
+    #[must_use]
+    pub fn new(rules: Vec<FaultRule>) -> FaultPlan {
+        FaultPlan {
+            rules: rules.into_iter().map(|rule| (rule, 0)).collect(),
+            injected: 0,
+        }
+    }
+
+    /// How many faults happened.
+    #[must_use]
+    pub fn injected(&self) -> usize {
+        self.injected
+    }
+
+    /// What happens to operation `number`.
+    pub(crate) fn decide(
+        &mut self,
+        number: usize,
+        call: Call,
+        path: &Path,
+        site: Option<&str>,
+    ) -> Option<Fault> {
+        let mut decided = None;
+        for (rule, seen) in &mut self.rules {
+            let (matches, first) = match &rule.trigger {
+                Trigger::Operation(wanted) => (number >= *wanted, 0),
+                Trigger::Class {
+                    call: wanted,
+                    name_end,
+                    count,
+                } => (
+                    *wanted == call && file_name(path).ends_with(name_end.as_str()),
+                    *count,
+                ),
+                Trigger::Site {
+                    site: wanted,
+                    count,
+                } => (
+                    site.is_some_and(|site| site.contains(wanted.as_str())),
+                    *count,
+                ),
+            };
+            if !matches {
+                continue;
+            }
+            let hit = *seen >= first && *seen - first < rule.lasts;
+            *seen += 1;
+            if hit && rule.fault.applies_to(call) && decided.is_none() {
+                decided = Some(rule.fault);
+            }
+        }
+        self.injected += usize::from(decided.is_some());
+        decided
+    }
+}
+
+impl Fault {
+    /// Whether an operation of this kind can fail in this manner.
+    #[must_use]
+    pub fn applies_to(self, call: Call) -> bool {
+        match self {
+            Fault::InputOutput => true,
+            Fault::NoSpace => matches!(
+                call,
+                Call::Create
+                    | Call::CreateDirectory
+                    | Call::Rename
+                    | Call::Link
+                    | Call::Append
+                    | Call::Sync
+                    | Call::Allocate
+            ),
+            Fault::ShortRead | Fault::FlippedBit => call == Call::Read,
+            Fault::ShortWrite => call == Call::Append,
+        }
+    }
+
+    /// The error that the caller of an operation sees.
+    #[must_use]
+    pub(crate) fn error(self, call: Call, path: &Path) -> Error {
+        let kind = match self {
+            Fault::NoSpace | Fault::ShortWrite => io::ErrorKind::StorageFull,
+            // EIO has no kind of its own.
+            _ => return Error::io(verb(call), path, io::Error::from_raw_os_error(5)),
+        };
+        Error::io(verb(call), path, io::Error::from(kind))
+    }
+}
+
+/// How an error says what was being done.
+pub(crate) fn verb(call: Call) -> &'static str {
+    match call {
+        Call::Open | Call::OpenAppend => "open",
+        Call::Create => "create",
+        Call::Status => "look at",
+        Call::List => "list",
+        Call::CreateDirectory => "create directory",
+        Call::RemoveDirectory => "remove directory",
+        Call::Remove => "remove",
+        Call::Rename => "rename",
+        Call::Link => "link",
+        Call::SyncDirectory => "sync directory",
+        Call::Lock => "lock",
+        Call::Read => "read",
+        Call::Append => "write",
+        Call::Sync => "sync",
+        Call::Truncate => "truncate",
+        Call::Allocate => "reserve space for",
+        Call::Close => "close",
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(verb(*self))
+    }
+}

@@ -1,0 +1,690 @@
+//! The file system that the engine sees: every call a numbered operation.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Error as IoError, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_platform::fs::{
+    FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile,
+};
+use cairn_platform::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use cairn_types::{Error, Result};
+
+use crate::disk::{DiskImage, Inode, Name, Node, Tree, absolute};
+use crate::fault::{Fault, FaultPlan, verb};
+use crate::trace::{Call, Change, Operation, Trace, shared};
+
+/// A simulated disk in use. Clones are handles of the same disk.
+#[derive(Clone)]
+pub struct SimFs {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    initial: DiskImage,
+    live: Tree,
+    operations: Vec<Operation>,
+    plan: FaultPlan,
+    next_inode: Inode,
+    /// Open files, by handle.
+    handles: BTreeMap<u64, (Inode, PathBuf)>,
+    next_handle: u64,
+    locked: BTreeSet<Inode>,
+    /// Space reserved beyond files' ends, by file: the length it is reserved up to.
+    reserved: BTreeMap<Inode, u64>,
+    capacity: u64,
+    record_sites: bool,
+}
+
+impl SimFs {
+    /// An empty disk.
+    #[must_use]
+    pub fn new() -> SimFs {
+        SimFs::from_image(DiskImage::empty())
+    }
+
+    /// A disk that holds what `image` says, all of it durable.
+    #[must_use]
+    pub fn from_image(image: DiskImage) -> SimFs {
+        let last = image.tree.nodes.keys().next_back().copied().unwrap_or(0);
+        SimFs {
+            state: Arc::new(Mutex::new(State {
+                live: image.tree.clone(),
+                initial: image,
+                operations: Vec::new(),
+                plan: FaultPlan::default(),
+                next_inode: last + 1,
+                handles: BTreeMap::new(),
+                next_handle: 0,
+                locked: BTreeSet::new(),
+                reserved: BTreeMap::new(),
+                capacity: u64::MAX,
+                record_sites: false,
+            })),
+        }
+    }
+
+    /// Sets what fails from now on.
+    pub fn set_plan(&self, plan: FaultPlan) {
+        self.state.lock().plan = plan;
+    }
+
+    /// How many faults the present plan has caused.
+    #[must_use]
+    pub fn injected(&self) -> usize {
+        self.state.lock().plan.injected()
+    }
+
+    /// Sets how many bytes the disk holds.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state.lock().capacity = bytes;
+    }
+
+    /// Whether operations record where in the source they were called. Costs a walk up the stack
+    /// for each.
+    pub fn record_sites(&self, record: bool) {
+        self.state.lock().record_sites = record;
+    }
+
+    /// How many operations there were.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        self.state.lock().operations.len()
+    }
+
+    /// The record of all operations so far.
+    #[must_use]
+    pub fn trace(&self) -> Trace {
+        let state = self.state.lock();
+        Trace {
+            initial: state.initial.clone(),
+            operations: state.operations.clone(),
+        }
+    }
+
+    /// What is on the disk now, as reads see it.
+    #[must_use]
+    pub fn image(&self) -> DiskImage {
+        DiskImage {
+            tree: self.state.lock().live.reachable(),
+        }
+    }
+
+    /// Flips one bit of the file at `path`, beneath everybody.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` if no byte is there.
+    pub fn flip_bit(&self, path: &Path, offset: usize, bit: u8) -> Result<()> {
+        let mut state = self.state.lock();
+        let inode = state.file(Call::Open, path)?;
+        let Some(byte) = state
+            .live
+            .file(inode)
+            .and_then(|bytes| bytes.get(offset).copied())
+        else {
+            return failed(Call::Read, path, ErrorKind::UnexpectedEof);
+        };
+        state.live.write(inode, offset, &[byte ^ (1 << (bit % 8))]);
+        Ok(())
+    }
+
+    /// Handles, locks and reserved space that somebody still holds; empty after a clean close.
+    #[must_use]
+    pub fn leaks(&self) -> Vec<String> {
+        let state = self.state.lock();
+        let handles = state
+            .handles
+            .values()
+            .map(|(_, path)| format!("open file {}", path.display()));
+        let locks = state
+            .locked
+            .iter()
+            .map(|inode| format!("held lock, inode {inode}"));
+        handles.chain(locks).collect()
+    }
+
+    /// Enters an operation: numbers it, and asks the plan what happens to it.
+    fn enter(&self, call: Call, path: &Path) -> Result<Entered<'_>> {
+        let mut state = self.state.lock();
+        let site = state.record_sites.then(call_site).flatten();
+        let number = state.operations.len();
+        let fault = state.plan.decide(number, call, path, site.as_deref());
+        state.operations.push(Operation {
+            call,
+            path: shared(path),
+            site,
+            change: None,
+        });
+        let entered = Entered {
+            state,
+            number,
+            fault,
+        };
+        match fault {
+            // The rest is carried out in part, by whoever entered.
+            Some(Fault::ShortRead | Fault::ShortWrite | Fault::FlippedBit) | None => Ok(entered),
+            Some(_) if call == Call::Sync => Ok(entered),
+            Some(fault) => Err(fault.error(call, path)),
+        }
+    }
+
+    fn writer(&self, state: &mut State, inode: Inode, path: &Path) -> Arc<dyn WritableFile> {
+        Arc::new(SimWriter {
+            handle: self.handle(state, inode, path),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    fn handle(&self, state: &mut State, inode: Inode, path: &Path) -> Handle {
+        let number = state.next_handle;
+        state.next_handle += 1;
+        state.handles.insert(number, (inode, path.to_owned()));
+        Handle {
+            fs: self.clone(),
+            number,
+            inode,
+            path: path.to_owned(),
+        }
+    }
+}
+
+impl Default for SimFs {
+    fn default() -> SimFs {
+        SimFs::new()
+    }
+}
+
+/// The operation under way.
+struct Entered<'f> {
+    state: MutexGuard<'f, State>,
+    number: usize,
+    fault: Option<Fault>,
+}
+
+impl Entered<'_> {
+    /// Carries `change` out and records that this operation did it.
+    fn change(&mut self, change: Change) {
+        self.state.live.apply(&change);
+        self.state.operations[self.number].change = Some(change);
+    }
+}
+
+fn failed<T>(call: Call, path: &Path, kind: ErrorKind) -> Result<T> {
+    Err(Error::io(verb(call), path, IoError::from(kind)))
+}
+
+/// The first frame of the stack outside this crate and the standard library.
+fn call_site() -> Option<Arc<str>> {
+    let stack = std::backtrace::Backtrace::force_capture().to_string();
+    stack
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("at "))
+        .find(|place| place.contains("cairn-") && !place.contains("cairn-sim/src/"))
+        .or_else(|| {
+            let mut places = stack
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix("at "));
+            places.find(|place| place.ends_with(".rs") && !place.contains("/rustc/"))
+        })
+        .map(Arc::from)
+}
+
+impl State {
+    fn file(&self, call: Call, path: &Path) -> Result<Inode> {
+        let Some(inode) = self.live.lookup(path) else {
+            return failed(call, path, ErrorKind::NotFound);
+        };
+        match self.live.file(inode) {
+            Some(_) => Ok(inode),
+            None => failed(call, path, ErrorKind::IsADirectory),
+        }
+    }
+
+    fn directory(&self, call: Call, path: &Path) -> Result<Inode> {
+        let Some(inode) = self.live.lookup(path) else {
+            return failed(call, path, ErrorKind::NotFound);
+        };
+        match self.live.directory(inode) {
+            Some(_) => Ok(inode),
+            None => failed(call, path, ErrorKind::NotADirectory),
+        }
+    }
+
+    /// The directory and name of `path`, and what has that name.
+    fn place(&self, call: Call, path: &Path) -> Result<(Name, Option<Inode>)> {
+        let Some((directory, text)) = self.live.parent(path) else {
+            return failed(call, path, ErrorKind::NotFound);
+        };
+        let names = self.live.directory(directory);
+        let found = names.and_then(|names| names.get(&text).copied());
+        Ok((Name { directory, text }, found))
+    }
+
+    /// The name of `path`, which must be free.
+    fn free_place(&self, call: Call, path: &Path) -> Result<Name> {
+        match self.place(call, path)? {
+            (name, None) => Ok(name),
+            (_, Some(_)) => failed(call, path, ErrorKind::AlreadyExists),
+        }
+    }
+
+    fn new_inode(&mut self) -> Inode {
+        self.next_inode += 1;
+        self.next_inode - 1
+    }
+
+    /// Forgets a file that has neither name nor handle.
+    fn release(&mut self, inode: Inode) {
+        let open = self.handles.values().any(|(held, _)| *held == inode);
+        if !open && !self.live.is_named(inode) {
+            self.live.nodes.remove(&inode);
+            self.reserved.remove(&inode);
+        }
+    }
+
+    fn free(&self) -> u64 {
+        let reserved: u64 = self
+            .reserved
+            .iter()
+            .map(|(inode, up_to)| {
+                let len = self.live.file(*inode).map_or(0, |bytes| bytes.len() as u64);
+                up_to.saturating_sub(len)
+            })
+            .sum();
+        self.capacity
+            .saturating_sub(self.live.used().saturating_add(reserved))
+    }
+
+    /// How many of `wanted` more bytes `inode` can grow by.
+    fn room(&self, inode: Inode, wanted: usize) -> usize {
+        if self.capacity == u64::MAX {
+            return wanted;
+        }
+        let len = self.live.file(inode).map_or(0, |bytes| bytes.len() as u64);
+        let reserved = self
+            .reserved
+            .get(&inode)
+            .map_or(0, |up_to| up_to.saturating_sub(len));
+        let room = self.free().saturating_add(reserved);
+        wanted.min(usize::try_from(room).unwrap_or(usize::MAX))
+    }
+}
+
+impl FileSystem for SimFs {
+    fn open(&self, path: &Path, _mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+        let mut op = self.enter(Call::Open, path)?;
+        let inode = op.state.file(Call::Open, path)?;
+        if op.state.locked.contains(&inode) {
+            // On the machine, closing it would give the lock back.
+            return failed(Call::Open, path, ErrorKind::WouldBlock);
+        }
+        let handle = self.handle(&mut op.state, inode, path);
+        Ok(Arc::new(SimReader(handle)))
+    }
+
+    fn create(&self, path: &Path, _mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        let mut op = self.enter(Call::Create, path)?;
+        let name = op.state.free_place(Call::Create, path)?;
+        let inode = op.state.new_inode();
+        op.change(Change::Create { name, inode });
+        Ok(self.writer(&mut op.state, inode, path))
+    }
+
+    fn open_append(&self, path: &Path, _mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        let mut op = self.enter(Call::OpenAppend, path)?;
+        let inode = op.state.file(Call::OpenAppend, path)?;
+        if op.state.locked.contains(&inode) {
+            return failed(Call::OpenAppend, path, ErrorKind::WouldBlock);
+        }
+        Ok(self.writer(&mut op.state, inode, path))
+    }
+
+    fn status(&self, path: &Path) -> Result<Status> {
+        let op = self.enter(Call::Status, path)?;
+        let Some(inode) = op.state.live.lookup(path) else {
+            return failed(Call::Status, path, ErrorKind::NotFound);
+        };
+        let file = op.state.live.file(inode);
+        Ok(Status {
+            len: file.map_or(0, |bytes| bytes.len() as u64),
+            kind: match file {
+                Some(_) => PathKind::File,
+                None => PathKind::Directory,
+            },
+            modified_micros: 0,
+        })
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        let op = self.enter(Call::List, dir)?;
+        let inode = op.state.directory(Call::List, dir)?;
+        let names = op.state.live.directory(inode).into_iter().flatten();
+        let mut names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
+        // In no order that anybody could rely on, and the same each time.
+        names.sort_by_key(|name| {
+            name.bytes().fold(17u32, |hash, byte| {
+                hash.wrapping_mul(31) ^ u32::from(byte).rotate_left(9)
+            })
+        });
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        let all = absolute(dir);
+        let mut missing: Vec<&Path> = Vec::new();
+        for ancestor in all.ancestors() {
+            let state = self.state.lock();
+            match state.live.lookup(ancestor) {
+                Some(inode) if state.live.directory(inode).is_some() => break,
+                Some(_) => return failed(Call::CreateDirectory, dir, ErrorKind::NotADirectory),
+                None => missing.push(ancestor),
+            }
+        }
+        for path in missing.into_iter().rev() {
+            let mut op = self.enter(Call::CreateDirectory, path)?;
+            let name = op.state.free_place(Call::CreateDirectory, path)?;
+            let inode = op.state.new_inode();
+            op.change(Change::CreateDirectory { name, inode });
+        }
+        Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        let call = Call::RemoveDirectory;
+        let mut op = self.enter(call, dir)?;
+        let inode = op.state.directory(call, dir)?;
+        if op
+            .state
+            .live
+            .directory(inode)
+            .is_some_and(|names| !names.is_empty())
+        {
+            return failed(call, dir, ErrorKind::DirectoryNotEmpty);
+        }
+        let (name, _) = op.state.place(call, dir)?;
+        op.change(Change::Unlink { name, inode });
+        op.state.release(inode);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        let mut op = self.enter(Call::Remove, path)?;
+        let inode = op.state.file(Call::Remove, path)?;
+        let (name, _) = op.state.place(Call::Remove, path)?;
+        op.change(Change::Unlink { name, inode });
+        op.state.release(inode);
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut op = self.enter(Call::Rename, from)?;
+        let (old, Some(inode)) = op.state.place(Call::Rename, from)? else {
+            return failed(Call::Rename, from, ErrorKind::NotFound);
+        };
+        let (new, replaced) = op.state.place(Call::Rename, to)?;
+        let is_directory = |state: &State, inode| state.live.directory(inode).is_some();
+        if let Some(replaced) = replaced {
+            let both = (
+                is_directory(&op.state, inode),
+                is_directory(&op.state, replaced),
+            );
+            let names = op.state.live.directory(replaced);
+            match both {
+                (false, false) => {}
+                (true, true) if names.is_some_and(BTreeMap::is_empty) => {}
+                (true, true) => return failed(Call::Rename, to, ErrorKind::DirectoryNotEmpty),
+                (true, false) => return failed(Call::Rename, to, ErrorKind::NotADirectory),
+                (false, true) => return failed(Call::Rename, to, ErrorKind::IsADirectory),
+            }
+        }
+        if replaced == Some(inode) {
+            return Ok(());
+        }
+        op.change(Change::Rename {
+            from: old,
+            to: new,
+            inode,
+        });
+        if let Some(replaced) = replaced {
+            op.state.release(replaced);
+        }
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut op = self.enter(Call::Link, from)?;
+        let inode = op.state.file(Call::Link, from)?;
+        let name = op.state.free_place(Call::Link, to)?;
+        op.change(Change::Link { name, inode });
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let mut op = self.enter(Call::SyncDirectory, dir)?;
+        let directory = op.state.directory(Call::SyncDirectory, dir)?;
+        op.change(Change::SyncDirectory { directory });
+        Ok(())
+    }
+
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        self.status(path)?;
+        Ok(absolute(path))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        let mut op = self.enter(Call::Lock, path)?;
+        let inode = match op.state.place(Call::Lock, path)? {
+            (_, Some(inode)) if op.state.live.file(inode).is_none() => {
+                return failed(Call::Lock, path, ErrorKind::IsADirectory);
+            }
+            (_, Some(inode)) => inode,
+            (name, None) => {
+                let inode = op.state.new_inode();
+                op.change(Change::Create { name, inode });
+                inode
+            }
+        };
+        if !op.state.locked.insert(inode) {
+            return failed(Call::Lock, path, ErrorKind::WouldBlock);
+        }
+        Ok(Box::new(SimLock {
+            fs: self.clone(),
+            inode,
+        }))
+    }
+
+    fn free_space(&self, path: &Path) -> Result<u64> {
+        let op = self.enter(Call::Status, path)?;
+        Ok(op.state.free())
+    }
+}
+
+struct SimLock {
+    fs: SimFs,
+    inode: Inode,
+}
+
+impl FileLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.fs.state.lock().locked.remove(&self.inode);
+    }
+}
+
+/// An open file.
+struct Handle {
+    fs: SimFs,
+    number: u64,
+    inode: Inode,
+    path: PathBuf,
+}
+
+impl Handle {
+    fn release(&self) {
+        let mut state = self.fs.state.lock();
+        if state.handles.remove(&self.number).is_some() {
+            state.release(self.inode);
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+struct SimReader(Handle);
+
+impl RandomAccessFile for SimReader {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let op = self.0.fs.enter(Call::Read, &self.0.path)?;
+        let Some(Node::File(bytes)) = op.state.live.nodes.get(&self.0.inode) else {
+            return failed(Call::Read, &self.0.path, ErrorKind::NotFound);
+        };
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = bytes.get(start..).unwrap_or(&[]);
+        let mut len = rest.len().min(buf.len());
+        if op.fault == Some(Fault::ShortRead) {
+            len /= 2;
+        }
+        buf[..len].copy_from_slice(&rest[..len]);
+        if op.fault == Some(Fault::FlippedBit)
+            && let Some(byte) = buf[..len].get_mut(len / 2)
+        {
+            *byte ^= 1 << (op.number % 8);
+        }
+        Ok(len)
+    }
+
+    fn len(&self) -> Result<u64> {
+        let op = self.0.fs.enter(Call::Status, &self.0.path)?;
+        Ok(op
+            .state
+            .live
+            .file(self.0.inode)
+            .map_or(0, |bytes| bytes.len() as u64))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0.path
+    }
+}
+
+struct SimWriter {
+    handle: Handle,
+    closed: AtomicBool,
+}
+
+impl SimWriter {
+    fn enter(&self, call: Call) -> Result<Entered<'_>> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::io_text(format!(
+                "{call} {}: the file is closed",
+                self.handle.path.display()
+            )));
+        }
+        self.handle.fs.enter(call, &self.handle.path)
+    }
+}
+
+impl WritableFile for SimWriter {
+    fn append(&self, data: &[u8]) -> Result<()> {
+        let mut op = self.enter(Call::Append)?;
+        let inode = self.handle.inode;
+        let offset = op.state.live.file(inode).map_or(0, |bytes| bytes.len());
+        let mut room = op.state.room(inode, data.len());
+        if op.fault == Some(Fault::ShortWrite) {
+            room = room.min(data.len() / 2);
+        }
+        if room > 0 {
+            op.change(Change::Write {
+                inode,
+                offset,
+                data: data[..room].into(),
+            });
+        }
+        match room == data.len() && op.fault.is_none() {
+            true => Ok(()),
+            false => Err(Fault::NoSpace.error(Call::Append, &self.handle.path)),
+        }
+    }
+
+    fn sync(&self, _full: bool) -> Result<()> {
+        let mut op = self.enter(Call::Sync)?;
+        let inode = self.handle.inode;
+        match op.fault {
+            None => {
+                op.change(Change::Sync { inode });
+                Ok(())
+            }
+            Some(fault) => {
+                op.change(Change::SyncFailed { inode });
+                Err(fault.error(Call::Sync, &self.handle.path))
+            }
+        }
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        let mut op = self.enter(Call::Allocate)?;
+        let have = op
+            .state
+            .live
+            .file(self.handle.inode)
+            .map_or(0, |bytes| bytes.len() as u64);
+        let reserved = op
+            .state
+            .reserved
+            .get(&self.handle.inode)
+            .copied()
+            .unwrap_or(0);
+        let more = len.saturating_sub(reserved.max(have));
+        if more <= op.state.free() {
+            op.state
+                .reserved
+                .insert(self.handle.inode, reserved.max(len));
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        let mut op = self.enter(Call::Truncate)?;
+        let inode = self.handle.inode;
+        let len = usize::try_from(len)
+            .map_err(|_| Error::invalid_argument("no simulated file is that long"))?;
+        op.change(Change::Truncate { inode, len });
+        op.state.reserved.remove(&inode);
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        let state = self.handle.fs.state.lock();
+        state
+            .live
+            .file(self.handle.inode)
+            .map_or(0, |bytes| bytes.len() as u64)
+    }
+
+    fn path(&self) -> &Path {
+        &self.handle.path
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let entered = self.enter(Call::Close).map(|mut op| {
+            op.state.reserved.remove(&self.handle.inode);
+        });
+        // As on the machine, the descriptor is gone also when closing reports an error.
+        self.closed.store(true, Ordering::Release);
+        self.handle.release();
+        entered
+    }
+}
+
+#[cfg(test)]
+mod tests;

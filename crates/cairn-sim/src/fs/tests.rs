@@ -1,0 +1,336 @@
+//! The calls, the faults, and what each crash model may and may not leave.
+
+use std::collections::BTreeSet;
+
+use cairn_types::{Code, Subcode};
+
+use super::*;
+use crate::fault::{FaultRule, Trigger};
+use crate::images::{CrashModel, MODELS};
+
+fn create(fs: &SimFs, path: &str) -> Arc<dyn WritableFile> {
+    fs.create(Path::new(path), FileMode::default()).unwrap()
+}
+
+/// The texts of the file at `path` on all disks that a crash now may leave; `-` where it is absent.
+fn found(fs: &SimFs, model: CrashModel, path: &str) -> BTreeSet<String> {
+    let trace = fs.trace();
+    trace
+        .images(trace.len(), model, 1)
+        .map(|image| match image.file(Path::new(path)) {
+            Some(bytes) => String::from_utf8_lossy(bytes).replace('\0', "0"),
+            None => "-".to_owned(),
+        })
+        .collect()
+}
+
+fn set(texts: &[&str]) -> BTreeSet<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+#[test]
+fn calls_behave_as_the_trait_says() {
+    let fs = SimFs::new();
+    let mode = FileMode::default();
+    let path = |text: &'static str| Path::new(text);
+    fs.create_dir_all(path("/db/sub")).unwrap();
+    fs.create_dir_all(path("/db/sub")).unwrap();
+    assert_eq!(
+        fs.open(path("/db/a"), mode).err().unwrap().subcode(),
+        Subcode::PathNotFound
+    );
+    let a = create(&fs, "/db/a");
+    assert!(fs.create(path("/db/a"), mode).is_err());
+    a.append(b"hello").unwrap();
+    a.allocate(100).unwrap();
+    a.sync(false).unwrap();
+    assert_eq!((a.len(), fs.status(path("/db/a")).unwrap().len), (5, 5));
+    a.truncate(2).unwrap();
+    a.close().unwrap();
+    assert!(a.append(b"x").is_err());
+    let again = fs.open_append(path("/db/a"), mode).unwrap();
+    again.append(b"y").unwrap();
+    let reader = fs.open(path("db/sub/../a"), mode).unwrap();
+    let mut buf = [0; 10];
+    assert_eq!(reader.read_at(1, &mut buf).unwrap(), 2);
+    assert_eq!(&buf[..2], b"ey");
+    fs.link(path("/db/a"), path("/db/b")).unwrap();
+    fs.rename(path("/db/a"), path("/db/c")).unwrap();
+    assert_eq!(fs.list(path("/db")).unwrap().len(), 3);
+    assert!(fs.remove_dir(path("/db")).is_err());
+    fs.rename(path("/db/sub"), path("/moved")).unwrap();
+    fs.remove_dir(path("/moved")).unwrap();
+    fs.remove(path("/db/b")).unwrap();
+    fs.remove(path("/db/c")).unwrap();
+    assert_eq!(
+        reader.read_at(0, &mut buf).unwrap(),
+        3,
+        "it lives while open"
+    );
+    assert_eq!(fs.leaks().len(), 2);
+    drop((again, reader));
+    assert!(fs.leaks().is_empty());
+    assert_eq!(fs.state.lock().live.nodes.len(), 2, "the root and /db");
+}
+
+#[test]
+fn a_lock_is_held_by_one_and_its_file_cannot_be_opened() {
+    let fs = SimFs::new();
+    let held = fs.lock(Path::new("/LOCK")).unwrap();
+    assert!(fs.lock(Path::new("/./LOCK")).is_err());
+    assert!(fs.open(Path::new("/LOCK"), FileMode::default()).is_err());
+    drop(held);
+    fs.lock(Path::new("/LOCK")).unwrap();
+}
+
+#[test]
+fn a_sync_makes_bytes_durable_but_not_the_name() {
+    let fs = SimFs::new();
+    let file = create(&fs, "/f");
+    file.append(b"abc").unwrap();
+    assert_eq!(found(&fs, CrashModel::Kill, "/f"), set(&["abc"]));
+    assert_eq!(found(&fs, CrashModel::All, "/f"), set(&["abc"]));
+    assert_eq!(found(&fs, CrashModel::Synced, "/f"), set(&["-"]));
+    file.sync(false).unwrap();
+    assert_eq!(found(&fs, CrashModel::Synced, "/f"), set(&["-"]));
+    fs.sync_dir(Path::new("/")).unwrap();
+    assert_eq!(found(&fs, CrashModel::Synced, "/f"), set(&["abc"]));
+    file.append(b"def").unwrap();
+    assert_eq!(found(&fs, CrashModel::Synced, "/f"), set(&["abc"]));
+    for model in MODELS {
+        for text in found(&fs, model, "/f") {
+            assert!(text.starts_with("abc"), "{model} lost synced bytes: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_synced_before_its_bytes_leads_to_an_empty_file() {
+    let fs = SimFs::new();
+    let file = create(&fs, "/f");
+    file.append(b"abc").unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+    assert_eq!(found(&fs, CrashModel::Synced, "/f"), set(&[""]));
+    assert_eq!(found(&fs, CrashModel::NamesFirst, "/f"), set(&["", "000"]));
+    assert_eq!(
+        found(&fs, CrashModel::Blocks, "/f"),
+        set(&["", "000", "abc"])
+    );
+    assert_eq!(
+        found(&fs, CrashModel::Prefix, "/f"),
+        set(&["", "a", "ab", "abc"])
+    );
+}
+
+#[test]
+fn a_prefix_is_in_the_order_of_issue_across_files() {
+    let fs = SimFs::new();
+    let (a, b) = (create(&fs, "/a"), create(&fs, "/b"));
+    fs.sync_dir(Path::new("/")).unwrap();
+    a.append(b"1").unwrap();
+    b.append(b"2").unwrap();
+    a.append(b"3").unwrap();
+    let trace = fs.trace();
+    let text = |image: &DiskImage, path: &str| {
+        String::from_utf8(image.file(Path::new(path)).unwrap().to_vec()).unwrap()
+    };
+    let pairs = |model| -> BTreeSet<(String, String)> {
+        trace
+            .images(trace.len(), model, 0)
+            .map(|image| (text(&image, "/a"), text(&image, "/b")))
+            .collect()
+    };
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    let in_order = BTreeSet::from([pair("", ""), pair("1", ""), pair("1", "2"), pair("13", "2")]);
+    assert_eq!(pairs(CrashModel::Prefix), in_order);
+    assert!(pairs(CrashModel::Blocks).contains(&pair("", "2")));
+}
+
+#[test]
+fn a_rename_is_atomic_and_replaces_wholly() {
+    let fs = SimFs::new();
+    let old = create(&fs, "/CURRENT");
+    old.append(b"old").unwrap();
+    old.sync(false).unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+    let new = create(&fs, "/tmp");
+    new.append(b"new").unwrap();
+    new.sync(false).unwrap();
+    fs.rename(Path::new("/tmp"), Path::new("/CURRENT")).unwrap();
+    for model in MODELS {
+        let texts = found(&fs, model, "/CURRENT");
+        assert!(texts.is_subset(&set(&["old", "new"])), "{model}: {texts:?}");
+    }
+    assert_eq!(
+        found(&fs, CrashModel::Blocks, "/CURRENT"),
+        set(&["old", "new"])
+    );
+    fs.sync_dir(Path::new("/")).unwrap();
+    for model in MODELS {
+        assert_eq!(found(&fs, model, "/CURRENT"), set(&["new"]), "{model}");
+        assert_eq!(found(&fs, model, "/tmp"), set(&["-"]), "{model}");
+    }
+}
+
+#[test]
+fn a_rename_across_directories_takes_both_along() {
+    let fs = SimFs::new();
+    fs.create_dir_all(Path::new("/x")).unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+    create(&fs, "/f").sync(false).unwrap();
+    fs.rename(Path::new("/f"), Path::new("/x/f")).unwrap();
+    fs.sync_dir(Path::new("/x")).unwrap();
+    assert_eq!(found(&fs, CrashModel::Synced, "/x/f"), set(&[""]));
+    assert_eq!(found(&fs, CrashModel::Synced, "/f"), set(&["-"]));
+}
+
+#[test]
+fn removal_and_creation_of_different_names_survive_in_any_order() {
+    let fs = SimFs::new();
+    create(&fs, "/old").sync(false).unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+    create(&fs, "/new");
+    fs.remove(Path::new("/old")).unwrap();
+    let trace = fs.trace();
+    let sets: BTreeSet<usize> = trace
+        .images(trace.len(), CrashModel::Blocks, 0)
+        .map(|image| image.files().count())
+        .collect();
+    assert_eq!(sets, BTreeSet::from([0, 1, 2]));
+}
+
+#[test]
+fn blocks_survive_independently_and_holes_are_zeros() {
+    let fs = SimFs::new();
+    let file = create(&fs, "/f");
+    fs.sync_dir(Path::new("/")).unwrap();
+    file.append(&[b'x'; 3 * 4096]).unwrap();
+    let trace = fs.trace();
+    let images: Vec<DiskImage> = trace.images(trace.len(), CrashModel::Blocks, 0).collect();
+    assert_eq!(images.len(), 16, "three blocks and a length");
+    let holes = images.iter().any(|image| {
+        let bytes = image.file(Path::new("/f")).unwrap();
+        bytes.len() == 3 * 4096 && bytes[0] == 0 && bytes[5000] == b'x' && bytes[9000] == 0
+    });
+    assert!(holes);
+    for image in trace.images(trace.len(), CrashModel::Garbage, 0) {
+        let bytes = image.file(Path::new("/f")).unwrap();
+        assert!(bytes.len() <= 3 * 4096);
+    }
+}
+
+#[test]
+fn many_pending_blocks_are_sampled_by_the_seed() {
+    let fs = SimFs::new();
+    let file = create(&fs, "/f");
+    fs.sync_dir(Path::new("/")).unwrap();
+    file.append(&vec![b'x'; 40 * 4096]).unwrap();
+    let trace = fs.trace();
+    let prints = |seed| -> Vec<u64> {
+        trace
+            .images(trace.len(), CrashModel::Blocks, seed)
+            .map(|image| image.fingerprint())
+            .collect()
+    };
+    assert_eq!(prints(1).len(), 64);
+    assert_eq!(prints(1), prints(1));
+    assert_ne!(prints(1), prints(2));
+}
+
+#[test]
+fn a_failed_sync_loses_what_it_should_have_written_for_good() {
+    let fs = SimFs::new();
+    let file = create(&fs, "/f.log");
+    file.sync(false).unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+    fs.set_plan(FaultPlan::new(vec![FaultRule {
+        trigger: Trigger::Class {
+            call: Call::Sync,
+            name_end: ".log".to_owned(),
+            count: 1,
+        },
+        fault: Fault::InputOutput,
+        lasts: 1,
+    }]));
+    file.sync(false).unwrap();
+    file.append(b"lost").unwrap();
+    assert_eq!(file.sync(false).unwrap_err().code(), Code::IoError);
+    file.append(b"kept").unwrap();
+    file.sync(false).unwrap();
+    assert_eq!(fs.injected(), 1);
+    assert_eq!(found(&fs, CrashModel::Kill, "/f.log"), set(&["lostkept"]));
+    assert_eq!(found(&fs, CrashModel::Synced, "/f.log"), set(&["0000kept"]));
+}
+
+#[test]
+fn a_full_disk_takes_what_fits_and_reserved_space_is_kept_for_its_file() {
+    let fs = SimFs::new();
+    fs.set_capacity(10);
+    let (a, b) = (create(&fs, "/a"), create(&fs, "/b"));
+    a.allocate(6).unwrap();
+    assert_eq!(fs.free_space(Path::new("/")).unwrap(), 4);
+    let full = b.append(b"12345").unwrap_err();
+    assert_eq!(full.subcode(), Subcode::NoSpace);
+    assert_eq!(b.len(), 4, "a short write");
+    a.append(b"123456").unwrap();
+    assert!(a.append(b"7").is_err());
+    drop(b);
+    fs.remove(Path::new("/b")).unwrap();
+    a.append(b"7").unwrap();
+}
+
+#[test]
+fn numbered_operations_fail_as_planned() {
+    let fs = SimFs::new();
+    let file = create(&fs, "/f");
+    file.append(b"12345678").unwrap();
+    let reader = fs.open(Path::new("/f"), FileMode::default()).unwrap();
+    let plan = |number, fault| {
+        fs.set_plan(FaultPlan::new(vec![FaultRule {
+            trigger: Trigger::Operation(number),
+            fault,
+            lasts: 1,
+        }]));
+    };
+    let mut buf = [0; 8];
+    plan(fs.operations(), Fault::ShortRead);
+    assert_eq!(reader.read_at(0, &mut buf).unwrap(), 4);
+    assert_eq!(reader.read_at(0, &mut buf).unwrap(), 8);
+    plan(fs.operations(), Fault::FlippedBit);
+    reader.read_at(0, &mut buf).unwrap();
+    assert_ne!(&buf, b"12345678");
+    plan(fs.operations() + 1, Fault::ShortWrite);
+    file.append(b"x").unwrap();
+    assert_eq!(
+        file.append(b"yyyy").unwrap_err().subcode(),
+        Subcode::NoSpace
+    );
+    assert_eq!(file.len(), 8 + 1 + 2);
+}
+
+#[test]
+fn a_world_goes_on_from_an_image_and_knows_the_same_trace_again() {
+    let run = || {
+        let fs = SimFs::new();
+        let file = create(&fs, "/f");
+        file.append(b"abc").unwrap();
+        fs
+    };
+    assert_eq!(run().trace().fingerprint(), run().trace().fingerprint());
+    let next = SimFs::from_image(run().image());
+    let file = next
+        .open_append(Path::new("/f"), FileMode::default())
+        .unwrap();
+    file.append(b"def").unwrap();
+    assert_eq!(found(&next, CrashModel::Synced, "/f"), set(&["abc"]));
+    assert_eq!(next.image().file(Path::new("/f")).unwrap(), b"abcdef");
+}
+
+#[test]
+fn operations_can_say_where_they_were_called() {
+    let fs = SimFs::new();
+    fs.record_sites(true);
+    create(&fs, "/f");
+    let trace = fs.trace();
+    assert!(trace.operations()[0].to_string().starts_with("Create /f"));
+}

@@ -1,0 +1,216 @@
+//! The rest of the world: time that is told, jobs that run when asked, and the bundle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_platform::random::SystemRandom;
+use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
+use cairn_platform::world::Job;
+use cairn_platform::{Clock, Executor, Priority, World};
+
+use crate::disk::DiskImage;
+use crate::fs::SimFs;
+use crate::rng::Rng;
+
+/// When every simulation begins, in seconds since 1970: some day of 2024.
+const BEGINNING: u64 = 1_720_000_000;
+
+/// How far the clock moves each time somebody looks at it, so that a wait for time ends.
+const TICK_NANOS: u64 = 1_000;
+
+/// A clock that moves when it is looked at, slept on, or told to.
+#[derive(Debug, Default)]
+pub struct SimClock {
+    nanos: AtomicU64,
+    wall_shift_micros: AtomicU64,
+}
+
+impl SimClock {
+    /// Moves the time on.
+    pub fn advance(&self, duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        // Relaxed, here and below: a number that orders nothing else.
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// Lets the wall clock, and only that, jump by so many seconds, either way.
+    pub fn jump_wall_seconds(&self, seconds: i64) {
+        let micros = seconds.wrapping_mul(1_000_000) as u64;
+        self.wall_shift_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SimClock {
+    fn wall_micros(&self) -> u64 {
+        let shift = self.wall_shift_micros.load(Ordering::Relaxed);
+        (BEGINNING * 1_000_000 + self.monotonic_nanos() / 1_000).wrapping_add(shift)
+    }
+
+    fn monotonic_nanos(&self) -> u64 {
+        self.nanos.fetch_add(TICK_NANOS, Ordering::Relaxed) + TICK_NANOS
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.advance(duration);
+    }
+}
+
+/// An executor without threads: jobs wait until somebody helps, who then runs one of them whole,
+/// chosen at random.
+pub struct SimExecutor {
+    state: Mutex<ExecutorState>,
+}
+
+struct ExecutorState {
+    waiting: Vec<(Priority, Job)>,
+    threads: BTreeMap<Priority, usize>,
+    rng: Rng,
+    completed: u64,
+}
+
+impl SimExecutor {
+    /// An executor whose choices follow from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> SimExecutor {
+        SimExecutor {
+            state: Mutex::new(ExecutorState {
+                waiting: Vec::new(),
+                threads: BTreeMap::new(),
+                rng: Rng::new(seed).fork(0xe4ec),
+                completed: 0,
+            }),
+        }
+    }
+
+    /// How many jobs wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
+
+    /// How many jobs have run to their end.
+    #[must_use]
+    pub fn completed(&self) -> u64 {
+        self.state.lock().completed
+    }
+
+    /// Runs jobs, and those that they spawn, until none waits or `limit` have run. Returns how
+    /// many ran.
+    pub fn run(&self, limit: usize) -> usize {
+        (0..limit).take_while(|_| self.help()).count()
+    }
+
+    /// Forgets all jobs that wait: the process died.
+    pub fn abandon(&self) {
+        let waiting = std::mem::take(&mut self.state.lock().waiting);
+        // Dropped outside the lock: what a job held may spawn when it goes.
+        drop(waiting);
+    }
+}
+
+impl Executor for SimExecutor {
+    fn spawn(&self, priority: Priority, job: Job) {
+        self.state.lock().waiting.push((priority, job));
+    }
+
+    fn help(&self) -> bool {
+        let mut state = self.state.lock();
+        let count = state.waiting.len();
+        if count == 0 {
+            return false;
+        }
+        let choice = state.rng.below(count);
+        let (_, job) = state.waiting.remove(choice);
+        drop(state);
+        job();
+        self.state.lock().completed += 1;
+        true
+    }
+
+    fn reserve(&self, priority: Priority, threads: usize) {
+        let mut state = self.state.lock();
+        let now = state.threads.entry(priority).or_insert(1);
+        *now = threads.max(*now);
+    }
+
+    fn threads(&self, priority: Priority) -> usize {
+        *self.state.lock().threads.get(&priority).unwrap_or(&1)
+    }
+}
+
+/// A simulated machine: what the engine is handed, and the handles by which a test moves it.
+#[derive(Clone)]
+pub struct SimWorld {
+    /// What the engine is handed.
+    pub world: World,
+    /// Its files.
+    pub fs: Arc<SimFs>,
+    /// Its time.
+    pub clock: Arc<SimClock>,
+    /// Its jobs.
+    pub executor: Arc<SimExecutor>,
+}
+
+impl SimWorld {
+    /// A machine with an empty disk.
+    #[must_use]
+    pub fn new(seed: u64) -> SimWorld {
+        SimWorld::on(DiskImage::empty(), seed)
+    }
+
+    /// A machine that starts with this disk.
+    #[must_use]
+    pub fn on(image: DiskImage, seed: u64) -> SimWorld {
+        let fs = Arc::new(SimFs::from_image(image));
+        let clock = Arc::new(SimClock::default());
+        let executor = Arc::new(SimExecutor::new(seed));
+        let world = World {
+            fs: Arc::clone(&fs) as _,
+            clock: Arc::clone(&clock) as _,
+            executor: Arc::clone(&executor) as _,
+            random: Arc::new(SystemRandom::seeded(seed)),
+        };
+        SimWorld {
+            world,
+            fs,
+            clock,
+            executor,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_run_only_when_somebody_helps_and_in_an_order_the_seed_decides() {
+        let order = |seed| {
+            let executor = SimExecutor::new(seed);
+            let ran = Arc::new(Mutex::new(Vec::new()));
+            for number in 0..6 {
+                let ran = Arc::clone(&ran);
+                let job = Box::new(move || ran.lock().push(number));
+                executor.spawn(Priority::Low, job);
+            }
+            assert!(ran.lock().is_empty());
+            assert_eq!(executor.run(100), 6);
+            assert!(!executor.help());
+            let ran = ran.lock();
+            ran.clone()
+        };
+        assert_eq!(order(1), order(1));
+        assert!((2..20).any(|seed| order(seed) != order(1)));
+    }
+
+    #[test]
+    fn sleeping_takes_no_time_but_the_clock_moves() {
+        let clock = SimClock::default();
+        let before = clock.monotonic_nanos();
+        clock.sleep(Duration::from_secs(3600));
+        assert!(clock.monotonic_nanos() - before >= 3_600_000_000_000);
+        clock.jump_wall_seconds(-10_000);
+        assert!(clock.wall_seconds() < BEGINNING);
+    }
+}
