@@ -1,1 +1,35 @@
 //! The memtable: recent writes, sorted, in memory.
+//!
+//! A [`Memtable`] takes writes from many threads at once and serves reads at the same time, without
+//! a lock on either side. It is a skiplist in an arena ([`list`]) for point entries and a short
+//! list of range tombstones beside it. When it is full, the database stops writing to it, flushes
+//! it to a table and drops it as a whole.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//! use std::sync::Arc;
+//! use cairn_format::key::LookupKey;
+//! use cairn_memtable::{Memtable, MemtableOptions};
+//! use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
+//!
+//! let table = Arc::new(Memtable::new(KeyOrder::Bytewise, MemtableOptions::default()));
+//! table.add(SequenceNumber(1), ValueKind::Value, b"stone", b"old");
+//! table.add(SequenceNumber(2), ValueKind::Value, b"stone", b"new");
+//!
+//! let mut seen = Vec::new();
+//! table.get(&LookupKey::new(b"stone", SequenceNumber::MAX), |_, _, value| {
+//!     seen.push(value.to_vec());
+//!     ControlFlow::Continue(())
+//! });
+//! assert_eq!(seen, [b"new", b"old"]);
+//! ```
+
+mod iter;
+mod list;
+mod memtable;
+mod pin;
+
+pub use iter::MemtableIter;
+pub use list::{Entry, InsertHint};
+pub use memtable::{Memtable, MemtableOptions};
+pub use pin::PinnedEntry;

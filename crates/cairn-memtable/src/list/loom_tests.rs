@@ -1,0 +1,59 @@
+//! Every interleaving of two insertions and a reader, as far as loom explores it.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p cairn-memtable --lib --release loom`.
+
+use super::*;
+use loom::sync::Arc;
+use loom::thread;
+
+fn insert(list: &List, user: &[u8], seq: u64) {
+    assert!(list.insert(user, seq << 8 | 1, user, &mut InsertHint::default()));
+}
+
+fn keys(list: &List) -> Vec<Vec<u8>> {
+    std::iter::successors(list.first(), Entry::next)
+        .map(|entry| {
+            assert_eq!(
+                entry.user_key(),
+                entry.value(),
+                "a node was seen before it was complete"
+            );
+            entry.user_key().to_vec()
+        })
+        .collect()
+}
+
+fn explore(first: &'static [u8], second: &'static [u8]) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let list = Arc::new(List::new(KeyOrder::Bytewise, 4096));
+        let writers: Vec<_> = [first, second]
+            .into_iter()
+            .enumerate()
+            .map(|(n, user)| {
+                let list = Arc::clone(&list);
+                thread::spawn(move || insert(&list, user, n as u64 + 1))
+            })
+            .collect();
+        let seen = keys(&list);
+        assert!(seen.is_sorted());
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        let mut expected = vec![first.to_vec(), second.to_vec()];
+        expected.sort();
+        assert_eq!(keys(&list), expected);
+        assert_eq!(list.before(b"z", 0).unwrap().user_key(), expected[1]);
+    });
+}
+
+#[test]
+fn neighbours_inserted_at_once_are_both_there() {
+    explore(b"a", b"b");
+}
+
+#[test]
+fn insertions_in_falling_order_are_both_there() {
+    explore(b"b", b"a");
+}

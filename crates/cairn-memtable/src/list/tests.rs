@@ -1,0 +1,170 @@
+//! Tests of the list alone; small under Miri.
+
+use super::*;
+use std::collections::BTreeMap;
+
+const CASES: u64 = if cfg!(miri) { 60 } else { 5_000 };
+
+fn list() -> List {
+    List::new(KeyOrder::Bytewise, 4096)
+}
+
+fn all<'l>(list: &'l List) -> Vec<(&'l [u8], u64, &'l [u8])> {
+    std::iter::successors(list.first(), Entry::next)
+        .map(|entry| (entry.user_key(), entry.seq().0, entry.value()))
+        .collect()
+}
+
+fn insert(list: &List, hint: &mut InsertHint, user: &[u8], seq: u64, value: &[u8]) -> bool {
+    list.insert(user, seq << 8 | 1, value, hint)
+}
+
+#[test]
+fn an_empty_list_has_no_entry() {
+    let list = list();
+    assert!(list.first().is_none());
+    assert!(list.last().is_none());
+    assert!(list.at_or_after(b"", u64::MAX).is_none());
+    assert!(list.before(b"a", 0).is_none());
+}
+
+#[test]
+fn keys_ascend_and_versions_descend() {
+    let list = list();
+    let mut hint = InsertHint::default();
+    for (user, seq) in [("b", 1), ("a", 2), ("b", 3), ("ab", 4), ("", 5), ("a\0", 6)] {
+        assert!(insert(
+            &list,
+            &mut hint,
+            user.as_bytes(),
+            seq,
+            user.as_bytes()
+        ));
+    }
+    let order: Vec<_> = all(&list)
+        .iter()
+        .map(|(user, seq, _)| (user.to_vec(), *seq))
+        .collect();
+    let expected = [("", 5), ("a", 2), ("a\0", 6), ("ab", 4), ("b", 3), ("b", 1)];
+    assert_eq!(
+        order,
+        expected.map(|(user, seq)| (user.as_bytes().to_vec(), seq))
+    );
+    assert_eq!(list.last().unwrap().seq().0, 1);
+}
+
+#[test]
+fn the_same_internal_key_is_inserted_once() {
+    let list = list();
+    let mut hint = InsertHint::default();
+    assert!(insert(&list, &mut hint, b"k", 7, b"first"));
+    assert!(!insert(&list, &mut hint, b"k", 7, b"second"));
+    assert!(!insert(
+        &list,
+        &mut InsertHint::default(),
+        b"k",
+        7,
+        b"third"
+    ));
+    assert_eq!(all(&list), [(&b"k"[..], 7, &b"first"[..])]);
+}
+
+#[test]
+fn any_pattern_of_insertions_ends_sorted_with_any_hint() {
+    for pattern in 0..4u64 {
+        let list = list();
+        let (mut one, mut other) = (InsertHint::default(), InsertHint::default());
+        let mut model = BTreeMap::new();
+        for n in 0..CASES {
+            let key = match pattern {
+                0 => n,
+                1 => u64::MAX - n,
+                2 => n.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                _ => (n % 7) << 40 | n,
+            };
+            let hint = if n % 3 == 0 { &mut other } else { &mut one };
+            let user = key.to_be_bytes();
+            assert!(insert(&list, hint, &user, n, &n.to_le_bytes()));
+            model.insert(user.to_vec(), n);
+        }
+        let expected: Vec<_> = model.iter().map(|(user, n)| (user.clone(), *n)).collect();
+        let found: Vec<_> = all(&list)
+            .iter()
+            .map(|(user, seq, _)| (user.to_vec(), *seq))
+            .collect();
+        assert_eq!(found, expected);
+        let backwards = std::iter::successors(list.last(), Entry::prev);
+        assert!(
+            backwards
+                .map(|entry| entry.seq().0)
+                .eq(model.values().rev().copied())
+        );
+    }
+}
+
+#[test]
+fn a_hint_of_another_list_is_not_followed() {
+    let mut hint = InsertHint::default();
+    {
+        let gone = list();
+        insert(&gone, &mut hint, b"a", 1, b"");
+    }
+    let list = list();
+    insert(&list, &mut hint, b"b", 1, b"");
+    assert_eq!(all(&list).len(), 1);
+}
+
+#[test]
+fn every_built_in_order_agrees_with_its_comparator() {
+    let orders = [
+        KeyOrder::Bytewise,
+        KeyOrder::ReverseBytewise,
+        KeyOrder::BytewiseU64Ts,
+        KeyOrder::ReverseBytewiseU64Ts,
+    ];
+    for order in orders {
+        let list = List::new(order.clone(), 4096);
+        let mut hint = InsertHint::default();
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for n in 0..CASES.min(300) {
+            let text = (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).to_string();
+            let mut user = text[..1 + n as usize % text.len()].as_bytes().to_vec();
+            user.extend_from_slice(&(n % 5).to_le_bytes());
+            insert(&list, &mut hint, &user, n, b"");
+            keys.push(user);
+        }
+        keys.sort_by(|a, b| order.compare(a, b));
+        let found: Vec<_> = all(&list).iter().map(|(user, ..)| user.to_vec()).collect();
+        assert!(found.is_sorted_by(|a, b| order.compare(a, b) != Order::Greater));
+        assert_eq!(found.len(), keys.len());
+    }
+}
+
+#[test]
+fn threads_insert_while_others_read() {
+    let list = list();
+    let per_thread = CASES / 4;
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let list = &list;
+            scope.spawn(move || {
+                let mut hint = InsertHint::default();
+                for n in 0..per_thread {
+                    let key = (n * 3 + thread)
+                        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                        .to_be_bytes();
+                    assert!(insert(list, &mut hint, &key, n, &key));
+                    let found = list.at_or_after(&key, u64::MAX).unwrap();
+                    assert_eq!(found.value(), key);
+                }
+            });
+        }
+        for _ in 0..if cfg!(miri) { 2 } else { 20 } {
+            let seen = all(&list);
+            assert!(seen.is_sorted_by(|a, b| a.0 < b.0));
+            assert!(seen.iter().all(|(user, _, value)| user == value));
+        }
+    });
+    assert_eq!(all(&list).len(), 3 * per_thread as usize);
+    assert_eq!(list.entries(), 3 * per_thread as usize);
+}

@@ -1,0 +1,299 @@
+//! The memtable: a list of point entries, the range tombstones beside it, and what is counted.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use cairn_format::key::{self, LookupKey};
+use cairn_platform::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
+
+use crate::iter::MemtableIter;
+use crate::list::{Entry, InsertHint, List};
+use crate::pin::PinnedEntry;
+
+/// How a memtable is built.
+#[derive(Clone, Copy, Debug)]
+pub struct MemtableOptions {
+    /// Bytes that the arena takes from the allocator at a time.
+    pub arena_block_size: usize,
+}
+
+impl Default for MemtableOptions {
+    fn default() -> MemtableOptions {
+        MemtableOptions {
+            arena_block_size: 1 << 20,
+        }
+    }
+}
+
+/// Recent writes of a column family, sorted; see the crate's documentation.
+pub struct Memtable {
+    list: List,
+    /// Where the last insertion without a hint of its own went.
+    hint: Mutex<InsertHint>,
+    deletions: AtomicUsize,
+    data_bytes: AtomicUsize,
+    first_seq: AtomicU64,
+    largest_seq: AtomicU64,
+    /// How many range tombstones there are, so that a read of a memtable without any takes no lock.
+    range_deletions: AtomicUsize,
+    ranges: Mutex<Ranges>,
+}
+
+/// The range tombstones.
+#[derive(Default)]
+struct Ranges {
+    tombstones: Vec<(SequenceNumber, Vec<u8>, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Memtable {
+    /// An empty memtable whose keys are in `order`.
+    #[must_use]
+    pub fn new(order: KeyOrder, options: MemtableOptions) -> Memtable {
+        Memtable {
+            list: List::new(order, options.arena_block_size),
+            hint: Mutex::new(InsertHint::default()),
+            deletions: AtomicUsize::new(0),
+            data_bytes: AtomicUsize::new(0),
+            first_seq: AtomicU64::new(u64::MAX),
+            largest_seq: AtomicU64::new(0),
+            range_deletions: AtomicUsize::new(0),
+            ranges: Mutex::new(Ranges::default()),
+        }
+    }
+
+    /// Adds an entry. For a `RangeDeletion`, `user_key` is where it begins and `value` where it
+    /// ends. `false` if exactly this entry is here already, which then stays.
+    ///
+    /// The caller publishes `seq` to readers after this has returned.
+    ///
+    /// # Panics
+    ///
+    /// If key or value have 4 GiB or more, or `kind` is none that memtables hold.
+    pub fn add(&self, seq: SequenceNumber, kind: ValueKind, user_key: &[u8], value: &[u8]) -> bool {
+        // Whoever comes second does without the hint rather than wait for it.
+        match self.hint.try_lock() {
+            Some(mut hint) => self.add_at(&mut hint, seq, kind, user_key, value),
+            None => self.add_at(&mut InsertHint::default(), seq, kind, user_key, value),
+        }
+    }
+
+    /// [`Memtable::add`] with a hint that the caller keeps for a series of insertions, best in
+    /// ascending order.
+    pub fn add_at(
+        &self,
+        hint: &mut InsertHint,
+        seq: SequenceNumber,
+        kind: ValueKind,
+        user_key: &[u8],
+        value: &[u8],
+    ) -> bool {
+        let kind = match kind {
+            ValueKind::RangeDeletion => return self.add_range(seq, user_key, value),
+            // The log has plain deletions; a key with a timestamp has one of its own kind here.
+            ValueKind::Deletion if self.order().timestamp_size() > 0 => {
+                ValueKind::DeletionWithTimestamp
+            }
+            kind => kind,
+        };
+        assert!(
+            kind.is_point(),
+            "memtables hold point entries and range deletions"
+        );
+        if !self
+            .list
+            .insert(user_key, key::pack(seq, kind), value, hint)
+        {
+            return false;
+        }
+        if kind.is_deletion() {
+            self.deletions.fetch_add(1, Ordering::Relaxed);
+        }
+        self.count(seq, user_key.len() + key::SUFFIX_LEN + value.len());
+        true
+    }
+
+    fn add_range(&self, seq: SequenceNumber, start: &[u8], end: &[u8]) -> bool {
+        let bytes = size_of::<(SequenceNumber, Vec<u8>, Vec<u8>)>() + start.len() + end.len();
+        let mut ranges = self.ranges.lock();
+        ranges.tombstones.push((seq, start.to_vec(), end.to_vec()));
+        ranges.bytes += bytes;
+        // Release pairs with the acquire in `has_range_tombstones`; that the reader of a published
+        // sequence number sees it follows from the publication.
+        self.range_deletions
+            .store(ranges.tombstones.len(), Ordering::Release);
+        drop(ranges);
+        self.count(seq, start.len() + key::SUFFIX_LEN + end.len());
+        true
+    }
+
+    /// What every entry is counted by. Relaxed throughout: the numbers are reports.
+    fn count(&self, seq: SequenceNumber, bytes: usize) {
+        self.data_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // Mostly a look suffices: the first number is set once, and numbers come in order.
+        if seq.0 < self.first_seq.load(Ordering::Relaxed) {
+            self.first_seq.fetch_min(seq.0, Ordering::Relaxed);
+        }
+        if seq.0 > self.largest_seq.load(Ordering::Relaxed) {
+            self.largest_seq.fetch_max(seq.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Shows `visit` the point entries of the user key of `lookup` that its sequence number sees,
+    /// newest first, until it breaks off.
+    #[inline]
+    pub fn get(
+        &self,
+        lookup: &LookupKey,
+        mut visit: impl FnMut(SequenceNumber, ValueKind, &[u8]) -> ControlFlow<()>,
+    ) {
+        self.find(lookup, |entry| {
+            visit(entry.seq(), entry.kind(), entry.value())
+        });
+    }
+
+    /// [`Memtable::get`] with whole entries, which can be pinned. In an order with timestamps these
+    /// are the entries of the key whose timestamps are not newer than that of `lookup`.
+    #[inline]
+    pub fn find<'m>(
+        &'m self,
+        lookup: &LookupKey,
+        mut visit: impl FnMut(Entry<'m>) -> ControlFlow<()>,
+    ) {
+        let internal = lookup.internal();
+        let (user, order) = (key::user_key(internal), self.list.order());
+        let mut at = self.list.at_or_after(user, key::packed(internal));
+        while let Some(entry) = at {
+            if !same_key(order, entry.user_key(), user) {
+                return;
+            }
+            // With timestamps the entries of older ones follow, whatever their sequence number.
+            if entry.seq() <= lookup.seq() && visit(entry).is_break() {
+                return;
+            }
+            at = entry.next();
+        }
+    }
+
+    /// `entry`, which is this memtable's, with a share in the memtable.
+    #[must_use]
+    pub fn pin(self: &Arc<Self>, entry: Entry<'_>) -> PinnedEntry {
+        PinnedEntry::new(Arc::clone(self), entry)
+    }
+
+    /// An iterator over the point entries, which stands nowhere yet.
+    #[must_use]
+    pub fn iter(self: &Arc<Self>) -> MemtableIter {
+        MemtableIter::new(Arc::clone(self))
+    }
+
+    /// Whether there is any range tombstone.
+    #[inline]
+    #[must_use]
+    pub fn has_range_tombstones(&self) -> bool {
+        self.range_deletions.load(Ordering::Acquire) > 0
+    }
+
+    /// The range tombstones in the order in which they were added: number, start and end.
+    #[must_use]
+    pub fn raw_range_tombstones(&self) -> Vec<(SequenceNumber, Vec<u8>, Vec<u8>)> {
+        self.ranges.lock().tombstones.clone()
+    }
+
+    /// The order of the keys.
+    #[inline]
+    #[must_use]
+    pub fn order(&self) -> &KeyOrder {
+        self.list.order()
+    }
+
+    pub(crate) fn list(&self) -> &List {
+        &self.list
+    }
+
+    /// Bytes of memory in use, range tombstones included.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        self.list.arena().memory_usage() + self.range_bytes()
+    }
+
+    /// Bytes taken from the allocator: [`Memtable::memory_usage`] and what is still unused.
+    #[must_use]
+    pub fn memory_reserved(&self) -> usize {
+        self.list.arena().memory_reserved() + self.range_bytes()
+    }
+
+    fn range_bytes(&self) -> usize {
+        if self.has_range_tombstones() {
+            self.ranges.lock().bytes
+        } else {
+            0
+        }
+    }
+
+    /// Bytes of keys (with their 8 bytes of number and kind) and values.
+    #[must_use]
+    pub fn data_bytes(&self) -> usize {
+        self.data_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many entries there are, range deletions included.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.list.entries() + self.range_deletions()
+    }
+
+    /// How many of them are point deletions.
+    #[must_use]
+    pub fn deletions(&self) -> usize {
+        self.deletions.load(Ordering::Relaxed)
+    }
+
+    /// How many of them are range deletions.
+    #[must_use]
+    pub fn range_deletions(&self) -> usize {
+        self.range_deletions.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing was added yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries() == 0
+    }
+
+    /// The smallest sequence number added, or `None` for an empty memtable.
+    #[must_use]
+    pub fn first_seq(&self) -> Option<SequenceNumber> {
+        let first = self.first_seq.load(Ordering::Relaxed);
+        (first != u64::MAX).then_some(SequenceNumber(first))
+    }
+
+    /// The largest sequence number added; zero for an empty memtable.
+    #[must_use]
+    pub fn largest_seq(&self) -> SequenceNumber {
+        SequenceNumber(self.largest_seq.load(Ordering::Relaxed))
+    }
+}
+
+#[inline]
+fn same_key(order: &KeyOrder, a: &[u8], b: &[u8]) -> bool {
+    match order {
+        KeyOrder::Bytewise | KeyOrder::ReverseBytewise => a == b,
+        order => order.compare_without_timestamp(a, b).is_eq(),
+    }
+}
+
+impl std::fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Memtable({} entries, {} bytes)",
+            self.entries(),
+            self.memory_usage()
+        )
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

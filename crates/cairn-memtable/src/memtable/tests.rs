@@ -1,0 +1,179 @@
+//! Tests of the memtable as a whole.
+
+use super::*;
+
+fn memtable() -> Arc<Memtable> {
+    Arc::new(Memtable::new(
+        KeyOrder::Bytewise,
+        MemtableOptions {
+            arena_block_size: 4096,
+        },
+    ))
+}
+
+fn seq(n: u64) -> SequenceNumber {
+    SequenceNumber(n)
+}
+
+/// What a reader at `at` finds of `user`, newest first.
+fn versions(table: &Memtable, user: &[u8], at: u64) -> Vec<(u64, ValueKind, Vec<u8>)> {
+    let mut found = Vec::new();
+    table.get(&LookupKey::new(user, seq(at)), |seq, kind, value| {
+        found.push((seq.0, kind, value.to_vec()));
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+#[test]
+fn a_reader_sees_versions_up_to_its_number_newest_first() {
+    let table = memtable();
+    table.add(seq(1), ValueKind::Value, b"a", b"one");
+    table.add(seq(2), ValueKind::Merge, b"a", b"two");
+    table.add(seq(3), ValueKind::Deletion, b"a", b"");
+    table.add(seq(4), ValueKind::Value, b"ab", b"other");
+    assert_eq!(
+        versions(&table, b"a", 2),
+        [
+            (2, ValueKind::Merge, b"two".to_vec()),
+            (1, ValueKind::Value, b"one".to_vec())
+        ]
+    );
+    assert_eq!(versions(&table, b"a", 9).len(), 3);
+    assert_eq!(versions(&table, b"a", 0), []);
+    assert_eq!(versions(&table, b"b", 9), []);
+}
+
+#[test]
+fn every_kind_of_a_table_is_kept_as_it_is() {
+    let kinds = [
+        ValueKind::Deletion,
+        ValueKind::Value,
+        ValueKind::Merge,
+        ValueKind::SingleDeletion,
+        ValueKind::BlobIndex,
+        ValueKind::WideColumnEntity,
+        ValueKind::ValuePreferredSeqno,
+    ];
+    let table = memtable();
+    for (n, kind) in kinds.into_iter().enumerate() {
+        table.add(seq(n as u64), kind, b"k", &[n as u8]);
+    }
+    let found: Vec<_> = versions(&table, b"k", 99)
+        .into_iter()
+        .rev()
+        .map(|(_, kind, _)| kind)
+        .collect();
+    assert_eq!(found, kinds);
+    assert_eq!((table.entries(), table.deletions()), (7, 2));
+    assert_eq!(
+        (table.first_seq(), table.largest_seq()),
+        (Some(seq(0)), seq(6))
+    );
+}
+
+#[test]
+fn a_deletion_with_timestamp_has_its_own_kind_and_older_timestamps_follow() {
+    let table = Memtable::new(KeyOrder::BytewiseU64Ts, MemtableOptions::default());
+    let at = |ts: u64| [&b"k"[..], &ts.to_le_bytes()].concat();
+    table.add(seq(1), ValueKind::Value, &at(10), b"ten");
+    table.add(seq(2), ValueKind::Deletion, &at(20), b"");
+    table.add(seq(3), ValueKind::Value, &at(30), b"thirty");
+    let kinds = |ts| {
+        versions(&table, &at(ts), 9)
+            .into_iter()
+            .map(|(seq, kind, _)| (seq, kind))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        kinds(25),
+        [(2, ValueKind::DeletionWithTimestamp), (1, ValueKind::Value)]
+    );
+    assert_eq!(kinds(u64::MAX).len(), 3);
+    assert_eq!(kinds(5), []);
+}
+
+#[test]
+fn the_iterator_seeks_and_turns() {
+    let table = memtable();
+    for (n, user) in ["a", "c", "e", "c"].into_iter().enumerate() {
+        table.add(
+            seq(n as u64 + 1),
+            ValueKind::Value,
+            user.as_bytes(),
+            user.as_bytes(),
+        );
+    }
+    let mut iter = table.iter();
+    assert!(!iter.valid());
+    let at = |iter: &MemtableIter| {
+        (
+            key::user_key(iter.key()).to_vec(),
+            key::sequence(iter.key()).0,
+        )
+    };
+    iter.seek(LookupKey::new(b"c", seq(3)).internal());
+    assert_eq!(at(&iter), (b"c".to_vec(), 2));
+    iter.prev();
+    assert_eq!(at(&iter), (b"c".to_vec(), 4));
+    iter.prev();
+    assert_eq!(at(&iter), (b"a".to_vec(), 1));
+    iter.prev();
+    assert!(!iter.valid());
+    iter.seek_for_prev(LookupKey::new(b"d", seq(9)).internal());
+    assert_eq!(at(&iter), (b"c".to_vec(), 2));
+    let exactly = iter.key().to_vec();
+    iter.seek_to_last();
+    assert_eq!(at(&iter), (b"e".to_vec(), 3));
+    iter.seek_for_prev(&exactly);
+    assert_eq!(at(&iter), (b"c".to_vec(), 2));
+    iter.seek_to_first();
+    assert_eq!(at(&iter), (b"a".to_vec(), 1));
+}
+
+#[test]
+fn a_pinned_entry_outlives_every_other_share_of_its_memtable() {
+    let table = memtable();
+    table.add(seq(1), ValueKind::Value, b"key", b"value");
+    let mut pin = None;
+    table.find(&LookupKey::new(b"key", seq(1)), |entry| {
+        pin = Some(table.pin(entry));
+        ControlFlow::Break(())
+    });
+    let mut iter = table.iter();
+    iter.seek_to_first();
+    drop(table);
+    let again = iter.pin().unwrap();
+    drop(iter);
+    assert_eq!(pin.as_ref().unwrap().value(), b"value");
+    drop(pin);
+    assert_eq!(again.value(), b"value");
+    std::thread::spawn(move || assert_eq!(again.entry().user_key(), b"key"))
+        .join()
+        .unwrap();
+}
+
+#[test]
+#[should_panic(expected = "its own memtable")]
+fn an_entry_is_not_pinned_with_another_memtable() {
+    let (table, other) = (memtable(), memtable());
+    table.add(seq(1), ValueKind::Value, b"key", b"value");
+    table.find(&LookupKey::new(b"key", seq(1)), |entry| {
+        let _pin = other.pin(entry);
+        ControlFlow::Break(())
+    });
+}
+
+#[test]
+fn memory_grows_with_what_is_added() {
+    let table = memtable();
+    let before = table.memory_usage();
+    let entries = if cfg!(miri) { 20 } else { 1000 };
+    for n in 0..entries {
+        table.add(seq(n), ValueKind::Value, &n.to_be_bytes(), &[0; 100]);
+    }
+    let grown = table.memory_usage() - before;
+    assert_eq!(table.data_bytes(), entries as usize * 116);
+    assert!(grown >= table.data_bytes() && grown < 2 * table.data_bytes());
+    assert!(table.memory_reserved() >= table.memory_usage());
+}
