@@ -143,30 +143,30 @@ impl Logger {
     }
 
     /// Writes a message, if its level is wanted.
-    pub fn log(&self, level: Level, message: fmt::Arguments<'_>) {
+    pub fn log(&self, level: Level, message: impl fmt::Display) {
         if let Some(sink) = self.0.as_ref().filter(|_| self.wants(level)) {
-            sink.write(level, message);
+            sink.write(level, &message);
         }
     }
 
     /// Writes an event.
-    pub fn info(&self, message: fmt::Arguments<'_>) {
+    pub fn info(&self, message: impl fmt::Display) {
         self.log(Level::Info, message);
     }
 
     /// Writes what may need attention.
-    pub fn warn(&self, message: fmt::Arguments<'_>) {
+    pub fn warn(&self, message: impl fmt::Display) {
         self.log(Level::Warn, message);
     }
 
     /// Writes what failed.
-    pub fn error(&self, message: fmt::Arguments<'_>) {
+    pub fn error(&self, message: impl fmt::Display) {
         self.log(Level::Error, message);
     }
 }
 
 impl Sink {
-    fn write(&self, level: Level, message: fmt::Arguments<'_>) {
+    fn write(&self, level: Level, message: &dyn fmt::Display) {
         let now = self.clock.wall_micros();
         let line = line(now, level, message);
         let mut open = self.open.lock();
@@ -251,7 +251,7 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// A line of the log.
-fn line(micros: u64, level: Level, message: fmt::Arguments<'_>) -> String {
+fn line(micros: u64, level: Level, message: &dyn fmt::Display) -> String {
     let (year, month, day) = civil_date(micros / 1_000_000 / 86_400);
     let seconds = micros / 1_000_000 % 86_400;
     format!(
@@ -321,11 +321,7 @@ mod tests {
         assert_eq!(civil_date(0), (1970, 1, 1));
         assert_eq!(civil_date(11_016), (2000, 2, 29));
         assert_eq!(civil_date(20_778), (2026, 11, 21));
-        let text = line(
-            20_778 * 86_400_000_000 + 3_723_000_004,
-            Level::Warn,
-            format_args!("x"),
-        );
+        let text = line(20_778 * 86_400_000_000 + 3_723_000_004, Level::Warn, &"x");
         assert!(text.starts_with("2026/11/21-01:02:03.000004 "), "{text}");
         assert!(text.ends_with(" [WARN] x\n"), "{text}");
     }
@@ -347,10 +343,10 @@ mod tests {
         let world = World::in_memory();
         world.fs.create_dir_all(Path::new("/db")).unwrap();
         let log = open(&world, options(100, 3));
-        log.log(Level::Header, format_args!("the header"));
+        log.log(Level::Header, "the header");
         for _ in 0..40 {
-            log.info(format_args!("some event of the engine"));
-            log.log(Level::Debug, format_args!("not wanted"));
+            log.info("some event of the engine");
+            log.log(Level::Debug, "not wanted");
         }
         let mut names = world.fs.list(Path::new("/db")).unwrap();
         names.sort();
@@ -365,8 +361,8 @@ mod tests {
     fn opening_keeps_what_the_last_one_wrote() {
         let world = World::in_memory();
         world.fs.create_dir_all(Path::new("/db")).unwrap();
-        open(&world, options(0, 10)).info(format_args!("first"));
-        open(&world, options(0, 10)).info(format_args!("second"));
+        open(&world, options(0, 10)).info("first");
+        open(&world, options(0, 10)).info("second");
         let names = world.fs.list(Path::new("/db")).unwrap();
         let old = names
             .iter()
@@ -374,6 +370,6 @@ mod tests {
             .unwrap();
         assert!(content(&world, &format!("/db/{old}")).contains("first"));
         assert!(content(&world, "/db/LOG").contains("second"));
-        Logger::silent().info(format_args!("nowhere"));
+        Logger::silent().info("nowhere");
     }
 }

@@ -30,6 +30,7 @@ pub mod family;
 pub mod file;
 pub mod filter;
 pub mod merge;
+mod mixed;
 pub mod nested;
 mod object;
 pub mod rows;
@@ -41,6 +42,7 @@ pub use choice::*;
 pub use db::DbOptions;
 pub use family::FamilyOptions;
 pub use filter::FilterPolicy;
+pub use mixed::apply_mixed;
 pub use nested::{
     CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
 };

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_format::options_text::statements;
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
 use crate::merge;
-use crate::rows;
 use crate::text::{NULL, Named, Refusal, Text};
 
 impl Text for KeyOrder {
@@ -108,7 +108,7 @@ impl Text for Option<Arc<BlockCache>> {
             .strip_prefix('{')
             .and_then(|text| text.strip_suffix('}'));
         let properties = match inner {
-            Some(inner) => rows::split(inner).map_err(|error| error.text().to_owned())?,
+            Some(inner) => statements(inner).map_err(|error| error.to_string())?,
             None => vec![("capacity", text)],
         };
         for (name, value) in properties {

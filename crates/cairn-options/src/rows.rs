@@ -54,6 +54,11 @@ pub trait Options: Clone + Default + Sized + 'static {
         Self::rows().iter().find(|row| row.name == name)
     }
 
+    /// Whether [`Options::set`] takes `name`: an option, or one of older releases.
+    fn knows(&self, name: &str) -> bool {
+        Self::row(name).is_some() || is_retired(name)
+    }
+
     /// The value of the option called `name`, as text.
     ///
     /// # Errors

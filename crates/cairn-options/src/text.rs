@@ -3,7 +3,9 @@
 //! Sizes take the suffixes `K`, `M`, `G` and `T` in either case. Lists are joined by `:`. Floats
 //! are written with six digits, as C's `%f` does.
 
-use cairn_format::options_text::{escape, unescape};
+use cairn_format::options_text::{escape, statements, unescape};
+
+pub use crate::mixed::apply_mixed;
 
 /// Why a value was refused: a clause that continues "`name=value`: ".
 pub type Refusal = String;
@@ -167,7 +169,7 @@ pub fn object(text: &str) -> Result<(&str, Vec<(&str, &str)>), Refusal> {
     else {
         return Ok((text, Vec::new()));
     };
-    let mut properties = crate::rows::split(inner).map_err(|error| error.text().to_owned())?;
+    let mut properties = statements(inner).map_err(|error| error.to_string())?;
     let id = properties.iter().position(|(name, _)| *name == "id");
     let id = id.ok_or("expected id=NAME between the braces")?;
     Ok((properties.remove(id).1, properties))
