@@ -71,6 +71,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("wal", targets::wal::run)
         .with_bound(targets::wal::BOUND)
         .with_repair(repair::log_behind_a_byte),
+    Target::new("block", targets::block::run),
 ];
 
 /// The target called `name`.

@@ -1,5 +1,6 @@
 //! The bodies of the targets, one file each, each with `pub fn run(data: &[u8])`.
 
+pub mod block;
 pub mod decompress;
 pub mod footer_meta_props;
 pub mod manifest;

@@ -1,0 +1,162 @@
+//! Data and index blocks: every move of a cursor, in every form.
+//!
+//! The first byte says what the rest, a whole block without its trailer, is: bit 0 an index, bit 1
+//! whose keys are user keys, bit 2 with handles as differences, bit 3 with first keys; bit 4 a data
+//! block of an ingested file.
+
+use std::cmp::Ordering;
+
+use cairn_format::block::{
+    BlockBuilder, BlockKind, BlockLayout, BlockOptions, DataCursor, HashHit, IndexCursor,
+    IndexForm, hash_lookup,
+};
+use cairn_format::key;
+use cairn_types::{KeyOrder, SequenceNumber};
+
+/// Walks and seeks.
+pub fn run(data: &[u8]) {
+    let Some((&form, bytes)) = data.split_first() else {
+        return;
+    };
+    if form & 1 == 0 {
+        data_block(bytes, (form & 16 != 0).then_some(SequenceNumber(77)));
+    } else {
+        let form = IndexForm {
+            user_keys: form & 2 != 0,
+            delta_values: form & 4 != 0,
+            first_keys: form & 8 != 0,
+        };
+        index_block(bytes, form);
+    }
+    let _ = BlockLayout::parse(bytes, BlockKind::Meta);
+}
+
+/// Entries that a walk looks at; keys are taken from among them to be sought.
+const MOST: usize = 4096;
+
+fn data_block(bytes: &[u8], global: Option<SequenceNumber>) {
+    let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Data) else {
+        return;
+    };
+    let mut cursor = DataCursor::new().with_global_seqno(global);
+    let mut sought = Vec::new();
+    let mut moved = cursor.first(bytes, &layout);
+    let mut count = 0;
+    let mut sorted = true;
+    let mut last: Vec<u8> = Vec::new();
+    while moved.is_ok() && cursor.valid() && count < MOST {
+        assert!(cursor.value_range().end <= bytes.len());
+        let key = cursor.key(bytes);
+        sorted &= count == 0 || key::compare(&KeyOrder::Bytewise, &last, key) == Ordering::Less;
+        last.clear();
+        last.extend_from_slice(key);
+        if sought.len() < 8 && count % 5 == 0 {
+            sought.push(key[..key.len().min(512)].to_vec());
+        }
+        count += 1;
+        moved = cursor.next(bytes, &layout);
+    }
+    let whole = moved.is_ok() && !cursor.valid();
+    backwards(bytes, &layout, &mut cursor, whole && sorted, count);
+    for key in &sought {
+        seeks(
+            bytes,
+            &layout,
+            &mut cursor,
+            key,
+            whole && sorted && global.is_none(),
+        );
+    }
+    if whole && sorted && count < 256 && global.is_none() {
+        rebuilt(bytes, &layout);
+    }
+}
+
+/// In a sound block as many entries are met on the way back.
+fn backwards(
+    bytes: &[u8],
+    layout: &BlockLayout,
+    cursor: &mut DataCursor,
+    sound: bool,
+    count: usize,
+) {
+    let mut moved = cursor.last(bytes, layout);
+    let mut met = 0;
+    while moved.is_ok() && cursor.valid() && met < 64 {
+        met += 1;
+        moved = cursor.prev(bytes, layout);
+    }
+    if sound && moved.is_ok() && met < 64 {
+        assert_eq!(met, count, "as many entries backwards as forwards");
+    }
+}
+
+fn seeks(bytes: &[u8], layout: &BlockLayout, cursor: &mut DataCursor, key: &[u8], sound: bool) {
+    let order = KeyOrder::Bytewise;
+    if cursor.seek(bytes, layout, &order, key).is_ok() && sound && key.len() >= 8 && key.len() < 512
+    {
+        assert_eq!(cursor.key(bytes), key, "a key of a sound block is found");
+    }
+    let _ = cursor.seek_for_prev(bytes, layout, &order, key);
+    let _ = cursor.seek_bytes(bytes, layout, key);
+    let _ = cursor.seek_point(bytes, layout, &order, key);
+    let _ = cursor.prev(bytes, layout);
+    if let HashHit::Restart(restart) = hash_lookup(bytes, layout, key::user_key(key)) {
+        let _ = layout.restart(bytes, restart);
+    }
+}
+
+/// Its entries in a new block are the same entries.
+fn rebuilt(bytes: &[u8], layout: &BlockLayout) {
+    let mut builder = BlockBuilder::new(BlockOptions::default());
+    let mut cursor = DataCursor::new();
+    let mut moved = cursor.first(bytes, layout);
+    while moved.is_ok() && cursor.valid() {
+        builder.add(cursor.key(bytes), cursor.value(bytes));
+        moved = cursor.next(bytes, layout);
+    }
+    let block = builder.finish();
+    let again = BlockLayout::parse(block, BlockKind::Data).expect("what we build we read");
+    let mut other = DataCursor::new();
+    other.first(block, &again).expect("what we build we read");
+    cursor.first(bytes, layout).expect("it was walked before");
+    while cursor.valid() {
+        assert_eq!(other.key(block), cursor.key(bytes));
+        assert_eq!(other.value(block), cursor.value(bytes));
+        other.next(block, &again).expect("what we build we read");
+        cursor.next(bytes, layout).expect("it was walked before");
+    }
+    assert!(!other.valid());
+}
+
+fn index_block(bytes: &[u8], form: IndexForm) {
+    let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Index) else {
+        return;
+    };
+    let mut cursor = IndexCursor::new(form);
+    let mut sought = Vec::new();
+    let mut moved = cursor.first(bytes, &layout);
+    let mut count = 0;
+    while moved.is_ok() && cursor.valid() && count < MOST {
+        let entry = cursor.entry(bytes);
+        if sought.len() < 8 && count % 5 == 0 {
+            sought.push(entry.key[..entry.key.len().min(512)].to_vec());
+        }
+        let _ = (entry.handle, entry.first_key, cursor.user_key(bytes).len());
+        count += 1;
+        moved = cursor.next(bytes, &layout);
+    }
+    let mut back = cursor.last(bytes, &layout);
+    for _ in 0..64 {
+        if back.is_err() || !cursor.valid() {
+            break;
+        }
+        back = cursor.prev(bytes, &layout);
+    }
+    for key in &sought {
+        let _ = cursor.seek(bytes, &layout, &KeyOrder::Bytewise, key);
+        if cursor.valid() {
+            let _ = cursor.is_before(bytes, &KeyOrder::Bytewise, key);
+        }
+    }
+}
