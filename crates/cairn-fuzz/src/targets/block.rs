@@ -57,14 +57,16 @@ fn data_block(bytes: &[u8], global: Option<SequenceNumber>) {
         moved = cursor.next(bytes, &layout);
     }
     let whole = moved.is_ok() && !cursor.valid();
-    backwards(bytes, &layout, &mut cursor, whole && sorted, count);
+    // Restarts that point elsewhere lead a walk backwards, and a seek, past entries.
+    let sound = whole && sorted && layout.restarts() == 1 && layout.restart(bytes, 0) == 0;
+    backwards(bytes, &layout, &mut cursor, sound, count);
     for key in &sought {
         seeks(
             bytes,
             &layout,
             &mut cursor,
             key,
-            whole && sorted && global.is_none(),
+            sound && global.is_none(),
         );
     }
     if whole && sorted && count < 256 && global.is_none() {
