@@ -88,6 +88,23 @@ impl Builder {
         Ok(())
     }
 
+    /// The same, for keys in another order.
+    #[must_use]
+    pub fn with_order(mut self, order: KeyOrder) -> Builder {
+        self.order = order;
+        self
+    }
+
+    /// Replaces every file by what `change` makes of it.
+    pub(crate) fn map_files(&mut self, mut change: impl FnMut(&Arc<FileMeta>) -> Arc<FileMeta>) {
+        for level in 0..self.levels.len() {
+            let files = self.open(level).expect("the level exists");
+            for file in files.values_mut() {
+                *file = change(file);
+            }
+        }
+    }
+
     /// The version that all edits amount to.
     ///
     /// # Errors

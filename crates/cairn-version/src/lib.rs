@@ -11,6 +11,8 @@ pub mod builder;
 pub mod edit;
 pub mod file;
 pub mod level;
+pub mod manifest;
+mod record;
 pub mod shape;
 pub mod version;
 

@@ -1,0 +1,322 @@
+//! From the first files of a compaction to all of its inputs.
+
+use cairn_format::key::InternalKey;
+use cairn_options::CompactionPri;
+use cairn_platform::sync::Arc;
+use cairn_types::KeyOrder;
+use cairn_version::{FileMeta, bounds, shape};
+
+use super::{LevelInputs, Output, Pick, Reason, Start, Tree};
+
+/// Files that move to the next level together, at most: more would put too much work on it.
+const MAX_FILES_MOVED: usize = 4;
+
+type Files = Vec<Arc<FileMeta>>;
+
+/// The bounds of some files together; `None` of no files.
+pub(super) fn range<'a>(
+    order: &KeyOrder,
+    files: impl IntoIterator<Item = &'a Arc<FileMeta>>,
+) -> Option<(InternalKey, InternalKey)> {
+    let mut files = files.into_iter();
+    let first = files.next()?;
+    let (mut smallest, mut largest) = (first.smallest.as_bytes(), first.largest.as_bytes());
+    let (mut low, mut high) = (&first.smallest, &first.largest);
+    for file in files {
+        if bounds::min(order, smallest, file.smallest.as_bytes()) != smallest {
+            (smallest, low) = (file.smallest.as_bytes(), &file.smallest);
+        }
+        if bounds::max(order, largest, file.largest.as_bytes()) != largest {
+            (largest, high) = (file.largest.as_bytes(), &file.largest);
+        }
+    }
+    Some((low.clone(), high.clone()))
+}
+
+fn bytes(files: &[Arc<FileMeta>]) -> u64 {
+    files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size))
+}
+
+/// The files of `level` that touch the range of `files`; of level 0, also those that touch them.
+fn touching(tree: &Tree, level: usize, files: &[Arc<FileMeta>]) -> Files {
+    match range(tree.order(), files) {
+        Some((smallest, largest)) => between(tree, level, &smallest, &largest),
+        None => Vec::new(),
+    }
+}
+
+fn between(tree: &Tree, level: usize, smallest: &InternalKey, largest: &InternalKey) -> Files {
+    let (begin, end) = (Some(smallest.as_bytes()), Some(largest.as_bytes()));
+    match level {
+        0 => {
+            let files = tree.version.level(0);
+            files.overlapping_level_zero(tree.order(), begin, end, true)
+        }
+        _ => tree.version.overlapping(level, begin, end),
+    }
+}
+
+/// `files` and those of their level that share user keys with them at the borders, directly or
+/// through others; `None` if one of them is in a running compaction. Files of level 0 stay.
+pub(super) fn clean_cut(tree: &Tree, level: usize, files: &[Arc<FileMeta>]) -> Option<Files> {
+    let mut files = files.to_vec();
+    while level > 0 {
+        let grown = touching(tree, level, &files);
+        let done = grown.len() == files.len();
+        files = grown;
+        if done {
+            break;
+        }
+    }
+    (!tree.busy.any(&files)).then_some(files)
+}
+
+/// A compaction's first files: the one at position `at` of `level`, and what has to go with it.
+/// `None` if a running compaction is in the way.
+pub(super) fn first_inputs(tree: &Tree, level: usize, at: usize) -> Option<LevelInputs> {
+    let file = &tree.version.level(level).files()[at];
+    if tree.busy.contains(file.number) {
+        return None;
+    }
+    let mut files = clean_cut(tree, level, std::slice::from_ref(file))?;
+    let (smallest, largest) = range(tree.order(), &files)?;
+    let output_level = level + 1;
+    if tree.busy.writes(tree.order(), output_level, smallest.as_bytes(), largest.as_bytes()) {
+        return None;
+    }
+    let below = between(tree, output_level, &smallest, &largest);
+    if below.is_empty() {
+        extend_move(tree, level, at, &mut files);
+    } else {
+        clean_cut(tree, output_level, &below)?;
+    }
+    Some(LevelInputs { level, files })
+}
+
+/// Adds neighbours of a file that can move to the next level as it is, if they can as well.
+fn extend_move(tree: &Tree, level: usize, at: usize, files: &mut Files) {
+    if files.len() != 1 || !tree.options.compression_per_level.is_empty() {
+        return;
+    }
+    let all = tree.version.level(level).files();
+    let order = tree.order();
+    let mut total = files[0].size;
+    let mut fits = |candidate: &Arc<FileMeta>, beyond: Option<&Arc<FileMeta>>, files: &Files| {
+        let together: Vec<_> = files.iter().chain([candidate]).cloned().collect();
+        let shares_key = beyond.is_some_and(|beyond| {
+            let (left, right) = match bounds::compare(
+                order,
+                beyond.smallest.as_bytes(),
+                candidate.smallest.as_bytes(),
+            ) {
+                std::cmp::Ordering::Less => (beyond, candidate),
+                _ => (candidate, beyond),
+            };
+            bounds::compare(order, left.largest.as_bytes(), right.smallest.as_bytes()).is_ge()
+        });
+        total = total.saturating_add(candidate.size);
+        files.len() < MAX_FILES_MOVED
+            && !tree.busy.contains(candidate.number)
+            && touching(tree, level + 1, &together).is_empty()
+            && !shares_key
+            && total <= tree.options.max_compaction_bytes
+    };
+    for right in at + 1..all.len() {
+        if !fits(&all[right], all.get(right + 1), files) {
+            break;
+        }
+        files.push(all[right].clone());
+    }
+    if tree.options.pri == CompactionPri::RoundRobin {
+        return;
+    }
+    for left in (0..at).rev() {
+        let beyond = left.checked_sub(1).map(|beyond| &all[beyond]);
+        if !fits(&all[left], beyond, files) {
+            break;
+        }
+        files.insert(0, all[left].clone());
+    }
+}
+
+/// Completes a pick: the files of the output level, more of the start level where that costs
+/// nothing, and what the outputs look like. `None` if a running compaction is in the way.
+pub(super) fn finish(tree: &Tree, start: Start) -> Option<Pick> {
+    let mut inputs = vec![start.inputs];
+    let (level, output_level) = (inputs[0].level, start.output_level);
+    if level != output_level && !start.level_zero_move {
+        let (mine, below) = with_output_level(tree, level, &inputs[0].files, output_level)?;
+        inputs[0].files = mine;
+        if !below.is_empty() {
+            inputs.push(LevelInputs { level: output_level, files: below });
+        }
+    }
+    let all = inputs.iter().flat_map(|level| &level.files);
+    let (smallest, largest) = range(tree.order(), all)?;
+    let (low, high) = (smallest.as_bytes(), largest.as_bytes());
+    if tree.busy.writes(tree.order(), output_level, low, high) && output_level > 0 {
+        return None;
+    }
+    let grandparents = match output_level {
+        0 => Vec::new(),
+        _ => (output_level + 1..tree.version.num_levels())
+            .map(|below| tree.version.overlapping(below, Some(low), Some(high)))
+            .find(|files| !files.is_empty())
+            .unwrap_or_default(),
+    };
+    let bottommost = is_bottommost(tree, &inputs, output_level, &smallest, &largest);
+    let mut pick = Pick {
+        reason: start.reason,
+        score: start.score,
+        output: output(tree, output_level, bottommost || grandparents.is_empty()),
+        cursor: next_cursor(tree, &inputs[0]),
+        inputs,
+        grandparents,
+        bottommost,
+        trivial_move: false,
+        max_subcompactions: tree.options.max_subcompactions,
+    };
+    pick.trivial_move = is_trivial_move(tree, &pick, start.level_zero_move);
+    Some(pick)
+}
+
+/// The files of `level` and of `output_level` that are compacted together when `files` are.
+///
+/// More files of `level` join if they add none of the output level: they would have to be
+/// compacted into the same files soon, and now they come almost for free.
+fn with_output_level(
+    tree: &Tree,
+    level: usize,
+    files: &[Arc<FileMeta>],
+    output_level: usize,
+) -> Option<(Files, Files)> {
+    let below = touching(tree, output_level, files);
+    let below = clean_cut(tree, output_level, &below)?;
+    if below.is_empty() {
+        return Some((files.to_vec(), below));
+    }
+    let (start, _) = range(tree.order(), files)?;
+    let (mut smallest, largest) = range(tree.order(), files.iter().chain(&below))?;
+    if tree.options.pri == CompactionPri::RoundRobin && level > 0 {
+        smallest = start;
+    }
+    let limit = tree.options.max_compaction_bytes.saturating_mul(2);
+    let worth = |more: &Files| {
+        more.len() > files.len()
+            && !tree.busy.any(more)
+            && bytes(&below).saturating_add(bytes(more)) < limit
+    };
+    let more = between(tree, level, &smallest, &largest);
+    if let Some(more) = clean_cut(tree, level, &more).filter(worth) {
+        let grown = touching(tree, output_level, &more);
+        if clean_cut(tree, output_level, &grown).is_some_and(|grown| grown.len() == below.len()) {
+            return Some((more, below));
+        }
+    }
+    let within = clean_within(tree, level, &smallest, &largest);
+    match within.filter(worth) {
+        Some(within) => Some((within, below)),
+        None => Some((files.to_vec(), below)),
+    }
+}
+
+/// The files of `level` that lie between the two bounds with all their keys and share none with a
+/// file that does not. Not of level 0.
+fn clean_within(
+    tree: &Tree,
+    level: usize,
+    smallest: &InternalKey,
+    largest: &InternalKey,
+) -> Option<Files> {
+    if level == 0 {
+        return None;
+    }
+    let order = tree.order();
+    let all = tree.version.level(level).files();
+    let inside = |file: &FileMeta| {
+        bounds::compare(order, file.smallest.as_bytes(), smallest.as_bytes()).is_ge()
+            && bounds::compare(order, file.largest.as_bytes(), largest.as_bytes()).is_le()
+    };
+    let mut from = all.iter().position(|file| inside(file))?;
+    let mut until = from + all[from..].iter().take_while(|file| inside(file)).count();
+    let joined = |left: usize| {
+        let (left, right) = (&all[left], &all[left + 1]);
+        bounds::compare(order, left.largest.as_bytes(), right.smallest.as_bytes()).is_ge()
+    };
+    while from < until && from > 0 && joined(from - 1) {
+        from += 1;
+    }
+    while from < until && until < all.len() && joined(until - 1) {
+        until -= 1;
+    }
+    Some(all[from..until].to_vec())
+}
+
+/// Whether nothing below the output can hold versions of the inputs' keys.
+fn is_bottommost(
+    tree: &Tree,
+    inputs: &[LevelInputs],
+    output_level: usize,
+    smallest: &InternalKey,
+    largest: &InternalKey,
+) -> bool {
+    if output_level == 0 {
+        let oldest = tree.version.level(0).files().last();
+        let last = inputs[0].files.last();
+        if oldest.map(|file| file.number) != last.map(|file| file.number) {
+            return false;
+        }
+    }
+    let (begin, end) = (smallest.user_key(), largest.user_key());
+    !shape::range_exists_below(tree.version, output_level, begin, end)
+}
+
+/// What files of `level` look like. With something below them, a file may grow to twice its
+/// target before it is cut, so that it can end where a file below ends.
+fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
+    let target_bytes = tree.options.target_bytes(&tree.targets, level);
+    Output {
+        level,
+        path_id: 0,
+        compression: tree.options.compression(tree.version, &tree.targets, level),
+        compression_options: tree.options.compression_options(tree.version, level).clone(),
+        target_bytes,
+        max_bytes: target_bytes.saturating_mul(if nothing_below { 1 } else { 2 }),
+        max_compaction_bytes: tree.options.max_compaction_bytes,
+    }
+}
+
+/// Where the compaction after this one begins, when files take turns.
+fn next_cursor(tree: &Tree, inputs: &LevelInputs) -> Option<InternalKey> {
+    if tree.options.pri != CompactionPri::RoundRobin || inputs.level == 0 {
+        return None;
+    }
+    let level = tree.version.level(inputs.level);
+    let last = level.position(inputs.files.last()?.number)?;
+    let next = level.files().get(last + 1).or(level.files().first())?;
+    Some(next.smallest.clone())
+}
+
+/// Whether the inputs can be handed to the output level as they are.
+fn is_trivial_move(tree: &Tree, pick: &Pick, level_zero_move: bool) -> bool {
+    let (level, output) = (pick.start_level(), &pick.output);
+    let start = &pick.inputs[0].files;
+    let rewrites = match pick.reason {
+        Reason::BottommostFiles => true,
+        _ => level == output.level || output.level == 0,
+    };
+    if rewrites
+        || pick.inputs.len() > 1
+        || (level == 0 && start.len() > 1 && !level_zero_move)
+        || start.iter().any(|file| file.path_id != output.path_id)
+        || tree.options.compression(tree.version, &tree.targets, level) != output.compression
+    {
+        return false;
+    }
+    // A file that overlaps much of the level below would be expensive to compact from there.
+    output.level + 1 == tree.version.num_levels()
+        || start.iter().all(|file| {
+            let below = touching(tree, output.level + 1, std::slice::from_ref(file));
+            bytes(&below).saturating_add(file.size) <= output.max_compaction_bytes
+        })
+}

@@ -1,0 +1,158 @@
+//! Picks of level 0, whose files overlap.
+
+use cairn_options::CompactionPri;
+use cairn_platform::sync::Arc;
+use cairn_version::{FileMeta, bounds, shape};
+
+use super::{LevelInputs, Pick, Reason, Start, Tree, expand, order};
+
+/// Files that a compaction within level 0 takes at least, when level 0 cannot be emptied.
+const MIN_FILES_WITHIN: usize = 4;
+
+/// A compaction that makes level 0 smaller.
+///
+/// Only one runs at a time into the base level. While it does, or the base level is so large that
+/// merging into it would rewrite far too much, the newest files are merged within level 0.
+pub(super) fn pick(tree: &Tree, score: f64) -> Option<Pick> {
+    let to_base = match tree.busy.takes_level_zero() {
+        true => None,
+        false => oldest_as_they_are(tree, score),
+    };
+    to_base
+        .or_else(|| newest_by_size(tree, score))
+        .or_else(|| into_base(tree, score))
+        .or_else(|| newest_by_cost(tree, score))
+}
+
+fn start(tree: &Tree, score: f64, files: Vec<Arc<FileMeta>>, output_level: usize) -> Start {
+    debug_assert!(output_level == 0 || output_level == tree.targets.base_level);
+    Start {
+        reason: Reason::LevelL0FilesNum,
+        score,
+        inputs: LevelInputs { level: 0, files },
+        output_level,
+        level_zero_move: false,
+    }
+}
+
+/// The oldest files, as long as they overlap neither one another nor the base level: those can
+/// move there as they are.
+fn oldest_as_they_are(tree: &Tree, score: f64) -> Option<Pick> {
+    let base = tree.targets.base_level;
+    let none_below = tree.version.level(base).is_empty();
+    if base == 0 || none_below || !tree.options.compression_per_level.is_empty() {
+        // Into an empty level a file can move anyway, if it is alone.
+        return None;
+    }
+    let order = tree.order();
+    let mut taken: Vec<Arc<FileMeta>> = Vec::new();
+    for file in tree.version.level(0).files().iter().rev() {
+        let apart = taken.iter().all(|other| {
+            bounds::compare(order, other.largest.as_bytes(), file.smallest.as_bytes()).is_lt()
+                || bounds::compare(order, other.smallest.as_bytes(), file.largest.as_bytes())
+                    .is_gt()
+        });
+        // The range of all of them together is checked, so that none of the base level lies
+        // between two of them.
+        let (low, high) = expand::range(order, taken.iter().chain([file]))?;
+        let clear = !tree.version.overlaps(base, Some(low.as_bytes()), Some(high.as_bytes()));
+        if !apart || !clear || tree.busy.contains(file.number) {
+            break;
+        }
+        taken.push(file.clone());
+    }
+    taken.sort_by(|a, b| {
+        cairn_format::key::compare(order, a.smallest.as_bytes(), b.smallest.as_bytes())
+    });
+    let start = Start { level_zero_move: true, ..start(tree, score, taken, base) };
+    (!start.inputs.files.is_empty()).then(|| expand::finish(tree, start)).flatten()
+}
+
+/// The newest files, if all of level 0 is small against the base level.
+fn newest_by_size(tree: &Tree, score: f64) -> Option<Pick> {
+    let files = tree.version.level(0).files();
+    let at_least = tree.options.shape.level0_trigger.max(2);
+    if tree.targets.base_level == 0 || files.len() < at_least {
+        return None;
+    }
+    let average = shape::average_value_bytes(tree.version);
+    let bytes: u64 = files.iter().map(|file| shape::compensated_bytes(file, average)).sum();
+    let worth = bytes as f64 * tree.options.shape.multiplier.max(10.0) * 2.0;
+    if tree.version.level(tree.targets.base_level).bytes() as f64 <= worth {
+        return None;
+    }
+    let newest = files.iter().take_while(|file| !tree.busy.contains(file.number));
+    let newest: Vec<_> = newest.cloned().collect();
+    match newest.len() >= at_least {
+        true => expand::finish(tree, start(tree, score, newest, 0)),
+        false => None,
+    }
+}
+
+/// A file of level 0, all that overlap it, and the base level below them.
+fn into_base(tree: &Tree, score: f64) -> Option<Pick> {
+    if tree.busy.takes_level_zero() {
+        return None;
+    }
+    let base = tree.targets.base_level;
+    let files = tree.version.level(0).files();
+    let mut positions = order::by_priority(tree, 0).into_iter();
+    let first = |at: usize| {
+        if tree.busy.contains(files[at].number) {
+            return None;
+        }
+        let inputs = with_overlapping(tree, vec![files[at].clone()], base)?;
+        expand::finish(tree, start(tree, score, inputs.files, base))
+    };
+    match tree.options.pri {
+        CompactionPri::RoundRobin => positions.next().and_then(first),
+        _ => positions.find_map(first),
+    }
+}
+
+/// `files` of level 0 and all that overlap them, directly or through others; `None` if a running
+/// compaction is in the way.
+pub(super) fn with_overlapping(
+    tree: &Tree,
+    files: Vec<Arc<FileMeta>>,
+    output_level: usize,
+) -> Option<LevelInputs> {
+    let order = tree.order();
+    let (smallest, largest) = expand::range(order, &files)?;
+    let (low, high) = (Some(smallest.as_bytes()), Some(largest.as_bytes()));
+    let files = tree.version.level(0).overlapping_level_zero(order, low, high, true);
+    let (smallest, largest) = expand::range(order, &files)?;
+    let blocked = tree.busy.any(&files)
+        || (output_level > 0
+            && tree.busy.writes(order, output_level, smallest.as_bytes(), largest.as_bytes()));
+    (!blocked).then_some(LevelInputs { level: 0, files })
+}
+
+/// The newest files, as many as make each file that goes away cheaper, when level 0 has many more
+/// files than it should and cannot be emptied.
+fn newest_by_cost(tree: &Tree, score: f64) -> Option<Pick> {
+    let files = tree.version.level(0).files();
+    let first = files.first()?;
+    if files.len() < tree.options.shape.level0_trigger + 2 || tree.busy.contains(first.number) {
+        return None;
+    }
+    let mut bytes = first.size;
+    let mut best = u64::MAX;
+    let mut count = 1;
+    for file in &files[1..] {
+        bytes = bytes.saturating_add(file.size);
+        let cost = bytes / count as u64;
+        if tree.busy.contains(file.number)
+            || cost > best
+            || bytes > tree.options.max_compaction_bytes
+        {
+            break;
+        }
+        best = cost;
+        count += 1;
+    }
+    match count >= MIN_FILES_WITHIN {
+        true => expand::finish(tree, start(tree, score, files[..count].to_vec(), 0)),
+        false => None,
+    }
+}

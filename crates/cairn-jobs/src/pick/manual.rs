@@ -1,0 +1,264 @@
+//! A compaction that a user asks for: level by level, from the first that holds the range down.
+//!
+//! [`Manual`] is the state of one such request. Its owner calls [`Manual::next`] with the current
+//! version, runs what it is given, installs the edit, and calls again, until it is done.
+
+use cairn_format::key::InternalKey;
+use cairn_options::{BottommostLevelCompaction, CompactRangeOptions};
+use cairn_platform::sync::Arc;
+use cairn_types::{FileNumber, SequenceNumber, ValueKind};
+use cairn_version::shape::Present;
+use cairn_version::{FileMeta, Version};
+
+use super::{Busy, LeveledOptions, LevelInputs, Pick, Reason, Start, Tree, expand};
+
+/// A request to compact a range of user keys.
+#[derive(Clone, Debug)]
+pub struct Manual {
+    begin: Option<InternalKey>,
+    end: Option<InternalKey>,
+    bottommost: BottommostLevelCompaction,
+    max_subcompactions: u32,
+    /// Files from this number on were written after the request began.
+    created_before: FileNumber,
+    at: At,
+}
+
+/// How far a request has come.
+#[derive(Clone, Debug)]
+enum At {
+    /// Nothing has been looked at.
+    Start,
+    /// The files of a level go to the next one, those before `from` have gone.
+    Down { level: usize, from: Option<InternalKey> },
+    /// The files of the last level are rewritten, those before `from` have been.
+    Bottom { level: usize, from: Option<InternalKey> },
+    /// Nothing is left to do.
+    Done,
+}
+
+/// What a manual compaction does next.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Run this, install its edit, and ask again.
+    Run(Box<Pick>),
+    /// A running compaction is in the way: ask again when one has finished.
+    Wait,
+    /// Everything is done.
+    Done,
+}
+
+/// What came of looking for files to compact.
+enum Found {
+    Pick(Box<Pick>, Option<InternalKey>),
+    Nothing,
+    Conflict,
+}
+
+impl Manual {
+    /// A request to compact the user keys from `begin` to `end`, both inclusive; `None` is
+    /// unbounded. `next_file` is the number of the next file to be created.
+    #[must_use]
+    pub fn new(
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+        options: &CompactRangeOptions,
+        next_file: FileNumber,
+    ) -> Manual {
+        let first = |user: &[u8]| InternalKey::new(user, SequenceNumber::MAX, ValueKind::FOR_SEEK);
+        let last = |user: &[u8]| {
+            InternalKey::new(user, SequenceNumber::ZERO, ValueKind::Deletion)
+        };
+        Manual {
+            begin: begin.map(first),
+            end: end.map(last),
+            bottommost: options.bottommost_level_compaction,
+            max_subcompactions: options.max_subcompactions,
+            created_before: next_file,
+            at: At::Start,
+        }
+    }
+
+    /// The level that data has reached, once every step is done; for `change_level`.
+    #[must_use]
+    pub fn range(&self) -> (Option<&InternalKey>, Option<&InternalKey>) {
+        (self.begin.as_ref(), self.end.as_ref())
+    }
+
+    /// What to do next, now that `version` is the tree.
+    #[must_use]
+    pub fn next(
+        &mut self,
+        version: &Version,
+        busy: &Busy,
+        present: &Present,
+        options: &LeveledOptions,
+    ) -> Step {
+        let tree = Tree::new(version, busy, present, options);
+        loop {
+            let (level, output_level, from) = match &self.at {
+                At::Start => {
+                    self.at = self.first_level(&tree);
+                    continue;
+                }
+                At::Done => return Step::Done,
+                At::Down { level, from } => match self.may_go_down(&tree, *level) {
+                    true => (*level, tree.next_level(*level), from.clone()),
+                    false => {
+                        self.at = self.bottom(*level);
+                        continue;
+                    }
+                },
+                At::Bottom { level, from } => (*level, *level, from.clone()),
+            };
+            match self.find(&tree, level, output_level, from) {
+                Found::Conflict => return Step::Wait,
+                Found::Nothing => self.finish_level(output_level),
+                Found::Pick(pick, next) => {
+                    match (&mut self.at, next) {
+                        (At::Down { from, .. } | At::Bottom { from, .. }, next @ Some(_)) => {
+                            *from = next;
+                        }
+                        _ => self.finish_level(output_level),
+                    }
+                    return Step::Run(pick);
+                }
+            }
+        }
+    }
+
+    fn bounds(&self) -> (Option<&[u8]>, Option<&[u8]>) {
+        (
+            self.begin.as_ref().map(InternalKey::as_bytes),
+            self.end.as_ref().map(InternalKey::as_bytes),
+        )
+    }
+
+    fn first_level(&self, tree: &Tree) -> At {
+        let (begin, end) = self.bounds();
+        let levels = 0..tree.version.num_levels();
+        match levels.into_iter().find(|&level| tree.version.overlaps(level, begin, end)) {
+            Some(level) => At::Down { level, from: self.begin.clone() },
+            None => At::Done,
+        }
+    }
+
+    /// Whether files of `level` move further down. Those of level 0 always do.
+    fn may_go_down(&self, tree: &Tree, level: usize) -> bool {
+        let levels = match tree.options.shape.dynamic {
+            true => tree.version.num_levels(),
+            false => tree.version.num_non_empty_levels(),
+        };
+        tree.version.num_levels() > 1 && (level == 0 || level + 1 < levels)
+    }
+
+    /// After the last level is reached: whether it is rewritten itself.
+    fn bottom(&self, level: usize) -> At {
+        use BottommostLevelCompaction::{Force, ForceOptimized, IfHaveCompactionFilter, Skip};
+        match self.bottommost {
+            Force | ForceOptimized => At::Bottom { level, from: self.begin.clone() },
+            Skip | IfHaveCompactionFilter => At::Done,
+        }
+    }
+
+    /// Goes on with the next level.
+    fn finish_level(&mut self, output_level: usize) {
+        self.at = match self.at {
+            At::Down { .. } => At::Down { level: output_level, from: self.begin.clone() },
+            _ => At::Done,
+        };
+    }
+
+    /// A compaction of files of `level` from `from` on, and where the one after it begins.
+    fn find(
+        &self,
+        tree: &Tree,
+        level: usize,
+        output_level: usize,
+        from: Option<InternalKey>,
+    ) -> Found {
+        let begin = from.as_ref().map(InternalKey::as_bytes);
+        let files = match level {
+            0 => {
+                let files = tree.version.level(0);
+                files.overlapping_level_zero(tree.order(), begin, self.bounds().1, true)
+            }
+            _ => tree.version.overlapping(level, begin, self.bounds().1),
+        };
+        let optimized = self.bottommost == BottommostLevelCompaction::ForceOptimized;
+        let (mut files, mut more) = match level == output_level && optimized {
+            true => self.written_before(files),
+            false => (files, false),
+        };
+        if files.is_empty() {
+            return Found::Nothing;
+        }
+        if level == 0 && tree.busy.takes_level_zero() {
+            return Found::Conflict;
+        }
+        if level > 0 {
+            more |= cut_to_size(tree, level, output_level, &mut files);
+        }
+        let Some(files) = expand::clean_cut(tree, level, &files) else {
+            return Found::Conflict;
+        };
+        let last = files.last().map(|file| file.number);
+        let next = last.and_then(|last| {
+            let all = tree.version.level(level);
+            all.files().get(all.position(last)? + 1)
+        });
+        let next = next.filter(|_| more).map(|file| file.smallest.clone());
+        let start = Start {
+            reason: Reason::Manual,
+            score: 0.0,
+            inputs: LevelInputs { level, files },
+            output_level,
+            level_zero_move: false,
+        };
+        match expand::finish(tree, start) {
+            None => Found::Conflict,
+            Some(mut pick) => {
+                if self.max_subcompactions > 0 {
+                    pick.max_subcompactions = self.max_subcompactions;
+                }
+                Found::Pick(Box::new(pick), next)
+            }
+        }
+    }
+
+    /// The first run of files that the request itself has not written, and whether more such
+    /// files follow behind it.
+    fn written_before(&self, files: Vec<Arc<FileMeta>>) -> (Vec<Arc<FileMeta>>, bool) {
+        let old = |file: &Arc<FileMeta>| file.number < self.created_before;
+        let from = files.iter().position(old).unwrap_or(files.len());
+        let run = files[from..].iter().take_while(|file| old(file)).count();
+        let more = files[from + run..].iter().any(old);
+        (files[from..from + run].to_vec(), more)
+    }
+}
+
+/// Leaves out the last files where all together would be more than one compaction may read;
+/// whether it did. Not of level 0, whose files overlap.
+fn cut_to_size(
+    tree: &Tree,
+    level: usize,
+    output_level: usize,
+    files: &mut Vec<Arc<FileMeta>>,
+) -> bool {
+    let limit = tree.options.max_compaction_bytes;
+    let mut mine = 0_u64;
+    for count in 0..files.len() {
+        mine = mine.saturating_add(files[count].size);
+        let (low, high) = (files[0].smallest.as_bytes(), files[count].largest.as_bytes());
+        let below = match level == output_level {
+            true => Vec::new(),
+            false => tree.version.overlapping(output_level, Some(low), Some(high)),
+        };
+        let below: u64 = below.iter().map(|file| file.size).sum();
+        if count > 0 && mine.saturating_add(below) > limit {
+            files.truncate(count);
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,108 @@
+//! What decides a leveled pick, resolved from the options of a family.
+
+use cairn_options::{
+    CompactionPri, Compression, CompressionOptions, DbOptions, FamilyOptions,
+};
+use cairn_version::Version;
+use cairn_version::shape::{ShapeOptions, Targets};
+
+/// What decides a leveled pick.
+#[derive(Clone, Debug)]
+pub struct LeveledOptions {
+    /// The shape that the tree should have.
+    pub shape: ShapeOptions,
+    /// Which file of a level goes first.
+    pub pri: CompactionPri,
+    /// Size of a table in the first level below level 0, in bytes.
+    pub target_file_bytes: u64,
+    /// How many times larger tables are in each further level.
+    pub target_file_multiplier: u64,
+    /// Largest input of a compaction, in bytes.
+    pub max_compaction_bytes: u64,
+    /// Into how many parts a compaction may be split.
+    pub max_subcompactions: u32,
+    /// Compression of blocks.
+    pub compression: Compression,
+    /// Compression by level, from level 0 and then the base level on; replaces `compression`.
+    pub compression_per_level: Vec<Compression>,
+    /// Compression of the bottommost level.
+    pub bottommost_compression: Option<Compression>,
+    /// How hard to compress.
+    pub compression_options: CompressionOptions,
+    /// The same for the bottommost level, where `enabled`.
+    pub bottommost_compression_options: CompressionOptions,
+}
+
+impl LeveledOptions {
+    /// The options of a family in a database.
+    #[must_use]
+    pub fn new(db: &DbOptions, family: &FamilyOptions) -> LeveledOptions {
+        let target = family.target_file_size_base.max(1);
+        LeveledOptions {
+            shape: ShapeOptions::from(family),
+            pri: family.compaction_pri,
+            target_file_bytes: target,
+            target_file_multiplier: u64::try_from(family.target_file_size_multiplier)
+                .unwrap_or(1)
+                .max(1),
+            max_compaction_bytes: match family.max_compaction_bytes {
+                0 => target.saturating_mul(25),
+                bytes => bytes,
+            },
+            max_subcompactions: db.max_subcompactions.max(1),
+            compression: family.compression,
+            compression_per_level: family.compression_per_level.clone(),
+            bottommost_compression: family.bottommost_compression,
+            compression_options: family.compression_opts.clone(),
+            bottommost_compression_options: family.bottommost_compression_opts.clone(),
+        }
+    }
+
+    /// Whether tables of `level` are compressed as the bottommost level is.
+    fn is_bottommost(version: &Version, level: usize) -> bool {
+        level + 1 >= version.num_non_empty_levels()
+    }
+
+    /// The compression of tables of `level`.
+    #[must_use]
+    pub fn compression(&self, version: &Version, targets: &Targets, level: usize) -> Compression {
+        match self.bottommost_compression {
+            Some(compression) if LeveledOptions::is_bottommost(version, level) => compression,
+            _ => match self.compression_per_level.as_slice() {
+                [] => self.compression,
+                levels => {
+                    let at = match level {
+                        0 => 0,
+                        level => level + 1 - targets.base_level.min(level),
+                    };
+                    levels[at.min(levels.len() - 1)]
+                }
+            },
+        }
+    }
+
+    /// How hard to compress tables of `level`.
+    #[must_use]
+    pub fn compression_options(&self, version: &Version, level: usize) -> &CompressionOptions {
+        match self.bottommost_compression_options.enabled
+            && LeveledOptions::is_bottommost(version, level)
+        {
+            true => &self.bottommost_compression_options,
+            false => &self.compression_options,
+        }
+    }
+
+    /// The size that tables of `level` should have, in bytes.
+    #[must_use]
+    pub fn target_bytes(&self, targets: &Targets, level: usize) -> u64 {
+        let index = match self.shape.dynamic && level >= targets.base_level {
+            true => level - targets.base_level,
+            false => level,
+        };
+        // The first two share the base size: level 0 and the one below it.
+        let steps = index.saturating_sub(1);
+        (0..steps).fold(self.target_file_bytes, |bytes, _| {
+            bytes.saturating_mul(self.target_file_multiplier)
+        })
+    }
+}

@@ -1,0 +1,1 @@
+//! Picks, from text.

@@ -1,0 +1,72 @@
+//! The MANIFEST: the log of edits that says what belongs to the tree.
+//!
+//! A file is part of the database from the moment its edit is synced here, and no earlier; it may
+//! be deleted once the edit that drops it is. CURRENT names the MANIFEST in use. A new MANIFEST
+//! begins with the whole state, and takes over when CURRENT is replaced, by a rename.
+
+mod replay;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::Path;
+
+use cairn_format::names::{self, FileName};
+use cairn_platform::FileSystem;
+use cairn_platform::fs::FileMode;
+use cairn_types::{Error, FileNumber, Result, Subcode};
+
+pub use replay::{Recovered, RecoveredFamily, replay};
+pub use writer::{Contents, FamilyContents, Manifest};
+
+/// More bytes than any CURRENT file has.
+const MAX_CURRENT_LEN: usize = 256;
+
+/// The MANIFEST that CURRENT of `dir` names, or `None` if there is no CURRENT.
+///
+/// # Errors
+///
+/// `Corruption` if CURRENT does not name a MANIFEST; `IoError` if it cannot be read.
+pub fn current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<FileNumber>> {
+    let path = dir.join(FileName::Current.to_string());
+    let file = match fs.open(&path, FileMode::default()) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(None),
+        file => file?,
+    };
+    let mut content = [0; MAX_CURRENT_LEN];
+    let len = file.read_at(0, &mut content)?;
+    let number = names::decode_current(&content[..len])
+        .map_err(|malformed| malformed.in_file(path.display(), 0))?;
+    Ok(Some(number))
+}
+
+/// Makes CURRENT of `dir` name MANIFEST `number`, so that it survives a power cut: a temporary
+/// file is synced, renamed, and the directory synced.
+///
+/// # Errors
+///
+/// `IoError`. CURRENT then names the old or the new MANIFEST.
+pub fn set_current(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<()> {
+    let temp = dir.join(FileName::Temp(number).to_string());
+    remove_leftover(fs, &temp)?;
+    let file = fs.create(&temp, FileMode::default())?;
+    file.append(names::encode_current(number).as_bytes())?;
+    file.sync(false)?;
+    file.close()?;
+    fs.rename(&temp, &dir.join(FileName::Current.to_string()))?;
+    fs.sync_dir(dir)
+}
+
+/// Removes what an attempt that was cut short may have left under a name that is needed.
+fn remove_leftover(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    match fs.remove(path) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Damage in MANIFEST `path` at `offset`.
+#[cold]
+fn damaged(path: &Path, offset: u64, what: impl std::fmt::Display) -> Error {
+    Error::corruption(format!("{what} at offset {offset} of {}", path.display()))
+}

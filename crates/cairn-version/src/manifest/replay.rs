@@ -1,0 +1,356 @@
+//! Reading the MANIFEST back into families and their trees.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use cairn_format::key::InternalKey;
+use cairn_format::log::{Event, LogReader};
+use cairn_format::manifest::{FamilyChange, VersionEdit};
+use cairn_format::names::FileName;
+use cairn_platform::FileSystem;
+use cairn_platform::fs::FileMode;
+use cairn_platform::sync::Arc;
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
+
+use crate::builder::Builder;
+use crate::edit::TreeEdit;
+use crate::file::FileMeta;
+use crate::manifest::damaged;
+use crate::version::Version;
+
+/// The name of the family that every database has.
+const DEFAULT_FAMILY: &str = "default";
+
+/// The comparator of families for which none is recorded.
+const DEFAULT_COMPARATOR: &str = "leveldb.BytewiseComparator";
+
+/// What a MANIFEST says.
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// The MANIFEST.
+    pub manifest: FileNumber,
+    /// Its length in bytes, up to the last whole record.
+    pub manifest_bytes: u64,
+    /// The families that exist, by id; the default family first.
+    pub families: Vec<RecoveredFamily>,
+    /// The next free file number, above every number that the MANIFEST mentions.
+    pub next_file: FileNumber,
+    /// The last sequence number.
+    pub last_sequence: SequenceNumber,
+    /// No WAL with a smaller number is needed by anybody.
+    pub min_log_to_keep: FileNumber,
+    /// The largest family id ever given.
+    pub max_family: u32,
+    /// The database's id, if recorded.
+    pub db_id: Option<String>,
+    /// WALs that the MANIFEST vouches for, with their synced sizes.
+    pub wals: BTreeMap<FileNumber, Option<u64>>,
+}
+
+/// What a MANIFEST says about one family.
+#[derive(Clone, Debug)]
+pub struct RecoveredFamily {
+    /// Its id.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its files, in as many levels as hold any. Every file has an epoch.
+    pub version: Version,
+    /// The oldest WAL that may hold unflushed data of it.
+    pub log_number: FileNumber,
+    /// Timestamps below this one may be gone; empty if never set.
+    pub full_history_ts_low: Vec<u8>,
+    /// Whether its tables store user-defined timestamps.
+    pub persist_timestamps: bool,
+}
+
+/// Replays MANIFEST `number` of `dir`. A record that was cut short at the end is left out in
+/// silence, as is an atomic group that is not complete.
+///
+/// `order` gives the order of a family's keys by the names of family and comparator.
+///
+/// # Errors
+///
+/// `Corruption` that names file and offset, for damage inside the file and for edits that
+/// contradict those before them; errors of `order`; `IoError`.
+pub fn replay(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    number: FileNumber,
+    order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
+) -> Result<Recovered> {
+    let path = dir.join(FileName::Manifest(number).to_string());
+    let file = fs.open(&path, FileMode::default())?;
+    let mut reader = LogReader::new(|at: u64, buf: &mut [u8]| file.read_at(at, buf), 0);
+    let mut replay = Replay::new(number);
+    loop {
+        match reader.next()? {
+            Event::Record { offset, payload } => {
+                let edit = VersionEdit::decode(payload)
+                    .map_err(|malformed| malformed.in_file(path.display(), offset))?;
+                replay
+                    .take(edit)
+                    .map_err(|error| damaged(&path, offset, error.text()))?;
+            }
+            Event::Dropped(dropped) if dropped.reason.is_torn() => break,
+            Event::Dropped(dropped) => {
+                return Err(damaged(&path, dropped.offset, dropped.reason));
+            }
+            Event::End(_) => break,
+            // Only WALs have these; a MANIFEST with one was not written by any RocksDB.
+            Event::Compression(_) | Event::TimestampSizes(_) | Event::Predecessor(_) => {
+                return Err(damaged(
+                    &path,
+                    reader.whole_up_to(),
+                    "record that only a WAL may have",
+                ));
+            }
+        }
+    }
+    let end = reader.whole_up_to();
+    replay
+        .finish(order, end)
+        .map_err(|error| match error.is_corruption() {
+            true => damaged(&path, end, error.text()),
+            false => error,
+        })
+}
+
+/// A family in the making.
+struct Family {
+    name: String,
+    comparator: Option<String>,
+    tree: Builder,
+    log_number: FileNumber,
+    full_history_ts_low: Vec<u8>,
+    persist_timestamps: bool,
+}
+
+impl Family {
+    fn new(name: &str) -> Family {
+        Family {
+            name: name.to_owned(),
+            comparator: None,
+            tree: Version::empty(KeyOrder::Bytewise, 1).builder(),
+            log_number: FileNumber(0),
+            full_history_ts_low: Vec::new(),
+            persist_timestamps: true,
+        }
+    }
+}
+
+/// Edits taken so far.
+struct Replay {
+    manifest: FileNumber,
+    families: BTreeMap<u32, Family>,
+    dropped: HashSet<u32>,
+    /// Edits of an atomic group that is not complete yet.
+    group: Vec<VersionEdit>,
+    log_number_seen: bool,
+    next_file: Option<FileNumber>,
+    last_sequence: Option<SequenceNumber>,
+    /// The largest file number that any edit mentions.
+    largest_number: FileNumber,
+    min_log_to_keep: FileNumber,
+    max_family: u32,
+    db_id: Option<String>,
+    wals: BTreeMap<FileNumber, Option<u64>>,
+}
+
+impl Replay {
+    fn new(manifest: FileNumber) -> Replay {
+        Replay {
+            manifest,
+            families: BTreeMap::from([(0, Family::new(DEFAULT_FAMILY))]),
+            dropped: HashSet::new(),
+            group: Vec::new(),
+            log_number_seen: false,
+            next_file: None,
+            last_sequence: None,
+            largest_number: manifest,
+            min_log_to_keep: FileNumber(0),
+            max_family: 0,
+            db_id: None,
+            wals: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the next edit; one of a group waits for the last of it.
+    fn take(&mut self, edit: VersionEdit) -> Result<()> {
+        let expected = self
+            .group
+            .last()
+            .and_then(|last| last.atomic_group_remaining);
+        match (expected, edit.atomic_group_remaining) {
+            (None, None) => return self.apply(edit),
+            (Some(before), Some(remaining)) if before.checked_sub(1) != Some(remaining) => {
+                return Err(Error::corruption(format!(
+                    "edits that remain of an atomic group: expected {}, found {remaining}",
+                    before.saturating_sub(1)
+                )));
+            }
+            (Some(_), None) => {
+                return Err(Error::corruption(
+                    "edit outside of the atomic group around it",
+                ));
+            }
+            (_, Some(remaining)) => {
+                self.group.push(edit);
+                if remaining > 0 {
+                    return Ok(());
+                }
+            }
+        }
+        std::mem::take(&mut self.group)
+            .into_iter()
+            .try_for_each(|edit| self.apply(edit))
+    }
+
+    fn apply(&mut self, edit: VersionEdit) -> Result<()> {
+        self.apply_global(&edit);
+        match &edit.family_change {
+            Some(FamilyChange::Add { name }) => self.add_family(edit.family, name)?,
+            Some(FamilyChange::Drop) => return self.drop_family(edit.family),
+            None => {}
+        }
+        if self.dropped.contains(&edit.family) {
+            return Ok(());
+        }
+        let Some(family) = self.families.get_mut(&edit.family) else {
+            return Err(Error::corruption(format!(
+                "version edit of column family {}, which does not exist",
+                edit.family
+            )));
+        };
+        let tree = TreeEdit::of(&edit);
+        if let Some(comparator) = edit.comparator {
+            family.comparator = Some(comparator);
+        }
+        if let Some(log) = edit.log_number {
+            self.log_number_seen = true;
+            family.log_number = family.log_number.max(log);
+        }
+        if let Some(low) = edit.full_history_ts_low {
+            family.full_history_ts_low = low;
+        }
+        if let Some(persist) = edit.persist_timestamps {
+            family.persist_timestamps = persist;
+        }
+        family.tree.apply(&tree)
+    }
+
+    /// Takes what an edit says about the database as a whole.
+    fn apply_global(&mut self, edit: &VersionEdit) {
+        if let Some(id) = &edit.db_id {
+            self.db_id = Some(id.clone());
+        }
+        self.next_file = self.next_file.max(edit.next_file_number);
+        self.last_sequence = self.last_sequence.max(edit.last_sequence);
+        if let Some(log) = edit.min_log_number_to_keep {
+            self.min_log_to_keep = self.min_log_to_keep.max(log);
+        }
+        self.max_family = self
+            .max_family
+            .max(edit.max_family.unwrap_or(0))
+            .max(edit.family);
+        for wal in &edit.wal_additions {
+            let size = self.wals.entry(wal.number).or_default();
+            *size = (*size).max(wal.synced_bytes);
+        }
+        if let Some(before) = edit.wals_deleted_before {
+            self.wals.retain(|&number, _| number >= before);
+        }
+        let files = edit.new_files.iter().map(|file| file.number);
+        let blobs = edit.blob_additions.iter().map(|blob| blob.number);
+        let logs = edit.log_number.into_iter();
+        for number in files.chain(blobs).chain(logs) {
+            self.largest_number = self.largest_number.max(number);
+        }
+    }
+
+    fn add_family(&mut self, id: u32, name: &str) -> Result<()> {
+        if id == 0 && name == DEFAULT_FAMILY {
+            return Ok(());
+        }
+        let taken = self.families.contains_key(&id)
+            || self.families.values().any(|family| family.name == name);
+        if taken {
+            return Err(Error::corruption(format!(
+                "version edit adds column family {name:?} with id {id}, one of which exists"
+            )));
+        }
+        self.dropped.remove(&id);
+        self.families.insert(id, Family::new(name));
+        Ok(())
+    }
+
+    fn drop_family(&mut self, id: u32) -> Result<()> {
+        if self.dropped.insert(id) && (id == 0 || self.families.remove(&id).is_none()) {
+            return Err(Error::corruption(format!(
+                "version edit drops column family {id}, which cannot be dropped"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Builds the trees. `end` is the offset behind the last whole record.
+    fn finish(self, order: &dyn Fn(&str, &str) -> Result<KeyOrder>, end: u64) -> Result<Recovered> {
+        let missing =
+            |what: &str| Error::corruption(format!("no {what} is recorded up to the end"));
+        let next_file = self.next_file.ok_or_else(|| missing("next file number"))?;
+        let last_sequence = self
+            .last_sequence
+            .ok_or_else(|| missing("last sequence number"))?;
+        if !self.log_number_seen {
+            return Err(missing("log number"));
+        }
+        let mut families = Vec::with_capacity(self.families.len());
+        for (id, family) in self.families {
+            let comparator = family.comparator.as_deref().unwrap_or(DEFAULT_COMPARATOR);
+            let order = order(&family.name, comparator)?;
+            let timestamp = order.timestamp_size();
+            let mut tree = family.tree.with_order(order);
+            if timestamp > 0 {
+                tree.map_files(|file| with_bounds_padded(file, timestamp));
+            }
+            let version = tree
+                .build()
+                .map_err(|error| error.context(format_args!("column family {:?}", family.name)))?;
+            families.push(RecoveredFamily {
+                id,
+                name: family.name,
+                version: version.with_epochs(false),
+                log_number: family.log_number,
+                full_history_ts_low: family.full_history_ts_low,
+                persist_timestamps: family.persist_timestamps,
+            });
+        }
+        Ok(Recovered {
+            manifest: self.manifest,
+            manifest_bytes: end,
+            families,
+            next_file: next_file.max(FileNumber(self.largest_number.0.saturating_add(1))),
+            last_sequence,
+            min_log_to_keep: self.min_log_to_keep,
+            max_family: self.max_family,
+            db_id: self.db_id,
+            wals: self.wals,
+        })
+    }
+}
+
+/// `file` with the smallest timestamp, which is all zeros, at the end of the user keys of its
+/// bounds, if they are recorded without one.
+fn with_bounds_padded(file: &Arc<FileMeta>, timestamp_size: usize) -> Arc<FileMeta> {
+    if file.timestamps_persisted {
+        return file.clone();
+    }
+    let padded = |bound: &InternalKey| {
+        let user = [bound.user_key(), &vec![0; timestamp_size]].concat();
+        InternalKey::new(&user, bound.seq(), bound.kind())
+    };
+    let mut file = FileMeta::clone(file);
+    file.smallest = padded(&file.smallest);
+    file.largest = padded(&file.largest);
+    Arc::new(file)
+}

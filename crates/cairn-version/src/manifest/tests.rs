@@ -1,0 +1,282 @@
+//! The MANIFEST written and read back: whole, torn, damaged, rotated.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cairn_format::key::InternalKey;
+use cairn_format::manifest::{FamilyChange, VersionEdit};
+use cairn_platform::FileSystem;
+use cairn_platform::fs::FileMode;
+use cairn_platform::mem::MemFileSystem;
+use cairn_platform::sync::Arc;
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
+
+use super::{Contents, FamilyContents, Manifest, Recovered, current, replay};
+use crate::edit::TreeEdit;
+use crate::file::FileMeta;
+use crate::version::Version;
+
+const DIR: &str = "/db";
+
+fn key(user: &str) -> InternalKey {
+    InternalKey::new(user.as_bytes(), SequenceNumber(1), ValueKind::Value)
+}
+
+fn file(number: u64, smallest: &str, largest: &str) -> Arc<FileMeta> {
+    let mut file = FileMeta::new(FileNumber(number), 100, key(smallest), key(largest));
+    file.epoch = number;
+    file.unique_id = Some([number, 7]);
+    Arc::new(file)
+}
+
+fn adds(level: usize, files: Vec<Arc<FileMeta>>) -> VersionEdit {
+    let added = files.into_iter().map(|file| (level, file)).collect();
+    TreeEdit {
+        added,
+        ..TreeEdit::default()
+    }
+    .record(0)
+}
+
+/// A fresh MANIFEST 4 of a database whose default family holds `version`.
+fn create(fs: &MemFileSystem, version: &Version, edits: &[VersionEdit]) -> Manifest {
+    let contents = Contents {
+        db_id: Some("an id"),
+        next_file: FileNumber(5),
+        last_sequence: SequenceNumber(9),
+        min_log_to_keep: FileNumber(3),
+        max_family: 0,
+        wals: &BTreeMap::from([(FileNumber(3), Some(77))]),
+        families: vec![FamilyContents {
+            id: 0,
+            name: "default",
+            version,
+            log_number: FileNumber(3),
+            full_history_ts_low: b"",
+            persist_timestamps: true,
+        }],
+    };
+    fs.create_dir_all(Path::new(DIR)).unwrap();
+    Manifest::create(fs, Path::new(DIR), FileNumber(4), &contents, edits).unwrap()
+}
+
+fn built_in(family: &str, comparator: &str) -> Result<KeyOrder> {
+    KeyOrder::from_name(comparator)
+        .ok_or_else(|| Error::invalid_argument(format!("{family}: comparator {comparator}")))
+}
+
+fn read_back(fs: &MemFileSystem) -> Result<Recovered> {
+    let number = current(fs, Path::new(DIR)).unwrap().unwrap();
+    replay(fs, Path::new(DIR), number, &built_in)
+}
+
+fn numbers(recovered: &Recovered) -> Vec<(usize, u64)> {
+    let files = recovered.families[0].version.files();
+    files.map(|(level, file)| (level, file.number.0)).collect()
+}
+
+fn empty() -> Version {
+    Version::empty(KeyOrder::Bytewise, 7)
+}
+
+/// The bytes of MANIFEST 4.
+fn bytes(fs: &MemFileSystem) -> Vec<u8> {
+    let file = fs
+        .open(&Path::new(DIR).join("MANIFEST-000004"), FileMode::default())
+        .unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn overwrite(fs: &MemFileSystem, bytes: &[u8]) {
+    let path = Path::new(DIR).join("MANIFEST-000004");
+    fs.remove(&path).unwrap();
+    fs.create(&path, FileMode::default())
+        .unwrap()
+        .append(bytes)
+        .unwrap();
+}
+
+#[test]
+fn a_fresh_manifest_holds_the_state_and_the_edits_behind_it() {
+    let fs = MemFileSystem::new();
+    let edit = TreeEdit::of(&adds(6, vec![file(2, "a", "m"), file(1, "n", "z")]));
+    let version = empty().with_edit(&edit).unwrap();
+    let mut manifest = create(&fs, &version, &[adds(0, vec![file(11, "a", "z")])]);
+    manifest
+        .append(&[adds(1, vec![file(20, "c", "d")])])
+        .unwrap();
+    let recovered = read_back(&fs).unwrap();
+    assert_eq!(numbers(&recovered), [(0, 11), (1, 20), (6, 2), (6, 1)]);
+    assert_eq!(
+        recovered.next_file,
+        FileNumber(21),
+        "above every number mentioned"
+    );
+    assert_eq!(recovered.last_sequence, SequenceNumber(9));
+    assert_eq!(recovered.min_log_to_keep, FileNumber(3));
+    assert_eq!(recovered.db_id.as_deref(), Some("an id"));
+    assert_eq!(recovered.wals, BTreeMap::from([(FileNumber(3), Some(77))]));
+    assert_eq!(recovered.manifest_bytes, manifest.size());
+    let family = &recovered.families[0];
+    assert_eq!(
+        (family.name.as_str(), family.log_number),
+        ("default", FileNumber(3))
+    );
+    assert_eq!(family.version.level(6).files()[0].unique_id, Some([2, 7]));
+}
+
+#[test]
+fn a_torn_tail_is_left_out_in_silence() {
+    let fs = MemFileSystem::new();
+    let mut manifest = create(&fs, &empty(), &[]);
+    let before = manifest.size() as usize;
+    manifest
+        .append(&[adds(1, vec![file(20, "c", "d")])])
+        .unwrap();
+    let whole = bytes(&fs);
+    for len in before..whole.len() {
+        overwrite(&fs, &whole[..len]);
+        let recovered = read_back(&fs).unwrap();
+        assert_eq!(
+            (numbers(&recovered), recovered.manifest_bytes),
+            (vec![], before as u64)
+        );
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_corruption_of_this_file_at_an_offset() {
+    let fs = MemFileSystem::new();
+    let mut manifest = create(&fs, &empty(), &[]);
+    manifest
+        .append(&[adds(1, vec![file(20, "c", "d")])])
+        .unwrap();
+    let whole = bytes(&fs);
+    let mut bad = whole.clone();
+    bad[9] ^= 4;
+    overwrite(&fs, &bad);
+    let error = read_back(&fs).unwrap_err();
+    assert!(error.is_corruption(), "{error}");
+    assert!(
+        error.text().contains("at offset 0 of /db/MANIFEST-000004"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_group_counts_as_a_whole_or_not_at_all() {
+    let fs = MemFileSystem::new();
+    let mut manifest = create(&fs, &empty(), &[]);
+    let group = || {
+        vec![
+            adds(1, vec![file(20, "c", "d")]),
+            adds(1, vec![file(21, "e", "f")]),
+        ]
+    };
+    manifest.append_group(group()).unwrap();
+    assert_eq!(numbers(&read_back(&fs).unwrap()), [(1, 20), (1, 21)]);
+    let whole = bytes(&fs);
+    overwrite(&fs, &whole[..whole.len() - 3]);
+    assert_eq!(numbers(&read_back(&fs).unwrap()), []);
+
+    let mut broken = adds(2, vec![file(30, "c", "d")]);
+    broken.atomic_group_remaining = Some(3);
+    let mut manifest = create(&fs, &empty(), &[broken.clone(), broken]);
+    manifest.append(&[]).unwrap();
+    assert!(
+        read_back(&fs)
+            .unwrap_err()
+            .text()
+            .contains("expected 2, found 3")
+    );
+}
+
+#[test]
+fn families_come_and_go() {
+    let fs = MemFileSystem::new();
+    let mut manifest = create(&fs, &empty(), &[]);
+    let add = |id: u32, name: &str, comparator: &str| VersionEdit {
+        family_change: Some(FamilyChange::Add {
+            name: name.to_owned(),
+        }),
+        comparator: Some(comparator.to_owned()),
+        log_number: Some(FileNumber(8)),
+        ..VersionEdit::of_family(id)
+    };
+    let drop = VersionEdit {
+        family_change: Some(FamilyChange::Drop),
+        ..VersionEdit::of_family(1)
+    };
+    manifest
+        .append(&[add(1, "one", "leveldb.BytewiseComparator")])
+        .unwrap();
+    manifest
+        .append(&[add(2, "two", "rocksdb.ReverseBytewiseComparator"), drop])
+        .unwrap();
+    manifest
+        .append(&[VersionEdit {
+            log_number: Some(FileNumber(9)),
+            ..VersionEdit::of_family(1)
+        }])
+        .unwrap();
+    let recovered = read_back(&fs).unwrap();
+    let names: Vec<&str> = recovered
+        .families
+        .iter()
+        .map(|family| family.name.as_str())
+        .collect();
+    assert_eq!(names, ["default", "two"]);
+    assert_eq!(
+        recovered.families[1].version.order().name(),
+        "rocksdb.ReverseBytewiseComparator"
+    );
+    assert_eq!(
+        (recovered.max_family, recovered.next_file),
+        (2, FileNumber(10))
+    );
+
+    manifest
+        .append(&[add(2, "three", "leveldb.BytewiseComparator")])
+        .unwrap();
+    assert!(read_back(&fs).unwrap_err().is_corruption());
+}
+
+#[test]
+fn a_comparator_that_nobody_knows_is_the_callers_error() {
+    let fs = MemFileSystem::new();
+    let other = VersionEdit {
+        comparator: Some("mine".to_owned()),
+        ..VersionEdit::default()
+    };
+    create(&fs, &empty(), &[other]);
+    let error = read_back(&fs).unwrap_err();
+    assert_eq!(error, Error::invalid_argument("default: comparator mine"));
+}
+
+#[test]
+fn bounds_without_timestamps_get_the_smallest() {
+    let fs = MemFileSystem::new();
+    let mut stripped = FileMeta::clone(&file(20, "c", "d"));
+    stripped.timestamps_persisted = false;
+    let mut edit = adds(1, vec![Arc::new(stripped)]);
+    edit.comparator = Some("leveldb.BytewiseComparator.u64ts".to_owned());
+    create(&fs, &empty(), &[edit]);
+    let recovered = read_back(&fs).unwrap();
+    let file = &recovered.families[0].version.level(1).files()[0];
+    assert_eq!(file.smallest.user_key(), b"c\0\0\0\0\0\0\0\0");
+}
+
+#[test]
+fn a_manifest_is_rotated_when_it_has_grown() {
+    let fs = MemFileSystem::new();
+    let mut manifest = create(&fs, &empty(), &[]);
+    assert!(!manifest.wants_rotation(200));
+    for number in 0..20 {
+        manifest
+            .append(&[adds(0, vec![file(100 + number, "a", "b")])])
+            .unwrap();
+    }
+    assert!(manifest.wants_rotation(200) && !manifest.wants_rotation(1 << 30));
+}

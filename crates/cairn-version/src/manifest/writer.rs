@@ -1,0 +1,214 @@
+//! Writing the MANIFEST.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cairn_format::log::{Framing, LogWriter};
+use cairn_format::manifest::{FamilyChange, VersionEdit, WalAddition};
+use cairn_format::names::FileName;
+use cairn_platform::fs::FileMode;
+use cairn_platform::sync::Arc;
+use cairn_platform::{FileSystem, WritableFile};
+use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
+
+use crate::manifest::{remove_leftover, set_current};
+use crate::version::Version;
+
+/// The state that a fresh MANIFEST begins with.
+pub struct Contents<'a> {
+    /// The database's id, if the MANIFEST shall record it.
+    pub db_id: Option<&'a str>,
+    /// The next free file number.
+    pub next_file: FileNumber,
+    /// The last sequence number.
+    pub last_sequence: SequenceNumber,
+    /// No WAL with a smaller number is needed by anybody.
+    pub min_log_to_keep: FileNumber,
+    /// The largest family id ever given.
+    pub max_family: u32,
+    /// WALs that the MANIFEST vouches for, with their synced sizes.
+    pub wals: &'a BTreeMap<FileNumber, Option<u64>>,
+    /// The families, the default family first.
+    pub families: Vec<FamilyContents<'a>>,
+}
+
+/// The state of one family.
+pub struct FamilyContents<'a> {
+    /// Its id.
+    pub id: u32,
+    /// Its name.
+    pub name: &'a str,
+    /// Its files and the order of its keys.
+    pub version: &'a Version,
+    /// The oldest WAL that may hold unflushed data of it.
+    pub log_number: FileNumber,
+    /// Timestamps below this one may be gone; empty if never set.
+    pub full_history_ts_low: &'a [u8],
+    /// Whether its tables store user-defined timestamps.
+    pub persist_timestamps: bool,
+}
+
+impl Contents<'_> {
+    /// The edits that amount to this state.
+    fn edits(&self) -> Vec<VersionEdit> {
+        let mut edits = Vec::new();
+        if let Some(id) = self.db_id {
+            edits.push(VersionEdit {
+                db_id: Some(id.to_owned()),
+                ..VersionEdit::default()
+            });
+        }
+        if !self.wals.is_empty() {
+            let wals = self.wals.iter();
+            edits.push(VersionEdit {
+                wal_additions: wals
+                    .map(|(&number, &synced_bytes)| WalAddition {
+                        number,
+                        synced_bytes,
+                    })
+                    .collect(),
+                ..VersionEdit::default()
+            });
+        }
+        for family in &self.families {
+            edits.push(VersionEdit {
+                comparator: Some(family.version.order().name().to_owned()),
+                family_change: (family.id != 0).then(|| FamilyChange::Add {
+                    name: family.name.to_owned(),
+                }),
+                persist_timestamps: Some(family.persist_timestamps),
+                ..VersionEdit::of_family(family.id)
+            });
+            let low = family.full_history_ts_low;
+            edits.push(VersionEdit {
+                log_number: Some(family.log_number),
+                min_log_number_to_keep: (family.id == 0).then_some(self.min_log_to_keep),
+                max_family: (family.id == 0).then_some(self.max_family),
+                next_file_number: (family.id == 0).then_some(self.next_file),
+                last_sequence: Some(self.last_sequence),
+                full_history_ts_low: (!low.is_empty()).then(|| low.to_vec()),
+                ..family.version.as_edit().record(family.id)
+            });
+        }
+        edits
+    }
+}
+
+/// The MANIFEST in use, open for appending.
+pub struct Manifest {
+    number: FileNumber,
+    path: PathBuf,
+    file: Arc<dyn WritableFile>,
+    log: LogWriter,
+    fresh_bytes: u64,
+    failed: bool,
+}
+
+impl Manifest {
+    /// Writes MANIFEST `number` of `dir`, which begins with `contents` and goes on with `edits`,
+    /// and makes it the one in use. When this returns, the state survives a power cut.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`. Whether the new MANIFEST is in use is then unknown: files must not be deleted
+    /// until another attempt, with another number, succeeds.
+    pub fn create(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        number: FileNumber,
+        contents: &Contents<'_>,
+        edits: &[VersionEdit],
+    ) -> Result<Manifest> {
+        let path = dir.join(FileName::Manifest(number).to_string());
+        remove_leftover(fs, &path)?;
+        let file = fs.create(&path, FileMode::default())?;
+        let mut manifest = Manifest {
+            number,
+            path,
+            file,
+            log: LogWriter::new(Framing::Legacy),
+            fresh_bytes: 0,
+            failed: false,
+        };
+        manifest.write(&contents.edits())?;
+        manifest.fresh_bytes = manifest.log.offset();
+        let size = VersionEdit {
+            compacted_manifest_bytes: Some(manifest.fresh_bytes),
+            ..VersionEdit::default()
+        };
+        manifest.write(&[size])?;
+        manifest.write(edits)?;
+        manifest.file.sync(false)?;
+        set_current(fs, dir, number)?;
+        Ok(manifest)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> FileNumber {
+        self.number
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.log.offset()
+    }
+
+    /// Whether a fresh MANIFEST should replace it: it is larger than `limit`, and it has grown to
+    /// some multiple of what it began with, or a large tree would be written anew with each edit.
+    #[must_use]
+    pub fn wants_rotation(&self, limit: u64) -> bool {
+        self.failed || self.size() > limit.max(self.fresh_bytes.saturating_mul(2))
+    }
+
+    /// Appends `edits`, each of which counts by itself, and syncs them together.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`. Whether the edits survive is then unknown, and every later call fails: a fresh
+    /// MANIFEST has to be written.
+    pub fn append(&mut self, edits: &[VersionEdit]) -> Result<()> {
+        if self.failed {
+            let text = format!(
+                "append to {}: an earlier write to it failed",
+                self.path.display()
+            );
+            return Err(Error::new(Code::IoError, Subcode::None, text));
+        }
+        let written = self.write(edits).and_then(|()| self.file.sync(false));
+        self.failed = written.is_err();
+        written
+    }
+
+    /// Appends `edits` so that either all of them count after a crash or none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Manifest::append`].
+    pub fn append_group(&mut self, mut edits: Vec<VersionEdit>) -> Result<()> {
+        if edits.len() > 1 {
+            for (edit, remaining) in edits.iter_mut().rev().zip(0..) {
+                edit.atomic_group_remaining = Some(remaining);
+            }
+        }
+        self.append(&edits)
+    }
+
+    /// Closes the file.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`. What was appended is synced already.
+    pub fn close(self) -> Result<()> {
+        self.file.close()
+    }
+
+    fn write(&mut self, edits: &[VersionEdit]) -> Result<()> {
+        let mut bytes = Vec::new();
+        for edit in edits {
+            self.log.add(&edit.to_bytes(), &mut bytes);
+        }
+        self.file.append(&bytes)
+    }
+}

@@ -1,0 +1,171 @@
+//! Between a change of the tree and the record of it in the MANIFEST.
+
+use cairn_format::manifest::{self, BlobAddition, NewFile, VersionEdit};
+use cairn_platform::sync::{Arc, OnceLock};
+
+use crate::blob::{BlobFileMeta, BlobGarbage};
+use crate::edit::TreeEdit;
+use crate::file::FileMeta;
+
+/// A level in a record. Trees have at most 64 levels, and larger numbers are refused when an edit
+/// is applied, so none is lost.
+fn level_of(level: u32) -> usize {
+    usize::try_from(level).unwrap_or(usize::MAX)
+}
+
+impl TreeEdit {
+    /// What `record` changes in the tree of its family.
+    #[must_use]
+    pub fn of(record: &VersionEdit) -> TreeEdit {
+        let deleted = record.deleted_files.iter();
+        let added = record.new_files.iter();
+        let cursors = record.compact_cursors.iter();
+        TreeEdit {
+            deleted: deleted
+                .map(|&(level, number)| (level_of(level), number))
+                .collect(),
+            added: added
+                .map(|file| (level_of(file.level), Arc::new(FileMeta::from(file))))
+                .collect(),
+            added_blobs: record
+                .blob_additions
+                .iter()
+                .map(|blob| Arc::new(blob.into()))
+                .collect(),
+            blob_garbage: record.blob_garbage.iter().map(BlobGarbage::from).collect(),
+            cursors: cursors
+                .map(|(level, key)| (level_of(*level), key.clone()))
+                .collect(),
+        }
+    }
+
+    /// The record of this change in the tree of `family`. Garbage that an added blob file has
+    /// already is recorded with it.
+    #[must_use]
+    pub fn record(&self, family: u32) -> VersionEdit {
+        let level = |level: usize| u32::try_from(level).expect("trees have at most 64 levels");
+        let deleted = self.deleted.iter();
+        let added = self.added.iter();
+        let cursors = self.cursors.iter();
+        let known = self
+            .added_blobs
+            .iter()
+            .filter(|blob| blob.garbage_count > 0);
+        let known = known.map(|blob| BlobGarbage {
+            number: blob.number,
+            count: blob.garbage_count,
+            bytes: blob.garbage_bytes,
+        });
+        VersionEdit {
+            compact_cursors: cursors.map(|(at, key)| (level(*at), key.clone())).collect(),
+            deleted_files: deleted.map(|&(at, number)| (level(at), number)).collect(),
+            new_files: added.map(|(at, file)| file.record(level(*at))).collect(),
+            blob_additions: self.added_blobs.iter().map(|blob| blob.record()).collect(),
+            blob_garbage: known
+                .chain(self.blob_garbage.iter().copied())
+                .map(|garbage| manifest::BlobGarbage {
+                    number: garbage.number,
+                    blob_count: garbage.count,
+                    blob_bytes: garbage.bytes,
+                })
+                .collect(),
+            ..VersionEdit::of_family(family)
+        }
+    }
+}
+
+impl From<&NewFile> for FileMeta {
+    fn from(file: &NewFile) -> FileMeta {
+        FileMeta {
+            number: file.number,
+            path_id: file.path_id,
+            size: file.size,
+            smallest: file.smallest.clone(),
+            largest: file.largest.clone(),
+            smallest_seq: file.smallest_seq,
+            largest_seq: file.largest_seq,
+            epoch: file.epoch_number,
+            oldest_blob: file.oldest_blob_file,
+            oldest_ancester_time: file.oldest_ancester_time,
+            creation_time: file.creation_time,
+            file_checksum: file.checksum.clone(),
+            file_checksum_func: file.checksum_function.clone(),
+            unique_id: (file.unique_id != [0, 0]).then_some(file.unique_id),
+            temperature: file.temperature,
+            marked: file.marked_for_compaction,
+            compensated_range_deletion_size: file.compensated_range_deletion_size,
+            tail_size: file.tail_size,
+            min_timestamp: file.min_timestamp.clone(),
+            max_timestamp: file.max_timestamp.clone(),
+            timestamps_persisted: file.timestamps_persisted,
+            settled: false,
+            counts: OnceLock::new(),
+        }
+    }
+}
+
+impl FileMeta {
+    /// The record that adds this file to `level`.
+    fn record(&self, level: u32) -> NewFile {
+        NewFile {
+            level,
+            number: self.number,
+            path_id: self.path_id,
+            size: self.size,
+            smallest: self.smallest.clone(),
+            largest: self.largest.clone(),
+            smallest_seq: self.smallest_seq,
+            largest_seq: self.largest_seq,
+            marked_for_compaction: self.marked,
+            oldest_blob_file: self.oldest_blob,
+            oldest_ancester_time: self.oldest_ancester_time,
+            creation_time: self.creation_time,
+            checksum: self.file_checksum.clone(),
+            checksum_function: self.file_checksum_func.clone(),
+            temperature: self.temperature,
+            min_timestamp: self.min_timestamp.clone(),
+            max_timestamp: self.max_timestamp.clone(),
+            unique_id: self.unique_id.unwrap_or([0, 0]),
+            epoch_number: self.epoch,
+            compensated_range_deletion_size: self.compensated_range_deletion_size,
+            tail_size: self.tail_size,
+            timestamps_persisted: self.timestamps_persisted,
+        }
+    }
+}
+
+impl From<&BlobAddition> for BlobFileMeta {
+    fn from(blob: &BlobAddition) -> BlobFileMeta {
+        BlobFileMeta {
+            number: blob.number,
+            total_count: blob.blob_count,
+            total_bytes: blob.blob_bytes,
+            checksum_method: blob.checksum_method.clone(),
+            checksum_value: blob.checksum.clone(),
+            garbage_count: 0,
+            garbage_bytes: 0,
+        }
+    }
+}
+
+impl BlobFileMeta {
+    fn record(&self) -> BlobAddition {
+        BlobAddition {
+            number: self.number,
+            blob_count: self.total_count,
+            blob_bytes: self.total_bytes,
+            checksum_method: self.checksum_method.clone(),
+            checksum: self.checksum_value.clone(),
+        }
+    }
+}
+
+impl From<&manifest::BlobGarbage> for BlobGarbage {
+    fn from(garbage: &manifest::BlobGarbage) -> BlobGarbage {
+        BlobGarbage {
+            number: garbage.number,
+            count: garbage.blob_count,
+            bytes: garbage.blob_bytes,
+        }
+    }
+}
