@@ -1,6 +1,8 @@
 //! RocksDB itself reads the golden databases as recorded: a check of the driver, and of the record.
 
 use cairn_interop::content::{Content, difference};
+use cairn_interop::engine::RocksDb;
+use cairn_interop::workload::{Engine, Generator, Model};
 use cairn_interop::{golden, reference};
 
 /// A sample is enough: the driver is what is tested, not RocksDB.
@@ -43,5 +45,24 @@ fn rocksdb_reads_golden_databases_as_recorded() {
             "{}",
             golden.name
         );
+    }
+}
+
+/// The map agrees with RocksDB, so that it can judge Cairn.
+#[test]
+fn rocksdb_does_what_the_model_says() {
+    let Some(library) = crate::library() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = Model::default();
+    let mut generator = Generator::new(7);
+    for _ in 0..3 {
+        let path = folder.path().join("db");
+        let mut rocksdb = RocksDb::open(&library, &path, "", "write_buffer_size=65536").unwrap();
+        let steps = generator.steps(1000);
+        model.run(&steps);
+        rocksdb.run(&steps);
+        assert_eq!(difference(&model.content(), &rocksdb.content()), None);
     }
 }

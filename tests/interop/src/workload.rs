@@ -1,0 +1,280 @@
+//! Random changes, the same for every engine, and a plain map that says what they must lead to.
+
+use std::collections::BTreeMap;
+
+use crate::content::{Content, Row, Rows};
+
+/// A family of the workload: its name, and what is special about it as option text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FamilyKind {
+    /// Its name.
+    pub name: &'static str,
+    /// Merge operator and comparator, in RocksDB's text form.
+    pub options: &'static str,
+}
+
+/// The families of every workload. The place in this list is how a change names its family.
+pub const FAMILIES: [FamilyKind; 3] = [
+    FamilyKind {
+        name: "default",
+        options: "merge_operator=stringappend",
+    },
+    FamilyKind {
+        name: "sums",
+        options: "merge_operator=uint64add",
+    },
+    FamilyKind {
+        name: "reverse",
+        options: "comparator=rocksdb.ReverseBytewiseComparator",
+    },
+];
+
+const DEFAULT: usize = 0;
+const SUMS: usize = 1;
+const REVERSE: usize = 2;
+
+/// One change of one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Sets a key.
+    Put(usize, Vec<u8>, Vec<u8>),
+    /// Adds a merge operand.
+    Merge(usize, Vec<u8>, Vec<u8>),
+    /// Removes a key.
+    Delete(usize, Vec<u8>),
+    /// Removes a key that was put once.
+    SingleDelete(usize, Vec<u8>),
+    /// Removes a range, in the family's order.
+    DeleteRange(usize, Vec<u8>, Vec<u8>),
+}
+
+/// A step of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Changes that are written together.
+    Write(Vec<Change>),
+    /// Writes the memtable of a family to a table.
+    Flush(usize),
+    /// Compacts a family.
+    Compact(usize),
+}
+
+/// Who carries out the steps: Cairn, RocksDB, or the map.
+pub trait Engine {
+    /// Writes `changes`, all or none.
+    fn write(&mut self, changes: &[Change]);
+    /// Writes the memtable of a family to a table.
+    fn flush(&mut self, family: usize);
+    /// Compacts a family.
+    fn compact(&mut self, family: usize);
+    /// Everything there is.
+    fn content(&mut self) -> Content;
+
+    /// Carries out `steps`.
+    fn run(&mut self, steps: &[Step]) {
+        for step in steps {
+            match step {
+                Step::Write(changes) => self.write(changes),
+                Step::Flush(family) => self.flush(*family),
+                Step::Compact(family) => self.compact(*family),
+            }
+        }
+    }
+}
+
+/// A small random number generator (SplitMix64).
+#[derive(Clone, Debug)]
+struct Rng(u64);
+
+impl Rng {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`.
+    fn below(&mut self, limit: usize) -> usize {
+        (self.bits() % limit as u64) as usize
+    }
+}
+
+/// Makes steps; the same seed makes the same ones.
+pub struct Generator {
+    rng: Rng,
+    /// How many keys were put that a single delete may take.
+    once: u64,
+}
+
+impl Generator {
+    /// The generator of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Generator {
+        Generator {
+            rng: Rng(seed),
+            once: 0,
+        }
+    }
+
+    /// The next `count` steps.
+    pub fn steps(&mut self, count: usize) -> Vec<Step> {
+        (0..count).map(|_| self.step()).collect()
+    }
+
+    fn step(&mut self) -> Step {
+        let family = self.rng.below(FAMILIES.len());
+        match self.rng.below(100) {
+            0 | 1 => Step::Flush(family),
+            2 => Step::Compact(family),
+            _ => {
+                let count = 1 + self.rng.below(6);
+                Step::Write((0..count).map(|_| self.change()).collect())
+            }
+        }
+    }
+
+    fn change(&mut self) -> Change {
+        let family = self.rng.below(FAMILIES.len());
+        let key = self.key();
+        match self.rng.below(20) {
+            0..=2 => Change::Delete(family, key),
+            3 => self.range(family),
+            4..=7 if family == SUMS => {
+                Change::Merge(family, key, self.rng.bits().to_le_bytes().to_vec())
+            }
+            4..=7 if family == DEFAULT => Change::Merge(family, key, self.value(12)),
+            8 => self.once(),
+            _ if family == SUMS => Change::Put(family, key, self.rng.bits().to_le_bytes().to_vec()),
+            9 => Change::Put(family, key, self.value(3000)),
+            _ => Change::Put(family, key, self.value(60)),
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.rng.below(2000);
+        match self.rng.below(8) {
+            0 => format!("k{number}").into_bytes(),
+            1 => number.to_be_bytes().to_vec(),
+            _ => format!("key{number:08}").into_bytes(),
+        }
+    }
+
+    fn value(&mut self, longest: usize) -> Vec<u8> {
+        const WORDS: [&str; 8] = [
+            "granite", "slate", "chalk", "basalt", "marble", "flint", "gneiss", "tuff",
+        ];
+        let len = 1 + self.rng.below(longest);
+        let mut value = Vec::with_capacity(len + 8);
+        while value.len() < len {
+            value.extend_from_slice(WORDS[self.rng.below(WORDS.len())].as_bytes());
+            value.push(self.rng.bits() as u8);
+        }
+        value
+    }
+
+    /// A range of keys, in the order of its family.
+    fn range(&mut self, family: usize) -> Change {
+        let from = self.rng.below(2000);
+        let to = from + self.rng.below(60);
+        let (begin, end) = (
+            format!("key{from:08}").into_bytes(),
+            format!("key{to:08}").into_bytes(),
+        );
+        if family == REVERSE {
+            return Change::DeleteRange(family, end, begin);
+        }
+        Change::DeleteRange(family, begin, end)
+    }
+
+    /// Puts a key that is never put again, or takes one of those away.
+    fn once(&mut self) -> Change {
+        if self.once > 4 && self.rng.below(2) == 0 {
+            // Each is taken at most once: the counter goes down past it.
+            self.once -= 1;
+            return Change::SingleDelete(DEFAULT, once_key(self.once));
+        }
+        self.once += 1;
+        Change::Put(DEFAULT, once_key(self.once - 1), self.value(20))
+    }
+}
+
+/// The key is free again once it was taken away, so a later put of it is its first.
+fn once_key(number: u64) -> Vec<u8> {
+    format!("once{number:06}").into_bytes()
+}
+
+/// The map that says what is right.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    families: [BTreeMap<Vec<u8>, Vec<u8>>; FAMILIES.len()],
+}
+
+impl Model {
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Put(family, key, value) => {
+                self.families[*family].insert(key.clone(), value.clone());
+            }
+            Change::Delete(family, key) | Change::SingleDelete(family, key) => {
+                self.families[*family].remove(key);
+            }
+            Change::DeleteRange(family, begin, end) if *family == REVERSE => {
+                self.families[*family].retain(|key, _| !(key <= begin && key > end));
+            }
+            Change::DeleteRange(family, begin, end) => {
+                self.families[*family].retain(|key, _| !(key >= begin && key < end));
+            }
+            Change::Merge(family, key, operand) => {
+                let old = self.families[*family].get(key);
+                let new = if *family == SUMS {
+                    sum(old, operand)
+                } else {
+                    joined(old, operand)
+                };
+                self.families[*family].insert(key.clone(), new);
+            }
+        }
+    }
+}
+
+fn sum(old: Option<&Vec<u8>>, operand: &[u8]) -> Vec<u8> {
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("sums have 8 bytes"));
+    let old = old.map_or(0, |old| number(old));
+    old.wrapping_add(number(operand)).to_le_bytes().to_vec()
+}
+
+fn joined(old: Option<&Vec<u8>>, operand: &[u8]) -> Vec<u8> {
+    old.map_or_else(
+        || operand.to_vec(),
+        |old| [old, &b","[..], operand].concat(),
+    )
+}
+
+impl Engine for Model {
+    fn write(&mut self, changes: &[Change]) {
+        for change in changes {
+            self.apply(change);
+        }
+    }
+
+    fn flush(&mut self, _: usize) {}
+
+    fn compact(&mut self, _: usize) {}
+
+    fn content(&mut self) -> Content {
+        let mut content = Content::new();
+        for (number, family) in self.families.iter().enumerate() {
+            let mut rows: Vec<_> = family
+                .iter()
+                .map(|(key, value)| Row::of(key, value))
+                .collect();
+            if number == REVERSE {
+                rows.reverse();
+            }
+            let name = FAMILIES[number].name.to_owned();
+            content.insert(name, Rows { rows, error: None });
+        }
+        content
+    }
+}
