@@ -146,6 +146,30 @@ impl fmt::Display for FileName {
     }
 }
 
+/// The name of WAL `number`.
+#[must_use]
+pub fn wal(number: FileNumber) -> String {
+    FileName::Wal(number).to_string()
+}
+
+/// The name of table `number`.
+#[must_use]
+pub fn table(number: FileNumber) -> String {
+    FileName::Table(number).to_string()
+}
+
+/// The name of blob file `number`.
+#[must_use]
+pub fn blob(number: FileNumber) -> String {
+    FileName::Blob(number).to_string()
+}
+
+/// The name of MANIFEST `number`.
+#[must_use]
+pub fn manifest(number: FileNumber) -> String {
+    FileName::Manifest(number).to_string()
+}
+
 /// The prefix of info logs that lie in a directory of their own (`db_log_dir`): the path of the
 /// database with every character but letters, digits, `-`, `.` and `_` replaced by `_`, then
 /// `_LOG`. A leading slash leaves no trace.

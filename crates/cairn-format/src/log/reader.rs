@@ -114,6 +114,9 @@ pub enum Reason {
     MixedFraming,
     /// A metadata record of this type with an impossible payload, or in an impossible place.
     BadMetadata(u8),
+    /// A record of a compressed log whose checksum is right and that cannot be decompressed. The
+    /// reader above this one, which decompresses, says so.
+    BadCompression,
     /// A record of the log that the file held before; the number is that log's.
     OldLogNumber(u32),
 }
@@ -143,6 +146,7 @@ impl fmt::Display for Reason {
             Reason::MissingEnd => f.write_str("record without its end"),
             Reason::MixedFraming => f.write_str("recyclable and other records in one file"),
             Reason::BadMetadata(kind) => write!(f, "damaged metadata record of type {kind}"),
+            Reason::BadCompression => f.write_str("record cannot be decompressed"),
             Reason::OldLogNumber(number) => write!(f, "record of log {number}, held before"),
         }
     }
@@ -166,9 +170,11 @@ pub struct LogReader<S> {
     /// Where zeros began, up to `at`, that may be padding, a hole, or the unwritten end.
     zeros_from: Option<u64>,
     ignored: u64,
+    current: Step,
 }
 
 /// What one physical step led to.
+#[derive(Debug)]
 enum Step {
     Again,
     InWindow { offset: u64, payload: Range<usize> },
@@ -207,6 +213,7 @@ impl<S: Source> LogReader<S> {
             pieces: Vec::new(),
             zeros_from: None,
             ignored: 0,
+            current: Step::Again,
         }
     }
 
@@ -236,38 +243,61 @@ impl<S: Source> LogReader<S> {
         self.ignored
     }
 
-    /// The next event.
+    /// Goes to the next event and returns it.
     ///
     /// # Errors
     ///
-    /// Those of the source. Bad bytes are no error here but a [`Event::Dropped`].
+    /// As [`LogReader::advance`].
     #[expect(
         clippy::should_implement_trait,
         reason = "an event borrows from the reader, which an iterator cannot say"
     )]
     pub fn next(&mut self) -> Result<Event<'_>> {
-        let step = loop {
+        self.advance()?;
+        Ok(self.event())
+    }
+
+    /// Goes to the next event.
+    ///
+    /// # Errors
+    ///
+    /// Those of the source. Bad bytes are no error here but a [`Event::Dropped`].
+    pub fn advance(&mut self) -> Result<()> {
+        loop {
             match self.step()? {
                 Step::Again => {}
-                step => break step,
+                step => {
+                    self.current = step;
+                    return Ok(());
+                }
             }
-        };
-        Ok(match step {
-            Step::Again => unreachable!("the loop above goes on then"),
+        }
+    }
+
+    /// The event that the reader stands at.
+    ///
+    /// # Panics
+    ///
+    /// Before the first [`LogReader::advance`].
+    #[must_use]
+    pub fn event(&self) -> Event<'_> {
+        match &self.current {
+            Step::Again => panic!("the reader has not advanced yet"),
             Step::InWindow { offset, payload } => Event::Record {
-                offset,
-                payload: &self.window.bytes[payload],
+                offset: *offset,
+                payload: &self.window.bytes[payload.clone()],
             },
             Step::InPieces { offset } => Event::Record {
-                offset,
+                offset: *offset,
                 payload: &self.pieces,
             },
             Step::Metadata { kind, payload } => {
-                metadata(kind, &self.window.bytes[payload]).expect("metadata was read before")
+                let payload = &self.window.bytes[payload.clone()];
+                metadata(*kind, payload).expect("metadata was read before")
             }
-            Step::Dropped(dropped) => Event::Dropped(dropped),
-            Step::End(end) => Event::End(end),
-        })
+            Step::Dropped(dropped) => Event::Dropped(*dropped),
+            Step::End(end) => Event::End(*end),
+        }
     }
 
     /// Looks at the next bytes, up to one physical record.

@@ -1,0 +1,186 @@
+//! Reading a WAL from front to back.
+
+use std::path::Path;
+
+use cairn_compress::{Compression, WalDecompressor};
+use cairn_format::log::{
+    Dropped, End, Event, LogReader, Predecessor, Reason, Source, TimestampSizes,
+};
+use cairn_platform::fs::{Access, FileMode};
+use cairn_platform::sync::Arc;
+use cairn_platform::{FileSystem, RandomAccessFile};
+use cairn_types::{Error, FileNumber, Result};
+
+/// Bytes that a compressed record may have at most; more is damage.
+pub const MAX_RECORD_LEN: usize = 1 << 30;
+
+/// What a WAL holds next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalEvent<'a> {
+    /// A write batch.
+    Record {
+        /// Where in the file it begins.
+        offset: u64,
+        /// Its bytes, decompressed.
+        payload: &'a [u8],
+    },
+    /// The sizes of user-defined timestamps in the batches that follow.
+    TimestampSizes(TimestampSizes<'a>),
+    /// What the log before this one should look like; see [`crate::check_predecessor`].
+    Predecessor(Predecessor),
+    /// Bytes had to be left out. Reading may go on.
+    Dropped(Dropped),
+    /// The file ends.
+    End(End),
+}
+
+/// Reads one WAL.
+pub struct WalReader {
+    log: LogReader<File>,
+    decompressor: Option<WalDecompressor>,
+    /// The last record that was decompressed.
+    plain: Vec<u8>,
+    /// Bytes of the record that the log stands at, if it cannot be decompressed.
+    bad_frame: Option<u64>,
+    file: Arc<dyn RandomAccessFile>,
+}
+
+struct File(Arc<dyn RandomAccessFile>);
+
+impl Source for File {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.0.read_at(offset, buf)
+    }
+}
+
+impl WalReader {
+    /// Opens the WAL `number` at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub fn open(
+        fs: &dyn FileSystem,
+        path: &Path,
+        number: FileNumber,
+        mode: FileMode,
+    ) -> Result<WalReader> {
+        let file = fs.open(path, mode)?;
+        file.advise(Access::Sequential);
+        Ok(WalReader::new(file, number))
+    }
+
+    /// Reads `file`, the WAL `number`, from its start.
+    #[must_use]
+    pub fn new(file: Arc<dyn RandomAccessFile>, number: FileNumber) -> WalReader {
+        WalReader {
+            log: LogReader::new(File(file.clone()), number.0),
+            decompressor: None,
+            plain: Vec::new(),
+            bad_frame: None,
+            file,
+        }
+    }
+
+    /// Where the log lies; for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Whether the file holds recyclable records; `false` before the first one.
+    #[must_use]
+    pub fn is_recycled(&self) -> bool {
+        self.log.is_recycled()
+    }
+
+    /// Offset behind the last record read.
+    #[must_use]
+    pub fn whole_up_to(&self) -> u64 {
+        self.log.whole_up_to()
+    }
+
+    /// Goes to the next event and returns it.
+    ///
+    /// # Errors
+    ///
+    /// As [`WalReader::advance`].
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an event borrows from the reader, which an iterator cannot say"
+    )]
+    pub fn next(&mut self) -> Result<WalEvent<'_>> {
+        self.advance()?;
+        Ok(self.event())
+    }
+
+    /// Goes to the next event.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file, and `NotSupported` for an unknown compression. Bad bytes are no error
+    /// here but a [`WalEvent::Dropped`].
+    pub fn advance(&mut self) -> Result<()> {
+        loop {
+            self.log.advance()?;
+            match self.log.event() {
+                Event::Compression(kind) => {
+                    self.decompressor = decompressor(kind, self.file.path())?;
+                }
+                Event::Record { offset, payload } => {
+                    self.bad_frame = None;
+                    if let Some(decompressor) = &mut self.decompressor {
+                        match decompressor.decompress(payload) {
+                            Ok(plain) => self.plain = plain,
+                            Err(_) => self.bad_frame = Some(self.log.whole_up_to() - offset),
+                        }
+                    }
+                    return Ok(());
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// The event that the reader stands at.
+    ///
+    /// # Panics
+    ///
+    /// Before the first [`WalReader::advance`].
+    #[must_use]
+    pub fn event(&self) -> WalEvent<'_> {
+        match self.log.event() {
+            Event::Record { offset, payload } => match (&self.decompressor, self.bad_frame) {
+                (None, _) => WalEvent::Record { offset, payload },
+                (Some(_), None) => WalEvent::Record {
+                    offset,
+                    payload: &self.plain,
+                },
+                (Some(_), Some(bytes)) => WalEvent::Dropped(Dropped {
+                    offset,
+                    bytes,
+                    reason: Reason::BadCompression,
+                }),
+            },
+            Event::TimestampSizes(sizes) => WalEvent::TimestampSizes(sizes),
+            Event::Predecessor(predecessor) => WalEvent::Predecessor(predecessor),
+            Event::Dropped(dropped) => WalEvent::Dropped(dropped),
+            Event::End(end) => WalEvent::End(end),
+            Event::Compression(_) => unreachable!("advance() goes past it"),
+        }
+    }
+}
+
+fn decompressor(kind: u32, path: &Path) -> Result<Option<WalDecompressor>> {
+    let known = u8::try_from(kind).ok().and_then(Compression::from_u8);
+    match known {
+        Some(Compression::None) => Ok(None),
+        Some(kind) => WalDecompressor::new(kind, MAX_RECORD_LEN)
+            .map(Some)
+            .map_err(|error| error.context(path.display())),
+        None => Err(Error::not_supported(format!(
+            "compression {kind} of {}",
+            path.display()
+        ))),
+    }
+}
