@@ -1,0 +1,538 @@
+//! Opens every disk that a crash of a run could leave, and checks what is found there.
+//!
+//! The rule (promises D and R1): what is found is the state after the first *k* batches, the same
+//! *k* for every family, where *k* is no less than what was promised to survive (the *floor*) and
+//! no more than what had been begun. After a crash of the process every acknowledged batch is
+//! promised; after a power cut those up to the last sync, flush or close. Families are there from
+//! the acknowledgement of their creation on.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use cairn_sim::{CrashModel, DiskImage, Replay, Rng, SimWorld, Trace};
+
+use crate::engine::{Entries, Factory, OptionSet};
+use crate::model::DEFAULT;
+use crate::ops::{Change, Direction, Scan, Script, Value, Write};
+use crate::run::{DIR, Failure, RunRecord, content, run, same_entries};
+use crate::token::{CrashPoint, Token};
+
+/// How much is tried.
+#[derive(Clone, Debug)]
+pub struct Effort {
+    /// The crash models.
+    pub models: Vec<CrashModel>,
+    /// At most so many disks of one moment and model, drawn from all that there are.
+    pub images_per_moment: usize,
+    /// One recovery in so many is itself crashed at each of its operations; 0 for none.
+    pub nest_one_in: usize,
+}
+
+impl Effort {
+    /// Every model, a few disks of each moment.
+    #[must_use]
+    pub fn quick() -> Effort {
+        Effort {
+            models: cairn_sim::images::MODELS.to_vec(),
+            images_per_moment: 4,
+            nest_one_in: 40,
+        }
+    }
+
+    /// Every model, every disk.
+    #[must_use]
+    pub fn thorough() -> Effort {
+        Effort {
+            models: cairn_sim::images::MODELS.to_vec(),
+            images_per_moment: usize::MAX,
+            nest_one_in: 10,
+        }
+    }
+}
+
+/// How much was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Disks that were opened and checked.
+    pub images: usize,
+    /// Those among them that a crash of a recovery left.
+    pub nested: usize,
+    /// Disks that were left out, being the same as one that was checked.
+    pub repeated: usize,
+}
+
+/// A failure and how to see it again.
+#[derive(Clone, Debug)]
+pub struct CrashFailure {
+    /// Where.
+    pub token: Token,
+    /// What.
+    pub failure: Failure,
+}
+
+impl std::fmt::Display for CrashFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\n{}", self.failure, self.token)
+    }
+}
+
+/// What may be found on a disk.
+#[derive(Clone, Debug)]
+struct Expectation {
+    floor: usize,
+    last: usize,
+    /// The families, with their numbers in the model; the second differs while one is being
+    /// created or dropped.
+    families: [Vec<(String, usize)>; 2],
+    options: usize,
+}
+
+/// A run and the state at each of its moments.
+pub struct Checker<'f> {
+    factory: &'f dyn Factory,
+    record: RunRecord,
+    /// For each family's number and each moment, what its content hashes to.
+    states: Vec<Vec<u64>>,
+    seed: u64,
+}
+
+/// Crashes a run of `script` everywhere.
+///
+/// # Errors
+///
+/// The first disk on which something else is found than may be, or a failure of the run itself.
+pub fn crash(
+    factory: &dyn Factory,
+    script: &Script,
+    seed: u64,
+    effort: &Effort,
+) -> Result<Counts, Box<CrashFailure>> {
+    let token = |crash| Token {
+        engine: factory.name().to_owned(),
+        seed,
+        ops: script.ops.len(),
+        crash,
+    };
+    let fail = |crash, failure| {
+        Box::new(CrashFailure {
+            token: token(crash),
+            failure,
+        })
+    };
+    let checker = Checker::new(factory, script, seed).map_err(|failure| fail(None, failure))?;
+    checker
+        .everywhere(effort)
+        .map_err(|(point, failure)| fail(Some(point), failure))
+}
+
+impl<'f> Checker<'f> {
+    /// Runs `script` and remembers the state at each moment.
+    ///
+    /// # Errors
+    ///
+    /// Those of the run.
+    pub fn new(
+        factory: &'f dyn Factory,
+        script: &Script,
+        seed: u64,
+    ) -> Result<Checker<'f>, Failure> {
+        let record = caught(|| run(factory, script, seed))?;
+        let model = &record.model;
+        let states = (0..model.family_count())
+            .map(|number| {
+                (0..=model.now())
+                    .map(|moment| fingerprint(&model.content_by_number(number, moment)))
+                    .collect()
+            })
+            .collect();
+        Ok(Checker {
+            factory,
+            record,
+            states,
+            seed,
+        })
+    }
+
+    /// The record of the file operations.
+    #[must_use]
+    pub fn trace(&self) -> &Trace {
+        &self.record.trace
+    }
+
+    fn everywhere(&self, effort: &Effort) -> Result<Counts, (CrashPoint, Failure)> {
+        let mut counts = Counts::default();
+        let mut seen = HashSet::new();
+        let mut rng = Rng::new(self.seed).fork(0xc4a5);
+        let mut replay = self.record.trace.replay();
+        loop {
+            if replay.changed() || self.acknowledged_at(replay.at()) {
+                for model in &effort.models {
+                    self.moment(&replay, *model, effort, &mut rng, &mut seen, &mut counts)?;
+                }
+            }
+            if !replay.step() {
+                return Ok(counts);
+            }
+        }
+    }
+
+    /// Whether an operation of the script had just been acknowledged, so that more is promised.
+    fn acknowledged_at(&self, at: usize) -> bool {
+        let marks = &self.record.marks;
+        let after = marks.partition_point(|mark| mark.ended <= at);
+        after > 0 && marks[after - 1].ended == at
+    }
+
+    /// Checks the disks of one moment under one model.
+    fn moment(
+        &self,
+        replay: &Replay<'_>,
+        model: CrashModel,
+        effort: &Effort,
+        rng: &mut Rng,
+        seen: &mut HashSet<(u64, usize, usize)>,
+        counts: &mut Counts,
+    ) -> Result<(), (CrashPoint, Failure)> {
+        let expectation = self.expectation(replay.at(), model);
+        let images: Vec<DiskImage> = replay.images(model, self.seed).collect();
+        let step = images.len().div_ceil(effort.images_per_moment).max(1);
+        let first = rng.below(step);
+        for (number, image) in images.into_iter().enumerate().skip(first).step_by(step) {
+            let print = image.fingerprint();
+            if !seen.insert((print, expectation.floor, expectation.last)) {
+                counts.repeated += 1;
+                continue;
+            }
+            let mut point = CrashPoint {
+                at: replay.at(),
+                model,
+                image: number,
+                nested: None,
+            };
+            let recovery = self
+                .check(image, &expectation)
+                .map_err(|failure| (point, failure))?;
+            counts.images += 1;
+            if effort.nest_one_in > 0 && rng.chance(1, effort.nest_one_in) {
+                self.nested(&recovery, model, &expectation, &mut point, counts)
+                    .map_err(|failure| (point, failure))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Crashes a recovery at each of its operations, and checks one disk of each.
+    fn nested(
+        &self,
+        recovery: &Trace,
+        model: CrashModel,
+        expectation: &Expectation,
+        point: &mut CrashPoint,
+        counts: &mut Counts,
+    ) -> Result<(), Failure> {
+        let mut replay = recovery.replay();
+        let mut rng = Rng::new(self.seed).fork(point.at as u64);
+        while replay.step() {
+            if !replay.changed() {
+                continue;
+            }
+            let images: Vec<DiskImage> = replay.images(model, self.seed).collect();
+            let number = rng.below(images.len());
+            let image = images.into_iter().nth(number);
+            point.nested = Some((replay.at(), number));
+            self.check(image.expect("every model leaves a disk"), expectation)?;
+            counts.images += 1;
+            counts.nested += 1;
+        }
+        Ok(())
+    }
+
+    /// What may be found after a crash behind the first `at` file operations.
+    fn expectation(&self, at: usize, model: CrashModel) -> Expectation {
+        let marks = &self.record.marks;
+        let done = marks.partition_point(|mark| mark.ended <= at);
+        let before = done.checked_sub(1).map(|last| &marks[last]);
+        let under_way = marks.get(done).filter(|mark| mark.began <= at);
+        let default = vec![(DEFAULT.to_owned(), 0)];
+        let families = before.map_or(default, |mark| mark.families.clone());
+        let acknowledged = before.map_or(0, |mark| mark.moment);
+        let next = under_way.or(before);
+        Expectation {
+            floor: match model.kernel_survives() {
+                true => acknowledged,
+                false => before.map_or(0, |mark| mark.floor),
+            },
+            last: under_way.map_or(acknowledged, |mark| mark.moment),
+            families: [
+                families.clone(),
+                under_way.map_or(families, |mark| mark.families.clone()),
+            ],
+            options: next.map_or(0, |mark| mark.options),
+        }
+    }
+
+    /// Opens a disk, checks what is there, goes on writing, and returns the record of the
+    /// recovery's file operations.
+    fn check(&self, image: DiskImage, expectation: &Expectation) -> Result<Trace, Failure> {
+        caught(|| self.check_uncaught(image, expectation))
+    }
+
+    fn check_uncaught(
+        &self,
+        image: DiskImage,
+        expectation: &Expectation,
+    ) -> Result<Trace, Failure> {
+        let sim = SimWorld::on(image, self.seed);
+        let options = &self.record.options[expectation.options];
+        let text = |doing: &str, error: cairn_types::Error| Failure(format!("{doing}: {error}"));
+        let mut engine = self
+            .factory
+            .open(&sim.world, Path::new(DIR), options)
+            .map_err(|error| text("open after the crash", error))?;
+        let recovery = sim.fs.trace();
+        let found = content(engine.as_mut(), &self.record.model)?;
+        self.is_a_prefix(&found, expectation)?;
+        engine
+            .check()
+            .map_err(|error| text("structure after the crash", error))?;
+        self.resume(sim, engine, found, options)?;
+        Ok(recovery)
+    }
+
+    /// Whether `found` is the state at some moment that the expectation allows.
+    fn is_a_prefix(
+        &self,
+        found: &BTreeMap<String, Entries>,
+        expectation: &Expectation,
+    ) -> Result<(), Failure> {
+        let names: Vec<&String> = found.keys().collect();
+        let families = expectation.families.iter().find(|families| {
+            let mut expected: Vec<&String> = families.iter().map(|(name, _)| name).collect();
+            expected.sort();
+            expected == names
+        });
+        let Some(families) = families else {
+            return Err(Failure(format!(
+                "families: expected {:?}, found {names:?}",
+                expectation.families[0]
+            )));
+        };
+        let prints: Vec<(usize, u64)> = families
+            .iter()
+            .map(|(name, number)| (*number, fingerprint(&found[name])))
+            .collect();
+        let matches = |moment: usize| {
+            let mut prints = prints.iter();
+            prints.all(|(number, print)| self.states[*number][moment] == *print)
+        };
+        let Expectation { floor, last, .. } = *expectation;
+        if (floor..=last).any(matches) {
+            return Ok(());
+        }
+        if let Some(moment) = (0..floor).rev().find(|moment| matches(*moment)) {
+            return Err(Failure(format!(
+                "promised writes are lost: found the state after {moment} batches, \
+                 expected {floor} to {last}"
+            )));
+        }
+        Err(self.explain(found, families, floor, last))
+    }
+
+    /// The allowed moment that agrees with what was found on the most families, and the first
+    /// difference from it.
+    fn explain(
+        &self,
+        found: &BTreeMap<String, Entries>,
+        families: &[(String, usize)],
+        floor: usize,
+        last: usize,
+    ) -> Failure {
+        let differences = |moment: usize| {
+            let of_family = |(name, number): &(String, usize)| {
+                let expected = self.record.model.content_by_number(*number, moment);
+                let found: HashSet<_> = found[name].iter().collect();
+                let expected: HashSet<_> = expected.iter().collect();
+                expected.symmetric_difference(&found).count()
+            };
+            families.iter().map(of_family).sum::<usize>()
+        };
+        let moment = (floor..=last).min_by_key(|moment| differences(*moment));
+        let moment = moment.unwrap_or(floor);
+        let detail = families.iter().find_map(|(name, number)| {
+            let expected = self.record.model.content_by_number(*number, moment);
+            let difference = same_entries(&expected, &found[name]).err()?;
+            Some(format!("family {name}, {difference}"))
+        });
+        Failure(format!(
+            "no state of the history: between {floor} and {last} batches, the nearest is {moment}; \
+             {}",
+            detail.unwrap_or_default()
+        ))
+    }
+
+    /// Writes on, closes, opens again, and checks that all of it is there.
+    fn resume(
+        &self,
+        sim: SimWorld,
+        mut engine: Box<dyn crate::engine::Engine>,
+        mut found: BTreeMap<String, Entries>,
+        options: &OptionSet,
+    ) -> Result<(), Failure> {
+        let text = |error: cairn_types::Error| Failure(format!("after recovery: {error}"));
+        let mut after: BTreeMap<Vec<u8>, Vec<u8>> = found
+            .remove(DEFAULT)
+            .unwrap_or_default()
+            .into_iter()
+            .collect();
+        for number in 0..4u64 {
+            let value = Value::Text {
+                len: 30,
+                seed: number,
+            };
+            let key = format!("k{:04}", number * 7).into_bytes();
+            after.insert(key.clone(), value.bytes());
+            let write = Write {
+                family: DEFAULT.to_owned(),
+                key,
+                change: Change::Put(value),
+            };
+            engine.write(&[write], number % 2 == 1).map_err(text)?;
+        }
+        engine.close().map_err(text)?;
+        let mut engine = self
+            .factory
+            .open(&sim.world, Path::new(DIR), options)
+            .map_err(text)?;
+        found.insert(DEFAULT.to_owned(), after.into_iter().collect());
+        for (family, expected) in &found {
+            let scan = Scan::all(Direction::Forward);
+            let now = engine.scan(family, &scan, None).map_err(text)?;
+            same_entries(expected, &now)
+                .map_err(|failure| Failure(format!("after recovery, {family}: {failure}")))?;
+        }
+        engine.close().map_err(text)
+    }
+
+    /// The disk that `point` names.
+    #[must_use]
+    pub fn image(&self, point: &CrashPoint) -> Option<DiskImage> {
+        let images = self.record.trace.images(point.at, point.model, self.seed);
+        let image = images.into_iter().nth(point.image)?;
+        let Some((at, number)) = point.nested else {
+            return Some(image);
+        };
+        let sim = SimWorld::on(image, self.seed);
+        let options = self.expectation(point.at, point.model).options;
+        let options = &self.record.options[options];
+        // Should the first recovery fail, its operations so far are what is crashed.
+        let _opened = self.factory.open(&sim.world, Path::new(DIR), options);
+        sim.fs
+            .trace()
+            .images(at, point.model, self.seed)
+            .nth(number)
+    }
+
+    /// Checks the disk that `point` names.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn replay(&self, point: &CrashPoint) -> Result<(), Failure> {
+        let image = self.image(point);
+        let image = image.ok_or_else(|| Failure("there is no such disk here".to_owned()))?;
+        let expectation = self.expectation(point.at, point.model);
+        self.check(image, &expectation).map(|_| ())
+    }
+}
+
+/// A panic of the engine as a failure.
+fn caught<T>(act: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(Failure(format!("panic: {}", text.unwrap_or_default())))
+    })
+}
+
+fn fingerprint(entries: &Entries) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    entries.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate;
+    use crate::toy::{Bug, ToyFactory};
+
+    #[test]
+    fn a_right_engine_survives_every_crash() {
+        let mut counts = Counts::default();
+        for seed in 0..6 {
+            let script = generate::script(seed, 40);
+            match crash(&ToyFactory::right(), &script, seed, &Effort::quick()) {
+                Ok(more) => {
+                    counts.images += more.images;
+                    counts.nested += more.nested;
+                }
+                Err(failure) => panic!("{failure}"),
+            }
+        }
+        assert!(counts.images > 500, "{counts:?}");
+        assert!(counts.nested > 10, "{counts:?}");
+    }
+
+    /// The first failure that crashing scripts of an engine with this bug finds.
+    fn found(bug: Bug) -> Box<CrashFailure> {
+        let factory = ToyFactory::wrong(bug);
+        let failure = (0..20).find_map(|seed| {
+            let script = generate::script(seed, 30);
+            crash(&factory, &script, seed, &Effort::quick()).err()
+        });
+        failure.unwrap_or_else(|| panic!("nobody noticed {bug:?}"))
+    }
+
+    #[test]
+    fn a_forgotten_sync_is_a_lost_write() {
+        let failure = found(Bug::SyncForgotten);
+        assert!(failure.failure.0.contains("lost"), "{failure}");
+    }
+
+    #[test]
+    fn an_unsynced_directory_is_noticed() {
+        let failure = found(Bug::DirectoryNotSynced);
+        assert!(failure.token.crash.is_some(), "{failure}");
+    }
+
+    #[test]
+    fn a_replay_that_goes_on_behind_damage_makes_a_hole() {
+        let failure = found(Bug::ReplayGoesOn);
+        assert!(failure.token.crash.is_some(), "{failure}");
+    }
+
+    #[test]
+    fn half_a_batch_is_no_state_of_the_history() {
+        let failure = found(Bug::BatchInPieces);
+        assert!(failure.failure.0.contains("no state"), "{failure}");
+    }
+
+    #[test]
+    fn a_replay_that_stops_early_is_noticed_by_the_run_itself() {
+        let failure = found(Bug::ReplayStopsEarly);
+        assert!(failure.token.crash.is_none(), "{failure}");
+    }
+
+    #[test]
+    fn a_token_leads_back_to_its_failure() {
+        let failure = found(Bug::BatchInPieces);
+        let token: Token = failure.token.to_string().parse().unwrap();
+        let script = generate::script(token.seed, token.ops);
+        let factory = ToyFactory::wrong(Bug::BatchInPieces);
+        let checker = Checker::new(&factory, &script, token.seed).unwrap();
+        let again = checker.replay(&token.crash.unwrap()).unwrap_err();
+        assert_eq!(again, failure.failure);
+    }
+}

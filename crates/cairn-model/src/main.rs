@@ -1,0 +1,196 @@
+//! The command that runs scripts against engines, crashes them, and repeats a failure.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use cairn_model::crash::{Checker, CrashFailure, Effort, crash};
+use cairn_model::engine::Factory;
+use cairn_model::generate;
+use cairn_model::ops::Script;
+use cairn_model::run::{Failure, run};
+use cairn_model::token::Token;
+use cairn_model::toy::ToyFactory;
+use cairn_platform::PosixFileSystem;
+use cairn_types::{Error, Result};
+
+const USAGE: &str = "\
+usage: cairn-model COMMAND [--name value]...
+
+  meta     runs scripts against the model    --seed N --count N --ops N --engine E
+  crash    runs scripts and crashes them     --seed N --count N --ops N --engine E [--thorough]
+  script   prints a script                   --seed N --ops N
+  file     runs the script in a file         PATH --seed N --engine E
+  replay   repeats a failure, with its trace TOKEN
+  export   writes the disk of a failure      TOKEN DIRECTORY
+";
+
+/// The engines that can be asked for by name.
+fn engine(name: &str) -> Result<Box<dyn Factory>> {
+    match name {
+        "toy" => Ok(Box::new(ToyFactory::right())),
+        other => Err(Error::invalid_argument(format!(
+            "no engine is called {other:?}; there is toy"
+        ))),
+    }
+}
+
+/// The arguments behind the command.
+struct Arguments(Vec<String>);
+
+impl Arguments {
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|argument| argument == name)
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        let at = self.0.iter().position(|argument| argument == name)?;
+        self.0.get(at + 1).map(String::as_str)
+    }
+
+    fn number(&self, name: &str, default: u64) -> Result<u64> {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        let parsed = match text.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16),
+            None => text.parse(),
+        };
+        parsed.map_err(|_| Error::invalid_argument(format!("{name} {text:?} is no number")))
+    }
+
+    fn first(&self, what: &str) -> Result<&str> {
+        let first = self.0.first().map(String::as_str);
+        first.ok_or_else(|| Error::invalid_argument(format!("{what} is missing")))
+    }
+}
+
+/// What a failure prints, as an error.
+fn failed(failure: &Failure, token: &Token) -> Error {
+    Error::aborted(format!("{failure}\n{token}"))
+}
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.is_empty() {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    }
+    let command = arguments.remove(0);
+    let arguments = Arguments(arguments);
+    let done = match command.as_str() {
+        "meta" => many(&arguments, false),
+        "crash" => many(&arguments, true),
+        "script" => print_script(&arguments),
+        "file" => file(&arguments),
+        "replay" => replay(&arguments),
+        "export" => export(&arguments),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
+    let factory = engine(arguments.text("--engine").unwrap_or("toy"))?;
+    let first = arguments.number("--seed", 1)?;
+    let count = arguments.number("--count", 20)?;
+    let ops = arguments.number("--ops", if crashing { 60 } else { 400 })? as usize;
+    let effort = match arguments.has("--thorough") {
+        true => Effort::thorough(),
+        false => Effort::quick(),
+    };
+    let (mut images, mut nested) = (0, 0);
+    for seed in first..first.saturating_add(count) {
+        let script = generate::script(seed, ops);
+        if crashing {
+            let counts = crash(factory.as_ref(), &script, seed, &effort)
+                .map_err(|failure: Box<CrashFailure>| failed(&failure.failure, &failure.token))?;
+            images += counts.images;
+            nested += counts.nested;
+        } else {
+            let token = Token {
+                engine: factory.name().to_owned(),
+                seed,
+                ops,
+                crash: None,
+            };
+            run(factory.as_ref(), &script, seed).map_err(|failure| failed(&failure, &token))?;
+        }
+    }
+    let operations = count.saturating_mul(ops as u64);
+    match crashing {
+        true => println!("{count} scripts, {images} disks checked, {nested} of them nested"),
+        false => println!("{count} scripts, {operations} operations, no difference"),
+    }
+    Ok(())
+}
+
+fn print_script(arguments: &Arguments) -> Result<()> {
+    let seed = arguments.number("--seed", 1)?;
+    let ops = arguments.number("--ops", 400)? as usize;
+    print!("{}", generate::script(seed, ops));
+    Ok(())
+}
+
+fn file(arguments: &Arguments) -> Result<()> {
+    let factory = engine(arguments.text("--engine").unwrap_or("toy"))?;
+    let path = Path::new(arguments.first("a path")?);
+    let world = cairn_platform::World::posix();
+    let file = world.fs.open(path, Default::default())?;
+    let mut bytes = vec![0; file.len()? as usize];
+    let got = file.read_at(0, &mut bytes)?;
+    let script: Script = String::from_utf8_lossy(&bytes[..got]).parse()?;
+    let seed = arguments.number("--seed", 1)?;
+    run(factory.as_ref(), &script, seed).map_err(|failure| Error::aborted(failure.0))?;
+    println!("{} operations, no difference", script.ops.len());
+    Ok(())
+}
+
+fn replay(arguments: &Arguments) -> Result<()> {
+    let token: Token = arguments.first("a token")?.parse()?;
+    let factory = engine(&token.engine)?;
+    let script = generate::script(token.seed, token.ops);
+    print!("{script}");
+    let checker = Checker::new(factory.as_ref(), &script, token.seed)
+        .map_err(|failure| failed(&failure, &token))?;
+    let Some(point) = token.crash else {
+        println!("no failure");
+        return Ok(());
+    };
+    let operations = checker.trace().operations().iter().enumerate();
+    for (number, operation) in operations.take(point.at) {
+        println!("op {number}: {operation}");
+    }
+    checker
+        .replay(&point)
+        .map_err(|failure| failed(&failure, &token))?;
+    println!("no failure");
+    Ok(())
+}
+
+fn export(arguments: &Arguments) -> Result<()> {
+    let token: Token = arguments.first("a token")?.parse()?;
+    let dir = arguments
+        .0
+        .get(1)
+        .ok_or_else(|| Error::invalid_argument("a directory is missing"))?;
+    let point = token
+        .crash
+        .ok_or_else(|| Error::invalid_argument("the token names no crash"))?;
+    let factory = engine(&token.engine)?;
+    let script = generate::script(token.seed, token.ops);
+    let checker = Checker::new(factory.as_ref(), &script, token.seed)
+        .map_err(|failure| failed(&failure, &token))?;
+    let image = checker
+        .image(&point)
+        .ok_or_else(|| Error::invalid_argument("the token names no disk of this run"))?;
+    image.export(&PosixFileSystem, Path::new(dir))
+}

@@ -1,0 +1,358 @@
+//! What a database should answer: all versions of every key, in plain maps.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use cairn_types::{Error, Result};
+
+use crate::engine::Entries;
+use crate::ops::{Change, Direction, Scan, Write};
+
+/// How merge operands combine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MergeKind {
+    /// They cannot; scripts have none.
+    #[default]
+    None,
+    /// `uint64add`: 8-byte little-endian numbers are added; what has another length counts as 0.
+    Add,
+    /// `stringappend`: joined with commas.
+    Append,
+    /// `put`: the last one wins.
+    Put,
+    /// `max`: the greatest in bytes wins.
+    Max,
+}
+
+/// Names of the kinds, as scripts say them.
+const MERGE_NAMES: [(MergeKind, &str); 5] = [
+    (MergeKind::None, "none"),
+    (MergeKind::Add, "uint64add"),
+    (MergeKind::Append, "stringappend"),
+    (MergeKind::Put, "put"),
+    (MergeKind::Max, "max"),
+];
+
+impl fmt::Display for MergeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = MERGE_NAMES.iter().find(|(kind, _)| kind == self);
+        f.write_str(named.expect("every kind has a name").1)
+    }
+}
+
+impl FromStr for MergeKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<MergeKind> {
+        let named = MERGE_NAMES.iter().find(|(_, name)| *name == text);
+        named
+            .map(|(kind, _)| *kind)
+            .ok_or_else(|| Error::invalid_argument(format!("no merge operator is called {text:?}")))
+    }
+}
+
+impl MergeKind {
+    /// What `operand` makes of `existing`.
+    #[must_use]
+    pub fn apply(self, existing: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
+        let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+        match (self, existing) {
+            (MergeKind::Add, existing) => existing
+                .map_or(0, number)
+                .wrapping_add(number(operand))
+                .to_le_bytes()
+                .to_vec(),
+            (MergeKind::Append, Some(existing)) => [existing, b",", operand].concat(),
+            (MergeKind::Max, Some(existing)) => existing.max(operand).to_vec(),
+            _ => operand.to_vec(),
+        }
+    }
+}
+
+/// A family from its creation on. A name that is dropped and created again is another family.
+#[derive(Clone, Debug)]
+struct Family {
+    name: String,
+    /// Versions of each key, oldest first, with the sequence number of each.
+    keys: BTreeMap<Vec<u8>, Vec<(u64, Version)>>,
+    /// Range tombstones: start, end, sequence number.
+    ranges: Vec<(Vec<u8>, Vec<u8>, u64)>,
+    alive: bool,
+    /// The moment of the last write to it.
+    last_written: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Version {
+    Value(Vec<u8>),
+    Deleted,
+    Operand(Vec<u8>),
+}
+
+/// A database that forgets nothing. A *moment* is a number of writes: moment 0 is the empty
+/// database, moment `k` the state after the first `k` batches.
+#[derive(Clone, Debug)]
+pub struct Model {
+    merge: MergeKind,
+    families: Vec<Family>,
+    /// The last sequence number of each moment.
+    moments: Vec<u64>,
+}
+
+/// The family that every database has.
+pub const DEFAULT: &str = "default";
+
+impl Model {
+    /// An empty database with the default family.
+    #[must_use]
+    pub fn new(merge: MergeKind) -> Model {
+        let mut model = Model {
+            merge,
+            families: Vec::new(),
+            moments: vec![0],
+        };
+        model.create_family(DEFAULT);
+        model
+    }
+
+    /// The present moment.
+    #[must_use]
+    pub fn now(&self) -> usize {
+        self.moments.len() - 1
+    }
+
+    /// The names of the families that are there.
+    #[must_use]
+    pub fn families(&self) -> Vec<String> {
+        let alive = self.families.iter().filter(|family| family.alive);
+        alive.map(|family| family.name.clone()).collect()
+    }
+
+    fn index(&self, name: &str) -> Option<usize> {
+        self.families
+            .iter()
+            .position(|family| family.alive && family.name == name)
+    }
+
+    fn family(&self, name: &str) -> &Family {
+        let index = self.index(name).expect("scripts name families that exist");
+        &self.families[index]
+    }
+
+    /// Whether there is a family of this name.
+    #[must_use]
+    pub fn has_family(&self, name: &str) -> bool {
+        self.index(name).is_some()
+    }
+
+    /// Creates a family.
+    pub fn create_family(&mut self, name: &str) {
+        self.families.push(Family {
+            name: name.to_owned(),
+            keys: BTreeMap::new(),
+            ranges: Vec::new(),
+            alive: true,
+            last_written: 0,
+        });
+    }
+
+    /// Drops a family.
+    pub fn drop_family(&mut self, name: &str) {
+        if let Some(index) = self.index(name) {
+            self.families[index].alive = false;
+        }
+    }
+
+    /// The moment of the last write to a family.
+    #[must_use]
+    pub fn last_written(&self, family: &str) -> usize {
+        self.family(family).last_written
+    }
+
+    /// Carries a batch out.
+    pub fn write(&mut self, writes: &[Write]) {
+        let moment = self.moments.len();
+        let mut seq = self.moments[moment - 1];
+        for write in writes {
+            seq += 1;
+            let index = self.index(&write.family);
+            let index = index.expect("scripts name families that exist");
+            let family = &mut self.families[index];
+            family.last_written = moment;
+            let version = match &write.change {
+                Change::Put(value) => Version::Value(value.bytes()),
+                Change::Merge(operand) => Version::Operand(operand.bytes()),
+                Change::Delete | Change::SingleDelete => Version::Deleted,
+                Change::DeleteRange(end) => {
+                    family.ranges.push((write.key.clone(), end.clone(), seq));
+                    continue;
+                }
+            };
+            let versions = family.keys.entry(write.key.clone()).or_default();
+            versions.push((seq, version));
+        }
+        self.moments.push(seq);
+    }
+
+    /// The value of `key` at `moment`.
+    #[must_use]
+    pub fn get(&self, family: &str, key: &[u8], moment: usize) -> Option<Vec<u8>> {
+        self.read(self.family(family), key, self.moments[moment])
+    }
+
+    fn read(&self, family: &Family, key: &[u8], bound: u64) -> Option<Vec<u8>> {
+        let covering = family
+            .ranges
+            .iter()
+            .filter(|(start, end, seq)| {
+                *seq <= bound && start.as_slice() <= key && key < end.as_slice()
+            })
+            .map(|(_, _, seq)| *seq)
+            .max()
+            .unwrap_or(0);
+        let mut value: Option<Vec<u8>> = None;
+        for (seq, version) in family.keys.get(key)? {
+            if *seq <= bound && *seq > covering {
+                value = match version {
+                    Version::Value(bytes) => Some(bytes.clone()),
+                    Version::Deleted => None,
+                    Version::Operand(operand) => Some(self.merge.apply(value.as_deref(), operand)),
+                };
+            }
+        }
+        value
+    }
+
+    /// What an iterator steps over at `moment`.
+    #[must_use]
+    pub fn scan(&self, family: &str, scan: &Scan, moment: usize) -> Entries {
+        let family = self.family(family);
+        let mut entries = self.entries(family, self.moments[moment]);
+        entries.retain(|(key, _)| {
+            scan.lower.as_ref().is_none_or(|lower| key >= lower)
+                && scan.upper.as_ref().is_none_or(|upper| key < upper)
+        });
+        match scan.direction {
+            Direction::Forward => {
+                entries.retain(|(key, _)| scan.from.as_ref().is_none_or(|from| key >= from));
+            }
+            Direction::Backward => {
+                entries.retain(|(key, _)| scan.from.as_ref().is_none_or(|from| key <= from));
+                entries.reverse();
+            }
+        }
+        entries.truncate(scan.limit);
+        entries
+    }
+
+    fn entries(&self, family: &Family, bound: u64) -> Entries {
+        family
+            .keys
+            .keys()
+            .filter_map(|key| Some((key.clone(), self.read(family, key, bound)?)))
+            .collect()
+    }
+
+    /// Every key that was ever written to a family.
+    #[must_use]
+    pub fn keys(&self, family: &str) -> Vec<Vec<u8>> {
+        self.family(family).keys.keys().cloned().collect()
+    }
+
+    /// The whole content of a family at `moment`.
+    #[must_use]
+    pub fn content(&self, family: &str, moment: usize) -> Entries {
+        self.entries(self.family(family), self.moments[moment])
+    }
+
+    /// The families that are there, each with a number that no other family ever has.
+    #[must_use]
+    pub fn family_numbers(&self) -> Vec<(String, usize)> {
+        let numbered = self.families.iter().enumerate();
+        numbered
+            .filter(|(_, family)| family.alive)
+            .map(|(number, family)| (family.name.clone(), number))
+            .collect()
+    }
+
+    /// The whole content of the family of this number, dropped or not, at `moment`.
+    #[must_use]
+    pub fn content_by_number(&self, number: usize, moment: usize) -> Entries {
+        self.entries(&self.families[number], self.moments[moment])
+    }
+
+    /// How many families there ever were.
+    #[must_use]
+    pub fn family_count(&self) -> usize {
+        self.families.len()
+    }
+
+    /// Whether `key` has been put exactly once since it was last gone, and nothing else was done
+    /// to it: then a single delete is legal.
+    #[must_use]
+    pub fn single_delete_is_legal(&self, family: &str, key: &[u8]) -> bool {
+        let family = self.family(family);
+        let in_range = |(start, end, _): &(Vec<u8>, Vec<u8>, u64)| {
+            start.as_slice() <= key && key < end.as_slice()
+        };
+        match family.keys.get(key).map(Vec::as_slice) {
+            Some([(_, Version::Value(_))]) => !family.ranges.iter().any(in_range),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Op;
+
+    fn model(merge: MergeKind, lines: &[&str]) -> Model {
+        let mut model = Model::new(merge);
+        for line in lines {
+            match line.parse().unwrap() {
+                Op::Write { writes, .. } => model.write(&writes),
+                other => panic!("{other}"),
+            }
+        }
+        model
+    }
+
+    #[test]
+    fn a_range_tombstone_hides_what_is_older_and_only_that() {
+        let model = model(
+            MergeKind::None,
+            &[
+                "put default a v:3:1",
+                "put default c v:3:1",
+                "deleterange default a c",
+                "put default b v:3:2",
+            ],
+        );
+        let keys = |moment| -> Vec<Vec<u8>> {
+            let content = model.content(DEFAULT, moment);
+            content.into_iter().map(|(key, _)| key).collect()
+        };
+        assert_eq!(keys(2), [b"a", b"c"]);
+        assert_eq!(keys(3), [b"c"]);
+        assert_eq!(keys(4), [b"b", b"c"]);
+    }
+
+    #[test]
+    fn operands_stack_on_the_value_below_a_deletion_stops_them() {
+        let adds = [
+            "merge default a u:5",
+            "merge default a u:6",
+            "delete default a",
+            "merge default a u:1",
+        ];
+        let model = model(MergeKind::Add, &adds);
+        let value = |moment| model.get(DEFAULT, b"a", moment).unwrap();
+        assert_eq!(value(2), 11u64.to_le_bytes());
+        assert_eq!(value(4), 1u64.to_le_bytes());
+        assert_eq!(MergeKind::Append.apply(Some(b"x"), b"y"), b"x,y");
+        assert_eq!(MergeKind::Max.apply(Some(b"x"), b"y"), b"y");
+        assert_eq!(MergeKind::Put.apply(Some(b"x"), b"a"), b"a");
+    }
+}

@@ -1,0 +1,131 @@
+//! What a failure prints, so that it can be seen again:
+//! `CAIRN_REPRO=crash:v1:engine=toy:seed=0x5e1f:ops=400:at=173:model=blocks/9:nest=12.3`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use cairn_sim::CrashModel;
+use cairn_types::{Error, Result};
+
+/// A run, and if it was crashed, where and how. Valid for the commit that printed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The engine's kind.
+    pub engine: String,
+    /// The seed of script and world.
+    pub seed: u64,
+    /// How many operations the script has.
+    pub ops: usize,
+    /// The disk that failed, or `None` if the run itself did.
+    pub crash: Option<CrashPoint>,
+}
+
+/// One disk of those that crashes could leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CrashPoint {
+    /// How many file operations were over.
+    pub at: usize,
+    /// What survived.
+    pub model: CrashModel,
+    /// Which of the model's disks.
+    pub image: usize,
+    /// A crash of the recovery from that disk, under the same model: how many of its file
+    /// operations were over, and which of the disks.
+    pub nested: Option<(usize, usize)>,
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.crash.is_some() {
+            "crash"
+        } else {
+            "meta"
+        };
+        let Token {
+            engine, seed, ops, ..
+        } = self;
+        write!(
+            f,
+            "CAIRN_REPRO={kind}:v1:engine={engine}:seed={seed:#x}:ops={ops}"
+        )?;
+        let Some(crash) = &self.crash else {
+            return Ok(());
+        };
+        write!(f, ":at={}:model={}/{}", crash.at, crash.model, crash.image)?;
+        match crash.nested {
+            Some((at, image)) => write!(f, ":nest={at}.{image}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Token {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Token> {
+        let wrong = |what: &str| Error::invalid_argument(format!("{what} in token {text:?}"));
+        let body = text.trim().trim_start_matches("CAIRN_REPRO=");
+        let mut parts = body.split(':');
+        let kind = parts.next().unwrap_or("");
+        if parts.next() != Some("v1") || !["crash", "meta"].contains(&kind) {
+            return Err(wrong("an unknown kind or version"));
+        }
+        let part = |name: &str| {
+            let mut all = body.split(':');
+            all.find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+        };
+        let needed = |name: &str| part(name).ok_or_else(|| wrong(&format!("no {name}")));
+        let number = |text: &str| -> Result<u64> {
+            let parsed = match text.strip_prefix("0x") {
+                Some(hex) => u64::from_str_radix(hex, 16),
+                None => text.parse(),
+            };
+            parsed.map_err(|_| wrong("no number"))
+        };
+        let pair = |text: &str, between: char| -> Result<(String, usize)> {
+            let (left, right) = text.split_once(between).ok_or_else(|| wrong("no pair"))?;
+            Ok((left.to_owned(), number(right)? as usize))
+        };
+        let crash = if kind == "crash" {
+            let (model, image) = pair(needed("model")?, '/')?;
+            let nested = match part("nest") {
+                Some(nest) => {
+                    let (at, image) = pair(nest, '.')?;
+                    Some((number(&at)? as usize, image))
+                }
+                None => None,
+            };
+            Some(CrashPoint {
+                at: number(needed("at")?)? as usize,
+                model: model.parse()?,
+                image,
+                nested,
+            })
+        } else {
+            None
+        };
+        Ok(Token {
+            engine: needed("engine")?.to_owned(),
+            seed: number(needed("seed")?)?,
+            ops: number(needed("ops")?)? as usize,
+            crash,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_reads_back_as_it_was_printed() {
+        for text in [
+            "CAIRN_REPRO=meta:v1:engine=toy:seed=0x5e1f:ops=400",
+            "CAIRN_REPRO=crash:v1:engine=toy:seed=0x5e1f:ops=400:at=173:model=blocks/9",
+            "CAIRN_REPRO=crash:v1:engine=toy:seed=0x1:ops=4:at=1:model=names-first/0:nest=12.3",
+        ] {
+            assert_eq!(text.parse::<Token>().unwrap().to_string(), text);
+        }
+        assert!("CAIRN_REPRO=crash:v2:seed=1".parse::<Token>().is_err());
+    }
+}

@@ -1,0 +1,321 @@
+//! An engine that is right by inspection: a map in memory and one log file. It can be told to be
+//! wrong in the ways that checkers must notice.
+//!
+//! ```text
+//! log     = record*
+//! record  = length of the payload (4) | checksum of the payload (4) | payload
+//! payload = operations as text, one a line: what one batch, or one change of families, did
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_platform::fs::{FileLock, FileMode};
+use cairn_platform::{FileSystem, World, WritableFile};
+use cairn_types::{Error, Result};
+
+use crate::engine::{Engine, Entries, Factory, OptionSet};
+use crate::model::{DEFAULT, MergeKind};
+use crate::ops::{Change, Direction, Op, Scan, Write};
+
+/// What a wrong engine does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A write that asks for a sync gets none.
+    SyncForgotten,
+    /// The directory is not synced after the log was created.
+    DirectoryNotSynced,
+    /// Replay goes on behind a record that is damaged.
+    ReplayGoesOn,
+    /// Each write of a batch is a record of its own.
+    BatchInPieces,
+    /// Replay forgets the last record.
+    ReplayStopsEarly,
+    /// A snapshot sees what is written after it.
+    SnapshotSeesLater,
+    /// An iterator that goes backward skips the entry it was positioned on.
+    BackwardSkipsFirst,
+    /// A merge takes the key to be empty.
+    MergeForgetsBase,
+}
+
+/// Opens toy engines.
+pub struct ToyFactory {
+    bug: Option<Bug>,
+}
+
+impl ToyFactory {
+    /// Engines that are right.
+    #[must_use]
+    pub fn right() -> ToyFactory {
+        ToyFactory { bug: None }
+    }
+
+    /// Engines with this bug.
+    #[must_use]
+    pub fn wrong(bug: Bug) -> ToyFactory {
+        ToyFactory { bug: Some(bug) }
+    }
+}
+
+impl Factory for ToyFactory {
+    fn name(&self) -> &str {
+        "toy"
+    }
+
+    fn open(&self, world: &World, dir: &Path, options: &OptionSet) -> Result<Box<dyn Engine>> {
+        Toy::open(self.bug, &world.fs, dir, options.merge).map(|toy| Box::new(toy) as _)
+    }
+}
+
+type Families = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+struct Toy {
+    bug: Option<Bug>,
+    merge: MergeKind,
+    families: Families,
+    snapshots: BTreeMap<u64, Families>,
+    next_snapshot: u64,
+    log: Arc<dyn WritableFile>,
+    _lock: Box<dyn FileLock>,
+}
+
+/// Bytes before a payload.
+const HEADER: usize = 8;
+
+fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// The payload of the record at the beginning of `log`, if it is whole.
+fn record(log: &[u8]) -> Option<&[u8]> {
+    let len = u32::from_le_bytes(*log.first_chunk()?) as usize;
+    let sum = u32::from_le_bytes(*log.get(4..)?.first_chunk()?);
+    let payload = log.get(HEADER..HEADER.checked_add(len)?)?;
+    (len > 0 && checksum(payload) == sum).then_some(payload)
+}
+
+impl Toy {
+    fn open(
+        bug: Option<Bug>,
+        fs: &Arc<dyn FileSystem>,
+        dir: &Path,
+        merge: MergeKind,
+    ) -> Result<Toy> {
+        fs.create_dir_all(dir)?;
+        fs.sync_dir(dir.parent().unwrap_or(dir))?;
+        let lock = fs.lock(&dir.join("LOCK"))?;
+        let path: PathBuf = dir.join("LOG");
+        let existed = fs.exists(&path)?;
+        let log = match existed {
+            true => fs.open_append(&path, FileMode::default())?,
+            false => fs.create(&path, FileMode::default())?,
+        };
+        if bug != Some(Bug::DirectoryNotSynced) {
+            fs.sync_dir(dir)?;
+        }
+        let mut toy = Toy {
+            bug,
+            merge,
+            families: Families::from([(DEFAULT.to_owned(), BTreeMap::new())]),
+            snapshots: BTreeMap::new(),
+            next_snapshot: 1,
+            log,
+            _lock: lock,
+        };
+        if existed {
+            toy.replay(fs, &path)?;
+        }
+        Ok(toy)
+    }
+
+    fn replay(&mut self, fs: &Arc<dyn FileSystem>, path: &Path) -> Result<()> {
+        let file = fs.open(path, FileMode::default())?;
+        let mut bytes = vec![0; file.len()? as usize];
+        let got = file.read_at(0, &mut bytes)?;
+        bytes.truncate(got);
+        let mut payloads = Vec::new();
+        let (mut at, mut end) = (0, 0);
+        while at < bytes.len() {
+            match record(&bytes[at..]) {
+                Some(payload) => {
+                    payloads.push(payload);
+                    at += HEADER + payload.len();
+                    end = at;
+                }
+                None if self.bug == Some(Bug::ReplayGoesOn) => at += 1,
+                None => break,
+            }
+        }
+        if self.bug == Some(Bug::ReplayStopsEarly) {
+            payloads.pop();
+        }
+        for payload in payloads {
+            let lines = String::from_utf8_lossy(payload);
+            for line in lines.lines() {
+                self.apply(&line.parse()?)?;
+            }
+        }
+        // What lies behind the last good record must not come back to life behind new ones. And
+        // what was recovered stays: it is made durable before anybody sees it.
+        self.log.truncate(end as u64)?;
+        self.log.sync(false)
+    }
+
+    fn append(&self, payload: &str) -> Result<()> {
+        let payload = payload.as_bytes();
+        let len = u32::try_from(payload.len())
+            .map_err(|_| Error::invalid_argument("a batch is too long"))?;
+        let header = [len.to_le_bytes(), checksum(payload).to_le_bytes()].concat();
+        self.log.append(&[&header, payload].concat())
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<()> {
+        match op {
+            Op::Write { writes, .. } => writes.iter().try_for_each(|write| self.put(write)),
+            Op::CreateFamily(name) => {
+                self.families.insert(name.clone(), BTreeMap::new());
+                Ok(())
+            }
+            Op::DropFamily(name) => {
+                self.families.remove(name);
+                Ok(())
+            }
+            other => Err(Error::corruption(format!("`{other}` in a log"))),
+        }
+    }
+
+    fn put(&mut self, write: &Write) -> Result<()> {
+        let forgets = self.bug == Some(Bug::MergeForgetsBase);
+        let merge = self.merge;
+        let family = self
+            .families
+            .get_mut(&write.family)
+            .ok_or_else(|| Error::invalid_argument(format!("no family {}", write.family)))?;
+        match &write.change {
+            Change::Put(value) => {
+                family.insert(write.key.clone(), value.bytes());
+            }
+            Change::Merge(operand) => {
+                let existing = family.get(&write.key).filter(|_| !forgets);
+                let merged = merge.apply(existing.map(Vec::as_slice), &operand.bytes());
+                family.insert(write.key.clone(), merged);
+            }
+            Change::Delete | Change::SingleDelete => {
+                family.remove(&write.key);
+            }
+            Change::DeleteRange(end) => family.retain(|key, _| *key < write.key || key >= end),
+        }
+        Ok(())
+    }
+
+    fn seen(&self, snapshot: Option<u64>) -> &Families {
+        match snapshot {
+            Some(name) if self.bug != Some(Bug::SnapshotSeesLater) => {
+                self.snapshots.get(&name).unwrap_or(&self.families)
+            }
+            _ => &self.families,
+        }
+    }
+}
+
+impl Engine for Toy {
+    fn write(&mut self, writes: &[Write], sync: bool) -> Result<()> {
+        let op = Op::Write {
+            writes: writes.to_vec(),
+            sync: false,
+        };
+        if self.bug == Some(Bug::BatchInPieces) {
+            for write in writes {
+                self.append(&write.to_string())?;
+            }
+        } else {
+            self.append(&op.to_string())?;
+        }
+        if sync && self.bug != Some(Bug::SyncForgotten) {
+            self.log.sync(false)?;
+        }
+        self.apply(&op)
+    }
+
+    fn get(&mut self, family: &str, key: &[u8], snapshot: Option<u64>) -> Result<Option<Vec<u8>>> {
+        let family = self.seen(snapshot).get(family);
+        Ok(family.and_then(|family| family.get(key).cloned()))
+    }
+
+    fn scan(&mut self, family: &str, scan: &Scan, snapshot: Option<u64>) -> Result<Entries> {
+        let Some(family) = self.seen(snapshot).get(family) else {
+            return Ok(Entries::new());
+        };
+        let inside = |key: &Vec<u8>| {
+            scan.lower.as_ref().is_none_or(|lower| key >= lower)
+                && scan.upper.as_ref().is_none_or(|upper| key < upper)
+        };
+        let from = scan.from.as_ref();
+        let entries = family.iter().filter(|(key, _)| inside(key));
+        let owned = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+        Ok(match scan.direction {
+            Direction::Forward => entries
+                .filter(|(key, _)| from.is_none_or(|from| *key >= from))
+                .take(scan.limit)
+                .map(owned)
+                .collect(),
+            Direction::Backward => entries
+                .rev()
+                .filter(|(key, _)| from.is_none_or(|from| *key <= from))
+                .skip(usize::from(self.bug == Some(Bug::BackwardSkipsFirst)))
+                .take(scan.limit)
+                .map(owned)
+                .collect(),
+        })
+    }
+
+    fn snapshot(&mut self) -> Result<u64> {
+        let name = self.next_snapshot;
+        self.next_snapshot += 1;
+        self.snapshots.insert(name, self.families.clone());
+        Ok(name)
+    }
+
+    fn release(&mut self, snapshot: u64) {
+        self.snapshots.remove(&snapshot);
+    }
+
+    fn flush(&mut self, _family: &str) -> Result<()> {
+        self.log.sync(false)
+    }
+
+    fn compact(&mut self, _: &str, _: Option<&[u8]>, _: Option<&[u8]>) -> Result<()> {
+        Ok(())
+    }
+
+    fn sync_wal(&mut self) -> Result<()> {
+        self.log.sync(false)
+    }
+
+    fn create_family(&mut self, name: &str) -> Result<()> {
+        let op = Op::CreateFamily(name.to_owned());
+        self.append(&op.to_string())?;
+        self.log.sync(false)?;
+        self.apply(&op)
+    }
+
+    fn drop_family(&mut self, name: &str) -> Result<()> {
+        let op = Op::DropFamily(name.to_owned());
+        self.append(&op.to_string())?;
+        self.log.sync(false)?;
+        self.apply(&op)
+    }
+
+    fn families(&self) -> Vec<String> {
+        self.families.keys().cloned().collect()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.log.sync(false)?;
+        self.log.close()
+    }
+}
