@@ -1,1 +1,177 @@
-//! Filters: which keys a table may hold.
+//! Filters: a few bits a key that say "certainly not here" or "perhaps".
+//!
+//! The last five bytes of a filter say what it is; everything unknown means "perhaps". A filter of
+//! five bytes or less holds no key.
+//!
+//! ```text
+//! FastLocalBloom  64-byte lines | ff 00 probes 00 00
+//! LegacyBloom     lines | u8 probes (1 to 127) | fixed32 number of lines
+//! Ribbon128       columns of 128 slots, 16 bytes each | fe | u8 seed | u24 blocks
+//! always true     anything | 00 ....
+//! ```
+//!
+//! [`FilterKind`] reads, [`FilterBuilder`] builds, [`FilterPolicy`] is what options say. A query
+//! hashes its key once, as a [`FilterKey`], and asks the filter of every file with it: some 10 ns
+//! for a Bloom filter in cache, one line of memory each.
+
+mod bloom;
+mod builder;
+mod policy;
+mod ribbon;
+
+pub use builder::FilterBuilder;
+pub use policy::FilterPolicy;
+
+use std::cell::Cell;
+
+use crate::hash::{hash32, hash64};
+use ribbon::RibbonShape;
+
+/// Bytes at the end of a filter that say what it is.
+pub const METADATA_LEN: usize = 5;
+
+/// The metaindex name under which every built-in filter is found, whatever its policy.
+pub const BUILTIN_NAME: &str = "rocksdb.BuiltinBloomFilter";
+
+const LEGACY_SEED: u32 = 0xbc9f_1d34;
+const FAST_LOCAL_BLOOM: u8 = 0xff;
+const RIBBON: u8 = 0xfe;
+
+/// The hashes of a key that filters ask for.
+#[derive(Clone, Debug)]
+pub struct FilterKey<'a> {
+    key: &'a [u8],
+    hash: u64,
+    /// Only legacy filters need it, so it is made when the first of them asks.
+    legacy: Cell<Option<u32>>,
+}
+
+impl<'a> FilterKey<'a> {
+    /// The hashes of `key`: a user key without timestamp, or a prefix of one.
+    #[inline]
+    #[must_use]
+    pub fn new(key: &'a [u8]) -> FilterKey<'a> {
+        FilterKey {
+            key,
+            hash: hash64(key),
+            legacy: Cell::new(None),
+        }
+    }
+
+    /// The 64-bit hash.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn legacy(&self) -> u32 {
+        let hash = self
+            .legacy
+            .get()
+            .unwrap_or_else(|| hash32(self.key, LEGACY_SEED));
+        self.legacy.set(Some(hash));
+        hash
+    }
+}
+
+/// What a filter is, from its last bytes. Good for the bytes it was made of; with other bytes it
+/// answers something, and never panics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterKind {
+    /// No key may be here.
+    AlwaysFalse,
+    /// Every key may be here; also what is not understood.
+    AlwaysTrue,
+    /// Bloom filter by 64-byte lines, of format version 5 and later.
+    FastLocalBloom {
+        /// How many lines there are.
+        lines: u32,
+        /// Bits that a key sets in its line.
+        probes: u8,
+    },
+    /// Bloom filter by cache lines, of format version 4 and earlier.
+    LegacyBloom {
+        /// How many lines there are.
+        lines: u32,
+        /// Bytes of a line, a power of two.
+        line_len: u32,
+        /// Bits that a key sets in its line.
+        probes: u8,
+    },
+    /// Ribbon filter: a solved system of linear equations.
+    Ribbon128(RibbonShape),
+}
+
+impl FilterKind {
+    /// What the filter `bytes` is.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> FilterKind {
+        let Some((bits, &[kind, a, b, c, d])) = bytes.split_last_chunk::<METADATA_LEN>() else {
+            return FilterKind::AlwaysFalse;
+        };
+        if bits.is_empty() {
+            return FilterKind::AlwaysFalse;
+        }
+        match kind {
+            FAST_LOCAL_BLOOM => match u32::try_from(bits.len() / bloom::LINE_LEN) {
+                // A zero, then 3 bits of line size (0 is 64 bytes) and 5 of probes.
+                Ok(lines) if lines > 0 && a == 0 && (1..=30).contains(&b) && c == 0 && d == 0 => {
+                    FilterKind::FastLocalBloom { lines, probes: b }
+                }
+                _ => FilterKind::AlwaysTrue,
+            },
+            RIBBON => match RibbonShape::new(bits.len(), a, u32::from_le_bytes([b, c, d, 0])) {
+                Some(shape) => FilterKind::Ribbon128(shape),
+                None => FilterKind::AlwaysTrue,
+            },
+            1..=127 => legacy(bits.len(), u32::from_le_bytes([a, b, c, d]), kind),
+            _ => FilterKind::AlwaysTrue,
+        }
+    }
+
+    /// Whether `key` may have been added to the filter `bytes`.
+    #[inline]
+    #[must_use]
+    pub fn may_match(&self, bytes: &[u8], key: &FilterKey<'_>) -> bool {
+        match *self {
+            FilterKind::FastLocalBloom { lines, probes } => {
+                bloom::fast_may_match(bytes, lines, probes, key.hash)
+            }
+            FilterKind::Ribbon128(ref shape) => shape.may_match(bytes, key.hash),
+            FilterKind::LegacyBloom {
+                lines,
+                line_len,
+                probes,
+            } => bloom::legacy_may_match(bytes, lines, line_len, probes, key.legacy()),
+            FilterKind::AlwaysFalse => false,
+            FilterKind::AlwaysTrue => true,
+        }
+    }
+}
+
+fn legacy(len: usize, lines: u32, probes: u8) -> FilterKind {
+    if lines == 0 || !len.is_multiple_of(lines as usize) {
+        return FilterKind::AlwaysTrue;
+    }
+    match u32::try_from(len / lines as usize) {
+        // The number of bits of a line has to fit into the hash that picks one.
+        Ok(line_len) if line_len.is_power_of_two() && line_len <= 1 << 28 => {
+            FilterKind::LegacyBloom {
+                lines,
+                line_len,
+                probes,
+            }
+        }
+        _ => FilterKind::AlwaysTrue,
+    }
+}
+
+/// Whether `key` may have been added to the filter `bytes`; for one question to one filter.
+#[must_use]
+pub fn may_match(bytes: &[u8], key: &[u8]) -> bool {
+    FilterKind::parse(bytes).may_match(bytes, &FilterKey::new(key))
+}
+
+#[cfg(test)]
+mod tests;

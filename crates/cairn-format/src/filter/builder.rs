@@ -1,0 +1,106 @@
+//! Collects hashes and makes a filter of them.
+
+use super::{LEGACY_SEED, METADATA_LEN, bloom, ribbon};
+use crate::hash::{hash32, hash64};
+
+/// Below this many slots a Bloom filter is smaller than a Ribbon filter.
+const MIN_RIBBON_SLOTS: u64 = 1024;
+const MAX_RIBBON_KEYS: usize = 950_000_000;
+
+/// Which filter to build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Legacy,
+    Fast,
+    Ribbon,
+}
+
+/// Builds filters, one after another.
+pub struct FilterBuilder {
+    shape: Shape,
+    /// Thousandths of a bit of a Bloom filter for each key; a Ribbon filter is as good as that.
+    millibits: u32,
+    hashes: Vec<u64>,
+}
+
+impl FilterBuilder {
+    pub(super) fn new(shape: Shape, millibits: u32) -> FilterBuilder {
+        FilterBuilder {
+            shape,
+            millibits,
+            hashes: Vec::new(),
+        }
+    }
+
+    /// Adds a user key without timestamp, or a prefix. The same key again right after is one.
+    #[inline]
+    pub fn add_key(&mut self, key: &[u8]) {
+        let hash = match self.shape {
+            Shape::Legacy => u64::from(hash32(key, LEGACY_SEED)),
+            Shape::Fast | Shape::Ribbon => hash64(key),
+        };
+        if self.hashes.last() != Some(&hash) {
+            self.hashes.push(hash);
+        }
+    }
+
+    /// How many keys have been added.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// Bytes that the filter would have if it were finished now, about.
+    #[must_use]
+    pub fn estimated_size(&self) -> usize {
+        let bloom = bloom::fast_len(self.hashes.len(), self.millibits) + METADATA_LEN;
+        match self.shape {
+            Shape::Ribbon if !self.hashes.is_empty() => {
+                bloom.min(ribbon::len(self.hashes.len(), self.rate()))
+            }
+            _ => bloom,
+        }
+    }
+
+    /// Keys for which a filter takes about `bytes`, at least one: where partitions are cut.
+    #[must_use]
+    pub fn keys_that_fit(&self, bytes: usize) -> usize {
+        let bits = bytes.saturating_sub(METADATA_LEN) as f64 * 8.0;
+        let per_key = match self.shape {
+            Shape::Legacy | Shape::Fast => f64::from(self.millibits) / 1000.0,
+            // One slot for a key and 5 % of slots stay empty.
+            Shape::Ribbon => (1.0 / self.rate()).log2() * 1.05,
+        };
+        ((bits / per_key) as usize).max(1)
+    }
+
+    fn rate(&self) -> f64 {
+        bloom::fast_false_positive_rate(self.millibits)
+    }
+
+    /// The filter of the keys added, and begins the next one. Without keys it is one that matches
+    /// nothing.
+    #[must_use]
+    pub fn finish(&mut self) -> Vec<u8> {
+        let hashes = std::mem::take(&mut self.hashes);
+        if hashes.is_empty() {
+            return vec![0; METADATA_LEN];
+        }
+        match self.shape {
+            Shape::Legacy => bloom::build_legacy(&hashes, self.millibits),
+            Shape::Fast => bloom::build_fast(&hashes, self.millibits),
+            Shape::Ribbon if self.ribbon_pays(hashes.len()) => {
+                // Bad luck with every seed has the odds of one to 20^256.
+                ribbon::build(&hashes, self.rate())
+                    .unwrap_or_else(|| bloom::build_fast(&hashes, self.millibits))
+            }
+            Shape::Ribbon => bloom::build_fast(&hashes, self.millibits),
+        }
+    }
+
+    fn ribbon_pays(&self, keys: usize) -> bool {
+        keys <= MAX_RIBBON_KEYS
+            && ribbon::slots(keys) >= MIN_RIBBON_SLOTS
+            && ribbon::len(keys, self.rate()) < bloom::fast_len(keys, self.millibits) + METADATA_LEN
+    }
+}
