@@ -521,8 +521,13 @@ mod tests {
 
     #[test]
     fn a_replay_that_stops_early_is_noticed_by_the_run_itself() {
-        let failure = found(Bug::ReplayStopsEarly);
+        let script: Script = "options merge=none db=[] family=[] table=[]\nput default a v:3:1"
+            .parse()
+            .unwrap();
+        let factory = ToyFactory::wrong(Bug::ReplayStopsEarly);
+        let failure = crash(&factory, &script, 1, &Effort::quick()).unwrap_err();
         assert!(failure.token.crash.is_none(), "{failure}");
+        assert!(failure.failure.0.contains("at the end"), "{failure}");
     }
 
     #[test]

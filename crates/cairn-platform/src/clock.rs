@@ -1,5 +1,10 @@
 //! The machine's clocks.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the clock that others are to wait by"
+)]
+
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};

@@ -21,9 +21,9 @@ impl SystemRandom {
             // A kernel without the call: time and the address of a local differ from run to run.
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
             let mixed = (now.tv_nsec as u64) ^ ((now.tv_sec as u64) << 32);
-            seed = (mixed ^ (seed.as_ptr().addr() as u64)).to_ne_bytes();
+            seed = (mixed ^ (seed.as_ptr().addr() as u64)).to_le_bytes();
         }
-        SystemRandom::seeded(u64::from_ne_bytes(seed))
+        SystemRandom::seeded(u64::from_le_bytes(seed))
     }
 
     /// A generator that gives the same numbers for the same seed.

@@ -5,6 +5,11 @@
 //! have effects. New files are created exclusively, with mode 0644 or 0600 under the umask.
 //! Interrupted calls are repeated and short transfers continued.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the file system that others are to use"
+)]
+
 mod aligned;
 mod lock;
 mod read;
