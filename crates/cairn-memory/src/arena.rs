@@ -25,7 +25,8 @@ const CHUNK_ALIGN: usize = 64;
 /// Memory in chunks; see the module's documentation.
 pub struct Arena {
     current: AtomicPtr<Chunk>,
-    chunks: Mutex<Vec<Box<Chunk>>>,
+    /// Every chunk, from `Box::into_raw`.
+    chunks: Mutex<Vec<NonNull<Chunk>>>,
     chunk_len: usize,
     reserved: AtomicUsize,
 }
@@ -105,14 +106,15 @@ impl Arena {
             return None;
         }
         let large = len > self.chunk_len / 4;
-        let chunk = Box::new(Chunk::new(if large { len.max(1) } else { self.chunk_len }));
+        let chunk = Chunk::new(if large { len.max(1) } else { self.chunk_len });
         self.reserved.fetch_add(chunk.len, Ordering::Relaxed);
         let place = if large { chunk.take(len, align) } else { None };
-        let address = ptr::from_ref(&*chunk).cast_mut();
+        // A raw pointer from here on: a box that is moved must not be pointed to.
+        let chunk = NonNull::from(Box::leak(Box::new(chunk)));
         chunks.push(chunk);
         if !large {
             // Release pairs with the acquire in `allocate`. The chunk is in `chunks` by now (I1).
-            self.current.store(address, Ordering::Release);
+            self.current.store(chunk.as_ptr(), Ordering::Release);
         }
         place
     }
@@ -120,7 +122,9 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        for chunk in self.chunks.get_mut() {
+        for chunk in self.chunks.get_mut().drain(..) {
+            // SAFETY: leaked from a box in `grow`, and owned by `chunks` alone (I1).
+            let chunk = unsafe { Box::from_raw(chunk.as_ptr()) };
             // SAFETY: allocated with this layout in `Chunk::new`; nobody uses the arena any more.
             unsafe { dealloc(chunk.base.as_ptr(), Chunk::layout(chunk.len)) };
         }
