@@ -97,7 +97,9 @@ impl FileSystem for PosixFileSystem {
             _ => 0,
         };
         let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
-        let nanos = found.st_mtime_nsec;
+        // The type of this field differs between the ways in which rustix reaches the kernel.
+        let nanos: i128 = found.st_mtime_nsec.into();
+        let nanos = u64::try_from(nanos).unwrap_or(0);
         Ok(Status {
             len,
             kind,
