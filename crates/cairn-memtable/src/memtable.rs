@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cairn_format::key::{self, LookupKey};
+use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_platform::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
@@ -43,8 +44,10 @@ pub struct Memtable {
 /// The range tombstones.
 #[derive(Default)]
 struct Ranges {
-    tombstones: Vec<(SequenceNumber, Vec<u8>, Vec<u8>)>,
+    tombstones: Vec<Tombstone>,
     bytes: usize,
+    /// The fragments of the first so many tombstones.
+    fragments: Option<(usize, Arc<Fragments>)>,
 }
 
 impl Memtable {
@@ -115,9 +118,11 @@ impl Memtable {
     }
 
     fn add_range(&self, seq: SequenceNumber, start: &[u8], end: &[u8]) -> bool {
-        let bytes = size_of::<(SequenceNumber, Vec<u8>, Vec<u8>)>() + start.len() + end.len();
+        let bytes = size_of::<Tombstone>() + start.len() + end.len();
         let mut ranges = self.ranges.lock();
-        ranges.tombstones.push((seq, start.to_vec(), end.to_vec()));
+        ranges
+            .tombstones
+            .push(tombstone(self.order(), seq, start, end));
         ranges.bytes += bytes;
         // Release pairs with the acquire in `has_range_tombstones`; that the reader of a published
         // sequence number sees it follows from the publication.
@@ -195,9 +200,27 @@ impl Memtable {
         self.range_deletions.load(Ordering::Acquire) > 0
     }
 
-    /// The range tombstones in the order in which they were added: number, start and end.
+    /// The fragments of all range tombstones that a reader at `visible` has to know; newer ones
+    /// may be among them and are told apart by their sequence numbers.
     #[must_use]
-    pub fn raw_range_tombstones(&self) -> Vec<(SequenceNumber, Vec<u8>, Vec<u8>)> {
+    pub fn range_tombstones(&self, visible: SequenceNumber) -> Arc<Fragments> {
+        let mut ranges = self.ranges.lock();
+        let count = ranges.tombstones.len();
+        if let Some((built, fragments)) = &ranges.fragments {
+            let newer = &ranges.tombstones[*built..];
+            if newer.iter().all(|tombstone| tombstone.seq > visible) {
+                return Arc::clone(fragments);
+            }
+        }
+        let tombstones = ranges.tombstones.iter().cloned();
+        let fragments = Arc::new(Fragments::build(self.order(), tombstones));
+        ranges.fragments = Some((count, Arc::clone(&fragments)));
+        fragments
+    }
+
+    /// The range tombstones as they were added.
+    #[must_use]
+    pub fn raw_range_tombstones(&self) -> Vec<Tombstone> {
         self.ranges.lock().tombstones.clone()
     }
 
@@ -292,6 +315,18 @@ impl std::fmt::Debug for Memtable {
             self.entries(),
             self.memory_usage()
         )
+    }
+}
+
+/// The tombstone from `start` up to `end`, which carry their timestamps if the order has them.
+fn tombstone(order: &KeyOrder, seq: SequenceNumber, start: &[u8], end: &[u8]) -> Tombstone {
+    let size = order.timestamp_size();
+    let plain = key::strip_timestamp(start, size);
+    Tombstone {
+        start: plain.to_vec(),
+        end: key::strip_timestamp(end, size).to_vec(),
+        seq,
+        ts: start[plain.len()..].to_vec(),
     }
 }
 

@@ -94,6 +94,27 @@ fn a_deletion_with_timestamp_has_its_own_kind_and_older_timestamps_follow() {
 }
 
 #[test]
+fn range_tombstones_are_found_by_readers_that_see_them() {
+    let table = memtable();
+    assert!(!table.has_range_tombstones());
+    table.add(seq(5), ValueKind::RangeDeletion, b"b", b"d");
+    let first = table.range_tombstones(seq(5));
+    assert_eq!(first.covering(table.order(), b"c", seq(9)), seq(5));
+    assert_eq!(first.covering(table.order(), b"d", seq(9)), seq(0));
+    assert_eq!(first.covering(table.order(), b"c", seq(4)), seq(0));
+    table.add(seq(7), ValueKind::RangeDeletion, b"c", b"e");
+    let old = table.range_tombstones(seq(6));
+    assert!(
+        Arc::ptr_eq(&first, &old),
+        "nothing new for this reader, nothing rebuilt"
+    );
+    let second = table.range_tombstones(seq(7));
+    assert_eq!(second.covering(table.order(), b"c", seq(7)), seq(7));
+    assert_eq!(second.covering(table.order(), b"c", seq(6)), seq(5));
+    assert_eq!((table.entries(), table.range_deletions()), (2, 2));
+}
+
+#[test]
 fn the_iterator_seeks_and_turns() {
     let table = memtable();
     for (n, user) in ["a", "c", "e", "c"].into_iter().enumerate() {
