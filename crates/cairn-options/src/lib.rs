@@ -28,7 +28,6 @@ pub mod db;
 pub mod effective;
 pub mod family;
 pub mod file;
-pub mod filter;
 pub mod merge;
 mod mixed;
 pub mod nested;
@@ -37,11 +36,11 @@ pub mod rows;
 pub mod table;
 pub mod text;
 
+pub use cairn_format::filter::FilterPolicy;
 pub use calls::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
 pub use choice::*;
 pub use db::DbOptions;
 pub use family::FamilyOptions;
-pub use filter::FilterPolicy;
 pub use mixed::apply_mixed;
 pub use nested::{
     CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_format::filter::FilterPolicy;
 use cairn_format::options_text::statements;
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
@@ -47,6 +48,19 @@ impl Text for PrefixExtractor {
 
     fn print(&self) -> String {
         self.name()
+    }
+}
+
+impl Named for FilterPolicy {}
+
+impl Text for FilterPolicy {
+    fn parse(text: &str) -> Result<FilterPolicy, Refusal> {
+        FilterPolicy::from_text(text)
+            .ok_or_else(|| "expected bloomfilter:BITS or ribbonfilter:BITS:LEVEL".to_owned())
+    }
+
+    fn print(&self) -> String {
+        self.to_string()
     }
 }
 

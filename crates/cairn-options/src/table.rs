@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use cairn_format::filter::FilterPolicy;
 use cairn_memory::BlockCache;
 
 use crate::choice::{
     ChecksumKind, DataBlockIndexType, IndexBlockSearchType, IndexShortening, IndexType,
     PrepopulateBlockCache,
 };
-use crate::filter::FilterPolicy;
 use crate::nested::MetadataCacheOptions;
 use crate::rows::options;
 
