@@ -1,0 +1,257 @@
+//! Values are read as they were written, and damage of any byte is noticed.
+
+use std::path::Path;
+
+use cairn_compress::{CodecOptions, Compression, Compressor};
+use cairn_format::blob::{
+    BlobIndex, FOOTER_LEN, Footer, HEADER_LEN, Header, RECORD_HEADER_LEN, RecordHeader,
+    encode_record,
+};
+use cairn_platform::fs::FileMode;
+use cairn_platform::mem::MemFileSystem;
+use cairn_platform::sync::Arc;
+use cairn_platform::{FileSystem, RandomAccessFile};
+use cairn_types::{FileNumber, Result};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+const NUMBER: FileNumber = FileNumber(9);
+
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// The bytes of a blob file of `entries`, and their indexes.
+fn written(compression: Compression, entries: &[Entry]) -> (Vec<u8>, Vec<BlobIndex>) {
+    let mut file = Vec::new();
+    let header = Header {
+        family: 0,
+        compression: compression as u8,
+    };
+    header.encode(&mut file);
+    let mut compressor = Compressor::new(compression, CodecOptions::default(), None).unwrap();
+    let mut indexes = Vec::new();
+    for (key, value) in entries {
+        let mut stored = Vec::new();
+        match compression {
+            Compression::None => stored.extend_from_slice(value),
+            _ => compressor.compress_always(value, &mut stored).unwrap(),
+        }
+        encode_record(key, &stored, &mut file);
+        indexes.push(BlobIndex {
+            file: NUMBER,
+            offset: (file.len() - stored.len()) as u64,
+            size: stored.len() as u64,
+            compression: compression as u8,
+        });
+    }
+    let blob_count = entries.len() as u64;
+    Footer { blob_count }.encode(&mut file);
+    (file, indexes)
+}
+
+fn handle(content: &[u8]) -> Arc<dyn RandomAccessFile> {
+    let fs = MemFileSystem::new();
+    let path = Path::new("/000009.blob");
+    let file = fs.create(path, FileMode::default()).unwrap();
+    file.append(content).unwrap();
+    fs.open(path, FileMode::default()).unwrap()
+}
+
+fn opened(content: &[u8]) -> Result<BlobFile> {
+    BlobFile::open(handle(content), NUMBER)
+}
+
+fn codec() -> impl Strategy<Value = Compression> {
+    prop_oneof![
+        Just(Compression::None),
+        Just(Compression::Snappy),
+        Just(Compression::Zlib),
+        Just(Compression::Lz4),
+        Just(Compression::Zstd),
+    ]
+}
+
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let value = prop_oneof![
+        vec(any::<u8>(), 0..100),
+        (any::<u8>(), 0..5000usize).prop_map(|(byte, len)| vec![byte; len]),
+    ];
+    vec((vec(any::<u8>(), 0..20), value), 1..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn values_are_read_as_they_were_written(codec in codec(), entries in entries()) {
+        let (content, indexes) = written(codec, &entries);
+        let file = opened(&content).unwrap();
+        prop_assert_eq!(file.blob_count(), entries.len() as u64);
+        for ((key, value), index) in entries.iter().zip(&indexes) {
+            prop_assert_eq!(&file.read(index, key).unwrap()[..], &value[..]);
+        }
+        let verified = file.verify().unwrap();
+        prop_assert_eq!(verified.blobs, entries.len() as u64);
+        prop_assert_eq!(verified.bytes, (content.len() - HEADER_LEN - FOOTER_LEN) as u64);
+    }
+
+    #[test]
+    fn a_changed_byte_is_an_error_or_does_not_matter(
+        codec in codec(),
+        entries in entries(),
+        at in any::<prop::sample::Index>(),
+        xor in 1..=u8::MAX,
+    ) {
+        let (mut content, indexes) = written(codec, &entries);
+        let at = at.index(content.len());
+        content[at] ^= xor;
+        let Ok(file) = opened(&content) else { return Ok(()) };
+        for ((key, value), index) in entries.iter().zip(&indexes) {
+            if let Ok(read) = file.read(index, key) {
+                prop_assert_eq!(&read[..], &value[..]);
+            }
+        }
+        let in_records = (HEADER_LEN..content.len() - FOOTER_LEN).contains(&at);
+        prop_assert!(!in_records || file.verify().is_err());
+    }
+
+    #[test]
+    fn hostile_indexes_are_refused(
+        entries in entries(), offset in any::<u64>(), size in any::<u64>(), near in any::<bool>()
+    ) {
+        let (content, _) = written(Compression::None, &entries);
+        let file = opened(&content).unwrap();
+        let limit = content.len() as u64 + 10;
+        let index = BlobIndex {
+            file: NUMBER,
+            offset: if near { offset % limit } else { offset },
+            size: if near { size % limit } else { size },
+            compression: 0,
+        };
+        if let Ok(value) = file.read(&index, &entries[0].0) {
+            prop_assert!(entries.iter().any(|(_, other)| other[..] == value[..]));
+        }
+    }
+
+    #[test]
+    fn hostile_files_are_answered(middle in vec(any::<u8>(), 0..300), blob_count in 0..4u64) {
+        let mut content = Vec::new();
+        Header { family: 0, compression: 7 }.encode(&mut content);
+        content.extend(middle);
+        Footer { blob_count }.encode(&mut content);
+        let file = opened(&content).unwrap();
+        let empty = content.len() == HEADER_LEN + FOOTER_LEN;
+        prop_assert_eq!(file.verify().is_ok(), empty && blob_count == 0);
+    }
+}
+
+fn two() -> (Vec<Entry>, Vec<u8>, Vec<BlobIndex>) {
+    let entries = vec![
+        (b"key1".to_vec(), b"first value".to_vec()),
+        (b"key2".to_vec(), b"other value".to_vec()),
+    ];
+    let (content, indexes) = written(Compression::None, &entries);
+    (entries, content, indexes)
+}
+
+#[test]
+fn a_value_is_not_copied_unless_it_is_compressed() {
+    let (_, content, indexes) = two();
+    let file = opened(&content).unwrap();
+    let request = file.request(&indexes[0], b"key1").unwrap();
+    assert_eq!(request.offset, HEADER_LEN as u64);
+    assert_eq!(request.len, RECORD_HEADER_LEN + 4 + 11);
+    let record = request.read_now().unwrap();
+    let value = file.complete(&indexes[0], b"key1", record.clone()).unwrap();
+    assert_eq!(record.holders(), 2);
+    assert_eq!(&*value, b"first value");
+}
+
+#[test]
+fn the_value_of_another_key_is_never_returned() {
+    let (_, content, indexes) = two();
+    let file = opened(&content).unwrap();
+    let error = file.read(&indexes[0], b"key2").unwrap_err();
+    assert!(error.text().contains("another key"), "{error}");
+    assert!(error.text().contains("000009.blob"), "{error}");
+    assert!(file.read(&indexes[0], b"key").is_err());
+    let longer = BlobIndex {
+        size: indexes[0].size + 1,
+        ..indexes[0]
+    };
+    assert!(file.read(&longer, b"key1").is_err());
+    let elsewhere = BlobIndex {
+        file: FileNumber(8),
+        ..indexes[0]
+    };
+    assert!(file.read(&elsewhere, b"key1").is_err());
+    let coded = BlobIndex {
+        compression: 7,
+        ..indexes[0]
+    };
+    assert!(file.read(&coded, b"key1").is_err());
+}
+
+#[test]
+fn a_file_without_its_footer_is_refused() {
+    let (_, content, _) = two();
+    assert!(
+        opened(&content[..content.len() - FOOTER_LEN])
+            .err()
+            .unwrap()
+            .is_corruption()
+    );
+    assert!(opened(&content[..20]).err().unwrap().is_corruption());
+    assert!(opened(&[]).err().unwrap().is_corruption());
+}
+
+#[test]
+fn a_missing_record_is_noticed_by_the_count() {
+    let (entries, _, _) = two();
+    let (mut content, _) = written(Compression::None, &entries[..1]);
+    content.truncate(content.len() - FOOTER_LEN);
+    Footer { blob_count: 2 }.encode(&mut content);
+    let error = opened(&content).unwrap().verify().unwrap_err();
+    assert!(error.text().contains("expected 2, found 1"), "{error}");
+}
+
+#[test]
+fn files_of_rocksdb_are_read() {
+    for (content, compression, count) in [
+        (
+            &include_bytes!("../testdata/plain_11_9.blob")[..],
+            Compression::None,
+            28,
+        ),
+        (
+            include_bytes!("../testdata/snappy_11_1.blob"),
+            Compression::Snappy,
+            2,
+        ),
+        (
+            include_bytes!("../testdata/lz4_11_9.blob"),
+            Compression::Lz4,
+            20,
+        ),
+        (
+            include_bytes!("../testdata/zstd_11_9.blob"),
+            Compression::Zstd,
+            2,
+        ),
+    ] {
+        let file = opened(content).unwrap();
+        assert_eq!(file.compression(), compression);
+        assert_eq!(file.verify().unwrap().blobs, count);
+        let header = RecordHeader::decode(&content[HEADER_LEN..]).unwrap();
+        let key_at = HEADER_LEN + RECORD_HEADER_LEN;
+        let key = &content[key_at..][..usize::try_from(header.key_len).unwrap()];
+        let index = BlobIndex {
+            file: NUMBER,
+            offset: (key_at + key.len()) as u64,
+            size: header.value_len,
+            compression: compression as u8,
+        };
+        assert!(!file.read(&index, key).unwrap().is_empty());
+    }
+}
