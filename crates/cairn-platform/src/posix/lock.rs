@@ -5,9 +5,11 @@
 //! request of the same process succeeds; and closing *any* descriptor of the file, also one that
 //! never asked for the lock, gives it back. So this process keeps a table of the lock files that
 //! it holds, by device and inode, which no alias of the path can deceive, and looks there *before*
-//! it opens a file.
+//! it opens a file. The table also has the directory and name of each, for the case that the file
+//! is removed while its lock is held and another one takes its place.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::IntoRawFd;
 use std::path::Path;
@@ -24,9 +26,12 @@ use crate::sync::Mutex;
 /// Device and inode: which file it is, by whatever path.
 type Identity = (u64, u64);
 
-/// The lock files that this process holds. Locked while a lock is taken or given back, so that
+/// A name in a directory.
+type Place = (Identity, OsString);
+
+/// The lock files that this process holds, and where each was when it was locked. Locked while a lock is taken or given back, so that
 /// no two threads are between looking and opening.
-static HELD: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
+static HELD: Mutex<BTreeMap<Identity, Place>> = Mutex::new(BTreeMap::new());
 
 /// How often a lock file that comes and goes is looked at again.
 const ATTEMPTS: usize = 16;
@@ -52,6 +57,10 @@ impl Drop for PosixLock {
 /// Takes the lock at `path`, creating the file if needed.
 pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
     let mut held = HELD.lock();
+    let place = place(path)?;
+    if held.values().any(|taken| *taken == place) {
+        return Err(held_here(path));
+    }
     for _ in 0..ATTEMPTS {
         let file = match open(path, &held)? {
             Some(file) => file,
@@ -59,7 +68,7 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
         };
         let found = fstat(&file).map_err(|errno| failed(path, errno))?;
         let identity = identity(&found);
-        if held.contains(&identity) {
+        if held.contains_key(&identity) {
             // The file at `path` was exchanged between looking and opening. Closing this
             // descriptor would give the other holder's lock back, so it stays open.
             let _stays_open = file.into_raw_fd();
@@ -73,7 +82,7 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
             Ok(now) if self::identity(&now) == identity => {}
             _ => continue,
         }
-        held.insert(identity);
+        held.insert(identity, place);
         return Ok(Box::new(PosixLock {
             file: Some(file),
             identity,
@@ -87,7 +96,7 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
 
 /// Refuses a file that is a lock held by this process: reading it would mean closing it.
 pub(super) fn refuse_held(found: &Stat, path: &Path) -> Result<()> {
-    match HELD.lock().contains(&identity(found)) {
+    match HELD.lock().contains_key(&identity(found)) {
         true => Err(Error::io_text(format!(
             "open {}: it is a lock that this process holds",
             path.display()
@@ -97,7 +106,7 @@ pub(super) fn refuse_held(found: &Stat, path: &Path) -> Result<()> {
 }
 
 /// Opens the lock file, or creates it; `None` if it appeared or vanished meanwhile.
-fn open(path: &Path, held: &BTreeSet<Identity>) -> Result<Option<File>> {
+fn open(path: &Path, held: &BTreeMap<Identity, Place>) -> Result<Option<File>> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mode = Mode::from_raw_mode(0o644);
     let opened = match stat(path) {
@@ -108,7 +117,7 @@ fn open(path: &Path, held: &BTreeSet<Identity>) -> Result<Option<File>> {
                     path.display()
                 )));
             }
-            if held.contains(&identity(&found)) {
+            if held.contains_key(&identity(&found)) {
                 return Err(held_here(path));
             }
             retry_on_intr(|| openat(CWD, path, flags, mode))
@@ -128,6 +137,17 @@ fn open(path: &Path, held: &BTreeSet<Identity>) -> Result<Option<File>> {
         Err(Errno::NOENT) if rustix::fs::stat(path.parent().unwrap_or(path)).is_ok() => Ok(None),
         Err(errno) => Err(failed(path, errno)),
     }
+}
+
+/// The directory of `path`, whatever it is called, and the name in it.
+fn place(path: &Path) -> Result<Place> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let directory = stat(parent).map_err(|errno| failed(path, errno))?;
+    let name = path.file_name().unwrap_or_default().to_owned();
+    Ok((identity(&directory), name))
 }
 
 fn identity(found: &Stat) -> Identity {

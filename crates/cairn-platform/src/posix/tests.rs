@@ -281,6 +281,19 @@ fn a_second_lock_of_this_process_fails_by_every_path_and_leaves_the_first() {
 }
 
 #[test]
+fn a_lock_whose_file_was_removed_still_excludes_this_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    let held = PosixFileSystem.lock(&path).unwrap();
+    PosixFileSystem.remove(&path).unwrap();
+    assert!(PosixFileSystem.lock(&path).is_err());
+    assert!(PosixFileSystem.lock(&dir.path().join("./LOCK")).is_err());
+    assert!(!path.exists(), "a refused lock leaves no file behind");
+    drop(held);
+    PosixFileSystem.lock(&path).unwrap();
+}
+
+#[test]
 fn a_lock_of_another_process_excludes_this_one_until_that_ends() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
