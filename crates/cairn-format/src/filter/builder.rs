@@ -39,6 +39,13 @@ impl FilterBuilder {
             Shape::Legacy => u64::from(hash32(key, LEGACY_SEED)),
             Shape::Fast | Shape::Ribbon => hash64(key),
         };
+        self.add_hash(hash);
+    }
+
+    /// Adds a key by its hash, which must be the one that filters of this shape ask for: 32 bits
+    /// below format version 5, 64 from there on. The same hash again right after is one.
+    #[inline]
+    pub fn add_hash(&mut self, hash: u64) {
         if self.hashes.last() != Some(&hash) {
             self.hashes.push(hash);
         }

@@ -1,0 +1,328 @@
+//! The data blocks of a table: the one that is being filled, those that wait for the compression
+//! dictionary, and the way of a full one into the output.
+
+use cairn_compress::{Compression, Compressor, Dictionary, Framing, decompress, train_zstd};
+use cairn_format::block::{BlockBuilder, BlockOptions, can_hash};
+use cairn_format::table::{Handle, TRAILER_LEN};
+use cairn_options::{DataBlockIndexType, TableOptions};
+use cairn_types::{Error, Result};
+
+use crate::builder::index::IndexRows;
+use crate::builder::output::Output;
+use crate::builder::params::BuildParams;
+
+/// Padding aligns blocks to at most this many bytes: the page of a device.
+const MAX_ALIGNMENT: u64 = 4096;
+
+/// Compresses blocks and decides whether the result is worth keeping.
+pub(crate) struct Packer {
+    compressor: Compressor,
+    dictionary: Option<Dictionary>,
+    /// A block is kept compressed if it takes at most so many 1024ths of its size.
+    max_per_kb: u64,
+    verify: bool,
+    scratch: Vec<u8>,
+    /// Whether any block was stored compressed.
+    pub used: bool,
+    /// Blocks that did not shrink enough.
+    pub rejected: u64,
+}
+
+impl Packer {
+    pub(crate) fn new(params: &BuildParams, dictionary: Option<Vec<u8>>) -> Result<Packer> {
+        let compressor = Compressor::new(
+            params.compression,
+            params.codec_options(),
+            dictionary.as_deref(),
+        )?;
+        Ok(Packer {
+            compressor,
+            dictionary: dictionary.map(Dictionary::new),
+            max_per_kb: u64::try_from(params.compression_options.max_compressed_bytes_per_kb)
+                .unwrap_or(0),
+            verify: params.options.verify_compression,
+            scratch: Vec::new(),
+            used: false,
+            rejected: 0,
+        })
+    }
+
+    pub(crate) fn dictionary(&self) -> Option<&Dictionary> {
+        self.dictionary.as_ref()
+    }
+
+    /// The stored form of `raw`: compressed if that is worth it.
+    pub(crate) fn pack<'a>(&'a mut self, raw: &'a [u8]) -> Result<(&'a [u8], Compression)> {
+        let kind = self.compressor.kind();
+        if kind == Compression::None {
+            return Ok((raw, kind));
+        }
+        let most = raw.len() as u64 * self.max_per_kb / 1024;
+        self.scratch.clear();
+        if !self
+            .compressor
+            .compress_within(raw, most as usize, &mut self.scratch)?
+        {
+            self.rejected += 1;
+            return Ok((raw, Compression::None));
+        }
+        if self.verify {
+            let back = decompress(
+                kind,
+                &self.scratch,
+                Framing::Sized,
+                self.dictionary.as_ref(),
+                raw.len(),
+            );
+            if back.as_deref() != Ok(raw) {
+                return Err(Error::corruption(format!(
+                    "{kind} does not give back a block of {} bytes (verify_compression)",
+                    raw.len()
+                )));
+            }
+        }
+        self.used = true;
+        Ok((&self.scratch, kind))
+    }
+}
+
+/// Data blocks that wait for the dictionary.
+#[derive(Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// Bytes at which the dictionary is made.
+    limit: usize,
+}
+
+/// When a block is full, and what stands between blocks.
+struct Sizes {
+    block_size: usize,
+    /// Below this size a block is not ended for an entry that does not fit.
+    deviation_limit: usize,
+    /// Pad blocks to a multiple of this; 0 for no padding.
+    align: u64,
+    super_block: u64,
+    /// Most padding before a super block.
+    super_block_padding: u64,
+}
+
+impl Sizes {
+    fn new(options: &TableOptions) -> Sizes {
+        let block_size = usize::try_from(options.block_size)
+            .unwrap_or(usize::MAX)
+            .max(1);
+        let deviation = options.block_size_deviation.clamp(0, 100).unsigned_abs() as usize;
+        let align = if options.block_align {
+            options.block_size.min(MAX_ALIGNMENT)
+        } else {
+            0
+        };
+        let ratio = options.super_block_alignment_space_overhead_ratio.max(1);
+        Sizes {
+            block_size,
+            deviation_limit: block_size.saturating_mul(100 - deviation).div_ceil(100),
+            align,
+            super_block: options.super_block_alignment_size,
+            super_block_padding: options.super_block_alignment_size / ratio,
+        }
+    }
+}
+
+/// The data blocks of a table that is being built.
+pub(crate) struct DataBlocks {
+    block: BlockBuilder,
+    sizes: Sizes,
+    packer: Packer,
+    waiting: Option<Waiting>,
+    params: BuildParams,
+    /// Data blocks finished.
+    pub count: u64,
+}
+
+impl DataBlocks {
+    pub(crate) fn new(params: &BuildParams) -> Result<DataBlocks> {
+        let options = &params.options;
+        let hashed = options.data_block_index_type == DataBlockIndexType::BinaryAndHash
+            && can_hash(&params.order);
+        let block = BlockBuilder::new(BlockOptions {
+            restart_interval: options.block_restart_interval.unsigned_abs().max(1) as usize,
+            delta_encoding: options.use_delta_encoding,
+            hash_util_ratio: hashed.then_some(options.data_block_hash_table_util_ratio),
+            separate_values: options.separate_key_value_in_data_block,
+        });
+        let dictionary =
+            params.compression_options.max_dict_bytes > 0 && params.compression.takes_dictionary();
+        let waiting = dictionary.then(|| {
+            let wanted = match params.compression_options.max_dict_buffer_bytes {
+                0 => params.target_file_size,
+                bytes => bytes.min(params.target_file_size),
+            };
+            Waiting {
+                limit: usize::try_from(wanted).unwrap_or(usize::MAX),
+                ..Waiting::default()
+            }
+        });
+        Ok(DataBlocks {
+            block,
+            sizes: Sizes::new(options),
+            packer: Packer::new(params, None)?,
+            waiting,
+            params: params.clone(),
+            count: 0,
+        })
+    }
+
+    /// Whether the current block has no entry.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.block.is_empty()
+    }
+
+    /// Whether the current block should end before this entry.
+    #[inline]
+    pub(crate) fn is_full_for(&self, key: &[u8], value: &[u8]) -> bool {
+        if self.block.is_empty() {
+            return false;
+        }
+        let size = self.block.estimated_size();
+        if size >= self.sizes.block_size {
+            return true;
+        }
+        let mut after = size + self.block.growth(key, value);
+        if self.sizes.align > 0 {
+            after += TRAILER_LEN;
+        }
+        after > self.sizes.block_size && size > self.sizes.deviation_limit
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.block.add(key, value);
+    }
+
+    /// Bytes of the current block.
+    pub(crate) fn current_bytes(&self) -> usize {
+        self.block.estimated_size()
+    }
+
+    /// Bytes of blocks that wait for the dictionary.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.waiting
+            .as_ref()
+            .map_or(0, |waiting| waiting.bytes.len() as u64)
+    }
+
+    /// Ends the current block: writes it, or lets it wait.
+    pub(crate) fn end_block(&mut self, output: &mut Output, index: &mut IndexRows) -> Result<()> {
+        self.count += 1;
+        let raw = self.block.finish();
+        let Some(waiting) = &mut self.waiting else {
+            let handle = write(&mut self.packer, &self.sizes, raw, output)?;
+            index.place_block(handle);
+            self.block.reset();
+            return Ok(());
+        };
+        waiting.bytes.extend_from_slice(raw);
+        waiting.ends.push(waiting.bytes.len());
+        self.block.reset();
+        if waiting.bytes.len() >= waiting.limit {
+            self.end_waiting(output, index)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the dictionary of the blocks that wait for it and writes them.
+    pub(crate) fn end_waiting(&mut self, output: &mut Output, index: &mut IndexRows) -> Result<()> {
+        let Some(waiting) = self.waiting.take() else {
+            return Ok(());
+        };
+        if let Some(dictionary) = waiting.dictionary(&self.params) {
+            self.packer = Packer::new(&self.params, Some(dictionary))?;
+        }
+        let mut start = 0;
+        for end in waiting.ends {
+            let raw = &waiting.bytes[start..end];
+            let handle = write(&mut self.packer, &self.sizes, raw, output)?;
+            index.place_block(handle);
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// What compressed the data blocks.
+    pub(crate) fn packer(&self) -> &Packer {
+        &self.packer
+    }
+}
+
+impl Waiting {
+    /// A dictionary made of samples of the waiting blocks, or `None` if they give none.
+    fn dictionary(&self, params: &BuildParams) -> Option<Vec<u8>> {
+        let options = &params.compression_options;
+        let max = options.max_dict_bytes as usize;
+        let trains = params.compression == Compression::Zstd && options.zstd_max_train_bytes > 0;
+        let wanted = if trains {
+            options.zstd_max_train_bytes as usize
+        } else {
+            max
+        };
+        let (mut samples, sizes) = self.samples(wanted);
+        if samples.is_empty() {
+            return None;
+        }
+        if trains {
+            // Too little data to train on is no error: the table then has no dictionary.
+            return train_zstd(&samples, &sizes, max)
+                .ok()
+                .filter(|dict| !dict.is_empty());
+        }
+        samples.truncate(max);
+        Some(samples)
+    }
+
+    /// Whole blocks, spread over the waiting ones, of about `wanted` bytes together.
+    fn samples(&self, wanted: usize) -> (Vec<u8>, Vec<usize>) {
+        let count = self.ends.len();
+        let (mut samples, mut sizes) = (Vec::new(), Vec::new());
+        // A stride that has no factor in common with the count visits every block once.
+        let mut stride = (count * 5 / 8).max(1);
+        while gcd(stride, count.max(1)) != 1 {
+            stride += 1;
+        }
+        let mut at = 0usize;
+        for _ in 0..count {
+            if samples.len() >= wanted {
+                break;
+            }
+            let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+            let block = &self.bytes[start..self.ends[at]];
+            let piece = &block[..block.len().min(wanted - samples.len())];
+            samples.extend_from_slice(piece);
+            sizes.push(piece.len());
+            at = (at + stride) % count;
+        }
+        (samples, sizes)
+    }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Writes one data block with the padding around it.
+fn write(packer: &mut Packer, sizes: &Sizes, raw: &[u8], output: &mut Output) -> Result<Handle> {
+    let (stored, kind) = packer.pack(raw)?;
+    let len = (stored.len() + TRAILER_LEN) as u64;
+    if sizes.super_block > 0 {
+        let room = sizes.super_block - output.offset() % sizes.super_block;
+        if len > room && room <= sizes.super_block_padding {
+            output.pad(room)?;
+        }
+    }
+    let handle = output.append_block(stored, kind)?;
+    if sizes.align > 0 {
+        output.pad((sizes.align - len % sizes.align) % sizes.align)?;
+    }
+    Ok(handle)
+}

@@ -1,0 +1,145 @@
+//! What goes into a table's filter: hashes of keys and prefixes, kept until the table is finished,
+//! because only then their number is known.
+
+use cairn_format::hash::{hash32, hash64};
+use cairn_format::key::strip_timestamp;
+use cairn_types::PrefixExtractor;
+
+/// The seed of legacy Bloom filters.
+const LEGACY_SEED: u32 = 0xbc9f_1d34;
+
+/// The hashes of a table's keys and prefixes, in the order of its data blocks.
+pub(crate) struct FilterKeys {
+    /// Format versions below 5 have filters of 32-bit hashes.
+    legacy: bool,
+    whole_keys: bool,
+    extractor: Option<PrefixExtractor>,
+    timestamp_size: usize,
+    hashes: Vec<u64>,
+    /// For each finished data block: where its hashes end, and the prefixes at its edges.
+    blocks: Vec<BlockEdge>,
+    last_whole: Option<u64>,
+    last_prefix: Option<u64>,
+    first_prefix: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct BlockEdge {
+    end: usize,
+    first_prefix: Option<u64>,
+    last_prefix: Option<u64>,
+}
+
+impl FilterKeys {
+    pub(crate) fn new(
+        legacy: bool,
+        whole_keys: bool,
+        extractor: Option<PrefixExtractor>,
+        timestamp_size: usize,
+    ) -> FilterKeys {
+        FilterKeys {
+            legacy,
+            whole_keys,
+            extractor,
+            timestamp_size,
+            hashes: Vec::new(),
+            blocks: Vec::new(),
+            last_whole: None,
+            last_prefix: None,
+            first_prefix: None,
+        }
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        if self.legacy {
+            u64::from(hash32(key, LEGACY_SEED))
+        } else {
+            hash64(key)
+        }
+    }
+
+    /// Adds a key of the data block that is being built. Neighbours of one hash count once.
+    #[inline]
+    pub(crate) fn add(&mut self, user_key: &[u8]) {
+        let key = strip_timestamp(user_key, self.timestamp_size);
+        if self.whole_keys {
+            let hash = self.hash(key);
+            if self.last_whole != Some(hash) {
+                self.last_whole = Some(hash);
+                self.hashes.push(hash);
+            }
+        }
+        let prefix = self.extractor.as_ref().and_then(|e| e.prefix(key));
+        if let Some(prefix) = prefix {
+            let hash = self.hash(prefix);
+            if self.last_prefix != Some(hash) {
+                self.last_prefix = Some(hash);
+                self.hashes.push(hash);
+            }
+            self.first_prefix.get_or_insert(hash);
+        }
+    }
+
+    /// Ends a data block. Each block has all of its own hashes, so that any run of blocks can
+    /// become a partition.
+    pub(crate) fn end_block(&mut self) {
+        self.blocks.push(BlockEdge {
+            end: self.hashes.len(),
+            first_prefix: self.first_prefix,
+            last_prefix: self.last_prefix,
+        });
+        self.last_whole = None;
+        self.last_prefix = None;
+        self.first_prefix = None;
+    }
+
+    /// All hashes.
+    pub(crate) fn all(&self) -> &[u64] {
+        &self.hashes
+    }
+
+    /// The hashes of data block `block`.
+    pub(crate) fn len_of(&self, block: usize) -> usize {
+        let start = block
+            .checked_sub(1)
+            .map_or(0, |before| self.blocks[before].end);
+        self.blocks[block].end - start
+    }
+
+    /// The hashes of the data blocks from `first` up to but without `end`, and what seeks by
+    /// prefix to the edges of that run need beside them: the prefix before it and the one behind.
+    pub(crate) fn run(&self, first: usize, end: usize) -> (&[u64], [Option<u64>; 2]) {
+        let start = first
+            .checked_sub(1)
+            .map_or(0, |before| self.blocks[before].end);
+        let stop = end.checked_sub(1).map_or(0, |last| self.blocks[last].end);
+        let before = first
+            .checked_sub(1)
+            .and_then(|b| self.blocks[b].last_prefix);
+        let behind = self.blocks.get(end).and_then(|b| b.first_prefix);
+        (&self.hashes[start..stop], [before, behind])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_blocks_has_its_own_hashes_and_the_prefixes_around_it() {
+        let mut keys = FilterKeys::new(false, true, Some(PrefixExtractor::Fixed(1)), 0);
+        for block in [["a1", "a2"], ["b1", "b1"], ["b1", "c1"]] {
+            for key in block {
+                keys.add(key.as_bytes());
+            }
+            keys.end_block();
+        }
+        assert_eq!(keys.all().len(), 3 + 2 + 4);
+        assert_eq!(keys.len_of(1), 2);
+        let (run, edges) = keys.run(1, 2);
+        assert_eq!(run, [hash64(b"b1"), hash64(b"b")]);
+        assert_eq!(edges, [Some(hash64(b"a")), Some(hash64(b"b"))]);
+        assert_eq!(keys.run(0, 3).1, [None, None]);
+    }
+}

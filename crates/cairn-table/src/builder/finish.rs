@@ -1,0 +1,299 @@
+//! The end of a table: filter, index, dictionary, range tombstones, properties, metaindex, footer.
+
+use cairn_compress::Compression;
+use cairn_format::block::{BlockBuilder, BlockOptions, IndexBlockBuilder, IndexForm};
+use cairn_format::filter::FilterBuilder;
+use cairn_format::key;
+use cairn_format::table::properties::IndexKind;
+use cairn_format::table::{Footer, Handle, MetaIndex, meta};
+use cairn_types::Result;
+
+use super::data::Packer;
+use super::{TableBuilder, TableStats};
+
+/// How the index blocks of this table are coded, its partitioned filter's included.
+#[derive(Clone, Copy)]
+struct IndexCoding {
+    user_keys: bool,
+    delta_values: bool,
+    restart_interval: usize,
+}
+
+impl IndexCoding {
+    fn block(&self, first_keys: bool) -> IndexBlockBuilder {
+        let form = IndexForm {
+            user_keys: self.user_keys,
+            delta_values: self.delta_values,
+            first_keys,
+        };
+        IndexBlockBuilder::new(form, self.restart_interval)
+    }
+}
+
+/// A run of data blocks that one partition covers: from the first up to but without the end.
+type Run = (usize, usize);
+
+impl TableBuilder {
+    /// Writes what follows the data blocks and hands everything to the kernel. The caller syncs
+    /// and closes the file.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file, and of a codec.
+    pub fn finish(mut self) -> Result<TableStats> {
+        self.end_block(None)?;
+        self.data.end_waiting(&mut self.output, &mut self.index)?;
+        let tail_start = self.output.offset();
+        self.properties.data_size = tail_start;
+        self.properties.tail_start_offset = tail_start;
+        self.properties.num_data_blocks = self.data.count;
+
+        let coding = IndexCoding {
+            user_keys: self.params.options.format_version >= 3 && !self.index.needs_internal_keys(),
+            delta_values: self.params.options.format_version >= 4
+                && !self.params.options.block_align,
+            restart_interval: match self.index_kind {
+                // The metadata of a hash index counts restarts as if they were blocks.
+                IndexKind::Hash => 1,
+                _ => self
+                    .params
+                    .options
+                    .index_block_restart_interval
+                    .unsigned_abs()
+                    .max(1) as usize,
+            },
+        };
+        let mut parts = MetaIndex::default();
+        let runs = self.index_runs();
+        self.write_filter(coding, &runs, &mut parts)?;
+        let index = self.write_index(coding, &runs, &mut parts)?;
+        if let Some(dictionary) = self.data.packer().dictionary() {
+            let handle = self
+                .output
+                .append_block(dictionary.raw(), Compression::None)?;
+            parts.insert(meta::COMPRESSION_DICT, handle);
+        }
+        self.write_tombstones(&mut parts)?;
+        self.complete_properties(coding);
+        let handle = self
+            .output
+            .append_block(&self.properties.encode(), Compression::None)?;
+        parts.insert(meta::PROPERTIES, handle);
+        self.write_footer(parts, index)?;
+        self.output.flush()?;
+        Ok(TableStats {
+            file_size: self.output.offset(),
+            tail_size: self.output.offset() - tail_start,
+            file_crc32c: self.output.file_checksum(),
+            properties: self.properties,
+        })
+    }
+
+    /// The runs of data blocks that the index partitions cover; one run if it has none.
+    fn index_runs(&self) -> Vec<Run> {
+        let blocks = self.index.len();
+        if self.index_kind != IndexKind::TwoLevel {
+            return vec![(0, blocks)];
+        }
+        let target = self.params.options.metadata_block_size as usize;
+        let (mut runs, mut first, mut size) = (Vec::new(), 0, 0);
+        for block in 0..blocks {
+            // A separator with its lengths, a handle, and a restart.
+            size += self.index.separator(block, false).len() + 12;
+            if size >= target {
+                runs.push((first, block + 1));
+                (first, size) = (block + 1, 0);
+            }
+        }
+        if first < blocks || runs.is_empty() {
+            runs.push((first, blocks));
+        }
+        runs
+    }
+
+    fn write_index(
+        &mut self,
+        coding: IndexCoding,
+        runs: &[Run],
+        parts: &mut MetaIndex,
+    ) -> Result<Handle> {
+        let start = self.output.offset();
+        let compression = self.params.options.enable_index_compression;
+        let mut params = self.params.clone();
+        if !compression {
+            params.compression = Compression::None;
+        }
+        let mut packer = Packer::new(&params, None)?;
+        if let Some((prefixes, metadata)) = self.prefixes.take().and_then(|rows| rows.finish()) {
+            let (stored, kind) = packer.pack(&prefixes)?;
+            parts.insert(
+                meta::HASH_INDEX_PREFIXES,
+                self.output.append_block(stored, kind)?,
+            );
+            let (stored, kind) = packer.pack(&metadata)?;
+            parts.insert(
+                meta::HASH_INDEX_METADATA,
+                self.output.append_block(stored, kind)?,
+            );
+        } else if self.index_kind == IndexKind::Hash {
+            self.index_kind = IndexKind::Binary;
+        }
+        let mut handles = Vec::with_capacity(runs.len());
+        for &(first, end) in runs {
+            let mut block = coding.block(self.index_kind == IndexKind::FirstKey);
+            for row in first..end {
+                let separator = self.index.separator(row, coding.user_keys);
+                block.add(separator, self.index.handle(row), self.index.first_key(row));
+            }
+            let (stored, kind) = packer.pack(block.finish())?;
+            handles.push(self.output.append_block(stored, kind)?);
+        }
+        let mut root = handles[0];
+        if self.index_kind == IndexKind::TwoLevel {
+            self.properties.index_partitions = runs.len() as u64;
+            let raw = self.top_level(coding, runs, &handles);
+            let (stored, kind) = packer.pack(&raw)?;
+            root = self.output.append_block(stored, kind)?;
+            self.properties.top_level_index_size = root.size + 5;
+        }
+        self.properties.index_size = self.output.offset() - start;
+        if self.params.options.format_version >= 6 {
+            parts.insert(meta::INDEX, root);
+        }
+        Ok(root)
+    }
+
+    /// The index over partitions, each under the separator of its last data block.
+    fn top_level(&self, coding: IndexCoding, runs: &[Run], handles: &[Handle]) -> Vec<u8> {
+        let mut block = coding.block(false);
+        for (&(_, end), &handle) in runs.iter().zip(handles) {
+            if let Some(last) = end.checked_sub(1) {
+                block.add(self.index.separator(last, coding.user_keys), handle, None);
+            }
+        }
+        block.finish().to_vec()
+    }
+
+    fn write_filter(
+        &mut self,
+        coding: IndexCoding,
+        index_runs: &[Run],
+        parts: &mut MetaIndex,
+    ) -> Result<()> {
+        let Some(filter) = self.filter.take() else {
+            return Ok(());
+        };
+        self.properties.num_filter_entries = filter.all().len() as u64;
+        if filter.all().is_empty() {
+            return Ok(());
+        }
+        let options = self.params.options.clone();
+        let Some(builder) = self.params.filter_builder() else {
+            return Ok(());
+        };
+        let start = self.output.offset();
+        if !options.partition_filters {
+            let bits = build(builder, filter.all().iter().copied());
+            let handle = self.output.append_block(&bits, Compression::None)?;
+            parts.insert(&[meta::FULL_FILTER, meta::BUILTIN_FILTER].concat(), handle);
+            self.properties.filter_size = self.output.offset() - start;
+            return Ok(());
+        }
+        let runs = if options.decouple_partitioned_filters {
+            let wanted = builder.keys_that_fit(options.metadata_block_size as usize);
+            let (mut runs, mut first, mut keys) = (Vec::new(), 0, 0);
+            for block in 0..self.index.len() {
+                keys += filter.len_of(block);
+                if keys >= wanted || block + 1 == self.index.len() {
+                    runs.push((first, block + 1));
+                    (first, keys) = (block + 1, 0);
+                }
+            }
+            runs
+        } else {
+            index_runs.to_vec()
+        };
+        let mut handles = Vec::with_capacity(runs.len());
+        for &(first, end) in &runs {
+            let (hashes, edges) = filter.run(first, end);
+            let hashes = hashes.iter().copied().chain(edges.into_iter().flatten());
+            let builder = self.params.filter_builder();
+            let bits = builder.map_or_else(Vec::new, |builder| build(builder, hashes));
+            handles.push(self.output.append_block(&bits, Compression::None)?);
+        }
+        let raw = self.top_level(coding, &runs, &handles);
+        let handle = self.output.append_block(&raw, Compression::None)?;
+        parts.insert(
+            &[meta::PARTITIONED_FILTER, meta::BUILTIN_FILTER].concat(),
+            handle,
+        );
+        self.properties.filter_size = self.output.offset() - start;
+        Ok(())
+    }
+
+    fn write_tombstones(&mut self, parts: &mut MetaIndex) -> Result<()> {
+        if self.tombstones.is_empty() {
+            return Ok(());
+        }
+        let order = self.order.clone();
+        self.tombstones
+            .sort_by(|a, b| key::compare(&order, &a.0, &b.0).then_with(|| a.1.cmp(&b.1)));
+        let mut block = BlockBuilder::new(BlockOptions::whole_keys());
+        for (start, end) in &self.tombstones {
+            block.add(start, end);
+        }
+        let handle = self
+            .output
+            .append_block(block.finish(), Compression::None)?;
+        parts.insert(meta::RANGE_DEL, handle);
+        Ok(())
+    }
+
+    fn complete_properties(&mut self, coding: IndexCoding) {
+        let packer = self.data.packer();
+        let (used, rejected) = (packer.used, packer.rejected);
+        let compression = self.params.compression;
+        let properties = &mut self.properties;
+        properties.index_kind = Some(self.index_kind);
+        properties.index_key_is_user_key = coding.user_keys.into();
+        properties.index_value_is_delta_encoded = coding.delta_values.into();
+        properties.num_compression_rejected = rejected;
+        (properties.key_smallest_seqno, properties.key_largest_seqno) =
+            self.seqs.unwrap_or_default();
+        properties.compression = if self.params.options.format_version < 7 {
+            compression.property_name().to_owned()
+        } else if compression == Compression::None {
+            ";;".to_owned()
+        } else if used || properties.index_size > 0 {
+            // Index blocks may be compressed where no data block is; naming the kind is harmless.
+            format!("BuiltinV2;{:02X};", compression as u8)
+        } else {
+            "BuiltinV2;;".to_owned()
+        };
+    }
+
+    fn write_footer(&mut self, parts: MetaIndex, index: Handle) -> Result<()> {
+        let metaindex = self
+            .output
+            .append_block(&parts.encode(), Compression::None)?;
+        let version = self.params.options.format_version;
+        let footer = Footer {
+            version,
+            checksum: self.output.checksum_kind(),
+            metaindex,
+            index: (version < 6).then_some(index),
+            base_context: self.base_context,
+        };
+        let mut bytes = Vec::new();
+        footer.encode(self.output.offset(), &mut bytes);
+        self.output.append(&bytes)
+    }
+}
+
+/// The filter of these hashes.
+fn build(mut builder: FilterBuilder, hashes: impl Iterator<Item = u64>) -> Vec<u8> {
+    for hash in hashes {
+        builder.add_hash(hash);
+    }
+    builder.finish()
+}

@@ -1,0 +1,315 @@
+//! Building a table: from sorted entries to a file.
+//!
+//! Entries go into the current data block; a full block is compressed and handed to the output at
+//! once. What describes the blocks (separators, hashes for the filter, counts) is kept in flat
+//! arrays, and index, filter and the other parts are made of it when the table is finished.
+//!
+//! With a compression dictionary the first data blocks wait in memory until there is enough to
+//! make the dictionary from; then they are written, and those that follow go out at once.
+
+mod data;
+mod filter;
+mod finish;
+mod index;
+mod output;
+mod params;
+
+use std::sync::Arc;
+
+use cairn_format::checksum::ChecksumKind;
+use cairn_format::key;
+use cairn_format::table::Properties;
+use cairn_format::table::properties::IndexKind;
+use cairn_options::IndexType;
+use cairn_platform::WritableFile;
+use cairn_types::{Error, KeyOrder, Result, SequenceNumber, ValueKind};
+
+use data::DataBlocks;
+use filter::FilterKeys;
+use index::{IndexRows, PrefixRows};
+use output::{Output, OutputOptions};
+pub use params::BuildParams;
+
+/// What a finished table is, for its place in the tree.
+#[derive(Clone, Debug)]
+pub struct TableStats {
+    /// The properties that the file has.
+    pub properties: Properties,
+    /// Length of the file.
+    pub file_size: u64,
+    /// Bytes behind the data blocks.
+    pub tail_size: u64,
+    /// CRC32C of the whole file, if it was asked for.
+    pub file_crc32c: Option<u32>,
+}
+
+/// Builds one table.
+///
+/// Entries are added in internal-key order, range tombstones in any. The file is created, synced
+/// and closed by the caller; a builder that is dropped leaves a file that is no table.
+pub struct TableBuilder {
+    params: BuildParams,
+    /// The order of the keys as the file has them: without timestamps if those are stripped.
+    order: KeyOrder,
+    /// Bytes of timestamp that are cut from every key; 0 for none.
+    strip: usize,
+    output: Output,
+    data: DataBlocks,
+    index: IndexRows,
+    index_kind: IndexKind,
+    prefixes: Option<PrefixRows>,
+    filter: Option<FilterKeys>,
+    tombstones: Vec<(Vec<u8>, Vec<u8>)>,
+    properties: Properties,
+    last_key: Vec<u8>,
+    stripped: Vec<u8>,
+    seqs: Option<(u64, u64)>,
+    base_context: u32,
+}
+
+impl TableBuilder {
+    /// A builder that writes to `file`, which must be empty.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` or `NotSupported` names the option that makes no sense.
+    pub fn create(file: Arc<dyn WritableFile>, params: BuildParams) -> Result<TableBuilder> {
+        params.validate()?;
+        let options = &params.options;
+        let base_context = if options.format_version >= 6 {
+            params.base_context.max(1)
+        } else {
+            0
+        };
+        let checksum = ChecksumKind::from_u8(options.checksum as u8);
+        let output = Output::new(
+            file,
+            OutputOptions {
+                checksum: checksum.expect("options name known checksums"),
+                base_context,
+                bytes_per_sync: params.bytes_per_sync,
+                file_checksum: params.file_checksum,
+            },
+        );
+        let timestamp_size = params.order.timestamp_size();
+        let strip = if params.strip_timestamps {
+            timestamp_size
+        } else {
+            0
+        };
+        let order = crate::stripped_order(&params.order, strip > 0)?;
+        let file_timestamp_size = timestamp_size - strip;
+        let index_kind = match options.index_type {
+            IndexType::BinarySearch => IndexKind::Binary,
+            IndexType::HashSearch if params.prefix_extractor.is_some() => IndexKind::Hash,
+            IndexType::HashSearch => IndexKind::Binary,
+            IndexType::TwoLevelIndexSearch => IndexKind::TwoLevel,
+            IndexType::BinarySearchWithFirstKey => IndexKind::FirstKey,
+        };
+        let prefixes = params
+            .prefix_extractor
+            .clone()
+            .filter(|_| index_kind == IndexKind::Hash)
+            .map(|extractor| PrefixRows::new(extractor, file_timestamp_size));
+        let first_keys = index_kind == IndexKind::FirstKey;
+        Ok(TableBuilder {
+            data: DataBlocks::new(&params)?,
+            index: IndexRows::new(order.clone(), options.index_shortening, first_keys),
+            filter: params.filter_keys(file_timestamp_size),
+            properties: params.properties(),
+            order,
+            strip,
+            output,
+            index_kind,
+            prefixes,
+            tombstones: Vec::new(),
+            last_key: Vec::new(),
+            stripped: Vec::new(),
+            seqs: None,
+            base_context,
+            params,
+        })
+    }
+
+    /// Adds an entry behind all that were added before.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file, and of a codec.
+    #[inline]
+    pub fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
+        if self.strip > 0 {
+            return self.add_stripped(internal_key, value);
+        }
+        self.add_as_stored(internal_key, value)
+    }
+
+    /// Cuts the timestamp out of the key before it is added.
+    fn add_stripped(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
+        let mut stored = std::mem::take(&mut self.stripped);
+        stored.clear();
+        crate::strip_internal(internal_key, self.strip, &mut stored);
+        let result = self.add_as_stored(&stored, value);
+        self.stripped = stored;
+        result
+    }
+
+    fn add_as_stored(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        debug_assert!(
+            self.properties.num_entries == self.tombstones.len() as u64
+                || key::compare(&self.order, &self.last_key, key).is_lt(),
+            "entries are added in order"
+        );
+        if self.data.is_full_for(key, value) {
+            self.end_block(Some(key))?;
+        }
+        if self.data.is_empty() {
+            self.index.begin_block(key);
+        }
+        self.data.add(key, value);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        let user_key = key::user_key(key);
+        if let Some(filter) = &mut self.filter {
+            filter.add(user_key);
+        }
+        if let Some(prefixes) = &mut self.prefixes {
+            prefixes.add(user_key, self.index.len() as u32);
+        }
+        self.count(key, value);
+        Ok(())
+    }
+
+    #[inline]
+    fn count(&mut self, key: &[u8], value: &[u8]) {
+        let packed = key::packed(key);
+        let properties = &mut self.properties;
+        properties.num_entries += 1;
+        properties.raw_key_size += key.len() as u64;
+        properties.raw_value_size += value.len() as u64;
+        match ValueKind::from_u8(packed as u8) {
+            Some(kind) if kind.is_deletion() => properties.num_deletions += 1,
+            Some(ValueKind::Merge) => properties.num_merge_operands += 1,
+            _ => {}
+        }
+        self.count_seq(packed >> 8);
+        if self.params.order.timestamp_size() > self.strip {
+            self.count_timestamp();
+        }
+    }
+
+    #[inline]
+    fn count_seq(&mut self, seq: u64) {
+        self.seqs = Some(match self.seqs {
+            None => (seq, seq),
+            Some((least, most)) => (least.min(seq), most.max(seq)),
+        });
+    }
+
+    /// Widens the range of timestamps by that of the last key.
+    fn count_timestamp(&mut self) {
+        let user_key = key::user_key(&self.last_key);
+        let size = self.params.order.timestamp_size();
+        let timestamp = &user_key[user_key.len().saturating_sub(size)..];
+        // Timestamps are little-endian numbers: compared from the last byte to the first.
+        let before = |a: &[u8], b: &[u8]| a.iter().rev().lt(b.iter().rev());
+        match &mut self.properties.timestamps {
+            None => {
+                self.properties.timestamps = Some((timestamp.to_vec(), timestamp.to_vec()));
+            }
+            Some((least, most)) => {
+                if before(timestamp, least) {
+                    *least = timestamp.to_vec();
+                }
+                if before(most, timestamp) {
+                    *most = timestamp.to_vec();
+                }
+            }
+        }
+    }
+
+    /// Adds a range tombstone: `start` is an internal key, `end` a user key.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `start` is no internal key.
+    pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) -> Result<()> {
+        if start.len() < key::SUFFIX_LEN {
+            return Err(Error::invalid_argument(
+                "range tombstone without a sequence number",
+            ));
+        }
+        let mut stored = Vec::with_capacity(start.len());
+        crate::strip_internal(start, self.strip, &mut stored);
+        let end = &end[..end.len().saturating_sub(self.strip)];
+        self.count_seq(key::packed(&stored) >> 8);
+        let properties = &mut self.properties;
+        properties.num_entries += 1;
+        properties.num_deletions += 1;
+        properties.num_range_deletions += 1;
+        properties.raw_key_size += stored.len() as u64;
+        properties.raw_value_size += end.len() as u64;
+        self.tombstones.push((stored, end.to_vec()));
+        Ok(())
+    }
+
+    /// Ends the current data block, if it has entries; `next` is the first key of the next one.
+    fn end_block(&mut self, next: Option<&[u8]>) -> Result<()> {
+        if self.data.is_empty() {
+            return Ok(());
+        }
+        self.index.end_block(&self.last_key, next);
+        if let Some(filter) = &mut self.filter {
+            filter.end_block();
+        }
+        self.data.end_block(&mut self.output, &mut self.index)
+    }
+
+    /// Entries and range tombstones added so far.
+    #[must_use]
+    pub fn num_entries(&self) -> u64 {
+        self.properties.num_entries
+    }
+
+    /// Whether nothing was added yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.properties.num_entries == 0
+    }
+
+    /// Length of the file if it ended with the last full data block; blocks that wait for a
+    /// dictionary count uncompressed.
+    #[must_use]
+    pub fn file_size(&self) -> u64 {
+        self.output.offset() + self.data.waiting_bytes()
+    }
+
+    /// Length of the file with the current data block and everything that will follow it, as far
+    /// as that can be told.
+    #[must_use]
+    pub fn estimated_file_size(&self) -> u64 {
+        let filter = self
+            .filter
+            .as_ref()
+            .map_or(0, |filter| filter.all().len() * 5 / 4);
+        self.file_size()
+            + self.data.current_bytes() as u64
+            + (filter + self.index.len() * 32) as u64
+    }
+
+    /// The smallest and largest sequence number added so far.
+    #[must_use]
+    pub fn seq_range(&self) -> Option<(SequenceNumber, SequenceNumber)> {
+        let (least, most) = self.seqs?;
+        Some((SequenceNumber(least), SequenceNumber(most)))
+    }
+
+    /// The properties gathered so far, to be completed before [`TableBuilder::finish`] by what
+    /// only the caller knows (user-collected properties in `others`, times).
+    pub fn properties_mut(&mut self) -> &mut Properties {
+        &mut self.properties
+    }
+
+    /// Gives the table up. The file is the caller's to remove.
+    pub fn abandon(self) {}
+}

@@ -1,0 +1,239 @@
+//! What a table is to be.
+
+use std::sync::Arc;
+
+use cairn_compress::{CodecOptions, Compression};
+use cairn_format::filter::{self, FilterBuilder};
+use cairn_format::table::Properties;
+use cairn_options::{CompressionOptions, FilterPolicy, IndexType, TableOptions};
+use cairn_types::{Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber};
+
+use crate::builder::filter::FilterKeys;
+
+/// The column family id of files that belong to none yet.
+const UNKNOWN_FAMILY: u32 = 0x7fff_ffff;
+
+/// What a table is to be: options, and the facts that its properties record.
+#[derive(Clone)]
+pub struct BuildParams {
+    /// The layout.
+    pub options: Arc<TableOptions>,
+    /// The order of the user keys.
+    pub order: KeyOrder,
+    /// How blocks are compressed.
+    pub compression: Compression,
+    /// The parameters of that.
+    pub compression_options: CompressionOptions,
+    /// For prefix filters and hash indexes.
+    pub prefix_extractor: Option<PrefixExtractor>,
+    /// Name of the merge operator; empty for none.
+    pub merge_operator: String,
+    /// Id of the column family.
+    pub family_id: u32,
+    /// Name of the column family.
+    pub family_name: String,
+    /// The file's number.
+    pub number: FileNumber,
+    /// Id of the database.
+    pub db_id: String,
+    /// Id of its session.
+    pub session_id: String,
+    /// Name of the host.
+    pub host_id: String,
+    /// A random number that the checksums of this file depend on.
+    pub base_context: u32,
+    /// The level that the file is for; -1 if it is none (a flush).
+    pub level: i32,
+    /// When the oldest data was written first, in seconds since 1970.
+    pub creation_time: u64,
+    /// When the oldest key was written, in seconds since 1970.
+    pub oldest_key_time: u64,
+    /// When the newest key was written, in seconds since 1970; 0 if unknown.
+    pub newest_key_time: u64,
+    /// When the file is written, in seconds since 1970.
+    pub file_creation_time: u64,
+    /// How large files of the level should be: bounds what waits for a dictionary.
+    pub target_file_size: u64,
+    /// Whether this is an external file, to be ingested: all entries have sequence number 0.
+    pub external: bool,
+    /// Whether timestamps are cut from the keys.
+    pub strip_timestamps: bool,
+    /// Ask for writeback after so many bytes; 0 never.
+    pub bytes_per_sync: u64,
+    /// Compute the CRC32C of the whole file.
+    pub file_checksum: bool,
+}
+
+impl Default for BuildParams {
+    fn default() -> BuildParams {
+        BuildParams {
+            options: Arc::default(),
+            order: KeyOrder::Bytewise,
+            compression: Compression::Lz4,
+            compression_options: CompressionOptions::default(),
+            prefix_extractor: None,
+            merge_operator: String::new(),
+            family_id: UNKNOWN_FAMILY,
+            family_name: String::new(),
+            number: FileNumber(1),
+            db_id: String::new(),
+            session_id: String::new(),
+            host_id: String::new(),
+            base_context: 1,
+            level: -1,
+            creation_time: 0,
+            oldest_key_time: 0,
+            newest_key_time: 0,
+            file_creation_time: 0,
+            target_file_size: 64 << 20,
+            external: false,
+            strip_timestamps: false,
+            bytes_per_sync: 0,
+            file_checksum: false,
+        }
+    }
+}
+
+impl BuildParams {
+    /// Refuses what no table can be.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let options = &self.options;
+        let refuse = |text: String| Err(Error::invalid_argument(text));
+        if !(2..=7).contains(&options.format_version) {
+            let found = options.format_version;
+            return refuse(format!(
+                "format_version: tables are written in 2 to 7, found {found}"
+            ));
+        }
+        if options.partition_filters && options.index_type != IndexType::TwoLevelIndexSearch {
+            return refuse("partition_filters needs index_type kTwoLevelIndexSearch".to_owned());
+        }
+        if options.block_align && self.compression != Compression::None {
+            return refuse("block_align needs compression kNoCompression".to_owned());
+        }
+        if options.block_align && !options.block_size.is_power_of_two() {
+            return refuse("block_align needs a block_size that is a power of two".to_owned());
+        }
+        if options.super_block_alignment_size > 0
+            && !options.super_block_alignment_size.is_power_of_two()
+        {
+            return refuse("super_block_alignment_size is not a power of two".to_owned());
+        }
+        if options.block_restart_interval < 1 || options.index_block_restart_interval < 1 {
+            return refuse("a restart interval below 1".to_owned());
+        }
+        if self.compression_options.strategy != 0 && self.compression == Compression::Zlib {
+            return Err(Error::not_supported("compression_opts: strategy of zlib"));
+        }
+        if !self.compression_options.use_zstd_dict_trainer
+            && self.compression_options.zstd_max_train_bytes > 0
+        {
+            return Err(Error::not_supported(
+                "compression_opts: use_zstd_dict_trainer=false",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn codec_options(&self) -> CodecOptions {
+        CodecOptions {
+            level: self.compression_options.level,
+            window_bits: self.compression_options.window_bits,
+            checksum: self.compression_options.checksum,
+        }
+    }
+
+    /// The collector of filter hashes, if the table gets a filter.
+    pub(crate) fn filter_keys(&self, timestamp_size: usize) -> Option<FilterKeys> {
+        self.filter_builder()?;
+        Some(FilterKeys::new(
+            self.options.format_version < 5,
+            self.options.whole_key_filtering,
+            self.prefix_extractor.clone(),
+            timestamp_size,
+        ))
+    }
+
+    /// A builder of one filter, or of one partition of it; `None` if the table gets none.
+    pub(crate) fn filter_builder(&self) -> Option<FilterBuilder> {
+        let policy = match self.options.filter_policy? {
+            FilterPolicy::Bloom { bits_per_key } => filter::FilterPolicy::Bloom { bits_per_key },
+            FilterPolicy::Ribbon {
+                bits_per_key,
+                bloom_before_level,
+            } => filter::FilterPolicy::Ribbon {
+                bloom_equivalent_bits_per_key: bits_per_key,
+                bloom_before_level,
+            },
+        };
+        policy.builder(self.options.format_version, u32::try_from(self.level).ok())
+    }
+
+    /// The properties that are known before the first entry.
+    pub(crate) fn properties(&self) -> Properties {
+        let options = &self.options;
+        let or_null = |name: &str| {
+            if name.is_empty() {
+                "nullptr".to_owned()
+            } else {
+                name.to_owned()
+            }
+        };
+        let extractor = self.prefix_extractor.as_ref();
+        Properties {
+            format_version: u64::from(options.format_version),
+            column_family_id: u64::from(self.family_id),
+            column_family_name: self.family_name.clone(),
+            comparator: self.order.name().to_owned(),
+            merge_operator: or_null(&self.merge_operator),
+            prefix_extractor: or_null(&extractor.map(PrefixExtractor::name).unwrap_or_default()),
+            property_collectors: "[]".to_owned(),
+            filter_policy: match options.filter_policy {
+                Some(FilterPolicy::Bloom { .. }) => "bloomfilter".to_owned(),
+                Some(FilterPolicy::Ribbon { .. }) => "ribbonfilter".to_owned(),
+                None => String::new(),
+            },
+            compression_options: self.compression_text(),
+            creation_time: self.creation_time,
+            oldest_key_time: self.oldest_key_time,
+            newest_key_time: self.newest_key_time,
+            file_creation_time: self.file_creation_time,
+            db_id: self.db_id.clone(),
+            db_session_id: self.session_id.clone(),
+            db_host_id: self.host_id.clone(),
+            original_file_number: self.number.0,
+            data_block_restart_interval: options.block_restart_interval.unsigned_abs().into(),
+            index_block_restart_interval: options
+                .index_block_restart_interval
+                .unsigned_abs()
+                .into(),
+            separate_key_value_in_data_block: options.separate_key_value_in_data_block.into(),
+            whole_key_filtering: Some(options.whole_key_filtering),
+            prefix_filtering: Some(extractor.is_some()),
+            decoupled_partitioned_filters: Some(
+                options.partition_filters && options.decouple_partitioned_filters,
+            ),
+            external_version: self.external.then_some(2),
+            global_seqno: self.external.then_some(SequenceNumber::ZERO),
+            timestamps_stripped: self.strip_timestamps && self.order.timestamp_size() > 0,
+            ..Properties::default()
+        }
+    }
+
+    /// The text of the property `rocksdb.compression_options`.
+    fn compression_text(&self) -> String {
+        let c = &self.compression_options;
+        format!(
+            "window_bits={}; level={}; strategy={}; max_dict_bytes={}; zstd_max_train_bytes={}; \
+             enabled={}; max_dict_buffer_bytes={}; use_zstd_dict_trainer={}; ",
+            c.window_bits,
+            c.level,
+            c.strategy,
+            c.max_dict_bytes,
+            c.zstd_max_train_bytes,
+            u8::from(c.enabled),
+            c.max_dict_buffer_bytes,
+            u8::from(c.use_zstd_dict_trainer),
+        )
+    }
+}

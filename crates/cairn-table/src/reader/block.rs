@@ -1,0 +1,99 @@
+//! From the bytes of a block in its file to its contents in memory.
+
+use cairn_compress::{
+    Compression, Dictionary, Framing, declared_len, decompress, decompress_exact,
+};
+use cairn_format::checksum::{ChecksumKind, block_checksum, context_modifier};
+use cairn_format::table::{Footer, Handle, Properties, TRAILER_LEN};
+use cairn_platform::Buffer;
+use cairn_types::{Decoded, Malformed};
+
+/// No block may become larger than this; offsets in blocks are 32 bits wide.
+const MAX_BLOCK_BYTES: usize = u32::MAX as usize;
+
+/// Splits `raw`, a block with its trailer, and checks its checksum. Returns what is before the
+/// trailer, and how it is compressed.
+pub(crate) fn check<'a>(
+    raw: &'a [u8],
+    handle: Handle,
+    footer: &Footer,
+    verify: bool,
+) -> Decoded<(&'a [u8], Compression)> {
+    let wanted = handle.size + TRAILER_LEN as u64;
+    if raw.len() as u64 != wanted {
+        return Err(Malformed::mismatch(
+            0,
+            "length of a block that was read",
+            wanted,
+            raw.len(),
+        ));
+    }
+    let (stored, trailer) = raw.split_at(raw.len() - TRAILER_LEN);
+    let kind = trailer[0];
+    if verify && footer.checksum != ChecksumKind::None {
+        let [_, a, b, c, d] = *trailer else {
+            unreachable!("a trailer has five bytes");
+        };
+        let found = u32::from_le_bytes([a, b, c, d]);
+        let expected = block_checksum(footer.checksum, stored, kind)
+            .wrapping_add(context_modifier(footer.base_context, handle.offset));
+        if found != expected {
+            return Err(Malformed::mismatch(
+                stored.len() + 1,
+                &format!(
+                    "checksum of the block of {} bytes at {}",
+                    handle.size, handle.offset
+                ),
+                format_args!("{expected:08x}"),
+                format_args!("{found:08x}"),
+            ));
+        }
+    }
+    let kind = Compression::from_u8(kind).ok_or_else(|| {
+        Malformed::unsupported(stored.len(), format!("compression type {kind:#04x}"))
+    })?;
+    Ok((stored, kind))
+}
+
+/// The contents of the block whose bytes, trailer included, are `raw`.
+pub(crate) fn unpack(
+    raw: &[u8],
+    handle: Handle,
+    footer: &Footer,
+    dictionary: Option<&Dictionary>,
+    verify: bool,
+) -> Decoded<Buffer> {
+    let (stored, kind) = check(raw, handle, footer, verify)?;
+    if kind == Compression::None {
+        return Ok(Buffer::from(stored));
+    }
+    let framing = Framing::of_format_version(footer.version);
+    let declared = declared_len(kind, stored, framing, MAX_BLOCK_BYTES)?;
+    match declared.modest_len(stored.len()) {
+        Some(len) => Buffer::filled(len, |out| {
+            decompress_exact(kind, stored, framing, dictionary, out)
+        }),
+        None => decompress(kind, stored, framing, dictionary, MAX_BLOCK_BYTES).map(Buffer::from),
+    }
+}
+
+/// Like [`unpack`] for the properties block, whose global sequence number may have been written in
+/// place without mending the checksum (formats.md 13).
+pub(crate) fn unpack_properties(raw: &[u8], handle: Handle, footer: &Footer) -> Decoded<Buffer> {
+    let first = unpack(raw, handle, footer, None, true);
+    let Err(mismatch) = first else {
+        return first;
+    };
+    let Ok((stored, Compression::None)) = check(raw, handle, footer, false) else {
+        return Err(mismatch);
+    };
+    let Some(place) = Properties::find_global_seqno(stored) else {
+        return Err(mismatch);
+    };
+    let mut zeroed = raw.to_vec();
+    zeroed[place].fill(0);
+    match check(&zeroed, handle, footer, true) {
+        Ok(_) => Ok(Buffer::from(stored)),
+        Err(_) => Err(mismatch),
+    }
+}

@@ -1,0 +1,295 @@
+//! Point lookups: the entries of one user key, newest first.
+//!
+//! A get runs from its beginning over what is in memory. When a block is not there it stops and
+//! says so; once the block was supplied it runs from its beginning again and passes over the data
+//! blocks whose entries were seen. In memory it allocates nothing and counts one reference: on
+//! the data block.
+
+use std::cmp::Ordering;
+use std::ops::{ControlFlow, Range};
+
+use cairn_format::block::{BlockKind, BlockLayout, DataCursor};
+use cairn_format::key::{self, LookupKey, ParsedKey};
+use cairn_memory::CacheRole;
+use cairn_platform::{Buffer, Io, ReadRequest};
+use cairn_types::{Progress, Result, SequenceNumber};
+
+use super::index::{IndexWalk, Landing};
+use super::table::{Lack, Supplied, Table};
+
+/// How a get reads.
+#[derive(Clone, Copy, Debug)]
+pub struct GetOptions {
+    /// Keep the blocks that were read in the cache.
+    pub fill_cache: bool,
+    /// Check the checksums of the blocks that were read.
+    pub verify_checksums: bool,
+}
+
+impl Default for GetOptions {
+    fn default() -> GetOptions {
+        GetOptions {
+            fill_cache: true,
+            verify_checksums: true,
+        }
+    }
+}
+
+/// A value where it lies.
+#[derive(Clone, Debug)]
+pub struct ValueRef<'a> {
+    /// The block. Cloning it pins the value.
+    pub buffer: &'a Buffer,
+    /// Where in the block the value lies.
+    pub range: Range<usize>,
+}
+
+impl ValueRef<'_> {
+    /// The value.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.range.clone()]
+    }
+}
+
+/// The state of one get between its steps. May be used for get after get, of one table after
+/// another; memory that it allocated is kept.
+#[derive(Default)]
+pub struct TableGet {
+    lack: Option<(Lack, GetOptions, ReadRequest)>,
+    supplied: Supplied,
+    /// Data blocks that begin before this offset have been seen to their end.
+    done_before: u64,
+    pub(super) filter_passed: bool,
+    data: DataCursor,
+    global: Option<SequenceNumber>,
+    target: Vec<u8>,
+    padded: Vec<u8>,
+}
+
+impl TableGet {
+    /// The state of a get that has not begun.
+    #[must_use]
+    pub fn new() -> TableGet {
+        TableGet::default()
+    }
+
+    /// Forgets a get that was given up between its steps.
+    pub fn reset(&mut self) {
+        self.lack = None;
+        self.supplied.clear();
+        self.done_before = 0;
+        self.filter_passed = false;
+    }
+
+    /// What the get lacks.
+    ///
+    /// # Panics
+    ///
+    /// Unless the last step returned [`Progress::Lacks`].
+    #[must_use]
+    pub fn request(&self) -> ReadRequest {
+        self.lack.as_ref().expect("the get lacks a block").2.clone()
+    }
+
+    /// Hands over what the get lacks; [`Table::get`] is then called again.
+    ///
+    /// # Errors
+    ///
+    /// That of the read, or `Corruption` if the block is damaged. The get is then over.
+    pub fn supply(&mut self, table: &Table, bytes: Result<Buffer>) -> Result<()> {
+        let (lack, options, _) = self.lack.take().expect("the get lacks a block");
+        let taken = bytes
+            .and_then(|raw| table.take(lack, &raw, options.verify_checksums, options.fill_cache));
+        match taken {
+            Ok(buffer) => {
+                self.supplied.push((lack.handle.offset, buffer));
+                Ok(())
+            }
+            Err(error) => {
+                self.reset();
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn supplied(&self) -> &[(u64, Buffer)] {
+        &self.supplied
+    }
+}
+
+impl Table {
+    /// Shows `visit` the entries of the user key of `lookup` that are not newer than its sequence
+    /// number, newest first, until it breaks or there are no more. With timestamps: the entries
+    /// of the key whose timestamps are not later than that of `lookup`.
+    ///
+    /// Range tombstones are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if a block is damaged. The get is then over.
+    #[inline]
+    pub fn get(
+        &self,
+        lookup: &LookupKey,
+        options: &GetOptions,
+        state: &mut TableGet,
+        visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Progress> {
+        match self.get_step(lookup, state, visit) {
+            Ok(Some(lack)) => {
+                state.lack = Some((lack, *options, self.request(lack, 0)));
+                Ok(Progress::Lacks)
+            }
+            Ok(None) => {
+                state.reset();
+                Ok(Progress::Ready)
+            }
+            Err(error) => {
+                state.reset();
+                Err(error)
+            }
+        }
+    }
+
+    /// [`Table::get`] that reads what it lacks on the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Table::get`], and of reading.
+    pub fn get_now(
+        &self,
+        lookup: &LookupKey,
+        options: &GetOptions,
+        io: &Io,
+        visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut state = TableGet::new();
+        while self.get(lookup, options, &mut state, visit)? == Progress::Lacks {
+            let bytes = io.read_now(&state.request());
+            state.supply(self, bytes)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn get_step(
+        &self,
+        lookup: &LookupKey,
+        state: &mut TableGet,
+        visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Lack>> {
+        if !state.filter_passed {
+            match self.may_contain(lookup, state.supplied())? {
+                Ok(false) => return Ok(None),
+                Ok(true) => state.filter_passed = true,
+                Err(lack) => return Ok(Some(lack)),
+            }
+        }
+        let mut target = std::mem::take(&mut state.target);
+        let stored = self.stored_target(lookup.internal(), &mut target);
+        let result = self.get_in_blocks(stored, state, visit);
+        state.target = target;
+        result
+    }
+
+    #[inline]
+    fn get_in_blocks(
+        &self,
+        target: &[u8],
+        state: &mut TableGet,
+        visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Lack>> {
+        let mut walk = IndexWalk::new(self);
+        walk.start(Landing::Seek);
+        loop {
+            if let Some(lack) = walk.settle(self, &state.supplied, target)? {
+                return Ok(Some(lack));
+            }
+            if !walk.valid() {
+                return Ok(None);
+            }
+            let handle = walk.handle();
+            if handle.offset >= state.done_before {
+                let lack = Lack {
+                    handle,
+                    role: CacheRole::Data,
+                };
+                let Some(block) = self.find(lack, &state.supplied) else {
+                    self.check(handle, walk.found_in(self))?;
+                    return Ok(Some(lack));
+                };
+                if self
+                    .get_in_block(&block, lack, target, state, visit)?
+                    .is_break()
+                {
+                    return Ok(None);
+                }
+                state.done_before = handle.offset.saturating_add(1);
+            }
+            // The key ran off the end of the block. It goes on in the next one only if the
+            // separator between them does not already lie behind it.
+            let separator = walk.user_key(self);
+            let order = self
+                .order
+                .compare_without_timestamp(separator, key::user_key(target));
+            if order == Ordering::Greater {
+                return Ok(None);
+            }
+            walk.step(self, false)?;
+        }
+    }
+
+    /// Visits what one data block has; breaks when there is no more to be found behind it.
+    #[inline]
+    fn get_in_block(
+        &self,
+        block: &Buffer,
+        lack: Lack,
+        target: &[u8],
+        state: &mut TableGet,
+        visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let bad = |error| self.bad(error, lack.handle.offset);
+        if state.global != self.global_seqno {
+            state.global = self.global_seqno;
+            state.data = DataCursor::new().with_global_seqno(self.global_seqno);
+        }
+        let layout = BlockLayout::parse(block, BlockKind::Data).map_err(bad)?;
+        let TableGet { data, padded, .. } = state;
+        data.seek_point(block, &layout, &self.order, target)
+            .map_err(bad)?;
+        let user = key::user_key(target);
+        while data.valid() {
+            let mut found = key::parse(data.key(block)).map_err(bad)?;
+            if !self.same_key(found.user_key, user) {
+                return Ok(ControlFlow::Break(()));
+            }
+            if self.pad > 0 {
+                padded.clear();
+                padded.extend_from_slice(found.user_key);
+                padded.resize(found.user_key.len() + self.pad, 0);
+                found.user_key = padded;
+            }
+            let value = ValueRef {
+                buffer: block,
+                range: data.value_range(),
+            };
+            if visit(found, value).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            data.next(block, &layout).map_err(bad)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Whether two user keys of the file are the same but for their timestamps.
+    #[inline]
+    fn same_key(&self, a: &[u8], b: &[u8]) -> bool {
+        if self.order.is_bytewise() {
+            a == b
+        } else {
+            self.order.compare_without_timestamp(a, b) == Ordering::Equal
+        }
+    }
+}

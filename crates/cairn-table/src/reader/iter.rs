@@ -1,0 +1,444 @@
+//! Walking a table: the iterator over its entries.
+//!
+//! Inside a block `next` is a few inlined instructions. At the end of a block the iterator notes
+//! what is to be done (a step in the index, a landing in a data block) and does it as far as
+//! blocks are in memory; when one is not, it stops there and goes on when it was supplied.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use cairn_format::block::{BlockKind, BlockLayout, DataCursor};
+use cairn_format::key;
+use cairn_format::table::Handle;
+use cairn_memory::CacheRole;
+use cairn_platform::{Buffer, Io, ReadRequest};
+use cairn_types::{Decoded, Error, Progress, Result};
+
+use super::index::{IndexWalk, Landing as IndexLanding};
+use super::prefetch::Prefetch;
+use super::table::{Lack, Supplied, Table};
+
+/// How an iterator reads.
+#[derive(Clone, Copy, Debug)]
+pub struct IterOptions {
+    /// Keep the blocks that were read in the cache.
+    pub fill_cache: bool,
+    /// Check the checksums of the blocks that were read.
+    pub verify_checksums: bool,
+    /// Bytes to read ahead from the first block on; 0 to begin when reads turn out sequential.
+    pub readahead: u64,
+    /// Let `seek` ask the filter for the prefix of its target and stand nowhere if the table has
+    /// no such prefix. Only for callers that want no keys of other prefixes.
+    pub prefix_filter: bool,
+}
+
+impl Default for IterOptions {
+    fn default() -> IterOptions {
+        IterOptions {
+            fill_cache: true,
+            verify_checksums: true,
+            readahead: 0,
+            prefix_filter: false,
+        }
+    }
+}
+
+/// Where in a data block the iterator should stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Landing {
+    First,
+    Last,
+    Seek,
+    SeekForPrev,
+}
+
+impl Landing {
+    fn is_back(self) -> bool {
+        matches!(self, Landing::Last | Landing::SeekForPrev)
+    }
+}
+
+/// An iterator over the point entries of a table, in internal-key order. Keeps the contract of
+/// `cairn_types::iter`.
+pub struct TableIter {
+    table: Arc<Table>,
+    options: IterOptions,
+    walk: IndexWalk,
+    data: DataCursor,
+    block: Option<(Buffer, BlockLayout)>,
+    block_handle: Handle,
+    landing: Option<Landing>,
+    /// The filter is to be asked before anything else.
+    ask_filter: bool,
+    target: Vec<u8>,
+    /// Whether keys get a timestamp that the file does not have; they then lie in `padded`.
+    pads: bool,
+    padded: Vec<u8>,
+    valid: bool,
+    error: Option<Error>,
+    lack: Option<(Lack, ReadRequest)>,
+    supplied: Supplied,
+    prefetch: Prefetch,
+}
+
+impl TableIter {
+    /// An iterator that stands nowhere.
+    #[must_use]
+    pub fn new(table: Arc<Table>, options: IterOptions) -> TableIter {
+        TableIter {
+            walk: IndexWalk::new(&table),
+            data: DataCursor::new().with_global_seqno(table.global_seqno),
+            prefetch: Prefetch::new(options.readahead),
+            pads: table.pad > 0,
+            table,
+            options,
+            block: None,
+            block_handle: Handle::NULL,
+            landing: None,
+            ask_filter: false,
+            target: Vec::new(),
+            padded: Vec::new(),
+            valid: false,
+            error: None,
+            lack: None,
+            supplied: Vec::new(),
+        }
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Whether the iterator stands on an entry.
+    #[inline]
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The internal key of the entry.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        if self.pads {
+            return &self.padded;
+        }
+        self.data.key(self.bytes())
+    }
+
+    /// The value of the entry.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        self.data.value(self.bytes())
+    }
+
+    /// The value of the entry as a part of its block, for as long as the caller keeps that.
+    ///
+    /// # Panics
+    ///
+    /// Unless the iterator stands on an entry.
+    #[must_use]
+    pub fn value_pin(&self) -> (Buffer, Range<usize>) {
+        let block = self
+            .block
+            .as_ref()
+            .expect("the iterator stands on an entry");
+        (block.0.clone(), self.data.value_range())
+    }
+
+    /// The bytes of the current block.
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match &self.block {
+            Some((block, _)) => block,
+            None => &[],
+        }
+    }
+
+    /// Why the iterator stands nowhere, if not because there are no more entries.
+    ///
+    /// # Errors
+    ///
+    /// The error that ended the iteration.
+    pub fn status(&self) -> Result<()> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// Goes to the first entry at or after `target`, an internal key.
+    pub fn seek(&mut self, target: &[u8]) -> Progress {
+        self.begin(IndexLanding::Seek, Landing::Seek, Some(target))
+    }
+
+    /// Goes to the last entry at or before `target`, an internal key.
+    pub fn seek_for_prev(&mut self, target: &[u8]) -> Progress {
+        self.begin(IndexLanding::SeekOrLast, Landing::SeekForPrev, Some(target))
+    }
+
+    /// Goes to the first entry.
+    pub fn seek_to_first(&mut self) -> Progress {
+        self.begin(IndexLanding::First, Landing::First, None)
+    }
+
+    /// Goes to the last entry.
+    pub fn seek_to_last(&mut self) -> Progress {
+        self.begin(IndexLanding::Last, Landing::Last, None)
+    }
+
+    /// Goes to the following entry. Only while the iterator is valid.
+    #[inline]
+    pub fn next(&mut self) -> Progress {
+        debug_assert!(self.valid, "next is called on an entry");
+        let moved = match &self.block {
+            Some((block, layout)) => self.data.next(block, layout),
+            None => Ok(()),
+        };
+        if moved.is_ok() && self.data.valid() && !self.pads {
+            return Progress::Ready;
+        }
+        self.leave(moved, false)
+    }
+
+    /// Goes to the entry before. Only while the iterator is valid.
+    #[inline]
+    pub fn prev(&mut self) -> Progress {
+        debug_assert!(self.valid, "prev is called on an entry");
+        let moved = match &self.block {
+            Some((block, layout)) => self.data.prev(block, layout),
+            None => Ok(()),
+        };
+        if moved.is_ok() && self.data.valid() && !self.pads {
+            return Progress::Ready;
+        }
+        self.leave(moved, true)
+    }
+
+    /// What the iterator lacks.
+    ///
+    /// # Panics
+    ///
+    /// Unless the last step returned [`Progress::Lacks`].
+    #[must_use]
+    pub fn request(&self) -> ReadRequest {
+        self.lack
+            .as_ref()
+            .expect("the iterator lacks a block")
+            .1
+            .clone()
+    }
+
+    /// Hands over what the iterator lacks, and goes on. The bytes may go beyond the block.
+    pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
+        let (lack, _) = self.lack.take().expect("the iterator lacks a block");
+        let taken = bytes.and_then(|bytes| {
+            let len = bytes
+                .len()
+                .min(lack.handle.size as usize + cairn_format::table::TRAILER_LEN);
+            if lack.role == CacheRole::Data {
+                self.prefetch.keep(lack.handle, &bytes);
+            }
+            let IterOptions {
+                verify_checksums,
+                fill_cache,
+                ..
+            } = self.options;
+            self.table
+                .take(lack, &bytes[..len], verify_checksums, fill_cache)
+        });
+        match taken {
+            Ok(buffer) => {
+                self.supplied.push((lack.handle.offset, buffer));
+                self.go_on()
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Reads what the step that returned `progress` lacks, on the calling thread, until the step
+    /// is complete: `iter.complete(iter.next(), io)` cannot be written, so
+    /// `let step = iter.next(); iter.complete(step, io);`.
+    pub fn complete(&mut self, mut progress: Progress, io: &Io) {
+        while progress == Progress::Lacks {
+            let bytes = io.read_now(&self.request());
+            progress = self.supply(bytes);
+        }
+    }
+
+    /// Begins a movement that does not depend on where the iterator stands.
+    fn begin(&mut self, index: IndexLanding, landing: Landing, target: Option<&[u8]>) -> Progress {
+        self.error = None;
+        self.lack = None;
+        self.supplied.clear();
+        self.valid = false;
+        self.target.clear();
+        if let Some(target) = target {
+            let mut buffer = Vec::new();
+            let stored = self.table.stored_target(target, &mut buffer);
+            self.target.extend_from_slice(stored);
+        }
+        self.ask_filter = self.options.prefix_filter && target.is_some();
+        self.walk.start(index);
+        self.landing = Some(landing);
+        self.go_on()
+    }
+
+    /// Goes on at the edge of a block, or after a step inside it that needs more work: an error,
+    /// or a key whose timestamp must be added.
+    #[inline(never)]
+    fn leave(&mut self, moved: Decoded<()>, back: bool) -> Progress {
+        if let Err(error) = moved {
+            return self.fail(self.table.bad(error, self.block_handle.offset));
+        }
+        if self.data.valid() {
+            self.stand();
+            return Progress::Ready;
+        }
+        self.valid = false;
+        if let Err(error) = self.walk.step(&self.table, back) {
+            return self.fail(error);
+        }
+        self.landing = Some(if back { Landing::Last } else { Landing::First });
+        self.go_on()
+    }
+
+    /// Does what is to be done until the iterator stands somewhere or lacks a block.
+    fn go_on(&mut self) -> Progress {
+        match self.drive() {
+            Ok(None) => {
+                self.supplied.clear();
+                Progress::Ready
+            }
+            Ok(Some(lack)) => {
+                let more = if lack.role == CacheRole::Data && !self.is_back() {
+                    self.prefetch.more(lack.handle, &self.table.params.options)
+                } else {
+                    0
+                };
+                let room = self.table.data_end().saturating_sub(lack.handle.end());
+                self.lack = Some((lack, self.table.request(lack, more.min(room))));
+                Progress::Lacks
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn is_back(&self) -> bool {
+        self.landing.is_some_and(Landing::is_back)
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) -> Progress {
+        self.valid = false;
+        self.landing = None;
+        self.supplied.clear();
+        self.data.clear();
+        self.error = Some(error);
+        Progress::Ready
+    }
+
+    fn drive(&mut self) -> Result<Option<Lack>> {
+        if self.ask_filter {
+            match self
+                .table
+                .may_have_prefix_of(key::user_key(&self.target), &self.supplied)?
+            {
+                Err(lack) => return Ok(Some(lack)),
+                Ok(false) => {
+                    self.landing = None;
+                    self.ask_filter = false;
+                    return Ok(None);
+                }
+                Ok(true) => self.ask_filter = false,
+            }
+        }
+        while let Some(landing) = self.landing {
+            if let Some(lack) = self
+                .walk
+                .settle(&self.table, &self.supplied, &self.target)?
+            {
+                return Ok(Some(lack));
+            }
+            if !self.walk.valid() {
+                self.landing = None;
+                break;
+            }
+            if let Some(lack) = self.load_block()? {
+                return Ok(Some(lack));
+            }
+            self.land(landing)?;
+            if self.data.valid() {
+                self.landing = None;
+                self.stand();
+                break;
+            }
+            self.walk.step(&self.table, landing.is_back())?;
+            self.landing = Some(if landing.is_back() {
+                Landing::Last
+            } else {
+                Landing::First
+            });
+        }
+        Ok(None)
+    }
+
+    /// Makes the block at which the walk stands the current one, if it is in memory.
+    fn load_block(&mut self) -> Result<Option<Lack>> {
+        let handle = self.walk.handle();
+        if self.block.is_some() && self.block_handle == handle {
+            return Ok(None);
+        }
+        let lack = Lack {
+            handle,
+            role: CacheRole::Data,
+        };
+        let block = match self.table.find(lack, &self.supplied) {
+            Some(block) => block,
+            None => {
+                self.table.check(handle, self.walk.found_in(&self.table))?;
+                let IterOptions {
+                    verify_checksums,
+                    fill_cache,
+                    ..
+                } = self.options;
+                match self.prefetch.take(handle) {
+                    Some(raw) => self.table.take(lack, raw, verify_checksums, fill_cache)?,
+                    None => return Ok(Some(lack)),
+                }
+            }
+        };
+        self.block = None;
+        let layout = BlockLayout::parse(&block, BlockKind::Data)
+            .map_err(|error| self.table.bad(error, handle.offset))?;
+        self.block = Some((block, layout));
+        self.block_handle = handle;
+        Ok(None)
+    }
+
+    fn land(&mut self, landing: Landing) -> Result<()> {
+        let Some((block, layout)) = &self.block else {
+            return Ok(());
+        };
+        let order = &self.table.order;
+        let landed = match landing {
+            Landing::First => self.data.first(block, layout),
+            Landing::Last => self.data.last(block, layout),
+            Landing::Seek => self.data.seek(block, layout, order, &self.target),
+            Landing::SeekForPrev => self.data.seek_for_prev(block, layout, order, &self.target),
+        };
+        landed.map_err(|error| self.table.bad(error, self.block_handle.offset))
+    }
+
+    /// Stands on the entry of the cursor.
+    #[inline]
+    fn stand(&mut self) {
+        self.valid = true;
+        if self.pads
+            && let Some((block, _)) = &self.block
+        {
+            self.padded.clear();
+            crate::pad_internal(self.data.key(block), self.table.pad, &mut self.padded);
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Opening a table: footer, metaindex, properties, and the parts that are held in memory.
+
+use std::sync::Arc;
+
+use cairn_compress::Dictionary;
+use cairn_format::block::{BlockKind, BlockLayout, DataCursor, IndexForm};
+use cairn_format::id::UniqueId;
+use cairn_format::range_del::{Fragments, Tombstone};
+use cairn_format::table::footer::FOOTER_LEN;
+use cairn_format::table::properties::IndexKind;
+use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN, meta};
+use cairn_memory::{BlockCache, CachePriority};
+use cairn_options::{PinningTier, TableOptions};
+use cairn_platform::sync::{AtomicU64, Ordering};
+use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
+use cairn_types::{
+    Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
+};
+
+use super::block;
+use super::filter::Filter;
+use super::index::Index;
+use super::table::{Part, Table};
+
+/// What a table is opened with.
+#[derive(Clone)]
+pub struct OpenParams {
+    /// The file's number.
+    pub number: FileNumber,
+    /// The level it lies in, for the rules of what is pinned; `None` outside a tree.
+    pub level: Option<usize>,
+    /// The order of the user keys.
+    pub order: KeyOrder,
+    /// The family's prefix extractor; used for filters when the table was built with the same.
+    pub prefix_extractor: Option<PrefixExtractor>,
+    /// What is cached and pinned, and how far is read ahead.
+    pub options: Arc<TableOptions>,
+    /// The block cache, or `None` to keep nothing.
+    pub cache: Option<Arc<BlockCache>>,
+    /// The unique id that the MANIFEST has, if it is to be verified.
+    pub expected_unique_id: Option<[u64; 2]>,
+    /// The largest sequence number that the MANIFEST has: that of every entry of an ingested file.
+    pub largest_seq: Option<SequenceNumber>,
+    /// Bytes behind the data blocks, where known: read at once.
+    pub tail_size: Option<u64>,
+}
+
+impl Default for OpenParams {
+    fn default() -> OpenParams {
+        OpenParams {
+            number: FileNumber(0),
+            level: None,
+            order: KeyOrder::Bytewise,
+            prefix_extractor: None,
+            options: Arc::default(),
+            cache: None,
+            expected_unique_id: None,
+            largest_seq: None,
+            tail_size: None,
+        }
+    }
+}
+
+/// Bytes at the end of a file that are read first when the size of the tail is not known.
+const DEFAULT_TAIL: u64 = 16 << 10;
+/// No more than this is read at once when a table is opened, whatever the MANIFEST says.
+const MAX_TAIL: u64 = 8 << 20;
+
+/// The file while it is being opened, with its end in memory.
+struct Opening<'a> {
+    file: &'a Arc<dyn RandomAccessFile>,
+    name: String,
+    io: &'a Io,
+    tail: Buffer,
+    tail_at: u64,
+    footer: Footer,
+    /// Where the footer begins: blocks end at or before it.
+    limit: u64,
+}
+
+impl Opening<'_> {
+    fn bad(&self, error: Malformed, base: u64) -> Error {
+        error.in_file(&self.name, base)
+    }
+
+    /// The bytes of a block with its trailer. `handle` was checked.
+    fn raw(&self, handle: Handle) -> Result<Buffer> {
+        let len = handle.size as usize + TRAILER_LEN;
+        if handle.offset >= self.tail_at {
+            let start = (handle.offset - self.tail_at) as usize;
+            return Ok(Buffer::from(&self.tail[start..start + len]));
+        }
+        self.io.read_now(&ReadRequest {
+            file: self.file.clone(),
+            offset: handle.offset,
+            len,
+        })
+    }
+
+    /// The contents of a block.
+    fn block(&self, handle: Handle) -> Result<Buffer> {
+        block::unpack(&self.raw(handle)?, handle, &self.footer, None, true)
+            .map_err(|error| self.bad(error, handle.offset))
+    }
+}
+
+/// What a part of the metadata is, for the rules of pinning.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tier {
+    TopLevel,
+    Partition,
+    Whole,
+}
+
+/// Whether a part stays in memory while its table is open.
+fn is_pinned(params: &OpenParams, tier: Tier) -> bool {
+    let options = &params.options;
+    let pinned = &options.metadata_cache_options;
+    let l0 = options.pin_l0_filter_and_index_blocks_in_cache;
+    let (tier, fallback) = match tier {
+        Tier::TopLevel if options.pin_top_level_index_and_filter => {
+            (pinned.top_level_index_pinning, PinningTier::All)
+        }
+        Tier::TopLevel => (pinned.top_level_index_pinning, PinningTier::None),
+        Tier::Partition if l0 => (pinned.partition_pinning, PinningTier::FlushedAndSimilar),
+        Tier::Partition => (pinned.partition_pinning, PinningTier::None),
+        Tier::Whole if l0 => (pinned.unpartitioned_pinning, PinningTier::FlushedAndSimilar),
+        Tier::Whole => (pinned.unpartitioned_pinning, PinningTier::None),
+    };
+    let tier = if tier == PinningTier::Fallback {
+        fallback
+    } else {
+        tier
+    };
+    match tier {
+        PinningTier::All => true,
+        PinningTier::FlushedAndSimilar => params.level == Some(0),
+        PinningTier::None | PinningTier::Fallback => false,
+    }
+}
+
+/// The part of the metadata that lies at `handle`: held by the table unless the options want it
+/// in the cache only.
+fn part(opening: &Opening<'_>, params: &OpenParams, handle: Handle, tier: Tier) -> Result<Part> {
+    let cached = params.options.cache_index_and_filter_blocks && params.cache.is_some();
+    if cached && !is_pinned(params, tier) {
+        return Ok(Part { handle, held: None });
+    }
+    let held = Some(opening.block(handle)?);
+    Ok(Part { handle, held })
+}
+
+impl Table {
+    /// Opens the table in `file`, which has `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` names file, offset, what was expected and found; `NotSupported` for formats
+    /// that Cairn does not read; `InvalidArgument` for a table of another key order.
+    pub fn open(
+        file: Arc<dyn RandomAccessFile>,
+        len: u64,
+        params: OpenParams,
+        io: &Io,
+    ) -> Result<Arc<Table>> {
+        let name = file.path().display().to_string();
+        let tail_len = params
+            .tail_size
+            .unwrap_or(DEFAULT_TAIL)
+            .clamp(FOOTER_LEN as u64, MAX_TAIL)
+            .min(len);
+        let tail_at = len - tail_len;
+        let tail = io.read_now(&ReadRequest {
+            file: file.clone(),
+            offset: tail_at,
+            len: tail_len as usize,
+        })?;
+        let footer = Footer::decode(&tail, len).map_err(|e| e.in_file(&name, tail_at))?;
+        let limit = len - footer.encoded_len() as u64;
+        let opening = Opening {
+            file: &file,
+            name,
+            io,
+            tail,
+            tail_at,
+            footer,
+            limit,
+        };
+        let mut table = opening.table(params)?;
+        table.pin_partitions(io)?;
+        Ok(Arc::new(table))
+    }
+}
+
+impl Opening<'_> {
+    fn table(&self, params: OpenParams) -> Result<Table> {
+        let metaindex = self.footer.metaindex;
+        let parts = MetaIndex::decode(&self.block(metaindex)?, self.limit)
+            .map_err(|error| self.bad(error, metaindex.offset))?;
+        let properties = self.properties(&parts)?;
+        self.check_unique_id(&params, &properties)?;
+        let stripped = self.timestamps_stripped(&params, &properties)?;
+        let order = crate::stripped_order(&params.order, stripped)?;
+        let pad = if stripped {
+            params.order.timestamp_size()
+        } else {
+            0
+        };
+        let global_seqno = self.global_seqno(&params, &properties)?;
+        let index = self.index(&params, &parts, &properties)?;
+        let filter = self.filter(&params, &parts, &properties)?;
+        let dictionary = match parts.find(meta::COMPRESSION_DICT) {
+            Some(handle) => Some(Dictionary::new(self.block(handle)?.to_vec())),
+            None => None,
+        };
+        let tombstones = self.tombstones(&params, &parts, pad, global_seqno)?;
+        let prefix_extractor = params
+            .prefix_extractor
+            .clone()
+            .filter(|extractor| extractor.name() == properties.prefix_extractor);
+        Ok(Table {
+            file: self.file.clone(),
+            name: self.name.clone(),
+            footer: self.footer,
+            limit: self.limit,
+            cache_file: cache_file(&params, &properties),
+            metadata_priority: if params
+                .options
+                .cache_index_and_filter_blocks_with_high_priority
+            {
+                CachePriority::High
+            } else {
+                CachePriority::Low
+            },
+            pins_partitions: is_pinned(&params, Tier::Partition),
+            properties,
+            parts,
+            order,
+            pad,
+            global_seqno,
+            index,
+            filter,
+            dictionary,
+            tombstones,
+            prefix_extractor,
+            params,
+        })
+    }
+
+    fn properties(&self, parts: &MetaIndex) -> Result<Properties> {
+        let Some(handle) = parts.find(meta::PROPERTIES) else {
+            if self.footer.version < 2 {
+                return Ok(Properties::default());
+            }
+            let missing = Malformed::at(0, "metaindex without a properties block");
+            return Err(self.bad(missing, self.footer.metaindex.offset));
+        };
+        let bad = |error: Malformed| self.bad(error, handle.offset);
+        let block = block::unpack_properties(&self.raw(handle)?, handle, &self.footer);
+        let properties = Properties::decode(&block.map_err(bad)?).map_err(bad)?;
+        if properties.index_kind.is_none() && self.footer.version >= 2 {
+            return Err(bad(Malformed::at(0, "properties without an index type")));
+        }
+        Ok(properties)
+    }
+
+    fn check_unique_id(&self, params: &OpenParams, properties: &Properties) -> Result<()> {
+        let Some(expected) = params.expected_unique_id else {
+            return Ok(());
+        };
+        let found = unique_id(properties).map(|id| id.short());
+        if found == Some(expected) {
+            return Ok(());
+        }
+        Err(Error::corruption(format!(
+            "unique id of {}: expected {:016x}-{:016x} as in the MANIFEST, found {}",
+            self.name,
+            expected[0],
+            expected[1],
+            found.map_or("none".to_owned(), |id| format!(
+                "{:016x}-{:016x}",
+                id[0], id[1]
+            )),
+        )))
+    }
+
+    /// Whether keys lack the timestamps that the order wants. Refuses other orders.
+    fn timestamps_stripped(&self, params: &OpenParams, properties: &Properties) -> Result<bool> {
+        let (ours, theirs) = (params.order.name(), &properties.comparator[..]);
+        if theirs.is_empty() || ours == theirs {
+            let has_timestamps = params.order.timestamp_size() > 0;
+            return Ok(properties.timestamps_stripped && has_timestamps);
+        }
+        if ours.strip_suffix(".u64ts") == Some(theirs) {
+            return Ok(true);
+        }
+        // Timestamps that were never stored can be switched off again.
+        if theirs.strip_suffix(".u64ts") == Some(ours) && properties.timestamps_stripped {
+            return Ok(false);
+        }
+        Err(Error::invalid_argument(format!(
+            "key order of {}: expected {ours}, found {theirs}",
+            self.name
+        )))
+    }
+
+    fn global_seqno(
+        &self,
+        params: &OpenParams,
+        properties: &Properties,
+    ) -> Result<Option<SequenceNumber>> {
+        if !properties.has_global_seqno() {
+            return Ok(None);
+        }
+        let stored = properties.global_seqno.unwrap_or_default();
+        match params.largest_seq {
+            Some(largest) if stored == SequenceNumber::ZERO => Ok(Some(largest)),
+            Some(largest) if stored != largest => Err(Error::corruption(format!(
+                "global sequence number of {}: expected {largest} as in the MANIFEST, found {stored}",
+                self.name
+            ))),
+            _ => Ok(Some(stored)),
+        }
+    }
+
+    fn index(
+        &self,
+        params: &OpenParams,
+        parts: &MetaIndex,
+        properties: &Properties,
+    ) -> Result<Index> {
+        let handle = self.footer.index.or_else(|| parts.find(meta::INDEX));
+        let handle = handle.ok_or_else(|| {
+            let missing = Malformed::at(0, "metaindex without an index");
+            self.bad(missing, self.footer.metaindex.offset)
+        })?;
+        let kind = properties.index_kind.unwrap_or_default();
+        let form = IndexForm {
+            user_keys: properties.index_key_is_user_key != 0,
+            delta_values: properties.index_value_is_delta_encoded != 0,
+            first_keys: kind == IndexKind::FirstKey,
+        };
+        let two_level = kind == IndexKind::TwoLevel;
+        let tier = if two_level {
+            Tier::TopLevel
+        } else {
+            Tier::Whole
+        };
+        Ok(Index {
+            form,
+            two_level,
+            root: part(self, params, handle, tier)?,
+            partitions: Vec::new(),
+        })
+    }
+
+    fn filter(
+        &self,
+        params: &OpenParams,
+        parts: &MetaIndex,
+        properties: &Properties,
+    ) -> Result<Option<Filter>> {
+        let name = |kind: &[u8]| [kind, meta::BUILTIN_FILTER].concat();
+        let (handle, partitioned) = if let Some(handle) = parts.find(&name(meta::FULL_FILTER)) {
+            (handle, false)
+        } else if let Some(handle) = parts.find(&name(meta::PARTITIONED_FILTER)) {
+            (handle, true)
+        } else {
+            return Ok(None);
+        };
+        let tier = if partitioned {
+            Tier::TopLevel
+        } else {
+            Tier::Whole
+        };
+        Ok(Some(Filter {
+            root: part(self, params, handle, tier)?,
+            partitions: Vec::new(),
+            partitioned,
+            form: IndexForm {
+                user_keys: properties.index_key_is_user_key != 0,
+                delta_values: properties.index_value_is_delta_encoded != 0,
+                first_keys: false,
+            },
+            whole_keys: properties.whole_key_filtering != Some(false),
+            prefixes: properties.prefix_filtering != Some(false),
+        }))
+    }
+
+    fn tombstones(
+        &self,
+        params: &OpenParams,
+        parts: &MetaIndex,
+        pad: usize,
+        global: Option<SequenceNumber>,
+    ) -> Result<Option<Arc<Fragments>>> {
+        let Some(handle) = parts.find(meta::RANGE_DEL) else {
+            return Ok(None);
+        };
+        let block = self.block(handle)?;
+        let bad = |error: Malformed| self.bad(error, handle.offset);
+        if pad == 0 {
+            let fragments = Fragments::decode(&block, &params.order, global).map_err(bad)?;
+            return Ok(Some(Arc::new(fragments)));
+        }
+        let layout = BlockLayout::parse(&block, BlockKind::Meta).map_err(bad)?;
+        let mut cursor = DataCursor::new().with_global_seqno(global);
+        let mut tombstones = Vec::new();
+        cursor.first(&block, &layout).map_err(bad)?;
+        while cursor.valid() {
+            let mut start = Vec::new();
+            crate::pad_internal(cursor.key(&block), pad, &mut start);
+            let mut end = cursor.value(&block).to_vec();
+            end.resize(end.len() + pad, 0);
+            tombstones.push(Tombstone::decode(&start, &end, pad).map_err(bad)?);
+            cursor.next(&block, &layout).map_err(bad)?;
+        }
+        Ok(Some(Arc::new(Fragments::build(&params.order, tombstones))))
+    }
+}
+
+/// The unique id that the properties amount to.
+pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
+    UniqueId::of_table(
+        &properties.db_id,
+        &properties.db_session_id,
+        properties.original_file_number,
+    )
+}
+
+/// What cache keys of this file are made of: its unique id, well mixed, so that offsets of one
+/// file do not meet those of another; or a number of this process for files without one.
+fn cache_file(params: &OpenParams, properties: &Properties) -> [u64; 2] {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    match unique_id(properties) {
+        Some(id) => {
+            let [first, second, _] = id.external();
+            [first, second]
+        }
+        None => {
+            // Relaxed: the numbers need only differ.
+            let unique = NEXT.fetch_add(1, Ordering::Relaxed);
+            [unique, params.number.0.rotate_right(16)]
+        }
+    }
+}

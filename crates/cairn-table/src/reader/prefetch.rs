@@ -1,0 +1,118 @@
+//! Readahead of an iterator: how much more than the block that it lacks is asked for.
+//!
+//! Reads that follow each other in the file are counted. Once there were more than
+//! `num_file_reads_for_auto_readahead` of them, the request covers `initial_auto_readahead_size`
+//! bytes, and twice as many each time, up to `max_auto_readahead_size`. A read elsewhere starts
+//! anew. A fixed readahead applies from the first read on.
+
+use cairn_format::table::{Handle, TRAILER_LEN};
+use cairn_options::TableOptions;
+use cairn_platform::Buffer;
+
+/// What an iterator knows about its reads.
+#[derive(Default)]
+pub(crate) struct Prefetch {
+    /// Bytes to read ahead in any case; 0 to find out.
+    fixed: u64,
+    reads: u64,
+    next_offset: u64,
+    size: u64,
+    /// Bytes that were read ahead, and where they begin.
+    ahead: Option<(u64, Buffer)>,
+}
+
+impl Prefetch {
+    pub(crate) fn new(fixed: u64) -> Prefetch {
+        Prefetch {
+            fixed,
+            ..Prefetch::default()
+        }
+    }
+
+    /// How many bytes behind the block at `handle`, which must be read, are to be read with it.
+    pub(crate) fn more(&mut self, handle: Handle, options: &TableOptions) -> u64 {
+        let len = handle.size + TRAILER_LEN as u64;
+        if handle.offset != self.next_offset {
+            self.reads = 0;
+            self.size = 0;
+        }
+        self.reads += 1;
+        let wanted = if self.fixed > 0 {
+            self.fixed
+        } else if self.reads > options.num_file_reads_for_auto_readahead {
+            let doubled = match self.size {
+                0 => options.initial_auto_readahead_size,
+                size => size.saturating_mul(2),
+            };
+            self.size = doubled.min(options.max_auto_readahead_size);
+            self.size
+        } else {
+            0
+        };
+        self.next_offset = handle.end();
+        wanted.saturating_sub(len)
+    }
+
+    /// Takes what a request brought, whose first bytes are the block at `handle`.
+    pub(crate) fn keep(&mut self, handle: Handle, bytes: &Buffer) {
+        let len = (handle.size as usize).saturating_add(TRAILER_LEN);
+        if bytes.len() > len {
+            self.ahead = Some((handle.offset, bytes.clone()));
+        }
+    }
+
+    /// The bytes of the block at `handle`, trailer included, if they were read ahead.
+    pub(crate) fn take(&mut self, handle: Handle) -> Option<&[u8]> {
+        let (at, bytes) = self.ahead.as_ref()?;
+        let start = usize::try_from(handle.offset.checked_sub(*at)?).ok()?;
+        let len = (handle.size as usize).checked_add(TRAILER_LEN)?;
+        let found = bytes.get(start..start.checked_add(len)?)?;
+        self.next_offset = handle.end();
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readahead_starts_with_the_third_read_in_sequence_and_doubles() {
+        let options = TableOptions::default();
+        let mut prefetch = Prefetch::new(0);
+        let block = |at: u64| Handle {
+            offset: at * 1000,
+            size: 995,
+        };
+        let more: Vec<u64> = (0..9)
+            .map(|at| prefetch.more(block(at), &options))
+            .collect();
+        let sizes = [8u64, 16, 32, 64, 128, 256, 256].map(|kib| kib * 1024 - 1000);
+        assert_eq!(more[..2], [0, 0]);
+        assert_eq!(more[2..], sizes);
+        assert_eq!(prefetch.more(block(100), &options), 0);
+    }
+
+    #[test]
+    fn what_was_read_ahead_is_sliced() {
+        let mut prefetch = Prefetch::new(100);
+        let first = Handle {
+            offset: 50,
+            size: 5,
+        };
+        prefetch.keep(first, &Buffer::from((0..40u8).collect::<Vec<_>>()));
+        let second = Handle {
+            offset: 60,
+            size: 5,
+        };
+        assert_eq!(
+            prefetch.take(second),
+            Some(&[10, 11, 12, 13, 14, 15, 16, 17, 18, 19][..])
+        );
+        let beyond = Handle {
+            offset: 80,
+            size: 6,
+        };
+        assert_eq!(prefetch.take(beyond), None);
+    }
+}

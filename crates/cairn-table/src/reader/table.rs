@@ -1,0 +1,277 @@
+//! An open table: what every read of it needs.
+
+use std::sync::Arc;
+
+use cairn_compress::Dictionary;
+use cairn_format::range_del::Fragments;
+use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN};
+use cairn_memory::{CacheKey, CachePriority, CacheRole};
+use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
+use cairn_types::{
+    Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
+};
+
+use super::block;
+use super::filter::Filter;
+use super::index::{Index, IndexWalk, Landing};
+use super::open::OpenParams;
+
+/// A block of metadata: held in memory, or found through the cache.
+pub(crate) struct Part {
+    pub handle: Handle,
+    pub held: Option<Buffer>,
+}
+
+/// A block that a read needs and that is not in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lack {
+    pub handle: Handle,
+    pub role: CacheRole,
+}
+
+/// Blocks that were read for one read and not (or not for sure) kept in the cache, by offset.
+pub(crate) type Supplied = Vec<(u64, Buffer)>;
+
+/// A table that is open for reading. Shared by all who read it; does no I/O by itself.
+pub struct Table {
+    pub(crate) file: Arc<dyn RandomAccessFile>,
+    pub(crate) name: String,
+    pub(crate) footer: Footer,
+    /// Where the footer begins: blocks end at or before it.
+    pub(crate) limit: u64,
+    pub(crate) cache_file: [u64; 2],
+    pub(crate) metadata_priority: CachePriority,
+    pub(crate) pins_partitions: bool,
+    pub(crate) properties: Properties,
+    pub(crate) parts: MetaIndex,
+    /// The order of keys as the file has them.
+    pub(crate) order: KeyOrder,
+    /// Bytes of timestamp that are added to every key, because the file has none.
+    pub(crate) pad: usize,
+    pub(crate) global_seqno: Option<SequenceNumber>,
+    pub(crate) index: Index,
+    pub(crate) filter: Option<Filter>,
+    pub(crate) dictionary: Option<Dictionary>,
+    pub(crate) tombstones: Option<Arc<Fragments>>,
+    /// The family's prefix extractor, if the table was built with the same.
+    pub(crate) prefix_extractor: Option<PrefixExtractor>,
+    pub(crate) params: OpenParams,
+}
+
+impl Table {
+    /// What the writer of the table knew about it.
+    #[must_use]
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The range tombstones, or `None` if there are none.
+    #[must_use]
+    pub fn range_tombstones(&self) -> Option<&Arc<Fragments>> {
+        self.tombstones.as_ref()
+    }
+
+    /// The file's number.
+    #[must_use]
+    pub fn number(&self) -> FileNumber {
+        self.params.number
+    }
+
+    /// The format version and checksum kind, and where the parts lie.
+    #[must_use]
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// The parts besides data blocks, by name.
+    #[must_use]
+    pub fn parts(&self) -> &MetaIndex {
+        &self.parts
+    }
+
+    /// The sequence number that all entries have, if it is the file's rather than theirs.
+    #[must_use]
+    pub fn global_seqno(&self) -> Option<SequenceNumber> {
+        self.global_seqno
+    }
+
+    /// The order of the user keys that this table was opened with.
+    #[must_use]
+    pub fn order(&self) -> &KeyOrder {
+        &self.params.order
+    }
+
+    /// Bytes of memory that the open table holds besides the block cache.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        let held = |part: &Part| part.held.as_ref().map_or(0, |buffer| buffer.len());
+        let all = |parts: &[(u64, Buffer)]| parts.iter().map(|(_, b)| b.len()).sum::<usize>();
+        let filter = self.filter.as_ref();
+        size_of::<Table>()
+            + held(&self.index.root)
+            + all(&self.index.partitions)
+            + filter.map_or(0, |filter| held(&filter.root) + all(&filter.partitions))
+            + self.dictionary.as_ref().map_or(0, Dictionary::memory_usage)
+    }
+
+    /// The error that `error`, found in the block at `offset`, is for a user.
+    #[cold]
+    pub(crate) fn bad(&self, error: Malformed, offset: u64) -> Error {
+        error.in_file(&self.name, offset)
+    }
+
+    /// Refuses a handle that leads out of the file, before anything is allocated by it.
+    pub(crate) fn check(&self, handle: Handle, found_in: Handle) -> Result<()> {
+        handle
+            .check(self.limit, 0)
+            .map_err(|error| self.bad(error, found_in.offset))
+    }
+
+    fn cache_key(&self, handle: Handle) -> CacheKey {
+        CacheKey::of_block(self.cache_file, handle.offset)
+    }
+
+    /// The block at `handle`, if it is in memory.
+    #[inline]
+    pub(crate) fn find(&self, lack: Lack, supplied: &[(u64, Buffer)]) -> Option<Buffer> {
+        let offset = lack.handle.offset;
+        if let Some(found) = supplied.iter().find(|(at, _)| *at == offset) {
+            return Some(found.1.clone());
+        }
+        let cache = self.params.cache.as_ref()?;
+        cache.lookup(&self.cache_key(lack.handle), lack.role)
+    }
+
+    /// The request for a block that is not in memory, and for `more` bytes behind it.
+    pub(crate) fn request(&self, lack: Lack, more: u64) -> ReadRequest {
+        let len = lack.handle.size + TRAILER_LEN as u64 + more;
+        ReadRequest {
+            file: self.file.clone(),
+            offset: lack.handle.offset,
+            len: len.min(self.limit - lack.handle.offset) as usize,
+        }
+    }
+
+    /// The contents of a block that was read: `raw` is the block with its trailer. Kept in the
+    /// cache if `fill`.
+    pub(crate) fn take(&self, lack: Lack, raw: &[u8], verify: bool, fill: bool) -> Result<Buffer> {
+        let dictionary = self
+            .dictionary
+            .as_ref()
+            .filter(|_| lack.role == CacheRole::Data);
+        let buffer = block::unpack(raw, lack.handle, &self.footer, dictionary, verify)
+            .map_err(|error| self.bad(error, lack.handle.offset))?;
+        if fill && let Some(cache) = &self.params.cache {
+            let priority = if lack.role == CacheRole::Data {
+                CachePriority::Low
+            } else {
+                self.metadata_priority
+            };
+            cache.insert(
+                self.cache_key(lack.handle),
+                buffer.clone(),
+                lack.role,
+                priority,
+            );
+        }
+        Ok(buffer)
+    }
+
+    /// Reads the block that is lacking on the calling thread.
+    pub(crate) fn fetch(&self, lack: Lack, io: &Io, fill: bool) -> Result<Buffer> {
+        let raw = io.read_now(&self.request(lack, 0))?;
+        self.take(lack, &raw, true, fill)
+    }
+
+    /// Loads the partitions that the options want to stay in memory.
+    pub(crate) fn pin_partitions(&mut self, io: &Io) -> Result<()> {
+        if !self.pins_partitions {
+            return Ok(());
+        }
+        if self.index.two_level {
+            self.index.partitions = self.partitions_under(false, io)?;
+        }
+        if self
+            .filter
+            .as_ref()
+            .is_some_and(|filter| filter.partitioned)
+        {
+            let partitions = self.partitions_under(true, io)?;
+            if let Some(filter) = &mut self.filter {
+                filter.partitions = partitions;
+            }
+        }
+        Ok(())
+    }
+
+    /// All partitions of the index, or of the filter.
+    fn partitions_under(&self, of_filter: bool, io: &Io) -> Result<Supplied> {
+        let role = if of_filter {
+            CacheRole::Filter
+        } else {
+            CacheRole::Index
+        };
+        let mut partitions = Vec::new();
+        for handle in self.partition_handles(of_filter, io)? {
+            let lack = Lack { handle, role };
+            partitions.push((handle.offset, self.fetch(lack, io, false)?));
+        }
+        partitions.sort_by_key(|(offset, _)| *offset);
+        Ok(partitions)
+    }
+
+    /// About how many bytes of the file lie before `target`, an internal key.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the index, where it is not in memory.
+    pub fn approximate_offset_of(&self, target: &[u8], io: &Io) -> Result<u64> {
+        let mut stored = Vec::new();
+        let target = self.stored_target(target, &mut stored);
+        let mut walk = IndexWalk::new(self);
+        let mut supplied = Vec::new();
+        walk.start(Landing::Seek);
+        while let Some(lack) = walk.settle(self, &supplied, target)? {
+            supplied.push((lack.handle.offset, self.fetch(lack, io, true)?));
+        }
+        if walk.valid() {
+            return Ok(walk.handle().offset);
+        }
+        Ok(self.data_end())
+    }
+
+    /// Where the data blocks end, as far as the properties can be believed.
+    pub(crate) fn data_end(&self) -> u64 {
+        match self.properties.data_size {
+            0 => self.limit,
+            size => size.min(self.limit),
+        }
+    }
+
+    /// `target`, an internal key, as the file would have it; in `buffer` if it must be changed.
+    #[inline]
+    pub(crate) fn stored_target<'a>(&self, target: &'a [u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
+        if self.pad == 0 {
+            return target;
+        }
+        self.strip_target(target, buffer)
+    }
+
+    /// Cuts the timestamp out of a target. Entries of the file count as having the smallest
+    /// timestamp, so they all come behind a target of the same key with a later one.
+    #[cold]
+    fn strip_target<'a>(&self, target: &[u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
+        use cairn_format::key;
+        buffer.clear();
+        crate::strip_internal(target, self.pad, buffer);
+        let user = key::user_key(target);
+        let timestamp = &user[user.len().saturating_sub(self.pad)..];
+        if timestamp.iter().any(|&byte| byte != 0) {
+            let first = key::pack(SequenceNumber::MAX, cairn_types::ValueKind::FOR_SEEK);
+            if let Some(suffix) = buffer.last_chunk_mut() {
+                *suffix = first.to_le_bytes();
+            }
+        }
+        buffer
+    }
+}

@@ -1,0 +1,98 @@
+//! Checking a whole table: every block's checksum, and that every block can be unpacked.
+
+use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm};
+use cairn_format::table::{Handle, meta};
+use cairn_memory::CacheRole;
+use cairn_platform::{Buffer, Io};
+use cairn_types::Result;
+
+use super::block;
+use super::table::{Lack, Part, Table};
+
+impl Table {
+    /// Reads every block of the file that the index and the metaindex lead to and checks it, past
+    /// the cache.
+    ///
+    /// # Errors
+    ///
+    /// The first block that is damaged, with its offset, what was expected and what was found.
+    pub fn verify_checksums(&self, io: &Io) -> Result<()> {
+        for (name, handle) in self.parts.iter() {
+            if name == meta::PROPERTIES {
+                let lack = Lack {
+                    handle,
+                    role: CacheRole::Other,
+                };
+                let raw = io.read_now(&self.request(lack, 0))?;
+                block::unpack_properties(&raw, handle, &self.footer)
+                    .map_err(|error| self.bad(error, handle.offset))?;
+            } else {
+                self.verify_block(handle, CacheRole::Other, io)?;
+            }
+        }
+        if self
+            .filter
+            .as_ref()
+            .is_some_and(|filter| filter.partitioned)
+        {
+            for handle in self.partition_handles(true, io)? {
+                self.verify_block(handle, CacheRole::Filter, io)?;
+            }
+        }
+        let root = self.index.root.handle;
+        let root = self.verify_block(root, CacheRole::Index, io)?;
+        let form = self.index.form;
+        let under = self.handles_in(&root, form, self.index.root.handle)?;
+        if !self.index.two_level {
+            return self.verify_data(&under, io);
+        }
+        for partition in under {
+            let bytes = self.verify_block(partition, CacheRole::Index, io)?;
+            self.verify_data(&self.handles_in(&bytes, form, partition)?, io)?;
+        }
+        Ok(())
+    }
+
+    fn verify_data(&self, handles: &[Handle], io: &Io) -> Result<()> {
+        for &handle in handles {
+            let bytes = self.verify_block(handle, CacheRole::Data, io)?;
+            BlockLayout::parse(&bytes, BlockKind::Data)
+                .map_err(|error| self.bad(error, handle.offset))?;
+        }
+        Ok(())
+    }
+
+    fn verify_block(&self, handle: Handle, role: CacheRole, io: &Io) -> Result<Buffer> {
+        self.fetch(Lack { handle, role }, io, false)
+    }
+
+    /// The handles in an index block, checked to lie in the file.
+    fn handles_in(&self, bytes: &[u8], form: IndexForm, found_in: Handle) -> Result<Vec<Handle>> {
+        let bad = |error| self.bad(error, found_in.offset);
+        let layout = BlockLayout::parse(bytes, BlockKind::Index).map_err(bad)?;
+        let mut cursor = IndexCursor::new(form);
+        let mut handles = Vec::new();
+        cursor.first(bytes, &layout).map_err(bad)?;
+        while cursor.valid() {
+            let handle = cursor.handle();
+            self.check(handle, found_in)?;
+            handles.push(handle);
+            cursor.next(bytes, &layout).map_err(bad)?;
+        }
+        Ok(handles)
+    }
+
+    /// The partitions of the index, or of the filter.
+    pub(crate) fn partition_handles(&self, of_filter: bool, io: &Io) -> Result<Vec<Handle>> {
+        let (part, form) = match &self.filter {
+            Some(filter) if of_filter => (&filter.root, filter.form),
+            _ => (&self.index.root, self.index.form),
+        };
+        let Part { handle, held } = part;
+        let root = match held {
+            Some(held) => held.clone(),
+            None => self.verify_block(*handle, CacheRole::Index, io)?,
+        };
+        self.handles_in(&root, form, *handle)
+    }
+}

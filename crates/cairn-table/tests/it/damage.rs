@@ -1,0 +1,117 @@
+//! Damaged tables: an error or the right data, never a panic.
+
+use std::sync::Arc;
+
+use cairn_options::{FilterPolicy, IndexType, TableOptions};
+use cairn_platform::Io;
+use cairn_table::{BuildParams, OpenParams};
+use cairn_types::Code;
+use proptest::prelude::*;
+
+use crate::world::{Entry, backward, build, forward, get, open};
+
+fn sample(version: u32) -> (Vec<u8>, Vec<Entry>) {
+    let entries: Vec<Entry> = (0..60u64)
+        .map(|n| {
+            let mut key = format!("key{n:04}").into_bytes();
+            key.extend_from_slice(&((n + 1) << 8 | 1).to_le_bytes());
+            (key, format!("value {n}").into_bytes())
+        })
+        .collect();
+    let mut tombstone = b"key0010".to_vec();
+    tombstone.extend_from_slice(&(100u64 << 8 | 0xf).to_le_bytes());
+    let options = TableOptions {
+        format_version: version,
+        block_size: 200,
+        metadata_block_size: 64,
+        index_type: IndexType::TwoLevelIndexSearch,
+        partition_filters: true,
+        filter_policy: Some(FilterPolicy::Bloom { bits_per_key: 10.0 }),
+        ..TableOptions::default()
+    };
+    let params = BuildParams {
+        options: Arc::new(options),
+        ..BuildParams::default()
+    };
+    let (bytes, _) = build(params, &entries, &[(tombstone, b"key0020".to_vec())]).unwrap();
+    (bytes, entries)
+}
+
+/// Reads everything of a table that may be damaged. What is read without an error must be right.
+fn read_all(bytes: &[u8], entries: &[Entry]) {
+    let Ok(table) = open(bytes, OpenParams::default()) else {
+        return;
+    };
+    if let Ok(read) = forward(&table) {
+        assert_eq!(read, entries);
+    }
+    if let Ok(read) = backward(&table) {
+        assert!(read.iter().rev().eq(entries));
+    }
+    for (key, value) in entries.iter().step_by(7) {
+        let user = &key[..key.len() - 8];
+        if let Ok(found) = get(&table, user, 1000) {
+            assert_eq!(found.len(), 1);
+            assert_eq!(&found[0].1, value);
+        }
+    }
+}
+
+#[test]
+fn any_flipped_byte_is_noticed_or_harmless() {
+    for version in [5, 7] {
+        let (bytes, entries) = sample(version);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x41;
+            read_all(&damaged, &entries);
+        }
+    }
+}
+
+#[test]
+fn a_file_cut_short_is_no_table() {
+    let (bytes, _) = sample(7);
+    for len in (0..bytes.len()).step_by(13) {
+        assert!(open(&bytes[..len], OpenParams::default()).is_err());
+    }
+}
+
+#[test]
+fn an_error_names_file_offset_expected_and_found() {
+    let (mut bytes, _) = sample(7);
+    bytes[20] ^= 1;
+    let table = open(&bytes, OpenParams::default()).unwrap();
+    let error = table.verify_checksums(&Io::blocking()).unwrap_err();
+    assert_eq!(error.code(), Code::Corruption);
+    let text = error.to_string();
+    for part in ["checksum", "expected", "found", "/000001.sst", "offset"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn another_unique_id_than_the_manifest_has_is_corruption() {
+    let (bytes, _) = sample(7);
+    let params = OpenParams {
+        expected_unique_id: Some([1, 2]),
+        ..OpenParams::default()
+    };
+    assert_eq!(
+        open(&bytes, params).err().map(|e| e.code()),
+        Some(Code::Corruption)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn garbage_is_no_table(mut bytes in prop::collection::vec(any::<u8>(), 0..500), version in 0u8..8) {
+        prop_assert!(open(&bytes, OpenParams::default()).is_err());
+        // Behind a footer's last words the rest is looked at.
+        bytes.extend_from_slice(&u32::from(version).to_le_bytes());
+        bytes.extend_from_slice(&0x88e2_41b7_85f4_cff7u64.to_le_bytes());
+        prop_assert!(open(&bytes, OpenParams::default()).is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! Tables of random entries under random options are read as they were written.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use cairn_compress::Compression;
+use cairn_format::checksum::ChecksumKind;
+use cairn_format::key;
+use cairn_memory::{BlockCache, CacheOptions};
+use cairn_options::{
+    CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType, TableOptions,
+};
+use cairn_platform::Io;
+use cairn_table::{BuildParams, IterOptions, OpenParams, TableIter};
+use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
+use proptest::prelude::*;
+
+use crate::world::{Entry, backward, build, forward, get, open};
+
+fn entries_of(order: &KeyOrder, raw: Vec<(Vec<u8>, u64, Vec<u8>)>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = raw
+        .into_iter()
+        .map(|(mut user, seq, value)| {
+            if order.timestamp_size() > 0 {
+                user.extend_from_slice(&(seq % 3).to_le_bytes());
+            }
+            let kind = [ValueKind::Value, ValueKind::Merge, ValueKind::Deletion][seq as usize % 3];
+            let mut key = Vec::new();
+            key::append_internal(&mut key, &user, SequenceNumber(seq), kind);
+            (key, value)
+        })
+        .collect();
+    entries.sort_by(|a, b| key::compare(order, &a.0, &b.0));
+    entries.dedup_by(|a, b| key::compare(order, &a.0, &b.0) == Ordering::Equal);
+    entries
+}
+
+fn options() -> impl Strategy<Value = (TableOptions, Compression, CompressionOptions)> {
+    let layout = (
+        (2u32..8, 0u8..5, 64u64..2000, 1i32..20, 1i32..9),
+        prop::sample::select(vec![
+            IndexType::BinarySearch,
+            IndexType::HashSearch,
+            IndexType::TwoLevelIndexSearch,
+            IndexType::BinarySearchWithFirstKey,
+        ]),
+        prop::sample::select(vec![
+            IndexShortening::NoShortening,
+            IndexShortening::ShortenSeparators,
+            IndexShortening::ShortenSeparatorsAndSuccessor,
+        ]),
+        (
+            any::<bool>(),
+            any::<bool>(),
+            any::<bool>(),
+            any::<bool>(),
+            any::<bool>(),
+            any::<bool>(),
+        ),
+    );
+    let filter = (
+        prop::option::of(prop::bool::ANY),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        64u64..1000,
+    );
+    let codec = (
+        prop::sample::select(vec![
+            Compression::None,
+            Compression::Snappy,
+            Compression::Zlib,
+            Compression::Bzip2,
+            Compression::Lz4,
+            Compression::Lz4hc,
+            Compression::Zstd,
+        ]),
+        any::<bool>(),
+    );
+    (layout, filter, codec).prop_map(|(layout, filter, (mut compression, dictionary))| {
+        let ((version, checksum, block_size, restarts, index_restarts), index, shortening, flags) =
+            layout;
+        let (policy, whole_keys, partitioned, decoupled, metadata) = filter;
+        let (hashed, delta, apart, align, super_block, verify) = flags;
+        let mut options = TableOptions {
+            format_version: version,
+            block_size,
+            block_restart_interval: restarts,
+            index_block_restart_interval: index_restarts,
+            index_type: index,
+            index_shortening: shortening,
+            use_delta_encoding: delta,
+            separate_key_value_in_data_block: apart,
+            verify_compression: verify,
+            whole_key_filtering: whole_keys,
+            decouple_partitioned_filters: decoupled,
+            metadata_block_size: metadata,
+            partition_filters: partitioned && index == IndexType::TwoLevelIndexSearch,
+            ..TableOptions::default()
+        };
+        options.checksum = ChecksumKind::from_u8(checksum).unwrap();
+        if hashed {
+            options.data_block_index_type = DataBlockIndexType::BinaryAndHash;
+        }
+        if align && block_size > 1000 {
+            compression = Compression::None;
+            options.block_align = true;
+            options.block_size = 512;
+        }
+        if super_block {
+            options.super_block_alignment_size = 4096;
+            options.super_block_alignment_space_overhead_ratio = 16;
+        }
+        options.filter_policy = policy.map(|bloom| {
+            if bloom {
+                FilterPolicy::Bloom { bits_per_key: 10.0 }
+            } else {
+                FilterPolicy::Ribbon {
+                    bits_per_key: 10.0,
+                    bloom_before_level: 0,
+                }
+            }
+        });
+        let codec = CompressionOptions {
+            max_dict_bytes: if dictionary { 1000 } else { 0 },
+            zstd_max_train_bytes: if dictionary && verify { 8000 } else { 0 },
+            ..CompressionOptions::default()
+        };
+        (options, compression, codec)
+    })
+}
+
+fn raw_entries() -> impl Strategy<Value = Vec<(Vec<u8>, u64, Vec<u8>)>> {
+    let key = prop_oneof![
+        prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', b'b', 0xff]), 0..6),
+        (0u32..2000).prop_map(|n| format!("key{n:06}").into_bytes()),
+    ];
+    let value = prop::collection::vec(any::<u8>(), 0..40);
+    prop::collection::vec((key, 1u64..200, value), 0..250)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_table_is_read_as_it_was_written(
+        raw in raw_entries(),
+        (options, compression, codec) in options(),
+        order in prop::sample::select(vec![
+            KeyOrder::Bytewise,
+            KeyOrder::ReverseBytewise,
+            KeyOrder::BytewiseU64Ts,
+        ]),
+        prefix in prop::option::of(prop::bool::ANY),
+        cached: bool,
+        cache_metadata: bool,
+        probes in prop::collection::vec((prop::sample::Index::arbitrary(), 0u64..201), 20),
+    ) {
+        let entries = entries_of(&order, raw);
+        let extractor = prefix.map(|fixed| {
+            if fixed { PrefixExtractor::Fixed(3) } else { PrefixExtractor::Capped(4) }
+        });
+        let options = TableOptions { cache_index_and_filter_blocks: cache_metadata, ..options };
+        let options = Arc::new(options);
+        let (bytes, stats) = build(
+            BuildParams {
+                options: options.clone(),
+                order: order.clone(),
+                compression,
+                compression_options: codec,
+                prefix_extractor: extractor.clone(),
+                db_id: "a database".to_owned(),
+                session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
+                ..BuildParams::default()
+            },
+            &entries,
+            &[],
+        ).unwrap();
+        prop_assert_eq!(stats.properties.num_entries, entries.len() as u64);
+        let cache = cached.then(|| Arc::new(BlockCache::new(1 << 20, CacheOptions::default())));
+        let table = open(&bytes, OpenParams {
+            order: order.clone(),
+            options,
+            prefix_extractor: extractor,
+            cache,
+            ..OpenParams::default()
+        }).unwrap();
+        prop_assert_eq!(table.properties(), &stats.properties);
+        prop_assert_eq!(&forward(&table).unwrap(), &entries);
+        let reversed: Vec<Entry> = entries.iter().rev().cloned().collect();
+        prop_assert_eq!(backward(&table).unwrap(), reversed);
+        table.verify_checksums(&Io::blocking()).unwrap();
+
+        let io = Io::blocking();
+        let mut iter = TableIter::new(table.clone(), IterOptions::default());
+        for (index, seq) in probes {
+            if entries.is_empty() {
+                break;
+            }
+            let near = &entries[index.index(entries.len())].0;
+            let mut user = key::user_key(near).to_vec();
+            if order.timestamp_size() == 0 && seq % 4 == 0 {
+                user.push(0);
+            }
+            let mut target = Vec::new();
+            key::append_internal(&mut target, &user, SequenceNumber(seq), ValueKind::FOR_SEEK);
+            let compare = |entry: &&Entry| key::compare(&order, &entry.0, &target);
+            let step = iter.seek(&target);
+            iter.complete(step, &io);
+            let expected = entries.iter().find(|entry| compare(entry).is_ge());
+            prop_assert_eq!(iter.valid().then(|| iter.key()), expected.map(|e| &e.0[..]));
+            let step = iter.seek_for_prev(&target);
+            iter.complete(step, &io);
+            let expected = entries.iter().rev().find(|entry| compare(entry).is_le());
+            prop_assert_eq!(iter.valid().then(|| iter.key()), expected.map(|e| &e.0[..]));
+
+            let same = |other: &[u8]| {
+                order.compare_without_timestamp(other, &user) == Ordering::Equal
+            };
+            let expected: Vec<(u64, Vec<u8>)> = entries
+                .iter()
+                .filter(|entry| same(key::user_key(&entry.0)) && compare(entry).is_ge())
+                .map(|(key, value)| (key::sequence(key).0, value.clone()))
+                .collect();
+            prop_assert_eq!(get(&table, &user, seq).unwrap(), expected);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The smallest world that a table needs: a file in memory, and blocking reads.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_format::key::LookupKey;
+use cairn_platform::fs::FileMode;
+use cairn_platform::mem::MemFileSystem;
+use cairn_platform::{FileSystem, Io, RandomAccessFile};
+use cairn_table::{
+    BuildParams, GetOptions, IterOptions, OpenParams, Table, TableBuilder, TableIter, TableStats,
+};
+use cairn_types::{Result, SequenceNumber};
+
+/// An internal key and its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// The bytes of a table of these entries and range tombstones.
+pub fn build(
+    params: BuildParams,
+    entries: &[Entry],
+    tombstones: &[Entry],
+) -> Result<(Vec<u8>, TableStats)> {
+    let fs = MemFileSystem::new();
+    let path = Path::new("/000001.sst");
+    let file = fs.create(path, FileMode::default())?;
+    let mut builder = TableBuilder::create(file.clone(), params)?;
+    for (key, value) in entries {
+        builder.add(key, value)?;
+    }
+    for (start, end) in tombstones {
+        builder.add_range_tombstone(start, end)?;
+    }
+    let stats = builder.finish()?;
+    file.close()?;
+    let file = fs.open(path, FileMode::default())?;
+    let mut bytes = vec![0; file.len()? as usize];
+    assert_eq!(file.read_at(0, &mut bytes)?, bytes.len());
+    assert_eq!(bytes.len() as u64, stats.file_size);
+    Ok((bytes, stats))
+}
+
+/// A file with these bytes.
+pub fn file(bytes: &[u8]) -> Arc<dyn RandomAccessFile> {
+    let fs = MemFileSystem::new();
+    let path = Path::new("/000001.sst");
+    let file = fs.create(path, FileMode::default()).unwrap();
+    file.append(bytes).unwrap();
+    file.close().unwrap();
+    fs.open(path, FileMode::default()).unwrap()
+}
+
+/// The table in these bytes.
+pub fn open(bytes: &[u8], params: OpenParams) -> Result<Arc<Table>> {
+    Table::open(file(bytes), bytes.len() as u64, params, &Io::blocking())
+}
+
+/// All entries, front to back.
+pub fn forward(table: &Arc<Table>) -> Result<Vec<Entry>> {
+    let io = Io::blocking();
+    let mut iter = TableIter::new(table.clone(), IterOptions::default());
+    let mut entries = Vec::new();
+    let step = iter.seek_to_first();
+    iter.complete(step, &io);
+    while iter.valid() {
+        entries.push((iter.key().to_vec(), iter.value().to_vec()));
+        let step = iter.next();
+        iter.complete(step, &io);
+    }
+    iter.status()?;
+    Ok(entries)
+}
+
+/// All entries, back to front.
+pub fn backward(table: &Arc<Table>) -> Result<Vec<Entry>> {
+    let io = Io::blocking();
+    let mut iter = TableIter::new(table.clone(), IterOptions::default());
+    let mut entries = Vec::new();
+    let step = iter.seek_to_last();
+    iter.complete(step, &io);
+    while iter.valid() {
+        entries.push((iter.key().to_vec(), iter.value().to_vec()));
+        let step = iter.prev();
+        iter.complete(step, &io);
+    }
+    iter.status()?;
+    Ok(entries)
+}
+
+/// What a get of `user_key` as of `seq` shows: sequence numbers and values.
+pub fn get(table: &Table, user_key: &[u8], seq: u64) -> Result<Vec<(u64, Vec<u8>)>> {
+    let lookup = LookupKey::new(user_key, SequenceNumber(seq));
+    let mut found = Vec::new();
+    table.get_now(
+        &lookup,
+        &GetOptions::default(),
+        &Io::blocking(),
+        &mut |key, value| {
+            found.push((key.seq.0, value.bytes().to_vec()));
+            ControlFlow::Continue(())
+        },
+    )?;
+    Ok(found)
+}
