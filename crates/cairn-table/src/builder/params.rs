@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use cairn_compress::{CodecOptions, Compression};
-use cairn_format::filter::{self, FilterBuilder};
+use cairn_format::filter::FilterBuilder;
 use cairn_format::table::Properties;
-use cairn_options::{CompressionOptions, FilterPolicy, IndexType, TableOptions};
+use cairn_options::{CompressionOptions, IndexType, TableOptions};
 use cairn_types::{Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber};
 
 use crate::builder::filter::FilterKeys;
@@ -156,16 +156,7 @@ impl BuildParams {
 
     /// A builder of one filter, or of one partition of it; `None` if the table gets none.
     pub(crate) fn filter_builder(&self) -> Option<FilterBuilder> {
-        let policy = match self.options.filter_policy? {
-            FilterPolicy::Bloom { bits_per_key } => filter::FilterPolicy::Bloom { bits_per_key },
-            FilterPolicy::Ribbon {
-                bits_per_key,
-                bloom_before_level,
-            } => filter::FilterPolicy::Ribbon {
-                bloom_equivalent_bits_per_key: bits_per_key,
-                bloom_before_level,
-            },
-        };
+        let policy = self.options.filter_policy?;
         policy.builder(self.options.format_version, u32::try_from(self.level).ok())
     }
 
@@ -188,11 +179,9 @@ impl BuildParams {
             merge_operator: or_null(&self.merge_operator),
             prefix_extractor: or_null(&extractor.map(PrefixExtractor::name).unwrap_or_default()),
             property_collectors: "[]".to_owned(),
-            filter_policy: match options.filter_policy {
-                Some(FilterPolicy::Bloom { .. }) => "bloomfilter".to_owned(),
-                Some(FilterPolicy::Ribbon { .. }) => "ribbonfilter".to_owned(),
-                None => String::new(),
-            },
+            filter_policy: options
+                .filter_policy
+                .map_or_else(String::new, |policy| policy.name().to_owned()),
             compression_options: self.compression_text(),
             creation_time: self.creation_time,
             oldest_key_time: self.oldest_key_time,

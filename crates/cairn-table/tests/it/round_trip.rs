@@ -116,7 +116,7 @@ fn options() -> impl Strategy<Value = (TableOptions, Compression, CompressionOpt
                 FilterPolicy::Bloom { bits_per_key: 10.0 }
             } else {
                 FilterPolicy::Ribbon {
-                    bits_per_key: 10.0,
+                    bloom_equivalent_bits_per_key: 10.0,
                     bloom_before_level: 0,
                 }
             }
