@@ -255,3 +255,19 @@ fn files_of_rocksdb_are_read() {
         assert!(!file.read(&index, key).unwrap().is_empty());
     }
 }
+
+#[test]
+fn an_index_that_rocksdb_wrote_leads_to_its_value() {
+    let number = FileNumber(13);
+    let file = handle(include_bytes!("../testdata/lz4_11_9.blob"));
+    let file = BlobFile::open(file, number).unwrap();
+    let index = BlobIndex {
+        file: number,
+        offset: 73,
+        size: 141,
+        compression: 4,
+    };
+    let value = file.read(&index, b"key00000000").unwrap();
+    assert!(value.starts_with(b"labore ut consectetur ipsum dolore magna"));
+    assert!(value.ends_with(b"adipiscing tempor consect"));
+}
