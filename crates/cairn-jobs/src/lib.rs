@@ -1,6 +1,31 @@
 //! Flush and compaction: functions from immutable input to a version edit.
 //!
 //! Nothing here knows the current version, takes a lock that others wait for, or decides when it
-//! runs. [`pick`] chooses what to compact, as a pure function.
+//! runs. [`pick`] chooses what to compact, as a pure function. [`flush`] and [`compact`] read
+//! their inputs, write tables, and return the edit that puts them into the tree; until the caller
+//! installs it, nothing has changed.
+//!
+//! ```text
+//! memtables or tables -> runs::Merge -> visible::Visible -> output -> tables, edit
+//! ```
 
+pub mod below;
+pub mod compact;
+pub mod context;
+mod cuts;
+pub mod flush;
+pub mod garbage;
+mod inputs;
+#[cfg(test)]
+mod model;
+mod output;
+mod parts;
 pub mod pick;
+pub mod runs;
+mod stripes;
+pub mod visible;
+
+pub use compact::CompactJob;
+pub use context::{Done, JobContext, JobStats};
+pub use flush::FlushJob;
+pub use pick::{Busy, LeveledOptions, Manual, Pick, pick};

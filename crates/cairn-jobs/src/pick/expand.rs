@@ -34,7 +34,9 @@ pub(super) fn range<'a>(
 }
 
 fn bytes(files: &[Arc<FileMeta>]) -> u64 {
-    files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size))
+    files
+        .iter()
+        .fold(0, |sum: u64, file| sum.saturating_add(file.size))
 }
 
 /// The files of `level` that touch the range of `files`; of level 0, also those that touch them.
@@ -81,7 +83,12 @@ pub(super) fn first_inputs(tree: &Tree, level: usize, at: usize) -> Option<Level
     let mut files = clean_cut(tree, level, std::slice::from_ref(file))?;
     let (smallest, largest) = range(tree.order(), &files)?;
     let output_level = level + 1;
-    if tree.busy.writes(tree.order(), output_level, smallest.as_bytes(), largest.as_bytes()) {
+    if tree.busy.writes(
+        tree.order(),
+        output_level,
+        smallest.as_bytes(),
+        largest.as_bytes(),
+    ) {
         return None;
     }
     let below = between(tree, output_level, &smallest, &largest);
@@ -148,7 +155,10 @@ pub(super) fn finish(tree: &Tree, start: Start) -> Option<Pick> {
         let (mine, below) = with_output_level(tree, level, &inputs[0].files, output_level)?;
         inputs[0].files = mine;
         if !below.is_empty() {
-            inputs.push(LevelInputs { level: output_level, files: below });
+            inputs.push(LevelInputs {
+                level: output_level,
+                files: below,
+            });
         }
     }
     let all = inputs.iter().flat_map(|level| &level.files);
@@ -279,7 +289,10 @@ fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
         level,
         path_id: 0,
         compression: tree.options.compression(tree.version, &tree.targets, level),
-        compression_options: tree.options.compression_options(tree.version, level).clone(),
+        compression_options: tree
+            .options
+            .compression_options(tree.version, level)
+            .clone(),
         target_bytes,
         max_bytes: target_bytes.saturating_mul(if nothing_below { 1 } else { 2 }),
         max_compaction_bytes: tree.options.max_compaction_bytes,

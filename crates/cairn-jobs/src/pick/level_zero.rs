@@ -55,7 +55,9 @@ fn oldest_as_they_are(tree: &Tree, score: f64) -> Option<Pick> {
         // The range of all of them together is checked, so that none of the base level lies
         // between two of them.
         let (low, high) = expand::range(order, taken.iter().chain([file]))?;
-        let clear = !tree.version.overlaps(base, Some(low.as_bytes()), Some(high.as_bytes()));
+        let clear = !tree
+            .version
+            .overlaps(base, Some(low.as_bytes()), Some(high.as_bytes()));
         if !apart || !clear || tree.busy.contains(file.number) {
             break;
         }
@@ -64,8 +66,13 @@ fn oldest_as_they_are(tree: &Tree, score: f64) -> Option<Pick> {
     taken.sort_by(|a, b| {
         cairn_format::key::compare(order, a.smallest.as_bytes(), b.smallest.as_bytes())
     });
-    let start = Start { level_zero_move: true, ..start(tree, score, taken, base) };
-    (!start.inputs.files.is_empty()).then(|| expand::finish(tree, start)).flatten()
+    let start = Start {
+        level_zero_move: true,
+        ..start(tree, score, taken, base)
+    };
+    (!start.inputs.files.is_empty())
+        .then(|| expand::finish(tree, start))
+        .flatten()
 }
 
 /// The newest files, if all of level 0 is small against the base level.
@@ -76,12 +83,17 @@ fn newest_by_size(tree: &Tree, score: f64) -> Option<Pick> {
         return None;
     }
     let average = shape::average_value_bytes(tree.version);
-    let bytes: u64 = files.iter().map(|file| shape::compensated_bytes(file, average)).sum();
+    let bytes: u64 = files
+        .iter()
+        .map(|file| shape::compensated_bytes(file, average))
+        .sum();
     let worth = bytes as f64 * tree.options.shape.multiplier.max(10.0) * 2.0;
     if tree.version.level(tree.targets.base_level).bytes() as f64 <= worth {
         return None;
     }
-    let newest = files.iter().take_while(|file| !tree.busy.contains(file.number));
+    let newest = files
+        .iter()
+        .take_while(|file| !tree.busy.contains(file.number));
     let newest: Vec<_> = newest.cloned().collect();
     match newest.len() >= at_least {
         true => expand::finish(tree, start(tree, score, newest, 0)),
@@ -120,11 +132,16 @@ pub(super) fn with_overlapping(
     let order = tree.order();
     let (smallest, largest) = expand::range(order, &files)?;
     let (low, high) = (Some(smallest.as_bytes()), Some(largest.as_bytes()));
-    let files = tree.version.level(0).overlapping_level_zero(order, low, high, true);
+    let files = tree
+        .version
+        .level(0)
+        .overlapping_level_zero(order, low, high, true);
     let (smallest, largest) = expand::range(order, &files)?;
     let blocked = tree.busy.any(&files)
         || (output_level > 0
-            && tree.busy.writes(order, output_level, smallest.as_bytes(), largest.as_bytes()));
+            && tree
+                .busy
+                .writes(order, output_level, smallest.as_bytes(), largest.as_bytes()));
     (!blocked).then_some(LevelInputs { level: 0, files })
 }
 

@@ -10,7 +10,7 @@ use cairn_types::{FileNumber, SequenceNumber, ValueKind};
 use cairn_version::shape::Present;
 use cairn_version::{FileMeta, Version};
 
-use super::{Busy, LeveledOptions, LevelInputs, Pick, Reason, Start, Tree, expand};
+use super::{Busy, LevelInputs, LeveledOptions, Pick, Reason, Start, Tree, expand};
 
 /// A request to compact a range of user keys.
 #[derive(Clone, Debug)]
@@ -30,9 +30,15 @@ enum At {
     /// Nothing has been looked at.
     Start,
     /// The files of a level go to the next one, those before `from` have gone.
-    Down { level: usize, from: Option<InternalKey> },
+    Down {
+        level: usize,
+        from: Option<InternalKey>,
+    },
     /// The files of the last level are rewritten, those before `from` have been.
-    Bottom { level: usize, from: Option<InternalKey> },
+    Bottom {
+        level: usize,
+        from: Option<InternalKey>,
+    },
     /// Nothing is left to do.
     Done,
 }
@@ -66,9 +72,7 @@ impl Manual {
         next_file: FileNumber,
     ) -> Manual {
         let first = |user: &[u8]| InternalKey::new(user, SequenceNumber::MAX, ValueKind::FOR_SEEK);
-        let last = |user: &[u8]| {
-            InternalKey::new(user, SequenceNumber::ZERO, ValueKind::Deletion)
-        };
+        let last = |user: &[u8]| InternalKey::new(user, SequenceNumber::ZERO, ValueKind::Deletion);
         Manual {
             begin: begin.map(first),
             end: end.map(last),
@@ -137,8 +141,14 @@ impl Manual {
     fn first_level(&self, tree: &Tree) -> At {
         let (begin, end) = self.bounds();
         let levels = 0..tree.version.num_levels();
-        match levels.into_iter().find(|&level| tree.version.overlaps(level, begin, end)) {
-            Some(level) => At::Down { level, from: self.begin.clone() },
+        match levels
+            .into_iter()
+            .find(|&level| tree.version.overlaps(level, begin, end))
+        {
+            Some(level) => At::Down {
+                level,
+                from: self.begin.clone(),
+            },
             None => At::Done,
         }
     }
@@ -156,7 +166,10 @@ impl Manual {
     fn bottom(&self, level: usize) -> At {
         use BottommostLevelCompaction::{Force, ForceOptimized, IfHaveCompactionFilter, Skip};
         match self.bottommost {
-            Force | ForceOptimized => At::Bottom { level, from: self.begin.clone() },
+            Force | ForceOptimized => At::Bottom {
+                level,
+                from: self.begin.clone(),
+            },
             Skip | IfHaveCompactionFilter => At::Done,
         }
     }
@@ -164,7 +177,10 @@ impl Manual {
     /// Goes on with the next level.
     fn finish_level(&mut self, output_level: usize) {
         self.at = match self.at {
-            At::Down { .. } => At::Down { level: output_level, from: self.begin.clone() },
+            At::Down { .. } => At::Down {
+                level: output_level,
+                from: self.begin.clone(),
+            },
             _ => At::Done,
         };
     }
@@ -249,10 +265,15 @@ fn cut_to_size(
     let mut mine = 0_u64;
     for count in 0..files.len() {
         mine = mine.saturating_add(files[count].size);
-        let (low, high) = (files[0].smallest.as_bytes(), files[count].largest.as_bytes());
+        let (low, high) = (
+            files[0].smallest.as_bytes(),
+            files[count].largest.as_bytes(),
+        );
         let below = match level == output_level {
             true => Vec::new(),
-            false => tree.version.overlapping(output_level, Some(low), Some(high)),
+            false => tree
+                .version
+                .overlapping(output_level, Some(low), Some(high)),
         };
         let below: u64 = below.iter().map(|file| file.size).sum();
         if count > 0 && mine.saturating_add(below) > limit {

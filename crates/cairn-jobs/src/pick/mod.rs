@@ -138,7 +138,8 @@ impl Pick {
             edit.deleted.push((level, file.number));
             edit.added.push((self.output.level, file.clone()));
         }
-        edit.cursors.extend(self.cursor.clone().map(|key| (self.start_level(), key)));
+        edit.cursors
+            .extend(self.cursor.clone().map(|key| (self.start_level(), key)));
         edit
     }
 }
@@ -178,7 +179,10 @@ impl Busy {
         let (smallest, largest) = pick.bounds(order);
         let files: Vec<FileNumber> = pick.files().map(|(_, file)| file.number).collect();
         for &file in &files {
-            assert!(self.files.insert(file), "table {file} is in a running compaction already");
+            assert!(
+                self.files.insert(file),
+                "table {file} is in a running compaction already"
+            );
         }
         self.running.push(Running {
             id,
@@ -283,17 +287,19 @@ pub fn pick(
 /// Whether [`pick`] is worth asking: some level is due, or some file is marked. It may still find
 /// nothing while other compactions run.
 #[must_use]
-pub fn is_due(
-    version: &Version,
-    busy: &Busy,
-    present: &Present,
-    options: &LeveledOptions,
-) -> bool {
+pub fn is_due(version: &Version, busy: &Busy, present: &Present, options: &LeveledOptions) -> bool {
     let tree = Tree::new(version, busy, present, options);
     let scores = shape::scores(version, &tree.targets, busy.files(), &options.shape);
-    let Marked { content, bottommost, expired, periodic } = tree.marked();
+    let Marked {
+        content,
+        bottommost,
+        expired,
+        periodic,
+    } = tree.marked();
     scores.first().is_some_and(|&(_, score)| score >= 1.0)
-        || [content, bottommost, expired, periodic].iter().any(|files| !files.is_empty())
+        || [content, bottommost, expired, periodic]
+            .iter()
+            .any(|files| !files.is_empty())
 }
 
 impl<'a> Tree<'a> {
@@ -304,7 +310,13 @@ impl<'a> Tree<'a> {
         options: &'a LeveledOptions,
     ) -> Tree<'a> {
         let targets = shape::targets(version, &options.shape);
-        Tree { version, busy, present, options, targets }
+        Tree {
+            version,
+            busy,
+            present,
+            options,
+            targets,
+        }
     }
 
     fn order(&self) -> &KeyOrder {
@@ -312,19 +324,32 @@ impl<'a> Tree<'a> {
     }
 
     fn marked(&self) -> Marked {
-        shape::marked(self.version, self.busy.files(), self.present, &self.options.shape)
+        shape::marked(
+            self.version,
+            self.busy.files(),
+            self.present,
+            &self.options.shape,
+        )
     }
 
     /// The level that files of `level` are compacted into.
     fn next_level(&self, level: usize) -> usize {
-        if level == 0 { self.targets.base_level } else { level + 1 }
+        if level == 0 {
+            self.targets.base_level
+        } else {
+            level + 1
+        }
     }
 }
 
 /// A compaction of the level that most needs one.
 fn fullest_level(tree: &Tree) -> Option<Pick> {
-    let scores =
-        shape::scores(tree.version, &tree.targets, tree.busy.files(), &tree.options.shape);
+    let scores = shape::scores(
+        tree.version,
+        &tree.targets,
+        tree.busy.files(),
+        &tree.options.shape,
+    );
     let mut level_zero_waits = false;
     for (level, score) in scores.into_iter().take_while(|&(_, score)| score >= 1.0) {
         if level_zero_waits && level == tree.targets.base_level {
@@ -385,7 +410,14 @@ fn marked_files(tree: &Tree) -> Option<Pick> {
         false => Goes::Nowhere,
     };
     first_of(tree, Reason::FilesMarked, &marked.content, Goes::Down)
-        .or_else(|| first_of(tree, Reason::BottommostFiles, &marked.bottommost, Goes::Nowhere))
+        .or_else(|| {
+            first_of(
+                tree,
+                Reason::BottommostFiles,
+                &marked.bottommost,
+                Goes::Nowhere,
+            )
+        })
         .or_else(|| first_of(tree, Reason::Ttl, &marked.expired, Goes::DownUnlessLast))
         .or_else(|| first_of(tree, Reason::Periodic, &marked.periodic, periodic))
 }
@@ -412,7 +444,13 @@ fn first_of(
             0 => level_zero::with_overlapping(tree, files, output_level)?,
             level => LevelInputs { level, files },
         };
-        let start = Start { reason, score: 0.0, inputs, output_level, level_zero_move: false };
+        let start = Start {
+            reason,
+            score: 0.0,
+            inputs,
+            output_level,
+            level_zero_move: false,
+        };
         expand::finish(tree, start)
     })
 }

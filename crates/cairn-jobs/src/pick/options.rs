@@ -1,8 +1,6 @@
 //! What decides a leveled pick, resolved from the options of a family.
 
-use cairn_options::{
-    CompactionPri, Compression, CompressionOptions, DbOptions, FamilyOptions,
-};
+use cairn_options::{CompactionPri, Compression, CompressionOptions, DbOptions, FamilyOptions};
 use cairn_version::Version;
 use cairn_version::shape::{ShapeOptions, Targets};
 

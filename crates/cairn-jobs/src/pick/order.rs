@@ -15,7 +15,9 @@ pub(super) fn by_priority(tree: &Tree, level: usize) -> Vec<usize> {
     match tree.options.pri {
         CompactionPri::ByCompensatedSize => {
             let average = shape::average_value_bytes(tree.version);
-            sorted(files, |file| std::cmp::Reverse(shape::compensated_bytes(file, average)))
+            sorted(files, |file| {
+                std::cmp::Reverse(shape::compensated_bytes(file, average))
+            })
         }
         CompactionPri::OldestLargestSeqFirst => sorted(files, |file| file.largest_seq),
         CompactionPri::OldestSmallestSeqFirst => sorted(files, |file| file.smallest_seq),
@@ -38,7 +40,10 @@ fn by_overlap(tree: &Tree, level: usize) -> Vec<usize> {
     let average = shape::average_value_bytes(tree.version);
     let boost = TtlBoost::new(tree, level);
     let files = tree.version.level(level).files();
-    let next = tree.version.level((level + 1).min(tree.version.num_levels() - 1)).files();
+    let next = tree
+        .version
+        .level((level + 1).min(tree.version.num_levels() - 1))
+        .files();
     let mut from = 0;
     let rank: Vec<(bool, u64)> = files
         .iter()
@@ -48,13 +53,18 @@ fn by_overlap(tree: &Tree, level: usize) -> Vec<usize> {
                 _ => overlap_with(order, file, next, &mut from),
             };
             let size = shape::compensated_bytes(file, average).max(1);
-            (!file.marked, overlap.saturating_mul(1024) / size / boost.of(file))
+            (
+                !file.marked,
+                overlap.saturating_mul(1024) / size / boost.of(file),
+            )
         })
         .collect();
     let mut positions: Vec<usize> = (0..files.len()).collect();
     positions.sort_by(|&a, &b| {
         let smallest = |at: usize| files[at].smallest.as_bytes();
-        rank[a].cmp(&rank[b]).then_with(|| key::compare(order, smallest(a), smallest(b)))
+        rank[a]
+            .cmp(&rank[b])
+            .then_with(|| key::compare(order, smallest(a), smallest(b)))
     });
     positions
 }
@@ -88,13 +98,19 @@ struct TtlBoost {
 impl TtlBoost {
     fn new(tree: &Tree, level: usize) -> TtlBoost {
         let ttl = tree.options.shape.ttl;
-        let below = tree.version.num_non_empty_levels().saturating_sub(level + 1);
+        let below = tree
+            .version
+            .num_non_empty_levels()
+            .saturating_sub(level + 1);
         let start_and_step = (ttl > 0 && level > 0 && below > 0).then(|| {
             let start = ttl / 2;
             let range = (ttl / 32 * 31).saturating_sub(start) >> below.min(63);
             (start + range, (range / 16).max(1))
         });
-        TtlBoost { now: tree.present.now, start_and_step }
+        TtlBoost {
+            now: tree.present.now,
+            start_and_step,
+        }
     }
 
     fn of(&self, file: &FileMeta) -> u64 {
@@ -117,5 +133,7 @@ fn round_robin(tree: &Tree, level: usize) -> Vec<usize> {
             key::compare(tree.order(), file.smallest.as_bytes(), cursor.as_bytes()).is_lt()
         })
     });
-    (first..files.len()).chain(0..first.min(files.len())).collect()
+    (first..files.len())
+        .chain(0..first.min(files.len()))
+        .collect()
 }

@@ -1,0 +1,81 @@
+//! Whether a key may have older entries below the output of a job.
+
+use std::ops::Range;
+
+use cairn_platform::sync::Arc;
+use cairn_types::KeyOrder;
+use cairn_version::{FileMeta, Version, bounds};
+
+/// What lies below the output of a job. Asked about keys in ascending order.
+#[derive(Clone, Debug, Default)]
+pub struct Below {
+    /// Files of the levels below, each with the position of the first that may hold the key.
+    /// `None` if anything may lie there.
+    levels: Option<Vec<(Vec<Arc<FileMeta>>, usize)>>,
+}
+
+impl Below {
+    /// Anything may lie below: the output goes to level 0.
+    #[must_use]
+    pub fn anything() -> Below {
+        Below { levels: None }
+    }
+
+    /// What of `version` lies below `output_level`.
+    #[must_use]
+    pub fn level(version: &Version, output_level: usize) -> Below {
+        if output_level == 0 {
+            return Below::anything();
+        }
+        let levels = version.levels()[output_level + 1..].iter();
+        let levels = levels.filter(|level| !level.is_empty());
+        Below {
+            levels: Some(levels.map(|level| (level.files().to_vec(), 0)).collect()),
+        }
+    }
+
+    /// Whether an older entry of `user_key` may lie below.
+    #[must_use]
+    pub fn may_hold(&mut self, order: &KeyOrder, user_key: &[u8]) -> bool {
+        let Some(levels) = &mut self.levels else {
+            return true;
+        };
+        levels.iter_mut().any(|(files, at)| {
+            while files.get(*at).is_some_and(|file| {
+                order
+                    .compare_without_timestamp(file.largest.user_key(), user_key)
+                    .is_lt()
+            }) {
+                *at += 1;
+            }
+            files.get(*at).is_some_and(|file| {
+                order
+                    .compare_without_timestamp(file.smallest.user_key(), user_key)
+                    .is_le()
+            })
+        })
+    }
+
+    /// Whether any file below touches the user keys of `range`, the end excluded. At any time, in
+    /// any order.
+    #[must_use]
+    pub fn may_touch(&self, order: &KeyOrder, range: Range<&[u8]>) -> bool {
+        let Some(levels) = &self.levels else {
+            return true;
+        };
+        levels.iter().any(|(files, _)| {
+            let first = files.partition_point(|file| {
+                let largest = file.largest.as_bytes();
+                match order.compare_without_timestamp(file.largest.user_key(), range.start) {
+                    std::cmp::Ordering::Equal => bounds::is_sentinel(largest),
+                    standing => standing.is_lt(),
+                }
+            });
+            files.get(first).is_some_and(|file| {
+                order
+                    .compare_without_timestamp(file.smallest.user_key(), range.end)
+                    .is_lt()
+            })
+        })
+    }
+}

@@ -1,0 +1,373 @@
+//! Compaction: a pick becomes tables of its output level.
+//!
+//! Inputs → merged → [`crate::visible`] → [`crate::output`] → tables → edit. A compaction may be
+//! split into parts by user keys, which run beside one another; the parts share nothing but what
+//! cannot change. The calling thread works on parts as long as there are any, so a compaction
+//! ends even if no other thread is free to help.
+
+use std::collections::VecDeque;
+
+use cairn_format::key::InternalKey;
+use cairn_format::range_del::{Fragments, Tombstone};
+use cairn_platform::Priority;
+use cairn_platform::sync::{Arc, Condvar, Mutex};
+use cairn_table::IterOptions;
+use cairn_types::{Code, Error, Result, SequenceNumber, Subcode, ValueKind};
+use cairn_version::{FileMeta, TreeEdit, Version};
+
+use crate::below::Below;
+use crate::context::{Done, JobContext, JobStats};
+use crate::cuts::Cuts;
+use crate::garbage::Garbage;
+use crate::inputs::{InputTable, Tables};
+use crate::output::{Kind, Outputs};
+use crate::parts;
+use crate::pick::Pick;
+use crate::runs::{Merge, Run};
+use crate::stripes;
+use crate::visible::{Rules, Visible};
+
+/// A compaction to run.
+pub struct CompactJob {
+    /// The surroundings.
+    pub context: Arc<JobContext>,
+    /// What to compact.
+    pub pick: Arc<Pick>,
+    /// The version that the pick was made from.
+    pub version: Arc<Version>,
+}
+
+/// Runs the compaction of `job`, and returns the edit that puts its outputs in the place of its
+/// inputs. A trivial move reads and writes nothing.
+///
+/// # Errors
+///
+/// `IoError`; `Corruption` of an input, by a merge operator, or if an input does not give all the
+/// entries that its properties promise; `Aborted`. What was written is then removed.
+pub fn run(job: &CompactJob) -> Result<Done> {
+    if job.pick.trivial_move {
+        return Ok(Done {
+            edit: job.pick.as_move(),
+            stats: JobStats::default(),
+        });
+    }
+    let work = Arc::new(Work::prepare(job)?);
+    let done = work.run().and_then(|done| {
+        work.kind.sync_names()?;
+        Ok(done)
+    });
+    if done.is_err() {
+        work.kind.remove_all();
+    }
+    done
+}
+
+/// Everything that the parts of a compaction share.
+struct Work {
+    context: Arc<JobContext>,
+    pick: Arc<Pick>,
+    kind: Kind,
+    /// The inputs as sorted runs, the newest first.
+    runs: Vec<Vec<InputTable>>,
+    tombstones: Arc<Fragments>,
+    /// Those of `tombstones` that are written.
+    written: Fragments,
+    below: Below,
+    /// The user keys at which parts are divided.
+    borders: Vec<Vec<u8>>,
+    /// Parts that nobody works on yet.
+    waiting: Mutex<VecDeque<usize>>,
+    finished: Mutex<Vec<Option<Result<Part>>>>,
+    /// Signals that a part is finished.
+    finish: Condvar,
+}
+
+/// What came of one part.
+struct Part {
+    files: Vec<Arc<FileMeta>>,
+    garbage: Garbage,
+    stats: JobStats,
+}
+
+impl Work {
+    fn prepare(job: &CompactJob) -> Result<Work> {
+        let (context, pick) = (&job.context, &job.pick);
+        let order = &context.order;
+        let runs = open_runs(job)?;
+        let tables = || runs.iter().flatten();
+        let tombstones = Fragments::build(
+            order,
+            tables().flat_map(|input| own_tombstones(context, input)),
+        );
+        let below = Below::level(&job.version, pick.output.level);
+        let written = stripes::written(
+            order,
+            &tombstones,
+            &context.snapshots,
+            pick.bottommost,
+            &below,
+        );
+        let borders = match parts::may_split(pick, order) {
+            true => parts::borders(&runs, order, pick, &context.io)?,
+            false => Vec::new(),
+        };
+        let count = borders.len() + 1;
+        Ok(Work {
+            kind: kind(job),
+            context: context.clone(),
+            pick: pick.clone(),
+            runs,
+            tombstones: Arc::new(tombstones),
+            written,
+            below,
+            borders,
+            waiting: Mutex::new((0..count).collect()),
+            finished: Mutex::new((0..count).map(|_| None).collect()),
+            finish: Condvar::new(),
+        })
+    }
+
+    /// Runs all parts, here and on threads that are free, and joins what came of them.
+    fn run(self: &Arc<Work>) -> Result<Done> {
+        let executor = &self.context.world.executor;
+        for _ in 0..self.borders.len() {
+            let work = self.clone();
+            executor.spawn(Priority::Low, Box::new(move || work.run_waiting()));
+        }
+        self.run_waiting();
+        loop {
+            let mut finished = self.finished.lock();
+            if finished.iter().all(Option::is_some) {
+                let parts = finished
+                    .drain(..)
+                    .flatten()
+                    .collect::<Result<Vec<Part>>>()?;
+                drop(finished);
+                return self.join(parts);
+            }
+            drop(finished);
+            if !executor.help() {
+                let mut finished = self.finished.lock();
+                if !finished.iter().all(Option::is_some) {
+                    self.finish.wait(&mut finished);
+                }
+            }
+        }
+    }
+
+    /// Works on parts until none waits.
+    fn run_waiting(&self) {
+        loop {
+            let Some(part) = self.waiting.lock().pop_front() else {
+                return;
+            };
+            let mut panicked = Panicked {
+                work: self,
+                part,
+                armed: true,
+            };
+            let result = self.run_part(part);
+            panicked.armed = false;
+            self.set(part, result);
+        }
+    }
+
+    fn set(&self, part: usize, result: Result<Part>) {
+        self.finished.lock()[part] = Some(result);
+        self.finish.notify_all();
+    }
+
+    fn run_part(&self, part: usize) -> Result<Part> {
+        let order = &self.context.order;
+        let lower = part
+            .checked_sub(1)
+            .map(|border| self.borders[border].as_slice());
+        let upper = self.borders.get(part).map(Vec::as_slice);
+        let mut entries = self.entries(lower);
+        let cuts = Cuts::new(order.clone(), &self.pick.output, &self.pick.grandparents);
+        let written = self.written.clipped(order, lower, upper);
+        let mut outputs = Outputs::new(&self.kind, written, cuts, lower);
+        while let Some(entry) = entries.next(upper)? {
+            outputs.add(entry)?;
+        }
+        let (files, stats) = outputs.finish(upper)?;
+        Ok(Part {
+            files,
+            stats: JobStats {
+                input_entries: entries.input().passed(),
+                ..stats
+            },
+            garbage: std::mem::take(&mut entries.garbage),
+        })
+    }
+
+    /// What is written of the inputs, from the user key `lower` on.
+    fn entries(&self, lower: Option<&[u8]>) -> Visible<Merge<Tables>> {
+        let context = &self.context;
+        let options = IterOptions {
+            // Blocks of files that are about to go are worth nothing in the cache.
+            fill_cache: false,
+            readahead: context.db_options.compaction_readahead_size,
+            ..IterOptions::default()
+        };
+        let runs = self.runs.iter().map(|tables| {
+            Tables::new(
+                context.order.clone(),
+                tables.clone(),
+                options,
+                context.io.clone(),
+            )
+        });
+        let mut merge = Merge::new(context.order.clone(), runs.collect());
+        let target =
+            lower.map(|user| InternalKey::new(user, SequenceNumber::MAX, ValueKind::FOR_SEEK));
+        merge.start(target.as_ref().map(InternalKey::as_bytes));
+        let rules = Rules {
+            order: context.order.clone(),
+            snapshots: context.snapshots.clone(),
+            merge_operator: context.options.merge_operator.clone(),
+            tombstones: self.tombstones.clone(),
+            bottommost: self.pick.bottommost,
+            below: self.below.clone(),
+            cancel: context.cancel.clone(),
+        };
+        Visible::new(merge, rules)
+    }
+
+    /// The edit of all parts together.
+    fn join(&self, parts: Vec<Part>) -> Result<Done> {
+        let mut done = Done::default();
+        let mut garbage = Garbage::default();
+        done.stats.input_bytes = self.pick.input_bytes();
+        for part in parts {
+            let level = self.pick.output.level;
+            done.edit
+                .added
+                .extend(part.files.into_iter().map(|file| (level, file)));
+            done.stats.input_entries += part.stats.input_entries;
+            done.stats.output_entries += part.stats.output_entries;
+            done.stats.output_files += part.stats.output_files;
+            done.stats.output_bytes += part.stats.output_bytes;
+            garbage.merge(&part.garbage);
+        }
+        self.check_count(done.stats.input_entries)?;
+        let inputs = self.pick.files();
+        done.edit = TreeEdit {
+            deleted: inputs.map(|(level, file)| (level, file.number)).collect(),
+            blob_garbage: garbage.counted(),
+            cursors: self
+                .pick
+                .cursor
+                .iter()
+                .map(|key| (self.pick.start_level(), key.clone()))
+                .collect(),
+            ..done.edit
+        };
+        Ok(done)
+    }
+
+    /// An input that lost entries must not be dropped as if they were written. Tables that do not
+    /// say how many they hold are believed.
+    fn check_count(&self, read: u64) -> Result<()> {
+        let mut expected = 0;
+        for input in self.runs.iter().flatten() {
+            let properties = input.table.properties();
+            if properties.num_entries == 0 {
+                return Ok(());
+            }
+            expected += properties
+                .num_entries
+                .saturating_sub(properties.num_range_deletions);
+        }
+        match read == expected || !self.context.db_options.compaction_verify_record_count {
+            true => Ok(()),
+            false => Err(Error::corruption(format!(
+                "entries of the inputs of a compaction: expected {expected} by their properties, \
+                 found {read} in {:?}",
+                self.pick.inputs
+            ))),
+        }
+    }
+}
+
+/// Finishes a part with an error if its thread panics, so that nobody waits for it.
+struct Panicked<'a> {
+    work: &'a Work,
+    part: usize,
+    armed: bool,
+}
+
+impl Drop for Panicked<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            let error = Error::new(
+                Code::Aborted,
+                Subcode::None,
+                "a part of a compaction panicked",
+            );
+            self.work.set(self.part, Err(error));
+        }
+    }
+}
+
+fn kind(job: &CompactJob) -> Kind {
+    let (context, pick) = (&job.context, &job.pick);
+    let now = context.world.clock.wall_seconds();
+    let inputs = || pick.files().map(|(_, file)| file);
+    let oldest_time = inputs()
+        .map(|file| file.oldest_time())
+        .filter(|&time| time > 0)
+        .min();
+    let newest = inputs()
+        .map(|file| file.largest_seq)
+        .max()
+        .unwrap_or_default();
+    Kind {
+        context: context.clone(),
+        level: pick.output.level,
+        compression: pick.output.compression,
+        compression_options: pick.output.compression_options.clone(),
+        target_bytes: pick.output.target_bytes,
+        epoch: inputs().map(|file| file.epoch).min().unwrap_or_default(),
+        oldest_time: oldest_time.unwrap_or(now),
+        now,
+        settled: pick.bottommost && context.snapshots.iter().all(|&snapshot| snapshot >= newest),
+        version: Some(job.version.clone()),
+        created: Mutex::new(Vec::new()),
+    }
+}
+
+/// The inputs as sorted runs: each file of level 0 by itself, every other level as one.
+fn open_runs(job: &CompactJob) -> Result<Vec<Vec<InputTable>>> {
+    let mut runs = Vec::new();
+    for inputs in &job.pick.inputs {
+        let tables = inputs.files.iter().map(|file| {
+            let table = (job.context.open)(file, inputs.level)?;
+            Ok(InputTable {
+                file: file.clone(),
+                table,
+            })
+        });
+        let tables = tables.collect::<Result<Vec<InputTable>>>()?;
+        match inputs.level {
+            0 => runs.extend(tables.into_iter().map(|table| vec![table])),
+            _ => runs.push(tables),
+        }
+    }
+    Ok(runs)
+}
+
+/// The range tombstones of a table, cut to its bounds. Beyond them they say nothing: what is there
+/// may be newer than they look.
+///
+/// The last user key is left out. If an entry of it is the upper bound and the tombstone goes
+/// further, then so does the key, into the next table, which is an input as well and begins there.
+fn own_tombstones(context: &JobContext, input: &InputTable) -> Vec<Tombstone> {
+    let Some(all) = input.table.range_tombstones() else {
+        return Vec::new();
+    };
+    let own = all.truncated(&context.order, &input.file.smallest, &input.file.largest);
+    own.iter()
+        .flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>())
+        .collect()
+}

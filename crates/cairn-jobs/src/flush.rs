@@ -1,0 +1,166 @@
+//! Flush: memtables become a table of level 0.
+
+use cairn_format::range_del::Fragments;
+use cairn_memtable::Memtable;
+use cairn_options::Compression;
+use cairn_platform::sync::{Arc, Mutex};
+use cairn_types::{Error, Result};
+use cairn_version::{TreeEdit, Version};
+
+use crate::below::Below;
+use crate::context::{Done, JobContext, JobStats};
+use crate::cuts::Cuts;
+use crate::output::{Kind, Outputs};
+use crate::pick::Output;
+use crate::runs::{Merge, Run};
+use crate::stripes;
+use crate::visible::{Rules, Visible};
+
+/// Memtables to write.
+pub struct FlushJob {
+    /// The surroundings.
+    pub context: Arc<JobContext>,
+    /// The memtables, immutable, in any order.
+    pub memtables: Vec<Arc<Memtable>>,
+    /// The epoch of the new table: larger than that of any file of the family.
+    pub epoch: u64,
+    /// When the oldest entry was written, in seconds since 1970; 0 for now.
+    pub oldest_time: u64,
+    /// The tree, for an estimate of what range tombstones cover.
+    pub version: Option<Arc<Version>>,
+}
+
+/// Writes the memtables of `job` as one table of level 0, and returns the edit that makes it part
+/// of the tree; an empty edit if nothing of them is left to be written. Nothing is visible, and no
+/// memtable may be dropped, before the caller has installed it.
+///
+/// # Errors
+///
+/// `IoError`; `Corruption` by a merge operator, or if a memtable does not give all its entries;
+/// `Aborted`. The table is then removed.
+pub fn run(job: &FlushJob) -> Result<Done> {
+    let kind = kind(job);
+    let done = write(job, &kind).and_then(|done| {
+        kind.sync_names()?;
+        Ok(done)
+    });
+    if done.is_err() {
+        kind.remove_all();
+    }
+    done
+}
+
+fn kind(job: &FlushJob) -> Kind {
+    let options = &job.context.options;
+    let now = job.context.world.clock.wall_seconds();
+    let oldest_time = if job.oldest_time == 0 {
+        now
+    } else {
+        job.oldest_time.min(now)
+    };
+    Kind {
+        context: job.context.clone(),
+        level: 0,
+        compression: compression(options),
+        compression_options: options.compression_opts.clone(),
+        target_bytes: u64::MAX,
+        epoch: job.epoch,
+        oldest_time,
+        now,
+        settled: false,
+        version: job.version.clone(),
+        created: Mutex::new(Vec::new()),
+    }
+}
+
+fn compression(options: &cairn_options::FamilyOptions) -> Compression {
+    options
+        .compression_per_level
+        .first()
+        .copied()
+        .unwrap_or(options.compression)
+}
+
+fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
+    let context = &job.context;
+    let tombstones = Arc::new(Fragments::build(
+        &context.order,
+        job.memtables
+            .iter()
+            .flat_map(|table| table.raw_range_tombstones()),
+    ));
+    let written = stripes::written(
+        &context.order,
+        &tombstones,
+        &context.snapshots,
+        false,
+        &Below::anything(),
+    );
+    let rules = Rules {
+        order: context.order.clone(),
+        snapshots: context.snapshots.clone(),
+        merge_operator: context.options.merge_operator.clone(),
+        tombstones,
+        bottommost: false,
+        below: Below::anything(),
+        cancel: context.cancel.clone(),
+    };
+    let mut merge = Merge::new(
+        context.order.clone(),
+        job.memtables.iter().map(Memtable::iter).collect(),
+    );
+    merge.start(None);
+    let mut entries = Visible::new(merge, rules);
+    let mut outputs = Outputs::new(kind, written, uncut(job), None);
+    while let Some(entry) = entries.next(None)? {
+        outputs.add(entry)?;
+    }
+    let read = entries.input().passed();
+    let expected = job
+        .memtables
+        .iter()
+        .map(|table| table.entries() - table.range_deletions());
+    check_count(context, read, expected.sum::<usize>() as u64)?;
+    let (files, stats) = outputs.finish(None)?;
+    Ok(Done {
+        edit: TreeEdit {
+            added: files.into_iter().map(|file| (0, file)).collect(),
+            blob_garbage: entries.garbage.counted(),
+            ..TreeEdit::default()
+        },
+        stats: JobStats {
+            input_bytes: job
+                .memtables
+                .iter()
+                .map(|table| table.data_bytes() as u64)
+                .sum(),
+            input_entries: read,
+            ..stats
+        },
+    })
+}
+
+/// Level 0 gets one table, whatever its size.
+fn uncut(job: &FlushJob) -> Cuts {
+    let output = Output {
+        level: 0,
+        path_id: 0,
+        compression: Compression::None,
+        compression_options: job.context.options.compression_opts.clone(),
+        target_bytes: u64::MAX,
+        max_bytes: u64::MAX,
+        max_compaction_bytes: u64::MAX,
+    };
+    Cuts::new(job.context.order.clone(), &output, &[])
+}
+
+/// A memtable that lost entries must not be dropped as if they were written.
+fn check_count(context: &JobContext, read: u64, expected: u64) -> Result<()> {
+    match read == expected || !context.db_options.flush_verify_memtable_count {
+        true => Ok(()),
+        false => Err(Error::corruption(format!(
+            "entries of memtables of column family {:?}: expected {expected}, found {read}",
+            context.family_name
+        ))),
+    }
+}

@@ -1,0 +1,108 @@
+//! Counting blobs that a compaction leaves without a reference.
+//!
+//! What goes in with the inputs and does not come out with the outputs is garbage of its blob
+//! file from then on.
+
+use std::collections::BTreeMap;
+
+use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN};
+use cairn_types::{Error, FileNumber, Result};
+use cairn_version::BlobGarbage;
+
+/// Blobs and bytes of their records.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    count: u64,
+    bytes: u64,
+}
+
+/// Blobs of each file that went in and came out.
+#[derive(Clone, Debug, Default)]
+pub struct Garbage {
+    files: BTreeMap<FileNumber, (Sum, Sum)>,
+}
+
+/// The blob file and the stored size of the blob that the value of an entry refers to; `None` if
+/// it holds the value itself.
+///
+/// # Errors
+///
+/// `Corruption` if the blob index is malformed; `NotSupported` if it refers to its own table, for
+/// then it would mean something else in another.
+pub fn blob_of(index: &[u8]) -> Result<Option<(FileNumber, u64)>> {
+    match BlobIndex::decode(index) {
+        Ok(BlobIndex {
+            file: FileNumber(0),
+            ..
+        }) => Err(Error::not_supported(
+            "compaction of a table with blobs of its own",
+        )),
+        Ok(BlobIndex { file, size, .. }) => Ok(Some((file, size))),
+        Err(malformed) if malformed.unsupported => Ok(None),
+        Err(malformed) => Err(malformed.in_file("a blob index in a table", 0)),
+    }
+}
+
+impl Garbage {
+    /// An entry of an input refers to a blob.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if the blob index is malformed.
+    pub fn enters(&mut self, user_key: &[u8], index: &[u8]) -> Result<()> {
+        self.add(user_key, index, |sums| &mut sums.0)
+    }
+
+    /// An entry that refers to a blob is written.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if the blob index is malformed.
+    pub fn leaves(&mut self, user_key: &[u8], index: &[u8]) -> Result<()> {
+        self.add(user_key, index, |sums| &mut sums.1)
+    }
+
+    fn add(
+        &mut self,
+        user_key: &[u8],
+        index: &[u8],
+        side: impl FnOnce(&mut (Sum, Sum)) -> &mut Sum,
+    ) -> Result<()> {
+        let Some((number, size)) = blob_of(index)? else {
+            return Ok(());
+        };
+        let sum = side(self.files.entry(number).or_default());
+        sum.count += 1;
+        let key_len = user_key.len() as u64;
+        sum.bytes = sum
+            .bytes
+            .saturating_add(RECORD_HEADER_LEN as u64 + key_len)
+            .saturating_add(size);
+        Ok(())
+    }
+
+    /// Adds what another part of the same job counted.
+    pub fn merge(&mut self, other: &Garbage) {
+        for (&number, (entered, left)) in &other.files {
+            let sums = self.files.entry(number).or_default();
+            for (sum, more) in [(&mut sums.0, entered), (&mut sums.1, left)] {
+                sum.count += more.count;
+                sum.bytes = sum.bytes.saturating_add(more.bytes);
+            }
+        }
+    }
+
+    /// What became garbage.
+    #[must_use]
+    pub fn counted(&self) -> Vec<BlobGarbage> {
+        let files = self.files.iter();
+        files
+            .map(|(&number, (entered, left))| BlobGarbage {
+                number,
+                count: entered.count.saturating_sub(left.count),
+                bytes: entered.bytes.saturating_sub(left.bytes),
+            })
+            .filter(|garbage| garbage.count > 0)
+            .collect()
+    }
+}

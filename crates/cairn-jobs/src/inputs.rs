@@ -1,0 +1,153 @@
+//! The sorted runs that jobs read: memtables, and tables one after the other.
+
+use cairn_format::key;
+use cairn_memtable::MemtableIter;
+use cairn_platform::Io;
+use cairn_platform::sync::Arc;
+use cairn_table::{IterOptions, Table, TableIter};
+use cairn_types::{KeyOrder, Progress, Result};
+use cairn_version::FileMeta;
+
+use crate::runs::Run;
+
+impl Run for MemtableIter {
+    fn start(&mut self, target: Option<&[u8]>) {
+        match target {
+            Some(target) => self.seek(target),
+            None => self.seek_to_first(),
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) {
+        MemtableIter::next(self);
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        MemtableIter::valid(self)
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        MemtableIter::key(self)
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        MemtableIter::value(self)
+    }
+
+    fn status(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A table that a job reads, and the bounds that the tree knows of it.
+#[derive(Clone)]
+pub(crate) struct InputTable {
+    pub(crate) file: Arc<FileMeta>,
+    pub(crate) table: Arc<Table>,
+}
+
+/// Tables whose keys ascend from one to the next, as one run.
+pub(crate) struct Tables {
+    order: KeyOrder,
+    tables: Vec<InputTable>,
+    options: IterOptions,
+    io: Io,
+    /// The table behind the one that `iter` walks.
+    next: usize,
+    iter: Option<TableIter>,
+}
+
+impl Tables {
+    pub(crate) fn new(
+        order: KeyOrder,
+        tables: Vec<InputTable>,
+        options: IterOptions,
+        io: Io,
+    ) -> Tables {
+        Tables {
+            order,
+            tables,
+            options,
+            io,
+            next: 0,
+            iter: None,
+        }
+    }
+
+    /// Goes on with the first table from `self.next` on that has an entry at or after `target`. A
+    /// table that fails ends the run there.
+    fn go_on(&mut self, target: Option<&[u8]>) {
+        self.iter = None;
+        while let Some(input) = self.tables.get(self.next) {
+            let mut iter = TableIter::new(input.table.clone(), self.options);
+            let step = match target {
+                Some(target) => iter.seek(target),
+                None => iter.seek_to_first(),
+            };
+            iter.complete(step, &self.io);
+            self.next += 1;
+            let found = iter.valid() || iter.status().is_err();
+            self.iter = Some(iter);
+            if found {
+                break;
+            }
+        }
+    }
+
+    /// What is left to do after a step inside a table that did not end on an entry at once.
+    #[cold]
+    fn leave(&mut self, step: Progress) {
+        let Some(iter) = &mut self.iter else {
+            return;
+        };
+        iter.complete(step, &self.io);
+        if !iter.valid() && iter.status().is_ok() {
+            self.go_on(None);
+        }
+    }
+}
+
+impl Run for Tables {
+    fn start(&mut self, target: Option<&[u8]>) {
+        self.next = target.map_or(0, |target| {
+            self.tables.partition_point(|input| {
+                key::compare(&self.order, input.file.largest.as_bytes(), target).is_lt()
+            })
+        });
+        self.go_on(target);
+    }
+
+    #[inline]
+    fn next(&mut self) {
+        let Some(iter) = &mut self.iter else {
+            return;
+        };
+        let step = iter.next();
+        if step != Progress::Ready || !iter.valid() {
+            self.leave(step);
+        }
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.iter.as_ref().is_some_and(TableIter::valid)
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.iter.as_ref().map_or(&[], TableIter::key)
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.iter.as_ref().map_or(&[], TableIter::value)
+    }
+
+    fn status(&self) -> Result<()> {
+        self.iter.as_ref().map_or(Ok(()), TableIter::status)
+    }
+}

@@ -1,0 +1,265 @@
+//! A model for tests: entries and range tombstones as plain lists, and what a reader sees of them.
+
+use cairn_format::key::{self, InternalKey};
+use cairn_format::range_del::{Fragments, Tombstone};
+use cairn_platform::sync::{Arc, AtomicBool};
+use cairn_types::{KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, ValueKind};
+use proptest::prelude::*;
+
+use crate::below::Below;
+use crate::runs::{Merge, Run};
+use crate::stripes;
+use crate::visible::{Rules, Visible};
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Write {
+    Put(u8, u8),
+    Delete(u8),
+    SingleDelete(u8),
+    Merge(u8, u8),
+    DeleteRange(u8, u8),
+}
+
+/// A point entry: internal key and value.
+pub(crate) type Point = (Vec<u8>, Vec<u8>);
+
+/// Entries and tombstones, in no order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) points: Vec<Point>,
+    pub(crate) tombstones: Vec<Tombstone>,
+}
+
+/// Operands are joined with commas.
+pub(crate) struct Join {
+    /// Whether operands can be joined without what is below them.
+    pub(crate) partial: bool,
+}
+
+impl MergeOperator for Join {
+    fn name(&self) -> &str {
+        "join"
+    }
+
+    fn full_merge(&self, input: &MergeInput<'_>) -> Option<Vec<u8>> {
+        let mut all: Vec<&[u8]> = input.existing.into_iter().collect();
+        all.extend(input.operands);
+        Some(all.join(&b','))
+    }
+
+    fn partial_merge(&self, _: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.partial.then(|| operands.join(&b','))
+    }
+}
+
+pub(crate) fn user(key: u8) -> Vec<u8> {
+    format!("key{key:03}").into_bytes()
+}
+
+pub(crate) fn writes(count: usize) -> impl Strategy<Value = Vec<Write>> {
+    let key = 0..12_u8;
+    let write = prop_oneof![
+        5 => (key.clone(), any::<u8>()).prop_map(|(key, value)| Write::Put(key, value)),
+        2 => key.clone().prop_map(Write::Delete),
+        2 => key.clone().prop_map(Write::SingleDelete),
+        4 => (key.clone(), any::<u8>()).prop_map(|(key, value)| Write::Merge(key, value)),
+        2 => (key, 1..6_u8).prop_map(|(from, len)| Write::DeleteRange(from, from + len)),
+    ];
+    proptest::collection::vec(write, 1..count)
+}
+
+/// The same writes, with deletions for those single deletions that break their contract: exactly
+/// one put since the key was last gone.
+pub(crate) fn lawful(writes: Vec<Write>) -> Vec<Write> {
+    let mut puts = [0_u8; 32];
+    let mut lawful = Vec::new();
+    for write in writes {
+        lawful.push(match write {
+            Write::SingleDelete(key) if puts[usize::from(key)] != 1 => Write::Delete(key),
+            other => other,
+        });
+        match lawful.last().unwrap() {
+            Write::Put(key, _) => {
+                puts[usize::from(*key)] = puts[usize::from(*key)].saturating_add(1)
+            }
+            Write::Delete(key) | Write::SingleDelete(key) => puts[usize::from(*key)] = 0,
+            Write::Merge(key, _) => puts[usize::from(*key)] = 99,
+            // What is left of a put under a range tombstone must not be deleted singly again.
+            Write::DeleteRange(from, to) => {
+                (*from..*to).for_each(|key| puts[usize::from(key)] = 99);
+            }
+        }
+    }
+    lawful
+}
+
+impl State {
+    /// Adds writes with the sequence numbers from `first` on.
+    pub(crate) fn write(&mut self, writes: &[Write], first: u64) {
+        for (write, seq) in writes.iter().zip(first..) {
+            let mut point = |key: u8, kind: ValueKind, value: Vec<u8>| {
+                let key = InternalKey::new(&user(key), SequenceNumber(seq), kind);
+                self.points.push((key.into_bytes(), value));
+            };
+            match *write {
+                Write::Put(key, value) => point(key, ValueKind::Value, vec![b'a' + value % 26]),
+                Write::Delete(key) => point(key, ValueKind::Deletion, vec![]),
+                Write::SingleDelete(key) => point(key, ValueKind::SingleDeletion, vec![]),
+                Write::Merge(key, value) => point(key, ValueKind::Merge, vec![b'A' + value % 26]),
+                Write::DeleteRange(from, to) => self.tombstones.push(Tombstone {
+                    start: user(from),
+                    end: user(to),
+                    seq: SequenceNumber(seq),
+                    ts: Vec::new(),
+                }),
+            }
+        }
+    }
+
+    /// What a reader at `seq` sees of `key`.
+    pub(crate) fn read(&self, key: u8, seq: u64) -> Option<Vec<u8>> {
+        let user = user(key);
+        let covered = self.tombstones.iter().filter(|tombstone| {
+            tombstone.seq.0 <= seq && tombstone.start <= user && user < tombstone.end
+        });
+        let covered = covered.map(|tombstone| tombstone.seq.0).max().unwrap_or(0);
+        let mut versions: Vec<_> = self
+            .points
+            .iter()
+            .filter(|(key, _)| key::user_key(key) == user)
+            .map(|(key, value)| (key::parse(key).unwrap(), value))
+            .filter(|(parsed, _)| parsed.seq.0 <= seq && parsed.seq.0 >= covered)
+            .collect();
+        versions.sort_by_key(|(parsed, _)| std::cmp::Reverse(parsed.seq));
+        let mut operands: Vec<&[u8]> = Vec::new();
+        let mut existing = None;
+        for (parsed, value) in versions {
+            match parsed.kind {
+                ValueKind::Merge => operands.push(value),
+                ValueKind::Value => {
+                    existing = Some(value.as_slice());
+                    break;
+                }
+                _ => break,
+            }
+        }
+        operands.reverse();
+        match (existing, operands.is_empty()) {
+            (existing, true) => existing.map(<[u8]>::to_vec),
+            (existing, false) => Join { partial: true }.full_merge(&MergeInput {
+                key: &user,
+                existing,
+                operands: &operands,
+            }),
+        }
+    }
+
+    /// What readers at all of `seqs` see.
+    pub(crate) fn read_all(&self, seqs: &[u64]) -> Vec<Vec<Option<Vec<u8>>>> {
+        let at = |&seq: &u64| (0..20).map(|key| self.read(key, seq)).collect();
+        seqs.iter().map(at).collect()
+    }
+
+    /// All entries of both.
+    pub(crate) fn with(&self, other: &State) -> State {
+        let mut both = self.clone();
+        both.points.extend(other.points.iter().cloned());
+        both.tombstones.extend(other.tombstones.iter().cloned());
+        both
+    }
+}
+
+/// A run in memory.
+pub(crate) struct List {
+    entries: Vec<Point>,
+    at: usize,
+}
+
+impl List {
+    pub(crate) fn new(mut entries: Vec<Point>) -> List {
+        entries.sort_by(|a, b| key::compare(&KeyOrder::Bytewise, &a.0, &b.0));
+        List { entries, at: 0 }
+    }
+}
+
+impl Run for List {
+    fn start(&mut self, target: Option<&[u8]>) {
+        self.at = target.map_or(0, |target| {
+            self.entries.partition_point(|entry| {
+                key::compare(&KeyOrder::Bytewise, &entry.0, target).is_lt()
+            })
+        });
+    }
+    fn next(&mut self) {
+        self.at += 1;
+    }
+    fn valid(&self) -> bool {
+        self.at < self.entries.len()
+    }
+    fn key(&self) -> &[u8] {
+        &self.entries[self.at].0
+    }
+    fn value(&self) -> &[u8] {
+        &self.entries[self.at].1
+    }
+    fn status(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What is written of `state`, whose entries come in `runs` runs.
+pub(crate) fn compact(
+    state: &State,
+    runs: usize,
+    snapshots: &[u64],
+    operator: Option<Join>,
+    bottommost: bool,
+    below: Below,
+) -> State {
+    let order = KeyOrder::Bytewise;
+    let snapshots: Vec<SequenceNumber> = snapshots.iter().copied().map(SequenceNumber).collect();
+    let tombstones = Fragments::build(&order, state.tombstones.iter().cloned());
+    let written = stripes::written(&order, &tombstones, &snapshots, bottommost, &below);
+    let lists = (0..runs).map(|run| {
+        let mine = state
+            .points
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| at % runs == run);
+        List::new(mine.map(|(_, point)| point.clone()).collect())
+    });
+    let mut merge = Merge::new(order.clone(), lists.collect());
+    merge.start(None);
+    let rules = Rules {
+        order: order.clone(),
+        snapshots,
+        merge_operator: operator.map(|operator| Arc::new(operator) as Arc<dyn MergeOperator>),
+        tombstones: Arc::new(tombstones),
+        bottommost,
+        below,
+        cancel: Arc::new(AtomicBool::new(false)),
+    };
+    let mut visible = Visible::new(merge, rules);
+    let mut result = State::default();
+    while let Some(entry) = visible.next(None).unwrap() {
+        result
+            .points
+            .push((entry.key.to_vec(), entry.value.to_vec()));
+    }
+    assert_eq!(
+        visible.input().passed(),
+        state.points.len() as u64,
+        "every entry is read"
+    );
+    let sorted = result
+        .points
+        .windows(2)
+        .all(|pair| key::compare(&order, &pair[0].0, &pair[1].0).is_lt());
+    assert!(sorted, "entries are written in order: {:?}", result.points);
+    result.tombstones = written
+        .iter()
+        .flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>())
+        .collect();
+    result
+}

@@ -1,0 +1,320 @@
+//! Writing entries into tables: when a table begins and ends, its bounds, and its share of the
+//! range tombstones.
+//!
+//! The outputs of one part of a job divide the part's range of user keys among them without a
+//! gap: each covers the keys from its first up to the first of the next. A range tombstone is cut
+//! at those borders. No user key is in two outputs, so that files never share one.
+
+use std::path::PathBuf;
+
+use cairn_compress::Compression;
+use cairn_format::id::UniqueId;
+use cairn_format::key::{self, InternalKey};
+use cairn_format::names::FileName;
+use cairn_format::range_del::Fragments;
+use cairn_options::CompressionOptions;
+use cairn_platform::WritableFile;
+use cairn_platform::fs::FileMode;
+use cairn_platform::sync::{Arc, Mutex};
+use cairn_table::{BuildParams, TableBuilder};
+use cairn_types::{FileNumber, Result, SequenceNumber, ValueKind};
+use cairn_version::file::EntryCounts;
+use cairn_version::{FileMeta, Version, bounds};
+
+use crate::context::{JobContext, JobStats};
+use crate::cuts::Cuts;
+use crate::garbage;
+use crate::visible::Entry;
+
+/// What the tables of a job have in common.
+pub(crate) struct Kind {
+    pub(crate) context: Arc<JobContext>,
+    pub(crate) level: usize,
+    pub(crate) compression: Compression,
+    pub(crate) compression_options: CompressionOptions,
+    pub(crate) target_bytes: u64,
+    pub(crate) epoch: u64,
+    /// When the oldest data of the inputs was written, in seconds since 1970.
+    pub(crate) oldest_time: u64,
+    pub(crate) now: u64,
+    /// No later compaction would find versions to drop that this one had to keep.
+    pub(crate) settled: bool,
+    /// For an estimate of what range tombstones cover below the output.
+    pub(crate) version: Option<Arc<Version>>,
+    /// Tables created so far; they are removed if the job fails.
+    pub(crate) created: Mutex<Vec<PathBuf>>,
+}
+
+impl Kind {
+    /// Removes what was created, after a failure. Errors do not matter: files that no version
+    /// holds are removed at the next open.
+    pub(crate) fn remove_all(&self) {
+        for path in self.created.lock().drain(..) {
+            self.context.world.fs.remove(&path).ok();
+        }
+    }
+
+    /// Makes the names of the tables survive a power cut.
+    pub(crate) fn sync_names(&self) -> Result<()> {
+        match self.created.lock().is_empty() {
+            true => Ok(()),
+            false => self.context.world.fs.sync_dir(&self.context.dir),
+        }
+    }
+
+    fn params(&self, number: FileNumber) -> BuildParams {
+        let context = &self.context;
+        let operator = context.options.merge_operator.as_ref();
+        BuildParams {
+            options: Arc::new(context.options.table.clone()),
+            order: context.order.clone(),
+            compression: self.compression,
+            compression_options: self.compression_options.clone(),
+            prefix_extractor: context.options.prefix_extractor.clone(),
+            merge_operator: operator
+                .map_or_else(String::new, |operator| operator.name().to_owned()),
+            family_id: context.family_id,
+            family_name: context.family_name.clone(),
+            number,
+            db_id: context.db_id.clone(),
+            session_id: context.session_id.clone(),
+            host_id: context.host_id.clone(),
+            // Any number but zero will do; a bit that is always set keeps it from that.
+            base_context: context.world.random.next_u64() as u32 | 1,
+            level: i32::try_from(self.level).unwrap_or(-1),
+            creation_time: self.oldest_time,
+            oldest_key_time: self.oldest_time,
+            file_creation_time: self.now,
+            target_file_size: self.target_bytes,
+            bytes_per_sync: context.db_options.bytes_per_sync,
+            ..BuildParams::default()
+        }
+    }
+}
+
+/// A table being written.
+struct Open {
+    number: FileNumber,
+    file: Arc<dyn WritableFile>,
+    builder: TableBuilder,
+    /// The first key, once there is one.
+    smallest: Vec<u8>,
+    /// The last key.
+    largest: Vec<u8>,
+    oldest_blob: Option<FileNumber>,
+    points: u64,
+}
+
+/// The tables of one part of a job.
+pub(crate) struct Outputs<'a> {
+    kind: &'a Kind,
+    /// The range tombstones that are written.
+    tombstones: Fragments,
+    cuts: Cuts,
+    /// The user key from which on the current table covers; `None` from the first of all.
+    lower: Option<Vec<u8>>,
+    open: Option<Open>,
+    files: Vec<Arc<FileMeta>>,
+    pub(crate) stats: JobStats,
+}
+
+impl<'a> Outputs<'a> {
+    /// Tables for the user keys from `lower` on, with those of `tombstones` that are theirs.
+    pub(crate) fn new(
+        kind: &'a Kind,
+        tombstones: Fragments,
+        cuts: Cuts,
+        lower: Option<&[u8]>,
+    ) -> Outputs<'a> {
+        Outputs {
+            kind,
+            tombstones,
+            cuts,
+            lower: lower.map(<[u8]>::to_vec),
+            open: None,
+            files: Vec::new(),
+            stats: JobStats::default(),
+        }
+    }
+
+    /// Writes an entry behind all that were written before.
+    #[inline]
+    pub(crate) fn add(&mut self, entry: Entry<'_>) -> Result<()> {
+        let size = self
+            .open
+            .as_ref()
+            .map_or(0, |open| open.builder.file_size());
+        if self.cuts.ends_before(entry.key, size) && self.open.is_some() {
+            self.cut_before(entry.key)?;
+        }
+        if self.open.is_none() {
+            self.open = Some(self.create()?);
+        }
+        let Some(open) = &mut self.open else {
+            unreachable!("the table was just created");
+        };
+        open.builder.add(entry.key, entry.value)?;
+        open.points += 1;
+        if open.smallest.is_empty() {
+            open.smallest.extend_from_slice(entry.key);
+        }
+        open.largest.clear();
+        open.largest.extend_from_slice(entry.key);
+        if key::packed(entry.key) as u8 == ValueKind::BlobIndex as u8
+            && let Some((number, _)) = garbage::blob_of(entry.value)?
+        {
+            open.oldest_blob = Some(open.oldest_blob.map_or(number, |oldest| oldest.min(number)));
+        }
+        Ok(())
+    }
+
+    /// Ends the last table, which covers the keys before `upper`, and returns all of them.
+    pub(crate) fn finish(mut self, upper: Option<&[u8]>) -> Result<(Vec<Arc<FileMeta>>, JobStats)> {
+        self.end(upper)?;
+        Ok((self.files, self.stats))
+    }
+
+    /// Ends the current table before `internal`, unless its user key is in it already.
+    fn cut_before(&mut self, internal: &[u8]) -> Result<()> {
+        let order = &self.kind.context.order;
+        let user = key::user_key(internal);
+        let goes_on = self.open.as_ref().is_some_and(|open| {
+            order
+                .compare_without_timestamp(key::user_key(&open.largest), user)
+                .is_eq()
+        });
+        if !goes_on {
+            let user = key::strip_timestamp(user, order.timestamp_size()).to_vec();
+            self.end(Some(&user))?;
+            self.cuts.cut();
+            self.lower = Some(user);
+        }
+        Ok(())
+    }
+
+    fn create(&self) -> Result<Open> {
+        let context = &self.kind.context;
+        let number = (context.new_number)();
+        let path = context.dir.join(FileName::Table(number).to_string());
+        let mode = FileMode {
+            direct: context.db_options.use_direct_io_for_flush_and_compaction,
+            ..FileMode::default()
+        };
+        let file = context.world.fs.create(&path, mode)?;
+        self.kind.created.lock().push(path);
+        Ok(Open {
+            number,
+            builder: TableBuilder::create(file.clone(), self.kind.params(number))?,
+            file,
+            smallest: Vec::new(),
+            largest: Vec::new(),
+            oldest_blob: None,
+            points: 0,
+        })
+    }
+
+    /// Ends the current table, which covers the keys before `upper`. A part that has range
+    /// tombstones but no entry gets a table for them.
+    fn end(&mut self, upper: Option<&[u8]>) -> Result<()> {
+        let order = &self.kind.context.order;
+        let mine = match self.tombstones.is_empty() {
+            true => Fragments::default(),
+            false => self.tombstones.clipped(order, self.lower.as_deref(), upper),
+        };
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None if mine.is_empty() => return Ok(()),
+            None => self.create()?,
+        };
+        for tombstone in mine
+            .iter()
+            .flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>())
+        {
+            let (start, end) = tombstone.encode();
+            open.builder.add_range_tombstone(start.as_bytes(), &end)?;
+            let end = InternalKey::new(&end, SequenceNumber::MAX, ValueKind::RangeDeletion);
+            if open.smallest.is_empty() {
+                open.smallest.extend_from_slice(start.as_bytes());
+            }
+            if open.largest.is_empty() {
+                open.largest.extend_from_slice(end.as_bytes());
+            }
+            open.smallest = bounds::min(order, &open.smallest, start.as_bytes()).to_vec();
+            open.largest = bounds::max(order, &open.largest, end.as_bytes()).to_vec();
+        }
+        let file = self.close(open, &mine)?;
+        self.files.push(Arc::new(file));
+        Ok(())
+    }
+
+    /// Finishes and syncs a table.
+    fn close(&mut self, open: Open, tombstones: &Fragments) -> Result<FileMeta> {
+        let context = &self.kind.context;
+        let seqs = open.builder.seq_range().unwrap_or_default();
+        let table = open.builder.finish()?;
+        open.file.sync(context.db_options.use_fsync)?;
+        open.file.close()?;
+        let bound = |bytes: &[u8]| {
+            InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("a new table", 0))
+        };
+        let properties = &table.properties;
+        let mut file = FileMeta::new(
+            open.number,
+            table.file_size,
+            bound(&open.smallest)?,
+            bound(&open.largest)?,
+        );
+        (file.smallest_seq, file.largest_seq) = seqs;
+        file.epoch = self.kind.epoch;
+        file.oldest_blob = open.oldest_blob;
+        file.oldest_ancester_time = self.kind.oldest_time;
+        file.creation_time = self.kind.now;
+        file.unique_id = UniqueId::of_table(&context.db_id, &context.session_id, open.number.0)
+            .map(|id| id.short());
+        file.tail_size = table.tail_size;
+        file.settled = self.kind.settled;
+        file.compensated_range_deletion_size = self.covered_bytes(tombstones);
+        if let Some((least, most)) = &properties.timestamps {
+            (file.min_timestamp, file.max_timestamp) = (least.clone(), most.clone());
+        }
+        file.counts
+            .set(EntryCounts {
+                entries: properties.num_entries,
+                deletions: properties.num_deletions,
+                range_deletions: properties.num_range_deletions,
+                raw_key_bytes: properties.raw_key_size,
+                raw_value_bytes: properties.raw_value_size,
+            })
+            .expect("the metadata is new");
+        self.stats.output_files += 1;
+        self.stats.output_bytes += table.file_size;
+        self.stats.output_entries += open.points;
+        Ok(file)
+    }
+
+    /// Bytes of files below the output that lie under range tombstones with all their keys.
+    fn covered_bytes(&self, tombstones: &Fragments) -> u64 {
+        let Some(version) = &self.kind.version else {
+            return 0;
+        };
+        let order = version.order();
+        let mut bytes = 0_u64;
+        for fragment in tombstones.iter() {
+            for level in version.levels().iter().skip(self.kind.level + 1) {
+                let files = level.files();
+                let from = files.partition_point(|file| {
+                    order
+                        .compare_without_timestamp(file.smallest.user_key(), fragment.start)
+                        .is_lt()
+                });
+                let covered = files[from..].iter().take_while(|file| {
+                    order
+                        .compare_without_timestamp(file.largest.user_key(), fragment.end)
+                        .is_lt()
+                });
+                bytes = covered.fold(bytes, |bytes, file| bytes.saturating_add(file.size));
+            }
+        }
+        bytes
+    }
+}

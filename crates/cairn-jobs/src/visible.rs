@@ -1,0 +1,503 @@
+//! What of the merged inputs a flush or compaction writes.
+//!
+//! Entries of one user key come newest first. Snapshots cut the sequence numbers into *stripes*:
+//! two entries are in one stripe if no snapshot sees the older without the newer. Of one stripe
+//! only the newest word counts, so
+//!
+//! 1. an entry is left out if a newer entry of its key in its stripe says everything (a value or a
+//!    deletion), or a range tombstone of its stripe covers it;
+//! 2. merge operands of one stripe become one value as soon as what is below them is known, and
+//!    one operand where it is not and the operator can;
+//! 3. a single deletion and the value below it in its stripe go together;
+//! 4. a deletion in the oldest stripe is left out where nothing below the output can hold its key;
+//! 5. a value in the oldest stripe gets sequence number 0 if nothing below the whole output can
+//!    hold its keys: range tombstones that it would then be older than are left out there too.
+//!
+//! Keys with timestamps: each key with its timestamp is a key of its own, and history is kept, so
+//! only rules 1 and 2 apply to them, the former without range tombstones.
+
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use cairn_format::key;
+use cairn_format::range_del::Fragments;
+use cairn_platform::sync::{Arc, AtomicBool, Ordering as Atomic};
+use cairn_types::{
+    Code, Error, KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, Subcode, ValueKind,
+};
+
+use crate::below::Below;
+use crate::garbage::Garbage;
+use crate::runs::Run;
+
+/// After how many entries a cancellation is looked for.
+const CANCEL_EVERY: u32 = 256;
+
+/// What decides which entries are written.
+pub struct Rules {
+    /// The order of the keys.
+    pub order: KeyOrder,
+    /// Sequence numbers at which somebody reads, ascending.
+    pub snapshots: Vec<SequenceNumber>,
+    /// Combines operands; without one they are written as they are.
+    pub merge_operator: Option<Arc<dyn MergeOperator>>,
+    /// Range tombstones of all inputs.
+    pub tombstones: Arc<Fragments>,
+    /// Nothing below the output can hold any of its keys.
+    pub bottommost: bool,
+    /// Which keys may have older entries below the output.
+    pub below: Below,
+    /// Set by who wants the job to end.
+    pub cancel: Arc<AtomicBool>,
+}
+
+/// An entry to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Its internal key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// Where the entry handed out last lies.
+enum Out {
+    /// Key and value are those the input stands on.
+    Input,
+    /// The key is in `Visible::key`, the value is the one the input stands on.
+    Rekeyed,
+    /// Both are in `Visible::made`, and the input has moved on.
+    Made(Made),
+}
+
+/// An entry that the input does not hold as it is: ranges of `Visible::made`.
+struct Made {
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+/// The entries of `input` that are written.
+pub struct Visible<R> {
+    input: R,
+    rules: Rules,
+    timestamps: bool,
+    /// The user key that the current entries are of.
+    user: Vec<u8>,
+    has_user: bool,
+    /// The stripe whose older entries of `user` are hidden, by its upper end.
+    decided: Option<SequenceNumber>,
+    /// The fragment of the range tombstones that may cover the current key.
+    fragment: usize,
+    key: Vec<u8>,
+    made: Vec<u8>,
+    queue: VecDeque<Made>,
+    /// Whether the input stands on an entry that was handed out.
+    used: bool,
+    until_cancel: u32,
+    /// Blobs that entries referred to and that written entries refer to.
+    pub garbage: Garbage,
+}
+
+impl<R: Run> Visible<R> {
+    /// What is written of `input`, which stands on its first entry.
+    #[must_use]
+    pub fn new(input: R, rules: Rules) -> Visible<R> {
+        debug_assert!(rules.snapshots.is_sorted(), "snapshots ascend");
+        Visible {
+            timestamps: rules.order.timestamp_size() > 0,
+            input,
+            rules,
+            user: Vec::new(),
+            has_user: false,
+            decided: None,
+            fragment: 0,
+            key: Vec::new(),
+            made: Vec::new(),
+            queue: VecDeque::new(),
+            used: false,
+            until_cancel: CANCEL_EVERY,
+            garbage: Garbage::default(),
+        }
+    }
+
+    /// The input, for its counts.
+    #[must_use]
+    pub fn input(&self) -> &R {
+        &self.input
+    }
+
+    /// The next entry to write, or `None` at the end. `end`, a user key, is the first that is no
+    /// longer wanted.
+    ///
+    /// # Errors
+    ///
+    /// Those of the input; `Corruption` of an entry or by the merge operator; `Aborted` when the
+    /// job is cancelled.
+    pub fn next(&mut self, end: Option<&[u8]>) -> Result<Option<Entry<'_>>> {
+        if std::mem::take(&mut self.used) {
+            self.advance();
+        }
+        let out = match self.queue.pop_front() {
+            Some(made) => Some(Out::Made(made)),
+            None => {
+                self.made.clear();
+                self.find(end)?
+            }
+        };
+        let entry = match out {
+            None => {
+                self.input.status()?;
+                return Ok(None);
+            }
+            Some(Out::Input) => Entry {
+                key: self.input.key(),
+                value: self.input.value(),
+            },
+            Some(Out::Rekeyed) => Entry {
+                key: &self.key,
+                value: self.input.value(),
+            },
+            Some(Out::Made(made)) => Entry {
+                key: &self.made[made.key],
+                value: &self.made[made.value],
+            },
+        };
+        if key::packed(entry.key) as u8 == ValueKind::BlobIndex as u8 {
+            self.garbage.leaves(key::user_key(entry.key), entry.value)?;
+        }
+        Ok(Some(entry))
+    }
+
+    /// Goes on until something is to be written.
+    fn find(&mut self, end: Option<&[u8]>) -> Result<Option<Out>> {
+        while self.input.valid() {
+            self.until_cancel -= 1;
+            if self.until_cancel == 0 {
+                self.until_cancel = CANCEL_EVERY;
+                if self.rules.cancel.load(Atomic::Relaxed) {
+                    return Err(Error::new(
+                        Code::Aborted,
+                        Subcode::None,
+                        "the job is cancelled",
+                    ));
+                }
+            }
+            let parsed = key::parse(self.input.key())
+                .map_err(|malformed| malformed.in_file("an input of a compaction", 0))?;
+            let (seq, kind) = (parsed.seq, parsed.kind);
+            if !self.has_user || parsed.user_key != self.user {
+                if end.is_some_and(|end| !self.is_before(parsed.user_key, end)) {
+                    return Ok(None);
+                }
+                let user = parsed.user_key;
+                // Keys of other bytes may still be equal for a user's comparator.
+                if !self.has_user || self.rules.order.compare(user, &self.user).is_ne() {
+                    self.decided = None;
+                }
+                self.user.clear();
+                self.user.extend_from_slice(user);
+                self.has_user = true;
+            }
+            if kind == ValueKind::BlobIndex {
+                self.garbage.enters(&self.user, self.input.value())?;
+            }
+            let stripe = self.stripe(seq);
+            if self.decided == Some(stripe) || self.is_covered(seq, stripe) {
+                self.input.next();
+                continue;
+            }
+            if let Some(out) = self.take(seq, kind, stripe)? {
+                return Ok(Some(out));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_before(&self, user: &[u8], end: &[u8]) -> bool {
+        self.rules.order.compare_without_timestamp(user, end) == Ordering::Less
+    }
+
+    /// Goes past the current entry, which was looked at.
+    #[inline]
+    fn advance(&mut self) {
+        self.input.next();
+    }
+
+    /// Decides on the current entry, which nothing hides. `None` if it is not written; the input
+    /// then stands on the next entry to look at.
+    #[inline]
+    fn take(
+        &mut self,
+        seq: SequenceNumber,
+        kind: ValueKind,
+        stripe: SequenceNumber,
+    ) -> Result<Option<Out>> {
+        match kind {
+            ValueKind::Value | ValueKind::BlobIndex | ValueKind::WideColumnEntity => {
+                self.decided = Some(stripe);
+                self.used = true;
+                if self.may_zero(stripe) && seq != SequenceNumber::ZERO {
+                    self.rekey(SequenceNumber::ZERO, kind);
+                    return Ok(Some(Out::Rekeyed));
+                }
+            }
+            ValueKind::ValuePreferredSeqno | ValueKind::DeletionWithTimestamp => {
+                self.decided = Some(stripe);
+            }
+            ValueKind::Deletion => {
+                self.decided = Some(stripe);
+                if self.may_vanish(stripe) {
+                    self.advance();
+                    return Ok(None);
+                }
+            }
+            ValueKind::SingleDeletion if !self.timestamps => return self.take_single(seq, stripe),
+            ValueKind::SingleDeletion => self.decided = Some(stripe),
+            ValueKind::Merge => {
+                if let Some(operator) = self.rules.merge_operator.clone() {
+                    return self.take_merge(&*operator, stripe);
+                }
+            }
+            other => {
+                return Err(Error::corruption(format!(
+                    "entry of kind {other:?} in a table"
+                )));
+            }
+        }
+        self.used = true;
+        Ok(Some(Out::Input))
+    }
+
+    /// Makes `self.key` the key of the current entry with another number and kind.
+    fn rekey(&mut self, seq: SequenceNumber, kind: ValueKind) {
+        self.key.clear();
+        key::append_internal(&mut self.key, &self.user, seq, kind);
+    }
+
+    /// The end of the stripe of `seq`: the oldest snapshot that sees it.
+    #[inline]
+    fn stripe(&self, seq: SequenceNumber) -> SequenceNumber {
+        let snapshots = &self.rules.snapshots;
+        match snapshots.last() {
+            Some(&last) if seq <= last => {
+                snapshots[snapshots.partition_point(|&snapshot| snapshot < seq)]
+            }
+            _ => SequenceNumber::MAX,
+        }
+    }
+
+    /// Whether `stripe` is the oldest.
+    fn is_oldest(&self, stripe: SequenceNumber) -> bool {
+        self.rules
+            .snapshots
+            .first()
+            .is_none_or(|&oldest| stripe == oldest)
+    }
+
+    /// Whether a range tombstone of the same stripe covers an entry of the current key.
+    #[inline]
+    fn is_covered(&mut self, seq: SequenceNumber, stripe: SequenceNumber) -> bool {
+        if self.rules.tombstones.is_empty() || self.timestamps {
+            return false;
+        }
+        let (tombstones, order) = (&self.rules.tombstones, &self.rules.order);
+        while let Some(fragment) = tombstones.get(self.fragment) {
+            if !fragment.is_before(order, &self.user) {
+                let begun = order.compare(fragment.start, &self.user).is_le();
+                let newest = fragment.seqs.get(fragment.first_visible(stripe));
+                return begun && newest.is_some_and(|&newest| newest > seq);
+            }
+            self.fragment += 1;
+        }
+        false
+    }
+
+    /// Whether a value of `stripe` may get sequence number 0.
+    #[inline]
+    fn may_zero(&self, stripe: SequenceNumber) -> bool {
+        self.rules.bottommost && !self.timestamps && self.is_oldest(stripe)
+    }
+
+    /// Whether a deletion of the current key in `stripe` hides nothing that is left.
+    fn may_vanish(&mut self, stripe: SequenceNumber) -> bool {
+        !self.timestamps && self.is_oldest(stripe) && !self.is_below()
+    }
+
+    /// Whether something below the output may hold the current key.
+    fn is_below(&mut self) -> bool {
+        !self.rules.bottommost && self.rules.below.may_hold(&self.rules.order, &self.user)
+    }
+
+    /// The number and kind of the current entry, if it is of the current key and of `stripe`.
+    fn same(&self, stripe: SequenceNumber) -> Result<Option<(SequenceNumber, ValueKind)>> {
+        if !self.is_same_key() {
+            return Ok(None);
+        }
+        let parsed = key::parse(self.input.key())
+            .map_err(|malformed| malformed.in_file("an input of a compaction", 0))?;
+        Ok((self.stripe(parsed.seq) == stripe).then_some((parsed.seq, parsed.kind)))
+    }
+
+    fn is_same_key(&self) -> bool {
+        self.input.valid()
+            && self
+                .rules
+                .order
+                .compare(key::user_key(self.input.key()), &self.user)
+                .is_eq()
+    }
+
+    /// A single deletion. It goes together with the value below it; above anything else, which it
+    /// should not be, it does what a deletion does.
+    fn take_single(&mut self, seq: SequenceNumber, stripe: SequenceNumber) -> Result<Option<Out>> {
+        self.advance();
+        let kind = match self.same(stripe)? {
+            // The next one, or the deletion below it, hides as much.
+            Some((_, ValueKind::SingleDeletion | ValueKind::Deletion)) => return Ok(None),
+            Some((_, ValueKind::Merge)) => ValueKind::Deletion,
+            Some((_, kind)) => {
+                if kind == ValueKind::BlobIndex {
+                    self.garbage.enters(&self.user, self.input.value())?;
+                }
+                self.advance();
+                return Ok(None);
+            }
+            None if !self.is_same_key() && self.may_vanish(stripe) => return Ok(None),
+            None => ValueKind::SingleDeletion,
+        };
+        self.decided = Some(stripe);
+        let made = self.make(seq, kind, b"");
+        Ok(Some(Out::Made(made)))
+    }
+
+    /// Puts an entry of the current key together.
+    fn make(&mut self, seq: SequenceNumber, kind: ValueKind, value: &[u8]) -> Made {
+        let start = self.made.len();
+        key::append_internal(&mut self.made, &self.user, seq, kind);
+        let middle = self.made.len();
+        self.made.extend_from_slice(value);
+        Made {
+            key: start..middle,
+            value: middle..self.made.len(),
+        }
+    }
+
+    /// Merge operands of one stripe, from the newest, which is the current entry, down to what
+    /// they apply to.
+    fn take_merge(
+        &mut self,
+        operator: &dyn MergeOperator,
+        stripe: SequenceNumber,
+    ) -> Result<Option<Out>> {
+        let mut operands: Vec<Made> = Vec::new();
+        let mut newest = None;
+        let base = loop {
+            let Some((seq, kind)) = self.same(stripe)? else {
+                break match self.is_same_key() || self.is_below() || self.timestamps {
+                    true => Base::Unknown,
+                    false => Base::Nothing,
+                };
+            };
+            if self.is_covered(seq, stripe) {
+                break Base::Nothing;
+            }
+            match kind {
+                ValueKind::Merge => {
+                    newest = newest.or(Some(seq));
+                    let value = self.input.value();
+                    let start = self.made.len();
+                    key::append_internal(&mut self.made, &self.user, seq, kind);
+                    let middle = self.made.len();
+                    self.made.extend_from_slice(value);
+                    operands.push(Made {
+                        key: start..middle,
+                        value: middle..self.made.len(),
+                    });
+                    self.advance();
+                }
+                ValueKind::Value => break Base::Value,
+                ValueKind::Deletion
+                | ValueKind::SingleDeletion
+                | ValueKind::DeletionWithTimestamp => break Base::Nothing,
+                // What these amount to is for the read path to say; the operands stay above them.
+                _ => break Base::Kept,
+            }
+        };
+        let seq = newest.expect("the current entry is an operand");
+        let merged = match base {
+            Base::Value | Base::Nothing => {
+                let existing = matches!(base, Base::Value).then(|| self.input.value());
+                let value = self.full_merge(operator, existing, &operands)?;
+                self.decided = Some(stripe);
+                let seq = if self.may_zero(stripe) {
+                    SequenceNumber::ZERO
+                } else {
+                    seq
+                };
+                Some((seq, ValueKind::Value, value))
+            }
+            Base::Unknown if operands.len() > 1 => self
+                .partial_merge(operator, &operands)
+                .map(|operand| (seq, ValueKind::Merge, operand)),
+            Base::Unknown | Base::Kept => None,
+        };
+        match merged {
+            Some((seq, kind, value)) => {
+                let made = self.make(seq, kind, &value);
+                Ok(Some(Out::Made(made)))
+            }
+            None => {
+                self.queue.extend(operands);
+                Ok(self.queue.pop_front().map(Out::Made))
+            }
+        }
+    }
+
+    /// `operands`, oldest first.
+    fn oldest_first<'a>(&'a self, operands: &[Made]) -> Vec<&'a [u8]> {
+        let operands = operands.iter().rev();
+        operands
+            .map(|operand| &self.made[operand.value.clone()])
+            .collect()
+    }
+
+    fn full_merge(
+        &self,
+        operator: &dyn MergeOperator,
+        existing: Option<&[u8]>,
+        operands: &[Made],
+    ) -> Result<Vec<u8>> {
+        let key = key::strip_timestamp(&self.user, self.rules.order.timestamp_size());
+        let operands = self.oldest_first(operands);
+        let input = MergeInput {
+            key,
+            existing,
+            operands: &operands,
+        };
+        operator.full_merge(&input).ok_or_else(|| {
+            let text = format!("merge operator {} refuses its operands", operator.name());
+            Error::new(Code::Corruption, Subcode::MergeOperatorFailed, text)
+        })
+    }
+
+    fn partial_merge(&self, operator: &dyn MergeOperator, operands: &[Made]) -> Option<Vec<u8>> {
+        let key = key::strip_timestamp(&self.user, self.rules.order.timestamp_size());
+        operator.partial_merge(key, &self.oldest_first(operands))
+    }
+}
+
+/// What merge operands apply to.
+enum Base {
+    /// The value that the input stands on.
+    Value,
+    /// Nothing: it is deleted, or there is no older entry anywhere.
+    Nothing,
+    /// Something in another stripe, or below the output.
+    Unknown,
+    /// Something that is written as it is.
+    Kept,
+}
