@@ -5,3 +5,4 @@
 //! `tests/interop` know that another engine exists.
 
 pub mod rocksdb;
+pub mod store;

@@ -275,6 +275,7 @@ impl Db {
         Iter {
             library: &self.library,
             handle,
+            valid: false,
             _db: PhantomData,
         }
     }
@@ -496,6 +497,8 @@ impl Drop for Pinned<'_> {
 pub struct Iter<'db> {
     library: &'db Library,
     handle: Handle,
+    /// What RocksDB said after the last move: only then may key and value be asked for.
+    valid: bool,
     _db: PhantomData<&'db Db>,
 }
 
@@ -503,54 +506,64 @@ impl Iter<'_> {
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) {
         // SAFETY: a live handle.
-        unsafe { (self.library.api.rocksdb_iter_seek_to_first)(self.handle) }
+        unsafe { (self.library.api.rocksdb_iter_seek_to_first)(self.handle) };
+        self.moved();
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) {
         // SAFETY: a live handle.
-        unsafe { (self.library.api.rocksdb_iter_seek_to_last)(self.handle) }
+        unsafe { (self.library.api.rocksdb_iter_seek_to_last)(self.handle) };
+        self.moved();
     }
 
     /// Moves to the first entry at or after `key`.
     pub fn seek(&mut self, key: &[u8]) {
         let (key, len) = pointer(Some(key));
         // SAFETY: a live handle, readable bytes.
-        unsafe { (self.library.api.rocksdb_iter_seek)(self.handle, key, len) }
+        unsafe { (self.library.api.rocksdb_iter_seek)(self.handle, key, len) };
+        self.moved();
     }
 
     /// Moves to the last entry at or before `key`.
     pub fn seek_for_prev(&mut self, key: &[u8]) {
         let (key, len) = pointer(Some(key));
         // SAFETY: a live handle, readable bytes.
-        unsafe { (self.library.api.rocksdb_iter_seek_for_prev)(self.handle, key, len) }
+        unsafe { (self.library.api.rocksdb_iter_seek_for_prev)(self.handle, key, len) };
+        self.moved();
     }
 
     /// Moves to the next entry.
     pub fn next(&mut self) {
-        assert!(self.valid(), "next needs an entry to stand on");
+        assert!(self.valid, "next needs an entry to stand on");
         // SAFETY: a live handle that stands on an entry.
-        unsafe { (self.library.api.rocksdb_iter_next)(self.handle) }
+        unsafe { (self.library.api.rocksdb_iter_next)(self.handle) };
+        self.moved();
     }
 
     /// Moves to the previous entry.
     pub fn prev(&mut self) {
-        assert!(self.valid(), "prev needs an entry to stand on");
+        assert!(self.valid, "prev needs an entry to stand on");
         // SAFETY: a live handle that stands on an entry.
-        unsafe { (self.library.api.rocksdb_iter_prev)(self.handle) }
+        unsafe { (self.library.api.rocksdb_iter_prev)(self.handle) };
+        self.moved();
+    }
+
+    fn moved(&mut self) {
+        // SAFETY: a live handle.
+        self.valid = unsafe { (self.library.api.rocksdb_iter_valid)(self.handle) != 0 };
     }
 
     /// Whether it stands on an entry.
     #[must_use]
     pub fn valid(&self) -> bool {
-        // SAFETY: a live handle.
-        unsafe { (self.library.api.rocksdb_iter_valid)(self.handle) != 0 }
+        self.valid
     }
 
     /// The key it stands on.
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        assert!(self.valid(), "key needs an entry to stand on");
+        assert!(self.valid, "key needs an entry to stand on");
         let mut len = 0;
         // SAFETY: valid, and the bytes stay until the iterator moves, which needs `&mut`.
         unsafe {
@@ -564,7 +577,7 @@ impl Iter<'_> {
     /// The value it stands on.
     #[must_use]
     pub fn value(&self) -> &[u8] {
-        assert!(self.valid(), "value needs an entry to stand on");
+        assert!(self.valid, "value needs an entry to stand on");
         let mut len = 0;
         // SAFETY: as for `key`.
         unsafe {
@@ -578,7 +591,7 @@ impl Iter<'_> {
     /// The timestamp of the entry it stands on; only for families that have timestamps.
     #[must_use]
     pub fn timestamp(&self) -> &[u8] {
-        assert!(self.valid(), "timestamp needs an entry to stand on");
+        assert!(self.valid, "timestamp needs an entry to stand on");
         let mut len = 0;
         // SAFETY: as for `key`.
         unsafe {
