@@ -224,9 +224,18 @@ impl Fragments {
         let layout = BlockLayout::parse(bytes, BlockKind::Meta)?;
         let mut cursor = DataCursor::new().with_global_seqno(global);
         let mut tombstones = Vec::new();
+        let mut keys_len = 0;
         cursor.first(bytes, &layout)?;
         while cursor.valid() {
             let at = cursor.value_range().start;
+            // Every key of such a block is written whole, so that keys take no more than the block.
+            keys_len += cursor.key(bytes).len();
+            if keys_len > bytes.len() {
+                return Err(Malformed::at(
+                    at,
+                    "range tombstones share bytes of their keys",
+                ));
+            }
             tombstones.push(
                 Tombstone::decode(
                     cursor.key(bytes),
@@ -485,6 +494,20 @@ mod tests {
     }
 
     const ORDER: KeyOrder = KeyOrder::Bytewise;
+
+    #[test]
+    fn keys_that_share_bytes_are_refused() {
+        // A block of 3 KB once took a megabyte: each entry repeated a long key by its length alone.
+        let mut builder =
+            crate::block::BlockBuilder::new(crate::block::BlockOptions::one_restart());
+        for number in 0..300u32 {
+            let key = [&[b'a'; 2000][..], &number.to_be_bytes()].concat();
+            let key = InternalKey::new(&key, SequenceNumber(5), ValueKind::RangeDeletion);
+            builder.add(key.as_bytes(), b"b");
+        }
+        let block = builder.finish();
+        assert!(Fragments::decode(block, &KeyOrder::Bytewise, None).is_err());
+    }
 
     #[test]
     fn tombstones_are_cut_at_each_others_ends() {
