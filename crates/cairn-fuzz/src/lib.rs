@@ -72,6 +72,10 @@ pub const TARGETS: &[Target] = &[
         .with_bound(targets::wal::BOUND)
         .with_repair(repair::log_behind_a_byte),
     Target::new("block", targets::block::run),
+    Target::new("filter", targets::filter::run),
+    Target::new("range_del", targets::range_del::run).with_bound(targets::range_del::BOUND),
+    Target::new("blob_file", targets::blob_file::run).with_repair(repair::blob_behind_a_byte),
+    Target::new("wide_columns", targets::wide_columns::run),
 ];
 
 /// The target called `name`.

@@ -61,13 +61,7 @@ fn data_block(bytes: &[u8], global: Option<SequenceNumber>) {
     let sound = whole && sorted && layout.restarts() == 1 && layout.restart(bytes, 0) == 0;
     backwards(bytes, &layout, &mut cursor, sound, count);
     for key in &sought {
-        seeks(
-            bytes,
-            &layout,
-            &mut cursor,
-            key,
-            sound && global.is_none(),
-        );
+        seeks(bytes, &layout, &mut cursor, key, sound && global.is_none());
     }
     if whole && sorted && count < 256 && global.is_none() {
         rebuilt(bytes, &layout);

@@ -1,11 +1,15 @@
 //! The bodies of the targets, one file each, each with `pub fn run(data: &[u8])`.
 
+pub mod blob_file;
 pub mod block;
 pub mod decompress;
+pub mod filter;
 pub mod footer_meta_props;
 pub mod manifest;
 pub mod names;
 pub mod options_text;
+pub mod range_del;
 pub mod varint_key;
 pub mod wal;
+pub mod wide_columns;
 pub mod write_batch;
