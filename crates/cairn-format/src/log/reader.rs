@@ -263,6 +263,8 @@ impl<S: Source> LogReader<S> {
     ///
     /// Those of the source. Bad bytes are no error here but a [`Event::Dropped`].
     pub fn advance(&mut self) -> Result<()> {
+        // What the last event borrowed from may be read over now.
+        self.current = Step::Again;
         loop {
             match self.step()? {
                 Step::Again => {}
@@ -278,11 +280,11 @@ impl<S: Source> LogReader<S> {
     ///
     /// # Panics
     ///
-    /// Before the first [`LogReader::advance`].
+    /// Before the first [`LogReader::advance`], and after one that failed.
     #[must_use]
     pub fn event(&self) -> Event<'_> {
         match &self.current {
-            Step::Again => panic!("the reader has not advanced yet"),
+            Step::Again => panic!("the reader stands at no event"),
             Step::InWindow { offset, payload } => Event::Record {
                 offset: *offset,
                 payload: &self.window.bytes[payload.clone()],
@@ -369,6 +371,14 @@ impl<S: Source> LogReader<S> {
     /// Goes past `record` and makes of it and the pieces before it what they are.
     fn logical(&mut self, record: Physical) -> Step {
         if let Some(reason) = self.refused(&record) {
+            if let (Reason::OldLogNumber(_), Some(from)) = (reason, self.pieces_from.take()) {
+                // The new content ends between pieces. The record is looked at again.
+                return Step::Dropped(Dropped {
+                    offset: from,
+                    bytes: record.offset - from,
+                    reason: Reason::TornRecord,
+                });
+            }
             self.at += record.len;
             return self.dropped(reason, record.offset);
         }

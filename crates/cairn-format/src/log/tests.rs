@@ -306,6 +306,19 @@ fn a_length_beyond_its_block_is_bad_within_the_file_and_torn_at_its_end() {
 }
 
 #[test]
+fn a_reused_file_whose_last_record_lacks_pieces_is_torn() {
+    let piece = framed(Framing::recyclable(9), &[vec![1; BLOCK_LEN]]);
+    let mut file = piece[..BLOCK_LEN].to_vec();
+    file.extend_from_slice(&framed(Framing::recyclable(8), &[b"old".to_vec()]));
+    let seen = read(&file, 9);
+    assert_eq!(
+        seen.reasons(),
+        [Reason::TornRecord, Reason::OldLogNumber(8)]
+    );
+    assert_eq!(seen.dropped[0].bytes, BLOCK_LEN as u64);
+}
+
+#[test]
 fn a_lost_page_is_no_end_of_the_log() {
     let records: Vec<_> = (1..=200).map(|byte| vec![byte; 200]).collect();
     let mut file = framed(Framing::Legacy, &records);

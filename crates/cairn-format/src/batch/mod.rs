@@ -1,0 +1,362 @@
+//! The write batch: a list of changes that take effect together, and the payload of a WAL record.
+//!
+//! ```text
+//! offset  size  header
+//!      0     8  sequence number of the first counted record
+//!      8     4  how many records are counted
+//!     12        records
+//!
+//! tag of the default family / of another   followed by (with its id as varint32 first, if another)
+//! Value 01/05, Merge 02/06                 key, value
+//! Deletion 00/04, SingleDeletion 07/08     key
+//! RangeDeletion 0f/0e                      begin (inclusive), end (exclusive)
+//! BlobIndex 11/10                          key, blob index
+//! WideColumnEntity 16/17                   key, entity
+//! ValuePreferredSeqno 18/19                key, value and a fixed64 of unix seconds in one
+//! LogData 03                               bytes
+//! Noop 0d, BeginPrepare 09, 12, 13         nothing
+//! EndPrepare 0a, Commit 0b, Rollback 0c    name of the transaction
+//! CommitWithTimestamp 15                   timestamp, name of the transaction
+//! ```
+//!
+//! Keys, values and names have a varint32 length in front of them. Counted are the records that
+//! change a key: record k of them, from zero, takes the header's sequence number plus k. LogData,
+//! Noop and the marks of two-phase commit are not counted.
+//!
+//! [`WriteBatch`] builds the bytes, [`BatchRef`] reads them without copying. Neither knows what
+//! families exist, what a save point is, or how much a batch may hold.
+
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use cairn_types::{Decoded, Malformed, SequenceNumber, ValueKind};
+
+pub use write::{Mark, WriteBatch};
+
+use crate::coding::Input;
+
+/// Bytes before the first record.
+pub const HEADER_LEN: usize = 12;
+
+/// The id of the family that every database has.
+pub const DEFAULT_FAMILY: u32 = 0;
+
+/// One record of a batch, borrowed from its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each variant says what its fields are")]
+pub enum Record<'a> {
+    /// `key` gets `value`.
+    Put {
+        family: u32,
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    /// `key` goes.
+    Delete { family: u32, key: &'a [u8] },
+    /// The one put of `key` goes.
+    SingleDelete { family: u32, key: &'a [u8] },
+    /// `operand` is merged into what `key` has.
+    Merge {
+        family: u32,
+        key: &'a [u8],
+        operand: &'a [u8],
+    },
+    /// The keys from `begin` up to and without `end` go.
+    DeleteRange {
+        family: u32,
+        begin: &'a [u8],
+        end: &'a [u8],
+    },
+    /// `key` gets the columns of `entity`, encoded as in [`crate::wide`].
+    PutEntity {
+        family: u32,
+        key: &'a [u8],
+        entity: &'a [u8],
+    },
+    /// The value of `key` lies in a blob file, at `index`, encoded as in [`crate::blob`].
+    PutBlobIndex {
+        family: u32,
+        key: &'a [u8],
+        index: &'a [u8],
+    },
+    /// `key` gets `value`, written at `unix_seconds` in its user's eyes.
+    TimedPut {
+        family: u32,
+        key: &'a [u8],
+        value: &'a [u8],
+        unix_seconds: u64,
+    },
+    /// Bytes for who reads the log; the tree ignores them.
+    LogData(&'a [u8]),
+    /// Nothing.
+    Noop,
+    /// A prepared section begins; `policy` says how its transaction was written.
+    BeginPrepare(PreparePolicy),
+    /// The prepared section of transaction `name` ends.
+    EndPrepare { name: &'a [u8] },
+    /// Transaction `name` takes effect.
+    Commit { name: &'a [u8] },
+    /// Transaction `name` takes effect at `timestamp`.
+    CommitWithTimestamp { timestamp: &'a [u8], name: &'a [u8] },
+    /// Transaction `name` is dropped.
+    Rollback { name: &'a [u8] },
+}
+
+/// When a transaction's data entered the log and the memtable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreparePolicy {
+    /// Into the memtable at its commit.
+    WriteCommitted,
+    /// Into the memtable when it was prepared.
+    WritePrepared,
+    /// Into log and memtable before it was prepared.
+    WriteUnprepared,
+}
+
+impl Record<'_> {
+    /// Whether the record takes a sequence number.
+    #[inline]
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.family().is_some()
+    }
+
+    /// The family whose keys the record changes, if it changes keys.
+    #[inline]
+    #[must_use]
+    pub fn family(&self) -> Option<u32> {
+        use Record::*;
+        match *self {
+            Put { family, .. }
+            | Delete { family, .. }
+            | SingleDelete { family, .. }
+            | Merge { family, .. }
+            | DeleteRange { family, .. }
+            | PutEntity { family, .. }
+            | PutBlobIndex { family, .. }
+            | TimedPut { family, .. } => Some(family),
+            LogData(_)
+            | Noop
+            | BeginPrepare(_)
+            | EndPrepare { .. }
+            | Commit { .. }
+            | CommitWithTimestamp { .. }
+            | Rollback { .. } => None,
+        }
+    }
+}
+
+/// A batch that somebody else wrote, read in place.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRef<'a> {
+    bytes: &'a [u8],
+    sequence: SequenceNumber,
+    count: u32,
+}
+
+impl<'a> BatchRef<'a> {
+    /// Reads the header; the records are read one at a time by [`BatchRef::records`].
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] if there is no whole header, or its sequence number has more than 56 bits.
+    pub fn parse(bytes: &'a [u8]) -> Decoded<BatchRef<'a>> {
+        let mut input = Input::new(bytes);
+        let sequence = input.fixed64()?;
+        if sequence > SequenceNumber::MAX.0 {
+            return Err(Malformed::mismatch(
+                0,
+                "sequence number of the batch",
+                "at most 2^56 - 1",
+                sequence,
+            ));
+        }
+        Ok(BatchRef {
+            bytes,
+            sequence: SequenceNumber(sequence),
+            count: input.fixed32()?,
+        })
+    }
+
+    /// The sequence number of the first counted record.
+    #[must_use]
+    pub fn sequence(&self) -> SequenceNumber {
+        self.sequence
+    }
+
+    /// How many records the header counts.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Everything, header included.
+    #[must_use]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The records in order. The iterator ends after the first error; one that ends without an
+    /// error has seen as many counted records as the header says.
+    #[inline]
+    #[must_use]
+    pub fn records(&self) -> Records<'a> {
+        let mut input = Input::new(self.bytes);
+        let header = input.take(HEADER_LEN).is_ok();
+        debug_assert!(header, "parse() has seen the header");
+        Records {
+            input,
+            expected: self.count,
+            found: 0,
+            ended: false,
+        }
+    }
+
+    /// Reads all records and throws them away.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] as from the iterator of [`BatchRef::records`].
+    pub fn check(&self) -> Decoded<()> {
+        self.records().try_for_each(|record| record.map(|_| ()))
+    }
+}
+
+/// Iterates over the records of a batch.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    input: Input<'a>,
+    expected: u32,
+    found: u32,
+    ended: bool,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Decoded<Record<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Decoded<Record<'a>>> {
+        if self.ended {
+            return None;
+        }
+        if self.input.is_empty() {
+            self.ended = true;
+            return self.miscount().map(Err);
+        }
+        let record = read_record(&mut self.input);
+        match &record {
+            Ok(record) if record.is_counted() => self.found = self.found.saturating_add(1),
+            Ok(_) => {}
+            Err(_) => self.ended = true,
+        }
+        Some(record)
+    }
+}
+
+impl Records<'_> {
+    /// Offset in the batch of the record that `next` will read.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.input.at()
+    }
+
+    fn miscount(&self) -> Option<Malformed> {
+        (self.found != self.expected)
+            .then(|| Malformed::mismatch(8, "count of the write batch", self.expected, self.found))
+    }
+}
+
+#[inline]
+fn read_record<'a>(input: &mut Input<'a>) -> Decoded<Record<'a>> {
+    use ValueKind::*;
+    let at = input.at();
+    let tag = input.u8()?;
+    let Some(kind) = ValueKind::from_u8(tag) else {
+        return Err(unknown_tag(at, tag));
+    };
+    let family = match kind {
+        FamilyValue
+        | FamilyDeletion
+        | FamilySingleDeletion
+        | FamilyMerge
+        | FamilyRangeDeletion
+        | FamilyBlobIndex
+        | FamilyWideColumnEntity
+        | FamilyValuePreferredSeqno => input.varint32()?,
+        _ => DEFAULT_FAMILY,
+    };
+    Ok(match kind {
+        Value | FamilyValue => Record::Put {
+            family,
+            key: input.lps()?,
+            value: input.lps()?,
+        },
+        Deletion | FamilyDeletion => Record::Delete {
+            family,
+            key: input.lps()?,
+        },
+        SingleDeletion | FamilySingleDeletion => Record::SingleDelete {
+            family,
+            key: input.lps()?,
+        },
+        Merge | FamilyMerge => Record::Merge {
+            family,
+            key: input.lps()?,
+            operand: input.lps()?,
+        },
+        RangeDeletion | FamilyRangeDeletion => Record::DeleteRange {
+            family,
+            begin: input.lps()?,
+            end: input.lps()?,
+        },
+        WideColumnEntity | FamilyWideColumnEntity => Record::PutEntity {
+            family,
+            key: input.lps()?,
+            entity: input.lps()?,
+        },
+        BlobIndex | FamilyBlobIndex => Record::PutBlobIndex {
+            family,
+            key: input.lps()?,
+            index: input.lps()?,
+        },
+        ValuePreferredSeqno | FamilyValuePreferredSeqno => timed_put(family, input)?,
+        LogData => Record::LogData(input.lps()?),
+        Noop => Record::Noop,
+        BeginPrepare => Record::BeginPrepare(PreparePolicy::WriteCommitted),
+        BeginPersistedPrepare => Record::BeginPrepare(PreparePolicy::WritePrepared),
+        BeginUnprepare => Record::BeginPrepare(PreparePolicy::WriteUnprepared),
+        EndPrepare => Record::EndPrepare { name: input.lps()? },
+        Commit => Record::Commit { name: input.lps()? },
+        Rollback => Record::Rollback { name: input.lps()? },
+        CommitWithTimestamp => Record::CommitWithTimestamp {
+            timestamp: input.lps()?,
+            name: input.lps()?,
+        },
+        DeletionWithTimestamp => return Err(unknown_tag(at, tag)),
+    })
+}
+
+fn timed_put<'a>(family: u32, input: &mut Input<'a>) -> Decoded<Record<'a>> {
+    let key = input.lps()?;
+    let at = input.at();
+    let (value, time) = input
+        .lps()?
+        .split_last_chunk::<8>()
+        .ok_or_else(|| Malformed::at(at, "value of a timed put has no time"))?;
+    Ok(Record::TimedPut {
+        family,
+        key,
+        value,
+        unix_seconds: u64::from_le_bytes(*time),
+    })
+}
+
+#[cold]
+fn unknown_tag(at: usize, tag: u8) -> Malformed {
+    Malformed::at(
+        at,
+        format!("tag of a write batch record: {tag:#04x} is none"),
+    )
+}

@@ -1,0 +1,229 @@
+//! Batches are read as they were built, and damage is refused.
+
+use super::*;
+use cairn_types::{Decoded, SequenceNumber};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+struct Change {
+    kind: u8,
+    family: u32,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    time: u64,
+}
+
+impl Change {
+    fn apply(&self, batch: &mut WriteBatch) {
+        let (family, key, value) = (self.family, &self.key[..], &self.value[..]);
+        match self.kind {
+            0 => batch.put(family, key, value),
+            1 => batch.delete(family, key),
+            2 => batch.single_delete(family, key),
+            3 => batch.merge(family, key, value),
+            4 => batch.delete_range(family, key, value),
+            5 => batch.put_entity(family, key, value),
+            6 => batch.put_blob_index(family, key, value),
+            7 => batch.timed_put(family, key, value, self.time),
+            8 => batch.put_log_data(value),
+            9 => batch.mark_commit(value),
+            10 => batch.mark_rollback(value),
+            _ => {
+                batch.put_noop();
+                Ok(())
+            }
+        }
+        .unwrap();
+    }
+
+    fn record(&self) -> Record<'_> {
+        let (family, key, value) = (self.family, &self.key[..], &self.value[..]);
+        match self.kind {
+            0 => Record::Put { family, key, value },
+            1 => Record::Delete { family, key },
+            2 => Record::SingleDelete { family, key },
+            3 => Record::Merge {
+                family,
+                key,
+                operand: value,
+            },
+            4 => Record::DeleteRange {
+                family,
+                begin: key,
+                end: value,
+            },
+            5 => Record::PutEntity {
+                family,
+                key,
+                entity: value,
+            },
+            6 => Record::PutBlobIndex {
+                family,
+                key,
+                index: value,
+            },
+            7 => Record::TimedPut {
+                family,
+                key,
+                value,
+                unix_seconds: self.time,
+            },
+            8 => Record::LogData(value),
+            9 => Record::Commit { name: value },
+            10 => Record::Rollback { name: value },
+            _ => Record::Noop,
+        }
+    }
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let family = prop_oneof![Just(0), 1..4u32, any::<u32>()];
+    let bytes = || vec(any::<u8>(), 0..20);
+    let change = (0..12u8, family, bytes(), bytes(), any::<u64>()).prop_map(
+        |(kind, family, key, value, time)| Change {
+            kind,
+            family,
+            key,
+            value,
+            time,
+        },
+    );
+    vec(change, 0..20)
+}
+
+fn built(changes: &[Change]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    changes.iter().for_each(|change| change.apply(&mut batch));
+    batch
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn what_is_written_is_read(changes in changes(), sequence in 0..=SequenceNumber::MAX.0) {
+        let mut batch = built(&changes);
+        batch.set_sequence(SequenceNumber(sequence));
+        let read = BatchRef::parse(batch.as_bytes()).unwrap();
+        prop_assert_eq!(read.sequence(), SequenceNumber(sequence));
+        let records: Vec<_> = read.records().collect::<Decoded<_>>().unwrap();
+        let expected: Vec<_> = changes.iter().map(Change::record).collect();
+        prop_assert_eq!(&records, &expected);
+        let counted = records.iter().filter(|record| record.is_counted()).count();
+        prop_assert_eq!(read.count() as usize, counted);
+    }
+
+    #[test]
+    fn a_batch_cut_anywhere_is_refused(changes in changes(), cut in any::<prop::sample::Index>()) {
+        let batch = built(&changes);
+        let bytes = batch.as_bytes();
+        let cut = cut.index(bytes.len());
+        let result = BatchRef::parse(&bytes[..cut]).and_then(|batch| batch.check());
+        // Cutting off records that are not counted leaves a shorter, whole batch.
+        let counts_all = WriteBatch::from_bytes(bytes[..cut].to_vec())
+            .is_ok_and(|short| short.count() == batch.count());
+        prop_assert!(result.is_err() || counts_all);
+    }
+
+    #[test]
+    fn hostile_bytes_end_in_an_error_or_in_as_many_records_as_counted(
+        bytes in vec(any::<u8>(), 0..200)
+    ) {
+        if let Ok(batch) = BatchRef::parse(&bytes) {
+            let read = batch.records().take_while(Result::is_ok).count();
+            prop_assert!(read <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn going_back_restores_the_batch(before in changes(), after in changes()) {
+        let mut batch = built(&before);
+        let mark = batch.mark();
+        after.iter().for_each(|change| change.apply(&mut batch));
+        batch.go_back(mark);
+        prop_assert_eq!(batch, built(&before));
+    }
+
+    #[test]
+    fn appending_joins_records_and_counts(first in changes(), second in changes()) {
+        let mut batch = built(&first);
+        batch.append(&built(&second).view()).unwrap();
+        let joined: Vec<_> = first.iter().chain(&second).cloned().collect();
+        prop_assert_eq!(batch, built(&joined));
+    }
+}
+
+#[test]
+fn bytes_are_those_of_rocksdb() {
+    let mut batch = WriteBatch::new();
+    batch.set_sequence(SequenceNumber(0x0102));
+    batch.put(0, b"k", b"vv").unwrap();
+    batch.delete(300, b"k").unwrap();
+    batch.delete_range(0, b"a", b"b").unwrap();
+    batch.put_log_data(b"!").unwrap();
+    let expected = b"\x02\x01\0\0\0\0\0\0\x03\0\0\0\
+        \x01\x01k\x02vv\
+        \x04\xac\x02\x01k\
+        \x0f\x01a\x01b\
+        \x03\x01!";
+    assert_eq!(batch.as_bytes(), expected);
+}
+
+#[test]
+fn unknown_tags_are_refused_with_their_number() {
+    for tag in [0x14u8, 0x1a, 0x7f, 0xff] {
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes.extend([tag, 1, b'k']);
+        let error = BatchRef::parse(&bytes).unwrap().check().unwrap_err();
+        assert_eq!(error.at, HEADER_LEN);
+        assert!(error.what.contains(&format!("{tag:#04x}")), "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_count_is_refused_after_the_last_record() {
+    let mut batch = WriteBatch::new();
+    batch.put(0, b"k", b"v").unwrap();
+    batch.set_count(2);
+    let mut records = batch.view().records();
+    assert!(records.next().unwrap().is_ok());
+    let error = records.next().unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "count of the write batch: expected 2, found 1 at offset 8"
+    );
+    assert!(records.next().is_none());
+}
+
+#[test]
+fn a_prepared_batch_is_framed_by_its_marks() {
+    let mut batch = WriteBatch::new();
+    assert!(batch.mark_prepared(b"xid").is_err());
+    batch.put_noop();
+    batch.put(0, b"k", b"v").unwrap();
+    batch.mark_prepared(b"xid").unwrap();
+    let records: Vec<_> = batch.view().records().map(Result::unwrap).collect();
+    assert_eq!(
+        records.first(),
+        Some(&Record::BeginPrepare(PreparePolicy::WriteCommitted))
+    );
+    assert_eq!(records.last(), Some(&Record::EndPrepare { name: b"xid" }));
+    assert_eq!(batch.count(), 1);
+}
+
+#[test]
+fn a_full_count_refuses_one_more_and_changes_nothing() {
+    let mut batch = WriteBatch::new();
+    batch.set_count(u32::MAX);
+    let before = batch.clone();
+    assert!(batch.put(0, b"k", b"v").is_err());
+    assert!(batch.append(&built_one().view()).is_err());
+    assert_eq!(batch, before);
+}
+
+fn built_one() -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put(0, b"k", b"v").unwrap();
+    batch
+}
