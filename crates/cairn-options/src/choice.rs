@@ -3,6 +3,8 @@
 pub use cairn_compress::Compression;
 pub use cairn_format::checksum::ChecksumKind;
 
+use cairn_observe::Level;
+
 use crate::text::{Named, Refusal, Text};
 
 /// A choice: an enum whose variants have one name each in option texts.
@@ -245,6 +247,19 @@ choices! {
         Disable = "kDisable",
         /// As the family's options say.
         UseDefault = "kUseDefault",
+    }
+}
+
+impl From<InfoLogLevel> for Level {
+    fn from(level: InfoLogLevel) -> Level {
+        match level {
+            InfoLogLevel::Debug => Level::Debug,
+            InfoLogLevel::Info => Level::Info,
+            InfoLogLevel::Warn => Level::Warn,
+            InfoLogLevel::Error => Level::Error,
+            InfoLogLevel::Fatal => Level::Fatal,
+            InfoLogLevel::Header => Level::Header,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::choice::{
     CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode,
 };
+use crate::object::DbPath;
 use crate::rows::options;
 
 options! {
@@ -166,6 +167,8 @@ options! {
         keep_log_file_num: u64 = 1000;
         /// Directory of LOG files; empty for the database's own.
         db_log_dir: PathBuf = PathBuf::new();
+        /// Directories of tables, each with the bytes it should hold; empty for the database's own.
+        db_paths: Vec<DbPath> = Vec::new(), unwritten, missing;
         /// Directory of WALs; empty for the database's own.
         wal_dir: PathBuf = PathBuf::new();
         /// Microseconds between searches for obsolete files.

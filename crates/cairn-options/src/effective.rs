@@ -251,7 +251,8 @@ impl FamilyOptions {
         self.table = self.table.sanitize();
         self.sanitize_memtables();
         self.sanitize_tree();
-        let _ = db;
+        // Sizes of levels cannot follow the last one and the paths' sizes at once.
+        self.level_compaction_dynamic_level_bytes &= db.db_paths.len() < 2;
         self
     }
 

@@ -45,5 +45,6 @@ pub use mixed::apply_mixed;
 pub use nested::{
     CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
 };
+pub use object::DbPath;
 pub use rows::{Options, Row, Support};
 pub use table::TableOptions;

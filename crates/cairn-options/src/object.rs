@@ -74,6 +74,30 @@ impl Text for PathBuf {
     }
 }
 
+/// A directory of tables. Its text form is `PATH,BYTES`; several are joined by `:`, so that a path
+/// with either sign cannot be given as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DbPath {
+    /// The directory.
+    pub path: PathBuf,
+    /// Bytes of tables that it should hold.
+    pub target_size: u64,
+}
+
+impl Text for DbPath {
+    fn parse(text: &str) -> Result<DbPath, Refusal> {
+        let (path, size) = text.split_once(',').ok_or("expected PATH,BYTES")?;
+        Ok(DbPath {
+            path: PathBuf::from(path),
+            target_size: u64::parse(size)?,
+        })
+    }
+
+    fn print(&self) -> String {
+        format!("{},{}", self.path.display(), self.target_size)
+    }
+}
+
 impl Named for SequenceNumber {}
 
 impl Text for SequenceNumber {

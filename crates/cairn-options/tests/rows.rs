@@ -39,6 +39,7 @@ const VALUES: &[&str] = &[
     "kRoundRobin",
     "kSkipAnyCorruptedRecords",
     "0a0b",
+    "/a,1G:/b,5",
 ];
 
 fn every_row_round_trips<S: Options>() {
