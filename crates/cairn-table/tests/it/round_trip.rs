@@ -226,3 +226,94 @@ proptest! {
         }
     }
 }
+
+/// Writes tables of every format version for RocksDB's own tools to read.
+#[test]
+fn tables_for_other_readers() {
+    let Ok(dir) = std::env::var("CAIRN_TABLE_OUT") else {
+        return;
+    };
+    let texts = [
+        ("plain", "block_size=512"),
+        (
+            "two",
+            "block_size=512;index_type=kTwoLevelIndexSearch;metadata_block_size=256;partition_filters=true;filter_policy=bloomfilter:10:false",
+        ),
+        (
+            "coupled",
+            "block_size=512;index_type=kTwoLevelIndexSearch;metadata_block_size=256;partition_filters=true;filter_policy=ribbonfilter:10;decouple_partitioned_filters=false",
+        ),
+        (
+            "hash",
+            "block_size=512;index_type=kHashSearch;data_block_index_type=kDataBlockBinaryAndHash;filter_policy=ribbonfilter:10",
+        ),
+        (
+            "first",
+            "block_size=512;index_type=kBinarySearchWithFirstKey;index_block_restart_interval=4;filter_policy=bloomfilter:10:false",
+        ),
+        (
+            "align",
+            "block_size=512;block_align=true;checksum=kxxHash64",
+        ),
+        (
+            "short",
+            "block_size=300;index_shortening=kShortenSeparatorsAndSuccessor;checksum=kCRC32c;index_block_restart_interval=8",
+        ),
+        (
+            "super",
+            "block_size=700;super_block_alignment_size=4096;super_block_alignment_space_overhead_ratio=8;checksum=kxxHash",
+        ),
+    ];
+    for version in 2..8 {
+        for (name, text) in texts {
+            for (compression, dictionary) in [
+                (Compression::None, 0),
+                (Compression::Lz4, 0),
+                (Compression::Zlib, 2000),
+                (Compression::Zstd, 2000),
+                (Compression::Snappy, 0),
+                (Compression::Lz4, 2000),
+            ] {
+                if name == "align" && compression != Compression::None {
+                    continue;
+                }
+                let mut options: TableOptions = cairn_options::Options::from_text(text).unwrap();
+                options.format_version = version;
+                let raw = (0..2000u64)
+                    .map(|n| {
+                        (
+                            format!("key{:06}", n * 7 % 1500).into_bytes(),
+                            n + 1,
+                            format!("value {n} {n}").into_bytes(),
+                        )
+                    })
+                    .collect();
+                let entries = entries_of(&KeyOrder::Bytewise, raw);
+                let mut start = b"key000100".to_vec();
+                start.extend_from_slice(&(3000u64 << 8 | 0xf).to_le_bytes());
+                let (bytes, _) = build(
+                    BuildParams {
+                        options: Arc::new(options),
+                        compression,
+                        compression_options: CompressionOptions {
+                            max_dict_bytes: dictionary,
+                            zstd_max_train_bytes: dictionary * 8,
+                            ..CompressionOptions::default()
+                        },
+                        prefix_extractor: Some(PrefixExtractor::Fixed(5)),
+                        db_id: "a database".to_owned(),
+                        session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
+                        family_id: 0,
+                        family_name: "default".to_owned(),
+                        ..BuildParams::default()
+                    },
+                    &entries,
+                    &[(start, b"key000200".to_vec())],
+                )
+                .unwrap();
+                let path = format!("{dir}/{name}_{version}_{compression}_{dictionary}.sst");
+                std::fs::write(path, bytes).unwrap();
+            }
+        }
+    }
+}
