@@ -1,1 +1,32 @@
 //! The one read path: gets, merging iterators, visibility, merge operands.
+//!
+//! A read is given a [`View`] (memtables and tables of one family at one moment) and a sequence
+//! number. [`get`] finds one key; a [`DbIter`] walks all of them. Both run over what is in memory
+//! and stop where something lacks; a small loop around them fetches it, blocking or in a future.
+//! Who asks, and which view is the present one, is not known here.
+
+pub mod blob;
+mod bound;
+pub mod child;
+pub mod columns;
+mod cover;
+pub mod get;
+pub mod level;
+pub mod merge;
+pub mod merging;
+pub mod value;
+pub mod view;
+pub mod visible;
+
+pub use blob::BlobSource;
+pub use child::Child;
+pub use columns::Columns;
+pub use get::{Found, get, get_async};
+pub use level::{LevelIter, Tables};
+pub use merge::MergingIter;
+pub use value::Value;
+pub use view::{Reading, View};
+pub use visible::DbIter;
+
+#[cfg(test)]
+mod tests;

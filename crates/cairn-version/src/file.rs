@@ -5,7 +5,8 @@
 //! table knows are filled in beside it when it is first opened.
 
 use cairn_format::key::InternalKey;
-use cairn_platform::sync::OnceLock;
+use cairn_platform::sync::{Arc, OnceLock};
+use cairn_table::Table;
 use cairn_types::{FileNumber, SequenceNumber};
 
 /// The name of a file checksum function when there is none.
@@ -78,6 +79,8 @@ pub struct FileMeta {
     pub settled: bool,
     /// What its table says of its entries, once known.
     pub counts: OnceLock<EntryCounts>,
+    /// The open table, once somebody has needed it.
+    pub table: OnceLock<Arc<Table>>,
 }
 
 impl FileMeta {
@@ -113,6 +116,7 @@ impl FileMeta {
             timestamps_persisted: true,
             settled: false,
             counts: OnceLock::new(),
+            table: OnceLock::new(),
         }
     }
 

@@ -14,6 +14,7 @@ pub mod level;
 pub mod manifest;
 mod record;
 pub mod shape;
+pub mod source;
 pub mod version;
 
 #[cfg(test)]
@@ -24,4 +25,5 @@ pub use builder::Builder;
 pub use edit::TreeEdit;
 pub use file::FileMeta;
 pub use level::LevelFiles;
+pub use source::TableSource;
 pub use version::Version;

@@ -100,6 +100,7 @@ impl From<&NewFile> for FileMeta {
             timestamps_persisted: file.timestamps_persisted,
             settled: false,
             counts: OnceLock::new(),
+            table: OnceLock::new(),
         }
     }
 }

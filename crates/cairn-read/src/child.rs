@@ -1,0 +1,148 @@
+//! The sources that a merging iterator joins: a memtable, a table, a level of tables.
+//!
+//! All keep the contract of `cairn_types::iter`. They are rows of one enum, so that moving inside a
+//! block or a memtable is a branch and an inlined function, never a virtual call.
+
+use cairn_memtable::MemtableIter;
+use cairn_platform::{Buffer, ReadRequest};
+use cairn_table::TableIter;
+use cairn_types::{Progress, Result, SequenceNumber};
+
+use crate::level::LevelIter;
+use crate::value::Value;
+
+/// One sorted source of entries.
+pub enum Child {
+    /// A memtable; never lacks anything.
+    Memtable(MemtableIter),
+    /// A table of level 0, and the largest sequence number in it.
+    Table(Box<TableIter>, SequenceNumber),
+    /// The tables of a level below.
+    Level(Box<LevelIter>),
+}
+
+macro_rules! moves {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty)?);)*) => {$(
+        $(#[$doc])*
+        #[inline]
+        pub fn $name(&mut self $(, $arg: $type)?) -> Progress {
+            match self {
+                Child::Memtable(iter) => {
+                    iter.$name($($arg)?);
+                    Progress::Ready
+                }
+                Child::Table(iter, _) => iter.$name($($arg)?),
+                Child::Level(iter) => iter.$name($($arg)?),
+            }
+        }
+    )*};
+}
+
+impl Child {
+    moves! {
+        /// Moves to the first entry at or behind `target`, an internal key.
+        seek(target: &[u8]);
+        /// Moves to the last entry at or before `target`, an internal key.
+        seek_for_prev(target: &[u8]);
+        /// Moves to the first entry.
+        seek_to_first();
+        /// Moves to the last entry.
+        seek_to_last();
+        /// Moves to the entry behind the current one.
+        next();
+        /// Moves to the entry before the current one.
+        prev();
+    }
+
+    /// Whether the child stands on an entry.
+    #[inline]
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        match self {
+            Child::Memtable(iter) => iter.valid(),
+            Child::Table(iter, _) => iter.valid(),
+            Child::Level(iter) => iter.valid(),
+        }
+    }
+
+    /// The internal key of the entry.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Child::Memtable(iter) => iter.key(),
+            Child::Table(iter, _) => iter.key(),
+            Child::Level(iter) => iter.key(),
+        }
+    }
+
+    /// The value of the entry.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        match self {
+            Child::Memtable(iter) => iter.value(),
+            Child::Table(iter, _) => iter.value(),
+            Child::Level(iter) => iter.value(),
+        }
+    }
+
+    /// The value of the entry, kept alive.
+    ///
+    /// # Panics
+    ///
+    /// Unless the child stands on an entry.
+    #[must_use]
+    pub fn value_pin(&self) -> Value {
+        let block = |(buffer, range)| Value::in_block(buffer, range);
+        match self {
+            Child::Memtable(iter) => {
+                Value::in_memtable(iter.pin().expect("the iterator stands on an entry"))
+            }
+            Child::Table(iter, _) => block(iter.value_pin()),
+            Child::Level(iter) => block(iter.value_pin()),
+        }
+    }
+
+    /// Why the child stands nowhere, if not because there are no more entries.
+    ///
+    /// # Errors
+    ///
+    /// What ended the iteration.
+    pub fn status(&self) -> Result<()> {
+        match self {
+            Child::Memtable(_) => Ok(()),
+            Child::Table(iter, _) => iter.status(),
+            Child::Level(iter) => iter.status(),
+        }
+    }
+
+    /// What the child lacks, or `None` if it lacks nothing.
+    #[must_use]
+    pub fn request(&self) -> Option<ReadRequest> {
+        match self {
+            Child::Memtable(_) => None,
+            Child::Table(iter, _) => Some(iter.request()),
+            Child::Level(iter) => iter.request(),
+        }
+    }
+
+    /// Hands over what the child lacks, and goes on.
+    pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
+        match self {
+            Child::Memtable(_) => Progress::Ready,
+            Child::Table(iter, _) => iter.supply(bytes),
+            Child::Level(iter) => iter.supply(bytes),
+        }
+    }
+
+    /// No entry of the child is newer than this.
+    #[must_use]
+    pub fn largest_seq(&self) -> SequenceNumber {
+        match self {
+            Child::Memtable(iter) => iter.table().largest_seq(),
+            Child::Table(_, largest) => *largest,
+            Child::Level(iter) => iter.largest_seq(),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Wide-column entities as reads show them.
+
+use std::ops::Range;
+
+use cairn_format::wide::{self, Column, ColumnValue, DEFAULT_COLUMN};
+use cairn_types::{Error, Result};
+
+use crate::value::Value;
+use crate::view::Reading;
+
+/// The columns of a key, sorted by name. A plain value is one column without a name.
+#[derive(Clone, Debug)]
+pub struct Columns {
+    value: Value,
+    /// Where in `value` name and value of each column lie; a plain value has no name at all.
+    places: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl Columns {
+    /// The plain `value` as its only column.
+    #[must_use]
+    pub fn of_value(value: Value) -> Columns {
+        let all = 0..value.len();
+        Columns {
+            value,
+            places: vec![(0..0, all)],
+        }
+    }
+
+    /// The columns of an encoded entity.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if it cannot be decoded, `NotSupported` if columns lie in blob files.
+    pub fn of_entity(entity: Value) -> Result<Columns> {
+        let mut places = Vec::new();
+        for column in decoded(&entity)?.columns() {
+            let value = inline(column.value)?;
+            places.push((place(&entity, column.name), place(&entity, value)));
+        }
+        Ok(Columns {
+            value: entity,
+            places,
+        })
+    }
+
+    /// The columns: name and value.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        let bytes = |range: &Range<usize>| &self.value[range.clone()];
+        self.places
+            .iter()
+            .map(move |(name, value)| (bytes(name), bytes(value)))
+    }
+
+    /// The value of the column `name`.
+    #[must_use]
+    pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.iter()
+            .find(|(found, _)| *found == name)
+            .map(|(_, value)| value)
+    }
+
+    /// How many columns there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+}
+
+fn decoded(entity: &[u8]) -> Result<wide::Entity<'_>> {
+    wide::decode(entity).map_err(|e| e.in_file("a wide-column entity", 0))
+}
+
+fn inline(value: ColumnValue<'_>) -> Result<&[u8]> {
+    match value {
+        ColumnValue::Inline(value) => Ok(value),
+        ColumnValue::Blob(_) => Err(Error::corruption(
+            "a column lies in a blob file that was not read",
+        )),
+    }
+}
+
+/// Where `part` lies in `whole`, of which it is a part.
+fn place(whole: &[u8], part: &[u8]) -> Range<usize> {
+    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+    start..start + part.len()
+}
+
+/// Where the default column of an encoded entity lies in it; empty if it has none.
+///
+/// # Errors
+///
+/// `Corruption` if the entity cannot be decoded.
+pub fn default_column(entity: &[u8]) -> Result<Range<usize>> {
+    match decoded(entity)?.default_value() {
+        Some(value) => Ok(place(entity, inline(value)?)),
+        None => Ok(0..0),
+    }
+}
+
+/// Whether columns of an encoded entity lie in blob files.
+///
+/// # Errors
+///
+/// `Corruption` if the entity cannot be decoded.
+pub fn has_blobs(entity: &[u8]) -> Result<bool> {
+    Ok(decoded(entity)?.has_blobs())
+}
+
+/// `entity`, the value of `user_key`, with all columns in place: those that lie in blob files are
+/// read.
+///
+/// # Errors
+///
+/// `Corruption` if it cannot be decoded; those of reading blobs.
+pub fn with_blobs(reading: &Reading, user_key: &[u8], entity: Value) -> Result<Value> {
+    let columns = decoded(&entity)?;
+    if !columns.has_blobs() {
+        return Ok(entity);
+    }
+    let mut values = Vec::with_capacity(columns.len().min(entity.len()));
+    for column in columns.columns() {
+        values.push(match column.value {
+            ColumnValue::Inline(value) => value.to_vec(),
+            ColumnValue::Blob(index) => reading.blobs.read(index, user_key, &reading.io)?.to_vec(),
+        });
+    }
+    let columns: Vec<Column<'_>> = columns
+        .columns()
+        .zip(&values)
+        .map(|(column, value)| Column {
+            name: column.name,
+            value: ColumnValue::Inline(value),
+        })
+        .collect();
+    encoded(&columns).map(Value::from)
+}
+
+fn encoded(columns: &[Column<'_>]) -> Result<Vec<u8>> {
+    let mut entity = Vec::new();
+    wide::encode(columns, &mut entity)?;
+    Ok(entity)
+}
+
+/// An encoded entity whose default column is replaced by what `merge` makes of it (an absent one
+/// counts as empty, as it does for reads).
+///
+/// # Errors
+///
+/// `Corruption` if the entity cannot be decoded, and those of `merge`.
+pub(crate) fn merge_default(
+    entity: &[u8],
+    merge: impl FnOnce(Option<&[u8]>) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let entity = decoded(entity)?;
+    let existing = entity.default_value().map(inline).transpose()?;
+    let merged = merge(Some(existing.unwrap_or_default()))?;
+    let default = Column {
+        name: DEFAULT_COLUMN,
+        value: ColumnValue::Inline(&merged),
+    };
+    let others = entity
+        .columns()
+        .filter(|column| column.name != DEFAULT_COLUMN);
+    let columns: Vec<Column<'_>> = std::iter::once(default).chain(others).collect();
+    encoded(&columns)
+}

@@ -1,0 +1,430 @@
+//! Point reads: the newest visible version of one key.
+//!
+//! The sources are asked from newest to oldest: the memtables, the files of level 0, then at most
+//! one file of each level below (more where the versions of a key are spread over neighbours). The
+//! first version that is no merge operand ends the search. [`PointGet`] runs over what is in memory
+//! and stops where it lacks something; [`get`] and [`get_async`] fetch what lacks and go on. A read
+//! that finds everything in memory counts one reference, on what holds the value.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use cairn_format::key::LookupKey;
+use cairn_format::range_del::Fragments;
+use cairn_options::{ReadOptions, ReadTier};
+use cairn_platform::{Buffer, ReadRequest};
+use cairn_table::{GetOptions, Table, TableGet};
+use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
+use cairn_version::FileMeta;
+
+use crate::columns::{Columns, default_column, with_blobs};
+use crate::level::nothing_may_be_read;
+use crate::merging::{Below, Merged, full_merge};
+use crate::value::Value;
+use crate::view::View;
+
+/// What a point read found.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// The key has no value.
+    Missing,
+    /// A plain value.
+    Value(Value),
+    /// An encoded wide-column entity.
+    Entity(Value),
+}
+
+impl Found {
+    /// The plain value, or the entity's default column (empty if it has none).
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if the entity cannot be decoded.
+    pub fn into_value(self) -> Result<Option<Value>> {
+        match self {
+            Found::Missing => Ok(None),
+            Found::Value(value) => Ok(Some(value)),
+            Found::Entity(entity) => {
+                let range = default_column(&entity)?;
+                Ok(Some(entity.slice(range)))
+            }
+        }
+    }
+
+    /// The columns; a plain value is one without a name.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if the entity cannot be decoded.
+    pub fn into_columns(self) -> Result<Option<Columns>> {
+        match self {
+            Found::Missing => Ok(None),
+            Found::Value(value) => Ok(Some(Columns::of_value(value))),
+            Found::Entity(entity) => Columns::of_entity(entity).map(Some),
+        }
+    }
+}
+
+/// The newest version of a key that is no operand, as it is stored.
+enum Newest {
+    Missing,
+    Value(Value),
+    Entity(Value),
+    /// An encoded blob index.
+    Blob(Value),
+}
+
+/// Where a point read stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Memtables,
+    /// The file of this level and position comes next.
+    File(usize, usize),
+    /// This level comes next.
+    Level(usize),
+    Over,
+}
+
+/// What a point read lacks.
+enum Lack<'a> {
+    /// A table that is not open yet.
+    Table(&'a Arc<FileMeta>, usize),
+    /// A block of the table that is being searched.
+    Block,
+}
+
+/// What the versions seen so far amount to.
+struct Versions {
+    /// Merge operands, newest first.
+    operands: Vec<Value>,
+    newest: Newest,
+    /// The user key of the newest version with its timestamp; empty where keys have none.
+    key: Vec<u8>,
+    timestamps: bool,
+    /// The newest range tombstone over the key among the sources asked so far.
+    covered_by: SequenceNumber,
+    over: bool,
+}
+
+impl Versions {
+    /// Takes the next older version; breaks off when no older one matters.
+    #[inline]
+    fn take(
+        &mut self,
+        user_key: &[u8],
+        seq: SequenceNumber,
+        kind: ValueKind,
+        value: impl FnOnce() -> Value,
+    ) -> ControlFlow<()> {
+        self.over = true;
+        if seq < self.covered_by {
+            return ControlFlow::Break(());
+        }
+        if self.timestamps && self.operands.is_empty() {
+            self.key.extend_from_slice(user_key);
+        }
+        match kind {
+            ValueKind::Value => self.newest = Newest::Value(value()),
+            ValueKind::WideColumnEntity => self.newest = Newest::Entity(value()),
+            ValueKind::BlobIndex => self.newest = Newest::Blob(value()),
+            ValueKind::ValuePreferredSeqno => {
+                let value = value();
+                let len = value.len().saturating_sub(size_of::<u64>());
+                self.newest = Newest::Value(value.slice(0..len));
+            }
+            ValueKind::Merge => {
+                self.operands.push(value());
+                self.over = false;
+                return ControlFlow::Continue(());
+            }
+            _ => {}
+        }
+        ControlFlow::Break(())
+    }
+}
+
+/// A point read on its way.
+struct PointGet<'a> {
+    view: &'a View,
+    lookup: &'a LookupKey,
+    options: GetOptions,
+    /// The read's timestamp, for range tombstones.
+    read_ts: Option<&'a [u8]>,
+    ignore_range_deletions: bool,
+    tier: ReadTier,
+    stage: Stage,
+    /// The table that is being searched.
+    table: Option<&'a Arc<Table>>,
+    state: TableGet,
+    lack: Option<Lack<'a>>,
+    versions: Versions,
+}
+
+impl<'a> PointGet<'a> {
+    fn new(view: &'a View, lookup: &'a LookupKey, options: &'a ReadOptions) -> PointGet<'a> {
+        PointGet {
+            view,
+            lookup,
+            options: GetOptions {
+                fill_cache: options.fill_cache,
+                verify_checksums: options.verify_checksums,
+            },
+            read_ts: options.timestamp.as_deref(),
+            ignore_range_deletions: options.ignore_range_deletions,
+            tier: options.read_tier,
+            stage: match options.read_tier {
+                ReadTier::Persisted => Stage::File(0, 0),
+                _ => Stage::Memtables,
+            },
+            table: None,
+            state: TableGet::default(),
+            lack: None,
+            versions: Versions {
+                operands: Vec::new(),
+                newest: Newest::Missing,
+                key: Vec::new(),
+                timestamps: view.family.order.timestamp_size() > 0,
+                covered_by: SequenceNumber::ZERO,
+                over: false,
+            },
+        }
+    }
+
+    /// Goes on until the search is over or something lacks.
+    #[inline]
+    fn run(&mut self) -> Result<Progress> {
+        while self.stage != Stage::Over {
+            if let Some(table) = self.table {
+                if !self.search(table)?.is_ready() {
+                    self.lack = Some(Lack::Block);
+                    return Ok(Progress::Lacks);
+                }
+                self.table = None;
+            } else if self.stage == Stage::Memtables {
+                self.search_memtables();
+                self.stage = match self.tier {
+                    ReadTier::Memtable => Stage::Over,
+                    _ => Stage::File(0, 0),
+                };
+            } else if let Some((file, level)) = self.next_file() {
+                match file.table.get() {
+                    Some(table) => self.enter(table),
+                    None => {
+                        self.lack = Some(Lack::Table(file, level));
+                        return Ok(Progress::Lacks);
+                    }
+                }
+            }
+            if self.versions.over {
+                self.stage = Stage::Over;
+            }
+        }
+        Ok(Progress::Ready)
+    }
+
+    #[inline]
+    fn search_memtables(&mut self) {
+        for memtable in self.view.memtables() {
+            if memtable.has_range_tombstones() && !self.ignore_range_deletions {
+                self.cover(&memtable.range_tombstones(self.lookup.seq()));
+            }
+            let versions = &mut self.versions;
+            memtable.find(self.lookup, |entry| {
+                let value = || Value::in_memtable(memtable.pin(entry));
+                versions.take(entry.user_key(), entry.seq(), entry.kind(), value)
+            });
+            if self.versions.over {
+                return;
+            }
+        }
+    }
+
+    /// Takes the tombstones of a source into account.
+    fn cover(&mut self, tombstones: &Fragments) {
+        let (order, lookup) = (&self.view.family.order, self.lookup);
+        let seq = tombstones.covering_at(order, lookup.user(), lookup.seq(), self.read_ts);
+        self.versions.covered_by = self.versions.covered_by.max(seq);
+    }
+
+    /// The next file that may hold the key, and its level.
+    #[inline]
+    fn next_file(&mut self) -> Option<(&'a Arc<FileMeta>, usize)> {
+        let order = &self.view.family.order;
+        let (version, user) = (&self.view.version, self.lookup.user());
+        loop {
+            match self.stage {
+                Stage::File(level, at) => {
+                    let Some(file) = version.level(level).files().get(at) else {
+                        self.stage = Stage::Level(level + 1);
+                        continue;
+                    };
+                    self.stage = Stage::File(level, at + 1);
+                    if may_hold(order, file, user) {
+                        return Some((file, level));
+                    }
+                    if level > 0 && begins_behind(order, file, user) {
+                        self.stage = Stage::Level(level + 1);
+                    }
+                }
+                Stage::Level(level) if level < version.num_levels() => {
+                    let files = version.level(level);
+                    self.stage = match files.is_empty() {
+                        true => Stage::Level(level + 1),
+                        false => Stage::File(level, files.find(order, self.lookup.internal())),
+                    };
+                }
+                _ => {
+                    self.stage = Stage::Over;
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Begins the search of a table.
+    #[inline]
+    fn enter(&mut self, table: &'a Arc<Table>) {
+        if let Some(tombstones) = table.range_tombstones()
+            && !self.ignore_range_deletions
+        {
+            // The key lies within the bounds of the file, so all of these speak for it.
+            self.cover(tombstones);
+        }
+        self.table = Some(table);
+    }
+
+    #[inline]
+    fn search(&mut self, table: &Table) -> Result<Progress> {
+        let versions = &mut self.versions;
+        table.get(
+            self.lookup,
+            &self.options,
+            &mut self.state,
+            &mut |key, value| {
+                let pin = || Value::in_block(value.buffer.clone(), value.range.clone());
+                versions.take(key.user_key, key.seq, key.kind, pin)
+            },
+        )
+    }
+
+    /// The block that lacks, after a table that lacks was opened; `None` if that was all.
+    fn lacking(&mut self) -> Result<Option<ReadRequest>> {
+        if self.tier == ReadTier::BlockCache {
+            return Err(nothing_may_be_read());
+        }
+        match self.lack.take() {
+            None => Ok(None),
+            Some(Lack::Block) => Ok(Some(self.state.request())),
+            Some(Lack::Table(file, level)) => {
+                let family = &self.view.family;
+                let table = family.tables.open(file, level, &family.io)?;
+                self.enter(table);
+                Ok(None)
+            }
+        }
+    }
+
+    fn supply(&mut self, bytes: Result<Buffer>) -> Result<()> {
+        match self.table {
+            Some(table) => self.state.supply(table, bytes),
+            None => bytes.map(|_| ()),
+        }
+    }
+
+    /// What the versions amount to.
+    #[inline]
+    fn finish(self) -> Result<Found> {
+        if self.versions.operands.is_empty() {
+            match self.versions.newest {
+                Newest::Missing => return Ok(Found::Missing),
+                Newest::Value(value) => return Ok(Found::Value(value)),
+                _ => {}
+            }
+        }
+        self.finish_slowly()
+    }
+
+    fn finish_slowly(self) -> Result<Found> {
+        let key = match self.versions.timestamps {
+            true => &self.versions.key,
+            false => self.lookup.user(),
+        };
+        let reading = &self.view.family;
+        let stored = match self.versions.newest {
+            Newest::Missing => Found::Missing,
+            Newest::Value(value) => Found::Value(value),
+            Newest::Blob(_) if self.tier == ReadTier::BlockCache => {
+                return Err(Error::incomplete(
+                    "the value lies in a blob file, which read_tier forbids",
+                ));
+            }
+            Newest::Blob(index) => Found::Value(reading.blobs.read(&index, key, &reading.io)?),
+            Newest::Entity(entity) => Found::Entity(with_blobs(reading, key, entity)?),
+        };
+        if self.versions.operands.is_empty() {
+            return Ok(stored);
+        }
+        let operands: Vec<&[u8]> = self.versions.operands.iter().rev().map(|v| &**v).collect();
+        let below = match &stored {
+            Found::Missing => Below::Nothing,
+            Found::Value(value) => Below::Value(value),
+            Found::Entity(entity) => Below::Entity(entity),
+        };
+        Ok(match full_merge(reading, key, below, &operands)? {
+            Merged::Value(value) => Found::Value(value.into()),
+            Merged::Entity(entity) => Found::Entity(entity.into()),
+        })
+    }
+}
+
+/// Whether the bounds of `file` are around `user`.
+#[inline]
+fn may_hold(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
+    !begins_behind(order, file, user)
+        && match order.compare_without_timestamp(file.largest.user_key(), user) {
+            std::cmp::Ordering::Less => false,
+            std::cmp::Ordering::Equal => !file.largest.is_exclusive_bound(),
+            std::cmp::Ordering::Greater => true,
+        }
+}
+
+#[inline]
+fn begins_behind(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
+    order
+        .compare_without_timestamp(file.smallest.user_key(), user)
+        .is_gt()
+}
+
+/// The newest version of the key of `lookup` in `view`, as its sequence number sees it.
+///
+/// # Errors
+///
+/// `IoError` and `Corruption` of the files that had to be read, `Incomplete` if `read_tier` forbids
+/// what the read needs, and those of a merge.
+#[inline]
+pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
+    let mut get = PointGet::new(view, lookup, options);
+    while !get.run()?.is_ready() {
+        if let Some(request) = get.lacking()? {
+            let bytes = view.family.io.read_now(&request);
+            get.supply(bytes)?;
+        }
+    }
+    get.finish()
+}
+
+/// [`get`], waiting in a future for blocks that are not in memory.
+///
+/// # Errors
+///
+/// Those of [`get`].
+pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
+    let mut get = PointGet::new(view, lookup, options);
+    while !get.run()?.is_ready() {
+        if let Some(request) = get.lacking()? {
+            let bytes = view.family.io.read(request).await;
+            get.supply(bytes)?;
+        }
+    }
+    get.finish()
+}

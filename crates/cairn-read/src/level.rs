@@ -1,0 +1,281 @@
+//! A level as one sorted source: its tables one after another, each opened when it is reached.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use cairn_format::key;
+use cairn_platform::{Buffer, ReadRequest};
+use cairn_table::{IterOptions, Table, TableIter};
+use cairn_types::{Error, Progress, Result, SequenceNumber};
+use cairn_version::{FileMeta, LevelFiles};
+
+use crate::view::Reading;
+
+/// Where an iterator finds tables, and how it reads them.
+#[derive(Clone)]
+pub struct Tables {
+    /// The family.
+    pub reading: Arc<Reading>,
+    /// How blocks are read.
+    pub options: IterOptions,
+    /// Read nothing that is not in memory.
+    pub cache_only: bool,
+}
+
+impl Tables {
+    /// The table of `file`, opened if need be.
+    ///
+    /// # Errors
+    ///
+    /// Those of opening it; `Incomplete` if it is not open and nothing may be read.
+    pub fn table(&self, file: &Arc<FileMeta>, level: usize) -> Result<Arc<Table>> {
+        if let Some(table) = file.table.get() {
+            return Ok(table.clone());
+        }
+        if self.cache_only {
+            return Err(nothing_may_be_read());
+        }
+        let opened = self.reading.tables.open(file, level, &self.reading.io);
+        opened.cloned()
+    }
+}
+
+/// The error of a read that needs storage although `read_tier` forbids it.
+#[cold]
+pub(crate) fn nothing_may_be_read() -> Error {
+    Error::incomplete("the read needs storage, which read_tier forbids")
+}
+
+/// Walks the entries of a level from 1 on. Keeps the contract of `cairn_types::iter`.
+pub struct LevelIter {
+    level: usize,
+    files: Arc<LevelFiles>,
+    tables: Tables,
+    /// User key (without timestamp) at which the walk may end: later files are not opened.
+    until: Option<Vec<u8>>,
+    /// The file whose table `iter` walks, by position.
+    at: usize,
+    iter: Option<TableIter>,
+    back: bool,
+    error: Option<Error>,
+}
+
+impl LevelIter {
+    /// An iterator over `files`, which make up `level`. Entries at or behind the user key `until`
+    /// need not be shown.
+    #[must_use]
+    pub fn new(
+        level: usize,
+        files: Arc<LevelFiles>,
+        tables: Tables,
+        until: Option<Vec<u8>>,
+    ) -> LevelIter {
+        LevelIter {
+            level,
+            files,
+            tables,
+            until,
+            at: 0,
+            iter: None,
+            back: false,
+            error: None,
+        }
+    }
+
+    /// Moves to the first entry at or behind `target`.
+    pub fn seek(&mut self, target: &[u8]) -> Progress {
+        let at = self.files.find(&self.tables.reading.order, target);
+        self.start(Some(at), false, |iter| iter.seek(target))
+    }
+
+    /// Moves to the last entry at or before `target`.
+    pub fn seek_for_prev(&mut self, target: &[u8]) -> Progress {
+        let order = &self.tables.reading.order;
+        let at = self.files.find(order, target);
+        let begins_behind =
+            |file: &Arc<FileMeta>| key::compare(order, file.smallest.as_bytes(), target).is_gt();
+        let at = match self.files.files().get(at) {
+            Some(file) if !begins_behind(file) => Some(at),
+            _ => at.checked_sub(1),
+        };
+        self.start(at, true, |iter| iter.seek_for_prev(target))
+    }
+
+    /// Moves to the first entry.
+    pub fn seek_to_first(&mut self) -> Progress {
+        self.start(Some(0), false, TableIter::seek_to_first)
+    }
+
+    /// Moves to the last entry.
+    pub fn seek_to_last(&mut self) -> Progress {
+        self.start(
+            self.files.len().checked_sub(1),
+            true,
+            TableIter::seek_to_last,
+        )
+    }
+
+    /// Moves to the entry behind the current one.
+    #[inline]
+    pub fn next(&mut self) -> Progress {
+        self.back = false;
+        let Some(iter) = &mut self.iter else {
+            return Progress::Ready;
+        };
+        let progress = iter.next();
+        if iter.valid() {
+            return progress;
+        }
+        self.settle(progress)
+    }
+
+    /// Moves to the entry before the current one.
+    #[inline]
+    pub fn prev(&mut self) -> Progress {
+        self.back = true;
+        let Some(iter) = &mut self.iter else {
+            return Progress::Ready;
+        };
+        let progress = iter.prev();
+        if iter.valid() {
+            return progress;
+        }
+        self.settle(progress)
+    }
+
+    /// Whether the iterator stands on an entry.
+    #[inline]
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.iter.as_ref().is_some_and(TableIter::valid)
+    }
+
+    /// The internal key of the entry; empty when there is none.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.iter.as_ref().map_or(&[], TableIter::key)
+    }
+
+    /// The value of the entry; empty when there is none.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        self.iter.as_ref().map_or(&[], TableIter::value)
+    }
+
+    /// The value of the entry as a part of its block.
+    ///
+    /// # Panics
+    ///
+    /// Unless the iterator stands on an entry.
+    #[must_use]
+    pub fn value_pin(&self) -> (Buffer, Range<usize>) {
+        let iter = self.iter.as_ref();
+        iter.expect("the iterator stands on an entry").value_pin()
+    }
+
+    /// Why the iterator stands nowhere, if not because there are no more entries.
+    ///
+    /// # Errors
+    ///
+    /// What ended the iteration.
+    pub fn status(&self) -> Result<()> {
+        match (&self.error, &self.iter) {
+            (Some(error), _) => Err(error.clone()),
+            (None, Some(iter)) => iter.status(),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// What the iterator lacks.
+    #[must_use]
+    pub fn request(&self) -> Option<ReadRequest> {
+        self.iter.as_ref().map(TableIter::request)
+    }
+
+    /// Hands over what the iterator lacks, and goes on.
+    pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
+        let Some(iter) = &mut self.iter else {
+            return Progress::Ready;
+        };
+        let progress = iter.supply(bytes);
+        self.settle(progress)
+    }
+
+    /// No entry of the level is newer than this. Looks at every file.
+    #[must_use]
+    pub fn largest_seq(&self) -> SequenceNumber {
+        let files = self.files.files().iter();
+        files.map(|file| file.largest_seq).max().unwrap_or_default()
+    }
+
+    /// Begins a walk in the file at position `at`.
+    fn start(
+        &mut self,
+        at: Option<usize>,
+        back: bool,
+        seek: impl FnOnce(&mut TableIter) -> Progress,
+    ) -> Progress {
+        self.back = back;
+        self.error = None;
+        match self.enter(at) {
+            Some(iter) => {
+                let progress = seek(iter);
+                self.settle(progress)
+            }
+            None => Progress::Ready,
+        }
+    }
+
+    /// Makes the file at position `at` the current one. `None` if there is none, or its table
+    /// could not be opened, which is then the status.
+    fn enter(&mut self, at: Option<usize>) -> Option<&mut TableIter> {
+        let file = at.and_then(|at| Some((at, self.files.files().get(at)?)));
+        let Some((at, file)) = file else {
+            self.iter = None;
+            return None;
+        };
+        if self.iter.is_none() || self.at != at {
+            self.iter = None;
+            self.at = at;
+            match self.tables.table(file, self.level) {
+                Ok(table) => self.iter = Some(TableIter::new(table, self.tables.options)),
+                Err(error) => self.error = Some(error),
+            }
+        }
+        self.iter.as_mut()
+    }
+
+    /// Goes on to the neighbouring files for as long as the current one has no more entries.
+    fn settle(&mut self, mut progress: Progress) -> Progress {
+        while let Some(iter) = &self.iter {
+            if !progress.is_ready() || iter.valid() || iter.status().is_err() {
+                return progress;
+            }
+            let next = if self.back {
+                self.at.checked_sub(1)
+            } else {
+                Some(self.at + 1).filter(|&at| !self.begins_behind_end(at))
+            };
+            let back = self.back;
+            progress = match self.enter(next) {
+                Some(iter) if back => iter.seek_to_last(),
+                Some(iter) => iter.seek_to_first(),
+                None => Progress::Ready,
+            };
+        }
+        Progress::Ready
+    }
+
+    fn begins_behind_end(&self, at: usize) -> bool {
+        let order = &self.tables.reading.order;
+        match (&self.until, self.files.files().get(at)) {
+            (Some(until), Some(file)) => {
+                let first = key::strip_timestamp(file.smallest.user_key(), order.timestamp_size());
+                crate::bound::compare(order, first, until).is_ge()
+            }
+            _ => false,
+        }
+    }
+}

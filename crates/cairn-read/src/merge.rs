@@ -1,0 +1,361 @@
+//! Joining sorted sources into one.
+//!
+//! The child with the first key is the current one; the others wait in a heap. A step moves the
+//! current child and compares it with the best of the heap, mostly by 8 bytes of key that are kept
+//! beside: as long as it stays in front, nothing else is touched.
+//!
+//! A seek asks every child first and collects those that lack something, so that the caller can
+//! obtain all blocks at once: [`MergingIter::requests`] names them, [`MergingIter::supply`] takes
+//! them one by one, and when the last child stands, the iterator does.
+//!
+//! Steps keep the direction of the seek before them: `next` after a forward seek, `prev` after a
+//! backward one. Who wants to turn seeks, which costs the same.
+
+use std::cmp::Ordering;
+
+use cairn_format::key;
+use cairn_platform::{Buffer, Io, ReadRequest};
+use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber};
+
+use crate::child::Child;
+use crate::value::Value;
+
+/// What is left to do when the last lacking child was supplied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// All children have moved: find the first.
+    Gather,
+    /// Only the current child has moved.
+    Compare,
+}
+
+/// An iterator over the entries of all its children, in internal-key order. Keeps the contract of
+/// `cairn_types::iter`, but for the direction of steps (see the module's documentation).
+pub struct MergingIter {
+    order: KeyOrder,
+    children: Vec<Child>,
+    /// By child: the first 8 bytes of its user key, in an order that integers compare in.
+    prefixes: Vec<u64>,
+    /// The child with the first key, if `stands`.
+    current: usize,
+    stands: bool,
+    /// The other children that stand on an entry; the first key of them at the top.
+    heap: Vec<usize>,
+    back: bool,
+    lacking: Vec<usize>,
+    then: Then,
+    error: Option<Error>,
+}
+
+impl MergingIter {
+    /// Joins `children`, the newest first, whose keys are in `order`.
+    #[must_use]
+    pub fn new(order: KeyOrder, children: Vec<Child>) -> MergingIter {
+        MergingIter {
+            order,
+            prefixes: vec![0; children.len()],
+            heap: Vec::with_capacity(children.len()),
+            children,
+            current: 0,
+            stands: false,
+            back: false,
+            lacking: Vec::new(),
+            then: Then::Gather,
+            error: None,
+        }
+    }
+
+    /// Whether the iterator stands on an entry.
+    #[inline]
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.stands
+    }
+
+    /// Whether there is no source at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    /// Whether the last step waits for bytes that are not in memory.
+    #[inline]
+    #[must_use]
+    pub fn lacks(&self) -> bool {
+        !self.lacking.is_empty()
+    }
+
+    /// The internal key of the entry.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.children[self.current].key()
+    }
+
+    /// The value of the entry.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        self.children[self.current].value()
+    }
+
+    /// The value of the entry, kept alive.
+    #[must_use]
+    pub fn value_pin(&self) -> Value {
+        self.children[self.current].value_pin()
+    }
+
+    /// Why the iterator stands nowhere, if not because there are no more entries.
+    ///
+    /// # Errors
+    ///
+    /// What ended the iteration.
+    pub fn status(&self) -> Result<()> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// Moves to the first entry at or behind `target`.
+    pub fn seek(&mut self, target: &[u8]) -> Progress {
+        self.move_all(false, |child| child.seek(target))
+    }
+
+    /// Moves to the last entry at or before `target`.
+    pub fn seek_for_prev(&mut self, target: &[u8]) -> Progress {
+        self.move_all(true, |child| child.seek_for_prev(target))
+    }
+
+    /// Moves to the first entry.
+    pub fn seek_to_first(&mut self) -> Progress {
+        self.move_all(false, Child::seek_to_first)
+    }
+
+    /// Moves to the last entry.
+    pub fn seek_to_last(&mut self) -> Progress {
+        self.move_all(true, Child::seek_to_last)
+    }
+
+    /// Moves to the entry behind the current one.
+    #[inline]
+    pub fn next(&mut self) -> Progress {
+        debug_assert!(self.stands && !self.back);
+        let progress = self.children[self.current].next();
+        self.after_step(progress)
+    }
+
+    /// Moves to the entry before the current one.
+    #[inline]
+    pub fn prev(&mut self) -> Progress {
+        debug_assert!(self.stands && self.back);
+        let progress = self.children[self.current].prev();
+        self.after_step(progress)
+    }
+
+    /// Moves those children forward to `target` that stand before it and hold nothing as new as
+    /// `seq`: the way past the entries that a range tombstone of that number deletes.
+    pub fn skip_older(&mut self, seq: SequenceNumber, target: &[u8]) -> Progress {
+        debug_assert!(!self.back);
+        for at in 0..self.children.len() {
+            let child = &mut self.children[at];
+            if child.valid()
+                && child.largest_seq() < seq
+                && key::compare(&self.order, child.key(), target).is_lt()
+                && !child.seek(target).is_ready()
+            {
+                self.lacking.push(at);
+            }
+        }
+        self.after_moves(Then::Gather)
+    }
+
+    /// What the iterator lacks: each with the child that lacks it.
+    pub fn requests(&self) -> impl Iterator<Item = (usize, ReadRequest)> {
+        let request = |&at: &usize| Some((at, self.children[at].request()?));
+        self.lacking.iter().filter_map(request)
+    }
+
+    /// Hands over what `child` lacks. Ready when no child lacks anything any more.
+    pub fn supply(&mut self, child: usize, bytes: Result<Buffer>) -> Progress {
+        if let Some(at) = self.lacking.iter().position(|&lacking| lacking == child)
+            && self.children[child].supply(bytes).is_ready()
+        {
+            self.lacking.swap_remove(at);
+        }
+        self.after_moves(self.then)
+    }
+
+    /// Obtains what the iterator lacks on the calling thread, until it stands.
+    pub fn wait(&mut self, io: &Io) {
+        while let Some(&child) = self.lacking.last() {
+            let request = self.children[child].request();
+            let bytes = match request {
+                Some(request) => io.read_now(&request),
+                None => Err(Error::aborted("a source of an iterator was lost")),
+            };
+            let _progress = self.supply(child, bytes);
+        }
+    }
+
+    fn move_all(&mut self, back: bool, mut step: impl FnMut(&mut Child) -> Progress) -> Progress {
+        self.back = back;
+        self.error = None;
+        self.lacking.clear();
+        for (at, child) in self.children.iter_mut().enumerate() {
+            if !step(child).is_ready() {
+                self.lacking.push(at);
+            }
+        }
+        self.after_moves(Then::Gather)
+    }
+
+    #[inline]
+    fn after_step(&mut self, progress: Progress) -> Progress {
+        if progress.is_ready() {
+            self.compare_current();
+            return Progress::Ready;
+        }
+        self.lacking.push(self.current);
+        self.stands = false;
+        self.then = Then::Compare;
+        Progress::Lacks
+    }
+
+    fn after_moves(&mut self, then: Then) -> Progress {
+        if !self.lacking.is_empty() {
+            self.stands = false;
+            self.then = then;
+            return Progress::Lacks;
+        }
+        match then {
+            Then::Gather => self.gather(),
+            Then::Compare => self.compare_current(),
+        }
+        Progress::Ready
+    }
+
+    /// Finds the first of all children.
+    fn gather(&mut self) {
+        self.heap.clear();
+        self.stands = false;
+        for at in 0..self.children.len() {
+            if self.children[at].valid() {
+                self.prefixes[at] = prefix(&self.order, self.children[at].key());
+                self.push(at);
+            } else if let Err(error) = self.children[at].status() {
+                return self.fail(error);
+            }
+        }
+        self.take_top();
+    }
+
+    /// The current child has moved: sees whether it is still in front.
+    #[inline]
+    fn compare_current(&mut self) {
+        let current = self.current;
+        let child = &self.children[current];
+        if !child.valid() {
+            return self.replace_current();
+        }
+        self.stands = true;
+        self.prefixes[current] = prefix(&self.order, child.key());
+        if let Some(&top) = self.heap.first()
+            && self.comes_before(top, current)
+        {
+            self.heap[0] = current;
+            self.sink(0);
+            self.current = top;
+        }
+    }
+
+    /// The current child has no more entries.
+    #[cold]
+    fn replace_current(&mut self) {
+        match self.children[self.current].status() {
+            Ok(()) => self.take_top(),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.heap.clear();
+        self.stands = false;
+        self.error = Some(error);
+    }
+
+    /// Makes the top of the heap the current child.
+    fn take_top(&mut self) {
+        self.stands = !self.heap.is_empty();
+        if self.stands {
+            self.current = self.heap.swap_remove(0);
+            self.sink(0);
+        }
+    }
+
+    /// Whether the entry of child `a` comes before that of `b`, in the direction of the walk.
+    #[inline]
+    fn comes_before(&self, a: usize, b: usize) -> bool {
+        let order = match self.prefixes[a].cmp(&self.prefixes[b]) {
+            Ordering::Equal => {
+                key::compare(&self.order, self.children[a].key(), self.children[b].key())
+                    .then(a.cmp(&b))
+            }
+            unequal => unequal,
+        };
+        if self.back {
+            order.is_gt()
+        } else {
+            order.is_lt()
+        }
+    }
+
+    fn push(&mut self, child: usize) {
+        let mut at = self.heap.len();
+        self.heap.push(child);
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if !self.comes_before(self.heap[at], self.heap[parent]) {
+                break;
+            }
+            self.heap.swap(at, parent);
+            at = parent;
+        }
+    }
+
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let (left, right) = (2 * at + 1, 2 * at + 2);
+            if left >= self.heap.len() {
+                return;
+            }
+            let mut first = left;
+            if right < self.heap.len() && self.comes_before(self.heap[right], self.heap[left]) {
+                first = right;
+            }
+            if !self.comes_before(self.heap[first], self.heap[at]) {
+                return;
+            }
+            self.heap.swap(at, first);
+            at = first;
+        }
+    }
+}
+
+/// The beginning of the user key of `internal` as a number: smaller numbers mean smaller keys,
+/// equal numbers mean nothing.
+#[inline]
+fn prefix(order: &KeyOrder, internal: &[u8]) -> u64 {
+    let user = key::user_key(internal);
+    let (user, inverted) = match order {
+        KeyOrder::Bytewise => (user, false),
+        KeyOrder::ReverseBytewise => (user, true),
+        _ => return 0,
+    };
+    let start = match user.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut padded = [0; 8];
+            padded[..user.len()].copy_from_slice(user);
+            u64::from_be_bytes(padded)
+        }
+    };
+    if inverted { !start } else { start }
+}

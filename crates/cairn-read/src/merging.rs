@@ -1,0 +1,76 @@
+//! Applying merge operands, and what may lie below them.
+
+use cairn_format::key;
+use cairn_types::{Code, Error, MergeInput, Result, Subcode};
+
+use crate::columns::merge_default;
+use crate::view::Reading;
+
+/// What operands are merged into.
+#[derive(Clone, Copy, Debug)]
+pub enum Below<'a> {
+    /// Nothing, or something deleted.
+    Nothing,
+    /// A plain value.
+    Value(&'a [u8]),
+    /// An encoded entity; operands apply to its default column.
+    Entity(&'a [u8]),
+}
+
+/// The result of a merge: a plain value, or an encoded entity if one lay below.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Merged {
+    /// A plain value.
+    Value(Vec<u8>),
+    /// An encoded entity.
+    Entity(Vec<u8>),
+}
+
+/// Merges `operands` (oldest first) of `user_key` (timestamp included) into what lies below them.
+///
+/// # Errors
+///
+/// `MergeInProgress` if the family has no merge operator, `Corruption` (merge operator failed) if
+/// the operator refuses its input, `Corruption` if the entity below cannot be decoded.
+pub fn full_merge(
+    reading: &Reading,
+    user_key: &[u8],
+    below: Below<'_>,
+    operands: &[&[u8]],
+) -> Result<Merged> {
+    let Some(operator) = &reading.merge_operator else {
+        return Err(Error::new(
+            Code::MergeInProgress,
+            Subcode::None,
+            format!(
+                "column family {:?} holds merge operands and no merge operator was given",
+                reading.family
+            ),
+        ));
+    };
+    let key = key::strip_timestamp(user_key, reading.order.timestamp_size());
+    let merge = |existing: Option<&[u8]>| {
+        let input = MergeInput {
+            key,
+            existing,
+            operands,
+        };
+        operator.full_merge(&input).ok_or_else(|| {
+            Error::new(
+                Code::Corruption,
+                Subcode::MergeOperatorFailed,
+                format!(
+                    "merge operator {} refused {} operands in column family {:?}",
+                    operator.name(),
+                    operands.len(),
+                    reading.family
+                ),
+            )
+        })
+    };
+    match below {
+        Below::Nothing => merge(None).map(Merged::Value),
+        Below::Value(value) => merge(Some(value)).map(Merged::Value),
+        Below::Entity(entity) => merge_default(entity, merge).map(Merged::Entity),
+    }
+}

@@ -1,0 +1,400 @@
+//! Reads against a map that answers them: random views of memtables, level-0 tables and levels,
+//! in tiny blocks, and every operation in both directions at several snapshots.
+
+mod world;
+
+use cairn_format::key::LookupKey;
+use cairn_options::{ReadOptions, ReadTier};
+use cairn_types::{Code, KeyOrder, SequenceNumber};
+use proptest::prelude::*;
+
+use crate::get::{get, get_async};
+use crate::visible::DbIter;
+use world::{Change, Shape, World};
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn forward(iter: &mut DbIter) -> Pairs {
+    let mut found = Vec::new();
+    while iter.valid() {
+        assert_eq!(*iter.value_pinned(), *iter.value());
+        found.push((iter.key().to_vec(), iter.value().to_vec()));
+        iter.next();
+    }
+    iter.status().unwrap();
+    found
+}
+
+fn backward(iter: &mut DbIter) -> Pairs {
+    let mut found = Vec::new();
+    while iter.valid() {
+        found.push((iter.key().to_vec(), iter.value().to_vec()));
+        iter.prev();
+    }
+    iter.status().unwrap();
+    found.reverse();
+    found
+}
+
+/// A small key: few enough that versions pile up.
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => (0u8..20).prop_map(|n| vec![b'a' + n / 5, b'a' + n % 5]),
+        1 => (0u8..20).prop_map(|n| vec![b'a' + n / 5, b'a' + n % 5, b'x', b'x', b'x', b'x', b'x', b'x', b'x', n]),
+        1 => (0u8..5).prop_map(|n| vec![b'a' + n]),
+    ]
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        6 => (key(), 0u8..250).prop_map(|(key, n)| Change::Put(key, vec![n; usize::from(n) % 40])),
+        2 => key().prop_map(Change::Delete),
+        1 => key().prop_map(Change::SingleDelete),
+        3 => (key(), 0u8..26).prop_map(|(key, n)| Change::Merge(key, vec![b'A' + n])),
+        1 => (key(), key()).prop_map(|(start, end)| Change::DeleteRange(start, end)),
+        1 => (key(), 0u8..26).prop_map(|(key, n)| Change::PutEntity(key, vec![n])),
+    ]
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    (
+        proptest::collection::vec(0usize..8, 0..4),
+        1usize..5,
+        1u64..6,
+        16u64..200,
+        any::<bool>(),
+    )
+        .prop_map(|(layers, files, skip, block_size, reverse)| Shape {
+            layers,
+            files,
+            skip,
+            block_size,
+            reverse,
+        })
+}
+
+/// Everything about `world` at `seq`.
+fn check(world: &World, seq: u64, probes: &[Vec<u8>]) {
+    let expected = world.model(seq);
+    let options = ReadOptions::default();
+    let view = world.view.clone();
+    for probe in probes.iter().chain(expected.iter().map(|(key, _)| key)) {
+        let lookup = LookupKey::new(probe, SequenceNumber(seq));
+        let found = get(&view, &lookup, &options).unwrap().into_value().unwrap();
+        let wanted = expected
+            .iter()
+            .find(|(key, _)| key == probe)
+            .map(|(_, value)| &value[..]);
+        assert_eq!(
+            found.as_deref(),
+            wanted,
+            "get {:?} at {seq}",
+            probe.escape_ascii().to_string()
+        );
+        let later = ready(get_async(&view, &lookup, &options))
+            .unwrap()
+            .into_value()
+            .unwrap();
+        assert_eq!(later.as_deref(), wanted);
+    }
+    let mut iter = DbIter::new(view.clone(), SequenceNumber(seq), &options);
+    iter.seek_to_first();
+    assert_eq!(forward(&mut iter), expected, "forward at {seq}");
+    iter.seek_to_last();
+    assert_eq!(backward(&mut iter), expected, "backward at {seq}");
+    for probe in probes {
+        let from = expected.partition_point(|(key, _)| world.order().compare(key, probe).is_lt());
+        iter.seek(probe);
+        assert_eq!(
+            forward(&mut iter),
+            expected[from..],
+            "seek {probe:?} at {seq}"
+        );
+        let to = expected.partition_point(|(key, _)| world.order().compare(key, probe).is_le());
+        iter.seek_for_prev(probe);
+        assert_eq!(
+            backward(&mut iter),
+            expected[..to],
+            "seek_for_prev {probe:?} at {seq}"
+        );
+    }
+}
+
+/// A future that never waits.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("a blocking world never waits"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn every_read_agrees_with_a_map(
+        changes in proptest::collection::vec(change(), 1..80),
+        shape in shape(),
+        probes in proptest::collection::vec(key(), 1..6),
+        snapshot in 0u64..80,
+    ) {
+        let world = World::new(&changes, &shape);
+        check(&world, changes.len() as u64, &probes);
+        check(&world, snapshot.min(changes.len() as u64), &probes);
+    }
+
+    #[test]
+    fn turning_around_anywhere_is_walking_a_list(
+        changes in proptest::collection::vec(change(), 1..60),
+        shape in shape(),
+        turns in proptest::collection::vec(0u8..4, 1..40),
+        start in key(),
+    ) {
+        let world = World::new(&changes, &shape);
+        let seq = changes.len() as u64;
+        let expected = world.model(seq);
+        let mut iter = DbIter::new(world.view.clone(), SequenceNumber(seq), &ReadOptions::default());
+        iter.seek(&start);
+        let mut at = expected.partition_point(|(key, _)| world.order().compare(key, &start).is_lt());
+        for turn in turns {
+            let here = expected.get(at).map(|(key, value)| (&key[..], &value[..]));
+            let there = iter.valid().then(|| (iter.key(), iter.value()));
+            prop_assert_eq!(here, there);
+            if here.is_none() {
+                break;
+            }
+            if turn % 2 == 0 {
+                iter.next();
+                at += 1;
+            } else {
+                iter.prev();
+                at = at.wrapping_sub(1);
+            }
+        }
+        iter.status().unwrap();
+    }
+
+    #[test]
+    fn bounds_cut_a_walk(
+        changes in proptest::collection::vec(change(), 1..60),
+        shape in shape(),
+        lower in proptest::option::of(key()),
+        upper in proptest::option::of(key()),
+        probe in key(),
+    ) {
+        let world = World::new(&changes, &shape);
+        let seq = changes.len() as u64;
+        let order = world.order();
+        let within: Pairs = world.model(seq).into_iter().filter(|(key, _)| {
+            lower.as_ref().is_none_or(|lower| order.compare(key, lower).is_ge())
+                && upper.as_ref().is_none_or(|upper| order.compare(key, upper).is_lt())
+        }).collect();
+        let options = ReadOptions {
+            iterate_lower_bound: lower,
+            iterate_upper_bound: upper,
+            ..ReadOptions::default()
+        };
+        let mut iter = DbIter::new(world.view.clone(), SequenceNumber(seq), &options);
+        iter.seek_to_first();
+        prop_assert_eq!(forward(&mut iter), &within[..]);
+        iter.seek_to_last();
+        prop_assert_eq!(backward(&mut iter), &within[..]);
+        iter.seek(&probe);
+        let from = within.partition_point(|(key, _)| order.compare(key, &probe).is_lt());
+        prop_assert_eq!(forward(&mut iter), &within[from..]);
+        iter.seek_for_prev(&probe);
+        let to = within.partition_point(|(key, _)| order.compare(key, &probe).is_le());
+        prop_assert_eq!(backward(&mut iter), &within[..to]);
+    }
+}
+
+fn shape_of(layers: &[usize]) -> Shape {
+    Shape {
+        layers: layers.to_vec(),
+        files: 2,
+        skip: 8,
+        block_size: 64,
+        reverse: false,
+    }
+}
+
+fn put(key: &str, value: &str) -> Change {
+    Change::Put(key.into(), value.into())
+}
+
+#[test]
+fn a_walk_ends_with_the_prefix_it_began_in() {
+    let changes = [
+        put("aa", "1"),
+        put("ab", "2"),
+        put("ba", "3"),
+        put("bb", "4"),
+    ];
+    let world = World::new(&changes, &shape_of(&[2]));
+    let options = ReadOptions {
+        prefix_same_as_start: true,
+        ..ReadOptions::default()
+    };
+    let mut iter = DbIter::new(world.view.clone(), SequenceNumber(4), &options);
+    iter.seek(b"aa");
+    assert_eq!(forward(&mut iter).len(), 2);
+    iter.seek_for_prev(b"bz");
+    assert_eq!(backward(&mut iter).len(), 2);
+    iter.seek(b"c");
+    assert!(!iter.valid());
+}
+
+#[test]
+fn a_read_that_may_only_look_into_memory_says_what_it_could_not_do() {
+    let changes = [put("a", "1"), put("b", "2")];
+    let world = World::new(&changes, &shape_of(&[1]));
+    let options = ReadOptions {
+        read_tier: ReadTier::BlockCache,
+        ..ReadOptions::default()
+    };
+    let lookup = LookupKey::new(b"a", SequenceNumber(9));
+    assert_eq!(
+        get(&world.view, &lookup, &options).unwrap_err().code(),
+        Code::Incomplete
+    );
+    let mut iter = DbIter::new(world.view.clone(), SequenceNumber(9), &options);
+    iter.seek_to_first();
+    assert!(!iter.valid());
+    assert_eq!(iter.status().unwrap_err().code(), Code::Incomplete);
+    let options = ReadOptions {
+        read_tier: ReadTier::Memtable,
+        ..ReadOptions::default()
+    };
+    let mut iter = DbIter::new(world.view.clone(), SequenceNumber(9), &options);
+    iter.seek_to_first();
+    assert_eq!(forward(&mut iter).len(), 1);
+}
+
+#[test]
+fn an_iterator_gives_up_after_too_many_hidden_entries() {
+    let mut changes: Vec<Change> = (0..50u8).map(|n| Change::Delete(vec![b'a', n])).collect();
+    changes.push(put("b", "here"));
+    let world = World::new(&changes, &shape_of(&[20, 20]));
+    let options = ReadOptions {
+        max_skippable_internal_keys: 30,
+        ..ReadOptions::default()
+    };
+    let mut iter = DbIter::new(world.view.clone(), SequenceNumber(99), &options);
+    iter.seek_to_first();
+    assert!(!iter.valid());
+    assert_eq!(iter.status().unwrap_err().code(), Code::Incomplete);
+    iter.seek(b"b");
+    assert_eq!(iter.value(), b"here");
+    iter.status().unwrap();
+}
+
+#[test]
+fn operands_without_an_operator_are_an_error_not_an_end() {
+    let changes = [
+        put("a", "1"),
+        Change::Merge(b"b".to_vec(), b"x".to_vec()),
+        put("c", "2"),
+    ];
+    let world = World::with_operator(&changes, &shape_of(&[]), None, KeyOrder::Bytewise);
+    let mut iter = DbIter::new(
+        world.view.clone(),
+        SequenceNumber(9),
+        &ReadOptions::default(),
+    );
+    iter.seek_to_first();
+    iter.next();
+    assert!(!iter.valid());
+    assert_eq!(iter.status().unwrap_err().code(), Code::MergeInProgress);
+}
+
+#[test]
+fn an_entity_shows_its_columns_and_its_default_column_as_value() {
+    let changes = [Change::PutEntity(b"k".to_vec(), vec![7]), put("l", "plain")];
+    for layers in [&[][..], &[2][..]] {
+        let world = World::new(&changes, &shape_of(layers));
+        let mut iter = DbIter::new(
+            world.view.clone(),
+            SequenceNumber(9),
+            &ReadOptions::default(),
+        );
+        iter.seek(b"k");
+        assert_eq!(iter.value(), [7]);
+        let columns = iter.columns().unwrap();
+        assert_eq!(columns.get(b"other"), Some(&b"column"[..]));
+        iter.next();
+        assert_eq!(iter.columns().unwrap().get(b""), Some(&b"plain"[..]));
+        iter.prev();
+        assert_eq!(iter.columns().unwrap().len(), 2);
+        let lookup = LookupKey::new(b"k", SequenceNumber(9));
+        let found = get(&world.view, &lookup, &ReadOptions::default()).unwrap();
+        assert_eq!(found.into_columns().unwrap().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn a_damaged_block_ends_the_walk_with_an_error() {
+    let changes: Vec<Change> = (0..60u8)
+        .map(|n| Change::Put(vec![n], vec![n; 20]))
+        .collect();
+    let world = World::new(&changes, &shape_of(&[60]));
+    world.damage_first_table(300);
+    let mut iter = DbIter::new(
+        world.view.clone(),
+        SequenceNumber(99),
+        &ReadOptions::default(),
+    );
+    iter.seek_to_first();
+    while iter.valid() {
+        iter.next();
+    }
+    assert!(iter.status().unwrap_err().is_corruption());
+}
+
+#[test]
+fn timestamps_select_versions() {
+    let at = |key: &str, ts: u64| [key.as_bytes(), &ts.to_le_bytes()].concat();
+    let changes = [
+        Change::Put(at("a", 10), b"ten".to_vec()),
+        Change::Put(at("a", 20), b"twenty".to_vec()),
+        Change::Delete(at("b", 15)),
+        Change::Put(at("b", 12), b"twelve".to_vec()),
+        Change::Put(at("c", 30), b"thirty".to_vec()),
+    ];
+    for layers in [&[][..], &[3][..], &[2, 2][..]] {
+        let world =
+            World::with_operator(&changes, &shape_of(layers), None, KeyOrder::BytewiseU64Ts);
+        let seen = |ts: u64| {
+            let options = ReadOptions {
+                timestamp: Some(ts.to_le_bytes().to_vec()),
+                ..ReadOptions::default()
+            };
+            let mut iter = DbIter::new(world.view.clone(), SequenceNumber(9), &options);
+            iter.seek_to_first();
+            let ahead = forward(&mut iter);
+            iter.seek_to_last();
+            assert_eq!(backward(&mut iter), ahead);
+            ahead
+                .into_iter()
+                .map(|(key, value)| {
+                    let text = |bytes| String::from_utf8(bytes).unwrap();
+                    text(key) + "=" + &text(value)
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(seen(9), [""; 0]);
+        assert_eq!(seen(12), ["a=ten", "b=twelve"]);
+        assert_eq!(seen(20), ["a=twenty"]);
+        assert_eq!(seen(30), ["a=twenty", "c=thirty"]);
+        let mut iter = DbIter::new(
+            world.view.clone(),
+            SequenceNumber(9),
+            &ReadOptions::default(),
+        );
+        iter.seek(b"a");
+        assert_eq!(
+            (iter.key(), iter.timestamp()),
+            (&b"a"[..], &20u64.to_le_bytes()[..])
+        );
+    }
+}

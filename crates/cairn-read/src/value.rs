@@ -1,0 +1,98 @@
+//! The result of a read: bytes where they lie, kept alive while somebody looks at them.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+
+use cairn_memtable::PinnedEntry;
+use cairn_platform::Buffer;
+
+/// A value, in the block, memtable or blob that holds it. It stays readable, and keeps that memory,
+/// for as long as it lives; [`Value::to_vec`] makes a copy that is independent.
+#[derive(Clone)]
+pub struct Value(Place);
+
+#[derive(Clone)]
+enum Place {
+    Block(Buffer, Range<usize>),
+    Memtable(PinnedEntry, Range<usize>),
+    Owned(Vec<u8>),
+}
+
+impl Value {
+    /// The bytes `range` of `buffer`.
+    #[inline]
+    #[must_use]
+    pub fn in_block(buffer: Buffer, range: Range<usize>) -> Value {
+        debug_assert!(range.end <= buffer.len());
+        Value(Place::Block(buffer, range))
+    }
+
+    /// The whole value of an entry of a memtable.
+    #[inline]
+    #[must_use]
+    pub fn in_memtable(entry: PinnedEntry) -> Value {
+        let len = entry.value().len();
+        Value(Place::Memtable(entry, 0..len))
+    }
+
+    /// The bytes `range` of this value.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not within the value.
+    #[must_use]
+    pub fn slice(self, range: Range<usize>) -> Value {
+        assert!(range.start <= range.end && range.end <= self.len());
+        let moved = |outer: Range<usize>| outer.start + range.start..outer.start + range.end;
+        Value(match self.0 {
+            Place::Block(buffer, outer) => Place::Block(buffer, moved(outer)),
+            Place::Memtable(entry, outer) => Place::Memtable(entry, moved(outer)),
+            Place::Owned(bytes) => Place::Owned(bytes[range].to_vec()),
+        })
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Value {
+        Value(Place::Owned(bytes))
+    }
+}
+
+impl From<Value> for Vec<u8> {
+    fn from(value: Value) -> Vec<u8> {
+        match value.0 {
+            Place::Owned(bytes) => bytes,
+            _ => value.to_vec(),
+        }
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Place::Block(buffer, range) => &buffer[range.clone()],
+            Place::Memtable(entry, range) => &entry.value()[range.clone()],
+            Place::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq<[u8]> for Value {
+    fn eq(&self, other: &[u8]) -> bool {
+        **self == *other
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Value({} bytes)", self.len())
+    }
+}

@@ -1,0 +1,78 @@
+//! What a read sees: the memtables and the version of one family at one moment.
+
+use std::sync::Arc;
+
+use cairn_memtable::Memtable;
+use cairn_platform::Io;
+use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor};
+use cairn_version::{TableSource, Version};
+
+use crate::blob::BlobSource;
+
+/// What does not change while a family is open.
+pub struct Reading {
+    /// The name, for messages.
+    pub family: String,
+    /// The order of the keys.
+    pub order: KeyOrder,
+    /// Combines merge operands with values.
+    pub merge_operator: Option<Arc<dyn MergeOperator>>,
+    /// What prefix filters and prefix scans go by.
+    pub prefix_extractor: Option<PrefixExtractor>,
+    /// Hidden entries that an iterator steps over before it seeks past them.
+    pub max_sequential_skip: u64,
+    /// Opens the family's tables.
+    pub tables: Arc<TableSource>,
+    /// Reads values that lie in blob files.
+    pub blobs: Arc<BlobSource>,
+    /// Carries reads out.
+    pub io: Io,
+}
+
+/// What a read sees of one family. Immutable; a new one replaces it when memtables switch and when
+/// jobs install. Whoever holds it keeps its memtables in memory and its files on disk.
+#[derive(Clone)]
+pub struct View {
+    /// The memtable that takes writes.
+    pub memtable: Arc<Memtable>,
+    /// Memtables that wait to be flushed, newest first.
+    pub immutables: Vec<Arc<Memtable>>,
+    /// The tables.
+    pub version: Arc<Version>,
+    /// What does not change while the family is open.
+    pub family: Arc<Reading>,
+}
+
+impl View {
+    /// All memtables, newest first.
+    pub fn memtables(&self) -> impl DoubleEndedIterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.memtable).chain(&self.immutables)
+    }
+
+    /// The view after `memtable` has taken the place of the one that took writes.
+    #[must_use]
+    pub fn with_new_memtable(&self, memtable: Arc<Memtable>) -> View {
+        let mut immutables = Vec::with_capacity(self.immutables.len() + 1);
+        immutables.push(self.memtable.clone());
+        immutables.extend(self.immutables.iter().cloned());
+        View {
+            memtable,
+            immutables,
+            version: self.version.clone(),
+            family: self.family.clone(),
+        }
+    }
+
+    /// The view after a job has installed `version`, without the memtables in `flushed`.
+    #[must_use]
+    pub fn with_version(&self, version: Arc<Version>, flushed: &[Arc<Memtable>]) -> View {
+        let stays =
+            |memtable: &&Arc<Memtable>| !flushed.iter().any(|gone| Arc::ptr_eq(gone, memtable));
+        View {
+            memtable: self.memtable.clone(),
+            immutables: self.immutables.iter().filter(stays).cloned().collect(),
+            version,
+            family: self.family.clone(),
+        }
+    }
+}

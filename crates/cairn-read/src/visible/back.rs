@@ -1,0 +1,158 @@
+//! Walking backward: the versions of a key come oldest first and are gathered until the next key
+//! begins.
+
+use cairn_format::key;
+use cairn_types::{Progress, Result, ValueKind};
+
+use super::rules::unknown_kind;
+use super::{At, DbIter, Newest, Task};
+use crate::columns::default_column;
+use crate::merging::Below;
+
+impl DbIter {
+    /// Goes on to the previous key that has a value.
+    pub(super) fn backward(&mut self) -> Result<Progress> {
+        loop {
+            if !self.merging.valid() {
+                if self.merging.lacks() {
+                    return Ok(Progress::Lacks);
+                }
+                self.merging.status()?;
+                if self.same_key && self.stand_gathered()? {
+                    return Ok(Progress::Ready);
+                }
+                return self.end();
+            }
+            let user = key::user_key(self.merging.key());
+            if self.same_key {
+                if self.is_same(user, &self.key) {
+                    self.gather()?;
+                    if self.task != Task::Backward {
+                        return Ok(Progress::Ready);
+                    }
+                    continue;
+                }
+                if self.stand_gathered()? {
+                    return Ok(Progress::Ready);
+                }
+                continue;
+            }
+            if self.is_before_start(user) {
+                return self.stand(At::Nowhere);
+            }
+            if let Some(cover) = &mut self.cover {
+                self.covered_by = cover.covering(user)?;
+            }
+            self.key.clear();
+            self.key.extend_from_slice(user);
+            self.same_key = true;
+            self.skipped = 0;
+            self.newest = Newest::Missing;
+            self.operands.clear();
+        }
+    }
+
+    /// Adds the current entry, a version of `key`, to those gathered, and moves on.
+    fn gather(&mut self) -> Result<()> {
+        let internal = self.merging.key();
+        let parsed = key::parse(internal).map_err(|_| unknown_kind(internal))?;
+        self.skipped += 1;
+        if self.skipped > self.view.family.max_sequential_skip {
+            // Too many versions to walk through them: the newest one is sought instead.
+            self.skipped = 0;
+            self.operands.clear();
+            let user = std::mem::take(&mut self.key);
+            let size = self.view.family.order.timestamp_size();
+            self.aim_before(key::strip_timestamp(&user, size));
+            self.key = user;
+            self.covered_by = Default::default();
+            let _progress = self.merging.seek(&self.target);
+            self.task = Task::Newest;
+            return Ok(());
+        }
+        if parsed.seq > self.seq || self.is_too_new(parsed.user_key) {
+            self.count_hidden()?;
+            let _progress = self.merging.prev();
+            return Ok(());
+        }
+        if self.view.family.order.timestamp_size() > 0 {
+            // The key is shown with the timestamp of the version that counts.
+            self.key.clear();
+            self.key.extend_from_slice(parsed.user_key);
+            if let Some(cover) = &mut self.cover {
+                self.covered_by = cover.covering(parsed.user_key)?;
+            }
+        }
+        let kind = match parsed.seq < self.covered_by {
+            true => ValueKind::Deletion,
+            false => parsed.kind,
+        };
+        match kind {
+            ValueKind::Merge => self.operands.push(self.merging.value_pin()),
+            kind => {
+                self.operands.clear();
+                self.newest = self.version(kind)?;
+            }
+        }
+        self.hidden += u64::from(kind.is_deletion());
+        let _progress = self.merging.prev();
+        Ok(())
+    }
+
+    /// The current entry, whose kind is `kind`, as a version that hides all older ones.
+    fn version(&self, kind: ValueKind) -> Result<Newest> {
+        let value = || self.merging.value_pin();
+        Ok(match kind {
+            ValueKind::Value => Newest::Value(value()),
+            ValueKind::WideColumnEntity => Newest::Entity(value()),
+            ValueKind::BlobIndex => Newest::Blob(value()),
+            ValueKind::ValuePreferredSeqno => {
+                let value = value();
+                let len = value.len().saturating_sub(size_of::<u64>());
+                Newest::Value(value.slice(0..len))
+            }
+            kind if kind.is_deletion() => Newest::Missing,
+            _ => return Err(unknown_kind(self.merging.key())),
+        })
+    }
+
+    /// All versions of `key` are gathered: stands on it if they amount to a value.
+    fn stand_gathered(&mut self) -> Result<bool> {
+        self.same_key = false;
+        let newest = std::mem::replace(&mut self.newest, Newest::Missing);
+        let newest = match newest {
+            Newest::Blob(index) => Newest::Value(self.blob(&index)?),
+            Newest::Entity(entity) => Newest::Entity(self.whole_entity(entity)?),
+            other => other,
+        };
+        if !self.operands.is_empty() {
+            let below = match &newest {
+                Newest::Value(value) | Newest::Blob(value) => Below::Value(value),
+                Newest::Entity(entity) => Below::Entity(entity),
+                Newest::Missing => Below::Nothing,
+            };
+            let _progress = self.merge_gathered(below)?;
+            return Ok(true);
+        }
+        let at = match newest {
+            Newest::Missing => return Ok(false),
+            Newest::Value(value) | Newest::Blob(value) => At::Value(value),
+            Newest::Entity(entity) => {
+                let column = default_column(&entity)?;
+                At::Entity(entity, column)
+            }
+        };
+        let _progress = self.stand(at)?;
+        Ok(true)
+    }
+
+    /// Moves the merging iterator, backward, to the last entry before all versions of `key`.
+    pub(super) fn seek_before_key(&mut self) {
+        self.astray = false;
+        let user = std::mem::take(&mut self.key);
+        let size = self.view.family.order.timestamp_size();
+        self.aim_before_all(key::strip_timestamp(&user, size));
+        self.key = user;
+        let _progress = self.merging.seek_for_prev(&self.target);
+    }
+}

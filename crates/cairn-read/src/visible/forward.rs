@@ -1,0 +1,293 @@
+//! Walking forward: the first visible version of a key decides about it.
+
+use cairn_format::key;
+use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
+
+use super::rules::unknown_kind;
+use super::{At, DbIter, Part, Task};
+use crate::columns::{default_column, has_blobs, with_blobs};
+use crate::level::nothing_may_be_read;
+use crate::merging::{Below, Merged, full_merge};
+use crate::value::Value;
+
+impl DbIter {
+    /// Goes on to the next key that has a value.
+    #[inline]
+    pub(super) fn forward(&mut self) -> Result<Progress> {
+        loop {
+            if !self.merging.valid() {
+                if self.merging.lacks() {
+                    return Ok(Progress::Lacks);
+                }
+                return self.end();
+            }
+            let internal = self.merging.key();
+            let user = key::user_key(internal);
+            if self.same_key && self.is_same(user, &self.key) {
+                self.pass_over(Passed::Older)?;
+                continue;
+            }
+            if self.is_behind_end(user) {
+                return self.stand(At::Nowhere);
+            }
+            let packed = key::packed(internal);
+            let seq = SequenceNumber(packed >> 8);
+            if seq > self.seq || self.is_too_new(user) {
+                self.pass_over(Passed::Newer)?;
+                continue;
+            }
+            if let Some(cover) = &mut self.cover {
+                self.covered_by = cover.covering(user)?;
+                if seq < self.covered_by {
+                    self.pass_covered()?;
+                    continue;
+                }
+            }
+            // Truncation is meant: the kind is the lowest byte.
+            match ValueKind::from_u8(packed as u8) {
+                Some(ValueKind::Value) => return self.stand(At::Entry(Part::All)),
+                Some(kind) if kind.is_deletion() => {
+                    self.hide_key();
+                    self.count_hidden()?;
+                    let _progress = self.merging.next();
+                }
+                Some(kind) => return self.stand_or_collect(kind),
+                None => return Err(unknown_kind(internal)),
+            }
+        }
+    }
+
+    /// The merging iterator stands on the version that decides, and it is no plain value.
+    fn stand_or_collect(&mut self, kind: ValueKind) -> Result<Progress> {
+        let value = self.merging.value();
+        match kind {
+            ValueKind::Value => self.stand(At::Entry(Part::All)),
+            ValueKind::ValuePreferredSeqno => {
+                let len = value.len().saturating_sub(size_of::<u64>());
+                self.stand(At::Entry(Part::Range(0..len)))
+            }
+            ValueKind::WideColumnEntity => {
+                if has_blobs(value)? {
+                    self.hide_key();
+                    let entity = self.merging.value_pin();
+                    return self.stand_on_entity(entity);
+                }
+                let column = default_column(value)?;
+                self.stand(At::Entry(Part::Column(column)))
+            }
+            ValueKind::BlobIndex => {
+                self.hide_key();
+                let value = self.blob(self.merging.value())?;
+                self.stand(At::Value(value))
+            }
+            ValueKind::Merge => {
+                self.hide_key();
+                self.operands.clear();
+                self.operands.push(self.merging.value_pin());
+                self.task = Task::Collect;
+                let _progress = self.merging.next();
+                Ok(Progress::Ready)
+            }
+            _ => Err(unknown_kind(self.merging.key())),
+        }
+    }
+
+    /// Collects further operands of `key` until something below them ends the search.
+    pub(super) fn collect(&mut self) -> Result<Progress> {
+        loop {
+            if !self.merging.valid() {
+                if self.merging.lacks() {
+                    return Ok(Progress::Lacks);
+                }
+                self.merging.status()?;
+                return self.merge_into(Below::Nothing);
+            }
+            let internal = self.merging.key();
+            let parsed = key::parse(internal).map_err(|_| unknown_kind(internal))?;
+            if !self.is_same(parsed.user_key, &self.key) || parsed.seq < self.covered_by {
+                return self.merge_into(Below::Nothing);
+            }
+            let value = self.merging.value_pin();
+            return match parsed.kind {
+                ValueKind::Merge => {
+                    self.count_hidden()?;
+                    self.operands.push(value);
+                    let _progress = self.merging.next();
+                    continue;
+                }
+                ValueKind::Value => self.merge_into(Below::Value(&value)),
+                ValueKind::ValuePreferredSeqno => {
+                    let len = value.len().saturating_sub(size_of::<u64>());
+                    self.merge_into(Below::Value(&value[..len]))
+                }
+                ValueKind::WideColumnEntity => {
+                    let entity = self.whole_entity(value)?;
+                    self.merge_into(Below::Entity(&entity))
+                }
+                ValueKind::BlobIndex => {
+                    let blob = self.blob(&value)?;
+                    self.merge_into(Below::Value(&blob))
+                }
+                kind if kind.is_deletion() => self.merge_into(Below::Nothing),
+                _ => Err(unknown_kind(internal)),
+            };
+        }
+    }
+
+    /// Stands on `key` with what its operands (newest first) make of what lies below them.
+    fn merge_into(&mut self, below: Below<'_>) -> Result<Progress> {
+        self.operands.reverse();
+        self.merge_gathered(below)
+    }
+
+    /// Stands on `key` with what its operands (oldest first) make of what lies below them.
+    pub(super) fn merge_gathered(&mut self, below: Below<'_>) -> Result<Progress> {
+        let operands: Vec<&[u8]> = self.operands.iter().map(|operand| &**operand).collect();
+        let merged = full_merge(&self.view.family, &self.key, below, &operands)?;
+        self.operands.clear();
+        match merged {
+            Merged::Value(value) => self.stand(At::Value(value.into())),
+            Merged::Entity(entity) => {
+                let column = default_column(&entity)?;
+                self.stand(At::Entity(entity.into(), column))
+            }
+        }
+    }
+
+    /// Stands on `key` with `entity`.
+    pub(super) fn stand_on_entity(&mut self, entity: Value) -> Result<Progress> {
+        let entity = self.whole_entity(entity)?;
+        let column = default_column(&entity)?;
+        self.stand(At::Entity(entity, column))
+    }
+
+    /// `entity`, the value of `key`, with the columns that lie in blob files.
+    pub(super) fn whole_entity(&self, entity: Value) -> Result<Value> {
+        if self.cache_only && has_blobs(&entity)? {
+            return Err(nothing_may_be_read());
+        }
+        with_blobs(&self.view.family, &self.key, entity)
+    }
+
+    /// The merging iterator stands on the newest visible version of `key`, or `key` has none.
+    pub(super) fn newest(&mut self) -> Result<Progress> {
+        if !self.merging.valid() && self.merging.lacks() {
+            return Ok(Progress::Lacks);
+        }
+        self.merging.status()?;
+        let internal = self.merging.valid().then(|| self.merging.key());
+        let version = match internal.map(|internal| (internal, key::parse(internal))) {
+            Some((_, Ok(parsed))) if self.is_same(parsed.user_key, &self.key) => Some(parsed),
+            Some((internal, Err(_))) => return Err(unknown_kind(internal)),
+            _ => None,
+        };
+        self.astray = true;
+        let Some(parsed) = version.filter(|parsed| !parsed.kind.is_deletion()) else {
+            return self.go_back();
+        };
+        if let Some(cover) = &mut self.cover {
+            self.covered_by = cover.covering(parsed.user_key)?;
+        }
+        if parsed.seq < self.covered_by {
+            return self.go_back();
+        }
+        let _progress = self.stand_or_collect(parsed.kind)?;
+        // Backward, the iterator stands on values of its own.
+        match std::mem::replace(&mut self.at, At::Nowhere) {
+            At::Entry(part) => {
+                self.key.clear();
+                self.key
+                    .extend_from_slice(key::user_key(self.merging.key()));
+                let value = self.merging.value_pin();
+                self.at = match part {
+                    Part::All => At::Value(value),
+                    Part::Range(range) => At::Value(value.slice(range)),
+                    Part::Column(range) => At::Entity(value, range),
+                };
+            }
+            other => self.at = other,
+        }
+        Ok(Progress::Ready)
+    }
+
+    /// `key` has no value: goes on with what lies before it.
+    fn go_back(&mut self) -> Result<Progress> {
+        self.seek_before_key();
+        self.same_key = false;
+        self.task = Task::Backward;
+        Ok(Progress::Ready)
+    }
+
+    /// From now on the entries of the current entry's key are passed over.
+    #[inline]
+    fn hide_key(&mut self) {
+        self.key.clear();
+        self.key
+            .extend_from_slice(key::user_key(self.merging.key()));
+        self.same_key = true;
+    }
+
+    /// The current entry lies under a tombstone, and so does all of its key that is older.
+    #[cold]
+    fn pass_covered(&mut self) -> Result<()> {
+        self.hide_key();
+        self.count_hidden()?;
+        self.covered_run += 1;
+        if self.covered_run <= self.view.family.max_sequential_skip {
+            let _progress = self.merging.next();
+            return Ok(());
+        }
+        self.covered_run = 0;
+        let until = self.cover.as_ref().and_then(|cover| cover.covered_until());
+        if let Some(until) = until.map(<[u8]>::to_vec) {
+            // What stays behind is passed over as the rest of its key.
+            self.aim_before_all(&until);
+            let _progress = self.merging.skip_older(self.covered_by, &self.target);
+        }
+        Ok(())
+    }
+
+    /// Passes over the current entry; seeks when there have been many.
+    #[inline]
+    fn pass_over(&mut self, passed: Passed) -> Result<()> {
+        self.count_hidden()?;
+        self.skipped += 1;
+        if self.skipped <= self.view.family.max_sequential_skip {
+            let _progress = self.merging.next();
+            return Ok(());
+        }
+        self.skipped = 0;
+        match passed {
+            Passed::Older => self.aim_last_version(),
+            Passed::Newer => {
+                let user = key::user_key(self.merging.key()).to_vec();
+                let size = self.view.family.order.timestamp_size();
+                self.aim_before(key::strip_timestamp(&user, size));
+            }
+        }
+        let _progress = self.merging.seek(&self.target);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn count_hidden(&mut self) -> Result<()> {
+        self.hidden += 1;
+        if self.max_hidden > 0 && self.hidden > self.max_hidden {
+            return Err(Error::incomplete(format!(
+                "the iterator passed over more than {} hidden entries \
+                 (max_skippable_internal_keys)",
+                self.max_hidden
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Why an entry is passed over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passed {
+    /// A newer version of its key has decided.
+    Older,
+    /// The read does not see it.
+    Newer,
+}

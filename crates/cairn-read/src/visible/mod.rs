@@ -1,0 +1,446 @@
+//! What a user sees of a view when walking it: one entry a key, the newest that is visible, if it
+//! is a value.
+//!
+//! The merging iterator below shows every version of every key, newest first. [`DbIter`] picks:
+//! versions beyond the read's sequence number or timestamp are passed over, deletions and range
+//! tombstones hide what is older, merge operands are combined with what lies below them, values in
+//! blob files are fetched.
+//!
+//! Forward, the first visible version of a key decides, and the iterator then stands on it in
+//! place: key and value are those of the block. Backward, versions come oldest first, so those of
+//! a key are gathered until the next key begins. Turning around is a seek.
+//!
+//! Each direction is a loop over the state kept here ([`Task`]), which may stop at any entry where
+//! something lacks and goes on from there. [`DbIter::wait`] fetches what lacks, blocking.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use cairn_format::key;
+use cairn_options::{ReadOptions, ReadTier};
+use cairn_table::IterOptions;
+use cairn_types::{Error, Progress, Result, SequenceNumber};
+
+use crate::columns::Columns;
+use crate::cover::Cover;
+use crate::level::{Tables, nothing_may_be_read};
+use crate::merge::MergingIter;
+use crate::value::Value;
+use crate::view::View;
+
+/// Where the iterator stands.
+enum At {
+    Nowhere,
+    /// On the merging iterator's entry; the value is this part of that entry's.
+    Entry(Part),
+    /// On the key in `DbIter::key`, with this value.
+    Value(Value),
+    /// On the key in `DbIter::key`, with this encoded entity and the place of its default column.
+    Entity(Value, Range<usize>),
+}
+
+/// A part of an entry's value.
+enum Part {
+    All,
+    Range(Range<usize>),
+    /// The default column of an entity.
+    Column(Range<usize>),
+}
+
+/// What the iterator is doing while it stands nowhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    /// Nothing.
+    Rest,
+    /// Looking for the next key that has a value.
+    Forward,
+    /// Collecting the operands of `key`; then standing.
+    Collect,
+    /// Looking for the previous key that has a value.
+    Backward,
+    /// Looking, forward, for the newest visible version of `key`, which has too many versions to
+    /// walk through them backward.
+    Newest,
+}
+
+/// What the versions of one key amount to, gathered from the oldest.
+enum Newest {
+    Missing,
+    Value(Value),
+    Entity(Value),
+    Blob(Value),
+}
+
+/// Walks the keys of a view in order, as its sequence number sees them.
+pub struct DbIter {
+    view: Arc<View>,
+    seq: SequenceNumber,
+    read_ts: Option<Vec<u8>>,
+    lower: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    /// Only keys with the prefix of the seek target are shown.
+    same_prefix: bool,
+    prefix: Option<Vec<u8>>,
+    cache_only: bool,
+    max_hidden: u64,
+    merging: MergingIter,
+    cover: Option<Cover>,
+    at: At,
+    task: Task,
+    back: bool,
+    /// Going backward, the merging iterator does not stand before `key`.
+    astray: bool,
+    /// The key of the entry when it is not the merging iterator's, or the key to pass over.
+    key: Vec<u8>,
+    /// Entries of `key` are passed over (forward), or gathered (backward).
+    same_key: bool,
+    /// The tombstone over `key`.
+    covered_by: SequenceNumber,
+    /// Operands of `key`: newest first forward, oldest first backward.
+    operands: Vec<Value>,
+    newest: Newest,
+    /// Entries passed over since the last seek below, and since the user's call.
+    skipped: u64,
+    hidden: u64,
+    /// Covered entries passed over one after another.
+    covered_run: u64,
+    target: Vec<u8>,
+    error: Option<Error>,
+}
+
+impl DbIter {
+    /// An iterator over `view` as `seq` sees it, which stands nowhere. What is wrong with
+    /// `options` is reported by [`DbIter::status`].
+    #[must_use]
+    pub fn new(view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> DbIter {
+        let order = view.family.order.clone();
+        let cache_only = options.read_tier != ReadTier::All;
+        let tables = Tables {
+            reading: view.family.clone(),
+            options: IterOptions {
+                fill_cache: options.fill_cache,
+                verify_checksums: options.verify_checksums,
+                readahead: options.readahead_size,
+                prefix_filter: options.prefix_same_as_start && !options.total_order_seek,
+            },
+            cache_only,
+        };
+        let mut error = refused(&view, options);
+        let read_ts = options.timestamp.clone();
+        let sources = match error {
+            Some(_) => Ok((Vec::new(), None)),
+            None => sources(&view, seq, read_ts.clone(), &tables, options),
+        };
+        let (children, cover) = sources.unwrap_or_else(|failed| {
+            error = Some(failed);
+            (Vec::new(), None)
+        });
+        DbIter {
+            seq,
+            read_ts,
+            lower: options.iterate_lower_bound.clone(),
+            upper: options.iterate_upper_bound.clone(),
+            same_prefix: options.prefix_same_as_start && view.family.prefix_extractor.is_some(),
+            prefix: None,
+            cache_only,
+            max_hidden: options.max_skippable_internal_keys,
+            merging: MergingIter::new(order, children),
+            view,
+            cover,
+            at: At::Nowhere,
+            task: Task::Rest,
+            back: false,
+            astray: false,
+            key: Vec::new(),
+            same_key: false,
+            covered_by: SequenceNumber::ZERO,
+            operands: Vec::new(),
+            newest: Newest::Missing,
+            skipped: 0,
+            hidden: 0,
+            covered_run: 0,
+            target: Vec::new(),
+            error,
+        }
+    }
+
+    /// Moves to the first key at or behind `target`. Keys are given and shown without timestamps.
+    pub fn seek(&mut self, target: &[u8]) {
+        if !self.begin(false) {
+            return;
+        }
+        self.prefix = self.prefix_of(target);
+        let lower = self.lower.take();
+        let from = match &lower {
+            Some(lower) if self.compare(target, lower).is_lt() => lower,
+            _ => target,
+        };
+        self.aim_before(from);
+        self.lower = lower;
+        let _progress = self.merging.seek(&self.target);
+        self.run(Task::Forward);
+    }
+
+    /// Moves to the last key at or before `target`.
+    pub fn seek_for_prev(&mut self, target: &[u8]) {
+        if self
+            .upper
+            .as_ref()
+            .is_some_and(|upper| self.compare(target, upper).is_ge())
+        {
+            return self.seek_last(self.prefix_of(target));
+        }
+        if !self.begin(true) {
+            return;
+        }
+        self.prefix = self.prefix_of(target);
+        self.aim_behind(target);
+        let _progress = self.merging.seek_for_prev(&self.target);
+        self.run(Task::Backward);
+    }
+
+    /// Moves to the first key.
+    pub fn seek_to_first(&mut self) {
+        if !self.begin(false) {
+            return;
+        }
+        self.prefix = None;
+        if let Some(lower) = self.lower.take() {
+            self.aim_before(&lower);
+            self.lower = Some(lower);
+            let _progress = self.merging.seek(&self.target);
+        } else {
+            let _progress = self.merging.seek_to_first();
+        }
+        self.run(Task::Forward);
+    }
+
+    /// Moves to the last key.
+    pub fn seek_to_last(&mut self) {
+        self.seek_last(None);
+    }
+
+    fn seek_last(&mut self, prefix: Option<Vec<u8>>) {
+        if !self.begin(true) {
+            return;
+        }
+        self.prefix = prefix;
+        if let Some(upper) = self.upper.take() {
+            self.aim_before_all(&upper);
+            self.upper = Some(upper);
+            let _progress = self.merging.seek_for_prev(&self.target);
+        } else {
+            let _progress = self.merging.seek_to_last();
+        }
+        self.run(Task::Backward);
+    }
+
+    /// Moves to the next key. Only while the iterator is valid; otherwise it stays nowhere.
+    #[inline]
+    pub fn next(&mut self) {
+        self.hidden = 0;
+        match &self.at {
+            At::Nowhere => return,
+            // The merging iterator stands on the entry.
+            At::Entry(_) => {
+                self.key.clear();
+                self.key
+                    .extend_from_slice(key::user_key(self.merging.key()));
+                let _progress = self.merging.next();
+            }
+            At::Value(_) | At::Entity(..) if self.back => {
+                self.back = false;
+                self.aim_last_version();
+                let _progress = self.merging.seek(&self.target);
+            }
+            At::Value(_) | At::Entity(..) => {}
+        }
+        self.same_key = true;
+        self.skipped = 0;
+        self.at = At::Nowhere;
+        self.run(Task::Forward);
+    }
+
+    /// Moves to the previous key. Only while the iterator is valid; otherwise it stays nowhere.
+    pub fn prev(&mut self) {
+        self.hidden = 0;
+        match &self.at {
+            At::Nowhere => return,
+            At::Entry(_) => {
+                self.key.clear();
+                self.key
+                    .extend_from_slice(key::user_key(self.merging.key()));
+            }
+            At::Value(_) | At::Entity(..) => {}
+        }
+        if !self.back || self.astray {
+            self.back = true;
+            self.seek_before_key();
+        }
+        self.at = At::Nowhere;
+        self.same_key = false;
+        self.run(Task::Backward);
+    }
+
+    /// Whether the iterator stands on a key.
+    #[inline]
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        !matches!(self.at, At::Nowhere)
+    }
+
+    /// The user key with its timestamp.
+    #[inline]
+    fn whole_key(&self) -> &[u8] {
+        match &self.at {
+            At::Nowhere => &[],
+            At::Entry(_) => key::user_key(self.merging.key()),
+            At::Value(_) | At::Entity(..) => &self.key,
+        }
+    }
+
+    /// The key, without timestamp; empty when there is none.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        key::strip_timestamp(self.whole_key(), self.view.family.order.timestamp_size())
+    }
+
+    /// The timestamp of the entry; empty where keys have none.
+    #[must_use]
+    pub fn timestamp(&self) -> &[u8] {
+        &self.whole_key()[self.key().len()..]
+    }
+
+    /// The value, or the default column of an entity; empty when there is none.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        match &self.at {
+            At::Nowhere => &[],
+            At::Entry(Part::All) => self.merging.value(),
+            At::Entry(Part::Range(range) | Part::Column(range)) => {
+                &self.merging.value()[range.clone()]
+            }
+            At::Value(value) => value,
+            At::Entity(entity, range) => &entity[range.clone()],
+        }
+    }
+
+    /// The value, kept alive beyond the next step; empty when there is none.
+    #[must_use]
+    pub fn value_pinned(&self) -> Value {
+        match &self.at {
+            At::Nowhere => Vec::new().into(),
+            At::Entry(Part::All) => self.merging.value_pin(),
+            At::Entry(Part::Range(range) | Part::Column(range)) => {
+                self.merging.value_pin().slice(range.clone())
+            }
+            At::Value(value) => value.clone(),
+            At::Entity(entity, range) => entity.clone().slice(range.clone()),
+        }
+    }
+
+    /// The columns of the entry: those of an entity, or a plain value as the one without a name.
+    /// `None` when there is no entry, or the entity cannot be decoded, which a get reports.
+    #[must_use]
+    pub fn columns(&self) -> Option<Columns> {
+        match &self.at {
+            At::Nowhere => None,
+            At::Entry(Part::Column(_)) => Columns::of_entity(self.merging.value_pin()).ok(),
+            At::Entity(entity, _) => Columns::of_entity(entity.clone()).ok(),
+            At::Entry(_) | At::Value(_) => Some(Columns::of_value(self.value_pinned())),
+        }
+    }
+
+    /// Why the iterator stands nowhere, if not because there are no more keys.
+    ///
+    /// # Errors
+    ///
+    /// What ended the iteration: an error of a file, of a merge or of the options; `Incomplete`
+    /// when `read_tier` or `max_skippable_internal_keys` forbade to go on.
+    pub fn status(&self) -> Result<()> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// The sequence number that the iterator sees.
+    #[must_use]
+    pub fn seq(&self) -> SequenceNumber {
+        self.seq
+    }
+
+    /// Prepares a seek; `false` if the iterator cannot be used.
+    fn begin(&mut self, back: bool) -> bool {
+        self.at = At::Nowhere;
+        self.task = Task::Rest;
+        self.back = back;
+        self.astray = false;
+        self.same_key = false;
+        self.covered_run = 0;
+        self.skipped = 0;
+        self.hidden = 0;
+        self.operands.clear();
+        if self.merging.is_empty() && self.error.is_some() {
+            return false;
+        }
+        self.error = None;
+        true
+    }
+
+    /// Carries out `task`, waiting for what lacks.
+    #[inline]
+    fn run(&mut self, task: Task) {
+        self.task = task;
+        while self.task != Task::Rest {
+            let step = match self.task {
+                Task::Rest => return,
+                Task::Forward => self.forward(),
+                Task::Collect => self.collect(),
+                Task::Backward => self.backward(),
+                Task::Newest => self.newest(),
+            };
+            match step {
+                Ok(Progress::Ready) => {}
+                Ok(Progress::Lacks) => self.wait(),
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    #[cold]
+    fn wait(&mut self) {
+        if self.cache_only {
+            self.fail(nothing_may_be_read());
+            return;
+        }
+        let view = self.view.clone();
+        self.merging.wait(&view.family.io);
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) {
+        self.error = Some(error);
+        self.at = At::Nowhere;
+        self.task = Task::Rest;
+        self.operands.clear();
+    }
+
+    fn stand(&mut self, at: At) -> Result<Progress> {
+        self.at = at;
+        self.task = Task::Rest;
+        Ok(Progress::Ready)
+    }
+
+    /// There are no more entries in this direction.
+    #[cold]
+    fn end(&mut self) -> Result<Progress> {
+        self.merging.status()?;
+        self.stand(At::Nowhere)
+    }
+}
+
+mod back;
+mod forward;
+mod rules;
+
+use rules::{refused, sources};

@@ -1,0 +1,239 @@
+//! What an iterator shows and where it ends: bounds, prefixes, timestamps, and the sources that its
+//! options leave.
+
+use std::sync::Arc;
+
+use cairn_format::key;
+use cairn_options::{ReadOptions, ReadTier};
+use cairn_types::{Error, Result, SequenceNumber, ValueKind};
+use cairn_version::FileMeta;
+
+use super::DbIter;
+use crate::bound::compare;
+use crate::child::Child;
+use crate::cover::{Cover, file_tombstones};
+use crate::level::{LevelIter, Tables};
+use crate::value::Value;
+use crate::view::View;
+
+/// The error for options that an iterator over `view` cannot honour.
+pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
+    let size = view.family.order.timestamp_size();
+    match &options.timestamp {
+        Some(_) if size == 0 => {
+            return Some(Error::invalid_argument(
+                "the read has a timestamp, but the keys of the family have none",
+            ));
+        }
+        Some(timestamp) if timestamp.len() != size => {
+            return Some(Error::invalid_argument(format!(
+                "timestamp: expected {size} bytes, found {}",
+                timestamp.len()
+            )));
+        }
+        _ => {}
+    }
+    if options.iter_start_ts.is_some() {
+        return Some(Error::not_supported("iterators with iter_start_ts"));
+    }
+    (options.read_tier == ReadTier::Persisted)
+        .then(|| Error::not_supported("iterators with read_tier kPersistedTier"))
+}
+
+/// The sources of `view` that `options` leave, newest first, and their range tombstones.
+pub(super) fn sources(
+    view: &View,
+    seq: SequenceNumber,
+    read_ts: Option<Vec<u8>>,
+    tables: &Tables,
+    options: &ReadOptions,
+) -> Result<(Vec<Child>, Option<Cover>)> {
+    let order = &view.family.order;
+    let mut children = Vec::new();
+    let mut cover = (!options.ignore_range_deletions)
+        .then(|| Cover::new(order.clone(), seq, read_ts, tables.clone()));
+    for memtable in view.memtables() {
+        children.push(Child::Memtable(memtable.iter()));
+        if let Some(cover) = &mut cover
+            && memtable.has_range_tombstones()
+        {
+            cover.add(memtable.range_tombstones(seq));
+        }
+    }
+    if options.read_tier == ReadTier::Memtable {
+        return Ok((children, cover));
+    }
+    for (level, files) in view.version.levels().iter().enumerate() {
+        if level > 0 {
+            if !files.is_empty() {
+                let until = options.iterate_upper_bound.clone();
+                let iter = LevelIter::new(level, files.clone(), tables.clone(), until);
+                children.push(Child::Level(Box::new(iter)));
+                if let Some(cover) = &mut cover {
+                    cover.add_level(level, files.clone());
+                }
+            }
+            continue;
+        }
+        for file in files
+            .files()
+            .iter()
+            .filter(|file| is_within(view, file, options))
+        {
+            let table = tables.table(file, level)?;
+            let iter = cairn_table::TableIter::new(table, tables.options);
+            children.push(Child::Table(Box::new(iter), file.largest_seq));
+            if let Some(cover) = &mut cover
+                && let Some(tombstones) = file_tombstones(file, level, order, tables)?
+            {
+                cover.add(tombstones);
+            }
+        }
+    }
+    Ok((children, cover))
+}
+
+/// Whether `file` may hold anything within the bounds.
+fn is_within(view: &View, file: &Arc<FileMeta>, options: &ReadOptions) -> bool {
+    let order = &view.family.order;
+    let plain = |user| key::strip_timestamp(user, order.timestamp_size());
+    let (smallest, largest) = (
+        plain(file.smallest.user_key()),
+        plain(file.largest.user_key()),
+    );
+    let upper = options.iterate_upper_bound.as_ref();
+    let lower = options.iterate_lower_bound.as_ref();
+    upper.is_none_or(|upper| compare(order, smallest, upper).is_lt())
+        && lower.is_none_or(|lower| compare(order, largest, lower).is_ge())
+}
+
+impl DbIter {
+    /// Whether two user keys are the same but for their timestamps.
+    #[inline]
+    pub(super) fn is_same(&self, a: &[u8], b: &[u8]) -> bool {
+        let order = &self.view.family.order;
+        if order.is_bytewise() {
+            return a == b;
+        }
+        order.compare_without_timestamp(a, b).is_eq()
+    }
+
+    /// Whether the timestamp of `user` is newer than the read's.
+    #[inline]
+    pub(super) fn is_too_new(&self, user: &[u8]) -> bool {
+        let Some(read_ts) = &self.read_ts else {
+            return false;
+        };
+        // Of keys that differ in their timestamps only, the newer comes first.
+        let order = &self.view.family.order;
+        let plain = key::strip_timestamp(user, order.timestamp_size());
+        order.compare(user, &[plain, read_ts].concat()).is_lt()
+    }
+
+    /// How user keys without timestamps stand to each other.
+    #[inline]
+    pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        compare(&self.view.family.order, a, b)
+    }
+
+    /// Whether a forward walk ends before `user`.
+    #[inline]
+    pub(super) fn is_behind_end(&self, user: &[u8]) -> bool {
+        if self.upper.is_none() && self.prefix.is_none() {
+            return false;
+        }
+        let plain = key::strip_timestamp(user, self.view.family.order.timestamp_size());
+        self.upper
+            .as_ref()
+            .is_some_and(|upper| self.compare(plain, upper).is_ge())
+            || self.has_other_prefix(plain)
+    }
+
+    /// Whether a backward walk ends before it comes to `user`.
+    pub(super) fn is_before_start(&self, user: &[u8]) -> bool {
+        let plain = key::strip_timestamp(user, self.view.family.order.timestamp_size());
+        self.lower
+            .as_ref()
+            .is_some_and(|lower| self.compare(plain, lower).is_lt())
+            || self.has_other_prefix(plain)
+    }
+
+    fn has_other_prefix(&self, plain: &[u8]) -> bool {
+        match (&self.prefix, &self.view.family.prefix_extractor) {
+            (Some(prefix), Some(extractor)) => extractor.prefix(plain) != Some(prefix),
+            _ => false,
+        }
+    }
+
+    /// The prefix that all shown keys must have after a seek to `target`.
+    pub(super) fn prefix_of(&self, target: &[u8]) -> Option<Vec<u8>> {
+        let extractor = self.view.family.prefix_extractor.as_ref();
+        extractor
+            .filter(|_| self.same_prefix)
+            .and_then(|extractor| extractor.prefix(target))
+            .map(<[u8]>::to_vec)
+    }
+
+    /// Aims at the newest version of `plain` that the read sees.
+    pub(super) fn aim_before(&mut self, plain: &[u8]) {
+        let size = self.view.family.order.timestamp_size();
+        self.target.clear();
+        self.target.extend_from_slice(plain);
+        match &self.read_ts {
+            Some(read_ts) => self.target.extend_from_slice(read_ts),
+            None => self.target.resize(plain.len() + size, 0xff),
+        }
+        let packed = key::pack(self.seq, ValueKind::FOR_SEEK);
+        self.target.extend_from_slice(&packed.to_le_bytes());
+    }
+
+    /// Aims before every version of `plain`.
+    pub(super) fn aim_before_all(&mut self, plain: &[u8]) {
+        let packed = key::pack(SequenceNumber::MAX, ValueKind::FOR_SEEK);
+        self.aim(plain, 0xff, packed);
+    }
+
+    /// Aims behind every version of `plain`.
+    pub(super) fn aim_behind(&mut self, plain: &[u8]) {
+        self.aim(plain, 0, 0);
+    }
+
+    /// Aims behind every version of `key`.
+    pub(super) fn aim_last_version(&mut self) {
+        let user = std::mem::take(&mut self.key);
+        self.aim_behind(key::strip_timestamp(
+            &user,
+            self.view.family.order.timestamp_size(),
+        ));
+        self.key = user;
+    }
+
+    fn aim(&mut self, plain: &[u8], timestamp: u8, packed: u64) {
+        let size = self.view.family.order.timestamp_size();
+        self.target.clear();
+        self.target.extend_from_slice(plain);
+        self.target.resize(plain.len() + size, timestamp);
+        self.target.extend_from_slice(&packed.to_le_bytes());
+    }
+
+    /// The value that an encoded blob index refers to.
+    pub(super) fn blob(&self, index: &[u8]) -> Result<Value> {
+        if self.cache_only {
+            return Err(Error::incomplete(
+                "the value lies in a blob file, which read_tier forbids",
+            ));
+        }
+        let family = &self.view.family;
+        family.blobs.read(index, &self.key, &family.io)
+    }
+}
+
+/// The error for an entry that no reader knows what to do with.
+#[cold]
+pub(super) fn unknown_kind(internal: &[u8]) -> Error {
+    Error::corruption(format!(
+        "entry of unknown kind {:#04x} under the key {}",
+        key::packed(internal) & 0xff,
+        key::user_key(internal).escape_ascii()
+    ))
+}

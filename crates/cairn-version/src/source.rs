@@ -1,0 +1,103 @@
+//! Opening the tables of a family when they are first needed.
+//!
+//! The open table hangs on its file's metadata, so a read reaches it by a pointer.
+
+use std::path::PathBuf;
+
+use cairn_format::names::FileName;
+use cairn_memory::BlockCache;
+use cairn_options::TableOptions;
+use cairn_platform::fs::{Access, FileMode};
+use cairn_platform::sync::Arc;
+use cairn_platform::{FileSystem, Io};
+use cairn_table::{OpenParams, Table};
+use cairn_types::{KeyOrder, PrefixExtractor, Result};
+
+use crate::file::{EntryCounts, FileMeta};
+
+/// What a family's tables are opened with.
+pub struct TableSource {
+    /// Where files lie.
+    pub fs: Arc<dyn FileSystem>,
+    /// The family's directories; a file names one by its position.
+    pub paths: Vec<PathBuf>,
+    /// The order of the keys.
+    pub order: KeyOrder,
+    /// The family's prefix extractor.
+    pub prefix_extractor: Option<PrefixExtractor>,
+    /// The family's table options.
+    pub options: Arc<TableOptions>,
+    /// The block cache.
+    pub cache: Option<Arc<BlockCache>>,
+    /// Whether the unique id in the MANIFEST is verified.
+    pub verify_unique_id: bool,
+    /// How files are opened.
+    pub mode: FileMode,
+    /// Whether the kernel is told that tables are read here and there.
+    pub advise_random: bool,
+}
+
+impl TableSource {
+    /// Where `file` lies.
+    #[must_use]
+    pub fn path(&self, file: &FileMeta) -> PathBuf {
+        let dir = self.paths.get(file.path_id as usize).or(self.paths.first());
+        let name = FileName::Table(file.number).to_string();
+        dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
+    }
+
+    /// The table of `file`, opened if it was not; it stays open with the metadata.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`, or `Corruption` that names file and offset.
+    pub fn open<'f>(&self, file: &'f FileMeta, level: usize, io: &Io) -> Result<&'f Arc<Table>> {
+        if let Some(table) = file.table.get() {
+            return Ok(table);
+        }
+        let table = self.open_apart(file, Some(level), self.mode, io)?;
+        // Somebody else may have been quicker; then theirs is used.
+        let table = file.table.get_or_init(|| table);
+        let properties = table.properties();
+        let _ = file.counts.set(EntryCounts {
+            entries: properties.num_entries,
+            deletions: properties.num_deletions,
+            range_deletions: properties.num_range_deletions,
+            raw_key_bytes: properties.raw_key_size,
+            raw_value_bytes: properties.raw_value_size,
+        });
+        Ok(table)
+    }
+
+    /// Opens the table of `file` for one reader, apart from the one that all share: a compaction
+    /// reads it in another manner.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TableSource::open`].
+    pub fn open_apart(
+        &self,
+        file: &FileMeta,
+        level: Option<usize>,
+        mode: FileMode,
+        io: &Io,
+    ) -> Result<Arc<Table>> {
+        let path = self.path(file);
+        let handle = self.fs.open(&path, mode)?;
+        if self.advise_random && !mode.direct {
+            handle.advise(Access::Random);
+        }
+        let params = OpenParams {
+            number: file.number,
+            level,
+            order: self.order.clone(),
+            prefix_extractor: self.prefix_extractor.clone(),
+            options: self.options.clone(),
+            cache: self.cache.clone(),
+            expected_unique_id: file.unique_id.filter(|_| self.verify_unique_id),
+            largest_seq: Some(file.largest_seq),
+            tail_size: (file.tail_size > 0).then_some(file.tail_size),
+        };
+        Table::open(handle, file.size, params, io)
+    }
+}
