@@ -118,10 +118,10 @@ macro_rules! properties {
             /// Every number and text that the table has, by name, for people to read.
             #[must_use]
             pub fn rows(&self) -> Vec<(&'static str, String)> {
-                let mut rows = Vec::new();
-                $(rows.push(($nname, self.$number.to_string()));)*
-                $(rows.push(($tname, self.$text.clone()));)*
-                rows
+                vec![
+                    $(($nname, self.$number.to_string()),)*
+                    $(($tname, self.$text.clone()),)*
+                ]
             }
         }
     };

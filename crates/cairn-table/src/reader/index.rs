@@ -119,10 +119,10 @@ impl IndexWalk {
         supplied: &[(u64, Buffer)],
         target: &[u8],
     ) -> Result<Option<Lack>> {
-        if let Some(landing) = self.root_todo {
-            if let Some(lack) = self.settle_root(table, supplied, target, landing)? {
-                return Ok(Some(lack));
-            }
+        if let Some(landing) = self.root_todo
+            && let Some(lack) = self.settle_root(table, supplied, target, landing)?
+        {
+            return Ok(Some(lack));
         }
         if self.two_level {
             return self.settle_leaf(table, supplied, target);

@@ -189,6 +189,10 @@ impl TableIter {
 
     /// Goes to the following entry. Only while the iterator is valid.
     #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the word of the field for an iterator that lends its entries"
+    )]
     pub fn next(&mut self) -> Progress {
         debug_assert!(self.valid, "next is called on an entry");
         let moved = match &self.block {

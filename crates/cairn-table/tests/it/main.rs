@@ -1,5 +1,11 @@
 //! Tables as a whole: built and read back, read from RocksDB's files, damaged.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and its fixtures lie in real files"
+)]
+
 mod damage;
 mod golden;
 mod round_trip;
