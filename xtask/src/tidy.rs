@@ -50,7 +50,7 @@ const ROOMS: [&str; 6] = [
 const FUZZED: [(&str, &str); 16] = [
     ("coding", "varint_key"),
     ("key", "varint_key"),
-    ("checksum", "table_whole"),
+    ("checksum", "footer_meta_props"),
     ("hash", "filter"),
     ("id", "footer_meta_props"),
     ("block", "block"),

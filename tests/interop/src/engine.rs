@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use cairn_bench::rocksdb::{Db, Family, Library, OpenMode};
+use cairn_bench::rocksdb::{Db, Family, OpenMode};
 
 use crate::content::Content;
 use crate::reference;
-use crate::workload::{Change, Engine, FAMILIES};
+use crate::workload::{Change, Durable, Engine, FAMILIES};
 
 /// Options of the families of a workload: what is special about each, and `common`.
 #[must_use]
@@ -18,25 +18,15 @@ pub fn family_options(common: &str) -> Vec<(&'static str, String)> {
 /// RocksDB, on a directory.
 pub struct RocksDb(Db);
 
-impl RocksDb {
-    /// Opens the database at `path`, or makes it; `options` go to the database, `common` to each
-    /// family.
-    ///
-    /// # Errors
-    ///
-    /// RocksDB's words.
-    pub fn open(
-        library: &Library,
-        path: &Path,
-        options: &str,
-        common: &str,
-    ) -> Result<RocksDb, String> {
+impl Durable for RocksDb {
+    fn open(path: &Path, options: &str, common: &str) -> Result<RocksDb, String> {
+        let library = reference::library()?;
         let families = family_options(common);
         let families: Vec<_> = families
             .iter()
             .map(|(name, text)| (*name, text.as_str()))
             .collect();
-        Db::open(library, path, options, &families, OpenMode::Create)
+        Db::open(&library, path, options, &families, OpenMode::Create)
             .map(RocksDb)
             .map_err(|error| error.to_string())
     }

@@ -1,6 +1,7 @@
 //! Random changes, the same for every engine, and a plain map that says what they must lead to.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::content::{Content, Row, Rows};
 
@@ -98,6 +99,17 @@ impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         (self.bits() % limit as u64) as usize
     }
+}
+
+/// An engine that keeps its database in a directory. Dropping it closes the database.
+pub trait Durable: Engine + Sized {
+    /// Opens the database at `path`, or makes it; `options` go to the database, `common` to each
+    /// family, both in RocksDB's text form.
+    ///
+    /// # Errors
+    ///
+    /// The engine's words.
+    fn open(path: &Path, options: &str, common: &str) -> Result<Self, String>;
 }
 
 /// Makes steps; the same seed makes the same ones.

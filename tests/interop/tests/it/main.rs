@@ -5,6 +5,7 @@
 
 mod driver;
 mod golden;
+mod outgoing;
 
 use cairn_bench::rocksdb::Library;
 use cairn_interop::reference;
