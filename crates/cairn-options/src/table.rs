@@ -40,13 +40,13 @@ options! {
         /// Whether filters are sized to what the allocator hands out.
         optimize_filters_for_memory: bool = true, dynamic, hint;
         /// Whether a filter is checked against its keys before it is written.
-        detect_filter_construct_corruption: bool = false, dynamic;
+        detect_filter_construct_corruption: bool = false, dynamic, missing;
         /// The index of a table.
         index_type: IndexType = IndexType::BinarySearch, dynamic;
         /// How index blocks are searched.
-        index_block_search_type: IndexBlockSearchType = IndexBlockSearchType::Binary, dynamic;
+        index_block_search_type: IndexBlockSearchType = IndexBlockSearchType::Binary, dynamic, hint;
         /// How evenly keys must be spread for an index block to say so; below 0 it never does.
-        uniform_cv_threshold: f64 = -1.0, dynamic;
+        uniform_cv_threshold: f64 = -1.0, dynamic, hint;
         /// How short the keys of the index are made.
         index_shortening: IndexShortening = IndexShortening::ShortenSeparators, dynamic;
         /// Whether index blocks are compressed.
@@ -82,7 +82,7 @@ options! {
         /// The three pinning rules that replace the two options above.
         metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), dynamic;
         /// Whether blocks enter the cache as they are written.
-        prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, dynamic;
+        prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, dynamic, missing;
         /// Largest automatic readahead of an iterator, in bytes.
         max_auto_readahead_size: u64 = 256 << 10, dynamic;
         /// First automatic readahead, in bytes.
