@@ -1,6 +1,10 @@
 //! Mends checksums of mutated files, so that mutations reach the decoders behind them.
 
+mod table;
+
 use cairn_format::checksum::{crc32c, mask};
+
+pub use table::table;
 
 /// Bytes of a block of a log file.
 const LOG_BLOCK: usize = 32 << 10;

@@ -1,0 +1,92 @@
+//! Mends the checksums of a table: of its blocks, as far as footer, metaindex and index lead, and of
+//! its footer.
+
+use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm};
+use cairn_format::checksum::{ChecksumKind, block_checksum, buffer_checksum, context_modifier};
+use cairn_format::table::footer::Footer;
+use cairn_format::table::handle::Handle;
+use cairn_format::table::meta::MetaIndex;
+use cairn_format::table::properties::{IndexKind, Properties};
+
+/// Mends the checksums of every block that can be reached, and of the footer.
+pub fn table(file: &mut [u8]) {
+    mend_footer(file);
+    let Ok(footer) = Footer::decode(file, file.len() as u64) else {
+        return;
+    };
+    let block = |file: &[u8], handle: Handle| {
+        let start = usize::try_from(handle.offset).ok()?;
+        let end = start.checked_add(usize::try_from(handle.size).ok()?)?;
+        file.get(start..end).map(<[u8]>::to_vec)
+    };
+    mend(file, &footer, footer.metaindex);
+    let meta = block(file, footer.metaindex);
+    let meta = meta.and_then(|meta| MetaIndex::decode(&meta, file.len() as u64).ok());
+    let Some(meta) = meta else { return };
+    for (_, handle) in meta.iter() {
+        mend(file, &footer, handle);
+    }
+    let index = footer.index.or_else(|| meta.find(b"rocksdb.index"));
+    let properties = meta
+        .find(b"rocksdb.properties")
+        .and_then(|handle| block(file, handle));
+    let properties = properties.and_then(|block| Properties::decode(&block).ok());
+    let (Some(index), Some(properties)) = (index, properties) else {
+        return;
+    };
+    mend(file, &footer, index);
+    let form = IndexForm {
+        user_keys: properties.index_key_is_user_key != 0,
+        delta_values: properties.index_value_is_delta_encoded != 0,
+        first_keys: properties.index_kind == Some(IndexKind::FirstKey),
+    };
+    let Some(bytes) = block(file, index) else {
+        return;
+    };
+    let Ok(layout) = BlockLayout::parse(&bytes, BlockKind::Index) else {
+        return;
+    };
+    let mut cursor = IndexCursor::new(form);
+    let mut moved = cursor.first(&bytes, &layout);
+    while moved.is_ok() && cursor.valid() {
+        mend(file, &footer, cursor.handle());
+        moved = cursor.next(&bytes, &layout);
+    }
+}
+
+/// Writes the checksum that belongs behind a block.
+fn mend(file: &mut [u8], footer: &Footer, handle: Handle) {
+    let Ok(start) = usize::try_from(handle.offset) else {
+        return;
+    };
+    let Some(end) = usize::try_from(handle.size)
+        .ok()
+        .and_then(|size| start.checked_add(size))
+    else {
+        return;
+    };
+    if end.checked_add(5).is_none_or(|end| end > file.len()) {
+        return;
+    }
+    let checksum = block_checksum(footer.checksum, &file[start..end], file[end])
+        .wrapping_add(context_modifier(footer.base_context, handle.offset));
+    file[end + 1..end + 5].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Versions 6 and 7 have a checksum of the footer in it.
+fn mend_footer(file: &mut [u8]) {
+    let Some(at) = file.len().checked_sub(53) else {
+        return;
+    };
+    let footer = &mut file[at..];
+    if footer[1..5] != [0x3e, 0, 0x7a, 0] {
+        return;
+    }
+    let Some(kind) = ChecksumKind::from_u8(footer[0]) else {
+        return;
+    };
+    let base = u32::from_le_bytes([footer[9], footer[10], footer[11], footer[12]]);
+    footer[5..9].fill(0);
+    let checksum = buffer_checksum(kind, footer).wrapping_add(context_modifier(base, at as u64));
+    footer[5..9].copy_from_slice(&checksum.to_le_bytes());
+}
