@@ -23,6 +23,8 @@ mod parts;
 pub mod pick;
 pub mod runs;
 mod stripes;
+#[cfg(test)]
+mod tree_tests;
 pub mod visible;
 
 pub use compact::CompactJob;

@@ -69,27 +69,28 @@ pub(crate) fn writes(count: usize) -> impl Strategy<Value = Vec<Write>> {
     proptest::collection::vec(write, 1..count)
 }
 
-/// The same writes, with deletions for those single deletions that break their contract: exactly
-/// one put since the key was last gone.
+/// The same writes, with deletions for those single deletions that break their contract: a key
+/// that is ever deleted singly is only put, once between single deletions, and nothing else.
 pub(crate) fn lawful(writes: Vec<Write>) -> Vec<Write> {
-    let mut puts = [0_u8; 32];
+    const BROKEN: u8 = 99;
+    let mut puts = [0_u8; 256];
     let mut lawful = Vec::new();
     for write in writes {
-        lawful.push(match write {
+        let write = match write {
             Write::SingleDelete(key) if puts[usize::from(key)] != 1 => Write::Delete(key),
             other => other,
-        });
-        match lawful.last().unwrap() {
-            Write::Put(key, _) => {
-                puts[usize::from(*key)] = puts[usize::from(*key)].saturating_add(1)
+        };
+        match write {
+            Write::Put(key, _) if puts[usize::from(key)] == 0 => puts[usize::from(key)] = 1,
+            Write::SingleDelete(key) => puts[usize::from(key)] = 0,
+            Write::Put(key, _) | Write::Delete(key) | Write::Merge(key, _) => {
+                puts[usize::from(key)] = BROKEN;
             }
-            Write::Delete(key) | Write::SingleDelete(key) => puts[usize::from(*key)] = 0,
-            Write::Merge(key, _) => puts[usize::from(*key)] = 99,
-            // What is left of a put under a range tombstone must not be deleted singly again.
             Write::DeleteRange(from, to) => {
-                (*from..*to).for_each(|key| puts[usize::from(key)] = 99);
+                (from..to).for_each(|key| puts[usize::from(key)] = BROKEN);
             }
         }
+        lawful.push(write);
     }
     lawful
 }

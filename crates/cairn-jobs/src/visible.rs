@@ -364,6 +364,8 @@ impl<R: Run> Visible<R> {
                     self.garbage.enters(&self.user, self.input.value())?;
                 }
                 self.advance();
+                // What is older goes on as if neither had been: a single deletion behind them
+                // still has its own value to meet.
                 return Ok(None);
             }
             None if !self.is_same_key() && self.may_vanish(stripe) => return Ok(None),

@@ -1,1 +1,333 @@
-//! Picks, from text.
+//! Picks, from text: `testdata/pick.txt` has trees, what runs in them, and what is picked.
+//!
+//! ```text
+//! # What the case shows.
+//! options trigger=4 base=100
+//! L0: 12[a..c] 11[b..d]
+//! L1: 7[a..k]:size=40,seq=3
+//! busy 7
+//! pick
+//! ----
+//! compact L0: 12 11 + L1: 7 -> L1
+//! ```
+//!
+//! Files of level 0 are given from newest to oldest. Sizes are 10 unless told. `BLESS=1 cargo
+//! test` rewrites what is expected.
+
+use cairn_format::key::InternalKey;
+use cairn_options::{
+    BottommostLevelCompaction, CompactRangeOptions, CompactionPri, Compression, CompressionOptions,
+    DbOptions, FamilyOptions,
+};
+use cairn_platform::sync::Arc;
+use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
+use cairn_version::shape::Present;
+use cairn_version::{FileMeta, TreeEdit, Version};
+
+use super::{Busy, LevelInputs, LeveledOptions, Manual, Output, Pick, Reason, Step, pick};
+
+const LEVELS: usize = 5;
+
+/// A case: its options, tree and commands.
+struct Case {
+    options: LeveledOptions,
+    present: Present,
+    edit: TreeEdit,
+    busy: Vec<u64>,
+    output: String,
+}
+
+impl Case {
+    fn new() -> Case {
+        let family = FamilyOptions {
+            level0_file_num_compaction_trigger: 4,
+            max_bytes_for_level_base: 100,
+            target_file_size_base: 10,
+            max_compaction_bytes: 1000,
+            level_compaction_dynamic_level_bytes: false,
+            compression: Compression::None,
+            ttl: 0,
+            ..FamilyOptions::default()
+        };
+        Case {
+            options: LeveledOptions::new(&DbOptions::default(), &family),
+            present: Present {
+                now: 1000,
+                oldest_snapshot: SequenceNumber::ZERO,
+                full_history_ts_low: Vec::new(),
+            },
+            edit: TreeEdit::default(),
+            busy: Vec::new(),
+            output: String::new(),
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "options" => rest.split(' ').for_each(|pair| self.option(pair)),
+            "busy" => self
+                .busy
+                .extend(rest.split(' ').map(|n| n.parse::<u64>().unwrap())),
+            "pick" => self.pick(),
+            "manual" => self.manual(rest),
+            level if level.starts_with('L') => {
+                let level = level[1..].trim_end_matches(':').parse().unwrap();
+                for (at, text) in rest.split(' ').filter(|text| !text.is_empty()).enumerate() {
+                    self.edit
+                        .added
+                        .push((level, Arc::new(file(text, level, at))));
+                }
+            }
+            other => panic!("no such command: {other}"),
+        }
+    }
+
+    fn option(&mut self, pair: &str) {
+        let (name, value) = pair.split_once('=').unwrap();
+        let number = || value.parse::<u64>().unwrap();
+        let shape = &mut self.options.shape;
+        match name {
+            "trigger" => shape.level0_trigger = number() as usize,
+            "base" => shape.base_bytes = number(),
+            "dynamic" => shape.dynamic = number() == 1,
+            "ttl" => shape.ttl = number(),
+            "periodic" => shape.periodic = number(),
+            "max" => self.options.max_compaction_bytes = number(),
+            "snapshot" => self.present.oldest_snapshot = SequenceNumber(number()),
+            "pri" => {
+                self.options.pri = match value {
+                    "size" => CompactionPri::ByCompensatedSize,
+                    "largest" => CompactionPri::OldestLargestSeqFirst,
+                    "smallest" => CompactionPri::OldestSmallestSeqFirst,
+                    "overlap" => CompactionPri::MinOverlappingRatio,
+                    "robin" => CompactionPri::RoundRobin,
+                    other => panic!("no such priority: {other}"),
+                }
+            }
+            "per_level" => {
+                self.options.compression_per_level = vec![Compression::None, Compression::Lz4];
+            }
+            "cursor" => {
+                let key = InternalKey::new(value.as_bytes(), SequenceNumber::MAX, ValueKind::Value);
+                self.edit.cursors.push((1, key));
+            }
+            other => panic!("no such option: {other}"),
+        }
+    }
+
+    /// The tree, and what runs in it: each busy file is the only input of a job that writes it to
+    /// the level below.
+    fn tree(&self) -> (Version, Busy) {
+        let version = Version::empty(KeyOrder::Bytewise, LEVELS)
+            .with_edit(&self.edit)
+            .unwrap();
+        let mut busy = Busy::default();
+        for (level, file) in version
+            .files()
+            .filter(|(_, file)| self.busy.contains(&file.number.0))
+        {
+            let inputs = LevelInputs {
+                level,
+                files: vec![file.clone()],
+            };
+            busy.add(&KeyOrder::Bytewise, &running(inputs));
+        }
+        (version, busy)
+    }
+
+    fn pick(&mut self) {
+        let (version, busy) = self.tree();
+        let picked = pick(&version, &busy, &self.present, &self.options);
+        let text = picked.map_or_else(
+            || "nothing".to_owned(),
+            |pick| format!("{} ({:?})", shown(&pick), pick.reason),
+        );
+        self.output += &format!("{text}\n");
+    }
+
+    /// `manual FROM TO HOW`: every step, each installed as if it had run.
+    fn manual(&mut self, rest: &str) {
+        let words: Vec<&str> = rest.split(' ').collect();
+        let (mut version, busy) = self.tree();
+        let options = CompactRangeOptions {
+            bottommost_level_compaction: match words[2] {
+                "skip" => BottommostLevelCompaction::Skip,
+                "force" => BottommostLevelCompaction::Force,
+                "optimized" => BottommostLevelCompaction::ForceOptimized,
+                other => panic!("no such way: {other}"),
+            },
+            ..CompactRangeOptions::default()
+        };
+        let key = |word: &str| (word != "-").then(|| word.as_bytes().to_vec());
+        let (begin, end) = (key(words[0]), key(words[1]));
+        let mut next = 100;
+        let mut manual = Manual::new(begin.as_deref(), end.as_deref(), &options, FileNumber(next));
+        loop {
+            match manual.next(&version, &busy, &self.present, &self.options) {
+                Step::Run(pick) => {
+                    self.output += &format!("{}\n", shown(&pick));
+                    version = version.with_edit(&as_if_run(&pick, &mut next)).unwrap();
+                }
+                Step::Wait => return self.output += "wait\n",
+                Step::Done => return self.output += "done\n",
+            }
+        }
+    }
+}
+
+/// A running job of `inputs` that writes to the level below.
+fn running(inputs: LevelInputs) -> Pick {
+    let level = (inputs.level + 1).min(LEVELS - 1);
+    Pick {
+        reason: Reason::Manual,
+        score: 0.0,
+        inputs: vec![inputs],
+        output: Output {
+            level,
+            path_id: 0,
+            compression: Compression::None,
+            compression_options: CompressionOptions::default(),
+            target_bytes: 10,
+            max_bytes: 10,
+            max_compaction_bytes: 1000,
+        },
+        grandparents: Vec::new(),
+        bottommost: false,
+        trivial_move: false,
+        max_subcompactions: 1,
+        cursor: None,
+    }
+}
+
+/// The edit of a compaction that gives one file over the range of its inputs.
+fn as_if_run(pick: &Pick, next: &mut u64) -> TreeEdit {
+    if pick.trivial_move {
+        return pick.as_move();
+    }
+    let (smallest, largest) = pick.bounds(&KeyOrder::Bytewise);
+    let mut file = FileMeta::new(FileNumber(*next), pick.input_bytes(), smallest, largest);
+    file.epoch = 1;
+    *next += 1;
+    TreeEdit {
+        deleted: pick
+            .files()
+            .map(|(level, file)| (level, file.number))
+            .collect(),
+        added: vec![(pick.output.level, Arc::new(file))],
+        ..TreeEdit::default()
+    }
+}
+
+/// `12[a..c]:size=40,seq=3,marked,age=500`; an upper bound in parentheses is the end of a range
+/// tombstone: `12[a..c)`.
+fn file(text: &str, level: usize, at: usize) -> FileMeta {
+    let (head, attributes) = text.split_once(':').unwrap_or((text, ""));
+    let (number, bounds) = head.split_once('[').unwrap();
+    let (smallest, largest) = bounds.split_once("..").unwrap();
+    let number: u64 = number.parse().unwrap();
+    let seq = if level == 0 {
+        100 - at as u64
+    } else {
+        50 - level as u64
+    };
+    let bound =
+        |user: &str| InternalKey::new(user.as_bytes(), SequenceNumber(seq), ValueKind::Value);
+    let largest = match largest.strip_suffix(')') {
+        Some(user) => {
+            let kind = ValueKind::RangeDeletion;
+            InternalKey::new(user.as_bytes(), SequenceNumber::MAX, kind)
+        }
+        None => {
+            // Of two files that share a user key, the first has its newer versions.
+            let user = largest.trim_end_matches(']').as_bytes();
+            InternalKey::new(user, SequenceNumber(seq + 1), ValueKind::Value)
+        }
+    };
+    let smallest = bound(smallest);
+    // One key alone is its own upper bound.
+    let largest = match smallest.user_key() == largest.user_key() {
+        true => smallest.clone(),
+        false => largest,
+    };
+    let mut file = FileMeta::new(FileNumber(number), 10, smallest, largest);
+    (file.smallest_seq, file.largest_seq) = (SequenceNumber(seq), SequenceNumber(seq));
+    file.epoch = seq;
+    (file.oldest_ancester_time, file.creation_time) = (1000, 1000);
+    for attribute in attributes.split(',').filter(|text| !text.is_empty()) {
+        let (name, value) = attribute.split_once('=').unwrap_or((attribute, "0"));
+        let value: u64 = value.parse().unwrap();
+        match name {
+            "size" => file.size = value,
+            "seq" => {
+                (file.smallest_seq, file.largest_seq) =
+                    (SequenceNumber(value), SequenceNumber(value));
+            }
+            "marked" => file.marked = true,
+            "age" => {
+                (file.oldest_ancester_time, file.creation_time) = (1000 - value, 1000 - value);
+            }
+            other => panic!("no such attribute: {other}"),
+        }
+    }
+    file
+}
+
+fn shown(pick: &Pick) -> String {
+    let inputs = pick.inputs.iter().map(|inputs| {
+        let files = inputs
+            .files
+            .iter()
+            .map(|file| format!(" {}", file.number.0));
+        format!("L{}:{}", inputs.level, files.collect::<String>())
+    });
+    let inputs = inputs.collect::<Vec<_>>().join(" + ");
+    let how = if pick.trivial_move { "move" } else { "compact" };
+    let bottom = if pick.bottommost && !pick.trivial_move {
+        ", bottommost"
+    } else {
+        ""
+    };
+    let grandparents = pick
+        .grandparents
+        .iter()
+        .map(|file| format!(" {}", file.number.0));
+    let below = match pick.grandparents.is_empty() || pick.trivial_move {
+        true => String::new(),
+        false => format!(", above{}", grandparents.collect::<String>()),
+    };
+    format!("{how} {inputs} -> L{}{bottom}{below}", pick.output.level)
+}
+
+#[test]
+fn picks_are_as_described() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/pick.txt");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut blessed = String::new();
+    let mut wrong = Vec::new();
+    for block in text
+        .split("\n\n")
+        .map(str::trim)
+        .filter(|block| !block.is_empty())
+    {
+        let (input, expected) = block.split_once("\n----").unwrap();
+        let mut case = Case::new();
+        input
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .for_each(|line| case.line(line));
+        if case.output.trim() != expected.trim() {
+            wrong.push(format!(
+                "{input}\n---- expected\n{}\n---- found\n{}",
+                expected.trim(),
+                case.output
+            ));
+        }
+        blessed += &format!("{input}\n----\n{}\n", case.output);
+    }
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, format!("{}\n", blessed.trim_end())).unwrap();
+        return;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -97,6 +97,15 @@ fn a_single_deletion_takes_its_value_along() {
     );
 }
 
+/// A flush once lost the older deletion of two, and an old value came back.
+#[test]
+fn a_pair_that_vanishes_leaves_an_older_single_deletion() {
+    assert_eq!(
+        of(&[SingleDelete(1), Put(1, 0), SingleDelete(1)], &[], false),
+        ["001@1 single"]
+    );
+}
+
 #[test]
 fn operands_become_a_value_when_what_is_below_is_known() {
     let stacked = [Put(1, 0), Merge(1, 1), Merge(1, 2)];
