@@ -226,9 +226,9 @@ impl Db {
     /// An empty batch for this database.
     #[must_use]
     pub fn batch(&self) -> Batch<'_> {
-        // SAFETY: takes nothing, returns a new handle, which `Batch` destroys.
         Batch {
             db: self,
+            // SAFETY: takes nothing, returns a new handle, which `Batch` destroys.
             handle: unsafe { (self.library.api.rocksdb_writebatch_create)() },
         }
     }

@@ -56,7 +56,6 @@ pub fn run(arguments: &[&str]) -> Output {
 /// # Panics
 ///
 /// When what is printed is not the form that [`content::parse`] reads.
-#[must_use]
 pub fn scan(path: &Path, options: &str, families: &BTreeMap<String, String>) -> Dump {
     let path = path.to_str().expect("test folders are UTF-8");
     let mut arguments = vec!["scan", "--db", path, "--all-families", "--format", "jsonl"];

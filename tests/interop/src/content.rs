@@ -52,7 +52,6 @@ pub type Dump = Result<Content, String>;
 /// # Panics
 ///
 /// When a line is not of that form: the writer of the dump is broken, or the golden file is.
-#[must_use]
 pub fn parse(lines: &str) -> Dump {
     let mut content = Content::new();
     for line in lines.lines() {

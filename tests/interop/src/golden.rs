@@ -81,7 +81,6 @@ impl Golden {
     /// # Panics
     ///
     /// When the file is missing or broken.
-    #[must_use]
     pub fn expected(&self) -> Dump {
         let newest = folder().join(format!("{}.expected_by_11_9.jsonl.gz", self.name));
         let own = folder().join(format!("{}.expected.jsonl.gz", self.name));

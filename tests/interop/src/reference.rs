@@ -18,7 +18,6 @@ pub fn library() -> Result<Library, String> {
 
 /// Reads everything with RocksDB's library, which recovers the database at `path`: hand it a copy.
 /// `families` gives the options of those that need any. Entities show their default column only.
-#[must_use]
 pub fn dump(library: &Library, path: &Path, options: &str, families: &[(&str, &str)]) -> Dump {
     let names = list_families(library, path).map_err(|error| error.to_string())?;
     let given = |name: &str| {

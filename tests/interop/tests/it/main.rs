@@ -3,6 +3,8 @@
 //! A test that needs RocksDB's library or tools fails without them, except when
 //! `CAIRN_CI_OFFLINE=1` says that they cannot be had; then it says that it was skipped.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod driver;
 mod golden;
 mod outgoing;
