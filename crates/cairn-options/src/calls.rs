@@ -25,7 +25,7 @@ options! {
         /// Bytes an iterator reads ahead; 0 grows with use.
         readahead_size: u64 = 0;
         /// Whether readahead stops at the upper bound.
-        auto_readahead_size: bool = true;
+        auto_readahead_size: bool = true, hint;
         /// Whether readahead keeps its size from file to file.
         adaptive_readahead: bool = false, hint;
         /// Whether readahead happens in the background.
@@ -35,13 +35,13 @@ options! {
         /// Whether an iterator ignores prefix filters and shows every key.
         total_order_seek: bool = false;
         /// Whether an iterator uses prefix filters where that hides nothing.
-        auto_prefix_mode: bool = false;
+        auto_prefix_mode: bool = false, missing;
         /// Whether an iterator ends with the prefix it was sought to.
         prefix_same_as_start: bool = false;
         /// Whether an iterator follows new writes.
         tailing: bool = false, missing;
         /// Whether what an iterator has shown stays in memory as long as the iterator.
-        pin_data: bool = false;
+        pin_data: bool = false, missing;
         /// Hidden entries after which an iterator gives up with `Incomplete`; 0 for never.
         max_skippable_internal_keys: u64 = 0;
         /// Where the read may look.
@@ -57,7 +57,7 @@ options! {
         /// Microseconds that one read of a file may take; 0 for any.
         io_timeout: u64 = 0, missing;
         /// Bytes of values at which a batched lookup stops.
-        value_size_soft_limit: u64 = u64::MAX;
+        value_size_soft_limit: u64 = u64::MAX, missing;
     }
 }
 
@@ -73,7 +73,7 @@ options! {
         /// Whether the write fails rather than waits when writes are stalled.
         no_slowdown: bool = false;
         /// Whether the write waits whenever compactions are behind.
-        low_pri: bool = false;
+        low_pri: bool = false, missing;
         /// Whether inserts of one batch remember where the last one went.
         memtable_insert_hint_per_batch: bool = false, hint;
         /// Bytes of checksum for each key of the batch.
@@ -87,7 +87,7 @@ options! {
         /// Whether the call waits for the flush.
         wait: bool = true;
         /// Whether the flush may begin where it stalls writes.
-        allow_write_stall: bool = false;
+        allow_write_stall: bool = false, missing;
     }
 }
 
@@ -95,18 +95,18 @@ options! {
     /// How a compaction that a user asks for works.
     CompactRangeOptions, "CompactRangeOptions" {
         /// Whether no other compaction runs meanwhile.
-        exclusive_manual_compaction: bool = false;
+        exclusive_manual_compaction: bool = false, missing;
         /// Whether the result moves to the lowest level that can hold it.
         change_level: bool = false;
         /// The level it moves to; -1 for the lowest that is possible.
-        target_level: i32 = -1;
+        target_level: i32 = -1, missing;
         /// The data path of the output.
         target_path_id: u32 = 0, missing;
         /// Whether the bottommost level is rewritten.
         bottommost_level_compaction: BottommostLevelCompaction =
             BottommostLevelCompaction::IfHaveCompactionFilter;
         /// Whether the compaction may begin where it stalls writes.
-        allow_write_stall: bool = false;
+        allow_write_stall: bool = false, missing;
         /// Parts that run in parallel; 0 for `max_subcompactions`.
         max_subcompactions: u32 = 0;
         /// Whether blob garbage is collected.

@@ -18,7 +18,7 @@ options! {
         /// Whether a database that exists is refused.
         error_if_exists: bool = false;
         /// Whether doubtful data stops writes rather than being worked around.
-        paranoid_checks: bool = true;
+        paranoid_checks: bool = true, hint;
         /// Whether a flush counts the entries it wrote.
         flush_verify_memtable_count: bool = true, hint;
         /// Whether a compaction counts the entries it read and wrote.
@@ -56,7 +56,7 @@ options! {
         /// Size of a MANIFEST below which it is never replaced, in bytes.
         max_manifest_file_size: u64 = 1 << 30, dynamic;
         /// Percent by which a MANIFEST may outgrow what it describes.
-        max_manifest_space_amp_pct: i32 = 500, dynamic;
+        max_manifest_space_amp_pct: i32 = 500, dynamic, hint;
         /// Bytes reserved for a new MANIFEST.
         manifest_preallocation_size: u64 = 4 << 20, dynamic, hint;
         /// Whether opening goes on with the MANIFEST it finds.
@@ -80,7 +80,7 @@ options! {
         /// Compression of WALs: none or zstd.
         wal_compression: Compression = Compression::None;
         /// Whether the log waits in memory until `flush_wal`.
-        manual_wal_flush: bool = false;
+        manual_wal_flush: bool = false, missing;
         /// Bytes of WAL after which write-back begins; 0 leaves it to the kernel.
         wal_bytes_per_sync: u64 = 0, dynamic;
         /// Bytes of table after which write-back begins; 0 leaves it to the kernel.
@@ -96,7 +96,7 @@ options! {
         /// Whether flushes and compactions bypass the page cache.
         use_direct_io_for_flush_and_compaction: bool = false;
         /// Whether compactions read past the page cache.
-        use_direct_io_for_compaction_reads: bool = false;
+        use_direct_io_for_compaction_reads: bool = false, missing;
         /// Whether tables are read through a mapping.
         allow_mmap_reads: bool = false, hint;
         /// Whether files are written through a mapping.
@@ -108,11 +108,11 @@ options! {
         /// Bytes that compactions read ahead.
         compaction_readahead_size: u64 = 2 << 20, dynamic;
         /// Buffer of files that are written, in bytes.
-        writable_file_max_buffer_size: u64 = 1 << 20, dynamic;
+        writable_file_max_buffer_size: u64 = 1 << 20, dynamic, hint;
         /// Bytes of a log read at once; 0 for the default.
         log_readahead_size: u64 = 0, hint;
         /// Memtable bytes of all families at which one is flushed; 0 for no limit.
-        db_write_buffer_size: u64 = 0;
+        db_write_buffer_size: u64 = 0, missing;
         /// Whether that limit holds during recovery.
         enforce_write_buffer_manager_during_recovery: bool = true, hint;
         /// Bytes a second that delayed writes get at first; 0 for 16 MiB.
@@ -142,9 +142,9 @@ options! {
         /// Whether opening makes the best of missing files.
         best_efforts_recovery: bool = false, missing;
         /// Attempts to resume after a background error that may pass.
-        max_bgerror_resume_count: i32 = i32::MAX;
+        max_bgerror_resume_count: i32 = i32::MAX, missing;
         /// Microseconds between them.
-        bgerror_resume_retry_interval: u64 = 1_000_000;
+        bgerror_resume_retry_interval: u64 = 1_000_000, missing;
         /// Seconds between dumps of statistics to the LOG; 0 for none.
         stats_dump_period_sec: u32 = 600, dynamic, hint;
         /// Seconds between snapshots of statistics; 0 for none.
@@ -180,9 +180,9 @@ options! {
         /// Caches that may be used.
         lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier, hint;
         /// Whether iterators ignore prefixes unless asked.
-        prefix_seek_opt_in_only: bool = false;
+        prefix_seek_opt_in_only: bool = false, hint;
         /// Whether misuse of single deletions fails the compaction that sees it.
-        enforce_single_del_contracts: bool = true;
+        enforce_single_del_contracts: bool = true, missing;
         /// Whether the MANIFEST carries the database's id.
         write_dbid_to_manifest: bool = true;
         /// Whether the IDENTITY file is written.
@@ -200,7 +200,7 @@ options! {
         /// Whether locks spin first.
         use_adaptive_mutex: bool = false, hint;
         /// Longest time without looking for compactions, in seconds.
-        max_compaction_trigger_wakeup_seconds: u64 = 43_200, dynamic;
+        max_compaction_trigger_wakeup_seconds: u64 = 43_200, dynamic, hint;
         /// Hours of little work, as `HH:MM-HH:MM` in UTC.
         daily_offpeak_time_utc: String = String::new(), dynamic, missing;
         /// Temperature of MANIFESTs.

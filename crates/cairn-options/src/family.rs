@@ -34,11 +34,11 @@ options! {
         /// Size of a memtable's memory chunks, in bytes; 0 for an eighth of the memtable, 1 MiB at most.
         arena_block_size: usize = 0, dynamic;
         /// Part of a memtable that a Bloom filter of its prefixes takes; 0 for none.
-        memtable_prefix_bloom_size_ratio: f64 = 0.0, dynamic;
+        memtable_prefix_bloom_size_ratio: f64 = 0.0, dynamic, hint;
         /// Whether that filter knows whole keys too.
-        memtable_whole_key_filtering: bool = false, dynamic;
+        memtable_whole_key_filtering: bool = false, dynamic, hint;
         /// Range deletions in a memtable at which it is flushed; 0 for any number.
-        memtable_max_range_deletions: u32 = 0, dynamic;
+        memtable_max_range_deletions: u32 = 0, dynamic, missing;
         /// Hidden entries one seek may meet in a memtable before it is marked for flush; 0 for any.
         memtable_op_scan_flush_trigger: u32 = 0, dynamic, missing;
         /// The same as an average over an iterator's life.
@@ -89,9 +89,9 @@ options! {
         compaction_pri: CompactionPri = CompactionPri::MinOverlappingRatio;
         /// Options of universal compaction.
         compaction_options_universal: UniversalCompactionOptions =
-            UniversalCompactionOptions::default(), dynamic;
+            UniversalCompactionOptions::default(), dynamic, hint;
         /// Options of FIFO compaction.
-        compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), dynamic;
+        compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), dynamic, hint;
         /// Levels of the tree, level 0 included. Fixed once the family exists.
         num_levels: i32 = 7;
         /// Files in level 0 at which a compaction begins.
@@ -117,7 +117,7 @@ options! {
         /// How many times larger tables are in each further level.
         target_file_size_multiplier: i32 = 1, dynamic;
         /// Whether no table is larger than its target.
-        target_file_size_is_upper_bound: bool = false, dynamic;
+        target_file_size_is_upper_bound: bool = false, dynamic, missing;
         /// Largest input of a compaction, in bytes; 0 for 25 tables.
         max_compaction_bytes: u64 = 0, dynamic;
         /// Whether compactions only run when asked for.
@@ -139,11 +139,11 @@ options! {
         /// Whether that may read files.
         strict_max_successive_merges: bool = false, dynamic, missing;
         /// Whether the bottommost level has no filters.
-        optimize_filters_for_hits: bool = false, dynamic;
+        optimize_filters_for_hits: bool = false, dynamic, hint;
         /// Whether levels are checked as the tree changes.
         force_consistency_checks: bool = true, hint;
         /// Whether each new table is read back.
-        paranoid_file_checks: bool = false, dynamic;
+        paranoid_file_checks: bool = false, dynamic, missing;
         /// Which outputs are verified, as RocksDB's bits.
         verify_output_flags: u32 = 0, dynamic, missing;
         /// Whether background work is timed.
@@ -151,23 +151,23 @@ options! {
         /// Whether large values go to blob files.
         enable_blob_files: bool = false, dynamic, missing;
         /// Smallest value that does, in bytes.
-        min_blob_size: u64 = 0, dynamic;
+        min_blob_size: u64 = 0, dynamic, hint;
         /// Size of a blob file, in bytes.
-        blob_file_size: u64 = 256 << 20, dynamic;
+        blob_file_size: u64 = 256 << 20, dynamic, hint;
         /// Compression of blobs.
-        blob_compression_type: Compression = Compression::None, dynamic;
+        blob_compression_type: Compression = Compression::None, dynamic, hint;
         /// Levels of that codec.
-        blob_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic;
+        blob_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic, hint;
         /// Whether compactions move live blobs out of old files.
         enable_blob_garbage_collection: bool = false, dynamic, missing;
         /// Share of the files, oldest first, that are moved out of.
-        blob_garbage_collection_age_cutoff: f64 = 0.25, dynamic;
+        blob_garbage_collection_age_cutoff: f64 = 0.25, dynamic, hint;
         /// Share of garbage at which tables are compacted for it.
-        blob_garbage_collection_force_threshold: f64 = 1.0, dynamic;
+        blob_garbage_collection_force_threshold: f64 = 1.0, dynamic, hint;
         /// Bytes that compactions read ahead in blob files.
-        blob_compaction_readahead_size: u64 = 0, dynamic;
+        blob_compaction_readahead_size: u64 = 0, dynamic, hint;
         /// First level whose values go to blob files.
-        blob_file_starting_level: i32 = 0, dynamic;
+        blob_file_starting_level: i32 = 0, dynamic, hint;
         /// Whether blobs enter the cache as they are written.
         prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, dynamic, missing;
         /// Whether writes put blobs straight into blob files.

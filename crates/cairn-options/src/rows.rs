@@ -10,8 +10,9 @@ use crate::text::Refusal;
 pub enum Support {
     /// It has the effect that RocksDB documents.
     Built,
-    /// It asks for nothing that a user could observe but time: a hint, or a preset that Cairn's own
-    /// design makes moot. Any value is accepted.
+    /// Any value is accepted, because none changes what a user reads or what survives: a hint about
+    /// time or space, a check that Cairn always makes, or a detail of a feature that another
+    /// option refuses.
     Hint,
     /// The feature behind it is not built: values other than the default are refused when a
     /// database is opened to be written.
