@@ -1,1 +1,30 @@
 //! The database: column families, writes, recovery, scheduling.
+//!
+//! [`open`] makes a [`Db`] of a directory. Writes go through one queue ([`write`]) into the log and
+//! the memtables; reads take a view of a family and run on their own. Full memtables and trees out
+//! of shape become jobs ([`background`]), whose edits are logged in the MANIFEST and then shown to
+//! readers ([`install`]). The locks, and the order in which they are taken, are listed in
+//! [`shared`].
+
+mod background;
+mod batch;
+mod compaction;
+mod db;
+mod family;
+mod install;
+mod obsolete;
+mod open;
+mod properties;
+mod reads;
+mod shared;
+mod snapshot;
+mod write;
+
+pub use batch::WriteBatch;
+pub use cairn_read::{Columns, DbIter, Value};
+pub use db::{Db, FamilyDescriptor};
+pub use family::Family;
+pub use open::{Dropped, OpenRequest, list_families, open};
+pub use reads::Iter;
+pub use snapshot::Snapshot;
+pub use write::stall::{Cause, Condition};

@@ -1,1 +1,78 @@
 //! Cairn: a persistent key-value engine that reads and writes RocksDB's files.
+//!
+//! A database is a directory. It maps keys to values, both any bytes, in the order of the keys.
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("db");
+//! use cairn::{Db, Options, WriteBatch};
+//!
+//! let db = Db::open(&path, &Options::default().create_if_missing(true))?;
+//! db.put(b"granite", b"igneous")?;
+//! db.put(b"slate", b"metamorphic")?;
+//! assert_eq!(db.get(b"granite")?.as_deref(), Some(&b"igneous"[..]));
+//!
+//! // Several writes at once, all of them or none.
+//! let mut batch = WriteBatch::new();
+//! batch.delete(b"granite");
+//! batch.put(b"chalk", b"sedimentary");
+//! db.write(&batch)?;
+//!
+//! // A snapshot reads the state of its moment, whatever is written later.
+//! let snapshot = db.snapshot();
+//! db.delete(b"chalk")?;
+//! assert!(snapshot.get(b"chalk")?.is_some());
+//!
+//! // A scan in key order.
+//! let mut iter = db.iter();
+//! iter.seek_to_first();
+//! while iter.valid() {
+//!     println!("{:?} = {:?}", iter.key(), iter.value());
+//!     iter.next();
+//! }
+//! iter.status()?;
+//! # drop(iter); drop(snapshot);
+//! db.close()?;
+//! # Ok::<(), cairn::Error>(())
+//! ```
+//!
+//! # Lifetimes
+//!
+//! Iterators, snapshots and column families borrow the database, so that the compiler refuses to
+//! close it under them:
+//!
+//! ```compile_fail
+//! # let path = std::path::PathBuf::new();
+//! let db = cairn::Db::open(&path, &cairn::Options::default()).unwrap();
+//! let iter = db.iter();
+//! db.close().unwrap(); // error: `db` is borrowed
+//! drop(iter);
+//! ```
+//!
+//! # Durability
+//!
+//! A write that returned survives the end of the process. With [`WriteOptions::sync`] it survives
+//! a power cut as well, and so does every earlier write; without it a power cut may take the last
+//! writes, never one from the middle. [`Db::sync_wal`] and [`Db::close`] make everything durable.
+
+mod db;
+mod family;
+mod iter;
+mod open;
+mod snapshot;
+
+pub use cairn_db::{Columns, Dropped, FamilyDescriptor, Value, WriteBatch};
+pub use cairn_options::{
+    CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions, TableOptions, WriteOptions,
+};
+pub use cairn_platform::World;
+pub use cairn_types::{
+    Code, Comparator, Error, KeyOrder, MergeInput, MergeOperator, PrefixExtractor, Result,
+    SequenceNumber, Subcode,
+};
+
+pub use db::Db;
+pub use family::Family;
+pub use iter::Iter;
+pub use open::Options;
+pub use snapshot::Snapshot;

@@ -1,0 +1,223 @@
+//! Background work: who flushes and compacts what, and when.
+//!
+//! The jobs themselves are functions of `cairn-jobs` over immutable inputs. Here a job is chosen
+//! under the lock of the tree, run without any lock, and its edit installed. A job that fails or
+//! panics makes the database read-only with its cause; a job that was cut short by the closing of
+//! the database changes nothing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use cairn_platform::Priority;
+use cairn_platform::sync::{MutexGuard, Ordering};
+use cairn_types::{Code, Error, Result};
+
+use crate::family::FamilyState;
+use crate::shared::{Immutable, Shared, Tree};
+use crate::write::stall::{self, Condition, Load};
+
+impl Shared {
+    /// Starts the jobs that are due, as far as the limits allow.
+    pub(crate) fn schedule(self: &Arc<Self>, tree: &mut Tree) {
+        if self.read_only || self.closing.load(Ordering::Acquire) || self.failure.load().is_some() {
+            return;
+        }
+        let families = self.families.load_full();
+        for family in families.iter() {
+            self.schedule_flush(tree, family);
+        }
+        if tree.manual == 0 {
+            for family in families.iter() {
+                while self.schedule_compaction(tree, family) {}
+            }
+        }
+    }
+
+    fn schedule_flush(self: &Arc<Self>, tree: &mut Tree, family: &Arc<FamilyState>) {
+        let to_merge = family.options.min_write_buffer_number_to_merge.max(1) as usize;
+        if tree.flushes >= self.flush_limit {
+            return;
+        }
+        let Some(state) = tree.families.get_mut(&family.id()) else {
+            return;
+        };
+        let enough = state.flush_requested || state.immutables.len() >= to_merge;
+        if state.flushing || state.immutables.is_empty() || !enough {
+            return;
+        }
+        state.flushing = true;
+        tree.flushes += 1;
+        let family = family.clone();
+        self.spawn(Priority::High, move |shared| {
+            let result = shared.guarded("a flush", || shared.flush_family(&family));
+            let mut tree = shared.tree.lock();
+            tree.flushes -= 1;
+            if let Some(state) = tree.families.get_mut(&family.id()) {
+                state.flushing = false;
+                state.flush_requested &= !state.immutables.is_empty();
+            }
+            shared.job_ended(tree, result);
+        });
+    }
+
+    /// Starts a compaction of `family` if one is due; whether it did.
+    fn schedule_compaction(self: &Arc<Self>, tree: &mut Tree, family: &Arc<FamilyState>) -> bool {
+        if tree.compactions >= self.compaction_limit || family.options.disable_auto_compactions {
+            return false;
+        }
+        let Some(chosen) = self.choose(tree, family) else {
+            return false;
+        };
+        tree.compactions += 1;
+        let family = family.clone();
+        self.spawn(Priority::Low, move |shared| {
+            let result = shared.guarded("a compaction", || shared.run_compaction(&family, &chosen));
+            let mut tree = shared.tree.lock();
+            tree.compactions -= 1;
+            shared.release(&mut tree, &family, &chosen);
+            shared.job_ended(tree, result);
+        });
+        true
+    }
+
+    /// Runs `job` in the background with the database.
+    fn spawn(
+        self: &Arc<Self>,
+        priority: Priority,
+        job: impl FnOnce(&Arc<Shared>) + Send + 'static,
+    ) {
+        let shared = self.clone();
+        self.world
+            .executor
+            .spawn(priority, Box::new(move || job(&shared)));
+    }
+
+    /// Runs `job`; a panic in it becomes an error.
+    fn guarded(&self, what: &str, job: impl FnOnce() -> Result<()>) -> Result<()> {
+        catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| {
+            let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let said = said
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_default();
+            Err(Error::aborted(format!("{what} panicked: {said}")))
+        })
+    }
+
+    /// What follows every job: writers and waiters are told, and the next jobs start.
+    fn job_ended<'t>(self: &'t Arc<Self>, mut tree: MutexGuard<'t, Tree>, result: Result<()>) {
+        if let Err(error) = &result
+            && error.code() != Code::ShutdownInProgress
+        {
+            drop(tree);
+            self.fail_writes(error);
+            tree = self.tree.lock();
+        }
+        self.update_conditions(&mut tree);
+        self.schedule(&mut tree);
+        self.changed.notify_all();
+        drop(tree);
+        self.purge();
+    }
+
+    /// Sees anew how gravely writes have to be slowed down.
+    pub(crate) fn update_conditions(&self, tree: &mut Tree) {
+        let before = tree.condition;
+        let mut worst = Condition::Normal;
+        let mut debt = 0;
+        for family in self.families.load().iter() {
+            let Some(state) = tree.families.get(&family.id()) else {
+                continue;
+            };
+            let view = family.view();
+            let load = Load {
+                immutables: state.immutables.len(),
+                level_zero_files: view.version.level(0).len(),
+                pending_bytes: self.pending_bytes(family, &view),
+            };
+            debt += load.pending_bytes + ((load.level_zero_files as u64) << 20);
+            worst = worst.worse(stall::condition(load, &family.options));
+        }
+        tree.condition = worst;
+        match worst {
+            Condition::Normal => self.throttle.reset(),
+            Condition::Delayed(_) => self.throttle.observe(debt),
+            Condition::Stopped(_) => {}
+        }
+        if worst != before {
+            self.info
+                .info(format_args!("writes: {before:?} -> {worst:?}"));
+            self.attention.store(true, Ordering::Release);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Switches the memtables of `families` and waits until everything in them is in tables.
+    pub(crate) fn flush(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+        self.check_writable()?;
+        // Most of the log is synced before anybody has to wait for the lead.
+        let syncer = self
+            .writer
+            .lock()
+            .log
+            .as_ref()
+            .filter(|log| !log.is_empty())
+            .map(|log| log.syncer());
+        if let Some(syncer) = syncer {
+            syncer
+                .sync(&*self.world.fs)
+                .inspect_err(|error| self.fail_writes(error))?;
+        }
+        self.queue.lead_alone();
+        let switched = self
+            .check_writable()
+            .and_then(|()| self.switch_memtables(families));
+        self.queue.hand_over();
+        switched?;
+        let goals: Vec<(u32, Option<Immutable>)> = {
+            let mut tree = self.tree.lock();
+            let goals = families
+                .iter()
+                .map(|family| {
+                    let state = tree.families.get_mut(&family.id());
+                    let last = state.and_then(|state| {
+                        state.flush_requested = !state.immutables.is_empty();
+                        state.immutables.last().cloned()
+                    });
+                    (family.id(), last)
+                })
+                .collect();
+            self.schedule(&mut tree);
+            goals
+        };
+        self.wait_until(|tree| {
+            self.failure.load().is_some()
+                || goals.iter().all(|(id, goal)| {
+                    let Some(goal) = goal else { return true };
+                    tree.families.get(id).is_none_or(|state| {
+                        !state
+                            .immutables
+                            .iter()
+                            .any(|i| Arc::ptr_eq(&i.memtable, &goal.memtable))
+                    })
+                })
+        });
+        self.check_failure()
+    }
+
+    /// Waits until no job runs or is due.
+    pub(crate) fn wait_until_quiet(self: &Arc<Self>) -> Result<()> {
+        self.wait_until(|tree| {
+            self.failure.load().is_some() || (tree.flushes == 0 && tree.compactions == 0)
+        });
+        self.check_failure()
+    }
+
+    /// Makes every write so far survive a power cut.
+    pub(crate) fn sync_wal(&self) -> Result<()> {
+        let syncer = self.writer.lock().log.as_ref().map(|log| log.syncer());
+        let Some(syncer) = syncer else { return Ok(()) };
+        syncer
+            .sync(&*self.world.fs)
+            .inspect_err(|error| self.fail_writes(error))
+    }
+}

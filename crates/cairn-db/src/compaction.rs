@@ -1,0 +1,291 @@
+//! Flushes and compactions of one family: choosing, running and installing them.
+
+use std::sync::Arc;
+
+use cairn_jobs::pick::{self, JobId, LeveledOptions, Manual, Pick, Step};
+use cairn_jobs::{CompactJob, FlushJob, JobContext, compact, flush};
+use cairn_memtable::Memtable;
+use cairn_options::CompactRangeOptions;
+use cairn_platform::fs::FileMode;
+use cairn_platform::sync::Ordering;
+use cairn_read::View;
+use cairn_types::{Code, Error, Result};
+use cairn_version::shape::{self, Present};
+use cairn_version::{TreeEdit, Version};
+
+use crate::family::FamilyState;
+use crate::install::Change;
+use crate::shared::{Immutable, Shared, Tree};
+
+/// A compaction that has been chosen and whose inputs are taken.
+#[derive(Clone)]
+pub(crate) struct Chosen {
+    pick: Arc<Pick>,
+    version: Arc<Version>,
+    id: JobId,
+}
+
+impl Shared {
+    fn leveled(&self, family: &FamilyState) -> LeveledOptions {
+        LeveledOptions::new(&self.options, &family.options)
+    }
+
+    fn present(&self, family: &FamilyState) -> Present {
+        Present {
+            now: self.world.clock.wall_seconds(),
+            oldest_snapshot: self.snapshots.oldest().unwrap_or_else(|| self.published()),
+            full_history_ts_low: family.full_history_ts_low.clone(),
+        }
+    }
+
+    /// Chooses a compaction of `family`, if one is due, and takes its inputs.
+    pub(crate) fn choose(&self, tree: &mut Tree, family: &FamilyState) -> Option<Chosen> {
+        let version = family.view().version.clone();
+        let state = tree.families.get_mut(&family.id())?;
+        let pick = pick::pick(
+            &version,
+            &state.busy,
+            &self.present(family),
+            &self.leveled(family),
+        )?;
+        let id = state.busy.add(family.order(), &pick);
+        Some(Chosen {
+            pick: Arc::new(pick),
+            version,
+            id,
+        })
+    }
+
+    /// Gives back the inputs of `chosen`.
+    pub(crate) fn release(&self, tree: &mut Tree, family: &FamilyState, chosen: &Chosen) {
+        if let Some(state) = tree.families.get_mut(&family.id()) {
+            state.busy.remove(chosen.id);
+        }
+    }
+
+    /// Runs `chosen` and installs what it made.
+    pub(crate) fn run_compaction(
+        self: &Arc<Self>,
+        family: &FamilyState,
+        chosen: &Chosen,
+    ) -> Result<()> {
+        let job = CompactJob {
+            context: Arc::new(self.job_context(family)),
+            pick: chosen.pick.clone(),
+            version: chosen.version.clone(),
+        };
+        let started = self.world.clock.monotonic_nanos();
+        let done = compact::run(&job).map_err(|error| self.cut_short(error))?;
+        let millis = (self.world.clock.monotonic_nanos() - started) / 1_000_000;
+        self.info.info(format_args!(
+            "[{}] compacted {:?} of level {} into level {}: {} bytes in, {} files of {} bytes out, {millis} ms",
+            family.name(),
+            chosen.pick.reason,
+            chosen.pick.start_level(),
+            chosen.pick.output.level,
+            done.stats.input_bytes,
+            done.stats.output_files,
+            done.stats.output_bytes,
+        ));
+        self.install(
+            family,
+            Change {
+                edit: done.edit,
+                ..Change::default()
+            },
+        )
+    }
+
+    /// What a job that was told to end says.
+    fn cut_short(&self, error: Error) -> Error {
+        if error.code() == Code::Aborted && self.cancel.load(Ordering::Acquire) {
+            return Error::shutdown("the job was cut short by the closing of the database");
+        }
+        error
+    }
+
+    /// Writes the immutable memtables of `family` to a table and installs it.
+    pub(crate) fn flush_family(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
+        let waiting: Vec<Immutable> = {
+            let tree = self.tree.lock();
+            tree.families
+                .get(&family.id())
+                .map_or_else(Vec::new, |state| state.immutables.clone())
+        };
+        let Some(newest) = waiting.last() else {
+            return Ok(());
+        };
+        let memtables: Vec<_> = waiting
+            .iter()
+            .map(|immutable| immutable.memtable.clone())
+            .collect();
+        let version = family.view().version.clone();
+        let edit = self.write_memtables(family, &version, &memtables)?;
+        self.install(
+            family,
+            Change {
+                edit,
+                flushed: memtables,
+                log_number: Some(newest.next_log),
+            },
+        )
+    }
+
+    /// Writes `memtables` to a table of level 0 of `version`.
+    pub(crate) fn write_memtables(
+        self: &Arc<Self>,
+        family: &FamilyState,
+        version: &Arc<Version>,
+        memtables: &[Arc<Memtable>],
+    ) -> Result<TreeEdit> {
+        let job = FlushJob {
+            context: Arc::new(self.job_context(family)),
+            memtables: memtables.to_vec(),
+            epoch: family.next_epoch(version),
+            oldest_time: 0,
+            version: Some(version.clone()),
+        };
+        let done = flush::run(&job).map_err(|error| self.cut_short(error))?;
+        self.info.info(format_args!(
+            "[{}] flushed {} memtables: {} entries, {} bytes",
+            family.name(),
+            memtables.len(),
+            done.stats.output_entries,
+            done.stats.output_bytes
+        ));
+        Ok(done.edit)
+    }
+
+    /// What a job of `family` needs of its surroundings.
+    fn job_context(self: &Arc<Self>, family: &FamilyState) -> JobContext {
+        let mode = FileMode {
+            direct: self.options.use_direct_io_for_flush_and_compaction,
+            ..FileMode::default()
+        };
+        let tables = family.tables.clone();
+        let io = self.io.clone();
+        let apart = mode.direct;
+        let shared = self.clone();
+        JobContext {
+            world: self.world.clone(),
+            io: self.io.clone(),
+            open: Arc::new(move |file, level| match apart {
+                true => tables.open_apart(file, Some(level), mode, &io),
+                false => tables.open(file, level, &io).cloned(),
+            }),
+            new_number: Arc::new(move || shared.new_file_number()),
+            dir: self.table_dirs().swap_remove(0),
+            family_id: family.id(),
+            family_name: family.name().to_owned(),
+            order: family.order().clone(),
+            options: family.options.clone(),
+            db_options: self.db_options.clone(),
+            db_id: self.db_id.clone(),
+            session_id: self.session_id.clone(),
+            host_id: self.host_id.clone(),
+            snapshots: self.snapshots.list(),
+            cancel: self.cancel.clone(),
+        }
+    }
+
+    /// Compacts the keys of `family` from `begin` to `end`, both inclusive.
+    pub(crate) fn compact_range(
+        self: &Arc<Self>,
+        family: &Arc<FamilyState>,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+        options: &CompactRangeOptions,
+    ) -> Result<()> {
+        self.check_writable()?;
+        self.flush(std::slice::from_ref(family))?;
+        let mut manual = Manual::new(begin, end, options, self.next_file_number());
+        {
+            let mut tree = self.tree.lock();
+            tree.manual += 1;
+        }
+        let result = self.run_manual(family, &mut manual);
+        let mut tree = self.tree.lock();
+        tree.manual -= 1;
+        self.schedule(&mut tree);
+        self.changed.notify_all();
+        drop(tree);
+        self.purge();
+        result
+    }
+
+    fn run_manual(self: &Arc<Self>, family: &Arc<FamilyState>, manual: &mut Manual) -> Result<()> {
+        loop {
+            self.check_writable()?;
+            let (chosen, running) = {
+                let mut tree = self.tree.lock();
+                let running = tree.compactions;
+                let version = family.view().version.clone();
+                let Some(state) = tree.families.get_mut(&family.id()) else {
+                    return Ok(());
+                };
+                match manual.next(
+                    &version,
+                    &state.busy,
+                    &self.present(family),
+                    &self.leveled(family),
+                ) {
+                    Step::Done => return Ok(()),
+                    Step::Wait => (None, running),
+                    Step::Run(pick) => {
+                        let id = state.busy.add(family.order(), &pick);
+                        (
+                            Some(Chosen {
+                                pick: Arc::new(*pick),
+                                version,
+                                id,
+                            }),
+                            running,
+                        )
+                    }
+                }
+            };
+            match chosen {
+                None => {
+                    self.wait_until(|tree| {
+                        tree.compactions < running.max(1) || self.check_writable().is_err()
+                    });
+                }
+                Some(chosen) => {
+                    let result = self.run_compaction(family, &chosen);
+                    let mut tree = self.tree.lock();
+                    self.release(&mut tree, family, &chosen);
+                    self.update_conditions(&mut tree);
+                    self.changed.notify_all();
+                    drop(tree);
+                    self.purge();
+                    result.inspect_err(|error| self.fail_writes(error))?;
+                }
+            }
+        }
+    }
+
+    /// The level that level 0 is compacted into.
+    pub(crate) fn base_level(&self, family: &FamilyState, view: &View) -> usize {
+        shape::targets(&view.version, &self.leveled(family).shape).base_level
+    }
+
+    /// Bytes that compactions have to move until the tree is in shape.
+    pub(crate) fn pending_bytes(&self, family: &FamilyState, view: &View) -> u64 {
+        let shape = self.leveled(family).shape;
+        let targets = shape::targets(&view.version, &shape);
+        shape::pending_compaction_bytes(&view.version, &targets, &shape)
+    }
+
+    /// Whether a compaction of `family` is due.
+    pub(crate) fn wants_compaction(&self, family: &FamilyState, view: &View) -> bool {
+        let tree = self.tree.lock();
+        tree.families.get(&family.id()).is_some_and(|state| {
+            pick::is_due(
+                &view.version,
+                &state.busy,
+                &self.present(family),
+                &self.leveled(family),
+            )
+        })
+    }
+}

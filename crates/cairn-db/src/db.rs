@@ -1,0 +1,381 @@
+//! The handle of an open database.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, WriteOptions};
+use cairn_types::{Error, Result, SequenceNumber};
+
+use crate::batch::WriteBatch;
+use crate::family::Family;
+use crate::open::Dropped;
+use crate::shared::Shared;
+use crate::snapshot::Snapshot;
+
+/// What keeps a database open: dropped with the last handle, it closes the database.
+pub(crate) struct Handle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Err(error) = self.shared.close() {
+            // Nobody is left to be told; `Db::close` is for those who want to know.
+            self.shared
+                .info
+                .error(format_args!("closing the database failed: {error}"));
+        }
+    }
+}
+
+/// An open database. Cheap to clone; every clone, and every [`Family`], is the same database,
+/// which is closed when the last of them is dropped or one of them calls [`Db::close`].
+#[derive(Clone)]
+pub struct Db {
+    pub(crate) handle: Arc<Handle>,
+    default: Family,
+}
+
+/// A column family to open: its name and options.
+#[derive(Clone)]
+pub struct FamilyDescriptor {
+    /// The name.
+    pub name: String,
+    /// The options.
+    pub options: FamilyOptions,
+}
+
+impl FamilyDescriptor {
+    /// The family `name` with `options`.
+    #[must_use]
+    pub fn new(name: impl Into<String>, options: FamilyOptions) -> FamilyDescriptor {
+        FamilyDescriptor {
+            name: name.into(),
+            options,
+        }
+    }
+}
+
+thread_local! {
+    /// The batch of single writes, so that they allocate nothing.
+    static SINGLE: RefCell<WriteBatch> = RefCell::default();
+}
+
+impl Db {
+    pub(crate) fn new(shared: Arc<Shared>) -> Result<Db> {
+        let state = shared.families.load().get(0).cloned();
+        let state = state.ok_or_else(|| Error::corruption("the database has no default family"))?;
+        let handle = Arc::new(Handle { shared });
+        let default = Family {
+            state,
+            db: handle.clone(),
+        };
+        Ok(Db { handle, default })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared().dir
+    }
+
+    /// The options in effect.
+    #[must_use]
+    pub fn options(&self) -> &DbOptions {
+        &self.shared().options
+    }
+
+    /// The default family.
+    #[must_use]
+    pub fn default_family(&self) -> &Family {
+        &self.default
+    }
+
+    /// The family of this name, or `None`.
+    #[must_use]
+    pub fn family(&self, name: &str) -> Option<Family> {
+        let state = self.shared().families.load().named(name).cloned()?;
+        Some(Family {
+            state,
+            db: self.handle.clone(),
+        })
+    }
+
+    /// The live families, in the order of their creation.
+    #[must_use]
+    pub fn families(&self) -> Vec<Family> {
+        let families = self.shared().families.load();
+        families
+            .iter()
+            .map(|state| Family {
+                state: state.clone(),
+                db: self.handle.clone(),
+            })
+            .collect()
+    }
+
+    /// Creates a family.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the name is empty or taken, or the options make no sense.
+    pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
+        let state = self.shared().create_family(name, options)?;
+        Ok(Family {
+            state,
+            db: self.handle.clone(),
+        })
+    }
+
+    /// Drops `family` and all that is in it. Readers that hold it go on reading.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for the default family.
+    pub fn drop_family(&self, family: &Family) -> Result<()> {
+        self.shared().drop_family(&family.state)
+    }
+
+    /// Writes `batch`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.write_with(batch, &WriteOptions::default())
+    }
+
+    /// Writes `batch`: all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// After `InvalidArgument`, `Incomplete` and `NotSupported` nothing was written. After an
+    /// `IoError` of the log the batch is in doubt (found whole or not at all when the database is
+    /// opened again) and the database is read-only.
+    pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.shared().write(batch, options)
+    }
+
+    /// A snapshot: the present state, readable while the value lives.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let shared = self.shared();
+        shared.snapshots.take(|| shared.published())
+    }
+
+    /// The sequence number of the last write.
+    #[must_use]
+    pub fn latest_sequence(&self) -> SequenceNumber {
+        self.shared().published()
+    }
+
+    /// Makes every write so far survive a power cut.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; the database is read-only then.
+    pub fn sync_wal(&self) -> Result<()> {
+        self.shared().check_writable()?;
+        self.shared().sync_wal()
+    }
+
+    /// Writes the memtables of `families` to tables, and waits for it: an empty list means all.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only.
+    pub fn flush_families(&self, families: &[&Family]) -> Result<()> {
+        let states: Vec<_> = if families.is_empty() {
+            self.shared().families.load().iter().cloned().collect()
+        } else {
+            families.iter().map(|family| family.state.clone()).collect()
+        };
+        self.shared().flush(&states)
+    }
+
+    /// Waits until no flush or compaction runs or is due.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only.
+    pub fn wait_until_quiet(&self) -> Result<()> {
+        self.shared().wait_until_quiet()
+    }
+
+    /// Syncs the log, waits for running jobs and closes the database. Other handles get
+    /// `ShutdownInProgress` from then on.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` if the log could not be synced: the last writes may then be lost in a power cut.
+    pub fn close(&self) -> Result<()> {
+        self.shared().close()
+    }
+
+    /// What recovery left out of the logs when the database was opened.
+    #[must_use]
+    pub fn dropped_at_recovery(&self) -> Vec<Dropped> {
+        self.shared().dropped.lock().clone()
+    }
+
+    /// The names of the properties that [`Family::property`] answers. A name that ends in
+    /// `at-level` is followed by a level's number.
+    pub fn property_names() -> impl Iterator<Item = &'static str> {
+        Shared::property_names()
+    }
+
+    /// Whether the database is read-only, and why.
+    #[must_use]
+    pub fn background_error(&self) -> Option<Error> {
+        self.shared()
+            .failure
+            .load()
+            .as_ref()
+            .map(|error| Error::clone(error))
+    }
+}
+
+impl std::ops::Deref for Db {
+    type Target = Family;
+    /// A database is used as its default family.
+    fn deref(&self) -> &Family {
+        &self.default
+    }
+}
+
+impl Family {
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_with(key, value, &WriteOptions::default())
+    }
+
+    /// [`Family::put`] with options.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn put_with(&self, key: &[u8], value: &[u8], options: &WriteOptions) -> Result<()> {
+        self.single(options, |batch| batch.put_in(self, key, value))
+    }
+
+    /// Deletes `key`. Deleting what does not exist is no error.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        self.delete_with(key, &WriteOptions::default())
+    }
+
+    /// [`Family::delete`] with options.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn delete_with(&self, key: &[u8], options: &WriteOptions) -> Result<()> {
+        self.single(options, |batch| batch.delete_in(self, key))
+    }
+
+    /// Deletes `key`, which was put exactly once since it was last deleted.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn single_delete(&self, key: &[u8]) -> Result<()> {
+        self.single(&WriteOptions::default(), |batch| {
+            batch.single_delete_in(self, key)
+        })
+    }
+
+    /// Deletes every key from `begin` up to, not including, `end`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn delete_range(&self, begin: &[u8], end: &[u8]) -> Result<()> {
+        self.single(&WriteOptions::default(), |batch| {
+            batch.delete_range_in(self, begin, end)
+        })
+    }
+
+    /// Adds an operand for the family's merge operator.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` if the family has no merge operator; else see [`Db::write_with`].
+    pub fn merge(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.merge_with(key, operand, &WriteOptions::default())
+    }
+
+    /// [`Family::merge`] with options.
+    ///
+    /// # Errors
+    ///
+    /// See [`Family::merge`].
+    pub fn merge_with(&self, key: &[u8], operand: &[u8], options: &WriteOptions) -> Result<()> {
+        if self.state.options.merge_operator.is_none() {
+            return Err(Error::not_supported(format!(
+                "column family {:?} has no merge operator",
+                self.name()
+            )));
+        }
+        self.single(options, |batch| batch.merge_in(self, key, operand))
+    }
+
+    /// Writes what `fill` puts into an empty batch.
+    fn single(&self, options: &WriteOptions, fill: impl FnOnce(&mut WriteBatch)) -> Result<()> {
+        let shared = &self.db.shared;
+        SINGLE.with_borrow_mut(|batch| {
+            batch.clear();
+            fill(batch);
+            shared.write(batch, options)
+        })
+    }
+
+    /// Writes the family's memtable to a table, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only.
+    pub fn flush(&self) -> Result<()> {
+        self.db.shared.flush(std::slice::from_ref(&self.state))
+    }
+
+    /// Compacts the keys from `begin` to `end`, both inclusive; `None` is unbounded. The memtable
+    /// is flushed first.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only; errors of the files that were read.
+    pub fn compact_range(
+        &self,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+        options: &CompactRangeOptions,
+    ) -> Result<()> {
+        self.db
+            .shared
+            .compact_range(&self.state, begin, end, options)
+    }
+
+    /// The property of this name as text, or `None` if there is none.
+    #[must_use]
+    pub fn property(&self, name: &str) -> Option<String> {
+        self.db.shared.property_text(&self.state, name)
+    }
+
+    /// The property of this name, if it is a number.
+    #[must_use]
+    pub fn property_number(&self, name: &str) -> Option<u64> {
+        self.db.shared.property_number(&self.state, name)
+    }
+}

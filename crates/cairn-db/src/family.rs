@@ -1,0 +1,187 @@
+//! Column families: what one is, and the handle a user holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use cairn_memory::BlockCache;
+use cairn_memtable::Memtable;
+use cairn_options::FamilyOptions;
+use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use cairn_read::View;
+use cairn_types::KeyOrder;
+use cairn_version::manifest::RecoveredFamily;
+use cairn_version::{TableSource, Version};
+
+use crate::db::Handle;
+
+/// One column family of an open database.
+pub(crate) struct FamilyState {
+    id: u32,
+    name: String,
+    /// Options with their effective values.
+    pub(crate) options: Arc<FamilyOptions>,
+    /// What reads see. Replaced as a whole when memtables switch and when jobs install.
+    pub(crate) view: ArcSwap<View>,
+    /// Opens the family's tables.
+    pub(crate) tables: Arc<TableSource>,
+    /// The size of the memtable, in bytes, at which the next leader must look at it.
+    pub(crate) attention_at: AtomicUsize,
+    dropped: AtomicBool,
+    /// The largest epoch that a table of this family has been given.
+    last_epoch: AtomicU64,
+    /// The timestamp below which history may be gone; empty if never set.
+    pub(crate) full_history_ts_low: Vec<u8>,
+    /// Whether tables keep user-defined timestamps.
+    pub(crate) persist_timestamps: bool,
+}
+
+impl FamilyState {
+    pub(crate) fn new(
+        family: &RecoveredFamily,
+        options: Arc<FamilyOptions>,
+        view: View,
+        tables: Arc<TableSource>,
+    ) -> FamilyState {
+        let state = FamilyState {
+            id: family.id,
+            name: family.name.clone(),
+            full_history_ts_low: family.full_history_ts_low.clone(),
+            persist_timestamps: family.persist_timestamps,
+            last_epoch: AtomicU64::new(0),
+            options,
+            view: ArcSwap::from_pointee(view),
+            tables,
+            attention_at: AtomicUsize::new(0),
+            dropped: AtomicBool::new(false),
+        };
+        state
+            .attention_at
+            .store(state.nearly_full(), Ordering::Relaxed);
+        state
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn order(&self) -> &KeyOrder {
+        &self.options.comparator
+    }
+
+    /// What reads see now, without counting a reference.
+    pub(crate) fn view(&self) -> Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// The memtable that takes writes. Only whoever leads the write queue may rely on it staying.
+    pub(crate) fn memtable(&self) -> Arc<Memtable> {
+        self.view.load().memtable.clone()
+    }
+
+    /// The size at which the memtable is switched, in bytes.
+    pub(crate) fn full(&self) -> usize {
+        usize::try_from(self.options.write_buffer_size).unwrap_or(usize::MAX)
+    }
+
+    /// The size at which the log of the memtable is first synced in the background.
+    pub(crate) fn nearly_full(&self) -> usize {
+        self.full() / 8 * 7
+    }
+
+    /// The epoch of a table that is about to be flushed: larger than any before it.
+    pub(crate) fn next_epoch(&self, version: &Version) -> u64 {
+        self.last_epoch
+            .fetch_max(version.max_epoch(), Ordering::Relaxed);
+        self.last_epoch.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The family's block cache.
+    pub(crate) fn cache(&self) -> Option<&Arc<BlockCache>> {
+        self.tables.cache.as_ref()
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+}
+
+/// The live families of a database, by id. Replaced as a whole when one is created or dropped.
+#[derive(Clone, Default)]
+pub(crate) struct Families {
+    by_id: BTreeMap<u32, Arc<FamilyState>>,
+}
+
+impl Families {
+    pub(crate) fn get(&self, id: u32) -> Option<&Arc<FamilyState>> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<FamilyState>> {
+        self.by_id.values().find(|family| family.name() == name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<FamilyState>> {
+        self.by_id.values()
+    }
+
+    pub(crate) fn with(&self, family: Arc<FamilyState>) -> Families {
+        let mut next = self.clone();
+        next.by_id.insert(family.id(), family);
+        next
+    }
+
+    pub(crate) fn without(&self, id: u32) -> Families {
+        let mut next = self.clone();
+        next.by_id.remove(&id);
+        next
+    }
+}
+
+/// A column family of an open database: a keyspace of its own with options of its own, sharing
+/// the WAL with the others. Cheap to clone; keeps the database open while it lives.
+#[derive(Clone)]
+pub struct Family {
+    pub(crate) state: Arc<FamilyState>,
+    pub(crate) db: Arc<Handle>,
+}
+
+impl Family {
+    /// The number by which logs and MANIFEST know the family; 0 is the default family.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.state.id()
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.state.name()
+    }
+
+    /// The options in effect.
+    #[must_use]
+    pub fn options(&self) -> &FamilyOptions {
+        &self.state.options
+    }
+
+    /// Whether the family has been dropped. Its data stays readable through this handle.
+    #[must_use]
+    pub fn is_dropped(&self) -> bool {
+        self.state.is_dropped()
+    }
+}
+
+impl std::fmt::Debug for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Family({} {:?})", self.id(), self.name())
+    }
+}

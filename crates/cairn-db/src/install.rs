@@ -1,0 +1,177 @@
+//! Installing edits: the MANIFEST first, then what readers see.
+//!
+//! One edit is installed at a time, under the lock of the MANIFEST, so the version it was made for
+//! can only have changed in files that it does not touch. Readers see the new version when the
+//! MANIFEST has it durably, never before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_format::manifest::VersionEdit;
+use cairn_format::names::FileName;
+use cairn_memtable::Memtable;
+use cairn_types::{Error, FileNumber, Result};
+use cairn_version::manifest::{Contents, FamilyContents, Manifest};
+use cairn_version::{TreeEdit, Version};
+
+use crate::family::{Families, FamilyState};
+use crate::shared::{Shared, Tree};
+
+/// What an installation changes beside the tree of files.
+#[derive(Default)]
+pub(crate) struct Change {
+    /// The files that leave and enter.
+    pub(crate) edit: TreeEdit,
+    /// The memtables that the edit's files hold.
+    pub(crate) flushed: Vec<Arc<Memtable>>,
+    /// With these flushed, the family needs only this log and later ones.
+    pub(crate) log_number: Option<FileNumber>,
+}
+
+impl Shared {
+    /// Makes `change` part of `family`, durably.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if the edit contradicts the tree, and nothing has changed; `IoError` of the
+    /// MANIFEST, and the change is in doubt.
+    pub(crate) fn install(&self, family: &FamilyState, change: Change) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        if family.is_dropped() {
+            return Err(Error::shutdown(format!(
+                "column family {:?} was dropped",
+                family.name()
+            )));
+        }
+        let base = family.view().version.clone();
+        let next = Arc::new(base.with_edit(&change.edit)?);
+        let min_log = self.min_log_after(family, change.log_number);
+        let mut record = change.edit.record(family.id());
+        record.log_number = change.log_number;
+        record.min_log_number_to_keep = change.log_number.map(|_| min_log);
+        self.log_edits(&mut manifest, vec![record])?;
+
+        let mut tree = self.tree.lock();
+        tree.durable_min_log = tree.durable_min_log.max(min_log);
+        if let Some(state) = tree.families.get_mut(&family.id()) {
+            state.immutables.retain(|immutable| {
+                !change
+                    .flushed
+                    .iter()
+                    .any(|gone| Arc::ptr_eq(gone, &immutable.memtable))
+            });
+            if let Some(number) = change.log_number {
+                state.log_number = state.log_number.max(number);
+            }
+        }
+        retire(&mut tree, family, &base, &next);
+        self.has_obsolete
+            .store(true, std::sync::atomic::Ordering::Release);
+        let view = family.view().with_version(next, &change.flushed);
+        family.view.store(Arc::new(view));
+        Ok(())
+    }
+
+    /// The smallest log that any family needs once `family` needs only `log_number` and later.
+    fn min_log_after(&self, family: &FamilyState, log_number: Option<FileNumber>) -> FileNumber {
+        let tree = self.tree.lock();
+        let needs = tree.families.iter().map(|(id, state)| match log_number {
+            Some(number) if *id == family.id() => number.max(state.log_number),
+            _ => state.log_number,
+        });
+        needs.min().unwrap_or_default()
+    }
+
+    /// Appends `edits`, which count together or not at all, and replaces the MANIFEST if it has
+    /// outgrown what it describes.
+    pub(crate) fn log_edits(
+        &self,
+        manifest: &mut Option<Manifest>,
+        mut edits: Vec<VersionEdit>,
+    ) -> Result<()> {
+        let current = manifest
+            .as_mut()
+            .ok_or_else(|| Error::shutdown("the database is closed"))?;
+        if let Some(last) = edits.last_mut() {
+            last.next_file_number = Some(self.next_file_number());
+            last.last_sequence = Some(self.published());
+        }
+        if !current.wants_rotation(self.options.max_manifest_file_size) {
+            return current
+                .append_group(edits)
+                .inspect_err(|error| self.fail_writes(error));
+        }
+        let families = self.families.load_full();
+        let next = self
+            .write_manifest(&families, &edits)
+            .inspect_err(|error| self.fail_writes(error))?;
+        let old = std::mem::replace(current, next);
+        let number = old.number();
+        // All of it is in the new one.
+        if let Err(error) = old.close() {
+            self.info
+                .warn(format_args!("closing {number} failed: {error}"));
+        }
+        self.delete(&self.dir.join(FileName::Manifest(number).to_string()));
+        Ok(())
+    }
+
+    /// Writes the state of `families`, followed by `edits`, to a new MANIFEST that becomes the
+    /// current one.
+    pub(crate) fn write_manifest(
+        &self,
+        families: &Families,
+        edits: &[VersionEdit],
+    ) -> Result<Manifest> {
+        let number = self.new_file_number();
+        let (logs, min_log, max_family) = {
+            let tree = self.tree.lock();
+            let logs: BTreeMap<u32, FileNumber> = tree
+                .families
+                .iter()
+                .map(|(id, state)| (*id, state.log_number))
+                .collect();
+            (logs, tree.durable_min_log, tree.max_family)
+        };
+        let versions: Vec<(Arc<FamilyState>, Arc<Version>)> = families
+            .iter()
+            .map(|family| (family.clone(), family.view().version.clone()))
+            .collect();
+        let contents = Contents {
+            db_id: self
+                .options
+                .write_dbid_to_manifest
+                .then_some(self.db_id.as_str()),
+            next_file: self.next_file_number(),
+            last_sequence: self.published(),
+            min_log_to_keep: min_log,
+            max_family,
+            wals: &BTreeMap::new(),
+            families: versions
+                .iter()
+                .map(|(family, version)| FamilyContents {
+                    id: family.id(),
+                    name: family.name(),
+                    version,
+                    log_number: logs.get(&family.id()).copied().unwrap_or_default(),
+                    full_history_ts_low: &family.full_history_ts_low,
+                    persist_timestamps: family.persist_timestamps,
+                })
+                .collect(),
+        };
+        Manifest::create(&*self.world.fs, &self.dir, number, &contents, edits)
+    }
+}
+
+/// Hands the tables that `next` has no more to the deletion of obsolete files.
+fn retire(tree: &mut Tree, family: &FamilyState, base: &Version, next: &Version) {
+    let kept: std::collections::HashSet<FileNumber> =
+        next.files().map(|(_, file)| file.number).collect();
+    for (_, file) in base
+        .files()
+        .filter(|(_, file)| !kept.contains(&file.number))
+    {
+        tree.obsolete_tables
+            .push((family.tables.clone(), file.clone()));
+    }
+}

@@ -1,0 +1,124 @@
+//! Deleting files that nothing needs any more.
+//!
+//! A table is deleted when it has left its version, the MANIFEST edit that released it is synced,
+//! and the last reader that could see it is gone. A log is deleted when a synced edit says that no
+//! family needs it. What a crash left behind is deleted when the database is opened. Unknown names
+//! are never touched.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_format::names::FileName;
+use cairn_platform::sync::Ordering;
+use cairn_platform::{FileSystem, Priority};
+use cairn_types::{FileNumber, Result, Subcode};
+
+use crate::shared::Shared;
+
+/// Which files a full scan keeps.
+pub(crate) struct Keep {
+    /// The MANIFEST in use.
+    pub(crate) manifest: FileNumber,
+    /// Logs before this one are not needed.
+    pub(crate) min_log: FileNumber,
+    /// Tables and blob files of the live versions.
+    pub(crate) live: BTreeSet<FileNumber>,
+    /// Files at or above this number may be about to enter the tree.
+    pub(crate) min_pending: FileNumber,
+}
+
+/// How many OPTIONS files are kept.
+const OPTIONS_KEPT: usize = 2;
+
+impl Keep {
+    /// Whether the file may be deleted. OPTIONS files are judged together, elsewhere.
+    fn is_obsolete(&self, name: FileName) -> bool {
+        match name {
+            FileName::Wal(number) => number < self.min_log,
+            FileName::Manifest(number) => number < self.manifest,
+            FileName::Table(number) | FileName::LegacyTable(number) | FileName::Blob(number) => {
+                number < self.min_pending && !self.live.contains(&number)
+            }
+            FileName::Temp(_) | FileName::OptionsTemp(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Deletes from `dirs` what `keep` does not keep. Nothing else may be creating files there.
+pub(crate) fn scan(fs: &dyn FileSystem, dirs: &[&Path], keep: &Keep) -> Result<()> {
+    for dir in dirs {
+        let mut options = Vec::new();
+        for name in fs.list(dir)? {
+            match FileName::parse(&name) {
+                Some(FileName::Options(number)) => options.push((number, name)),
+                Some(kind) if keep.is_obsolete(kind) => remove(fs, &dir.join(&name))?,
+                _ => {}
+            }
+        }
+        options.sort();
+        let extra = options.len().saturating_sub(OPTIONS_KEPT);
+        for (_, name) in &options[..extra] {
+            remove(fs, &dir.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file; one that is gone already is no error.
+fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    match fs.remove(path) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(()),
+        result => result,
+    }
+}
+
+impl Shared {
+    /// Deletes tables whose last reader has left, and logs that no family needs.
+    pub(crate) fn purge(&self) {
+        let (tables, logs) = {
+            let mut tree = self.tree.lock();
+            let all = std::mem::take(&mut tree.obsolete_tables);
+            // Nobody can gain a reference to a file whose only one is in this list.
+            let (gone, read): (Vec<_>, Vec<_>) = all
+                .into_iter()
+                .partition(|(_, file)| Arc::strong_count(file) == 1);
+            tree.obsolete_tables = read;
+            let min_log = tree.durable_min_log;
+            let kept = tree.logs.split_off(&min_log);
+            let logs = std::mem::replace(&mut tree.logs, kept);
+            self.has_obsolete
+                .store(!tree.obsolete_tables.is_empty(), Ordering::Release);
+            (gone, logs)
+        };
+        for (tables, file) in tables {
+            self.delete(&tables.path(&file));
+        }
+        for number in logs.into_keys() {
+            self.delete(&self.wal_dir.join(FileName::Wal(number).to_string()));
+        }
+    }
+
+    /// Deletes a file. A failure is reported and left to the next opening: the file is dead weight,
+    /// not damage.
+    pub(crate) fn delete(&self, path: &Path) {
+        if let Err(error) = remove(&*self.world.fs, path) {
+            self.info.warn(format_args!(
+                "an obsolete file could not be deleted: {error}"
+            ));
+        }
+    }
+}
+
+impl Shared {
+    /// Deletes in the background what a reader that has just left may have kept.
+    pub(crate) fn purge_in_background(self: &Arc<Self>) {
+        if self.has_obsolete.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
+            let shared = self.clone();
+            self.world
+                .executor
+                .spawn(Priority::High, Box::new(move || shared.purge()));
+        }
+    }
+}

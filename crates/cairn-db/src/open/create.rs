@@ -1,0 +1,291 @@
+//! Families that come and go, new logs, and the end of an open database.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cairn_format::log::Predecessor;
+use cairn_format::manifest::{FamilyChange, VersionEdit};
+use cairn_options::FamilyOptions;
+use cairn_platform::fs::FileMode;
+use cairn_platform::sync::Ordering;
+use cairn_read::{BlobSource, Reading, View};
+use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+use cairn_version::manifest::RecoveredFamily;
+use cairn_version::{TableSource, Version};
+use cairn_wal::WalOptions;
+
+use crate::family::FamilyState;
+use crate::shared::{FamilyTree, Shared};
+use crate::write::log::CurrentLog;
+
+impl Shared {
+    /// The state of a family with `version` and an empty memtable.
+    pub(super) fn new_family(
+        &self,
+        family: &RecoveredFamily,
+        mut options: FamilyOptions,
+        version: Version,
+    ) -> FamilyState {
+        if options.table.block_cache.is_none() && !options.table.no_block_cache {
+            options.table.block_cache = Some(self.default_cache.clone());
+        }
+        let mode = FileMode {
+            direct: self.options.use_direct_reads,
+            ..FileMode::default()
+        };
+        let tables = Arc::new(TableSource {
+            fs: self.world.fs.clone(),
+            paths: self.table_dirs(),
+            order: options.comparator.clone(),
+            prefix_extractor: options.prefix_extractor.clone(),
+            cache: options.table.block_cache.clone(),
+            options: Arc::new(options.table.clone()),
+            verify_unique_id: self.options.verify_sst_unique_id_in_manifest,
+            mode,
+            advise_random: self.options.advise_random_on_open,
+        });
+        let reading = Reading {
+            family: family.name.clone(),
+            order: options.comparator.clone(),
+            merge_operator: options.merge_operator.clone(),
+            prefix_extractor: options.prefix_extractor.clone(),
+            max_sequential_skip: options.max_sequential_skip_in_iterations,
+            tables: tables.clone(),
+            blobs: Arc::new(BlobSource::new(
+                self.world.fs.clone(),
+                self.dir.clone(),
+                mode,
+            )),
+            io: self.io.clone(),
+        };
+        let view = View {
+            memtable: self.new_memtable(&options),
+            immutables: Vec::new(),
+            version: Arc::new(version),
+            family: Arc::new(reading),
+        };
+        FamilyState::new(family, Arc::new(options), view, tables)
+    }
+
+    /// The directories of tables, by path id.
+    pub(crate) fn table_dirs(&self) -> Vec<PathBuf> {
+        vec![self.dir.clone()]
+    }
+
+    /// Creates the family `name`, durably.
+    pub(crate) fn create_family(
+        self: &Arc<Self>,
+        name: &str,
+        options: &FamilyOptions,
+    ) -> Result<Arc<FamilyState>> {
+        self.check_writable()?;
+        if name.is_empty() {
+            return Err(Error::invalid_argument("a column family needs a name"));
+        }
+        options.validate()?;
+        options.check_supported()?;
+        let options = options.clone().sanitize(&self.options);
+        // With the lead nobody writes, so the family begins with the current log.
+        self.queue.lead_alone();
+        let result = self.create_family_led(name, options);
+        self.queue.hand_over();
+        result
+    }
+
+    fn create_family_led(
+        self: &Arc<Self>,
+        name: &str,
+        options: FamilyOptions,
+    ) -> Result<Arc<FamilyState>> {
+        let log = self.writer.lock().log.as_ref().map(CurrentLog::number);
+        let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
+        let mut manifest = self.manifest.lock();
+        let families = self.families.load_full();
+        if families.named(name).is_some() {
+            return Err(Error::invalid_argument(format!(
+                "column family {name:?} exists already"
+            )));
+        }
+        let id = self.tree.lock().max_family + 1;
+        let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
+        let recovered = RecoveredFamily {
+            id,
+            name: name.to_owned(),
+            version: Version::empty(options.comparator.clone(), levels),
+            log_number: log,
+            full_history_ts_low: Vec::new(),
+            persist_timestamps: true,
+        };
+        let record = VersionEdit {
+            comparator: Some(options.comparator.name().to_owned()),
+            family_change: Some(FamilyChange::Add {
+                name: name.to_owned(),
+            }),
+            log_number: Some(log),
+            max_family: Some(id),
+            persist_timestamps: Some(true),
+            ..VersionEdit::of_family(id)
+        };
+        let version = recovered.version.clone();
+        let state = Arc::new(self.new_family(&recovered, options, version));
+        self.log_edits(&mut manifest, vec![record])?;
+        {
+            let mut tree = self.tree.lock();
+            tree.max_family = id;
+            tree.families.insert(id, FamilyTree::new(log));
+        }
+        self.families.store(Arc::new(families.with(state.clone())));
+        self.update_wal_limit();
+        drop(manifest);
+        self.write_options_file()?;
+        Ok(state)
+    }
+
+    /// Drops `family`, durably.
+    pub(crate) fn drop_family(self: &Arc<Self>, family: &FamilyState) -> Result<()> {
+        self.check_writable()?;
+        if family.id() == 0 {
+            return Err(Error::invalid_argument(
+                "the default column family cannot be dropped",
+            ));
+        }
+        self.queue.lead_alone();
+        let result = self.drop_family_led(family);
+        self.queue.hand_over();
+        result?;
+        self.purge();
+        self.write_options_file()
+    }
+
+    fn drop_family_led(self: &Arc<Self>, family: &FamilyState) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        if family.is_dropped() {
+            return Err(Error::invalid_argument(format!(
+                "column family {:?} was dropped already",
+                family.name()
+            )));
+        }
+        let record = VersionEdit {
+            family_change: Some(FamilyChange::Drop),
+            ..VersionEdit::of_family(family.id())
+        };
+        self.log_edits(&mut manifest, vec![record])?;
+        family.mark_dropped();
+        let families = self.families.load_full();
+        self.families.store(Arc::new(families.without(family.id())));
+        let mut tree = self.tree.lock();
+        tree.families.remove(&family.id());
+        for (_, file) in family.view().version.files() {
+            tree.obsolete_tables
+                .push((family.tables.clone(), file.clone()));
+        }
+        self.has_obsolete.store(true, Ordering::Release);
+        self.update_conditions(&mut tree);
+        self.changed.notify_all();
+        drop(tree);
+        self.update_wal_limit();
+        Ok(())
+    }
+
+    fn update_wal_limit(&self) {
+        let families = self.families.load();
+        let limit = self
+            .options
+            .wal_limit(families.iter().map(|family| &*family.options));
+        self.wal_limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Creates the log `number`.
+    pub(crate) fn create_log(
+        &self,
+        number: FileNumber,
+        predecessor: Option<Predecessor>,
+    ) -> Result<CurrentLog> {
+        let options = WalOptions {
+            recyclable: false,
+            compression: self.options.wal_compression,
+        };
+        let mut log = CurrentLog::create(
+            &*self.world.fs,
+            &self.wal_dir,
+            number,
+            FileMode::default(),
+            &options,
+            self.options.use_fsync,
+        )?;
+        if let Some(predecessor) = predecessor {
+            log.state_predecessor(&predecessor)?;
+        }
+        let stamped: Vec<(u32, u16)> = self
+            .families
+            .load()
+            .iter()
+            .filter_map(|family| {
+                let size = u16::try_from(family.order().timestamp_size()).ok()?;
+                (size > 0).then_some((family.id(), size))
+            })
+            .collect();
+        if !stamped.is_empty() {
+            log.state_timestamp_sizes(&stamped)?;
+        }
+        Ok(log)
+    }
+
+    /// What the log after `log` says about it, where the options want it said.
+    pub(crate) fn predecessor(
+        &self,
+        log: &CurrentLog,
+        last: SequenceNumber,
+    ) -> Option<Predecessor> {
+        self.options.track_and_verify_wals.then(|| Predecessor {
+            log_number: log.number().0,
+            bytes: log.len(),
+            last_sequence: last,
+        })
+    }
+
+    /// Closes the database: running jobs end, the log is synced, the lock is given back. A second
+    /// call does nothing.
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        let mut closed = self.closed.lock();
+        if *closed {
+            return Ok(());
+        }
+        let flushed = self.flush_unlogged();
+        self.closing.store(true, Ordering::Release);
+        self.attention.store(true, Ordering::Release);
+        // Nobody leads any more once this thread has led: the next leader finds the database
+        // closing.
+        self.queue.lead_alone();
+        self.queue.hand_over();
+        self.wait_until(|tree| tree.flushes == 0 && tree.compactions == 0 && tree.manual == 0);
+        let log = self.writer.lock().log.take();
+        let synced = match log {
+            Some(log) if self.failure.load().is_none() => log.finish(&*self.world.fs),
+            Some(log) => log.abandon(),
+            None => Ok(()),
+        };
+        let manifest = self
+            .manifest
+            .lock()
+            .take()
+            .map_or(Ok(()), |manifest| manifest.close());
+        self.purge();
+        *self.lock.lock() = None;
+        *closed = true;
+        flushed.and(synced).and(manifest)
+    }
+
+    /// Flushes what was written without a log, unless the options say that it may be lost.
+    fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
+        if self.read_only
+            || self.options.avoid_flush_during_shutdown
+            || !self.unlogged.load(Ordering::Acquire)
+            || self.failure.load().is_some()
+        {
+            return Ok(());
+        }
+        let families: Vec<_> = self.families.load().iter().cloned().collect();
+        self.flush(&families)
+    }
+}

@@ -1,0 +1,249 @@
+//! The small files beside the tree: IDENTITY, OPTIONS, and what a crash left behind.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_format::names::{self, FileName};
+use cairn_options::file::OptionsFile;
+use cairn_options::{DbOptions, merge};
+use cairn_platform::FileSystem;
+use cairn_platform::fs::FileMode;
+use cairn_types::{Error, FileNumber, MergeOperator, Result, Subcode};
+use cairn_version::manifest::{Recovered, RecoveredFamily};
+
+use super::OpenRequest;
+use crate::obsolete::{self, Keep};
+use crate::shared::Shared;
+
+/// More bytes than any of the small files is read to.
+const MAX_SMALL_FILE: u64 = 16 << 20;
+
+/// The content of a small file, or `None` if it does not exist.
+fn read_small(fs: &dyn FileSystem, path: &Path) -> Result<Option<Vec<u8>>> {
+    let file = match fs.open(path, FileMode::default()) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(None),
+        file => file?,
+    };
+    let len = file.len()?;
+    if len > MAX_SMALL_FILE {
+        return Err(Error::corruption(format!(
+            "length of {}: expected at most {MAX_SMALL_FILE}, found {len}",
+            path.display()
+        )));
+    }
+    let mut content = vec![0; usize::try_from(len).unwrap_or(0)];
+    let got = file.read_at(0, &mut content)?;
+    content.truncate(got);
+    Ok(Some(content))
+}
+
+/// Refuses to create a database where logs of a lost one lie.
+pub(super) fn refuse_orphaned_logs(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    options: &DbOptions,
+) -> Result<()> {
+    let wal_dir = if options.wal_dir.as_os_str().is_empty() {
+        dir
+    } else {
+        &options.wal_dir
+    };
+    for name in fs.list(wal_dir)? {
+        if let Some(FileName::Wal(_)) = FileName::parse(&name) {
+            return Err(Error::corruption(format!(
+                "{} has no CURRENT, but a log: {name}. A database was here; a new one is not made over it",
+                dir.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The identity of the database: the MANIFEST's, IDENTITY's, or a new one.
+pub(super) fn identity(
+    request: &OpenRequest<'_>,
+    options: &DbOptions,
+    dir: &Path,
+    recovered: &Recovered,
+) -> Result<String> {
+    let fs = &*request.world.fs;
+    let path = dir.join(FileName::Identity.to_string());
+    let content = read_small(fs, &path)?;
+    let recorded = match &content {
+        Some(content) if !content.is_empty() => {
+            Some(names::decode_identity(content).map_err(|e| e.in_file(path.display(), 0))?)
+        }
+        _ => None,
+    };
+    let random = &request.world.random;
+    let id = recovered
+        .db_id
+        .clone()
+        .or(recorded.clone())
+        .unwrap_or_else(|| {
+            cairn_format::id::db_id_from_random(random.next_u64(), random.next_u64())
+        });
+    if !request.read_only && options.write_identity_file && recorded.is_none() {
+        let temporary = dir.join(FileName::Temp(recovered.next_file).to_string());
+        replace(fs, &temporary, &path, id.as_bytes())?;
+    }
+    Ok(id)
+}
+
+/// Puts a file with `content` in the place of `path`, by way of `temporary`, durably.
+fn replace(fs: &dyn FileSystem, temporary: &Path, path: &Path, content: &[u8]) -> Result<()> {
+    if fs.exists(temporary)? {
+        fs.remove(temporary)?;
+    }
+    let file = fs.create(temporary, FileMode::default())?;
+    file.append(content)?;
+    file.sync(false)?;
+    file.close()?;
+    fs.rename(temporary, path)?;
+    fs.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// The merge operator that the newest OPTIONS file or a table of the family records, if it is a
+/// built-in one. Whatever goes wrong means that none is known; reads of merged keys will say so.
+pub(super) fn recorded_merge_operator(
+    request: &OpenRequest<'_>,
+    family: &RecoveredFamily,
+) -> Option<Arc<dyn MergeOperator>> {
+    let fs = &*request.world.fs;
+    from_options_file(fs, request.path, &family.name).or_else(|| {
+        let (level, file) = family.version.files().next()?;
+        let source = cairn_version::TableSource {
+            fs: request.world.fs.clone(),
+            paths: vec![request.path.to_owned()],
+            order: family.version.order().clone(),
+            prefix_extractor: None,
+            options: Arc::default(),
+            cache: None,
+            verify_unique_id: false,
+            mode: FileMode::default(),
+            advise_random: false,
+        };
+        let io = cairn_platform::Io::blocking();
+        let table = source
+            .open_apart(file, Some(level), FileMode::default(), &io)
+            .ok()?;
+        merge::from_recorded_name(&table.properties().merge_operator)
+    })
+}
+
+fn from_options_file(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    family: &str,
+) -> Option<Arc<dyn MergeOperator>> {
+    let names = fs.list(dir).ok()?;
+    let newest = names
+        .iter()
+        .filter_map(|name| match FileName::parse(name)? {
+            FileName::Options(number) => Some((number, name)),
+            _ => None,
+        });
+    let (_, name) = newest.max()?;
+    let content = read_small(fs, &dir.join(name)).ok()??;
+    let file = OptionsFile::from_text(std::str::from_utf8(&content).ok()?, true).ok()?;
+    file.family(family)?.merge_operator.clone()
+}
+
+/// The name of this machine, for table properties; empty if it has none that can be read.
+pub(super) fn host_id(options: &DbOptions, fs: &dyn FileSystem) -> String {
+    if options.db_host_id != "__hostname__" {
+        return options.db_host_id.clone();
+    }
+    let name = read_small(fs, Path::new("/etc/hostname"))
+        .ok()
+        .flatten()
+        .unwrap_or_default();
+    String::from_utf8_lossy(&name).trim().to_owned()
+}
+
+impl Shared {
+    /// Writes the options in effect to a new OPTIONS file.
+    pub(crate) fn write_options_file(&self) -> Result<()> {
+        let families = self.families.load();
+        let file = OptionsFile {
+            db: self.options.clone(),
+            families: families
+                .iter()
+                .map(|family| (family.name().to_owned(), (*family.options).clone()))
+                .collect(),
+        };
+        let number = self.new_file_number();
+        let temporary = self.dir.join(FileName::OptionsTemp(number).to_string());
+        let path = self.dir.join(FileName::Options(number).to_string());
+        replace(
+            &*self.world.fs,
+            &temporary,
+            &path,
+            file.to_text().as_bytes(),
+        )
+    }
+
+    /// Deletes what nothing needs, after an opening.
+    pub(super) fn clean_up(&self, manifest: FileNumber, min_log: FileNumber) -> Result<()> {
+        let mut live = BTreeSet::new();
+        for family in self.families.load().iter() {
+            let version = &family.view().version;
+            live.extend(version.files().map(|(_, file)| file.number));
+            live.extend(version.blob_files().keys().copied());
+        }
+        let keep = Keep {
+            manifest,
+            min_log,
+            live,
+            min_pending: self.next_file_number(),
+        };
+        let dirs: BTreeSet<&Path> = BTreeSet::from([self.dir.as_path(), self.wal_dir.as_path()]);
+        obsolete::scan(
+            &*self.world.fs,
+            &dirs.into_iter().collect::<Vec<_>>(),
+            &keep,
+        )
+    }
+
+    /// Makes sure that new files get numbers that no file has.
+    pub(super) fn skip_used_numbers(&self) -> Result<()> {
+        let fs = &*self.world.fs;
+        let dirs: BTreeSet<&Path> = BTreeSet::from([self.dir.as_path(), self.wal_dir.as_path()]);
+        for dir in dirs {
+            for name in fs.list(dir)? {
+                if let Some(number) = FileName::parse(&name).and_then(FileName::number) {
+                    self.note_used_number(number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that every table of the tree is there, in its full length.
+    pub(super) fn check_tables(&self) -> Result<()> {
+        for family in self.families.load().iter() {
+            for (_, file) in family.view().version.files() {
+                let path = family.tables.path(file);
+                let found = match self.world.fs.status(&path) {
+                    Err(error) if error.subcode() == Subcode::PathNotFound => {
+                        return Err(Error::corruption(format!(
+                            "table {} of column family {:?} is missing",
+                            path.display(),
+                            family.name()
+                        )));
+                    }
+                    status => status?.len,
+                };
+                if found != file.size {
+                    return Err(Error::corruption(format!(
+                        "length of table {}: expected {}, found {found}",
+                        path.display(),
+                        file.size
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}

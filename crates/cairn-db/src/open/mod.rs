@@ -1,0 +1,417 @@
+//! Opening a database: from a directory to a [`Db`].
+//!
+//! ```text
+//! lock -> CURRENT -> MANIFEST -> families and their versions -> WALs replayed into memtables
+//!      -> memtables flushed -> a new MANIFEST with all of it -> a new WAL -> OPTIONS -> clean-up
+//! ```
+//!
+//! Nothing is changed before the new MANIFEST is in place, and that is one rename: an opening that
+//! is cut short leaves the old state, or the new one. Tables are opened when they are first read.
+
+pub(crate) mod create;
+mod files;
+pub(crate) mod replay;
+mod wals;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use cairn_format::names::FileName;
+use cairn_memory::{BlockCache, CacheOptions};
+use cairn_observe::{Level, LogOptions, Logger};
+use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
+use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex};
+use cairn_platform::{FileSystem, Io, World};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
+use cairn_version::Version;
+use cairn_version::manifest::{self, Recovered, RecoveredFamily};
+
+use crate::db::{Db, FamilyDescriptor};
+use crate::family::Families;
+use crate::shared::{FamilyTree, Shared, Tree, Writer};
+use crate::snapshot::Snapshots;
+use crate::write::stall::{Condition, Throttle};
+
+pub use replay::Dropped;
+
+/// Bytes of the block cache that families without one of their own share.
+const DEFAULT_CACHE_BYTES: usize = 32 << 20;
+
+/// What to open, and how.
+pub struct OpenRequest<'a> {
+    /// The directory.
+    pub path: &'a Path,
+    /// Options of the database.
+    pub options: &'a DbOptions,
+    /// The families to open. The default family gets default options unless it is named.
+    pub families: &'a [FamilyDescriptor],
+    /// Options for families that exist and are not named; `None` refuses to leave one out.
+    pub others: Option<&'a FamilyOptions>,
+    /// Leave every file as it is: no lock, no log, no deletion.
+    pub read_only: bool,
+    /// The world.
+    pub world: World,
+}
+
+/// Opens the database that `request` names.
+///
+/// # Errors
+///
+/// `InvalidArgument` if it does not exist (or must not), if a family was left out or is missing, or
+/// for options that make no sense; `NotSupported` for options and files that Cairn does not know;
+/// `IoError` if somebody else has it open; `Corruption` that names file and offset.
+pub fn open(request: &OpenRequest<'_>) -> Result<Db> {
+    request.options.validate()?;
+    if !request.read_only {
+        request.options.check_supported()?;
+    }
+    let options = request.options.clone().sanitize();
+    let fs = &*request.world.fs;
+    let writes = !request.read_only;
+    if writes && options.create_if_missing {
+        create_dir(fs, request.path)?;
+        if !options.wal_dir.as_os_str().is_empty() {
+            create_dir(fs, &options.wal_dir)?;
+        }
+    }
+    let dir = fs
+        .canonical(request.path)
+        .map_err(|error| missing(request.path, &error))?;
+    let lock = match writes {
+        true => Some(fs.lock(&dir.join(FileName::Lock.to_string()))?),
+        false => None,
+    };
+    let recovered = recover_manifest(request, &options, &dir)?;
+    let (named, trees) = match_families(request, &options, &recovered)?;
+    let shared = Arc::new(assemble(
+        request, options, dir, lock, &recovered, named, &trees,
+    )?);
+    shared.finish_opening(&recovered)?;
+    let db = Db::new(shared)?;
+    create_missing(request, &db)?;
+    Ok(db)
+}
+
+/// Creates `dir` if it is missing, so that it survives a power cut.
+fn create_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    if fs.exists(dir)? {
+        return Ok(());
+    }
+    fs.create_dir_all(dir)?;
+    // Directories above that were created too hang on the first one that was there.
+    let parents = dir
+        .ancestors()
+        .skip(1)
+        .filter(|parent| !parent.as_os_str().is_empty());
+    for parent in parents {
+        fs.sync_dir(parent)?;
+    }
+    if dir.is_relative() {
+        fs.sync_dir(Path::new("."))
+    } else {
+        Ok(())
+    }
+}
+
+fn missing(path: &Path, error: &Error) -> Error {
+    match error.subcode() {
+        Subcode::PathNotFound => Error::invalid_argument(format!(
+            "{} does not exist (create_if_missing is false)",
+            path.display()
+        )),
+        _ => error.clone(),
+    }
+}
+
+/// What the MANIFEST says, or the state of a database that does not exist yet.
+fn recover_manifest(
+    request: &OpenRequest<'_>,
+    options: &DbOptions,
+    dir: &Path,
+) -> Result<Recovered> {
+    let fs = &*request.world.fs;
+    let order = |family: &str, recorded: &str| order_of(request, family, recorded);
+    match manifest::current(fs, dir)? {
+        Some(_) if options.error_if_exists => Err(Error::invalid_argument(format!(
+            "{} exists (error_if_exists is true)",
+            dir.display()
+        ))),
+        Some(number) => manifest::replay(fs, dir, number, &order),
+        None if request.read_only || !options.create_if_missing => {
+            Err(Error::invalid_argument(format!(
+                "{} does not exist (create_if_missing is false)",
+                dir.join(FileName::Current.to_string()).display()
+            )))
+        }
+        None => {
+            files::refuse_orphaned_logs(fs, dir, options)?;
+            let order = order("default", KeyOrder::Bytewise.name());
+            let given =
+                descriptor(request, "default").map(|given| given.options.comparator.clone());
+            fresh(given.map_or(order, Ok)?)
+        }
+    }
+}
+
+/// The state of a database without anything in it.
+fn fresh(order: KeyOrder) -> Result<Recovered> {
+    let default = RecoveredFamily {
+        id: 0,
+        name: "default".to_owned(),
+        version: Version::empty(order, 1),
+        log_number: FileNumber(0),
+        full_history_ts_low: Vec::new(),
+        persist_timestamps: true,
+    };
+    Ok(Recovered {
+        manifest: FileNumber(0),
+        manifest_bytes: 0,
+        families: vec![default],
+        next_file: FileNumber(1),
+        last_sequence: SequenceNumber::ZERO,
+        min_log_to_keep: FileNumber(0),
+        max_family: 0,
+        db_id: None,
+        wals: BTreeMap::new(),
+    })
+}
+
+fn descriptor<'a>(request: &OpenRequest<'a>, name: &str) -> Option<&'a FamilyDescriptor> {
+    request
+        .families
+        .iter()
+        .find(|descriptor| descriptor.name == name)
+}
+
+/// The order of a family whose comparator is recorded under `recorded`. A built-in one is used
+/// without being named; another one must be given, and must be the one that is recorded.
+fn order_of(request: &OpenRequest<'_>, family: &str, recorded: &str) -> Result<KeyOrder> {
+    let given = descriptor(request, family).map(|given| &given.options.comparator);
+    let given = given.or(request.others.map(|options| &options.comparator));
+    match given {
+        Some(order) if order.name() == recorded => Ok(order.clone()),
+        None | Some(KeyOrder::Bytewise) => KeyOrder::from_name(recorded).ok_or_else(|| {
+            Error::invalid_argument(format!(
+                "column family {family:?} is ordered by comparator {recorded:?}, which was not given"
+            ))
+        }),
+        Some(order) => Err(Error::invalid_argument(format!(
+            "comparator of column family {family:?}: expected {recorded:?}, which its files record, \
+             found {:?}",
+            order.name()
+        ))),
+    }
+}
+
+/// The families that will be open, with their options.
+type Named<'r> = Vec<(&'r RecoveredFamily, FamilyOptions)>;
+
+/// Gives each recovered family its options.
+fn match_families<'r>(
+    request: &OpenRequest<'_>,
+    options: &DbOptions,
+    recovered: &'r Recovered,
+) -> Result<(Named<'r>, Vec<Version>)> {
+    let mut named = Vec::new();
+    let mut versions = Vec::new();
+    let mut left_out = Vec::new();
+    for family in &recovered.families {
+        let given = descriptor(request, &family.name).map(|given| given.options.clone());
+        let default = || (family.id == 0).then(FamilyOptions::default);
+        let Some(mut given) = given.or(request.others.cloned()).or_else(default) else {
+            left_out.push(family.name.as_str());
+            continue;
+        };
+        given.comparator = family.version.order().clone();
+        given.validate()?;
+        if !request.read_only {
+            given.check_supported()?;
+        }
+        let mut given = given.sanitize(options);
+        if given.merge_operator.is_none() {
+            given.merge_operator = files::recorded_merge_operator(request, family);
+        }
+        let levels = usize::try_from(given.num_levels).unwrap_or(1).max(1);
+        let levels = match request.read_only {
+            true => levels.max(family.version.num_non_empty_levels()),
+            false => levels,
+        };
+        versions.push(family.version.with_num_levels(levels)?);
+        named.push((family, given));
+    }
+    if !left_out.is_empty() && !request.read_only {
+        return Err(Error::invalid_argument(format!(
+            "Column families not opened: {}",
+            left_out.join(", ")
+        )));
+    }
+    if !request.options.create_missing_column_families {
+        let exists = |name: &str| recovered.families.iter().any(|family| family.name == name);
+        if let Some(absent) = request.families.iter().find(|given| !exists(&given.name)) {
+            return Err(Error::invalid_argument(format!(
+                "Column family not found: {} (create_missing_column_families is false)",
+                absent.name
+            )));
+        }
+    }
+    Ok((named, versions))
+}
+
+/// Puts the state of an open database together. Nothing on disk changes.
+fn assemble(
+    request: &OpenRequest<'_>,
+    options: DbOptions,
+    dir: PathBuf,
+    lock: Option<Box<dyn cairn_platform::fs::FileLock>>,
+    recovered: &Recovered,
+    named: Named<'_>,
+    versions: &[Version],
+) -> Result<Shared> {
+    let world = request.world.clone();
+    let info = match request.read_only {
+        true => Logger::silent(),
+        false => open_log(&world, &dir, &options)?,
+    };
+    let wal_dir = match options.wal_dir.as_os_str().is_empty() {
+        true => dir.clone(),
+        false => options.wal_dir.clone(),
+    };
+    let db_id = files::identity(request, &options, &dir, recovered)?;
+    let session =
+        cairn_format::id::SessionId::from_random(world.random.next_u64(), world.random.next_u64());
+    let (flushes, compactions) = options.background_limits();
+    if !request.read_only {
+        world
+            .executor
+            .reserve(cairn_platform::Priority::High, flushes);
+        world
+            .executor
+            .reserve(cairn_platform::Priority::Low, compactions);
+    }
+    let wal_limit = options.wal_limit(named.iter().map(|(_, family)| family));
+    let shared = Shared {
+        wal_dir,
+        wal_limit: AtomicU64::new(wal_limit),
+        io: Io::blocking(),
+        info,
+        db_id,
+        session_id: session.to_string(),
+        flush_limit: flushes,
+        compaction_limit: compactions,
+        queue: Default::default(),
+        writer: Mutex::new(Writer {
+            log: None,
+            allocated: SequenceNumber::ZERO,
+            unflushed_log_bytes: 0,
+        }),
+        published: AtomicU64::new(0),
+        attention: AtomicBool::new(request.read_only),
+        throttle: Throttle::new(options.delayed_write_rate),
+        families: ArcSwap::from_pointee(Families::default()),
+        snapshots: Arc::new(Snapshots::default()),
+        manifest: Mutex::new(None),
+        tree: Mutex::new(Tree {
+            families: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            durable_min_log: recovered.min_log_to_keep,
+            flushes: 0,
+            compactions: 0,
+            obsolete_tables: Vec::new(),
+            condition: Condition::Normal,
+            manual: 0,
+            max_family: recovered.max_family,
+        }),
+        changed: Condvar::new(),
+        next_file: Arc::new(AtomicU64::new(recovered.next_file.0)),
+        has_obsolete: AtomicBool::new(false),
+        unlogged: AtomicBool::new(false),
+        cancel: Arc::new(AtomicBool::new(false)),
+        host_id: files::host_id(&options, &*world.fs),
+        db_options: Arc::new(options.clone()),
+        failure: ArcSwapOption::empty(),
+        closing: AtomicBool::new(false),
+        closed: Mutex::new(false),
+        lock: Mutex::new(lock),
+        dropped: Mutex::new(Vec::new()),
+        default_cache: Arc::new(BlockCache::new(
+            DEFAULT_CACHE_BYTES,
+            CacheOptions::default(),
+        )),
+        read_only: request.read_only,
+        options,
+        dir,
+        world,
+    };
+    let mut families = Families::default();
+    let mut tree = shared.tree.lock();
+    for ((family, options), version) in named.into_iter().zip(versions) {
+        tree.families
+            .insert(family.id, FamilyTree::new(family.log_number));
+        families = families.with(Arc::new(shared.new_family(
+            family,
+            options,
+            version.clone(),
+        )));
+    }
+    drop(tree);
+    shared.families.store(Arc::new(families));
+    Ok(shared)
+}
+
+fn open_log(world: &World, dir: &Path, options: &DbOptions) -> Result<Logger> {
+    let log = LogOptions {
+        path: cairn_observe::logger::log_path(dir, &options.db_log_dir),
+        level: level(options.info_log_level),
+        max_log_file_size: options.max_log_file_size,
+        log_file_time_to_roll: options.log_file_time_to_roll,
+        keep_log_file_num: options.keep_log_file_num,
+    };
+    Logger::open(world.fs.clone(), world.clock.clone(), log)
+}
+
+fn level(option: InfoLogLevel) -> Level {
+    match option {
+        InfoLogLevel::Debug => Level::Debug,
+        InfoLogLevel::Info => Level::Info,
+        InfoLogLevel::Warn => Level::Warn,
+        InfoLogLevel::Error => Level::Error,
+        InfoLogLevel::Fatal => Level::Fatal,
+        InfoLogLevel::Header => Level::Header,
+    }
+}
+
+/// Creates the families that were named and do not exist.
+fn create_missing(request: &OpenRequest<'_>, db: &Db) -> Result<()> {
+    for given in request.families {
+        if db.family(&given.name).is_none() {
+            db.create_family(&given.name, &given.options)?;
+        }
+    }
+    Ok(())
+}
+
+/// The names of the column families of the database in `path`, in the order of their creation.
+/// Nothing is changed.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there is no database; `Corruption` of its MANIFEST.
+pub fn list_families(path: &Path, world: &World) -> Result<Vec<String>> {
+    let fs = &*world.fs;
+    let Some(number) = manifest::current(fs, path)? else {
+        return Err(Error::invalid_argument(format!(
+            "{} is no database: it has no CURRENT",
+            path.display()
+        )));
+    };
+    // Names do not depend on the order of keys.
+    let any = |_: &str, recorded: &str| Ok(KeyOrder::from_name(recorded).unwrap_or_default());
+    let recovered = manifest::replay(fs, path, number, &any)?;
+    Ok(recovered
+        .families
+        .into_iter()
+        .map(|family| family.name)
+        .collect())
+}

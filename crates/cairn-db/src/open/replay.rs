@@ -1,0 +1,235 @@
+//! Replaying logs: from the records of WALs to entries of memtables.
+//!
+//! The recovered state is a prefix of the history, the same for every family: replay stops where
+//! the recovery mode says so, and what comes behind that point is dropped in every log, unless the
+//! next log carries on with exactly the next sequence number. That is the mark of a database that
+//! had been reopened after the damage, so nothing is missing in between.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use cairn_format::batch::{BatchRef, Record, WriteBatch as Encoded};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
+
+use crate::write::insert::entry;
+
+/// Where replayed entries go.
+pub(crate) trait Sink {
+    /// The order of the family, or `None` if it does not exist (any more).
+    fn order(&self, family: u32) -> Option<KeyOrder>;
+    /// The first log whose records the family needs.
+    fn log_number(&self, family: u32) -> FileNumber;
+    /// Takes an entry.
+    fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]);
+    /// A batch is complete; full memtables may be flushed.
+    fn batch_done(&mut self) -> Result<()>;
+}
+
+/// A part of a log that recovery did not use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The log.
+    pub file: PathBuf,
+    /// Where the part begins, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Why it was dropped.
+    pub reason: String,
+}
+
+/// Applies the batches of logs in order. It reads no file.
+pub(crate) struct Replay {
+    /// The last sequence number that was applied, or that the MANIFEST knows.
+    pub(crate) last: SequenceNumber,
+    /// The number that the next batch has if nothing is missing; known after the first one.
+    next: Option<SequenceNumber>,
+    /// Prepared sections that are neither committed nor rolled back, by transaction name: the log
+    /// and the records.
+    prepared: HashMap<Vec<u8>, Vec<u8>>,
+    /// How many batches were applied.
+    pub(crate) batches: u64,
+}
+
+/// Timestamp sizes that a log recorded, by family.
+pub(crate) type RecordedSizes = HashMap<u32, usize>;
+
+impl Replay {
+    pub(crate) fn new(last: SequenceNumber) -> Replay {
+        Replay {
+            last,
+            next: None,
+            prepared: HashMap::new(),
+            batches: 0,
+        }
+    }
+
+    /// Whether a batch that begins at `first` carries on where replay stands.
+    pub(crate) fn continues(&self, first: SequenceNumber) -> bool {
+        self.next == Some(first)
+    }
+
+    /// Whether transactions were prepared and not decided.
+    pub(crate) fn undecided(&self) -> usize {
+        self.prepared.len()
+    }
+
+    /// Applies the batch `bytes` of the log `log`.
+    pub(crate) fn apply(
+        &mut self,
+        bytes: &[u8],
+        log: FileNumber,
+        sizes: &RecordedSizes,
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
+        let malformed = |e: cairn_types::Malformed| e.in_file(format!("a batch of {log}.log"), 0);
+        let batch = BatchRef::parse(bytes).map_err(malformed)?;
+        batch.check().map_err(malformed)?;
+        let mut seq = batch.sequence();
+        let mut section: Option<Encoded> = None;
+        for record in batch.records() {
+            let record = record.map_err(malformed)?;
+            if self.transaction(&record, &mut section, &mut seq, log, sizes, sink)? {
+                continue;
+            }
+            if let Some(section) = &mut section {
+                // A prepared entry takes its number when it is committed.
+                copy(section, &record)?;
+                continue;
+            }
+            seq = add(&record, seq, log, sizes, sink)?;
+        }
+        self.next = Some(seq);
+        self.last = self.last.max(SequenceNumber(seq.0.saturating_sub(1)));
+        self.batches += 1;
+        sink.batch_done()
+    }
+
+    /// Handles the markers of two-phase commit; whether `record` was one.
+    fn transaction(
+        &mut self,
+        record: &Record<'_>,
+        section: &mut Option<Encoded>,
+        seq: &mut SequenceNumber,
+        log: FileNumber,
+        sizes: &RecordedSizes,
+        sink: &mut dyn Sink,
+    ) -> Result<bool> {
+        use cairn_format::batch::PreparePolicy::WriteCommitted;
+        match *record {
+            Record::BeginPrepare(WriteCommitted) => *section = Some(Default::default()),
+            Record::BeginPrepare(policy) => {
+                return Err(Error::not_supported(format!(
+                    "{log}.log holds transactions of the {policy:?} policy"
+                )));
+            }
+            Record::EndPrepare { name } => {
+                let records = section.take().unwrap_or_default();
+                self.prepared.insert(name.to_vec(), records.into_bytes());
+            }
+            Record::Commit { name } | Record::CommitWithTimestamp { name, .. } => {
+                // A section that is not here was in a log that is not needed any more: its
+                // entries are in tables.
+                let Some(records) = self.prepared.remove(name) else {
+                    return Ok(true);
+                };
+                let records = BatchRef::parse(&records)
+                    .map_err(|e| e.in_file(format!("a transaction of {log}.log"), 0))?;
+                for record in records.records() {
+                    let record =
+                        record.map_err(|e| e.in_file(format!("a transaction of {log}.log"), 0))?;
+                    *seq = add(&record, *seq, log, sizes, sink)?;
+                }
+            }
+            Record::Rollback { name } => drop(self.prepared.remove(name)),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Adds `record` to a section that waits for its commit.
+fn copy(section: &mut Encoded, record: &Record<'_>) -> Result<()> {
+    match *record {
+        Record::Put { family, key, value } => section.put(family, key, value),
+        Record::Delete { family, key } => section.delete(family, key),
+        Record::SingleDelete { family, key } => section.single_delete(family, key),
+        Record::Merge {
+            family,
+            key,
+            operand,
+        } => section.merge(family, key, operand),
+        Record::DeleteRange { family, begin, end } => section.delete_range(family, begin, end),
+        Record::PutEntity {
+            family,
+            key,
+            entity,
+        } => section.put_entity(family, key, entity),
+        Record::PutBlobIndex { family, key, index } => section.put_blob_index(family, key, index),
+        Record::TimedPut {
+            family,
+            key,
+            value,
+            unix_seconds,
+        } => section.timed_put(family, key, value, unix_seconds),
+        Record::LogData(data) => section.put_log_data(data),
+        _ => Ok(()),
+    }
+}
+
+/// Gives the entry of `record` to `sink` at `seq`, if it is one that the family's tables do not
+/// hold already. Returns the next record's number.
+fn add(
+    record: &Record<'_>,
+    seq: SequenceNumber,
+    log: FileNumber,
+    sizes: &RecordedSizes,
+    sink: &mut dyn Sink,
+) -> Result<SequenceNumber> {
+    let Some((family, entry)) = entry(record)? else {
+        return Ok(seq);
+    };
+    let next = seq.plus(1);
+    let Some(order) = sink
+        .order(family)
+        .filter(|_| log >= sink.log_number(family))
+    else {
+        return Ok(next);
+    };
+    let running = order.timestamp_size();
+    let recorded = sizes.get(&family).copied().unwrap_or(0);
+    if running == recorded {
+        let kind = match entry.kind {
+            ValueKind::Deletion if running > 0 => ValueKind::DeletionWithTimestamp,
+            kind => kind,
+        };
+        sink.add(family, seq, kind, entry.key, entry.value);
+        return Ok(next);
+    }
+    if running != 0 && recorded != 0 {
+        return Err(Error::invalid_argument(format!(
+            "{log}.log has timestamps of {recorded} bytes for column family {family}, whose \
+             comparator wants {running}"
+        )));
+    }
+    let key = restamped(entry.key, recorded, running);
+    let kind = match entry.kind {
+        ValueKind::Deletion if running > 0 => ValueKind::DeletionWithTimestamp,
+        ValueKind::DeletionWithTimestamp => ValueKind::Deletion,
+        kind => kind,
+    };
+    // The end of a range deletion is a key too.
+    let value = match kind {
+        ValueKind::RangeDeletion => restamped(entry.value, recorded, running),
+        _ => entry.value.to_vec(),
+    };
+    sink.add(family, seq, kind, &key, &value);
+    Ok(next)
+}
+
+/// `key` without its timestamp of `recorded` bytes, with the smallest one of `running` bytes.
+fn restamped(key: &[u8], recorded: usize, running: usize) -> Vec<u8> {
+    let mut key = key[..key.len().saturating_sub(recorded)].to_vec();
+    key.resize(key.len() + running, 0);
+    key
+}

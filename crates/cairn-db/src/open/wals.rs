@@ -1,0 +1,444 @@
+//! Recovering the logs, and the steps that turn a recovered state into an open database.
+
+use std::sync::Arc;
+
+use cairn_format::log::{RecoveryMode, Verdict};
+use cairn_memtable::Memtable;
+use cairn_options::WalRecoveryMode;
+use cairn_platform::fs::FileMode;
+use cairn_platform::sync::Ordering;
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
+use cairn_version::manifest::Recovered;
+use cairn_wal::{WalEvent, WalFile, WalReader, WalSummary, check_predecessor};
+
+use super::replay::{Dropped, RecordedSizes, Replay, Sink};
+use crate::family::{Families, FamilyState};
+use crate::shared::Shared;
+
+/// A batch is at least its header.
+const MIN_BATCH: usize = cairn_format::batch::HEADER_LEN;
+
+fn mode(option: WalRecoveryMode) -> RecoveryMode {
+    match option {
+        WalRecoveryMode::TolerateCorruptedTailRecords => RecoveryMode::TolerateCorruptedTailRecords,
+        WalRecoveryMode::AbsoluteConsistency => RecoveryMode::AbsoluteConsistency,
+        WalRecoveryMode::PointInTimeRecovery => RecoveryMode::PointInTimeRecovery,
+        WalRecoveryMode::SkipAnyCorruptedRecords => RecoveryMode::SkipAnyCorruptedRecords,
+    }
+}
+
+/// Where replayed entries go: the memtables of the families that are open.
+struct Memtables<'a> {
+    shared: &'a Arc<Shared>,
+    families: Arc<Families>,
+    logs: std::collections::BTreeMap<u32, FileNumber>,
+    /// Tables that a full memtable was flushed to need a new MANIFEST, whatever the options say.
+    flushed: bool,
+}
+
+impl Sink for Memtables<'_> {
+    fn order(&self, family: u32) -> Option<KeyOrder> {
+        self.families
+            .get(family)
+            .map(|family| family.order().clone())
+    }
+
+    fn log_number(&self, family: u32) -> FileNumber {
+        self.logs.get(&family).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]) {
+        if let Some(family) = self.families.get(family) {
+            family.view().memtable.add(seq, kind, key, value);
+        }
+    }
+
+    fn batch_done(&mut self) -> Result<()> {
+        if self.shared.read_only {
+            return Ok(());
+        }
+        for family in self.families.iter() {
+            if family.view().memtable.memory_usage() >= family.full() {
+                self.shared.flush_recovered(family)?;
+                self.flushed = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the replay of the logs ended.
+struct Outcome {
+    last: SequenceNumber,
+    flushed: bool,
+    /// The newest log that was found.
+    newest: FileNumber,
+    /// The logs that were replayed, with their lengths.
+    logs: Vec<(WalFile, u64)>,
+}
+
+/// Replays logs one after the other.
+struct LogReplay<'a> {
+    shared: &'a Arc<Shared>,
+    mode: RecoveryMode,
+    replay: Replay,
+    sink: Memtables<'a>,
+    /// The log at whose damage recovery stopped.
+    stopped_at: Option<FileNumber>,
+    before: Option<WalSummary>,
+    min_log: FileNumber,
+}
+
+impl LogReplay<'_> {
+    /// Replays one log; its length.
+    fn log(&mut self, file: &WalFile) -> Result<u64> {
+        let fs = &*self.shared.world.fs;
+        let mut reader = WalReader::open(fs, &file.path, file.number, FileMode::default())?;
+        let mut sizes = RecordedSizes::new();
+        let mut first = true;
+        loop {
+            reader.advance()?;
+            let recycled = reader.is_recycled();
+            let at = reader.whole_up_to();
+            match reader.event() {
+                WalEvent::Record { offset, payload } => {
+                    if std::mem::take(&mut first) && self.stopped_at.is_some() {
+                        let seq = sequence_of(payload);
+                        if seq.is_none_or(|seq| !self.replay.continues(seq)) {
+                            break;
+                        }
+                        self.stopped_at = None;
+                    }
+                    let result = self.apply(payload, file, &sizes);
+                    if let Err(error) = result {
+                        let bytes = payload.len() as u64;
+                        if !self.refuse(file, offset, bytes, error)? {
+                            break;
+                        }
+                    }
+                }
+                WalEvent::TimestampSizes(recorded) => {
+                    sizes.extend(
+                        recorded
+                            .iter()
+                            .map(|(family, size)| (family, usize::from(size))),
+                    );
+                }
+                WalEvent::Predecessor(stated) => {
+                    if self.shared.options.track_and_verify_wals {
+                        check_predecessor(
+                            file.number,
+                            &stated,
+                            self.before.as_ref(),
+                            self.min_log,
+                        )?;
+                    }
+                }
+                WalEvent::Dropped(dropped) => {
+                    self.note(
+                        file,
+                        dropped.offset,
+                        dropped.bytes,
+                        dropped.reason.to_string(),
+                    );
+                    match self.mode.judge(dropped.reason, recycled) {
+                        Verdict::Skip => {}
+                        Verdict::EndOfLog => break,
+                        Verdict::Stop => {
+                            self.stopped_at = Some(file.number);
+                            break;
+                        }
+                        Verdict::Fail => {
+                            return Err(Error::corruption(format!(
+                                "{} at offset {} of {} ({} bytes), which wal_recovery_mode does not tolerate",
+                                dropped.reason,
+                                dropped.offset,
+                                file.path.display(),
+                                dropped.bytes
+                            )));
+                        }
+                    }
+                }
+                WalEvent::End(_) => {
+                    let _ = at;
+                    break;
+                }
+            }
+        }
+        let len = fs.status(&file.path)?.len;
+        if self
+            .stopped_at
+            .is_some_and(|stopped| stopped != file.number)
+            && len > 0
+        {
+            self.note(
+                file,
+                0,
+                len,
+                "it follows a damaged log and does not carry on from it".to_owned(),
+            );
+        }
+        let whole = reader.whole_up_to();
+        self.before = Some(WalSummary {
+            number: file.number,
+            bytes: whole,
+            last_sequence: self.replay.last,
+        });
+        Ok(len)
+    }
+
+    fn apply(&mut self, payload: &[u8], file: &WalFile, sizes: &RecordedSizes) -> Result<()> {
+        if payload.len() < MIN_BATCH {
+            return Err(Error::corruption(format!(
+                "length of a record: expected at least {MIN_BATCH}, found {}",
+                payload.len()
+            )));
+        }
+        self.replay
+            .apply(payload, file.number, sizes, &mut self.sink)
+    }
+
+    /// A record whose frame is whole and whose batch is not; whether to go on behind it.
+    fn refuse(&mut self, file: &WalFile, offset: u64, bytes: u64, error: Error) -> Result<bool> {
+        if !error.is_corruption() {
+            return Err(error);
+        }
+        self.note(file, offset, bytes, error.text().to_owned());
+        match self.mode {
+            RecoveryMode::SkipAnyCorruptedRecords => Ok(true),
+            RecoveryMode::PointInTimeRecovery => {
+                self.stopped_at = Some(file.number);
+                Ok(false)
+            }
+            _ => Err(error.context(file.path.display())),
+        }
+    }
+
+    /// Reports what recovery leaves out.
+    fn note(&mut self, file: &WalFile, offset: u64, bytes: u64, reason: String) {
+        self.shared.info.warn(format_args!(
+            "recovery leaves out {bytes} bytes at offset {offset} of {}: {reason}",
+            file.path.display()
+        ));
+        let dropped = Dropped {
+            file: file.path.clone(),
+            offset,
+            bytes,
+            reason,
+        };
+        self.shared.dropped.lock().push(dropped);
+    }
+}
+
+fn sequence_of(batch: &[u8]) -> Option<SequenceNumber> {
+    batch
+        .first_chunk()
+        .map(|bytes| SequenceNumber(u64::from_le_bytes(*bytes)))
+}
+
+impl Shared {
+    /// Replays the logs, makes the recovered state the current one, and begins to work.
+    pub(super) fn finish_opening(self: &Arc<Self>, recovered: &Recovered) -> Result<()> {
+        if !self.read_only {
+            self.skip_used_numbers()?;
+        }
+        self.check_tables()?;
+        let outcome = self.replay_logs(recovered)?;
+        let files = self.largest_sequence_in_files();
+        let last = outcome.last.max(recovered.last_sequence).max(files);
+        self.published.store(last.0, Ordering::Release);
+        self.writer.lock().allocated = last;
+        if self.read_only {
+            return Ok(());
+        }
+        self.note_used_number(outcome.newest);
+        self.become_current(recovered, &outcome)?;
+        self.schedule(&mut self.tree.lock());
+        Ok(())
+    }
+
+    fn largest_sequence_in_files(&self) -> SequenceNumber {
+        let families = self.families.load();
+        let largest = families.iter().flat_map(|family| {
+            let version = family.view().version.clone();
+            version.files().map(|(_, file)| file.largest_seq).max()
+        });
+        largest.max().unwrap_or_default()
+    }
+
+    fn replay_logs(self: &Arc<Self>, recovered: &Recovered) -> Result<Outcome> {
+        let families = self.families.load_full();
+        let open: Vec<_> = recovered
+            .families
+            .iter()
+            .filter(|family| families.get(family.id).is_some())
+            .collect();
+        let oldest = open
+            .iter()
+            .map(|family| family.log_number)
+            .min()
+            .unwrap_or_default();
+        let min_log = oldest.max(recovered.min_log_to_keep);
+        let mut logs = cairn_wal::list(&*self.world.fs, &self.wal_dir)?;
+        let newest = logs.iter().map(|log| log.number).max().unwrap_or_default();
+        self.check_tracked(recovered, &logs)?;
+        logs.retain(|log| log.number >= min_log);
+        let mut replay = LogReplay {
+            shared: self,
+            mode: mode(self.options.wal_recovery_mode),
+            replay: Replay::new(recovered.last_sequence),
+            sink: Memtables {
+                shared: self,
+                logs: open
+                    .iter()
+                    .map(|family| (family.id, family.log_number))
+                    .collect(),
+                families: families.clone(),
+                flushed: false,
+            },
+            stopped_at: None,
+            before: None,
+            min_log,
+        };
+        let mut replayed = Vec::new();
+        for log in logs {
+            let len = replay.log(&log)?;
+            replayed.push((log, len));
+        }
+        if let Some(log) = replay.stopped_at {
+            refuse_inconsistent(&families, &replay.sink.logs, log)?;
+        }
+        if replay.replay.undecided() > 0 && !self.read_only {
+            return Err(Error::not_supported(format!(
+                "the logs hold {} prepared transactions that are not decided: commit or roll them \
+                 back with RocksDB, or open the database read-only",
+                replay.replay.undecided()
+            )));
+        }
+        let last = replay.replay.last;
+        Ok(Outcome {
+            last,
+            flushed: replay.sink.flushed,
+            newest,
+            logs: replayed,
+        })
+    }
+
+    /// Checks that the logs that the MANIFEST vouches for are there.
+    fn check_tracked(&self, recovered: &Recovered, logs: &[WalFile]) -> Result<()> {
+        if !self.options.track_and_verify_wals_in_manifest {
+            return Ok(());
+        }
+        for (number, synced) in &recovered.wals {
+            let Some(bytes) = synced else { continue };
+            let Some(log) = logs.iter().find(|log| log.number == *number) else {
+                return Err(Error::corruption(format!(
+                    "log {number} is missing: the MANIFEST vouches for {bytes} bytes of it"
+                )));
+            };
+            let found = self.world.fs.status(&log.path)?.len;
+            if found < *bytes {
+                return Err(Error::corruption(format!(
+                    "length of {}: expected at least {bytes}, found {found}",
+                    log.path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the memtable of `family` to a table of the version that is being recovered.
+    fn flush_recovered(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
+        let view = family.view.load_full();
+        let edit =
+            self.write_memtables(family, &view.version, std::slice::from_ref(&view.memtable))?;
+        let version = Arc::new(view.version.with_edit(&edit)?);
+        let fresh = self.new_memtable(&family.options);
+        let next = view
+            .with_new_memtable(fresh)
+            .with_version(version, &[view.memtable.clone()]);
+        family.view.store(Arc::new(next));
+        Ok(())
+    }
+
+    /// Makes the recovered state durable and current: tables, MANIFEST, log, OPTIONS.
+    fn become_current(self: &Arc<Self>, recovered: &Recovered, outcome: &Outcome) -> Result<()> {
+        let families = self.families.load_full();
+        let dropped = !self.dropped.lock().is_empty();
+        let keep_logs = self.options.avoid_flush_during_recovery && !outcome.flushed && !dropped;
+        let log = self.new_file_number();
+        if keep_logs {
+            self.keep_logs(outcome)?;
+        } else {
+            for family in families
+                .iter()
+                .filter(|family| !family.view().memtable.is_empty())
+            {
+                self.flush_recovered(family)?;
+            }
+            let mut tree = self.tree.lock();
+            tree.families
+                .values_mut()
+                .for_each(|state| state.log_number = log);
+            tree.durable_min_log = log;
+        }
+        for dir in self.table_dirs() {
+            self.world.fs.sync_dir(&dir)?;
+        }
+        let manifest = self.write_manifest(&families, &[])?;
+        let (number, min_log) = (manifest.number(), self.tree.lock().durable_min_log);
+        *self.manifest.lock() = Some(manifest);
+        let next = self.create_log(log, None)?;
+        self.tree.lock().logs.insert(log, 0);
+        self.writer.lock().log = Some(next);
+        self.write_options_file()?;
+        self.clean_up(number, min_log)?;
+        self.info.info(format_args!(
+            "opened: {} families, MANIFEST {number} after {}, log {log}, last sequence number {}",
+            families.iter().count(),
+            recovered.manifest,
+            self.published()
+        ));
+        Ok(())
+    }
+
+    /// Keeps the replayed logs for the next recovery: the new log may only be written once they
+    /// are durable, names and all.
+    fn keep_logs(&self, outcome: &Outcome) -> Result<()> {
+        let fs = &*self.world.fs;
+        for (log, len) in &outcome.logs {
+            let file = fs.open_append(&log.path, FileMode::default())?;
+            file.sync(self.options.use_fsync)?;
+            file.close()?;
+            self.tree.lock().logs.insert(log.number, *len);
+        }
+        fs.sync_dir(&self.wal_dir)
+    }
+
+    /// A memtable for a family of `options`.
+    pub(crate) fn new_memtable(&self, options: &cairn_options::FamilyOptions) -> Arc<Memtable> {
+        let arena_block_size = usize::try_from(options.arena_block_size).unwrap_or(1 << 20);
+        let memtable = cairn_memtable::MemtableOptions { arena_block_size };
+        Arc::new(Memtable::new(options.comparator.clone(), memtable))
+    }
+}
+
+/// Refuses a state in which one family holds what another has lost in the damaged `log`.
+fn refuse_inconsistent(
+    families: &Families,
+    logs: &std::collections::BTreeMap<u32, FileNumber>,
+    log: FileNumber,
+) -> Result<()> {
+    for family in families.iter() {
+        let beyond = logs.get(&family.id()).is_some_and(|number| *number > log);
+        if beyond && family.view().version.files().next().is_some() {
+            return Err(Error::corruption(format!(
+                "log {log} is damaged, and column family {:?} has tables that are newer: recovered \
+                 to the damage, the families would not agree. wal_recovery_mode \
+                 kSkipAnyCorruptedRecords salvages what can be read",
+                family.name()
+            )));
+        }
+    }
+    Ok(())
+}

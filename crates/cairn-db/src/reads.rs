@@ -1,0 +1,134 @@
+//! Reads of an open family: gets and iterators.
+
+use std::sync::Arc;
+
+use cairn_format::key::LookupKey;
+use cairn_options::ReadOptions;
+use cairn_read::{Columns, DbIter, Found, Value, View, get};
+use cairn_types::{Error, Result, SequenceNumber};
+
+use crate::db::Handle;
+use crate::family::{Family, FamilyState};
+use crate::shared::Shared;
+
+impl Shared {
+    /// What a read without snapshot sees. The view is taken first: a version that a compaction
+    /// drops after that is still in the view, and one that it dropped before was hidden by an
+    /// entry that is published by now.
+    fn newest(&self, family: &FamilyState) -> (Arc<View>, SequenceNumber) {
+        let view = family.view.load_full();
+        let seq = self.published();
+        (view, seq)
+    }
+}
+
+/// The key under which `key` is looked up: with timestamps, followed by the one the read asks for.
+fn lookup(
+    family: &FamilyState,
+    key: &[u8],
+    seq: SequenceNumber,
+    options: &ReadOptions,
+) -> Result<LookupKey> {
+    let size = family.order().timestamp_size();
+    match (size, &options.timestamp) {
+        (0, None) => Ok(LookupKey::new(key, seq)),
+        (0, Some(_)) => Err(Error::invalid_argument(
+            "the read has a timestamp, but the keys of the family have none",
+        )),
+        (size, Some(timestamp)) if timestamp.len() == size => {
+            Ok(LookupKey::new(&[key, timestamp].concat(), seq))
+        }
+        (size, Some(timestamp)) => Err(Error::invalid_argument(format!(
+            "timestamp: expected {size} bytes, found {}",
+            timestamp.len()
+        ))),
+        (size, None) => Ok(LookupKey::new(&[key, &vec![0xff; size]].concat(), seq)),
+    }
+}
+
+impl Family {
+    /// The value of `key`, or `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` or `Corruption` of a file that had to be read.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.get_with(key, &ReadOptions::default())
+    }
+
+    /// [`Family::get`] with options. A wide-column entity has the value of its default column.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get`]; `Incomplete` if `read_tier` forbids what the read needs.
+    #[inline]
+    pub fn get_with(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
+        self.find(key, options)?.into_value()
+    }
+
+    /// The columns of `key`, or `None` if it has no value. A plain value is one column without a
+    /// name.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with`].
+    pub fn get_entity(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Columns>> {
+        self.find(key, options)?.into_columns()
+    }
+
+    fn find(&self, key: &[u8], options: &ReadOptions) -> Result<Found> {
+        let shared = &self.db.shared;
+        let view = self.state.view();
+        let seq = options.snapshot.unwrap_or_else(|| shared.published());
+        get(&view, &lookup(&self.state, key, seq, options)?, options)
+    }
+
+    /// An iterator over the family, which stands nowhere yet. It shows the present state, whatever
+    /// is written while it lives.
+    #[must_use]
+    pub fn iter(&self) -> Iter {
+        self.iter_with(&ReadOptions::default())
+    }
+
+    /// [`Family::iter`] with options.
+    #[must_use]
+    pub fn iter_with(&self, options: &ReadOptions) -> Iter {
+        let (view, seq) = self.db.shared.newest(&self.state);
+        let seq = options.snapshot.unwrap_or(seq);
+        Iter {
+            inner: Some(DbIter::new(view, seq, options)),
+            db: self.db.clone(),
+        }
+    }
+}
+
+/// An iterator over one family. It keeps the files that it reads, and the database open.
+pub struct Iter {
+    /// `None` only while it is dropped.
+    inner: Option<DbIter>,
+    db: Arc<Handle>,
+}
+
+impl std::ops::Deref for Iter {
+    type Target = DbIter;
+    #[inline]
+    fn deref(&self) -> &DbIter {
+        self.inner.as_ref().expect("present until dropped")
+    }
+}
+
+impl std::ops::DerefMut for Iter {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut DbIter {
+        self.inner.as_mut().expect("present until dropped")
+    }
+}
+
+impl Drop for Iter {
+    fn drop(&mut self) {
+        drop(self.inner.take());
+        // Files that only this iterator kept are deleted by a background thread, not by the
+        // reader's.
+        self.db.shared.purge_in_background();
+    }
+}

@@ -1,0 +1,236 @@
+//! The state of an open database, and the locks that guard it.
+//!
+//! Locks, in the order in which they may be taken together:
+//!
+//! 1. the lead of the write queue (not a lock, but held like one);
+//! 2. `writer`: the current log and the last sequence number that was given out;
+//! 3. `manifest`: changes of versions, one at a time;
+//! 4. `tree`: what changes when jobs start and end; never held across a file operation;
+//! 5. the list of snapshots.
+//!
+//! Whoever waits for a job holds none of them but the lead, and helps the executor first.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use cairn_memory::BlockCache;
+use cairn_memtable::Memtable;
+use cairn_observe::Logger;
+use cairn_options::DbOptions;
+use cairn_platform::fs::FileLock;
+use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
+use cairn_platform::{Io, World};
+use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+use cairn_version::manifest::Manifest;
+use cairn_version::{FileMeta, TableSource};
+
+use crate::family::Families;
+use crate::open::Dropped;
+use crate::snapshot::Snapshots;
+use crate::write::log::CurrentLog;
+use crate::write::queue::Queue;
+use crate::write::stall::{Condition, Throttle};
+
+/// The state of an open database.
+pub(crate) struct Shared {
+    /// The database directory.
+    pub(crate) dir: PathBuf,
+    /// Where WALs lie.
+    pub(crate) wal_dir: PathBuf,
+    /// Options with their effective values.
+    pub(crate) options: DbOptions,
+    pub(crate) world: World,
+    pub(crate) io: Io,
+    pub(crate) info: Logger,
+    /// [`Shared::options`], as jobs share them.
+    pub(crate) db_options: Arc<DbOptions>,
+    /// The text in IDENTITY.
+    pub(crate) db_id: String,
+    /// The identity of this opening; tables record it.
+    pub(crate) session_id: String,
+    /// The name of this machine; tables record it.
+    pub(crate) host_id: String,
+    /// How many flushes may run at once.
+    pub(crate) flush_limit: usize,
+    /// How many compactions may run at once.
+    pub(crate) compaction_limit: usize,
+    /// The cache of families that bring none of their own.
+    pub(crate) default_cache: Arc<BlockCache>,
+
+    pub(crate) queue: Queue,
+    pub(crate) writer: Mutex<Writer>,
+    /// The last sequence number that reads see.
+    pub(crate) published: AtomicU64,
+    /// Something wants the next leader to look before it writes.
+    pub(crate) attention: AtomicBool,
+    pub(crate) throttle: Throttle,
+    /// Bytes of logs at which memtables are switched to let old logs go; 0 for no limit.
+    pub(crate) wal_limit: AtomicU64,
+    /// Something was written without a log since the last flush of everything.
+    pub(crate) unlogged: AtomicBool,
+
+    pub(crate) families: ArcSwap<Families>,
+    pub(crate) snapshots: Arc<Snapshots>,
+
+    pub(crate) manifest: Mutex<Option<Manifest>>,
+    pub(crate) tree: Mutex<Tree>,
+    /// Told, under `tree`, whenever a job ends or the state of writes changes.
+    pub(crate) changed: Condvar,
+    /// The next number for a file.
+    pub(crate) next_file: Arc<AtomicU64>,
+    /// The error that made the database read-only.
+    pub(crate) failure: ArcSwapOption<Error>,
+    pub(crate) closing: AtomicBool,
+    /// Tells running jobs to end.
+    pub(crate) cancel: Arc<AtomicBool>,
+    /// Whether closing is complete. Its lock makes a second closer wait for the first.
+    pub(crate) closed: Mutex<bool>,
+    /// The lock on the directory.
+    pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
+    /// What recovery left out.
+    pub(crate) dropped: Mutex<Vec<Dropped>>,
+    /// Whether there are files that wait for their last reader.
+    pub(crate) has_obsolete: AtomicBool,
+    pub(crate) read_only: bool,
+}
+
+/// What whoever leads the write queue changes.
+pub(crate) struct Writer {
+    /// The log that is written; `None` when closed or read-only.
+    pub(crate) log: Option<CurrentLog>,
+    /// The last sequence number that was given out.
+    pub(crate) allocated: SequenceNumber,
+    /// Length of the current log.
+    pub(crate) unflushed_log_bytes: u64,
+}
+
+/// What changes when jobs start and end.
+pub(crate) struct Tree {
+    pub(crate) families: BTreeMap<u32, FamilyTree>,
+    /// Logs that may hold unflushed data, the current one included, with their lengths when they
+    /// were finished.
+    pub(crate) logs: BTreeMap<FileNumber, u64>,
+    pub(crate) flushes: usize,
+    pub(crate) compactions: usize,
+    /// Logs before this one are needed by nobody, and the MANIFEST says so durably.
+    pub(crate) durable_min_log: FileNumber,
+    /// Tables that left their version and are deleted when the last reader leaves.
+    pub(crate) obsolete_tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
+    /// How gravely writes are slowed down.
+    pub(crate) condition: Condition,
+    /// Manual compactions that run or wait; automatic ones stay away while there are some.
+    pub(crate) manual: usize,
+    /// The largest family id ever used.
+    pub(crate) max_family: u32,
+}
+
+/// The part of [`Tree`] that belongs to one family.
+pub(crate) struct FamilyTree {
+    /// Memtables that wait to be flushed, oldest first.
+    pub(crate) immutables: Vec<Immutable>,
+    /// Logs before this one hold nothing unflushed of the family.
+    pub(crate) log_number: FileNumber,
+    pub(crate) flushing: bool,
+    /// Somebody asked for a flush: do not wait for more memtables to merge.
+    pub(crate) flush_requested: bool,
+    /// Inputs of running compactions.
+    pub(crate) busy: cairn_jobs::pick::Busy,
+}
+
+/// A memtable that takes no writes any more.
+#[derive(Clone)]
+pub(crate) struct Immutable {
+    pub(crate) memtable: Arc<Memtable>,
+    /// The log that was current when this memtable was switched: with this memtable flushed the
+    /// family needs only that one and later ones.
+    pub(crate) next_log: FileNumber,
+}
+
+impl FamilyTree {
+    pub(crate) fn new(log_number: FileNumber) -> FamilyTree {
+        FamilyTree {
+            immutables: Vec::new(),
+            log_number,
+            flushing: false,
+            flush_requested: false,
+            busy: cairn_jobs::pick::Busy::default(),
+        }
+    }
+}
+
+impl Shared {
+    /// The last write that reads see.
+    pub(crate) fn published(&self) -> SequenceNumber {
+        // Acquire pairs with the release of the write that published it.
+        SequenceNumber(self.published.load(Ordering::Acquire))
+    }
+
+    /// A number for a new file.
+    pub(crate) fn new_file_number(&self) -> FileNumber {
+        FileNumber(self.next_file.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number that the next file gets, unless somebody is quicker.
+    pub(crate) fn next_file_number(&self) -> FileNumber {
+        FileNumber(self.next_file.load(Ordering::Relaxed))
+    }
+
+    /// Makes sure that no new file gets `number`.
+    pub(crate) fn note_used_number(&self, number: FileNumber) {
+        self.next_file.fetch_max(number.0 + 1, Ordering::Relaxed);
+    }
+
+    /// Makes the database read-only because of `error`; the first cause is kept. What was
+    /// acknowledged stays readable.
+    pub(crate) fn fail_writes(&self, error: &Error) {
+        let before = self
+            .failure
+            .compare_and_swap(&None::<Arc<Error>>, Some(Arc::new(error.clone())));
+        if before.is_none() {
+            self.info.error(format_args!(
+                "the database is read-only from now on: {error}"
+            ));
+        }
+        self.attention.store(true, Ordering::Release);
+        let _tree = self.tree.lock();
+        self.changed.notify_all();
+    }
+
+    /// The error that made the database read-only, as later writes report it.
+    pub(crate) fn check_failure(&self) -> Result<()> {
+        match &*self.failure.load() {
+            None => Ok(()),
+            Some(error) => Err(error.context("the database is read-only since an earlier error")),
+        }
+    }
+
+    /// Refuses what needs a writable, open database.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::not_supported("the database was opened read-only"));
+        }
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::shutdown("the database is being closed"));
+        }
+        self.check_failure()
+    }
+
+    /// Waits until `done`, which is asked under the lock of the tree. The caller holds no lock.
+    pub(crate) fn wait_until(&self, mut done: impl FnMut(&Tree) -> bool) {
+        loop {
+            if done(&self.tree.lock()) {
+                return;
+            }
+            if self.world.executor.help() {
+                continue;
+            }
+            let mut tree = self.tree.lock();
+            if done(&tree) {
+                return;
+            }
+            self.changed.wait(&mut tree);
+        }
+    }
+}

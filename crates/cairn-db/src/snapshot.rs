@@ -1,0 +1,112 @@
+//! Snapshots: sequence numbers that reads may still ask for.
+//!
+//! A flush or compaction lists the live snapshots when it starts and keeps, for each of them, the
+//! newest version at or before it. A snapshot taken later cannot miss anything by that: its number
+//! is at or above every entry that the job reads, because a memtable is only flushed after its
+//! last entry was published.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_platform::sync::Mutex;
+use cairn_types::SequenceNumber;
+
+/// The live snapshots of a database.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    /// Sequence number to the number of snapshots that stand on it.
+    live: Mutex<BTreeMap<SequenceNumber, usize>>,
+}
+
+impl Snapshots {
+    /// Registers a snapshot of what `published` returns. It is called under the list's lock, so
+    /// that a job that lists the snapshots either sees this one or reads only entries before it.
+    pub(crate) fn take(
+        self: &Arc<Snapshots>,
+        published: impl FnOnce() -> SequenceNumber,
+    ) -> Snapshot {
+        let mut live = self.live.lock();
+        let seq = published();
+        *live.entry(seq).or_insert(0) += 1;
+        Snapshot {
+            seq,
+            list: self.clone(),
+        }
+    }
+
+    /// The sequence numbers of the live snapshots, ascending, each once.
+    pub(crate) fn list(&self) -> Vec<SequenceNumber> {
+        self.live.lock().keys().copied().collect()
+    }
+
+    /// How many snapshots live.
+    pub(crate) fn count(&self) -> usize {
+        self.live.lock().values().sum()
+    }
+
+    /// The oldest live snapshot.
+    pub(crate) fn oldest(&self) -> Option<SequenceNumber> {
+        self.live.lock().keys().next().copied()
+    }
+}
+
+/// A state of the database that stays readable while this value lives.
+pub struct Snapshot {
+    seq: SequenceNumber,
+    list: Arc<Snapshots>,
+}
+
+impl Snapshot {
+    /// The last write that this snapshot sees.
+    #[must_use]
+    pub fn sequence(&self) -> SequenceNumber {
+        self.seq
+    }
+}
+
+impl Clone for Snapshot {
+    fn clone(&self) -> Snapshot {
+        *self.list.live.lock().entry(self.seq).or_insert(0) += 1;
+        Snapshot {
+            seq: self.seq,
+            list: self.list.clone(),
+        }
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let mut live = self.list.live.lock();
+        if let Some(count) = live.get_mut(&self.seq) {
+            *count -= 1;
+            if *count == 0 {
+                live.remove(&self.seq);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot({})", self.seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_listed_until_its_last_copy_is_dropped() {
+        let list = Arc::new(Snapshots::default());
+        let first = list.take(|| SequenceNumber(7));
+        let copy = first.clone();
+        let _later = list.take(|| SequenceNumber(9));
+        assert_eq!(list.list(), [SequenceNumber(7), SequenceNumber(9)]);
+        drop(first);
+        assert_eq!(list.oldest(), Some(SequenceNumber(7)));
+        drop(copy);
+        assert_eq!(list.list(), [SequenceNumber(9)]);
+        assert_eq!(list.count(), 1);
+    }
+}

@@ -1,0 +1,89 @@
+//! From the records of a batch to entries of memtables.
+
+use cairn_format::batch::{BatchRef, Record};
+use cairn_memtable::Memtable;
+use cairn_platform::sync::Ordering;
+use cairn_types::{Error, Result, SequenceNumber, ValueKind};
+
+use crate::family::FamilyState;
+use crate::shared::Shared;
+
+/// One entry on its way into a memtable.
+pub(crate) struct Entry<'a> {
+    pub(crate) kind: ValueKind,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+/// What a record of a batch means for a memtable: the family and the entry; `None` for records
+/// that only the log carries.
+pub(crate) fn entry<'a>(record: &Record<'a>) -> Result<Option<(u32, Entry<'a>)>> {
+    let found = |family: u32, kind, key, value| Ok(Some((family, Entry { kind, key, value })));
+    match *record {
+        Record::Put { family, key, value } => found(family, ValueKind::Value, key, value),
+        Record::Delete { family, key } => found(family, ValueKind::Deletion, key, &[]),
+        Record::SingleDelete { family, key } => found(family, ValueKind::SingleDeletion, key, &[]),
+        Record::Merge {
+            family,
+            key,
+            operand,
+        } => found(family, ValueKind::Merge, key, operand),
+        Record::DeleteRange { family, begin, end } => {
+            found(family, ValueKind::RangeDeletion, begin, end)
+        }
+        Record::PutEntity {
+            family,
+            key,
+            entity,
+        } => found(family, ValueKind::WideColumnEntity, key, entity),
+        Record::PutBlobIndex { family, key, index } => {
+            found(family, ValueKind::BlobIndex, key, index)
+        }
+        Record::LogData(_) | Record::Noop => Ok(None),
+        ref other => Err(Error::not_supported(format!(
+            "the write batch has a record that this version does not apply: {other:?}"
+        ))),
+    }
+}
+
+impl Shared {
+    /// Inserts the entries of `batch`, whose first gets the sequence number `first`.
+    pub(crate) fn insert(&self, batch: &[u8], first: SequenceNumber) -> Result<()> {
+        let batch = BatchRef::parse(batch).map_err(|e| e.in_file("the write batch", 0))?;
+        let families = self.families.load();
+        let mut seq = first;
+        let mut last: Option<(&FamilyState, std::sync::Arc<Memtable>)> = None;
+        for record in batch.records() {
+            let record = record.map_err(|e| e.in_file("the write batch", 0))?;
+            let Some((id, entry)) = entry(&record)? else {
+                continue;
+            };
+            if last.as_ref().is_none_or(|(family, _)| family.id() != id) {
+                if let Some((family, memtable)) = last.take() {
+                    self.note_growth(family, &memtable);
+                }
+                // A family dropped between the check and here takes its entries with it.
+                last = families
+                    .get(id)
+                    .map(|family| (&**family, family.memtable()));
+            }
+            if let Some((_, memtable)) = &last {
+                memtable.add(seq, entry.kind, entry.key, entry.value);
+            }
+            seq = seq.plus(1);
+        }
+        if let Some((family, memtable)) = last {
+            self.note_growth(family, &memtable);
+        }
+        Ok(())
+    }
+
+    /// Asks the next leader's attention for a memtable that has grown to its limit, or near it.
+    #[inline]
+    fn note_growth(&self, family: &FamilyState, memtable: &Memtable) {
+        // Relaxed: a leader that reads an old limit looks one write later.
+        if memtable.memory_usage() >= family.attention_at.load(Ordering::Relaxed) {
+            self.attention.store(true, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The live logs: which WAL is written, which older ones still hold unflushed data.
+//!
+//! No hole may open between logs: what a log holds must survive a power cut whenever something in
+//! a later log does. So the first byte goes into a new log only after the whole of the old one,
+//! and its name, were synced. To keep that off the writers' way the old log is synced once in the
+//! background when its memtable is nearly full; what is left at the switch is the small rest.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_format::log::Predecessor;
+use cairn_format::names::FileName;
+use cairn_platform::sync::{AtomicBool, Ordering};
+use cairn_platform::{FileSystem, WritableFile, fs::FileMode};
+use cairn_types::{FileNumber, Result, SequenceNumber};
+use cairn_wal::{WalOptions, WalWriter};
+
+/// The WAL that is being written. Owned by whoever leads the write queue.
+pub(crate) struct CurrentLog {
+    writer: WalWriter,
+    file: Arc<dyn WritableFile>,
+    number: FileNumber,
+    /// Whether a sync made the file's name durable.
+    name_synced: Arc<AtomicBool>,
+    /// Whether the last sync of the log has succeeded.
+    finished: Arc<AtomicBool>,
+    dir: PathBuf,
+    /// Length up to which a background sync was asked for; 0 if none was.
+    presynced: u64,
+    use_fsync: bool,
+}
+
+/// What a sync of a log needs, for a thread that does not lead.
+#[derive(Clone)]
+pub(crate) struct LogSync {
+    file: Arc<dyn WritableFile>,
+    name_synced: Arc<AtomicBool>,
+    finished: Arc<AtomicBool>,
+    dir: PathBuf,
+    use_fsync: bool,
+}
+
+impl LogSync {
+    /// Makes everything handed to the kernel so far survive a power cut, the file's name too.
+    pub(crate) fn sync(&self, fs: &dyn FileSystem) -> Result<()> {
+        let synced = self.file.sync(self.use_fsync);
+        // A log that was finished meanwhile is synced to its end, and closed.
+        if self.finished.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        synced?;
+        if !self.name_synced.load(Ordering::Acquire) {
+            fs.sync_dir(&self.dir)?;
+            self.name_synced.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+impl CurrentLog {
+    /// Creates the log `number` in `dir`.
+    pub(crate) fn create(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        number: FileNumber,
+        mode: FileMode,
+        options: &WalOptions,
+        use_fsync: bool,
+    ) -> Result<CurrentLog> {
+        let file = fs.create(&dir.join(FileName::Wal(number).to_string()), mode)?;
+        let writer = WalWriter::new(file.clone(), number, options)?;
+        Ok(CurrentLog {
+            writer,
+            file,
+            number,
+            name_synced: Arc::default(),
+            finished: Arc::default(),
+            dir: dir.to_owned(),
+            presynced: 0,
+            use_fsync,
+        })
+    }
+
+    /// The number in the file's name.
+    pub(crate) fn number(&self) -> FileNumber {
+        self.number
+    }
+
+    /// Bytes of the log so far.
+    pub(crate) fn len(&self) -> u64 {
+        self.writer.len()
+    }
+
+    /// Whether no batch was written yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writer.records() == 0
+    }
+
+    /// Appends the batches of a group, each as one record, with one call to the kernel.
+    pub(crate) fn append(&mut self, batches: &[(SequenceNumber, &[u8])]) -> Result<()> {
+        for (seq, batch) in batches {
+            let (_, rest) = batch.split_at(8);
+            self.writer.add_parts(&[&seq.0.to_le_bytes(), rest])?;
+        }
+        self.writer.hand_over()
+    }
+
+    /// Says at the beginning of the log what the one before it looks like.
+    pub(crate) fn state_predecessor(&mut self, predecessor: &Predecessor) -> Result<()> {
+        self.writer.add_predecessor(predecessor)
+    }
+
+    /// Says how long the timestamps of the families' keys are.
+    pub(crate) fn state_timestamp_sizes(&mut self, sizes: &[(u32, u16)]) -> Result<()> {
+        self.writer.add_timestamp_sizes(sizes)
+    }
+
+    /// What a sync of this log needs.
+    pub(crate) fn syncer(&self) -> LogSync {
+        LogSync {
+            file: self.file.clone(),
+            name_synced: self.name_synced.clone(),
+            finished: self.finished.clone(),
+            dir: self.dir.clone(),
+            use_fsync: self.use_fsync,
+        }
+    }
+
+    /// Whether a background sync has been asked for since the log was created.
+    pub(crate) fn is_presynced(&self) -> bool {
+        self.presynced != 0
+    }
+
+    /// Remembers that a background sync of what is there now was asked for.
+    pub(crate) fn mark_presynced(&mut self) {
+        self.presynced = self.len().max(1);
+    }
+
+    /// Ends a log that takes no more writes after a failure: nothing is added to it.
+    pub(crate) fn abandon(self) -> Result<()> {
+        self.file.close()
+    }
+
+    /// Ends the log: everything in it is synced, and the file is closed.
+    pub(crate) fn finish(mut self, fs: &dyn FileSystem) -> Result<()> {
+        self.writer.hand_over()?;
+        self.syncer().sync(fs)?;
+        self.finished.store(true, Ordering::Release);
+        self.file.close()
+    }
+}

@@ -1,0 +1,311 @@
+//! The write queue: who leads, and whose writes the leader carries.
+//!
+//! Writers take turns. The one whose turn it is *leads*: it alone allocates sequence numbers,
+//! appends to the log and switches memtables, and it carries a group of waiting writes with its
+//! own, so that one append (and one sync) serves them all. After the append every member of the
+//! group inserts its own batch into the memtables, at once; the leader waits for the last of them,
+//! publishes, and hands the lead to the next writer that waits.
+//!
+//! A writer that finds nobody leading leads at once and never touches more than the queue's lock.
+//!
+//! Invariants:
+//!
+//! Q1. At most one thread leads at any time.
+//! Q2. Waiters are served in the order in which they joined.
+//! Q3. Every waiter is woken exactly once with `Lead`, or with `Finished` (after at most one
+//!     `Insert`).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cairn_platform::sync::{AtomicUsize, Condvar, Mutex, Ordering};
+use cairn_types::{Result, SequenceNumber};
+
+/// What a waiter may share a group with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A batch to write.
+    Batch {
+        /// It waits for a sync of the log.
+        sync: bool,
+        /// It skips the log.
+        disable_wal: bool,
+        /// It fails rather than waits when writes are slowed down.
+        no_slowdown: bool,
+    },
+    /// Something that needs the lead for itself: a memtable switch, a sync.
+    Alone,
+}
+
+/// One writer that waits its turn. It owns a copy of its batch, so that the leader can read it.
+pub(crate) struct Waiter {
+    pub(crate) kind: Kind,
+    /// The batch's bytes, header included; empty for [`Kind::Alone`].
+    pub(crate) batch: Vec<u8>,
+    turn: Mutex<Turn>,
+    changed: Condvar,
+}
+
+/// What a waiter is told.
+#[derive(Clone)]
+enum Turn {
+    Wait,
+    Lead,
+    Insert(SequenceNumber, Arc<Group>),
+    Finished(Result<()>),
+}
+
+/// What a waiter does next.
+pub(crate) enum Next {
+    /// It leads.
+    Lead,
+    /// It inserts its batch at this sequence number, reports to the group, and waits again.
+    Insert(SequenceNumber, Arc<Group>),
+    /// Its write is over.
+    Finished(Result<()>),
+}
+
+/// The members of a group that still insert.
+pub(crate) struct Group {
+    inserting: AtomicUsize,
+    outcome: Mutex<Result<()>>,
+    done: Condvar,
+}
+
+impl Group {
+    /// A group of which `members` beside the leader insert their batches themselves.
+    pub(crate) fn new(members: usize) -> Arc<Group> {
+        Arc::new(Group {
+            inserting: AtomicUsize::new(members),
+            outcome: Mutex::new(Ok(())),
+            done: Condvar::new(),
+        })
+    }
+
+    /// A member reports the end of its insertion.
+    pub(crate) fn inserted(&self, result: Result<()>) {
+        let mut outcome = self.outcome.lock();
+        if result.is_err() {
+            *outcome = result;
+        }
+        // AcqRel: the leader that reads zero sees every member's insertions.
+        if self.inserting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.done.notify_all();
+        }
+    }
+
+    /// Waits until every member has reported, and returns the first failure.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let mut outcome = self.outcome.lock();
+        while self.inserting.load(Ordering::Acquire) != 0 {
+            self.done.wait(&mut outcome);
+        }
+        outcome.clone()
+    }
+}
+
+impl Waiter {
+    /// A waiter of `kind` with `batch` (empty for [`Kind::Alone`]).
+    pub(crate) fn new(kind: Kind, batch: Vec<u8>) -> Arc<Waiter> {
+        Arc::new(Waiter {
+            kind,
+            batch,
+            turn: Mutex::new(Turn::Wait),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn tell(&self, turn: Turn) {
+        *self.turn.lock() = turn;
+        self.changed.notify_one();
+    }
+
+    /// Tells the waiter to insert its batch.
+    pub(crate) fn insert_at(&self, seq: SequenceNumber, group: &Arc<Group>) {
+        self.tell(Turn::Insert(seq, group.clone()));
+    }
+
+    /// Tells the waiter that its write is over.
+    pub(crate) fn finish(&self, result: Result<()>) {
+        self.tell(Turn::Finished(result));
+    }
+
+    /// Waits for the next turn.
+    pub(crate) fn next(&self) -> Next {
+        let mut turn = self.turn.lock();
+        loop {
+            match std::mem::replace(&mut *turn, Turn::Wait) {
+                Turn::Wait => self.changed.wait(&mut turn),
+                Turn::Lead => return Next::Lead,
+                Turn::Insert(seq, group) => return Next::Insert(seq, group),
+                Turn::Finished(result) => return Next::Finished(result),
+            }
+        }
+    }
+}
+
+/// The queue of one database.
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    led: bool,
+    waiting: VecDeque<Arc<Waiter>>,
+}
+
+impl Queue {
+    /// Joins the queue. `None` means that the caller leads now; otherwise it waits on what
+    /// `waiter` made.
+    pub(crate) fn join(&self, waiter: impl FnOnce() -> Arc<Waiter>) -> Option<Arc<Waiter>> {
+        let mut state = self.state.lock();
+        if !state.led {
+            state.led = true;
+            return None;
+        }
+        let waiter = waiter();
+        state.waiting.push_back(waiter.clone());
+        Some(waiter)
+    }
+
+    /// Takes from the queue the waiters that may share a group with a leader of `leader`, up to
+    /// `limit_bytes` of batches.
+    pub(crate) fn followers(&self, leader: Kind, limit_bytes: usize) -> Vec<Arc<Waiter>> {
+        let mut group = Vec::new();
+        let mut bytes = 0;
+        let mut state = self.state.lock();
+        while let Some(next) = state.waiting.front() {
+            bytes += next.batch.len();
+            if bytes > limit_bytes || !may_follow(leader, next.kind) {
+                break;
+            }
+            group.extend(state.waiting.pop_front());
+        }
+        group
+    }
+
+    /// Gives the lead to the next waiter, or to whoever comes.
+    pub(crate) fn hand_over(&self) {
+        let mut state = self.state.lock();
+        match state.waiting.pop_front() {
+            Some(next) => next.tell(Turn::Lead),
+            None => state.led = false,
+        }
+    }
+
+    /// Takes the lead for something that no other write may share.
+    pub(crate) fn lead_alone(&self) {
+        if let Some(waiter) = self.join(|| Waiter::new(Kind::Alone, Vec::new())) {
+            let next = waiter.next();
+            assert!(
+                matches!(next, Next::Lead),
+                "nobody carries what must lead alone"
+            );
+        }
+    }
+}
+
+/// Whether a waiter of kind `next` may be carried by a leader of kind `leader`. A write that does
+/// not sync is not made to wait for one that does, nor one that must not be slowed down for others.
+fn may_follow(leader: Kind, next: Kind) -> bool {
+    let (
+        Kind::Batch {
+            sync,
+            disable_wal,
+            no_slowdown,
+        },
+        Kind::Batch {
+            sync: next_sync,
+            disable_wal: next_disable,
+            no_slowdown: next_no_slowdown,
+        },
+    ) = (leader, next)
+    else {
+        return false;
+    };
+    disable_wal == next_disable && no_slowdown == next_no_slowdown && (sync || !next_sync)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Kind = Kind::Batch {
+        sync: false,
+        disable_wal: false,
+        no_slowdown: false,
+    };
+    const SYNC: Kind = Kind::Batch {
+        sync: true,
+        disable_wal: false,
+        no_slowdown: false,
+    };
+
+    fn join(queue: &Queue, kind: Kind, len: usize) -> Option<Arc<Waiter>> {
+        queue.join(|| Waiter::new(kind, vec![0; len]))
+    }
+
+    #[test]
+    fn a_leader_carries_those_that_may_share_its_group_in_order() {
+        let queue = Queue::default();
+        assert!(join(&queue, SYNC, 10).is_none());
+        let waiting: Vec<_> = [(PLAIN, 10), (SYNC, 10), (Kind::Alone, 0), (PLAIN, 10)]
+            .map(|(k, n)| join(&queue, k, n))
+            .into();
+        let group = queue.followers(SYNC, 1000);
+        assert_eq!(group.len(), 2);
+        queue.hand_over();
+        assert!(matches!(waiting[2].as_ref().unwrap().next(), Next::Lead));
+        queue.hand_over();
+        assert!(matches!(waiting[3].as_ref().unwrap().next(), Next::Lead));
+        queue.hand_over();
+        assert!(join(&queue, PLAIN, 1).is_none());
+    }
+
+    #[test]
+    fn a_plain_write_does_not_wait_for_anothers_sync_and_a_group_has_a_limit() {
+        let queue = Queue::default();
+        assert!(join(&queue, PLAIN, 1).is_none());
+        let _a = join(&queue, PLAIN, 600);
+        let _b = join(&queue, PLAIN, 600);
+        assert_eq!(queue.followers(PLAIN, 1000).len(), 1);
+        assert_eq!(queue.followers(PLAIN, 1000).len(), 1);
+        let _c = join(&queue, SYNC, 1);
+        assert_eq!(queue.followers(PLAIN, 1000).len(), 0);
+    }
+
+    #[test]
+    fn many_threads_each_lead_or_are_carried_exactly_once() {
+        let queue = Queue::default();
+        let carried = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let waiter = join(&queue, PLAIN, 8);
+                        let leads = match &waiter {
+                            None => true,
+                            Some(waiter) => match waiter.next() {
+                                Next::Lead => true,
+                                Next::Insert(..) => unreachable!("nobody was told to insert"),
+                                Next::Finished(result) => {
+                                    result.unwrap();
+                                    false
+                                }
+                            },
+                        };
+                        if leads {
+                            let group = queue.followers(PLAIN, 1 << 20);
+                            carried.fetch_add(1 + group.len(), Ordering::Relaxed);
+                            group.iter().for_each(|member| member.finish(Ok(())));
+                            queue.hand_over();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(carried.into_inner(), 8000);
+    }
+}

@@ -1,0 +1,198 @@
+//! Making room: what a leader does before it writes when something wants its attention.
+//!
+//! Memtables that are full are switched, the log of a memtable that is nearly full is synced ahead
+//! of the switch, and writes are delayed or stopped while jobs are behind.
+
+use std::sync::Arc;
+
+use cairn_platform::Priority;
+use cairn_platform::sync::Ordering;
+use cairn_types::{Error, Result};
+
+use super::stall::Condition;
+use crate::family::FamilyState;
+use crate::shared::{Immutable, Shared};
+
+impl Shared {
+    /// Makes sure that a batch of `bytes` may be written. The caller leads.
+    #[inline]
+    pub(crate) fn make_room(self: &Arc<Self>, bytes: usize, no_slowdown: bool) -> Result<()> {
+        // Acquire pairs with the stores that ask for attention.
+        if !self.attention.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.make_room_slowly(bytes, no_slowdown)
+    }
+
+    #[cold]
+    fn make_room_slowly(self: &Arc<Self>, bytes: usize, no_slowdown: bool) -> Result<()> {
+        let mut delayed = false;
+        loop {
+            self.check_writable()?;
+            // Cleared first: whoever asks from now on is heard by the next leader.
+            self.attention.store(false, Ordering::Release);
+            self.switch_full_memtables()?;
+            let condition = self.tree.lock().condition;
+            if condition == Condition::Normal {
+                return Ok(());
+            }
+            self.attention.store(true, Ordering::Release);
+            if no_slowdown {
+                return Err(Error::incomplete(format!(
+                    "writes are slowed down ({condition:?}) and no_slowdown is set"
+                )));
+            }
+            match condition {
+                Condition::Stopped(_) => {
+                    self.wait_until(|tree| {
+                        !matches!(tree.condition, Condition::Stopped(_))
+                            || self.check_writable().is_err()
+                    });
+                }
+                Condition::Delayed(_) if !delayed => {
+                    let now = self.world.clock.monotonic_nanos();
+                    self.world.clock.sleep(self.throttle.delay(bytes, now));
+                    delayed = true;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Switches the memtables that are full, and those whose logs hold the log space above its
+    /// limit; syncs the log ahead for those that are nearly full.
+    fn switch_full_memtables(self: &Arc<Self>) -> Result<()> {
+        let families = self.families.load_full();
+        let mut full = Vec::new();
+        let mut nearly_full = false;
+        for family in families.iter() {
+            let used = family.memtable().memory_usage();
+            if used >= family.full() {
+                full.push(family.clone());
+            } else if used >= family.attention_at.load(Ordering::Relaxed) {
+                nearly_full = true;
+                family.attention_at.store(family.full(), Ordering::Relaxed);
+            }
+        }
+        if nearly_full {
+            self.sync_log_ahead();
+        }
+        if full.is_empty() && self.logs_are_too_large() {
+            full = self.families_of_oldest_log();
+        }
+        if full.is_empty() {
+            return Ok(());
+        }
+        self.switch_memtables(&full)
+    }
+
+    /// Starts a background sync of the current log, once a log.
+    fn sync_log_ahead(self: &Arc<Self>) {
+        let mut writer = self.writer.lock();
+        let Some(log) = writer.log.as_mut().filter(|log| !log.is_presynced()) else {
+            return;
+        };
+        log.mark_presynced();
+        let syncer = log.syncer();
+        drop(writer);
+        let shared = self.clone();
+        self.world.executor.spawn(
+            Priority::High,
+            Box::new(move || {
+                if let Err(error) = syncer.sync(&*shared.world.fs) {
+                    shared.fail_writes(&error);
+                }
+            }),
+        );
+    }
+
+    /// Whether all logs together are larger than `max_total_wal_size`.
+    fn logs_are_too_large(&self) -> bool {
+        let limit = self.wal_limit.load(Ordering::Relaxed);
+        let finished: u64 = self.tree.lock().logs.values().sum();
+        limit > 0 && finished + self.writer.lock().unflushed_log_bytes > limit
+    }
+
+    /// The families that keep the oldest log alive.
+    fn families_of_oldest_log(&self) -> Vec<Arc<FamilyState>> {
+        let families = self.families.load();
+        let tree = self.tree.lock();
+        let oldest = tree.families.values().map(|family| family.log_number).min();
+        families
+            .iter()
+            .filter(|family| {
+                tree.families.get(&family.id()).is_some_and(|state| {
+                    Some(state.log_number) == oldest && state.immutables.is_empty()
+                }) && !family.memtable().is_empty()
+            })
+            .cloned()
+            .collect()
+    }
+
+    /// Gives each of `families` a new memtable, and a new log to all, and schedules flushes. The
+    /// caller leads.
+    pub(crate) fn switch_memtables(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+        self.switch_log()
+            .inspect_err(|error| self.fail_writes(error))?;
+        let current = self.writer.lock().log.as_ref().map(|log| log.number());
+        let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
+        let all = self.families.load_full();
+        let mut tree = self.tree.lock();
+        for family in families {
+            family
+                .attention_at
+                .store(family.nearly_full(), Ordering::Relaxed);
+            let Some(state) = tree.families.get_mut(&family.id()) else {
+                continue;
+            };
+            let old = family.memtable();
+            if old.is_empty() {
+                continue;
+            }
+            state.immutables.push(Immutable {
+                memtable: old,
+                next_log: current,
+            });
+            let next = family
+                .view()
+                .with_new_memtable(self.new_memtable(&family.options));
+            family.view.store(Arc::new(next));
+        }
+        // A family that has nothing unflushed needs no log but the current one.
+        for family in all.iter() {
+            if let Some(state) = tree.families.get_mut(&family.id())
+                && state.immutables.is_empty()
+                && family.memtable().is_empty()
+            {
+                state.log_number = current;
+            }
+        }
+        self.update_conditions(&mut tree);
+        self.schedule(&mut tree);
+        Ok(())
+    }
+
+    /// Ends the current log and begins another, unless nothing was written to it yet.
+    fn switch_log(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let Some(log) = writer.log.as_ref() else {
+            return Err(Error::shutdown("the database is closed"));
+        };
+        if log.is_empty() {
+            return Ok(());
+        }
+        // The whole of the old log is durable before the new one gets a byte.
+        log.syncer().sync(&*self.world.fs)?;
+        let number = self.new_file_number();
+        let predecessor = self.predecessor(log, writer.allocated);
+        let next = self.create_log(number, predecessor)?;
+        let old = writer.log.replace(next);
+        writer.unflushed_log_bytes = 0;
+        if let Some(old) = old {
+            self.tree.lock().logs.insert(old.number(), old.len());
+            old.finish(&*self.world.fs)?;
+        }
+        self.tree.lock().logs.insert(number, 0);
+        Ok(())
+    }
+}

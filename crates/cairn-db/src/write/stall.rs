@@ -1,0 +1,225 @@
+//! Slowing writes down while flushes and compactions are behind.
+//!
+//! [`condition`] is a pure function from the state of one family to what its writers must do;
+//! [`Throttle`] spreads delayed writes over time. The conditions are RocksDB's.
+
+use std::time::Duration;
+
+use cairn_options::FamilyOptions;
+use cairn_platform::sync::Mutex;
+
+/// Why writes are slowed down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Too many memtables wait to be flushed.
+    Memtables,
+    /// Too many files in level 0.
+    LevelZero,
+    /// Too many bytes wait to be compacted.
+    PendingBytes,
+}
+
+/// What writers of a family must do. The order is the order of gravity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Write on.
+    Normal,
+    /// Write no faster than the delayed rate.
+    Delayed(Cause),
+    /// Wait until a job has made room.
+    Stopped(Cause),
+}
+
+impl Condition {
+    /// The graver of the two.
+    pub(crate) fn worse(self, other: Condition) -> Condition {
+        let weight = |condition| match condition {
+            Condition::Normal => 0,
+            Condition::Delayed(_) => 1,
+            Condition::Stopped(_) => 2,
+        };
+        if weight(other) > weight(self) {
+            other
+        } else {
+            self
+        }
+    }
+}
+
+/// What the condition of a family depends on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Memtables that wait to be flushed, the active one not counted.
+    pub(crate) immutables: usize,
+    /// Files in level 0.
+    pub(crate) level_zero_files: usize,
+    /// Bytes that compactions still have to move until the tree is in shape.
+    pub(crate) pending_bytes: u64,
+}
+
+/// What writers of a family with this load must do.
+pub(crate) fn condition(load: Load, options: &FamilyOptions) -> Condition {
+    let at_least = |files: usize, trigger: i32| {
+        trigger >= 0 && files >= usize::try_from(trigger).unwrap_or(usize::MAX)
+    };
+    let memtables = usize::try_from(options.max_write_buffer_number)
+        .unwrap_or(2)
+        .max(1);
+    let to_merge = usize::try_from(options.min_write_buffer_number_to_merge)
+        .unwrap_or(1)
+        .max(1);
+    let compacts = !options.disable_auto_compactions;
+    let over = |limit: u64| compacts && limit > 0 && load.pending_bytes >= limit;
+
+    if load.immutables >= memtables {
+        Condition::Stopped(Cause::Memtables)
+    } else if compacts && at_least(load.level_zero_files, options.level0_stop_writes_trigger) {
+        Condition::Stopped(Cause::LevelZero)
+    } else if over(options.hard_pending_compaction_bytes_limit) {
+        Condition::Stopped(Cause::PendingBytes)
+    } else if memtables > 3 && load.immutables >= memtables - 1 && load.immutables > to_merge {
+        Condition::Delayed(Cause::Memtables)
+    } else if compacts
+        && at_least(
+            load.level_zero_files,
+            options.level0_slowdown_writes_trigger,
+        )
+    {
+        Condition::Delayed(Cause::LevelZero)
+    } else if over(options.soft_pending_compaction_bytes_limit) {
+        Condition::Delayed(Cause::PendingBytes)
+    } else {
+        Condition::Normal
+    }
+}
+
+/// The rate at which delayed writes pass.
+///
+/// The rate falls by a fifth when a new delay finds the debt grown and rises by a quarter when it
+/// finds it shrunk, between 16 KiB/s and the configured rate.
+pub(crate) struct Throttle {
+    state: Mutex<ThrottleState>,
+    max_rate: u64,
+}
+
+struct ThrottleState {
+    /// Bytes a second.
+    rate: u64,
+    /// When the next delayed write may pass, in nanoseconds of the monotonic clock.
+    next_nanos: u64,
+    /// The debt that was seen last.
+    last_debt: u64,
+}
+
+const MIN_RATE: u64 = 16 << 10;
+const DEFAULT_RATE: u64 = 16 << 20;
+
+impl Throttle {
+    /// A throttle of `delayed_write_rate` bytes a second; 0 is 16 MiB/s.
+    pub(crate) fn new(delayed_write_rate: u64) -> Throttle {
+        let max_rate = if delayed_write_rate == 0 {
+            DEFAULT_RATE
+        } else {
+            delayed_write_rate
+        };
+        let state = ThrottleState {
+            rate: max_rate,
+            next_nanos: 0,
+            last_debt: 0,
+        };
+        Throttle {
+            state: Mutex::new(state),
+            max_rate,
+        }
+    }
+
+    /// A job has changed the debt (files, bytes: any measure that falls when jobs catch up).
+    pub(crate) fn observe(&self, debt: u64) {
+        let mut state = self.state.lock();
+        if debt > state.last_debt {
+            state.rate = (state.rate / 5 * 4).max(MIN_RATE);
+        } else if debt < state.last_debt {
+            state.rate = (state.rate / 4 * 5).min(self.max_rate);
+        }
+        state.last_debt = debt;
+    }
+
+    /// Nothing is delayed any more.
+    pub(crate) fn reset(&self) {
+        let mut state = self.state.lock();
+        state.rate = self.max_rate;
+        state.last_debt = 0;
+    }
+
+    /// How long a write of `bytes` that arrives at `now_nanos` has to wait.
+    pub(crate) fn delay(&self, bytes: usize, now_nanos: u64) -> Duration {
+        let mut state = self.state.lock();
+        let start = state.next_nanos.max(now_nanos);
+        let cost = (bytes as u64).saturating_mul(1_000_000_000) / state.rate.max(1);
+        state.next_nanos = start.saturating_add(cost);
+        Duration::from_nanos(start - now_nanos)
+    }
+
+    /// The rate of now, in bytes a second.
+    pub(crate) fn rate(&self) -> u64 {
+        self.state.lock().rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_follow_the_triggers_in_order_of_gravity() {
+        let options = FamilyOptions::default();
+        let with = |immutables, level_zero_files, pending_bytes| {
+            condition(
+                Load {
+                    immutables,
+                    level_zero_files,
+                    pending_bytes,
+                },
+                &options,
+            )
+        };
+        assert_eq!(with(0, 19, 0), Condition::Normal);
+        assert_eq!(with(0, 20, 0), Condition::Delayed(Cause::LevelZero));
+        assert_eq!(with(0, 36, 0), Condition::Stopped(Cause::LevelZero));
+        assert_eq!(with(2, 36, 0), Condition::Stopped(Cause::Memtables));
+        assert_eq!(
+            with(0, 0, 64 << 30),
+            Condition::Delayed(Cause::PendingBytes)
+        );
+        assert_eq!(
+            with(0, 20, 256 << 30),
+            Condition::Stopped(Cause::PendingBytes)
+        );
+    }
+
+    #[test]
+    fn no_automatic_compaction_means_no_stall_for_its_sake() {
+        let options = FamilyOptions {
+            disable_auto_compactions: true,
+            ..Default::default()
+        };
+        let load = Load {
+            immutables: 0,
+            level_zero_files: 100,
+            pending_bytes: 1 << 50,
+        };
+        assert_eq!(condition(load, &options), Condition::Normal);
+    }
+
+    #[test]
+    fn delayed_writes_pass_at_the_rate() {
+        let throttle = Throttle::new(1_000_000);
+        assert_eq!(throttle.delay(1_000, 0), Duration::ZERO);
+        assert_eq!(throttle.delay(1_000, 0), Duration::from_millis(1));
+        assert_eq!(throttle.delay(1_000, 5_000_000), Duration::ZERO);
+        throttle.observe(10);
+        assert_eq!(throttle.rate(), 800_000);
+        throttle.observe(5);
+        assert_eq!(throttle.rate(), 1_000_000);
+    }
+}

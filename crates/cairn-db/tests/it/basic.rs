@@ -1,0 +1,247 @@
+//! Writes and reads of one database.
+
+use std::path::Path;
+
+use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions, WriteOptions};
+use cairn_platform::World;
+use cairn_types::Code;
+
+pub fn db_options() -> DbOptions {
+    DbOptions {
+        create_if_missing: true,
+        ..DbOptions::default()
+    }
+}
+
+pub fn small() -> FamilyOptions {
+    FamilyOptions {
+        write_buffer_size: 64 << 10,
+        target_file_size_base: 32 << 10,
+        max_bytes_for_level_base: 128 << 10,
+        ..FamilyOptions::default()
+    }
+}
+
+pub fn open_at(world: &World, families: &[FamilyDescriptor]) -> cairn_types::Result<Db> {
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &db_options(),
+        families,
+        others: Some(&small()),
+        read_only: false,
+        world: world.clone(),
+    })
+}
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key{n:06}").into_bytes()
+}
+
+fn value(n: u32, round: u32) -> Vec<u8> {
+    format!(
+        "value {n} of round {round}, {}",
+        "x".repeat((n % 50) as usize)
+    )
+    .into_bytes()
+}
+
+fn scan(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut iter = db.iter();
+    iter.seek_to_first();
+    let mut all = Vec::new();
+    while iter.valid() {
+        all.push((iter.key().to_vec(), iter.value().to_vec()));
+        iter.next();
+    }
+    iter.status().unwrap();
+    all
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.put(b"b", b"2").unwrap();
+    db.put(b"a", b"3").unwrap();
+    db.delete(b"b").unwrap();
+    assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"3"[..]));
+    assert_eq!(db.get(b"b").unwrap().as_deref(), None);
+    assert_eq!(scan(&db), [(b"a".to_vec(), b"3".to_vec())]);
+}
+
+#[test]
+fn thousands_of_entries_survive_flushes_compactions_and_openings() {
+    let world = World::in_memory();
+    for round in 0..3 {
+        let db = open_at(&world, &[]).unwrap();
+        for n in 0..4000 {
+            db.put(&key(n * 7919 % 4000), &value(n * 7919 % 4000, round))
+                .unwrap();
+        }
+        let snapshot = db.snapshot();
+        for n in (0..4000).step_by(3) {
+            db.delete(&key(n)).unwrap();
+        }
+        if round == 1 {
+            db.compact_range(None, None, &CompactRangeOptions::default())
+                .unwrap();
+        }
+        let old = ReadOptions {
+            snapshot: Some(snapshot.sequence()),
+            ..ReadOptions::default()
+        };
+        for n in 0..4000 {
+            let expected = (n % 3 != 0).then(|| value(n, round));
+            assert_eq!(
+                db.get(&key(n)).unwrap().as_deref(),
+                expected.as_deref(),
+                "{n}"
+            );
+            assert_eq!(
+                db.get_with(&key(n), &old).unwrap().as_deref(),
+                Some(&value(n, round)[..])
+            );
+        }
+        assert_eq!(scan(&db).len(), 2666);
+        drop(snapshot);
+        db.close().unwrap();
+    }
+    let db = open_at(&world, &[]).unwrap();
+    assert_eq!(scan(&db).len(), 2666);
+    assert!(db.dropped_at_recovery().is_empty());
+}
+
+#[test]
+fn a_batch_over_several_families_is_one_write() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    let stones = db.create_family("stones", &small()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(b"k", b"default");
+    batch.put_in(&stones, b"k", b"stones");
+    batch.set_save_point();
+    batch.delete(b"k");
+    batch.rollback_to_save_point().unwrap();
+    db.write(&batch).unwrap();
+    stones.flush().unwrap();
+    drop((db, stones));
+    let db = open_at(&world, &[]).unwrap();
+    let stones = db.family("stones").unwrap();
+    assert_eq!(stones.get(b"k").unwrap().as_deref(), Some(&b"stones"[..]));
+    assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"default"[..]));
+    db.drop_family(&stones).unwrap();
+    assert_eq!(
+        stones.put(b"x", b"y").unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    assert_eq!(stones.get(b"k").unwrap().as_deref(), Some(&b"stones"[..]));
+    drop((db, stones));
+    let db = open_at(&world, &[]).unwrap();
+    assert!(db.family("stones").is_none());
+}
+
+#[test]
+fn a_family_that_is_left_out_is_refused_by_name() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    db.create_family("stones", &small()).unwrap();
+    drop(db);
+    let refused = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &db_options(),
+        families: &[],
+        others: None,
+        read_only: false,
+        world: world.clone(),
+    });
+    let error = refused.err().unwrap();
+    assert!(
+        error
+            .to_string()
+            .contains("Column families not opened: stones"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_second_opening_is_refused_and_the_lock_goes_with_the_database() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    assert_eq!(open_at(&world, &[]).err().unwrap().code(), Code::IoError);
+    db.put(b"a", b"1").unwrap();
+    db.close().unwrap();
+    assert_eq!(
+        db.put(b"a", b"2").unwrap_err().code(),
+        Code::ShutdownInProgress
+    );
+    let again = open_at(&world, &[]).unwrap();
+    assert_eq!(again.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn writes_without_a_log_survive_an_orderly_end() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    db.put_with(b"a", b"1", &unlogged).unwrap();
+    drop(db);
+    assert_eq!(
+        open_at(&world, &[]).unwrap().get(b"a").unwrap().as_deref(),
+        Some(&b"1"[..])
+    );
+}
+
+#[test]
+fn many_threads_write_and_read_their_own_writes() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let db = &db;
+            scope.spawn(move || {
+                for n in 0..3000 {
+                    let key = key(n * 4 + thread);
+                    db.put(&key, &value(n, thread)).unwrap();
+                    assert_eq!(
+                        db.get(&key).unwrap().as_deref(),
+                        Some(&value(n, thread)[..])
+                    );
+                }
+            });
+        }
+    });
+    assert_eq!(scan(&db).len(), 12_000);
+}
+
+#[test]
+fn a_reader_changes_nothing() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    db.put(b"a", b"1").unwrap();
+    drop(db);
+    let mut before = world.fs.list(Path::new("/db")).unwrap();
+    let reader = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &DbOptions::default(),
+        families: &[],
+        others: Some(&FamilyOptions::default()),
+        read_only: true,
+        world: world.clone(),
+    })
+    .unwrap();
+    assert_eq!(reader.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(
+        reader.put(b"a", b"2").unwrap_err().code(),
+        Code::NotSupported
+    );
+    drop(reader);
+    let mut after = world.fs.list(Path::new("/db")).unwrap();
+    before.sort();
+    after.sort();
+    assert_eq!(before, after);
+}

@@ -1,0 +1,3 @@
+//! A database from the outside: what was written is read, through flushes, compactions, openings.
+
+mod basic;

@@ -1,0 +1,325 @@
+//! The handle of an open database.
+
+use std::path::Path;
+
+use cairn_db::{Dropped, FamilyDescriptor, OpenRequest, Value, WriteBatch};
+use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions, WriteOptions};
+use cairn_platform::World;
+use cairn_types::{Error, Result, SequenceNumber};
+
+use crate::family::Family;
+use crate::iter::Iter;
+use crate::open::Options;
+use crate::snapshot::Snapshot;
+
+/// An open database. Share it between threads by reference or in an `Arc`; the last owner closes
+/// it, by [`Db::close`] or by dropping it.
+pub struct Db {
+    inner: cairn_db::Db,
+}
+
+impl Db {
+    /// Opens the database in the directory `path` with all its column families, which all get the
+    /// family options of `options`.
+    ///
+    /// Built-in comparators and merge operators that the files record need not be named.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it does not exist or the options make no sense; `NotSupported` for
+    /// files and options that Cairn does not know; `IoError` if it is open elsewhere; `Corruption`
+    /// that names file and offset.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
+        Db::open_in(World::posix(), path.as_ref(), options, &[], false)
+    }
+
+    /// [`Db::open`], with options of their own for the families in `families`. Families that are
+    /// named and do not exist are created if the options say so.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::open`]; `InvalidArgument` if a named family does not exist.
+    pub fn open_with_families(
+        path: impl AsRef<Path>,
+        options: &Options,
+        families: &[FamilyDescriptor],
+    ) -> Result<Db> {
+        Db::open_in(World::posix(), path.as_ref(), options, families, false)
+    }
+
+    /// Opens the database for reading only: no file of it is changed, and nobody else is kept from
+    /// opening it. What somebody else writes to it meanwhile may make reads fail.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::open`].
+    pub fn open_read_only(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
+        Db::open_in(World::posix(), path.as_ref(), options, &[], true)
+    }
+
+    /// Opens a database in a world of the caller's choice: another file system, another clock.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::open_with_families`].
+    pub fn open_in(
+        world: World,
+        path: &Path,
+        options: &Options,
+        families: &[FamilyDescriptor],
+        read_only: bool,
+    ) -> Result<Db> {
+        let inner = cairn_db::open(&OpenRequest {
+            path,
+            options: &options.db,
+            families,
+            others: Some(&options.family),
+            read_only,
+            world,
+        })?;
+        Ok(Db { inner })
+    }
+
+    /// The names of the column families of the database in `path`. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is no database; `Corruption` of its MANIFEST.
+    pub fn list_families(path: impl AsRef<Path>) -> Result<Vec<String>> {
+        cairn_db::list_families(path.as_ref(), &World::posix())
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.inner.put(key, value)
+    }
+
+    /// [`Db::put`] with options.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn put_with(&self, key: &[u8], value: &[u8], options: &WriteOptions) -> Result<()> {
+        self.inner.put_with(key, value, options)
+    }
+
+    /// The value of `key`, in the memory where it lies, or `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` or `Corruption` of a file that had to be read.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.inner.get(key)
+    }
+
+    /// [`Db::get`] with options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::get`]; `Incomplete` if `read_tier` forbids what the read needs.
+    pub fn get_with(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
+        self.inner.get_with(key, options)
+    }
+
+    /// Deletes `key`. Deleting what does not exist is no error.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        self.inner.delete(key)
+    }
+
+    /// Deletes `key`, which was put exactly once since it was last deleted; cheaper than
+    /// [`Db::delete`]. On a key that was put twice or merged the result is undefined.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn single_delete(&self, key: &[u8]) -> Result<()> {
+        self.inner.single_delete(key)
+    }
+
+    /// Deletes every key from `begin` up to, not including, `end`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn delete_range(&self, begin: &[u8], end: &[u8]) -> Result<()> {
+        self.inner.delete_range(begin, end)
+    }
+
+    /// Adds an operand for the merge operator of the default family.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` if there is no merge operator; else see [`Db::write_with`].
+    pub fn merge(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.inner.merge(key, operand)
+    }
+
+    /// Writes `batch`: all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.inner.write(batch)
+    }
+
+    /// [`Db::write`] with options.
+    ///
+    /// # Errors
+    ///
+    /// After `InvalidArgument`, `Incomplete` and `NotSupported` nothing was written. After an
+    /// `IoError` the batch is in doubt (found whole or not at all when the database is opened
+    /// again) and the database is read-only.
+    pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.inner.write_with(batch, options)
+    }
+
+    /// An iterator over the default family, which stands nowhere yet.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_> {
+        Iter::new(self.inner.iter())
+    }
+
+    /// [`Db::iter`] with options: bounds, a snapshot, prefix rules.
+    #[must_use]
+    pub fn iter_with(&self, options: &ReadOptions) -> Iter<'_> {
+        Iter::new(self.inner.iter_with(options))
+    }
+
+    /// A snapshot: the present state, readable while the value lives.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot::new(self, self.inner.snapshot())
+    }
+
+    /// The sequence number of the last write.
+    #[must_use]
+    pub fn latest_sequence(&self) -> SequenceNumber {
+        self.inner.latest_sequence()
+    }
+
+    /// The default family.
+    #[must_use]
+    pub fn default_family(&self) -> Family<'_> {
+        Family::new(self.inner.default_family().clone())
+    }
+
+    /// The family of this name, or `None`.
+    #[must_use]
+    pub fn family(&self, name: &str) -> Option<Family<'_>> {
+        self.inner.family(name).map(Family::new)
+    }
+
+    /// The live families, in the order of their creation.
+    #[must_use]
+    pub fn families(&self) -> Vec<Family<'_>> {
+        self.inner.families().into_iter().map(Family::new).collect()
+    }
+
+    /// Creates a family.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the name is empty or taken, or the options make no sense.
+    pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family<'_>> {
+        self.inner.create_family(name, options).map(Family::new)
+    }
+
+    /// Drops `family` and all that is in it. Readers that hold it go on reading.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for the default family.
+    pub fn drop_family(&self, family: &Family<'_>) -> Result<()> {
+        self.inner.drop_family(family)
+    }
+
+    /// Writes the memtables of all families to tables, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only.
+    pub fn flush(&self) -> Result<()> {
+        self.inner.flush_families(&[])
+    }
+
+    /// Compacts the keys of the default family from `begin` to `end`, both inclusive; `None` is
+    /// unbounded.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only; errors of the files that were read.
+    pub fn compact_range(
+        &self,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+        options: &CompactRangeOptions,
+    ) -> Result<()> {
+        self.inner.compact_range(begin, end, options)
+    }
+
+    /// Waits until no flush or compaction runs or is due.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only.
+    pub fn wait_until_quiet(&self) -> Result<()> {
+        self.inner.wait_until_quiet()
+    }
+
+    /// Makes every write so far survive a power cut.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; the database is read-only then.
+    pub fn sync_wal(&self) -> Result<()> {
+        self.inner.sync_wal()
+    }
+
+    /// The property `name` of the default family as text, by RocksDB's names.
+    #[must_use]
+    pub fn property(&self, name: &str) -> Option<String> {
+        self.inner.property(name)
+    }
+
+    /// The names of the properties that have an answer. A name that ends in `at-level` is followed
+    /// by a level's number.
+    pub fn property_names() -> impl Iterator<Item = &'static str> {
+        cairn_db::Db::property_names()
+    }
+
+    /// What recovery left out of the logs when the database was opened.
+    #[must_use]
+    pub fn dropped_at_recovery(&self) -> Vec<Dropped> {
+        self.inner.dropped_at_recovery()
+    }
+
+    /// The error that made the database read-only, if it is.
+    #[must_use]
+    pub fn background_error(&self) -> Option<Error> {
+        self.inner.background_error()
+    }
+
+    /// Syncs the log, waits for running jobs and closes the database.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` if the log could not be synced: the last writes may then be lost in a power cut.
+    pub fn close(self) -> Result<()> {
+        self.inner.close()
+    }
+}

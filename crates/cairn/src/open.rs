@@ -1,0 +1,51 @@
+//! The options of a database and its default family in one value.
+
+use cairn_options::{DbOptions, FamilyOptions};
+use cairn_types::Result;
+
+/// Options of a database, and of its default family and the families that have none of their own.
+///
+/// ```
+/// use cairn::Options;
+///
+/// let options = Options::default()
+///     .create_if_missing(true)
+///     .text("write_buffer_size=16M;max_background_jobs=4")?;
+/// assert_eq!(options.family.write_buffer_size, 16 << 20);
+/// assert_eq!(options.db.max_background_jobs, 4);
+/// # Ok::<(), cairn::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Options of the whole database.
+    pub db: DbOptions,
+    /// Options of its families.
+    pub family: FamilyOptions,
+}
+
+impl Options {
+    /// Whether a database that does not exist is created. Default: no.
+    #[must_use]
+    pub fn create_if_missing(mut self, create: bool) -> Options {
+        self.db.create_if_missing = create;
+        self
+    }
+
+    /// Whether column families that do not exist are created. Default: no.
+    #[must_use]
+    pub fn create_missing_column_families(mut self, create: bool) -> Options {
+        self.db.create_missing_column_families = create;
+        self
+    }
+
+    /// Sets what `text` says: RocksDB's names, as in
+    /// `"write_buffer_size=16M;block_based_table_factory={block_size=8K}"`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` names what is unknown or cannot be read.
+    pub fn text(mut self, text: &str) -> Result<Options> {
+        cairn_options::text::apply_mixed(&mut self.db, &mut self.family, text)?;
+        Ok(self)
+    }
+}
