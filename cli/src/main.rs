@@ -1,2 +1,63 @@
-//! The `cairn` command line.
-fn main() {}
+//! The `cairn` command line: a database from the shell.
+//!
+//! [`args`] says what a person can type, [`commands`] what happens then. Commands print to
+//! standard output and complain to standard error; the exit code is 0 when all went well, 1 when
+//! something was not found or not whole, 2 for what was typed wrong.
+
+mod args;
+mod bench;
+mod commands;
+mod inspect;
+mod load;
+mod progress;
+mod show;
+mod tables;
+mod target;
+mod verify;
+
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+use cairn_types::{Error, Result};
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse_from(bench::normalized(std::env::args_os()));
+    let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let result = run(&cli.command, &mut out);
+    let flushed = out.flush();
+    match (result, flushed) {
+        (Ok(true), Ok(())) => ExitCode::SUCCESS,
+        (Ok(false), Ok(())) => ExitCode::FAILURE,
+        // Nobody reads any more, as behind `| head`: that is no failure.
+        (_, Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        (Ok(_), Err(error)) => failed(&Error::io_text(format!("print: {error}"))),
+        (Err(error), _) => failed(&error),
+    }
+}
+
+fn failed(error: &Error) -> ExitCode {
+    eprintln!("cairn: {error}");
+    ExitCode::FAILURE
+}
+
+/// Runs a command. Returns whether what it looked for is there, or whole.
+fn run(command: &Command, out: &mut dyn Write) -> Result<bool> {
+    let done = |result: Result<()>| result.map(|()| true);
+    match command {
+        Command::Get(flags) => commands::get(flags, out),
+        Command::Put(flags) => done(commands::put(flags)),
+        Command::Delete(flags) => done(commands::delete(flags)),
+        Command::Scan(flags) => done(commands::scan(flags, out)),
+        Command::Load(flags) => done(commands::load(flags, out)),
+        Command::ListFamilies(flags) => done(commands::list_families(flags, out)),
+        Command::Properties(flags) => done(commands::properties(flags, out)),
+        Command::Compact(flags) => done(commands::compact(flags)),
+        Command::Flush(flags) => done(commands::flush(flags)),
+        Command::Inspect(flags) => inspect::run(flags, out),
+        Command::Verify(flags) => verify::run(flags, out),
+        Command::Bench(flags) => done(bench::run(flags, out)),
+    }
+}

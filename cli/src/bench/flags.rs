@@ -1,0 +1,252 @@
+//! db_bench's flags, in db_bench's spelling.
+//!
+//! gflags and clap differ in habits: `-num=5` and `--num=5` are the same to the former, and words
+//! are joined by underscores. [`normalized`] turns what was typed into what clap expects. A flag
+//! that is the name of an option of the engine sets that option.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use cairn_options::{DbOptions, FamilyOptions, Options, TableOptions};
+use clap::Args;
+
+/// What runs when nobody says otherwise.
+pub const DEFAULT_BENCHMARKS: &str =
+    "fillseq,fillrandom,overwrite,readrandom,readmissing,seekrandom,readseq,readreverse,compact";
+
+/// `bench`.
+#[derive(Clone, Debug, Args)]
+pub struct Flags {
+    /// Benchmarks, in the order in which they run, separated by commas.
+    #[arg(long, default_value = DEFAULT_BENCHMARKS)]
+    pub benchmarks: String,
+    /// Directory of the database [default: cairn-bench in TEST_TMPDIR or the temporary directory].
+    #[arg(long, value_name = "DIR")]
+    pub db: Option<PathBuf>,
+    /// Entries.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub num: u64,
+    /// Operations of benchmarks that read [default: as many as entries].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub reads: Option<i64>,
+    /// Seconds that each benchmark with random keys runs; 0 counts operations instead.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub duration: u64,
+    /// Bytes of a key.
+    #[arg(long = "key_size", value_name = "BYTES", default_value_t = 16)]
+    pub key_size: usize,
+    /// Bytes of a value.
+    #[arg(long = "value_size", value_name = "BYTES", default_value_t = 100)]
+    pub value_size: usize,
+    /// What compression makes of a value, as a share of its size.
+    #[arg(
+        long = "compression_ratio",
+        value_name = "SHARE",
+        default_value_t = 0.5
+    )]
+    pub compression_ratio: f64,
+    /// Threads.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: u64,
+    /// Entries of a write batch.
+    #[arg(long = "batch_size", value_name = "N", default_value_t = 1)]
+    pub batch_size: u64,
+    /// Steps after each seek.
+    #[arg(long = "seek_nexts", value_name = "N", default_value_t = 0)]
+    pub seek_nexts: u64,
+    /// Step backwards after each seek.
+    #[arg(long = "reverse_iterator", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub reverse_iterator: bool,
+    /// Seed of the random keys.
+    #[arg(long, value_name = "N", default_value_t = 301)]
+    pub seed: u64,
+    /// Sync every write.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub sync: bool,
+    /// Write without log.
+    #[arg(long = "disable_wal", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub disable_wal: bool,
+    /// Go on with the database that is there instead of beginning with a fresh one.
+    #[arg(long = "use_existing_db", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub use_existing_db: bool,
+    /// Time single operations and print percentiles.
+    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
+    pub histogram: bool,
+    /// Compare every value that is read with what was written.
+    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
+    pub verify: bool,
+    /// Verify checksums of blocks.
+    #[arg(long = "verify_checksum", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
+    pub verify_checksum: bool,
+    /// none, snappy, zlib, bzip2, lz4, lz4hc or zstd.
+    #[arg(long = "compression_type", value_name = "NAME")]
+    pub compression_type: Option<String>,
+    /// Capacity of the block cache in bytes; sizes take K, M and G.
+    #[arg(long = "cache_size", value_name = "BYTES")]
+    pub cache_size: Option<String>,
+    /// Bits a key of a Bloom filter; below 0 for none.
+    #[arg(
+        long = "bloom_bits",
+        value_name = "BITS",
+        allow_negative_numbers = true
+    )]
+    pub bloom_bits: Option<f64>,
+    /// Options of the engine in RocksDB's text form. A flag that is an option's name, such as
+    /// --write_buffer_size=8M, sets that option, too.
+    #[arg(
+        long,
+        value_name = "STRING",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub options: String,
+}
+
+/// `args` as clap expects them: behind the word `bench`, flags get two dashes and underscores,
+/// and names of engine options become part of `--options`.
+#[must_use]
+pub fn normalized(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut normal = Vec::new();
+    let mut engine = String::new();
+    let mut in_bench = false;
+    for (at, arg) in args.into_iter().enumerate() {
+        match arg.to_str().filter(|_| in_bench).and_then(flag) {
+            Some((name, Some(value))) if name == "options" => {
+                engine.push_str(&format!("{value};"));
+            }
+            Some((name, value)) if is_engine_option(&name) => {
+                engine.push_str(&format!(
+                    "{};",
+                    engine_statement(&name, value.unwrap_or("true"))
+                ));
+            }
+            Some((name, Some(value))) => normal.push(format!("--{name}={value}").into()),
+            Some((name, None)) => normal.push(format!("--{name}").into()),
+            None => {
+                in_bench |= at == 1 && arg == "bench";
+                normal.push(arg);
+            }
+        }
+    }
+    if !engine.is_empty() {
+        normal.push(format!("--options={engine}").into());
+    }
+    normal
+}
+
+/// The name and value of `-name`, `--name` or `--name=value`; `None` for what is no long flag.
+fn flag(arg: &str) -> Option<(String, Option<&str>)> {
+    let text = arg.strip_prefix('-')?;
+    let text = text.strip_prefix('-').unwrap_or(text);
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (text, None),
+    };
+    let long = name.len() > 1 && !name.starts_with(|char: char| char.is_ascii_digit());
+    long.then(|| (name.replace('-', "_"), value))
+}
+
+fn is_engine_option(name: &str) -> bool {
+    FamilyOptions::row(name).is_some()
+        || DbOptions::row(name).is_some()
+        || TableOptions::row(name).is_some()
+}
+
+/// The statement that sets engine option `name`, wherever it belongs.
+fn engine_statement(name: &str, value: &str) -> String {
+    let table_only = FamilyOptions::row(name).is_none() && DbOptions::row(name).is_none();
+    match table_only {
+        true => format!("block_based_table_factory={{{name}={value}}}"),
+        false => format!("{name}={value}"),
+    }
+}
+
+impl Flags {
+    /// Operations of benchmarks that read.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        let given = self.reads.and_then(|reads| u64::try_from(reads).ok());
+        given.unwrap_or(self.num)
+    }
+
+    /// The flags that name engine options in db_bench's own words, as an option text.
+    #[must_use]
+    pub fn engine_options(&self) -> String {
+        let mut text = String::new();
+        if let Some(name) = &self.compression_type {
+            text.push_str(&format!("compression={};", compression_word(name)));
+        }
+        if let Some(size) = &self.cache_size {
+            text.push_str(&format!(
+                "block_based_table_factory={{block_cache={size}}};"
+            ));
+        }
+        if let Some(bits) = self.bloom_bits.filter(|bits| *bits > 0.0) {
+            text.push_str(&format!(
+                "block_based_table_factory={{filter_policy=bloomfilter:{bits}:false}};"
+            ));
+        }
+        text + &self.options
+    }
+}
+
+/// RocksDB's option word for db_bench's name of a compression.
+fn compression_word(name: &str) -> &str {
+    match name {
+        "none" => "kNoCompression",
+        "snappy" => "kSnappyCompression",
+        "zlib" => "kZlibCompression",
+        "bzip2" => "kBZip2Compression",
+        "lz4" => "kLZ4Compression",
+        "lz4hc" => "kLZ4HCCompression",
+        "zstd" => "kZSTD",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn parsed(line: &str) -> Flags {
+        let args = normalized(line.split(' ').map(OsString::from));
+        match Cli::try_parse_from(args).unwrap().command {
+            Command::Bench(flags) => flags,
+            _ => panic!("not bench"),
+        }
+    }
+
+    #[test]
+    fn flags_are_spelled_as_in_db_bench() {
+        let flags =
+            parsed("cairn bench -num=5 --value-size=7 --use_existing_db=1 --histogram=0 --sync");
+        assert_eq!((flags.num, flags.value_size), (5, 7));
+        assert!(flags.use_existing_db && !flags.histogram && flags.sync);
+        assert_eq!(flags.reads(), 5);
+        assert_eq!(parsed("cairn bench --reads=-1 --num=9").reads(), 9);
+    }
+
+    #[test]
+    fn names_of_engine_options_set_them() {
+        let flags = parsed(
+            "cairn bench --write_buffer_size=1M --max_background_jobs=4 --block_size=8K \
+             --options=num_levels=5 --compression_type=zstd --bloom_bits=10 --cache_size=1G",
+        );
+        let (mut db, mut family) = (DbOptions::default(), FamilyOptions::default());
+        cairn_options::apply_mixed(&mut db, &mut family, &flags.engine_options()).unwrap();
+        assert_eq!(family.write_buffer_size, 1 << 20);
+        assert_eq!(db.max_background_jobs, 4);
+        assert_eq!(family.table.block_size, 8 << 10);
+        assert_eq!(family.num_levels, 5);
+        assert!(family.table.filter_policy.is_some() && family.table.block_cache.is_some());
+    }
+
+    #[test]
+    fn other_commands_keep_their_arguments() {
+        let args = ["cairn", "get", "--db", "x", "-num"].map(OsString::from);
+        assert_eq!(normalized(args.clone()), args);
+    }
+}

@@ -1,0 +1,131 @@
+//! Tables as text: footer, parts, properties, range tombstones, entries.
+
+use std::sync::Arc;
+
+use cairn_format::key;
+use cairn_platform::Io;
+use cairn_table::{IterOptions, Table, TableIter};
+use cairn_types::{Progress, Result};
+
+use super::Page;
+use crate::show::{escaped, hex};
+use crate::tables;
+
+pub(super) fn show(page: &mut Page<'_>) -> Result<()> {
+    let io = Io::blocking();
+    let table = tables::open(&page.path, &io)?;
+    show_footer(page, &table)?;
+    show_properties(page, &table)?;
+    if let Some(fragments) = table.range_tombstones() {
+        page.line("range tombstones")?;
+        for fragment in fragments.iter() {
+            let seqs: Vec<String> = fragment.seqs.iter().map(ToString::to_string).collect();
+            let (start, end) = (page.bytes(fragment.start), page.bytes(fragment.end));
+            page.line(format_args!("  {start} .. {end} @{}", seqs.join(", ")))?;
+        }
+    }
+    if page.flags.entries {
+        show_entries(page, &table, &io)?;
+    }
+    match table.verify_checksums(&io) {
+        Ok(()) => page.line("all checksums match"),
+        Err(error) => page.damage(error),
+    }
+}
+
+fn show_footer(page: &mut Page<'_>, table: &Table) -> Result<()> {
+    let footer = table.footer();
+    page.line(format_args!("format version {}", footer.version))?;
+    page.line(format_args!("checksum {:?}", footer.checksum))?;
+    page.line(format_args!(
+        "metaindex at offset {}, {} bytes",
+        footer.metaindex.offset, footer.metaindex.size
+    ))?;
+    if let Some(index) = footer.index {
+        page.line(format_args!(
+            "index at offset {}, {} bytes",
+            index.offset, index.size
+        ))?;
+    }
+    for (name, handle) in table.parts().iter() {
+        page.line(format_args!(
+            "{} at offset {}, {} bytes",
+            escaped(name),
+            handle.offset,
+            handle.size
+        ))?;
+    }
+    Ok(())
+}
+
+fn show_properties(page: &mut Page<'_>, table: &Table) -> Result<()> {
+    let properties = table.properties();
+    page.line("properties")?;
+    for (name, value) in properties.rows() {
+        page.line(format_args!("  {name} = {value}"))?;
+    }
+    let known = [
+        (
+            "index kind",
+            properties.index_kind.map(|kind| format!("{kind:?}")),
+        ),
+        (
+            "global sequence number",
+            table.global_seqno().map(|seq| seq.to_string()),
+        ),
+        (
+            "external file version",
+            properties
+                .external_version
+                .map(|version| version.to_string()),
+        ),
+        (
+            "timestamps",
+            properties
+                .timestamps
+                .as_ref()
+                .map(|(min, max)| format!("{} to {}", hex(min), hex(max))),
+        ),
+    ];
+    for (name, value) in known {
+        if let Some(value) = value {
+            page.line(format_args!("  {name} = {value}"))?;
+        }
+    }
+    for (name, value) in &properties.others {
+        page.line(format_args!("  {} = {}", escaped(name), escaped(value)))?;
+    }
+    Ok(())
+}
+
+fn show_entries(page: &mut Page<'_>, table: &Arc<Table>, io: &Io) -> Result<()> {
+    page.line("entries")?;
+    let options = IterOptions {
+        fill_cache: false,
+        ..IterOptions::default()
+    };
+    let mut iter = TableIter::new(table.clone(), options);
+    let mut step: Progress = iter.seek_to_first();
+    loop {
+        iter.complete(step, io);
+        if !iter.valid() {
+            break;
+        }
+        let line = match key::parse(iter.key()) {
+            Ok(parsed) => format!(
+                "  {} @{} {:?} = {}",
+                page.bytes(parsed.user_key),
+                parsed.seq,
+                parsed.kind,
+                page.bytes(iter.value())
+            ),
+            Err(error) => format!("!! {} {error}", hex(iter.key())),
+        };
+        page.line(line)?;
+        step = iter.next();
+    }
+    match iter.status() {
+        Ok(()) => Ok(()),
+        Err(error) => page.damage(error),
+    }
+}

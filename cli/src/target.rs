@@ -1,0 +1,189 @@
+//! Opening the database that a command is about, with the options that it should have.
+//!
+//! Options come from three places, each over the one before: the newest OPTIONS file, if it can
+//! be used; `--options`; `--family-options`. Comparators and built-in merge operators that the
+//! files record need not be given.
+
+use std::path::Path;
+
+use cairn::{Db, Family, FamilyDescriptor};
+use cairn_format::names::FileName;
+use cairn_options::file::OptionsFile;
+use cairn_options::{DbOptions, FamilyOptions, Options, apply_mixed};
+use cairn_platform::fs::FileMode;
+use cairn_platform::{FileSystem, PosixFileSystem, World};
+use cairn_types::{Error, FileNumber, Result};
+
+use crate::args::Target;
+
+/// OPTIONS files beyond this size are not read.
+const MAX_OPTIONS_LEN: u64 = 64 << 20;
+
+/// What a command does with the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Reads it and leaves every file as it is.
+    Read,
+    /// Changes it.
+    Write,
+    /// Changes it, and creates it if it is missing.
+    Create,
+}
+
+/// Opens the database of `target`.
+///
+/// # Errors
+///
+/// Those of the options' texts and of [`Db::open`].
+pub fn open(target: &Target, purpose: Use) -> Result<Db> {
+    let exists = PosixFileSystem.exists(&target.db.join("CURRENT"))?;
+    let names = match exists {
+        true => Db::list_families(&target.db)?,
+        false => vec!["default".to_owned()],
+    };
+    let base = match exists && !target.ignore_options_file {
+        true => newest_options(&target.db)?,
+        false => None,
+    };
+    let mut settings = Settings::new(base, &target.options)?;
+    settings.db.create_if_missing = purpose == Use::Create;
+    let families = settings.families(&names, &target.family_options)?;
+    let options = cairn::Options {
+        db: settings.db,
+        family: FamilyOptions::default(),
+    };
+    Db::open_in(
+        World::posix(),
+        &target.db,
+        &options,
+        &families,
+        purpose == Use::Read,
+    )
+}
+
+/// Options before they are spread over the families.
+struct Settings<'a> {
+    db: DbOptions,
+    base: Option<OptionsFile>,
+    /// The text for the database and all families.
+    text: &'a str,
+}
+
+impl<'a> Settings<'a> {
+    fn new(base: Option<OptionsFile>, text: &'a str) -> Result<Settings<'a>> {
+        let mut db = base
+            .as_ref()
+            .map_or_else(DbOptions::default, |file| file.db.clone());
+        // These say how the last one opened it, not what the database is.
+        db.error_if_exists = false;
+        db.create_missing_column_families = false;
+        apply_mixed(&mut db, &mut FamilyOptions::default(), text)?;
+        Ok(Settings { db, base, text })
+    }
+
+    /// The families `names`, each with its options; `own` has texts of the form `NAME=STRING`.
+    fn families(&self, names: &[String], own: &[String]) -> Result<Vec<FamilyDescriptor>> {
+        let mut families = Vec::new();
+        for name in names {
+            let recorded = self
+                .base
+                .as_ref()
+                .and_then(|file| file.family(name))
+                .cloned();
+            let mut options = recorded.unwrap_or_default();
+            apply_mixed(&mut DbOptions::default(), &mut options, self.text)?;
+            families.push(FamilyDescriptor::new(name.clone(), options));
+        }
+        for text in own {
+            let (name, text) = text.split_once('=').ok_or_else(|| {
+                Error::invalid_argument(format!("--family-options {text}: expected NAME=STRING"))
+            })?;
+            let family = families.iter_mut().find(|family| family.name == name);
+            let family = family.ok_or_else(|| {
+                Error::invalid_argument(format!("--family-options: there is no family {name:?}"))
+            })?;
+            family.options.update_from(text)?;
+        }
+        Ok(families)
+    }
+}
+
+/// The newest OPTIONS file of the database in `dir`. One that cannot be used is said and passed
+/// over: it is no part of the data.
+fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
+    let mut numbers: Vec<FileNumber> = Vec::new();
+    for name in PosixFileSystem.list(dir)? {
+        if let Some(FileName::Options(number)) = FileName::parse(&name) {
+            numbers.push(number);
+        }
+    }
+    let Some(newest) = numbers.into_iter().max() else {
+        return Ok(None);
+    };
+    let name = FileName::Options(newest).to_string();
+    match read_options(&dir.join(&name)) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) => {
+            eprintln!("cairn: {name} is not used: {error}");
+            Ok(None)
+        }
+    }
+}
+
+fn read_options(path: &Path) -> Result<OptionsFile> {
+    let file = PosixFileSystem.open(path, FileMode::default())?;
+    let len = file.len()?.min(MAX_OPTIONS_LEN);
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    let got = file.read_at(0, &mut bytes)?;
+    OptionsFile::from_text(&String::from_utf8_lossy(&bytes[..got]), true)
+}
+
+/// The family called `name`.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there is none.
+pub fn family<'db>(db: &'db Db, name: &str) -> Result<Family<'db>> {
+    db.family(name).ok_or_else(|| {
+        let names: Vec<String> = db
+            .families()
+            .iter()
+            .map(|it| it.name().to_owned())
+            .collect();
+        Error::invalid_argument(format!(
+            "there is no column family {name:?}; there are {}",
+            names.join(", ")
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_laid_over_each_other() {
+        let mut file = OptionsFile::default();
+        for name in ["default", "other"] {
+            let options = FamilyOptions::from_text("num_levels=4;merge_operator=max").unwrap();
+            file.families.push((name.to_owned(), options));
+        }
+        file.db.create_missing_column_families = true;
+        let settings = Settings::new(Some(file), "num_levels=5;max_open_files=9").unwrap();
+        assert_eq!(settings.db.max_open_files, 9);
+        assert!(!settings.db.create_missing_column_families);
+        let names = ["default".to_owned(), "other".to_owned(), "new".to_owned()];
+        let families = settings
+            .families(&names, &["other=num_levels=6".to_owned()])
+            .unwrap();
+        let levels: Vec<i32> = families
+            .iter()
+            .map(|family| family.options.num_levels)
+            .collect();
+        assert_eq!(levels, [5, 6, 5]);
+        assert!(families[1].options.merge_operator.is_some());
+        assert!(families[2].options.merge_operator.is_none());
+        assert!(settings.families(&names, &["nosuch=".to_owned()]).is_err());
+        assert!(settings.families(&names, &["nonsense".to_owned()]).is_err());
+    }
+}

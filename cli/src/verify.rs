@@ -1,0 +1,402 @@
+//! `verify`: every checksum of a database, or of single files.
+//!
+//! The MANIFEST says which files belong to the tree and what they should be; each is read in full
+//! and held against that. A database whose MANIFEST is itself damaged is searched file by file.
+//! Every damage is one line that names file and offset.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_blob::BlobFile;
+use cairn_format::batch::BatchRef;
+use cairn_format::checksum::crc32c_extend;
+use cairn_format::log::{Event, LogReader};
+use cairn_format::manifest::VersionEdit;
+use cairn_format::names::FileName;
+use cairn_options::file::OptionsFile;
+use cairn_platform::fs::FileMode;
+use cairn_platform::{FileSystem, Io, PosixFileSystem, RandomAccessFile};
+use cairn_table::{OpenParams, Table};
+use cairn_types::{Error, FileNumber, KeyOrder, Result};
+use cairn_version::manifest::{self, Recovered};
+use cairn_version::{BlobFileMeta, FileMeta};
+use cairn_wal::{WalEvent, WalReader};
+
+use crate::args::Verify;
+use crate::progress::Progress;
+use crate::tables;
+
+/// The function under which RocksDB records CRC-32C of whole files, in big-endian bytes.
+const CRC32C_FUNCTION: &str = "FileChecksumCrc32c";
+/// Bytes of a file that are read at once for its checksum.
+const CHUNK: usize = 1 << 20;
+
+/// What a check found.
+struct Findings<'a> {
+    out: &'a mut dyn Write,
+    progress: Progress,
+    files: u64,
+    bytes: u64,
+    damages: u64,
+}
+
+impl Findings<'_> {
+    fn note(&mut self, text: &str) -> Result<()> {
+        writeln!(self.out, "{text}").map_err(|error| Error::io_text(format!("print: {error}")))
+    }
+
+    fn damage(&mut self, error: &Error) -> Result<()> {
+        self.damages += 1;
+        self.note(&error.to_string())
+    }
+
+    /// Takes the result of checking a file of `bytes` bytes.
+    fn take(&mut self, bytes: u64, result: Result<()>) -> Result<()> {
+        self.files += 1;
+        self.bytes += bytes;
+        self.progress.advance(bytes);
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => self.damage(&error),
+        }
+    }
+}
+
+/// Checks what the command line names. Returns whether all is whole.
+pub fn run(flags: &Verify, out: &mut dyn Write) -> Result<bool> {
+    let mut found = Findings {
+        out,
+        progress: Progress::bytes("verify"),
+        files: 0,
+        bytes: 0,
+        damages: 0,
+    };
+    if let Some(dir) = &flags.db {
+        check_database(dir, &mut found)?;
+    }
+    for path in &flags.files {
+        check_path(path, &mut found)?;
+    }
+    found.progress.finish();
+    let (files, bytes, damages) = (found.files, found.bytes, found.damages);
+    let verdict = match damages {
+        0 => "no damage".to_owned(),
+        1 => "1 damage".to_owned(),
+        many => format!("{many} damages"),
+    };
+    found.note(&format!("{files} files, {bytes} bytes: {verdict}"))?;
+    Ok(damages == 0)
+}
+
+fn check_database(dir: &Path, found: &mut Findings<'_>) -> Result<()> {
+    let number = manifest::current(&PosixFileSystem, dir)?.ok_or_else(|| {
+        Error::invalid_argument(format!(
+            "{} is no database: it has no CURRENT",
+            dir.display()
+        ))
+    })?;
+    let mut names = PosixFileSystem.list(dir)?;
+    names.sort();
+    let total: u64 = names.iter().map(|name| file_len(&dir.join(name))).sum();
+    found.progress.set_total(total);
+    // An order that is not built in cannot be checked; the bytes can.
+    let order = |_: &str, name: &str| Ok(KeyOrder::from_name(name).unwrap_or_default());
+    let recovered = match manifest::replay(&PosixFileSystem, dir, number, &order) {
+        Ok(recovered) => Some(recovered),
+        Err(error) => {
+            found.damage(&error)?;
+            None
+        }
+    };
+    if let Some(recovered) = &recovered {
+        check_missing(dir, &names, recovered, found)?;
+    }
+    for name in &names {
+        let path = dir.join(name);
+        match FileName::parse(name) {
+            // The replay above has read the one in use; older ones may be cut short anywhere.
+            Some(FileName::Manifest(other)) if other != number => {}
+            Some(FileName::Wal(log)) => {
+                let oldest = recovered
+                    .as_ref()
+                    .map_or(FileNumber(0), |all| all.min_log_to_keep);
+                if log >= oldest {
+                    check_path(&path, found)?;
+                }
+            }
+            Some(FileName::Table(table)) => {
+                let known = recovered.as_ref().map(|all| find_table(all, table));
+                check_known_table(&path, known, found)?;
+            }
+            Some(FileName::Blob(blob)) => {
+                let known = recovered.as_ref().map(|all| find_blob(all, blob));
+                if known.as_ref().is_none_or(Option::is_some) {
+                    let result = check_blob(&path, known.flatten());
+                    found.take(file_len(&path), result)?;
+                }
+            }
+            Some(_) => check_path(&path, found)?,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reports files that the MANIFEST names and the directory lacks.
+fn check_missing(
+    dir: &Path,
+    names: &[String],
+    recovered: &Recovered,
+    found: &mut Findings<'_>,
+) -> Result<()> {
+    let expect = |file: FileName, found: &mut Findings<'_>| {
+        let name = file.to_string();
+        match names.contains(&name) {
+            true => Ok(()),
+            false => found.damage(&Error::corruption(format!(
+                "the MANIFEST names {name}, which {} does not have",
+                dir.display()
+            ))),
+        }
+    };
+    for family in &recovered.families {
+        for (_, file) in family.version.files() {
+            // Files of other paths lie elsewhere.
+            if file.path_id == 0 && !names.contains(&FileName::LegacyTable(file.number).to_string())
+            {
+                expect(FileName::Table(file.number), found)?;
+            }
+        }
+        for number in family.version.blob_files().keys() {
+            expect(FileName::Blob(*number), found)?;
+        }
+    }
+    Ok(())
+}
+
+/// A table of the tree, and the order of its keys.
+struct KnownTable {
+    meta: Arc<FileMeta>,
+    level: usize,
+    order: KeyOrder,
+}
+
+fn find_table(recovered: &Recovered, number: FileNumber) -> Option<KnownTable> {
+    recovered.families.iter().find_map(|family| {
+        let mut files = family.version.files();
+        let (level, meta) = files.find(|(_, meta)| meta.number == number)?;
+        let order = family.version.order().clone();
+        Some(KnownTable {
+            meta: meta.clone(),
+            level,
+            order,
+        })
+    })
+}
+
+fn find_blob(recovered: &Recovered, number: FileNumber) -> Option<Arc<BlobFileMeta>> {
+    let mut families = recovered.families.iter();
+    families.find_map(|family| family.version.blob_files().get(&number).cloned())
+}
+
+/// Checks a table of a database. `known` is what the MANIFEST says, if it could be read; a table
+/// that it does not name is waiting to be deleted.
+fn check_known_table(
+    path: &Path,
+    known: Option<Option<KnownTable>>,
+    found: &mut Findings<'_>,
+) -> Result<()> {
+    match known {
+        None => check_path(path, found),
+        Some(None) => Ok(()),
+        Some(Some(known)) => {
+            let result = check_table(path, Some(&known));
+            found.take(file_len(path), result)
+        }
+    }
+}
+
+/// Checks one file, by what its name says it is.
+fn check_path(path: &Path, found: &mut Findings<'_>) -> Result<()> {
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let result = match name.as_deref().and_then(FileName::parse) {
+        Some(FileName::Table(_) | FileName::LegacyTable(_)) => check_table(path, None),
+        Some(FileName::Wal(number)) => return check_wal(path, number, found),
+        Some(FileName::Manifest(_)) => check_manifest(path),
+        Some(FileName::Blob(_)) => check_blob(path, None),
+        Some(FileName::Options(_)) => check_options(path),
+        Some(_) => Ok(()),
+        None => Err(Error::invalid_argument(format!(
+            "{} has no name that a file of a database has",
+            path.display()
+        ))),
+    };
+    found.take(file_len(path), result)
+}
+
+fn open(path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+    PosixFileSystem.open(path, FileMode::default())
+}
+
+fn file_len(path: &Path) -> u64 {
+    PosixFileSystem.status(path).map_or(0, |status| status.len)
+}
+
+fn number_of(path: &Path) -> FileNumber {
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let parsed = name.as_deref().and_then(FileName::parse);
+    parsed.and_then(FileName::number).unwrap_or_default()
+}
+
+fn check_table(path: &Path, known: Option<&KnownTable>) -> Result<()> {
+    let io = Io::blocking();
+    let table = match known {
+        Some(known) => open_known(path, known, &io)?,
+        None => tables::open(path, &io)?,
+    };
+    table.verify_checksums(&io)
+}
+
+/// Opens a table and holds it against what the MANIFEST says of it.
+fn open_known(path: &Path, known: &KnownTable, io: &Io) -> Result<Arc<Table>> {
+    let file = open(path)?;
+    let len = file.len()?;
+    check_len(path, known.meta.size, len)?;
+    check_whole(
+        path,
+        &*file,
+        &known.meta.file_checksum_func,
+        &known.meta.file_checksum,
+    )?;
+    let params = OpenParams {
+        number: known.meta.number,
+        level: Some(known.level),
+        order: known.order.clone(),
+        expected_unique_id: known.meta.unique_id,
+        largest_seq: Some(known.meta.largest_seq),
+        ..OpenParams::default()
+    };
+    Table::open(file, len, params, io)
+}
+
+fn check_len(path: &Path, expected: u64, len: u64) -> Result<()> {
+    match expected == len {
+        true => Ok(()),
+        false => Err(Error::corruption(format!(
+            "length of {}: the MANIFEST says {expected} bytes, the file has {len}",
+            path.display()
+        ))),
+    }
+}
+
+/// Checks the checksum of a whole file, where the MANIFEST has one of a kind that is known.
+fn check_whole(
+    path: &Path,
+    file: &dyn RandomAccessFile,
+    function: &str,
+    expected: &[u8],
+) -> Result<()> {
+    if function != CRC32C_FUNCTION {
+        return Ok(());
+    }
+    let mut chunk = vec![0; CHUNK];
+    let (mut at, mut crc) = (0, 0);
+    loop {
+        let got = file.read_at(at, &mut chunk)?;
+        crc = crc32c_extend(crc, &chunk[..got]);
+        at += got as u64;
+        if got < chunk.len() {
+            break;
+        }
+    }
+    match crc.to_be_bytes()[..] == *expected {
+        true => Ok(()),
+        false => Err(Error::corruption(format!(
+            "checksum of the whole of {}: expected {}, found {crc:08x}",
+            path.display(),
+            crate::show::hex(expected)
+        ))),
+    }
+}
+
+fn check_blob(path: &Path, known: Option<Arc<BlobFileMeta>>) -> Result<()> {
+    let file = open(path)?;
+    if let Some(known) = known {
+        check_whole(path, &*file, &known.checksum_method, &known.checksum_value)?;
+    }
+    BlobFile::open(file, number_of(path))?.verify().map(|_| ())
+}
+
+/// Checks a log. One that just ends too early was being written when the process ended, which
+/// recovery knows how to handle: that is said, and no damage.
+fn check_wal(path: &Path, number: FileNumber, found: &mut Findings<'_>) -> Result<()> {
+    let mut reader = WalReader::new(open(path)?, number);
+    let mut result = Ok(());
+    loop {
+        match reader.next()? {
+            WalEvent::Record { offset, payload } => {
+                let batch = BatchRef::parse(payload).and_then(|batch| batch.check());
+                if let Err(malformed) = batch {
+                    result = Err(malformed.in_file(path.display(), offset));
+                }
+            }
+            WalEvent::Dropped(dropped) if dropped.reason.is_torn() => {
+                found.note(&format!(
+                    "note: {} at offset {} of {}: a write was cut short there",
+                    dropped.reason,
+                    dropped.offset,
+                    path.display()
+                ))?;
+            }
+            WalEvent::Dropped(dropped) => {
+                result = Err(Error::corruption(format!(
+                    "{} at offset {} of {}",
+                    dropped.reason,
+                    dropped.offset,
+                    path.display()
+                )));
+            }
+            WalEvent::TimestampSizes(_) | WalEvent::Predecessor(_) => {}
+            WalEvent::End(_) => break,
+        }
+    }
+    found.take(file_len(path), result)
+}
+
+fn check_manifest(path: &Path) -> Result<()> {
+    let file = open(path)?;
+    let mut reader = LogReader::new(|at: u64, buf: &mut [u8]| file.read_at(at, buf), 0);
+    loop {
+        match reader.next()? {
+            Event::Record { offset, payload } => {
+                VersionEdit::decode(payload)
+                    .map_err(|malformed| malformed.in_file(path.display(), offset))?;
+            }
+            Event::Dropped(dropped) => {
+                return Err(Error::corruption(format!(
+                    "{} at offset {} of {}",
+                    dropped.reason,
+                    dropped.offset,
+                    path.display()
+                )));
+            }
+            Event::End(_) => return Ok(()),
+            Event::Compression(_) | Event::TimestampSizes(_) | Event::Predecessor(_) => {}
+        }
+    }
+}
+
+fn check_options(path: &Path) -> Result<()> {
+    let file = open(path)?;
+    let mut bytes = vec![0; usize::try_from(file.len()?.min(64 << 20)).unwrap_or(0)];
+    let got = file.read_at(0, &mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes[..got]);
+    OptionsFile::from_text(&text, true)
+        .map(|_| ())
+        .map_err(|error| error.context(path.display()))
+}

@@ -1,0 +1,152 @@
+//! Putting data in, and getting it out.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use crate::{cairn_with, printed, refused, text};
+
+/// A directory, and the path of a database in it that does not exist yet.
+fn place() -> (TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = text(&dir.path().join("db")).to_owned();
+    (dir, db)
+}
+
+#[test]
+fn what_is_put_is_found_until_it_is_deleted() {
+    let (_dir, db) = place();
+    refused(&["put", "--db", &db, "quartz", "SiO2"]);
+    printed(&["put", "--db", &db, "--create", "--sync", "quartz", "SiO2"]);
+    printed(&["put", "--db", &db, "--key-hex", "--value-hex", "00ff", "0a"]);
+    assert_eq!(printed(&["get", "--db", &db, "quartz"]), "SiO2\n");
+    assert_eq!(printed(&["get", "--db", &db, "--key-hex", "00ff"]), "\\n\n");
+    assert_eq!(
+        printed(&["get", "--db", &db, "--key-hex", "--format", "raw", "00ff"]),
+        "\n"
+    );
+    assert_eq!(
+        printed(&["scan", "--db", &db]),
+        "\\x00\\xff : \\n\nquartz : SiO2\n"
+    );
+    printed(&["delete", "--db", &db, "quartz"]);
+    refused(&["get", "--db", &db, "quartz"]);
+    printed(&["delete", "--db", &db, "--range", "", "zzz"]);
+    assert_eq!(printed(&["scan", "--db", &db, "--count"]), "0\n");
+}
+
+#[test]
+fn every_format_is_loaded() {
+    let (dir, db) = place();
+    for (name, content) in [
+        ("a.csv", "name,formula\nquartz,\"SiO2, pure\"\n"),
+        ("b.tsv", "galena\tPbS\n"),
+        (
+            "c.jsonl",
+            "{\"key\":\"pyrite\",\"value\":\"FeS2\"}\n{\"key\":\"n\",\"value\":7}\n",
+        ),
+        ("d.txt", "halite NaCl and more\n"),
+    ] {
+        let file = dir.path().join(name);
+        fs::write(&file, content).unwrap();
+        let header: &[&str] = if name == "a.csv" { &["--header"] } else { &[] };
+        printed(&[&["load", "--db", &db][..], header, &[text(&file)]].concat());
+    }
+    let output = cairn_with(
+        &["load", "--db", &db, "--batch", "1", "-"],
+        "calcite CaCO3\n",
+    );
+    assert!(output.status.success());
+    let rows = "calcite : CaCO3\ngalena : PbS\nhalite : NaCl and more\nn : 7\npyrite : FeS2\nquartz : SiO2, pure\n";
+    assert_eq!(printed(&["scan", "--db", &db]), rows);
+    assert_eq!(
+        printed(&[
+            "scan",
+            "--db",
+            &db,
+            "--from",
+            "g",
+            "--to",
+            "n",
+            "--keys-only"
+        ]),
+        "galena\nhalite\n"
+    );
+    assert_eq!(
+        printed(&["scan", "--db", &db, "--prefix", "p", "--format", "hex"]),
+        "707972697465 : 46655332\n"
+    );
+    assert_eq!(
+        printed(&["scan", "--db", &db, "--reverse", "--limit", "1"]),
+        "quartz : SiO2, pure\n"
+    );
+}
+
+#[test]
+fn a_dump_is_loaded_as_it_was() {
+    let golden = crate::golden::unpacked("v1109_multi_cf");
+    let source = golden.path().join("db");
+    let dump = printed(&[
+        "scan",
+        "--db",
+        text(&source),
+        "--all-families",
+        "--format",
+        "jsonl",
+    ]);
+    let (_dir, db) = place();
+    let output = cairn_with(
+        &[
+            "load",
+            "--db",
+            &db,
+            "--format",
+            "jsonl",
+            "--disable-wal",
+            "-",
+        ],
+        &dump,
+    );
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    printed(&["flush", "--db", &db]);
+    printed(&["compact", "--db", &db, "--all-families", "--bottommost"]);
+    assert!(printed(&["verify", "--db", &db]).ends_with("no damage\n"));
+    let again = printed(&["scan", "--db", &db, "--all-families", "--format", "jsonl"]);
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&again), sorted(&dump));
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let (dir, db) = place();
+    assert!(refused(&["scan", "--db", &db]).contains("db"));
+    let file = dir.path().join("bad.csv");
+    fs::write(&file, "a,1\nlonely\n").unwrap();
+    let said = refused(&["load", "--db", &db, text(&file)]);
+    assert!(
+        said.contains("bad.csv") && said.contains("line 2"),
+        "{said}"
+    );
+    printed(&["put", "--db", &db, "--create", "a", "1"]);
+    assert!(refused(&["scan", "--db", &db, "--family", "x"]).contains("default"));
+    assert!(refused(&["scan", "--db", &db, "--options", "nosuch=1"]).contains("nosuch"));
+    let said = refused(&[
+        "put",
+        "--db",
+        &db,
+        "--options",
+        "enable_blob_files=true",
+        "a",
+        "1",
+    ]);
+    assert!(said.contains("enable_blob_files"), "{said}");
+    assert!(refused(&["frobnicate"]).contains("frobnicate"));
+}

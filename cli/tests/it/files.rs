@@ -1,0 +1,69 @@
+//! `inspect` and `verify` on single files.
+
+use std::fs;
+
+use crate::golden::unpacked;
+use crate::{printed, refused, text};
+
+#[test]
+fn a_table_is_shown_with_its_properties_and_entries() {
+    let dir = unpacked("v1109_rev_comparator");
+    let table = dir.path().join("db/000009.sst");
+    let shown = printed(&["inspect", "--entries", text(&table)]);
+    assert!(
+        shown.contains("rocksdb.comparator = rocksdb.ReverseBytewiseComparator"),
+        "{shown}"
+    );
+    assert!(shown.contains("key0000") && shown.ends_with("all checksums match\n"));
+}
+
+#[test]
+fn a_log_is_shown_record_by_record() {
+    let dir = unpacked("v1109_two_pc");
+    let logs = fs::read_dir(dir.path().join("db"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let shown: String = logs
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .map(|path| printed(&["inspect", text(&path)]))
+        .collect();
+    assert!(
+        shown.contains("begin prepare") && shown.contains("roll back"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_blob_file_is_shown_and_its_damage_found() {
+    let dir = unpacked("v0708_blob_no");
+    let blobs = fs::read_dir(dir.path().join("db"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut blobs = blobs.filter(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "blob")
+    });
+    let blob = blobs.next().unwrap();
+    let shown = printed(&["inspect", "--entries", text(&blob)]);
+    assert!(shown.contains("compression NoCompression") && shown.contains(" bytes at offset "));
+    let mut bytes = fs::read(&blob).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&blob, bytes).unwrap();
+    refused(&["inspect", text(&blob)]);
+    let said = refused(&["verify", text(&blob)]);
+    assert!(
+        said.contains(".blob") && said.contains("1 damage"),
+        "{said}"
+    );
+}
+
+#[test]
+fn other_files_are_shown_as_text() {
+    let dir = unpacked("v1109_leveled");
+    let db = dir.path().join("db");
+    assert!(printed(&["inspect", text(&db.join("CURRENT"))]).contains("MANIFEST-"));
+    assert!(printed(&["inspect", text(&db.join("OPTIONS-000007"))]).contains("[DBOptions]"));
+    let manifest = printed(&["inspect", text(&db.join("MANIFEST-000005"))]);
+    assert!(manifest.contains("level 0: add") && manifest.contains("remove"));
+    assert!(refused(&["inspect", "/dev/null"]).contains("000012.sst"));
+}
