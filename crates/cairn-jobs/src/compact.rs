@@ -331,7 +331,8 @@ fn kind(job: &CompactJob) -> Kind {
         epoch: inputs().map(|file| file.epoch).min().unwrap_or_default(),
         oldest_time: oldest_time.unwrap_or(now),
         now,
-        settled: pick.bottommost && context.snapshots.iter().all(|&snapshot| snapshot >= newest),
+        unhindered: context.snapshots.iter().all(|&snapshot| snapshot >= newest),
+        bottommost: pick.bottommost,
         version: Some(job.version.clone()),
         created: Mutex::new(Vec::new()),
     }

@@ -53,6 +53,8 @@ pub fn run(job: &FlushJob) -> Result<Done> {
 fn kind(job: &FlushJob) -> Kind {
     let options = &job.context.options;
     let now = job.context.world.clock.wall_seconds();
+    let newest = job.memtables.iter().map(|table| table.largest_seq()).max();
+    let newest = newest.unwrap_or_default();
     let oldest_time = if job.oldest_time == 0 {
         now
     } else {
@@ -67,7 +69,12 @@ fn kind(job: &FlushJob) -> Kind {
         epoch: job.epoch,
         oldest_time,
         now,
-        settled: false,
+        unhindered: job
+            .context
+            .snapshots
+            .iter()
+            .all(|&snapshot| snapshot >= newest),
+        bottommost: false,
         version: job.version.clone(),
         created: Mutex::new(Vec::new()),
     }

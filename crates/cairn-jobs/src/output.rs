@@ -37,8 +37,10 @@ pub(crate) struct Kind {
     /// When the oldest data of the inputs was written, in seconds since 1970.
     pub(crate) oldest_time: u64,
     pub(crate) now: u64,
-    /// No later compaction would find versions to drop that this one had to keep.
-    pub(crate) settled: bool,
+    /// No snapshot made the job keep versions that it would otherwise have dropped.
+    pub(crate) unhindered: bool,
+    /// Nothing below the output can hold any of its keys.
+    pub(crate) bottommost: bool,
     /// For an estimate of what range tombstones cover below the output.
     pub(crate) version: Option<Arc<Version>>,
     /// Tables created so far; they are removed if the job fails.
@@ -272,7 +274,8 @@ impl<'a> Outputs<'a> {
         file.unique_id = UniqueId::of_table(&context.db_id, &context.session_id, open.number.0)
             .map(|id| id.short());
         file.tail_size = table.tail_size;
-        file.settled = self.kind.settled;
+        let drops_more = !self.kind.bottommost && properties.num_deletions > 0;
+        file.settled = self.kind.unhindered && !drops_more;
         file.compensated_range_deletion_size = self.covered_bytes(tombstones);
         if let Some((least, most)) = &properties.timestamps {
             (file.min_timestamp, file.max_timestamp) = (least.clone(), most.clone());

@@ -74,8 +74,9 @@ pub struct FileMeta {
     pub max_timestamp: Vec<u8>,
     /// Whether its keys carry their timestamps on disk.
     pub timestamps_persisted: bool,
-    /// The compaction that wrote it found no snapshot that kept old versions alive, so compacting
-    /// it again for their sake would change nothing. Known only until the database is closed.
+    /// The job that wrote it kept no old version alive for a snapshot, and left no deletion that
+    /// could go at the bottom, so compacting it again for their sake would change nothing. Known
+    /// only until the database is closed.
     pub settled: bool,
     /// What its table says of its entries, once known.
     pub counts: OnceLock<EntryCounts>,
@@ -124,14 +125,20 @@ impl FileMeta {
     /// the open table know; 0 if unknown.
     #[must_use]
     pub fn oldest_time(&self) -> u64 {
-        self.oldest_ancester_time
+        match (self.oldest_ancester_time, self.table.get()) {
+            (0, Some(table)) => table.properties().creation_time,
+            (time, _) => time,
+        }
     }
 
     /// Seconds since 1970 at which the file was created, as far as the MANIFEST or the open table
     /// know; 0 if unknown.
     #[must_use]
     pub fn created(&self) -> u64 {
-        self.creation_time
+        match (self.creation_time, self.table.get()) {
+            (0, Some(table)) => table.properties().file_creation_time,
+            (time, _) => time,
+        }
     }
 }
 

@@ -314,7 +314,10 @@ pub fn pending_compaction_bytes(
 pub struct Present {
     /// Seconds since 1970.
     pub now: u64,
-    /// The oldest snapshot that a user holds, or the last sequence number if there is none.
+    /// Bottommost files whose entries are all older than this are rewritten, to drop what only
+    /// snapshots had kept. Zero until the first snapshot is released; with each release it becomes
+    /// the oldest snapshot that is left, or the last sequence number if none is. (Were it the last
+    /// sequence number from the start, every new file at the bottom would be rewritten for nothing.)
     pub oldest_snapshot: SequenceNumber,
     /// The timestamp below which a family with timestamps drops history; empty if never set.
     pub full_history_ts_low: Vec<u8>,

@@ -62,13 +62,11 @@ fn between(tree: &Tree, level: usize, smallest: &InternalKey, largest: &Internal
 /// through others; `None` if one of them is in a running compaction. Files of level 0 stay.
 pub(super) fn clean_cut(tree: &Tree, level: usize, files: &[Arc<FileMeta>]) -> Option<Files> {
     let mut files = files.to_vec();
-    while level > 0 {
+    let mut grows = level > 0;
+    while grows {
         let grown = touching(tree, level, &files);
-        let done = grown.len() == files.len();
+        grows = grown.len() > files.len();
         files = grown;
-        if done {
-            break;
-        }
     }
     (!tree.busy.any(&files)).then_some(files)
 }

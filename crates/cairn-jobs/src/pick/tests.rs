@@ -300,6 +300,10 @@ fn shown(pick: &Pick) -> String {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the cases are read from the source tree"
+)]
 fn picks_are_as_described() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/pick.txt");
     let text = std::fs::read_to_string(path).unwrap();
