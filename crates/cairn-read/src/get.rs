@@ -6,6 +6,7 @@
 //! and stops where it lacks something; [`get`] and [`get_async`] fetch what lacks and go on. A read
 //! that finds everything in memory counts one reference, on what holds the value.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -161,7 +162,13 @@ struct PointGet<'a> {
 }
 
 impl<'a> PointGet<'a> {
-    fn new(view: &'a View, lookup: &'a LookupKey, options: &'a ReadOptions) -> PointGet<'a> {
+    #[inline]
+    fn new(
+        view: &'a View,
+        lookup: &'a LookupKey,
+        options: &'a ReadOptions,
+        state: TableGet,
+    ) -> PointGet<'a> {
         PointGet {
             view,
             lookup,
@@ -177,7 +184,7 @@ impl<'a> PointGet<'a> {
                 _ => Stage::Memtables,
             },
             table: None,
-            state: TableGet::default(),
+            state,
             lack: None,
             versions: Versions {
                 operands: Vec::new(),
@@ -220,6 +227,18 @@ impl<'a> PointGet<'a> {
             }
         }
         Ok(Progress::Ready)
+    }
+
+    /// Goes on until the search is over, reading on the calling thread.
+    #[inline]
+    fn run_blocking(&mut self) -> Result<()> {
+        while !self.run()?.is_ready() {
+            if let Some(request) = self.lacking()? {
+                let bytes = self.view.family.io.read_now(&request);
+                self.supply(bytes)?;
+            }
+        }
+        Ok(())
     }
 
     #[inline]
@@ -403,14 +422,18 @@ fn begins_behind(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 /// what the read needs, and those of a merge.
 #[inline]
 pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
-    let mut get = PointGet::new(view, lookup, options);
-    while !get.run()?.is_ready() {
-        if let Some(request) = get.lacking()? {
-            let bytes = view.family.io.read_now(&request);
-            get.supply(bytes)?;
-        }
-    }
-    get.finish()
+    let mut get = PointGet::new(view, lookup, options, STATE.take());
+    let found = get.run_blocking();
+    let mut state = std::mem::take(&mut get.state);
+    state.reset();
+    STATE.set(state);
+    found.and_then(|()| get.finish())
+}
+
+thread_local! {
+    /// What searching a table needs besides the table, kept for the thread's next get so that its
+    /// memory is allocated once.
+    static STATE: Cell<TableGet> = Cell::default();
 }
 
 /// [`get`], waiting in a future for blocks that are not in memory.
@@ -419,7 +442,7 @@ pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Fou
 ///
 /// Those of [`get`].
 pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
-    let mut get = PointGet::new(view, lookup, options);
+    let mut get = PointGet::new(view, lookup, options, TableGet::default());
     while !get.run()?.is_ready() {
         if let Some(request) = get.lacking()? {
             let bytes = view.family.io.read(request).await;
