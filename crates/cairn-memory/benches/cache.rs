@@ -38,13 +38,13 @@ fn hit(c: &mut Criterion) {
 
 fn churn(c: &mut Criterion) {
     let cache = filled();
-    let block = Buffer::from(vec![0; 4096]);
     let mut n = BLOCKS;
     c.bench_function("cache/miss, insert and evict", |b| {
         b.iter(|| {
             n += 1;
             assert!(cache.lookup(&key(n), CacheRole::Data).is_none());
-            cache.insert(key(n), block.clone(), CacheRole::Data, CachePriority::Low)
+            let block = Buffer::from(vec![0; 4096]);
+            cache.insert(key(n), block, CacheRole::Data, CachePriority::Low)
         });
     });
 }

@@ -14,7 +14,10 @@
 //! N3. Links change only from a node to one with a smaller key (insertion in between), so whoever
 //!     stands before a key stays before it.
 //! N4. A node reached through a link of `level` has more than `level` links; the head has all.
-//! N5. A hint holds nodes of the list whose number it carries; numbers are never used twice.
+//! N5. The bound beside a link is never below the prefix of the node that the link leads to: it is
+//!     set, after the link, to the prefix of a node that the link then led to, and links move to
+//!     smaller keys only (N3). It may be above; so it serves to go down early, never to insert.
+//! N6. A hint holds nodes of the list whose number it carries; numbers are never used twice.
 #![expect(
     unsafe_code,
     reason = "nodes of variable size in an arena, linked by atomics"
@@ -24,11 +27,11 @@ mod node;
 
 #[cfg(not(loom))]
 mod atomic {
-    pub(super) use cairn_platform::sync::{AtomicPtr, AtomicUsize, Ordering};
+    pub(super) use cairn_platform::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 }
 #[cfg(loom)]
 mod atomic {
-    pub(super) use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+    pub(super) use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 }
 
 use std::cmp::Ordering as Order;
@@ -68,7 +71,7 @@ pub struct InsertHint {
     prev: [*mut Node; MAX_HEIGHT],
 }
 
-// SAFETY: the pointers are only followed by the list that they belong to (N5), which is `Sync`.
+// SAFETY: the pointers are only followed by the list that they belong to (N6), which is `Sync`.
 unsafe impl Send for InsertHint {}
 
 impl Default for InsertHint {
@@ -176,8 +179,8 @@ impl<'l> Entry<'l> {
 
 impl List {
     pub(crate) fn new(order: KeyOrder, arena_block: usize) -> List {
-        use cairn_platform::sync::{AtomicU64, Ordering::Relaxed};
-        static LISTS: AtomicU64 = AtomicU64::new(1);
+        use cairn_platform::sync::{AtomicU64 as Counter, Ordering::Relaxed};
+        static LISTS: Counter = Counter::new(1);
         let arena = Arena::new(arena_block);
         let nothing = Target {
             prefix: 0,
@@ -243,7 +246,7 @@ impl List {
         prev: &mut *mut Node,
     ) -> bool {
         // SAFETY: `prev` is the head or was reached on this level, now or for an earlier insertion
-        // (N4, N5), and `node` has more than `level` links.
+        // (N4, N6), and `node` has more than `level` links.
         unsafe {
             let mut before = NonNull::new(*prev).expect("a search leaves a node on every level");
             loop {
@@ -259,15 +262,20 @@ impl List {
                 let next = next.map_or(ptr::null_mut(), NonNull::as_ptr);
                 // Relaxed: the swap below publishes it (N2).
                 Node::link(node, level).store(next, Ordering::Relaxed);
-                // Release pairs with the acquire in `Node::next` (N2). On failure nothing is used
-                // of what was found; the walk loads it again.
+                // If the swap succeeds, `place` led to `next` all the while, and its bound holds
+                // for `next` (N5).
+                Node::set_bound(node, level, Node::bound(place, level));
+                // Release pairs with the acquire in `Node::next` (N2); acquire keeps the bound that
+                // is set below behind the link (N5). On failure nothing is used of what was found;
+                // the walk loads it again.
                 let swapped = Node::link(place, level).compare_exchange(
                     next,
                     node.as_ptr(),
-                    Ordering::Release,
+                    Ordering::AcqRel,
                     Ordering::Relaxed,
                 );
                 if swapped.is_ok() {
+                    Node::set_bound(place, level, target.prefix);
                     return true;
                 }
             }
@@ -291,8 +299,8 @@ impl List {
         while level > 0 {
             level -= 1;
             let from = at.or(NonNull::new(hint.prev[level])).unwrap_or(self.head);
-            // SAFETY: `from` is the head, or was reached on this level or a higher one (N4, N5).
-            let (place, _) = unsafe { self.walk(from, level, target) };
+            // SAFETY: `from` is the head, or was reached on this level or a higher one (N4, N6).
+            let place = unsafe { self.approach(from, level, target) };
             hint.prev[level] = place.as_ptr();
             at = Some(place);
         }
@@ -310,14 +318,14 @@ impl List {
             return None;
         }
         let last = NonNull::new(hint.prev[0])?;
-        // SAFETY: the hint is of this list (N5).
+        // SAFETY: the hint is of this list (N6).
         if last != self.head && unsafe { Node::compare(last, &self.order, target) } != Order::Less {
             return None;
         }
         // All of the hint is before the target now, as it is nowhere behind `last`.
         (0..height)
             .find(|&level| {
-                // SAFETY: `prev[level]` has a link of that level (N4, N5).
+                // SAFETY: `prev[level]` has a link of that level (N4, N6).
                 NonNull::new(hint.prev[level])
                     .is_some_and(|prev| unsafe { !self.next_is_before(prev, level, target) })
             })
@@ -338,9 +346,39 @@ impl List {
     ) -> bool {
         // SAFETY: the caller's promise, and N4 for the next node.
         unsafe {
+            if level > 0 && target.prefix < Node::bound(node, level) {
+                return false;
+            }
             Node::next(node, level)
                 .is_some_and(|next| Node::compare(next, &self.order, target) == Order::Less)
         }
+    }
+
+    /// Goes from `node`, which is before `target`, as far on `level` as it is sure to stay before
+    /// it without touching what lies behind.
+    ///
+    /// # Safety
+    ///
+    /// `node` is of this list and has a link of `level`.
+    #[inline]
+    unsafe fn approach(
+        &self,
+        mut node: NonNull<Node>,
+        level: usize,
+        target: &Target<'_>,
+    ) -> NonNull<Node> {
+        // SAFETY: the caller's promise for the first node, N4 for all others.
+        unsafe {
+            while level == 0 || target.prefix >= Node::bound(node, level) {
+                match Node::next(node, level) {
+                    Some(next) if Node::compare(next, &self.order, target) == Order::Less => {
+                        node = next;
+                    }
+                    _ => break,
+                }
+            }
+        }
+        node
     }
 
     /// Goes from `node`, which is before `target`, to the last node on `level` that is, and returns
@@ -375,32 +413,13 @@ impl List {
     /// The last node before `target` (or the head), and the one behind it.
     #[inline]
     fn search(&self, target: &Target<'_>) -> (NonNull<Node>, Option<NonNull<Node>>) {
-        let mut level = self.height.load(Ordering::Relaxed);
         let mut node = self.head;
-        let mut next = None;
-        // A node that was found to be behind the target need not be asked again one level below.
-        let mut behind: Option<NonNull<Node>> = None;
-        while level > 0 {
-            level -= 1;
-            loop {
-                // SAFETY: `node` is the head or was reached on this level or a higher one (N4).
-                next = unsafe { Node::next(node, level) };
-                let Some(candidate) = next else { break };
-                if next == behind {
-                    break;
-                }
-                // SAFETY: as above.
-                unsafe {
-                    Node::prefetch(Node::next(candidate, level), level);
-                    if Node::compare(candidate, &self.order, target) != Order::Less {
-                        behind = next;
-                        break;
-                    }
-                }
-                node = candidate;
-            }
+        for level in (1..self.height.load(Ordering::Relaxed)).rev() {
+            // SAFETY: `node` is the head or was reached on this level or a higher one (N4).
+            node = unsafe { self.approach(node, level, target) };
         }
-        (node, next)
+        // SAFETY: every node has a link of level 0 (N4).
+        unsafe { self.walk(node, 0, target) }
     }
 
     /// The first entry at or behind the internal key of these parts.

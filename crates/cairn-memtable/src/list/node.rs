@@ -1,12 +1,12 @@
 //! A node of the list, and the only code that reads or writes its memory.
 //!
 //! ```text
-//!            tower, highest link first            head           key and value
-//! ┌────────────┬─────┬──────────┬──────────┬────────┬──────┬──────────┬──────────┬────────┬───────┐
-//! │ next[h-1]  │ ... │ next[1]  │ next[0]  │ prefix │ key  │ value    │ user key │ packed │ value │
-//! │ 8 bytes    │     │          │          │ 8      │ len 4│ len 4    │          │ 8      │       │
-//! └────────────┴─────┴──────────┴──────────┴────────┴──────┴──────────┴──────────┴────────┴───────┘
-//!                                          ▲ a node's address
+//!          tower, highest link first              head           key and value
+//! ┌─────────────────┬─────┬─────────────────┬──────────┬────────┬──────┬──────────┬──────────┬────────┬───────┐
+//! │ next[h-1], bound│ ... │ next[1], bound  │ next[0]  │ prefix │ key  │ value    │ user key │ packed │ value │
+//! │ 16 bytes        │     │ 16              │ 8        │ 8      │ len 4│ len 4    │          │ 8      │       │
+//! └─────────────────┴─────┴─────────────────┴──────────┴────────┴──────┴──────────┴──────────┴────────┴───────┘
+//!                                                      ▲ a node's address
 //! ```
 //!
 //! The address of a node is that of its head, so that links, prefix and the beginning of the key
@@ -21,7 +21,7 @@ use cairn_format::key;
 use cairn_memory::Arena;
 use cairn_types::KeyOrder;
 
-use super::atomic::{AtomicPtr, Ordering};
+use super::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Links that a node can have. With a quarter of the nodes on each higher level, that is right for
 /// some sixteen million entries and harmless for more.
@@ -31,6 +31,21 @@ pub(super) const MAX_HEIGHT: usize = 12;
 const PACKED: usize = key::SUFFIX_LEN;
 
 pub(super) type Link = AtomicPtr<Node>;
+
+/// A link above the lowest level, with a bound that the prefix of the next node does not exceed
+/// (N5 says why it holds).
+struct Upper {
+    next: Link,
+    bound: AtomicU64,
+}
+
+/// The bound of a link that leads nowhere.
+const NOWHERE: u64 = u64::MAX;
+
+/// Bytes of a tower of `height` links.
+fn tower_len(height: usize) -> usize {
+    size_of::<Link>() + (height - 1) * size_of::<Upper>()
+}
 
 /// The head of a node; the tower lies before it and the bytes behind it.
 #[repr(C)]
@@ -91,17 +106,19 @@ impl Node {
         debug_assert!((1..=MAX_HEIGHT).contains(&height));
         let key_len = u32::try_from(target.user.len()).expect("a key is shorter than 4 GiB");
         let value_len = u32::try_from(value.len()).expect("a value is shorter than 4 GiB");
-        let tower = height * size_of::<Link>();
+        let tower = tower_len(height);
         let bytes = target.user.len() + PACKED + value.len();
         let start = arena.allocate(tower + size_of::<Node>() + bytes, align_of::<Link>());
         // SAFETY: the arena gave this thread alone as many bytes as tower, head, key and value
         // take together, aligned for links, whose size keeps the head aligned as well (N1).
         unsafe {
             let node = start.add(tower).cast::<Node>();
-            for level in 0..height {
-                node.cast::<Link>()
-                    .sub(level + 1)
-                    .write(Link::new(ptr::null_mut()));
+            node.cast::<Link>().sub(1).write(Link::new(ptr::null_mut()));
+            for level in 1..height {
+                Node::upper_place(node, level).write(Upper {
+                    next: Link::new(ptr::null_mut()),
+                    bound: AtomicU64::new(NOWHERE),
+                });
             }
             node.write(Node {
                 prefix: target.prefix,
@@ -121,6 +138,17 @@ impl Node {
         }
     }
 
+    /// Where the link of `level`, above the lowest, lies.
+    ///
+    /// # Safety
+    ///
+    /// `node` has or will have a tower higher than `level`, which is at least 1.
+    #[inline]
+    unsafe fn upper_place(node: NonNull<Node>, level: usize) -> NonNull<Upper> {
+        // SAFETY: the caller's promise: the tower lies before the head (N1).
+        unsafe { node.cast::<Link>().sub(1).cast::<Upper>().sub(level) }
+    }
+
     /// The link of `level`.
     ///
     /// # Safety
@@ -128,8 +156,45 @@ impl Node {
     /// `node` was made by [`Node::create`] with a height above `level`, and its arena lives for `'a`.
     #[inline]
     pub(super) unsafe fn link<'a>(node: NonNull<Node>, level: usize) -> &'a Link {
-        // SAFETY: the caller's promise: the tower begins `height` links before the head (N1).
-        unsafe { node.cast::<Link>().sub(level + 1).as_ref() }
+        // SAFETY: the caller's promise: the tower lies before the head (N1).
+        unsafe {
+            match level {
+                0 => node.cast::<Link>().sub(1).as_ref(),
+                _ => &Node::upper_place(node, level).as_ref().next,
+            }
+        }
+    }
+
+    /// A number that the prefix of the node behind `node` on `level` does not exceed; the largest
+    /// one where nothing is known.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Node::link`].
+    #[inline]
+    pub(super) unsafe fn bound(node: NonNull<Node>, level: usize) -> u64 {
+        if level == 0 {
+            return NOWHERE;
+        }
+        // Relaxed: an old bound is a larger one, and any bound holds (N5).
+        // SAFETY: the caller's promise.
+        unsafe { Node::upper_place(node, level).as_ref() }
+            .bound
+            .load(Ordering::Relaxed)
+    }
+
+    /// Sets the bound of a link.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Node::link`]; and the prefix of the node behind does not exceed `bound` (N5).
+    #[inline]
+    pub(super) unsafe fn set_bound(node: NonNull<Node>, level: usize, bound: u64) {
+        if level > 0 {
+            // SAFETY: the caller's promise.
+            let upper = unsafe { Node::upper_place(node, level).as_ref() };
+            upper.bound.store(bound, Ordering::Relaxed);
+        }
     }
 
     /// The node behind `node` on `level`.
@@ -214,7 +279,7 @@ impl Node {
         #[cfg(target_arch = "x86_64")]
         if let Some(node) = node {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let address = node.cast::<i8>().as_ptr().wrapping_sub(8 * (level + 1));
+            let address = node.cast::<i8>().as_ptr().wrapping_sub(8 + 16 * level);
             // SAFETY: a prefetch has no effect on the program, whatever the address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
         }
