@@ -4,6 +4,7 @@
 //! `validate` refuses, `sanitize` adjusts; both follow RocksDB 11.9. A database keeps the
 //! sanitized options and writes them to its OPTIONS file.
 
+use cairn_format::table::footer::LATEST_VERSION;
 use cairn_types::{Error, Result};
 
 use crate::choice::{CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode};
@@ -13,6 +14,8 @@ use crate::nested::CompressionOptions;
 use crate::rows::Options;
 use crate::table::TableOptions;
 
+/// Older tables are read, as RocksDB's do no longer, but not written.
+const OLDEST_WRITTEN_VERSION: u32 = 2;
 const MIB: u64 = 1 << 20;
 /// What `ttl` and `periodic_compaction_seconds` become where RocksDB chooses: 30 days.
 const THIRTY_DAYS: u64 = 30 * 24 * 3600;
@@ -146,8 +149,8 @@ impl TableOptions {
     /// `InvalidArgument` says why.
     pub fn validate(&self) -> Result<()> {
         require(
-            (2..=7).contains(&self.format_version),
-            "format_version must be 2 to 7 to write tables",
+            self.format_version <= LATEST_VERSION,
+            "format_version must be 0 to 7",
         )?;
         require(self.block_size > 0, "block_size must be greater than 0")?;
         require(
@@ -242,6 +245,9 @@ impl FamilyOptions {
     pub fn check_supported(&self) -> Result<()> {
         let mut names = self.unsupported();
         names.extend(self.table.unsupported());
+        if self.table.format_version < OLDEST_WRITTEN_VERSION {
+            names.push("format_version");
+        }
         refuse_missing(&names)
     }
 
@@ -377,6 +383,8 @@ mod tests {
             error.text().contains("compaction_style, enable_blob_files"),
             "{error}"
         );
+        let old = family("block_based_table_factory={format_version=1}");
+        assert!(old.validate().is_ok() && old.check_supported().is_err());
         assert!(
             DbOptions::from_text("atomic_flush=true")
                 .unwrap()
@@ -389,7 +397,7 @@ mod tests {
     fn values_that_contradict_each_other_are_refused() {
         for text in [
             "block_based_table_factory={block_align=true}",
-            "block_based_table_factory={format_version=1}",
+            "block_based_table_factory={format_version=8}",
             "block_based_table_factory={index_type=kHashSearch}",
             "compression=kXpressCompression",
             "compression_opts={zstd_max_train_bytes=100}",

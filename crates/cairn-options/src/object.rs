@@ -123,7 +123,7 @@ impl Text for Vec<u8> {
         };
         let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
         match bytes {
-            Some(bytes) if text.len() % 2 == 0 => Ok(bytes),
+            Some(bytes) if text.len().is_multiple_of(2) => Ok(bytes),
             _ => Err("expected an even number of hexadecimal digits".to_owned()),
         }
     }

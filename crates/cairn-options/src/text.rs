@@ -156,13 +156,16 @@ pub trait Named {
     const NONE: &'static [&'static str] = &[NULL, ""];
 }
 
+/// Names and values of an object's properties.
+pub type Properties<'a> = Vec<(&'a str, &'a str)>;
+
 /// The parts of an object's text, `NAME` or `{id=NAME;property=value;...}`: its name and its
 /// properties, in their order.
 ///
 /// # Errors
 ///
 /// The braces hold something else.
-pub fn object(text: &str) -> Result<(&str, Vec<(&str, &str)>), Refusal> {
+pub fn object(text: &str) -> Result<(&str, Properties<'_>), Refusal> {
     let Some(inner) = text
         .strip_prefix('{')
         .and_then(|text| text.strip_suffix('}'))

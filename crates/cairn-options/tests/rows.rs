@@ -45,7 +45,9 @@ const VALUES: &[&str] = &[
 fn every_row_round_trips<S: Options>() {
     let default = S::default();
     assert_eq!(
-        S::from_text(&default.to_text()).unwrap().to_text(),
+        S::from_text(&default.to_text())
+            .expect("its own text")
+            .to_text(),
         default.to_text()
     );
     for row in S::rows() {
@@ -63,7 +65,7 @@ fn every_row_round_trips<S: Options>() {
             let text = options.to_text();
             let again = S::from_text(&text).unwrap_or_else(|error| panic!("{value}: {error}"));
             assert_eq!(again.to_text(), text);
-            assert_eq!(again.get(row.name).unwrap(), (row.get)(&options));
+            assert_eq!(again.get(row.name).expect("a row"), (row.get)(&options));
         }
         assert!(tried > 0, "no value was tried for {}", row.name);
     }
