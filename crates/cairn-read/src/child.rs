@@ -38,6 +38,10 @@ macro_rules! moves {
     )*};
 }
 
+#[expect(
+    clippy::should_implement_trait,
+    reason = "the contract of iterators over entries names it so"
+)]
 impl Child {
     moves! {
         /// Moves to the first entry at or behind `target`, an internal key.

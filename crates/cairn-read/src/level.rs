@@ -116,6 +116,10 @@ impl LevelIter {
     }
 
     /// Moves to the entry behind the current one.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the contract of iterators over entries names it so"
+    )]
     #[inline]
     pub fn next(&mut self) -> Progress {
         self.back = false;

@@ -135,6 +135,10 @@ impl MergingIter {
     }
 
     /// Moves to the entry behind the current one.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the contract of iterators over entries names it so"
+    )]
     #[inline]
     pub fn next(&mut self) -> Progress {
         debug_assert!(self.stands && !self.back);

@@ -190,7 +190,7 @@ impl Shard {
             let mut at = self.queues[pool as usize].tail;
             while at != NONE {
                 let prev = self.nodes[at as usize].prev;
-                if !self.slot(at).is_some_and(|slot| slot.buffer.holders() > 1) {
+                if self.slot(at).is_none_or(|slot| slot.buffer.holders() == 1) {
                     evicted.extend(self.remove_node(at));
                 }
                 at = prev;
