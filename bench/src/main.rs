@@ -1,18 +1,18 @@
-//! Times the engines on the same work, in turn, and prints the time of one operation.
+//! Times the engines on the same work, in turn, and prints what one operation costs.
 //!
 //! ```text
 //! cargo run --release -p cairn-bench -- [--num N] [--rounds N] [--dir DIR] [--options TEXT]
 //! ```
 //!
-//! Each round begins with fresh databases. The median of the rounds is printed, in nanoseconds.
+//! Each round begins with fresh databases. The medians of the rounds are printed, in nanoseconds on
+//! the clock and of the processor (all threads), with the ratios of rounds that ran side by side.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use cairn_bench::rocksdb::Db as RocksDb;
-use cairn_bench::store::{BENCHMARKS, Store, run};
+use cairn_bench::store::{BENCHMARKS, Cost, Store, run};
 
 struct Arguments {
     num: u64,
@@ -21,10 +21,13 @@ struct Arguments {
     options: String,
 }
 
-type Run = fn(&Path, &str, u64) -> Result<Vec<Duration>, String>;
+type Run = fn(&Path, &str, u64) -> Result<Vec<Cost>, String>;
 
 /// The engines, in the order of their turns.
-const ENGINES: [(&str, Run); 1] = [(RocksDb::NAME, run::<RocksDb>)];
+const ENGINES: [(&str, Run); 2] = [
+    (RocksDb::NAME, run::<RocksDb>),
+    (<cairn::Db as Store>::NAME, run::<cairn::Db>),
+];
 
 fn main() -> ExitCode {
     match parse(std::env::args().skip(1)).and_then(|arguments| compare(&arguments)) {
@@ -60,7 +63,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
 }
 
 fn compare(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let mut times = ENGINES.map(|_| vec![Vec::new(); BENCHMARKS.len()]);
+    let mut times = vec![vec![Vec::new(); BENCHMARKS.len()]; ENGINES.len()];
     for round in 0..arguments.rounds {
         for (engine, (name, run)) in ENGINES.iter().enumerate() {
             let folder = arguments.folder.join(format!("{name}-{round}"));
@@ -72,19 +75,47 @@ fn compare(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    print!("{:12}", "ns/op");
+    print_table("wall ns/op", &times, |cost| cost.wall.as_nanos());
+    print_table("cpu ns/op", &times, |cost| cost.cpu.as_nanos());
+    Ok(())
+}
+
+/// Prints the medians of one measure, and how many times the last engine beats the first.
+fn print_table(title: &str, times: &[Vec<Vec<Cost>>], measure: fn(&Cost) -> u128) {
+    print!("{title:12}");
     for (name, _) in ENGINES {
         print!(" {name:>10}");
     }
-    println!();
+    println!(" {:>8} {:>15}", "ratio", "spread");
     for (number, benchmark) in BENCHMARKS.iter().enumerate() {
         print!("{benchmark:12}");
-        for engine in &mut times {
-            let all = &mut engine[number];
-            all.sort();
-            print!(" {:>10}", all[all.len() / 2].as_nanos());
+        let all: Vec<Vec<u128>> = times
+            .iter()
+            .map(|engine| engine[number].iter().map(measure).collect())
+            .collect();
+        for rounds in &all {
+            print!(" {:>10}", median(rounds.clone()));
         }
-        println!();
+        // Rounds of the two engines stand side by side in time, so their ratios are what compares.
+        let (first, last) = (&all[0], &all[all.len() - 1]);
+        let ratios = first
+            .iter()
+            .zip(last)
+            .map(|(a, b)| (a * 1000) / (*b).max(1));
+        let mut ratios: Vec<u128> = ratios.collect();
+        ratios.sort_unstable();
+        let shown = |thousandths: u128| thousandths as f64 / 1000.0;
+        let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
+        println!(
+            " {:>8.2} {:>7.2}-{:<7.2}",
+            shown(median(ratios)),
+            shown(low),
+            shown(high)
+        );
     }
-    Ok(())
+}
+
+fn median(mut values: Vec<u128>) -> u128 {
+    values.sort_unstable();
+    values[values.len() / 2]
 }

@@ -95,19 +95,38 @@ impl Rng {
     }
 }
 
-/// Runs every benchmark with `num` entries on fresh databases below `folder`; returns the time of
+/// What one operation costs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Time on the clock.
+    pub wall: Duration,
+    /// Time of the processor, in all threads of the process.
+    pub cpu: Duration,
+}
+
+/// The processor time that this process has used so far.
+fn cpu_now() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
+/// Runs every benchmark with `num` entries on fresh databases below `folder`; returns the cost of
 /// one operation of each. What is read is checked.
 ///
 /// # Errors
 ///
 /// The engine's words.
-pub fn run<S: Store>(folder: &Path, options: &str, num: u64) -> Result<Vec<Duration>, String> {
+pub fn run<S: Store>(folder: &Path, options: &str, num: u64) -> Result<Vec<Cost>, String> {
     let values = Values::new();
     let mut times = Vec::new();
     let mut timed = |work: &mut dyn FnMut()| {
-        let started = Instant::now();
+        let (started, cpu) = (Instant::now(), cpu_now());
         work();
-        times.push(started.elapsed() / u32::try_from(num).unwrap_or(u32::MAX));
+        let count = u32::try_from(num).unwrap_or(u32::MAX);
+        times.push(Cost {
+            wall: started.elapsed() / count,
+            cpu: (cpu_now() - cpu) / count,
+        });
     };
     let mut store = S::open(&folder.join("seq"), options)?;
     timed(&mut || (0..num).for_each(|number| store.put(&key(number), values.of(number))));
@@ -164,6 +183,68 @@ fn reads<S: Store>(store: &S, values: &Values, num: u64) {
             assert!(value == values.of(number), "the value that was put");
         });
         assert!(found, "every key was put");
+    }
+}
+
+mod cairn_store {
+    //! Cairn as a store.
+
+    use std::path::Path;
+
+    use super::{KEY_LEN, Store};
+
+    impl Store for cairn::Db {
+        const NAME: &'static str = "Cairn";
+
+        fn open(path: &Path, options: &str) -> Result<cairn::Db, String> {
+            let options = cairn::Options::default()
+                .create_if_missing(true)
+                .text(options);
+            options
+                .and_then(|options| cairn::Db::open(path, &options))
+                .map_err(|error| error.to_string())
+        }
+
+        fn put(&mut self, key: &[u8], value: &[u8]) {
+            cairn::Db::put(self, key, value).expect("the write succeeds");
+        }
+
+        fn get(&self, key: &[u8], mut see: impl FnMut(&[u8])) -> bool {
+            let value = cairn::Db::get(self, key).expect("the read succeeds");
+            value.as_deref().map(&mut see).is_some()
+        }
+
+        fn seek(
+            &self,
+            keys: impl Iterator<Item = [u8; KEY_LEN]>,
+            mut see: impl FnMut(&[u8], &[u8]),
+        ) {
+            let mut iter = self.iter();
+            for key in keys {
+                iter.seek(&key);
+                see(iter.key(), iter.value());
+            }
+        }
+
+        fn scan(&self, reverse: bool, mut see: impl FnMut(&[u8], &[u8])) {
+            let mut iter = self.iter();
+            if reverse {
+                iter.seek_to_last()
+            } else {
+                iter.seek_to_first()
+            }
+            while iter.valid() {
+                see(iter.key(), iter.value());
+                if reverse { iter.prev() } else { iter.next() }
+            }
+            iter.status().expect("the scan reaches the end");
+        }
+
+        fn settle(&mut self) {
+            self.flush().expect("the flush succeeds");
+            self.compact_range(None, None, &cairn::CompactRangeOptions::default())
+                .expect("it compacts");
+        }
     }
 }
 
