@@ -64,16 +64,20 @@ struct Benchmark {
     flags: Flags,
     /// A further thread writes meanwhile.
     beside_writer: bool,
+    /// Its place in the run: each has random keys of its own, or reads would ask for exactly the
+    /// keys that were written.
+    place: u64,
 }
 
 impl Benchmark {
-    fn named(name: &str, flags: &Flags) -> Result<Benchmark> {
+    fn named(name: &str, place: u64, flags: &Flags) -> Result<Benchmark> {
         let mut benchmark = Benchmark {
             name: name.to_owned(),
             kind: Kind::Flush,
             fresh: name.starts_with("fill"),
             flags: flags.clone(),
             beside_writer: name.ends_with("whilewriting"),
+            place,
         };
         let own = &mut benchmark.flags;
         benchmark.kind = match name {
@@ -151,8 +155,10 @@ pub fn run(flags: &Flags, out: &mut dyn Write) -> Result<()> {
         result.map_err(|error| Error::io_text(format!("print: {error}")))
     };
     let names = flags.benchmarks.split(',').filter(|name| !name.is_empty());
-    let benchmarks: Result<Vec<Benchmark>> =
-        names.map(|name| Benchmark::named(name, flags)).collect();
+    let benchmarks: Result<Vec<Benchmark>> = (0..)
+        .zip(names)
+        .map(|(place, name)| Benchmark::named(name, place, flags))
+        .collect();
     let dir = directory(flags);
     let mut run = Run {
         dir,
@@ -325,15 +331,15 @@ impl<'a> Worker<'a> {
         let flags = &job.benchmark.flags;
         let now = SystemClock.monotonic_nanos();
         let seconds = job.benchmark.seconds();
+        let place = (job.benchmark.place << 32).wrapping_add(thread);
+        let seed = flags
+            .seed
+            .wrapping_add(place.wrapping_mul(0x5851_f42d_4c95_7f2d));
         Worker {
             job,
             flags,
             thread,
-            rng: Rng::new(
-                flags
-                    .seed
-                    .wrapping_add(thread.wrapping_mul(0x5851_f42d_4c95_7f2d)),
-            ),
+            rng: Rng::new(seed),
             key: vec![0; flags.key_size],
             write: WriteOptions {
                 sync: flags.sync,
