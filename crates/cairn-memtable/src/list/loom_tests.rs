@@ -23,11 +23,19 @@ fn keys(list: &List) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// A number of entries after which the next two nodes have links above the lowest level.
+fn both_high() -> usize {
+    (0..1000u64)
+        .find(|&nth| height_of(nth) == 2 && height_of(nth + 1) == 2)
+        .expect("a sixteenth of all pairs are") as usize
+}
+
 fn explore(first: &'static [u8], second: &'static [u8]) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
         let list = Arc::new(List::new(KeyOrder::Bytewise, 4096));
+        list.entries.store(both_high(), Ordering::Relaxed);
         let writers: Vec<_> = [first, second]
             .into_iter()
             .enumerate()

@@ -468,16 +468,22 @@ impl List {
     fn new_height(&self) -> usize {
         // Relaxed: the number only has to differ from insertion to insertion.
         let nth = self.entries.fetch_add(1, Ordering::Relaxed) as u64;
-        let mut bits = (nth + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits ^= bits >> 27;
-        let height = (1 + bits.trailing_zeros() as usize / 2).min(MAX_HEIGHT);
+        let height = height_of(nth);
         // Relaxed: a reader that sees an old height only starts lower.
         if height > self.height.load(Ordering::Relaxed) {
             self.height.fetch_max(height, Ordering::Relaxed);
         }
         height
     }
+}
+
+/// The links of the `nth` node.
+#[inline]
+fn height_of(nth: u64) -> usize {
+    let mut bits = (nth + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits ^= bits >> 27;
+    (1 + bits.trailing_zeros() as usize / 2).min(MAX_HEIGHT)
 }
 
 #[cfg(all(test, not(loom)))]
