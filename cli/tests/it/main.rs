@@ -1,5 +1,10 @@
 //! The command line, run as a person runs it.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails, in its helpers too"
+)]
+
 mod data;
 mod files;
 mod golden;

@@ -15,6 +15,10 @@ fn strings<'a>(json: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
         .into_iter()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test reads its fixtures from the disk"
+)]
 fn index() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     std::fs::read_to_string(root.join("index.json")).expect("the golden index")
