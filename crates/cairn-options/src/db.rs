@@ -22,11 +22,11 @@ options! {
         /// Whether a flush counts the entries it wrote.
         flush_verify_memtable_count: bool = true, hint;
         /// Whether a compaction counts the entries it read and wrote.
-        compaction_verify_record_count: bool = true, hint;
+        compaction_verify_record_count: bool = true, hint, recent;
         /// Whether the MANIFEST lists live WALs.
         track_and_verify_wals_in_manifest: bool = false;
         /// Whether each WAL names the one before it.
-        track_and_verify_wals: bool = false;
+        track_and_verify_wals: bool = false, recent;
         /// Whether tables are checked against the unique ids in the MANIFEST.
         verify_sst_unique_id_in_manifest: bool = true;
         /// Tables kept open; -1 for all.
@@ -34,13 +34,13 @@ options! {
         /// Threads that open tables when all are kept open.
         max_file_opening_threads: i32 = 16, hint;
         /// Whether tables are opened in the background.
-        open_files_async: bool = false, hint;
+        open_files_async: bool = false, hint, recent;
         /// Whether opening a table skips what it can.
-        fast_sst_open: bool = false, dynamic, hint;
+        fast_sst_open: bool = false, dynamic, hint, recent;
         /// Whether opening skips the statistics of tables.
         skip_stats_update_on_db_open: bool = false, hint;
         /// Threads of asynchronous reads.
-        read_io_executor_threads: i32 = 1, hint;
+        read_io_executor_threads: i32 = 1, hint, recent;
         /// Shards of the table cache, as a power of two.
         table_cache_numshardbits: i32 = 6, hint;
         /// Flushes and compactions at once; a quarter of them flushes.
@@ -56,15 +56,15 @@ options! {
         /// Size of a MANIFEST below which it is never replaced, in bytes.
         max_manifest_file_size: u64 = 1 << 30, dynamic;
         /// Percent by which a MANIFEST may outgrow what it describes.
-        max_manifest_space_amp_pct: i32 = 500, dynamic, hint;
+        max_manifest_space_amp_pct: i32 = 500, dynamic, hint, recent;
         /// Bytes reserved for a new MANIFEST.
         manifest_preallocation_size: u64 = 4 << 20, dynamic, hint;
         /// Whether opening goes on with the MANIFEST it finds.
-        reuse_manifest_on_open: bool = false, missing;
+        reuse_manifest_on_open: bool = false, missing, recent;
         /// Whether the MANIFEST is laid out for a fast start.
-        optimize_manifest_for_recovery: bool = false, dynamic, hint;
+        optimize_manifest_for_recovery: bool = false, dynamic, hint, recent;
         /// Whether closing reads the MANIFEST back.
-        verify_manifest_content_on_close: bool = false, dynamic, missing;
+        verify_manifest_content_on_close: bool = false, dynamic, missing, recent;
         /// What recovery does with a damaged log.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery;
         /// Whether two-phase commits survive in the log.
@@ -72,7 +72,7 @@ options! {
         /// Old WALs kept to be written again.
         recycle_log_file_num: u64 = 0;
         /// Whether the next WAL is made in advance.
-        async_wal_precreate: bool = false, hint;
+        async_wal_precreate: bool = false, hint, recent;
         /// Seconds for which old WALs are kept.
         wal_ttl_seconds("WAL_ttl_seconds"): u64 = 0, missing;
         /// Size up to which old WALs are kept, in MiB.
@@ -96,7 +96,7 @@ options! {
         /// Whether flushes and compactions bypass the page cache.
         use_direct_io_for_flush_and_compaction: bool = false;
         /// Whether compactions read past the page cache.
-        use_direct_io_for_compaction_reads: bool = false, missing;
+        use_direct_io_for_compaction_reads: bool = false, missing, recent;
         /// Whether tables are read through a mapping.
         allow_mmap_reads: bool = false, hint;
         /// Whether files are written through a mapping.
@@ -114,7 +114,7 @@ options! {
         /// Memtable bytes of all families at which one is flushed; 0 for no limit.
         db_write_buffer_size: u64 = 0, missing;
         /// Whether that limit holds during recovery.
-        enforce_write_buffer_manager_during_recovery: bool = true, hint;
+        enforce_write_buffer_manager_during_recovery: bool = true, hint, recent;
         /// Bytes a second that delayed writes get at first; 0 for 16 MiB.
         delayed_write_rate: u64 = 0, dynamic;
         /// Whether log and memtable of a write group overlap with those of the next.
@@ -176,17 +176,17 @@ options! {
         /// Whether obsolete files are closed and deleted in the background.
         avoid_unnecessary_blocking_io: bool = false, hint;
         /// Whether obsolete WALs are closed in the background.
-        background_close_inactive_wals: bool = false, hint;
+        background_close_inactive_wals: bool = false, hint, recent;
         /// Caches that may be used.
         lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier, hint;
         /// Whether iterators ignore prefixes unless asked.
-        prefix_seek_opt_in_only: bool = false, hint;
+        prefix_seek_opt_in_only: bool = false, hint, recent;
         /// Whether misuse of single deletions fails the compaction that sees it.
         enforce_single_del_contracts: bool = true, missing;
         /// Whether the MANIFEST carries the database's id.
         write_dbid_to_manifest: bool = true;
         /// Whether the IDENTITY file is written.
-        write_identity_file: bool = true;
+        write_identity_file: bool = true, recent;
         /// The host's name in tables and LOG; `__hostname__` stands for the machine's.
         db_host_id: String = "__hostname__".to_owned();
         /// Checksums of whole files.
@@ -200,18 +200,18 @@ options! {
         /// Whether locks spin first.
         use_adaptive_mutex: bool = false, hint;
         /// Longest time without looking for compactions, in seconds.
-        max_compaction_trigger_wakeup_seconds: u64 = 43_200, dynamic, hint;
+        max_compaction_trigger_wakeup_seconds: u64 = 43_200, dynamic, hint, recent;
         /// Hours of little work, as `HH:MM-HH:MM` in UTC.
-        daily_offpeak_time_utc: String = String::new(), dynamic, missing;
+        daily_offpeak_time_utc: String = String::new(), dynamic, missing, recent;
         /// Temperature of MANIFESTs.
-        metadata_write_temperature: Temperature = Temperature::Unknown, missing;
+        metadata_write_temperature: Temperature = Temperature::Unknown, missing, recent;
         /// Temperature of WALs.
-        wal_write_temperature: Temperature = Temperature::Unknown, missing;
+        wal_write_temperature: Temperature = Temperature::Unknown, missing, recent;
         /// Milliseconds between a follower's looks at its leader.
-        follower_refresh_catchup_period_ms: u64 = 10_000, hint;
+        follower_refresh_catchup_period_ms: u64 = 10_000, hint, recent;
         /// A follower's attempts to catch up.
-        follower_catchup_retry_count: u64 = 10, hint;
+        follower_catchup_retry_count: u64 = 10, hint, recent;
         /// Milliseconds between them.
-        follower_catchup_retry_wait_ms: u64 = 100, hint;
+        follower_catchup_retry_wait_ms: u64 = 100, hint, recent;
     }
 }

@@ -38,23 +38,23 @@ options! {
         /// Whether that filter knows whole keys too.
         memtable_whole_key_filtering: bool = false, dynamic, hint;
         /// Range deletions in a memtable at which it is flushed; 0 for any number.
-        memtable_max_range_deletions: u32 = 0, dynamic, missing;
+        memtable_max_range_deletions: u32 = 0, dynamic, missing, recent;
         /// Hidden entries one seek may meet in a memtable before it is marked for flush; 0 for any.
-        memtable_op_scan_flush_trigger: u32 = 0, dynamic, missing;
+        memtable_op_scan_flush_trigger: u32 = 0, dynamic, missing, recent;
         /// The same as an average over an iterator's life.
-        memtable_avg_op_scan_flush_trigger: u32 = 0, dynamic, missing;
+        memtable_avg_op_scan_flush_trigger: u32 = 0, dynamic, missing, recent;
         /// Huge pages for memtables, in bytes; 0 for none.
         memtable_huge_page_size: u64 = 0, dynamic, hint;
         /// Whether batched lookups of memtables share work.
-        memtable_batch_lookup_optimization: bool = false, hint;
+        memtable_batch_lookup_optimization: bool = false, hint, recent;
         /// Whether seeks check entries against their checksums.
-        memtable_verify_per_key_checksum_on_seek: bool = false, missing;
+        memtable_verify_per_key_checksum_on_seek: bool = false, missing, recent;
         /// Bytes of checksum for each entry of a memtable.
         memtable_protection_bytes_per_key: u32 = 0, dynamic, missing;
         /// Bytes of checksum for each entry of a block in memory.
-        block_protection_bytes_per_key: u32 = 0, dynamic, missing;
+        block_protection_bytes_per_key: u32 = 0, dynamic, missing, recent;
         /// Whether lookups check the order of memtables.
-        paranoid_memory_checks: bool = false, dynamic, missing;
+        paranoid_memory_checks: bool = false, dynamic, missing, recent;
         /// The prefix whose last insert is where the next one begins to search.
         memtable_insert_with_hint_prefix_extractor: Option<PrefixExtractor> = None, hint;
         /// Whether a put may overwrite the value in the memtable.
@@ -76,7 +76,7 @@ options! {
         /// The same for the bottommost level, when `enabled` in them is set.
         bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic;
         /// A choice of codecs of the user's own.
-        compression_manager: String = "nullptr".to_owned(), missing;
+        compression_manager: String = "nullptr".to_owned(), missing, recent;
         /// One in this many blocks is compressed for statistics; 0 for none.
         sample_for_compression: u64 = 0, dynamic, hint;
         /// The format of new tables.
@@ -117,7 +117,7 @@ options! {
         /// How many times larger tables are in each further level.
         target_file_size_multiplier: i32 = 1, dynamic;
         /// Whether no table is larger than its target.
-        target_file_size_is_upper_bound: bool = false, dynamic, missing;
+        target_file_size_is_upper_bound: bool = false, dynamic, missing, recent;
         /// Largest input of a compaction, in bytes; 0 for 25 tables.
         max_compaction_bytes: u64 = 0, dynamic;
         /// Whether compactions only run when asked for.
@@ -127,17 +127,17 @@ options! {
         /// Seconds after which a table is rewritten; `u64::MAX - 1` lets Cairn choose.
         periodic_compaction_seconds: u64 = DEFAULT_TTL, dynamic;
         /// Reads of a file, per byte, at which it is compacted; 0 for never.
-        read_triggered_compaction_threshold: f64 = 0.0, dynamic, missing;
+        read_triggered_compaction_threshold: f64 = 0.0, dynamic, missing, recent;
         /// Seconds that bottommost tables wait before their last tombstones are compacted away.
-        bottommost_file_compaction_delay: u32 = 0, dynamic;
+        bottommost_file_compaction_delay: u32 = 0, dynamic, recent;
         /// Hidden entries of one key after which an iterator seeks instead of stepping.
         max_sequential_skip_in_iterations: u64 = 8, dynamic;
         /// Tombstones in a row that a scan turns into a range deletion; 0 for never.
-        min_tombstones_for_range_conversion: u32 = 0, dynamic, missing;
+        min_tombstones_for_range_conversion: u32 = 0, dynamic, missing, recent;
         /// Merge operands of a key at which a write merges them; 0 for never.
         max_successive_merges: u64 = 0, dynamic, missing;
         /// Whether that may read files.
-        strict_max_successive_merges: bool = false, dynamic, missing;
+        strict_max_successive_merges: bool = false, dynamic, missing, recent;
         /// Whether the bottommost level has no filters.
         optimize_filters_for_hits: bool = false, dynamic, hint;
         /// Whether levels are checked as the tree changes.
@@ -145,7 +145,7 @@ options! {
         /// Whether each new table is read back.
         paranoid_file_checks: bool = false, dynamic, missing;
         /// Which outputs are verified, as RocksDB's bits.
-        verify_output_flags: u32 = 0, dynamic, missing;
+        verify_output_flags: u32 = 0, dynamic, missing, recent;
         /// Whether background work is timed.
         report_bg_io_stats: bool = false, dynamic, hint;
         /// Whether large values go to blob files.
@@ -157,7 +157,7 @@ options! {
         /// Compression of blobs.
         blob_compression_type: Compression = Compression::None, dynamic, hint;
         /// Levels of that codec.
-        blob_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic, hint;
+        blob_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic, hint, recent;
         /// Whether compactions move live blobs out of old files.
         enable_blob_garbage_collection: bool = false, dynamic, missing;
         /// Share of the files, oldest first, that are moved out of.
@@ -171,19 +171,19 @@ options! {
         /// Whether blobs enter the cache as they are written.
         prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, dynamic, missing;
         /// Whether writes put blobs straight into blob files.
-        enable_blob_direct_write: bool = false, missing;
+        enable_blob_direct_write: bool = false, missing, recent;
         /// Blob files written at once then.
-        blob_direct_write_partitions: u32 = 1, hint;
+        blob_direct_write_partitions: u32 = 1, hint, recent;
         /// How hard obsolete blocks are driven out of the cache.
-        uncache_aggressiveness: u32 = 0, dynamic, hint;
+        uncache_aggressiveness: u32 = 0, dynamic, hint, recent;
         /// Whether tables keep timestamps.
-        persist_user_defined_timestamps: bool = true;
+        persist_user_defined_timestamps: bool = true, recent;
         /// Temperature of the last level.
         last_level_temperature: Temperature = Temperature::Unknown, dynamic, missing;
         /// Temperature of new tables.
-        default_write_temperature: Temperature = Temperature::Unknown, dynamic, missing;
+        default_write_temperature: Temperature = Temperature::Unknown, dynamic, missing, recent;
         /// Temperature of tables that do not say.
-        default_temperature: Temperature = Temperature::Unknown, missing;
+        default_temperature: Temperature = Temperature::Unknown, missing, recent;
         /// Seconds for which data stays above the last level; 0 for none.
         preclude_last_level_data_seconds: u64 = 0, dynamic, missing;
         /// Seconds for which the time of writes is kept; 0 for none.
@@ -195,9 +195,9 @@ options! {
         /// What cuts tables at borders of the user's.
         sst_partitioner_factory: String = "nullptr".to_owned(), missing;
         /// Whether ingested files may go below existing data.
-        cf_allow_ingest_behind: bool = false, missing;
+        cf_allow_ingest_behind: bool = false, missing, recent;
         /// Whether the family refuses writes to its memtable.
-        disallow_memtable_writes: bool = false, missing;
+        disallow_memtable_writes: bool = false, missing, recent;
     }
 }
 

@@ -74,10 +74,10 @@ impl OptionsFile {
     }
 }
 
-/// A section with every option that files carry.
+/// A section with the options that files carry.
 fn section_of<S: Options>(title: &str, argument: Option<&str>, options: &S) -> Section {
     let mut section = Section::new(title, argument);
-    for row in S::rows().iter().filter(|row| row.written) {
+    for row in options.rows_to_say().filter(|row| row.written) {
         section.push(row.name, (row.get)(options));
     }
     section

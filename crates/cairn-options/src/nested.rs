@@ -25,9 +25,9 @@ options! {
         /// Whether zstd's trainer makes the dictionary, rather than its finalizer.
         use_zstd_dict_trainer: bool = true, dynamic;
         /// A block is kept compressed if that makes it at most this many 1024ths of its size.
-        max_compressed_bytes_per_kb: i32 = 896, dynamic;
+        max_compressed_bytes_per_kb: i32 = 896, dynamic, recent;
         /// Zstd's own checksum in each frame.
-        checksum: bool = false, dynamic;
+        checksum: bool = false, dynamic, recent;
     }
 }
 
@@ -45,7 +45,7 @@ options! {
         /// Percent of the data that is compressed; -1 for all of it.
         compression_size_percent: i32 = -1, dynamic;
         /// Most sorted runs a read should meet; -1 derives it.
-        max_read_amp: i32 = -1, dynamic;
+        max_read_amp: i32 = -1, dynamic, recent;
         /// When enough runs are taken.
         stop_style: CompactionStopStyle = CompactionStopStyle::TotalSize, dynamic;
         /// Whether files that overlap nothing are moved without rewriting.
@@ -53,7 +53,7 @@ options! {
         /// Whether large runs are compacted in parts.
         incremental: bool = false, dynamic;
         /// Whether files wait in a queue without being locked.
-        reduce_file_locking: bool = true, dynamic;
+        reduce_file_locking: bool = true, dynamic, recent;
     }
 }
 
@@ -63,19 +63,19 @@ options! {
         /// Total size of tables at which the oldest is dropped, in bytes.
         max_table_files_size: u64 = 1 << 30, dynamic;
         /// Total size of tables and blob files at which the oldest is dropped; 0 for tables only.
-        max_data_files_size: u64 = 0, dynamic;
+        max_data_files_size: u64 = 0, dynamic, recent;
         /// Whether small files are merged.
         allow_compaction: bool = false, dynamic;
         /// Age at which data is warm, in seconds; replaced by the thresholds below.
         age_for_warm: u64 = 0, dynamic;
         /// Temperatures by age.
-        file_temperature_age_thresholds: String = String::new(), dynamic;
+        file_temperature_age_thresholds: String = String::new(), dynamic, recent;
         /// Whether a change of temperature copies the file as it is.
-        allow_trivial_copy_when_change_temperature: bool = false, dynamic;
+        allow_trivial_copy_when_change_temperature: bool = false, dynamic, recent;
         /// Buffer of that copy, in bytes.
-        trivial_copy_buffer_size: u64 = 4096, dynamic;
+        trivial_copy_buffer_size: u64 = 4096, dynamic, recent;
         /// Whether the ratio of keys to values steers compaction.
-        use_kv_ratio_compaction: bool = false, dynamic;
+        use_kv_ratio_compaction: bool = false, dynamic, recent;
     }
 }
 

@@ -27,6 +27,9 @@ pub struct Row<S> {
     pub dynamic: bool,
     /// Whether OPTIONS files carry it.
     pub written: bool,
+    /// Whether RocksDB 7.8 does not know it. It is then left out of files where it has its
+    /// default, so that older releases can read them.
+    pub recent: bool,
     /// What Cairn does with it.
     pub support: Support,
     /// The option's value as text.
@@ -116,6 +119,24 @@ pub trait Options: Clone + Default + Sized + 'static {
         text
     }
 
+    /// The rows that a text needs, so that it says what these options are in words that older
+    /// releases know as far as possible.
+    fn rows_to_say(&self) -> impl Iterator<Item = &'static Row<Self>> {
+        let default = Self::default();
+        Self::rows()
+            .iter()
+            .filter(move |row| !row.recent || (row.get)(self) != (row.get)(&default))
+    }
+
+    /// [`Options::to_text`] without recent options that have their default.
+    fn to_old_text(&self) -> String {
+        let mut text = String::new();
+        for row in self.rows_to_say() {
+            text.push_str(&format!("{}={};", row.name, (row.get)(self)));
+        }
+        text
+    }
+
     /// Names of the options whose value asks for a feature that Cairn does not have.
     fn unsupported(&self) -> Vec<&'static str> {
         let default = Self::default();
@@ -188,7 +209,8 @@ pub(crate) fn unknown(what: &str, name: &str) -> Error {
 /// Declares an options struct from rows of the form
 /// `name: Type = default;`, with an optional text name in parentheses where RocksDB's name is no
 /// Rust identifier in snake case, and optional words behind the default:
-/// `dynamic`, `unwritten` (not in OPTIONS files), `hint` and `missing` (see [`Support`]).
+/// `dynamic`, `unwritten` (not in OPTIONS files), `recent` (see [`Row`]), `hint` and `missing` (see
+/// [`Support`]).
 macro_rules! options {
     (
         $(#[$sdoc:meta])*
@@ -208,7 +230,7 @@ macro_rules! options {
             }
 
             fn print(&self) -> String {
-                format!("{{{}}}", $crate::rows::Options::to_text(self))
+                format!("{{{}}}", $crate::rows::Options::to_old_text(self))
             }
 
             fn update(&mut self, text: &str) -> Result<(), $crate::text::Refusal> {
@@ -251,6 +273,7 @@ macro_rules! row {
             name: $crate::rows::row_name!($field $($text)?),
             dynamic: false,
             written: true,
+            recent: false,
             support: $crate::rows::Support::Built,
             get: |options| <$type as $crate::text::Text>::print(&options.$field),
             set: |options, text| <$type as $crate::text::Text>::update(&mut options.$field, text),
@@ -277,6 +300,9 @@ macro_rules! row_word {
     };
     ($row:ident unwritten) => {
         $row.written = false
+    };
+    ($row:ident recent) => {
+        $row.recent = true
     };
     ($row:ident hint) => {
         $row.support = $crate::rows::Support::Hint

@@ -36,7 +36,7 @@ options! {
         /// Whether filters are cut into partitions. Needs the two-level index.
         partition_filters: bool = false, dynamic;
         /// Whether partitions of filters end independently of those of the index.
-        decouple_partitioned_filters: bool = true, dynamic;
+        decouple_partitioned_filters: bool = true, dynamic, recent;
         /// Whether filters are sized to what the allocator hands out.
         optimize_filters_for_memory: bool = true, dynamic, hint;
         /// Whether a filter is checked against its keys before it is written.
@@ -44,9 +44,9 @@ options! {
         /// The index of a table.
         index_type: IndexType = IndexType::BinarySearch, dynamic;
         /// How index blocks are searched.
-        index_block_search_type: IndexBlockSearchType = IndexBlockSearchType::Binary, dynamic, hint;
+        index_block_search_type: IndexBlockSearchType = IndexBlockSearchType::Binary, dynamic, hint, recent;
         /// How evenly keys must be spread for an index block to say so; below 0 it never does.
-        uniform_cv_threshold: f64 = -1.0, dynamic, hint;
+        uniform_cv_threshold: f64 = -1.0, dynamic, hint, recent;
         /// How short the keys of the index are made.
         index_shortening: IndexShortening = IndexShortening::ShortenSeparators, dynamic;
         /// Whether index blocks are compressed.
@@ -56,15 +56,15 @@ options! {
         /// Keys per bucket of that index, when it is a hash table.
         data_block_hash_table_util_ratio: f64 = 0.75, dynamic;
         /// Whether keys leave out what they share with the key before.
-        use_delta_encoding: bool = true, dynamic;
+        use_delta_encoding: bool = true, dynamic, recent;
         /// Whether the keys and the values of a data block lie apart.
-        separate_key_value_in_data_block: bool = false, dynamic;
+        separate_key_value_in_data_block: bool = false, dynamic, recent;
         /// Whether blocks that are smaller than a page never cross one.
         block_align: bool = false, dynamic;
         /// Alignment of groups of blocks, in bytes; 0 for none.
-        super_block_alignment_size: u64 = 0, dynamic;
+        super_block_alignment_size: u64 = 0, dynamic, recent;
         /// At most one in this many bytes is padding for that alignment.
-        super_block_alignment_space_overhead_ratio: u64 = 128, dynamic;
+        super_block_alignment_space_overhead_ratio: u64 = 128, dynamic, recent;
         /// Whether compressed blocks are decompressed again before they are written.
         verify_compression: bool = false, dynamic;
         /// Where blocks are kept in memory; none makes a cache of 32 MiB when the family is opened.
@@ -94,10 +94,10 @@ options! {
         /// What decides that a data block is full.
         flush_block_policy_factory: String = "FlushBlockBySizePolicyFactory".to_owned(), missing;
         /// An index of the user's own making.
-        user_defined_index_factory: String = "nullptr".to_owned(), missing;
+        user_defined_index_factory: String = "nullptr".to_owned(), missing, recent;
         /// Whether a table without that index is refused.
-        fail_if_no_udi_on_open: bool = false, missing;
+        fail_if_no_udi_on_open: bool = false, missing, recent;
         /// Whether that index replaces the built-in one.
-        use_udi_as_primary_index: bool = false, missing;
+        use_udi_as_primary_index: bool = false, missing, recent;
     }
 }
