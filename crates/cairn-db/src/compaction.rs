@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_jobs::pick::{self, JobId, LeveledOptions, Manual, Pick, Step};
 use cairn_jobs::{CompactJob, FlushJob, JobContext, compact, flush};
 use cairn_memtable::Memtable;
-use cairn_options::CompactRangeOptions;
+use cairn_options::{CompactRangeOptions, Options};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
@@ -33,7 +33,7 @@ impl Shared {
     fn present(&self, family: &FamilyState) -> Present {
         Present {
             now: self.world.clock.wall_seconds(),
-            oldest_snapshot: self.snapshots.oldest().unwrap_or_else(|| self.published()),
+            oldest_snapshot: self.snapshots.kept_from(self.published()),
             full_history_ts_low: family.full_history_ts_low.clone(),
         }
     }
@@ -197,6 +197,13 @@ impl Shared {
         options: &CompactRangeOptions,
     ) -> Result<()> {
         self.check_writable()?;
+        let missing = options.unsupported();
+        if !missing.is_empty() {
+            return Err(Error::not_supported(format!(
+                "options of a manual compaction that Cairn does not have: {}",
+                missing.join(", ")
+            )));
+        }
         self.flush(std::slice::from_ref(family))?;
         let mut manual = Manual::new(begin, end, options, self.next_file_number());
         {

@@ -85,7 +85,7 @@ impl FamilyState {
 
     /// The size at which the memtable is switched, in bytes.
     pub(crate) fn full(&self) -> usize {
-        usize::try_from(self.options.write_buffer_size).unwrap_or(usize::MAX)
+        self.options.write_buffer_size
     }
 
     /// The size at which the log of the memtable is first synced in the background.

@@ -49,6 +49,9 @@ impl Shared {
         let mut record = change.edit.record(family.id());
         record.log_number = change.log_number;
         record.min_log_number_to_keep = change.log_number.map(|_| min_log);
+        if self.options.track_and_verify_wals_in_manifest {
+            record.wals_deleted_before = record.min_log_number_to_keep;
+        }
         self.log_edits(&mut manifest, vec![record])?;
 
         let mut tree = self.tree.lock();
@@ -163,8 +166,17 @@ impl Shared {
     }
 }
 
-/// Hands the tables that `next` has no more to the deletion of obsolete files.
-fn retire(tree: &mut Tree, family: &FamilyState, base: &Version, next: &Version) {
+/// Hands the files that `next` has no more to the deletion of obsolete files.
+fn retire(tree: &mut Tree, family: &FamilyState, base: &Arc<Version>, next: &Version) {
+    if !base.blob_files().is_empty() {
+        tree.old_versions.push(Arc::downgrade(base));
+    }
+    for number in base.blob_files().keys() {
+        if !next.blob_files().contains_key(number) {
+            tree.obsolete_blobs
+                .push((family.view().family.blobs.clone(), *number));
+        }
+    }
     let kept: std::collections::HashSet<FileNumber> =
         next.files().map(|(_, file)| file.number).collect();
     for (_, file) in base

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cairn_format::names::FileName;
 use cairn_platform::sync::Ordering;
@@ -77,7 +77,7 @@ fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
 impl Shared {
     /// Deletes tables whose last reader has left, and logs that no family needs.
     pub(crate) fn purge(&self) {
-        let (tables, logs) = {
+        let (tables, blobs, logs) = {
             let mut tree = self.tree.lock();
             let all = std::mem::take(&mut tree.obsolete_tables);
             // Nobody can gain a reference to a file whose only one is in this list.
@@ -85,15 +85,33 @@ impl Shared {
                 .into_iter()
                 .partition(|(_, file)| Arc::strong_count(file) == 1);
             tree.obsolete_tables = read;
+            // Several versions may have a blob file, each with a count of its own of the garbage
+            // in it: it goes with the last of them.
+            tree.old_versions
+                .retain(|version| version.strong_count() > 0);
+            let readers: Vec<_> = tree.old_versions.iter().filter_map(Weak::upgrade).collect();
+            let is_read = |number: &FileNumber| {
+                readers
+                    .iter()
+                    .any(|old| old.blob_files().contains_key(number))
+            };
+            let all = std::mem::take(&mut tree.obsolete_blobs);
+            let (read, no_blobs): (Vec<_>, Vec<_>) =
+                all.into_iter().partition(|(_, number)| is_read(number));
+            tree.obsolete_blobs = read;
             let min_log = tree.durable_min_log;
             let kept = tree.logs.split_off(&min_log);
             let logs = std::mem::replace(&mut tree.logs, kept);
-            self.has_obsolete
-                .store(!tree.obsolete_tables.is_empty(), Ordering::Release);
-            (gone, logs)
+            let waiting = !tree.obsolete_tables.is_empty() || !tree.obsolete_blobs.is_empty();
+            self.has_obsolete.store(waiting, Ordering::Release);
+            (gone, no_blobs, logs)
         };
         for (tables, file) in tables {
             self.delete(&tables.path(&file));
+        }
+        for (source, number) in blobs {
+            source.forget(number);
+            self.delete(&self.dir.join(FileName::Blob(number).to_string()));
         }
         for number in logs.into_keys() {
             self.delete(&self.wal_dir.join(FileName::Wal(number).to_string()));

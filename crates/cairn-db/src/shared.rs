@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cairn_memory::BlockCache;
@@ -22,9 +22,10 @@ use cairn_options::DbOptions;
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use cairn_platform::{Io, World};
+use cairn_read::BlobSource;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
-use cairn_version::{FileMeta, TableSource};
+use cairn_version::{FileMeta, TableSource, Version};
 
 use crate::family::Families;
 use crate::open::Dropped;
@@ -118,6 +119,10 @@ pub(crate) struct Tree {
     pub(crate) durable_min_log: FileNumber,
     /// Tables that left their version and are deleted when the last reader leaves.
     pub(crate) obsolete_tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
+    /// The same for blob files.
+    pub(crate) obsolete_blobs: Vec<(Arc<BlobSource>, FileNumber)>,
+    /// Versions with blob files that are not current any more and may have readers.
+    pub(crate) old_versions: Vec<Weak<Version>>,
     /// How gravely writes are slowed down.
     pub(crate) condition: Condition,
     /// Manual compactions that run or wait; automatic ones stay away while there are some.

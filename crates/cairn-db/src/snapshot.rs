@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_platform::sync::Mutex;
+use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 use cairn_types::SequenceNumber;
 
 /// The live snapshots of a database.
@@ -16,6 +16,8 @@ use cairn_types::SequenceNumber;
 pub(crate) struct Snapshots {
     /// Sequence number to the number of snapshots that stand on it.
     live: Mutex<BTreeMap<SequenceNumber, usize>>,
+    /// Whether a snapshot was released since the database was opened.
+    released: AtomicBool,
 }
 
 impl Snapshots {
@@ -42,6 +44,15 @@ impl Snapshots {
     /// How many snapshots live.
     pub(crate) fn count(&self) -> usize {
         self.live.lock().values().sum()
+    }
+
+    /// The sequence number below which versions that snapshots kept may have become garbage, now
+    /// that the last write is `published`: zero as long as no snapshot was released.
+    pub(crate) fn kept_from(&self, published: SequenceNumber) -> SequenceNumber {
+        match self.released.load(Ordering::Relaxed) {
+            true => self.oldest().unwrap_or(published),
+            false => SequenceNumber::ZERO,
+        }
     }
 
     /// The oldest live snapshot.
@@ -81,6 +92,7 @@ impl Drop for Snapshot {
             *count -= 1;
             if *count == 0 {
                 live.remove(&self.seq);
+                self.list.released.store(true, Ordering::Relaxed);
             }
         }
     }

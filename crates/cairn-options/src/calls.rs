@@ -97,7 +97,7 @@ options! {
         /// Whether no other compaction runs meanwhile.
         exclusive_manual_compaction: bool = false, missing;
         /// Whether the result moves to the lowest level that can hold it.
-        change_level: bool = false;
+        change_level: bool = false, missing;
         /// The level it moves to; -1 for the lowest that is possible.
         target_level: i32 = -1, missing;
         /// The data path of the output.

@@ -30,7 +30,7 @@ options! {
         /// Whether tables are checked against the unique ids in the MANIFEST.
         verify_sst_unique_id_in_manifest: bool = true;
         /// Tables kept open; -1 for all.
-        max_open_files: i32 = -1, dynamic;
+        max_open_files: i32 = -1, dynamic, missing;
         /// Threads that open tables when all are kept open.
         max_file_opening_threads: i32 = 16, hint;
         /// Whether tables are opened in the background.
@@ -70,7 +70,7 @@ options! {
         /// Whether two-phase commits survive in the log.
         allow_2pc: bool = false, missing;
         /// Old WALs kept to be written again.
-        recycle_log_file_num: u64 = 0;
+        recycle_log_file_num: u64 = 0, missing;
         /// Whether the next WAL is made in advance.
         async_wal_precreate: bool = false, hint, recent;
         /// Seconds for which old WALs are kept.

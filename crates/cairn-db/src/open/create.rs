@@ -175,10 +175,17 @@ impl Shared {
         self.families.store(Arc::new(families.without(family.id())));
         let mut tree = self.tree.lock();
         tree.families.remove(&family.id());
-        for (_, file) in family.view().version.files() {
+        let view = family.view.load_full();
+        for (_, file) in view.version.files() {
             tree.obsolete_tables
                 .push((family.tables.clone(), file.clone()));
         }
+        for number in view.version.blob_files().keys() {
+            tree.obsolete_blobs
+                .push((view.family.blobs.clone(), *number));
+        }
+        tree.old_versions.push(Arc::downgrade(&view.version));
+        drop(view);
         self.has_obsolete.store(true, Ordering::Release);
         self.update_conditions(&mut tree);
         self.changed.notify_all();
@@ -213,6 +220,7 @@ impl Shared {
             &options,
             self.options.use_fsync,
         )?;
+        log.write_back_every(self.options.wal_bytes_per_sync);
         if let Some(predecessor) = predecessor {
             log.state_predecessor(&predecessor)?;
         }

@@ -319,6 +319,8 @@ fn assemble(
             flushes: 0,
             compactions: 0,
             obsolete_tables: Vec::new(),
+            obsolete_blobs: Vec::new(),
+            old_versions: Vec::new(),
             condition: Condition::Normal,
             manual: 0,
             max_family: recovered.max_family,

@@ -356,7 +356,7 @@ impl Shared {
         let fresh = self.new_memtable(&family.options);
         let next = view
             .with_new_memtable(fresh)
-            .with_version(version, &[view.memtable.clone()]);
+            .with_version(version, std::slice::from_ref(&view.memtable));
         family.view.store(Arc::new(next));
         Ok(())
     }
@@ -417,8 +417,9 @@ impl Shared {
 
     /// A memtable for a family of `options`.
     pub(crate) fn new_memtable(&self, options: &cairn_options::FamilyOptions) -> Arc<Memtable> {
-        let arena_block_size = usize::try_from(options.arena_block_size).unwrap_or(1 << 20);
-        let memtable = cairn_memtable::MemtableOptions { arena_block_size };
+        let memtable = cairn_memtable::MemtableOptions {
+            arena_block_size: options.arena_block_size,
+        };
         Arc::new(Memtable::new(options.comparator.clone(), memtable))
     }
 }

@@ -27,6 +27,10 @@ pub(crate) struct CurrentLog {
     dir: PathBuf,
     /// Length up to which a background sync was asked for; 0 if none was.
     presynced: u64,
+    /// Bytes after which write-back is started; 0 leaves it to the kernel.
+    bytes_per_sync: u64,
+    /// Length up to which it was started.
+    written_back: u64,
     use_fsync: bool,
 }
 
@@ -77,6 +81,8 @@ impl CurrentLog {
             finished: Arc::default(),
             dir: dir.to_owned(),
             presynced: 0,
+            bytes_per_sync: 0,
+            written_back: 0,
             use_fsync,
         })
     }
@@ -102,7 +108,18 @@ impl CurrentLog {
             let (_, rest) = batch.split_at(8);
             self.writer.add_parts(&[&seq.0.to_le_bytes(), rest])?;
         }
-        self.writer.hand_over()
+        self.writer.hand_over()?;
+        let waiting = self.len() - self.written_back;
+        if self.bytes_per_sync > 0 && waiting >= self.bytes_per_sync {
+            self.file.start_writeback(self.written_back, waiting)?;
+            self.written_back = self.len();
+        }
+        Ok(())
+    }
+
+    /// Starts write-back whenever `bytes` wait for it; 0 leaves it to the kernel.
+    pub(crate) fn write_back_every(&mut self, bytes: u64) {
+        self.bytes_per_sync = bytes;
     }
 
     /// Says at the beginning of the log what the one before it looks like.

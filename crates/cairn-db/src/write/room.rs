@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use cairn_format::manifest::{VersionEdit, WalAddition};
 use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result};
@@ -183,6 +184,17 @@ impl Shared {
         }
         // The whole of the old log is durable before the new one gets a byte.
         log.syncer().sync(&*self.world.fs)?;
+        if self.options.track_and_verify_wals_in_manifest {
+            let finished = WalAddition {
+                number: log.number(),
+                synced_bytes: Some(log.len()),
+            };
+            let record = VersionEdit {
+                wal_additions: vec![finished],
+                ..VersionEdit::default()
+            };
+            self.log_edits(&mut self.manifest.lock(), vec![record])?;
+        }
         let number = self.new_file_number();
         let predecessor = self.predecessor(log, writer.allocated);
         let next = self.create_log(number, predecessor)?;

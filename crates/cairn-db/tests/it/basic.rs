@@ -54,7 +54,7 @@ fn scan(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
         all.push((iter.key().to_vec(), iter.value().to_vec()));
         iter.next();
     }
-    iter.status().unwrap();
+    iter.status().expect("the scan meets no error");
     all
 }
 
