@@ -7,6 +7,7 @@
 mod replay;
 #[cfg(test)]
 mod tests;
+mod torn;
 mod writer;
 
 use std::path::Path;

@@ -15,7 +15,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
 use crate::builder::Builder;
 use crate::edit::TreeEdit;
 use crate::file::FileMeta;
-use crate::manifest::damaged;
+use crate::manifest::{damaged, torn};
 use crate::version::Version;
 
 /// The name of the family that every database has.
@@ -64,7 +64,7 @@ pub struct RecoveredFamily {
     pub persist_timestamps: bool,
 }
 
-/// Replays MANIFEST `number` of `dir`. A record that was cut short at the end is left out in
+/// Replays MANIFEST `number` of `dir`. An append that a power cut cut short is left out in
 /// silence, as is an atomic group that is not complete.
 ///
 /// `order` gives the order of a family's keys by the names of family and comparator.
@@ -93,6 +93,7 @@ pub fn replay(
                     .map_err(|error| damaged(&path, offset, error.text()))?;
             }
             Event::Dropped(dropped) if dropped.reason.is_torn() => break,
+            Event::Dropped(dropped) if torn::is_cut_short(&*file, dropped.offset)? => break,
             Event::Dropped(dropped) => {
                 return Err(damaged(&path, dropped.offset, dropped.reason));
             }

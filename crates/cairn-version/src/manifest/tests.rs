@@ -166,6 +166,52 @@ fn a_flipped_bit_is_corruption_of_this_file_at_an_offset() {
 }
 
 #[test]
+fn an_append_of_which_sectors_are_missing_is_left_out() {
+    let fs = MemFileSystem::new();
+    let mut manifest = create(&fs, &empty(), &[]);
+    let before = manifest.size() as usize;
+    let files = (10..50).map(|number| {
+        let (smallest, largest) = (format!("a{number}"), format!("b{number}"));
+        file(number, &smallest, &largest)
+    });
+    manifest.append(&[adds(0, files.collect())]).unwrap();
+    let whole = bytes(&fs);
+    let sectors: Vec<_> = (before / 512..whole.len().div_ceil(512))
+        .map(|sector| (sector * 512).max(before)..(sector * 512 + 512).min(whole.len()))
+        .collect();
+    assert!(sectors.len() > 3);
+    for lost in 1..1usize << sectors.len() {
+        let mut torn = whole.clone();
+        for (number, sector) in sectors.iter().enumerate() {
+            if lost >> number & 1 == 1 {
+                torn[sector.clone()].fill(0);
+            }
+        }
+        overwrite(&fs, &torn);
+        let recovered = read_back(&fs).unwrap_or_else(|e| panic!("lost {lost:b}: {e}"));
+        assert_eq!(numbers(&recovered), []);
+        assert_eq!(recovered.manifest_bytes, before as u64);
+    }
+}
+
+#[test]
+fn a_missing_sector_with_a_record_behind_it_is_corruption() {
+    let fs = MemFileSystem::new();
+    let mut manifest = create(&fs, &empty(), &[]);
+    let files = (10..50).map(|number| {
+        let (smallest, largest) = (format!("a{number}"), format!("b{number}"));
+        file(number, &smallest, &largest)
+    });
+    manifest.append(&[adds(0, files.collect())]).unwrap();
+    let one = file(60, "x", "y");
+    manifest.append(&[adds(1, vec![one])]).unwrap();
+    let mut damaged = bytes(&fs);
+    damaged[512..1024].fill(0);
+    overwrite(&fs, &damaged);
+    assert!(read_back(&fs).unwrap_err().is_corruption());
+}
+
+#[test]
 fn a_group_counts_as_a_whole_or_not_at_all() {
     let fs = MemFileSystem::new();
     let mut manifest = create(&fs, &empty(), &[]);

@@ -139,6 +139,8 @@ impl Manifest {
         manifest.write(&[size])?;
         manifest.write(edits)?;
         manifest.file.sync(false)?;
+        // Names survive in any order: CURRENT must not name a file whose own name is lost.
+        fs.sync_dir(dir)?;
         set_current(fs, dir, number)?;
         Ok(manifest)
     }
