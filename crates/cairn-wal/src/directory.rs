@@ -45,7 +45,7 @@ pub struct WalSummary {
     pub number: FileNumber,
     /// Bytes up to its last whole record.
     pub bytes: u64,
-    /// The last sequence number in it, or in the log before if it has no batch.
+    /// The sequence number at which its last batch begins, 0 if it has none.
     pub last_sequence: SequenceNumber,
 }
 
@@ -86,7 +86,11 @@ pub fn check_predecessor(
     }
     if before.last_sequence != stated.last_sequence {
         let (expected, found) = (stated.last_sequence.0, before.last_sequence.0);
-        return differs("last sequence number of the log", expected, found);
+        return differs(
+            "sequence number of the last batch of the log",
+            expected,
+            found,
+        );
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use cairn_options::FamilyOptions;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::{BlobSource, Reading, View};
-use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+use cairn_types::{Error, FileNumber, Result};
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 use cairn_wal::WalOptions;
@@ -240,16 +240,10 @@ impl Shared {
     }
 
     /// What the log after `log` says about it, where the options want it said.
-    pub(crate) fn predecessor(
-        &self,
-        log: &CurrentLog,
-        last: SequenceNumber,
-    ) -> Option<Predecessor> {
-        self.options.track_and_verify_wals.then(|| Predecessor {
-            log_number: log.number().0,
-            bytes: log.len(),
-            last_sequence: last,
-        })
+    pub(crate) fn predecessor(&self, log: &CurrentLog) -> Option<Predecessor> {
+        self.options
+            .track_and_verify_wals
+            .then(|| log.as_predecessor())
     }
 
     /// Closes the database: running jobs end, the log is synced, the lock is given back. A second

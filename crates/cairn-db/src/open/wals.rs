@@ -96,10 +96,10 @@ impl LogReplay<'_> {
         let mut reader = WalReader::open(fs, &file.path, file.number, FileMode::default())?;
         let mut sizes = RecordedSizes::new();
         let mut first = true;
+        let mut last_batch = SequenceNumber::ZERO;
         loop {
             reader.advance()?;
             let recycled = reader.is_recycled();
-            let at = reader.whole_up_to();
             match reader.event() {
                 WalEvent::Record { offset, payload } => {
                     if std::mem::take(&mut first) && self.stopped_at.is_some() {
@@ -109,6 +109,7 @@ impl LogReplay<'_> {
                         }
                         self.stopped_at = None;
                     }
+                    last_batch = sequence_of(payload).unwrap_or(last_batch);
                     let result = self.apply(payload, file, &sizes);
                     if let Err(error) = result {
                         let bytes = payload.len() as u64;
@@ -159,10 +160,7 @@ impl LogReplay<'_> {
                         }
                     }
                 }
-                WalEvent::End(_) => {
-                    let _ = at;
-                    break;
-                }
+                WalEvent::End(_) => break,
             }
         }
         let len = fs.status(&file.path)?.len;
@@ -182,7 +180,7 @@ impl LogReplay<'_> {
         self.before = Some(WalSummary {
             number: file.number,
             bytes: whole,
-            last_sequence: self.replay.last,
+            last_sequence: last_batch,
         });
         Ok(len)
     }

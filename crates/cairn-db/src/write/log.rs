@@ -20,6 +20,8 @@ pub(crate) struct CurrentLog {
     writer: WalWriter,
     file: Arc<dyn WritableFile>,
     number: FileNumber,
+    /// Where the last batch begins; 0 if there is none.
+    last_batch: SequenceNumber,
     /// Whether a sync made the file's name durable.
     name_synced: Arc<AtomicBool>,
     /// Whether the last sync of the log has succeeded.
@@ -77,6 +79,7 @@ impl CurrentLog {
             writer,
             file,
             number,
+            last_batch: SequenceNumber::ZERO,
             name_synced: Arc::default(),
             finished: Arc::default(),
             dir: dir.to_owned(),
@@ -107,6 +110,7 @@ impl CurrentLog {
         for (seq, batch) in batches {
             let (_, rest) = batch.split_at(8);
             self.writer.add_parts(&[&seq.0.to_le_bytes(), rest])?;
+            self.last_batch = *seq;
         }
         self.writer.hand_over()?;
         let waiting = self.len() - self.written_back;
@@ -120,6 +124,15 @@ impl CurrentLog {
     /// Starts write-back whenever `bytes` wait for it; 0 leaves it to the kernel.
     pub(crate) fn write_back_every(&mut self, bytes: u64) {
         self.bytes_per_sync = bytes;
+    }
+
+    /// What the next log may say about this one.
+    pub(crate) fn as_predecessor(&self) -> Predecessor {
+        Predecessor {
+            log_number: self.number.0,
+            bytes: self.len(),
+            last_sequence: self.last_batch,
+        }
     }
 
     /// Says at the beginning of the log what the one before it looks like.

@@ -196,7 +196,7 @@ impl Shared {
             self.log_edits(&mut self.manifest.lock(), vec![record])?;
         }
         let number = self.new_file_number();
-        let predecessor = self.predecessor(log, writer.allocated);
+        let predecessor = self.predecessor(log);
         let next = self.create_log(number, predecessor)?;
         let old = writer.log.replace(next);
         writer.unflushed_log_bytes = 0;

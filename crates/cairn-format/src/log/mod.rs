@@ -67,7 +67,7 @@ pub struct Predecessor {
     pub log_number: u64,
     /// Its size in bytes.
     pub bytes: u64,
-    /// The last sequence number in it.
+    /// The sequence number at which its last batch begins, 0 if it has none.
     pub last_sequence: SequenceNumber,
 }
 
