@@ -28,27 +28,98 @@ const KINDS: [&str; 14] = [
 ];
 
 /// Values of options, one of which a seed may choose for each name.
-const DB_OPTIONS: [(&str, &[&str]); 3] = [
+type Values = (&'static str, &'static [&'static str]);
+const DB_OPTIONS: [Values; 12] = [
     ("recycle_log_file_num", &["0", "2"]),
-    ("max_total_wal_size", &["0", "16384"]),
+    ("max_total_wal_size", &["0", "16384", "100000"]),
     ("wal_bytes_per_sync", &["0", "4096"]),
+    ("bytes_per_sync", &["0", "4096"]),
+    ("wal_compression", &["kNoCompression", "kZSTD"]),
+    ("avoid_flush_during_recovery", &["false", "true"]),
+    ("avoid_flush_during_shutdown", &["false", "true"]),
+    ("track_and_verify_wals", &["false", "true"]),
+    ("track_and_verify_wals_in_manifest", &["false", "true"]),
+    ("max_manifest_file_size", &["1024", "1073741824"]),
+    ("max_subcompactions", &["1", "3"]),
+    ("use_fsync", &["false", "true"]),
 ];
-const FAMILY_OPTIONS: [(&str, &[&str]); 6] = [
-    ("write_buffer_size", &["65536", "8192", "4096"]),
-    ("target_file_size_base", &["8192", "65536"]),
-    ("max_bytes_for_level_base", &["16384", "65536"]),
-    ("level0_file_num_compaction_trigger", &["2", "4"]),
-    ("num_levels", &["4", "7"]),
+const FAMILY_OPTIONS: [Values; 15] = [
+    // Nothing below 64 KiB takes effect.
+    ("write_buffer_size", &["65536"]),
+    ("max_write_buffer_number", &["2", "4"]),
+    ("min_write_buffer_number_to_merge", &["1", "2", "3"]),
+    ("target_file_size_base", &["2048", "8192", "65536"]),
+    ("max_bytes_for_level_base", &["8192", "32768", "65536"]),
+    ("max_bytes_for_level_multiplier", &["2", "10"]),
+    ("level0_file_num_compaction_trigger", &["1", "2", "4"]),
+    ("level_compaction_dynamic_level_bytes", &["true", "false"]),
+    ("disable_auto_compactions", &["false", "false", "true"]),
+    ("num_levels", &["2", "4", "7"]),
+    ("max_compaction_bytes", &["0", "16384"]),
+    ("max_sequential_skip_in_iterations", &["8", "0", "2"]),
+    (
+        "compaction_pri",
+        &[
+            "kMinOverlappingRatio",
+            "kByCompensatedSize",
+            "kOldestLargestSeqFirst",
+            "kOldestSmallestSeqFirst",
+            "kRoundRobin",
+        ],
+    ),
     (
         "compression",
-        &["kNoCompression", "kLZ4Compression", "kSnappyCompression"],
+        &[
+            "kNoCompression",
+            "kLZ4Compression",
+            "kSnappyCompression",
+            "kZSTD",
+            "kZlibCompression",
+        ],
     ),
+    ("prefix_extractor", &["nullptr", "fixed:3", "capped:4"]),
 ];
-const TABLE_OPTIONS: [(&str, &[&str]); 4] = [
+const TABLE_OPTIONS: [Values; 17] = [
     ("block_size", &["256", "1024", "4096"]),
     ("block_restart_interval", &["1", "4", "16"]),
-    ("format_version", &["5", "6"]),
+    ("index_block_restart_interval", &["1", "4"]),
+    ("metadata_block_size", &["128", "4096"]),
+    ("format_version", &["2", "3", "4", "5", "6", "7"]),
+    (
+        "checksum",
+        &["kCRC32c", "kxxHash", "kxxHash64", "kXXH3", "kNoChecksum"],
+    ),
+    (
+        "filter_policy",
+        &["nullptr", "bloomfilter:10:false", "ribbonfilter:10:1"],
+    ),
     ("whole_key_filtering", &["true", "false"]),
+    ("partition_filters", &["true", "false"]),
+    (
+        "index_type",
+        &[
+            "kBinarySearch",
+            "kTwoLevelIndexSearch",
+            "kBinarySearchWithFirstKey",
+        ],
+    ),
+    (
+        "index_shortening",
+        &[
+            "kNoShortening",
+            "kShortenSeparators",
+            "kShortenSeparatorsAndSuccessor",
+        ],
+    ),
+    (
+        "data_block_index_type",
+        &["kDataBlockBinarySearch", "kDataBlockBinaryAndHash"],
+    ),
+    ("use_delta_encoding", &["true", "false"]),
+    ("separate_key_value_in_data_block", &["false", "true"]),
+    ("no_block_cache", &["false", "true"]),
+    ("enable_index_compression", &["true", "false"]),
+    ("pin_top_level_index_and_filter", &["true", "false"]),
 ];
 
 /// The script of `seed` with `count` operations.
@@ -95,7 +166,7 @@ impl Generator {
         let families = rng.below(3);
         Generator {
             keys: *rng.pick(&[8, 30, 200, 1000]),
-            value_len: *rng.pick(&[8, 40, 400]),
+            value_len: *rng.pick(&[8, 40, 400, 4000]),
             names: (0..families).map(|number| format!("f{number}")).collect(),
             on,
             model: Model::new(merge),
@@ -292,10 +363,10 @@ impl Generator {
     }
 }
 
-fn chosen(rng: &mut Rng, options: &[(&str, &[&str])]) -> String {
+fn chosen(rng: &mut Rng, options: &[Values]) -> String {
     let mut text = String::new();
     for (name, values) in options {
-        if rng.chance(2, 3) {
+        if rng.chance(1, 2) {
             text += &format!("{name}={};", rng.pick(values));
         }
     }

@@ -6,10 +6,11 @@
 //! checks that what is found is the state after some number of writes, no fewer than were
 //! promised to survive. [`token`] is how a failure says how to see it again.
 //!
-//! Nothing here knows the engine: [`engine::Engine`] is the little that scripts need of one.
+//! Only [`cairn`] knows the engine: [`engine::Engine`] is the little that scripts need of one.
 //! [`toy`] is an engine so simple that it is right by inspection, and can be told to be wrong, to
 //! show that the checkers notice.
 
+pub mod cairn;
 pub mod crash;
 pub mod engine;
 pub mod generate;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use cairn_model::cairn::CairnFactory;
 use cairn_model::crash::{Checker, CrashFailure, Effort, crash};
 use cairn_model::engine::Factory;
 use cairn_model::generate;
@@ -18,6 +19,7 @@ usage: cairn-model COMMAND [--name value]...
 
   meta     runs scripts against the model    --seed N --count N --ops N --engine E
   crash    runs scripts and crashes them     --seed N --count N --ops N --engine E [--thorough]
+                                             --images N (of a moment and model) --models M,M
   script   prints a script                   --seed N --ops N
   file     runs the script in a file         PATH --seed N --engine E
   replay   repeats a failure, with its trace TOKEN
@@ -27,9 +29,10 @@ usage: cairn-model COMMAND [--name value]...
 /// The engines that can be asked for by name.
 fn engine(name: &str) -> Result<Box<dyn Factory>> {
     match name {
+        "cairn" => Ok(Box::new(CairnFactory)),
         "toy" => Ok(Box::new(ToyFactory::right())),
         other => Err(Error::invalid_argument(format!(
-            "no engine is called {other:?}; there is toy"
+            "no engine is called {other:?}; there are cairn and toy"
         ))),
     }
 }
@@ -99,14 +102,11 @@ fn main() -> ExitCode {
 }
 
 fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
-    let factory = engine(arguments.text("--engine").unwrap_or("toy"))?;
+    let factory = engine(arguments.text("--engine").unwrap_or("cairn"))?;
     let first = arguments.number("--seed", 1)?;
     let count = arguments.number("--count", 20)?;
     let ops = arguments.number("--ops", if crashing { 60 } else { 400 })? as usize;
-    let effort = match arguments.has("--thorough") {
-        true => Effort::thorough(),
-        false => Effort::quick(),
-    };
+    let effort = effort(arguments)?;
     let (mut images, mut nested) = (0, 0);
     for seed in first..first.saturating_add(count) {
         let script = generate::script(seed, ops);
@@ -133,6 +133,19 @@ fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
     Ok(())
 }
 
+fn effort(arguments: &Arguments) -> Result<Effort> {
+    let mut effort = match arguments.has("--thorough") {
+        true => Effort::thorough(),
+        false => Effort::quick(),
+    };
+    let images = arguments.number("--images", effort.images_per_moment as u64)?;
+    effort.images_per_moment = usize::try_from(images).unwrap_or(usize::MAX).max(1);
+    if let Some(models) = arguments.text("--models") {
+        effort.models = models.split(',').map(str::parse).collect::<Result<_>>()?;
+    }
+    Ok(effort)
+}
+
 fn print_script(arguments: &Arguments) -> Result<()> {
     let seed = arguments.number("--seed", 1)?;
     let ops = arguments.number("--ops", 400)? as usize;
@@ -141,7 +154,7 @@ fn print_script(arguments: &Arguments) -> Result<()> {
 }
 
 fn file(arguments: &Arguments) -> Result<()> {
-    let factory = engine(arguments.text("--engine").unwrap_or("toy"))?;
+    let factory = engine(arguments.text("--engine").unwrap_or("cairn"))?;
     let path = Path::new(arguments.first("a path")?);
     let world = cairn_platform::World::posix();
     let file = world.fs.open(path, Default::default())?;

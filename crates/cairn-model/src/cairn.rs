@@ -1,0 +1,226 @@
+//! The engine itself, as scripts drive it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cairn_db::{Db, Family, FamilyDescriptor, Iter, OpenRequest, Snapshot, WriteBatch, open};
+use cairn_options::{
+    CompactRangeOptions, DbOptions, FamilyOptions, InfoLogLevel, Options, ReadOptions,
+    WriteOptions, merge,
+};
+use cairn_platform::World;
+use cairn_types::{Error, Result};
+
+use crate::engine::{Engine, Entries, Factory, OptionSet};
+use crate::model::{DEFAULT, MergeKind};
+use crate::ops::{Change, Direction, Scan, Write};
+
+/// Opens databases.
+pub struct CairnFactory;
+
+impl Factory for CairnFactory {
+    fn name(&self) -> &str {
+        "cairn"
+    }
+
+    fn open(&self, world: &World, dir: &Path, options: &OptionSet) -> Result<Box<dyn Engine>> {
+        let family = family_options(options)?;
+        let mut db = DbOptions {
+            create_if_missing: true,
+            // Lines of the LOG are file operations too, and nothing hangs on any of them.
+            info_log_level: InfoLogLevel::Fatal,
+            ..DbOptions::default()
+        };
+        db.update_from(&options.db)?;
+        let db = open(&OpenRequest {
+            path: dir,
+            options: &db,
+            families: &[FamilyDescriptor::new(DEFAULT, family.clone())],
+            others: Some(&family),
+            read_only: false,
+            world: world.clone(),
+        })?;
+        Ok(Box::new(Cairn {
+            db,
+            family,
+            snapshots: BTreeMap::new(),
+            next_snapshot: 1,
+        }))
+    }
+}
+
+fn family_options(options: &OptionSet) -> Result<FamilyOptions> {
+    let mut family = FamilyOptions::from_text(&options.family)?;
+    family.table.update_from(&options.table)?;
+    family.merge_operator = match options.merge {
+        MergeKind::None => None,
+        kind => {
+            let operator = merge::from_text(&kind.to_string());
+            Some(operator.map_err(Error::invalid_argument)?)
+        }
+    };
+    Ok(family)
+}
+
+struct Cairn {
+    db: Db,
+    /// What families are created with.
+    family: FamilyOptions,
+    snapshots: BTreeMap<u64, Snapshot>,
+    next_snapshot: u64,
+}
+
+impl Cairn {
+    fn family(&self, name: &str) -> Result<Family> {
+        let family = self.db.family(name);
+        family.ok_or_else(|| Error::invalid_argument(format!("no family {name}")))
+    }
+
+    fn read_options(&self, snapshot: Option<u64>) -> Result<ReadOptions> {
+        let snapshot = snapshot.map(|name| self.snapshots.get(&name));
+        let snapshot = match snapshot {
+            Some(None) => return Err(Error::invalid_argument("no such snapshot")),
+            Some(Some(snapshot)) => Some(snapshot.sequence()),
+            None => None,
+        };
+        Ok(ReadOptions {
+            snapshot,
+            ..ReadOptions::default()
+        })
+    }
+}
+
+fn step(iter: &mut Iter, direction: Direction) {
+    match direction {
+        Direction::Forward => iter.next(),
+        Direction::Backward => iter.prev(),
+    }
+}
+
+/// Steps on; a walk that is short also turns around twice, which must lead to the same entry.
+fn step_on(iter: &mut Iter, direction: Direction, short: bool) -> Result<()> {
+    let back = match direction {
+        Direction::Forward => Direction::Backward,
+        Direction::Backward => Direction::Forward,
+    };
+    let from = iter.key().to_vec();
+    step(iter, direction);
+    if !short || !iter.valid() {
+        return Ok(());
+    }
+    let (key, value) = (iter.key().to_vec(), iter.value().to_vec());
+    step(iter, back);
+    if !iter.valid() || iter.key() != from {
+        iter.status()?;
+        return Err(Error::aborted(format!(
+            "a step back from {} does not lead to {}",
+            String::from_utf8_lossy(&key),
+            String::from_utf8_lossy(&from)
+        )));
+    }
+    step(iter, direction);
+    if !iter.valid() || iter.key() != key || iter.value() != value {
+        iter.status()?;
+        return Err(Error::aborted(format!(
+            "from {} there and back again does not lead to {}",
+            String::from_utf8_lossy(&from),
+            String::from_utf8_lossy(&key)
+        )));
+    }
+    Ok(())
+}
+
+impl Engine for Cairn {
+    fn write(&mut self, writes: &[Write], sync: bool) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for write in writes {
+            let family = self.family(&write.family)?;
+            match &write.change {
+                Change::Put(value) => batch.put_in(&family, &write.key, &value.bytes()),
+                Change::Merge(value) => batch.merge_in(&family, &write.key, &value.bytes()),
+                Change::Delete => batch.delete_in(&family, &write.key),
+                Change::SingleDelete => batch.single_delete_in(&family, &write.key),
+                Change::DeleteRange(end) => batch.delete_range_in(&family, &write.key, end),
+            }
+        }
+        let options = WriteOptions {
+            sync,
+            ..WriteOptions::default()
+        };
+        self.db.write_with(&batch, &options)
+    }
+
+    fn get(&mut self, family: &str, key: &[u8], snapshot: Option<u64>) -> Result<Option<Vec<u8>>> {
+        let options = self.read_options(snapshot)?;
+        let value = self.family(family)?.get_with(key, &options)?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    fn scan(&mut self, family: &str, scan: &Scan, snapshot: Option<u64>) -> Result<Entries> {
+        let options = ReadOptions {
+            iterate_lower_bound: scan.lower.clone(),
+            iterate_upper_bound: scan.upper.clone(),
+            ..self.read_options(snapshot)?
+        };
+        let mut iter = self.family(family)?.iter_with(&options);
+        match (scan.direction, &scan.from) {
+            (Direction::Forward, Some(from)) => iter.seek(from),
+            (Direction::Forward, None) => iter.seek_to_first(),
+            (Direction::Backward, Some(from)) => iter.seek_for_prev(from),
+            (Direction::Backward, None) => iter.seek_to_last(),
+        }
+        let mut entries = Entries::new();
+        while iter.valid() && entries.len() < scan.limit {
+            entries.push((iter.key().to_vec(), iter.value().to_vec()));
+            step_on(&mut iter, scan.direction, scan.limit < 10)?;
+        }
+        iter.status()?;
+        Ok(entries)
+    }
+
+    fn snapshot(&mut self) -> Result<u64> {
+        let name = self.next_snapshot;
+        self.next_snapshot += 1;
+        self.snapshots.insert(name, self.db.snapshot());
+        Ok(name)
+    }
+
+    fn release(&mut self, snapshot: u64) {
+        self.snapshots.remove(&snapshot);
+    }
+
+    fn flush(&mut self, family: &str) -> Result<()> {
+        self.family(family)?.flush()
+    }
+
+    fn compact(&mut self, family: &str, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
+        let options = CompactRangeOptions::default();
+        self.family(family)?.compact_range(start, end, &options)
+    }
+
+    fn sync_wal(&mut self) -> Result<()> {
+        self.db.sync_wal()
+    }
+
+    fn create_family(&mut self, name: &str) -> Result<()> {
+        self.db.create_family(name, &self.family).map(drop)
+    }
+
+    fn drop_family(&mut self, name: &str) -> Result<()> {
+        let family = self.family(name)?;
+        self.db.drop_family(&family)
+    }
+
+    fn families(&self) -> Vec<String> {
+        let families = self.db.families();
+        families.iter().map(|f| f.name().to_owned()).collect()
+    }
+
+    fn check(&mut self) -> Result<()> {
+        self.db.background_error().map_or(Ok(()), Err)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.db.close()
+    }
+}
