@@ -4,6 +4,7 @@
 //! the database.
 
 mod flags;
+mod plan;
 mod report;
 mod run;
 

@@ -10,6 +10,7 @@ use cairn_platform::{Clock, FileSystem, PosixFileSystem};
 use cairn_types::{Error, Result};
 
 use super::flags::Flags;
+use super::plan::{Benchmark, Kind, Order, Target};
 use super::report::Tally;
 use super::work::{Rng, Values, number_of, write_key};
 use super::{directory, is_ours, make_fresh, print_head};
@@ -19,130 +20,6 @@ use crate::progress::Progress;
 const SCAN_STRIDE: u64 = 128;
 /// Operations between two movements of the progress bar.
 const PROGRESS_STRIDE: u64 = 4096;
-
-/// What the threads of a benchmark do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Write(Order),
-    Delete(Order),
-    Get(Target),
-    MultiGet,
-    Seek,
-    Scan { reverse: bool },
-    ReadWrite,
-    Update,
-    Merge,
-    Compact,
-    Flush,
-    Wait,
-    LevelStats,
-}
-
-/// The order of the keys that are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    Sequential,
-    Random,
-    Shuffled,
-}
-
-/// The keys that are looked up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
-    Any,
-    Missing,
-    Hot,
-}
-
-/// A benchmark by its name.
-#[derive(Clone, Debug)]
-struct Benchmark {
-    name: String,
-    kind: Kind,
-    fresh: bool,
-    /// Flags that the benchmark changes.
-    flags: Flags,
-    /// A further thread writes meanwhile.
-    beside_writer: bool,
-    /// Its place in the run: each has random keys of its own, or reads would ask for exactly the
-    /// keys that were written.
-    place: u64,
-}
-
-impl Benchmark {
-    fn named(name: &str, place: u64, flags: &Flags) -> Result<Benchmark> {
-        let mut benchmark = Benchmark {
-            name: name.to_owned(),
-            kind: Kind::Flush,
-            fresh: name.starts_with("fill"),
-            flags: flags.clone(),
-            beside_writer: name.ends_with("whilewriting"),
-            place,
-        };
-        let own = &mut benchmark.flags;
-        benchmark.kind = match name {
-            "fillseq" => Kind::Write(Order::Sequential),
-            "fillbatch" => {
-                own.batch_size = 1000;
-                Kind::Write(Order::Sequential)
-            }
-            "fillrandom" | "overwrite" => Kind::Write(Order::Random),
-            "filluniquerandom" => Kind::Write(Order::Shuffled),
-            "fillsync" => {
-                own.num = (own.num / 1000).max(1);
-                own.sync = true;
-                Kind::Write(Order::Random)
-            }
-            "fill100K" => {
-                own.num = (own.num / 1000).max(1);
-                own.value_size = 100 * 1000;
-                Kind::Write(Order::Random)
-            }
-            "deleteseq" => Kind::Delete(Order::Sequential),
-            "deleterandom" => Kind::Delete(Order::Random),
-            "readrandom" | "readwhilewriting" => Kind::Get(Target::Any),
-            "readmissing" => Kind::Get(Target::Missing),
-            "readhot" => Kind::Get(Target::Hot),
-            "multireadrandom" => Kind::MultiGet,
-            "seekrandom" | "seekrandomwhilewriting" => Kind::Seek,
-            "readseq" => Kind::Scan { reverse: false },
-            "readreverse" => Kind::Scan { reverse: true },
-            "readrandomwriterandom" => Kind::ReadWrite,
-            "updaterandom" => Kind::Update,
-            "mergerandom" => Kind::Merge,
-            "compact" => Kind::Compact,
-            "flush" => Kind::Flush,
-            "waitforcompaction" => Kind::Wait,
-            "levelstats" => Kind::LevelStats,
-            _ => {
-                return Err(Error::invalid_argument(format!(
-                    "unknown benchmark {name}; `cairn bench --help` lists them"
-                )));
-            }
-        };
-        Ok(benchmark)
-    }
-
-    /// Operations of one thread, unless time decides.
-    fn operations(&self) -> u64 {
-        match self.kind {
-            Kind::Write(_) | Kind::Delete(_) | Kind::Merge | Kind::Update => self.flags.num,
-            Kind::Compact | Kind::Flush | Kind::Wait | Kind::LevelStats => 1,
-            _ => self.flags.reads(),
-        }
-    }
-
-    /// Seconds of one thread, or 0 to count operations. What walks all keys in order always
-    /// counts.
-    fn seconds(&self) -> u64 {
-        match self.kind {
-            Kind::Write(Order::Sequential | Order::Shuffled)
-            | Kind::Delete(Order::Sequential)
-            | Kind::Scan { .. } => 0,
-            _ => self.flags.duration,
-        }
-    }
-}
 
 /// Runs the benchmarks that the flags name.
 ///
