@@ -1,9 +1,9 @@
 //! Options of single calls: reads, writes, flushes, manual compactions.
 
-use cairn_types::SequenceNumber;
+use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::choice::{BlobGarbageCollectionPolicy, BottommostLevelCompaction, ReadTier};
-use crate::rows::options;
+use crate::rows::{Options, options};
 
 options! {
     /// How a read or an iterator works.
@@ -35,13 +35,13 @@ options! {
         /// Whether an iterator ignores prefix filters and shows every key.
         total_order_seek: bool = false;
         /// Whether an iterator uses prefix filters where that hides nothing.
-        auto_prefix_mode: bool = false, missing;
+        auto_prefix_mode: bool = false, hint;
         /// Whether an iterator ends with the prefix it was sought to.
         prefix_same_as_start: bool = false;
         /// Whether an iterator follows new writes.
         tailing: bool = false, missing;
         /// Whether what an iterator has shown stays in memory as long as the iterator.
-        pin_data: bool = false, missing;
+        pin_data: bool = false, hint;
         /// Hidden entries after which an iterator gives up with `Incomplete`; 0 for never.
         max_skippable_internal_keys: u64 = 0;
         /// Where the read may look.
@@ -114,5 +114,141 @@ options! {
             BlobGarbageCollectionPolicy::UseDefault, missing;
         /// Age cutoff of that collection; below 0 for the family's.
         blob_garbage_collection_age_cutoff: f64 = -1.0, missing;
+    }
+}
+
+/// Refuses an option of one call whose feature is not built.
+fn refuse(asked: bool, name: &str) -> Result<()> {
+    match asked {
+        false => Ok(()),
+        true => Err(Error::not_supported(format!(
+            "option {name} asks for what Cairn does not do yet"
+        ))),
+    }
+}
+
+impl ReadOptions {
+    /// Refuses options whose feature is not built. Cheap enough for every read.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` names the first.
+    #[inline]
+    pub fn check_supported(&self) -> Result<()> {
+        let limits = self.deadline | self.io_timeout | !self.value_size_soft_limit;
+        match self.tailing || limits != 0 {
+            false => Ok(()),
+            true => self.refuse_missing(),
+        }
+    }
+
+    #[cold]
+    fn refuse_missing(&self) -> Result<()> {
+        refuse(self.tailing, "tailing")?;
+        refuse(self.deadline != 0, "deadline")?;
+        refuse(self.io_timeout != 0, "io_timeout")?;
+        refuse(
+            self.value_size_soft_limit != u64::MAX,
+            "value_size_soft_limit",
+        )
+    }
+}
+
+impl WriteOptions {
+    /// Refuses options whose feature is not built. Cheap enough for every write.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` names the first.
+    #[inline]
+    pub fn check_supported(&self) -> Result<()> {
+        match self.low_pri || self.protection_bytes_per_key != 0 {
+            false => Ok(()),
+            true => self.refuse_missing(),
+        }
+    }
+
+    #[cold]
+    fn refuse_missing(&self) -> Result<()> {
+        refuse(self.low_pri, "low_pri")?;
+        refuse(
+            self.protection_bytes_per_key != 0,
+            "protection_bytes_per_key",
+        )
+    }
+}
+
+impl FlushOptions {
+    /// Refuses options whose feature is not built.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` names them.
+    pub fn check_supported(&self) -> Result<()> {
+        refuse_all(&self.unsupported())
+    }
+}
+
+impl CompactRangeOptions {
+    /// Refuses options whose feature is not built.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` names them.
+    pub fn check_supported(&self) -> Result<()> {
+        refuse_all(&self.unsupported())
+    }
+}
+
+fn refuse_all(names: &[&str]) -> Result<()> {
+    refuse(!names.is_empty(), &names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The quick checks and the rows say the same.
+    #[test]
+    fn calls_are_refused_where_their_rows_are() {
+        let default = ReadOptions::default();
+        assert!(
+            default.check_supported().is_ok() && WriteOptions::default().check_supported().is_ok()
+        );
+        for value in ["true", "1", "kMemtableTier", "00"] {
+            for row in ReadOptions::rows() {
+                let mut options = default.clone();
+                if (row.set)(&mut options, value).is_ok() {
+                    assert_eq!(
+                        options.check_supported().is_err(),
+                        !options.unsupported().is_empty(),
+                        "{}",
+                        row.name
+                    );
+                }
+            }
+            for row in WriteOptions::rows() {
+                let mut options = WriteOptions::default();
+                if (row.set)(&mut options, value).is_ok() {
+                    assert_eq!(
+                        options.check_supported().is_err(),
+                        !options.unsupported().is_empty(),
+                        "{}",
+                        row.name
+                    );
+                }
+            }
+        }
+        let compact = CompactRangeOptions {
+            target_path_id: 1,
+            ..CompactRangeOptions::default()
+        };
+        assert!(
+            compact
+                .check_supported()
+                .unwrap_err()
+                .text()
+                .contains("target_path_id")
+        );
     }
 }
