@@ -150,3 +150,36 @@ fn mistakes_are_explained() {
     assert!(said.contains("enable_blob_files"), "{said}");
     assert!(refused(&["frobnicate"]).contains("frobnicate"));
 }
+
+#[test]
+fn a_text_of_a_database_may_name_options_of_its_families() {
+    let (_dir, db) = place();
+    let options = "create_if_missing=true;max_open_files=50;merge_operator=uint64add;\
+                   block_based_table_factory={format_version=5}";
+    printed(&[
+        "put",
+        "--db",
+        &db,
+        "--create",
+        "--options",
+        options,
+        "a",
+        "1",
+    ]);
+    // The OPTIONS file remembers what was given, and RocksDB's words for it.
+    let names = fs::read_dir(&db)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = names
+        .filter(|path| text(path).contains("OPTIONS-"))
+        .collect();
+    files.sort();
+    let shown = printed(&["inspect", text(files.last().unwrap())]);
+    for statement in [
+        "max_open_files=50",
+        "merge_operator=UInt64AddOperator",
+        "format_version=5",
+    ] {
+        assert!(shown.contains(statement), "{statement} in {shown}");
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_jobs::pick::{self, JobId, LeveledOptions, Manual, Pick, Step};
 use cairn_jobs::{CompactJob, FlushJob, JobContext, compact, flush};
 use cairn_memtable::Memtable;
-use cairn_options::{CompactRangeOptions, Options};
+use cairn_options::CompactRangeOptions;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
@@ -197,13 +197,7 @@ impl Shared {
         options: &CompactRangeOptions,
     ) -> Result<()> {
         self.check_writable()?;
-        let missing = options.unsupported();
-        if !missing.is_empty() {
-            return Err(Error::not_supported(format!(
-                "options of a manual compaction that Cairn does not have: {}",
-                missing.join(", ")
-            )));
-        }
+        options.check_supported()?;
         self.flush(std::slice::from_ref(family))?;
         let mut manual = Manual::new(begin, end, options, self.next_file_number());
         {

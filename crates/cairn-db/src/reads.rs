@@ -78,11 +78,6 @@ impl Family {
 
     fn find(&self, key: &[u8], options: &ReadOptions) -> Result<Found> {
         let shared = &self.db.shared;
-        if options.deadline != 0 || options.io_timeout != 0 {
-            return Err(Error::not_supported(
-                "read options that Cairn does not have: deadline, io_timeout",
-            ));
-        }
         let view = self.state.view();
         let seq = options.snapshot.unwrap_or_else(|| shared.published());
         get(&view, &lookup(&self.state, key, seq, options)?, options)

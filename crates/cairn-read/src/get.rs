@@ -422,6 +422,7 @@ fn begins_behind(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 /// what the read needs, and those of a merge.
 #[inline]
 pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
+    options.check_supported()?;
     let mut get = PointGet::new(view, lookup, options, STATE.take());
     let found = get.run_blocking();
     let mut state = std::mem::take(&mut get.state);
@@ -442,6 +443,7 @@ thread_local! {
 ///
 /// Those of [`get`].
 pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
+    options.check_supported()?;
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
     while !get.run()?.is_ready() {
         if let Some(request) = get.lacking()? {

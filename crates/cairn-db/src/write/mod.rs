@@ -40,11 +40,7 @@ impl Shared {
         if !options.ignore_missing_column_families {
             self.check_families(batch)?;
         }
-        if options.low_pri || options.protection_bytes_per_key != 0 {
-            return Err(Error::not_supported(
-                "write options that Cairn does not have: low_pri, protection_bytes_per_key",
-            ));
-        }
+        options.check_supported()?;
         let kind = Kind::Batch {
             sync: options.sync,
             disable_wal: options.disable_wal,
