@@ -154,7 +154,7 @@ fn mistakes_are_explained() {
 #[test]
 fn a_text_of_a_database_may_name_options_of_its_families() {
     let (_dir, db) = place();
-    let options = "create_if_missing=true;max_open_files=50;merge_operator=uint64add;\
+    let options = "create_if_missing=true;max_background_jobs=4;merge_operator=uint64add;\
                    block_based_table_factory={format_version=5}";
     printed(&[
         "put",
@@ -176,7 +176,7 @@ fn a_text_of_a_database_may_name_options_of_its_families() {
     files.sort();
     let shown = printed(&["inspect", text(files.last().unwrap())]);
     for statement in [
-        "max_open_files=50",
+        "max_background_jobs=4",
         "merge_operator=UInt64AddOperator",
         "format_version=5",
     ] {
