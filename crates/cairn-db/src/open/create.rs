@@ -256,6 +256,8 @@ impl Shared {
         let flushed = self.flush_unlogged();
         self.closing.store(true, Ordering::Release);
         self.attention.store(true, Ordering::Release);
+        // What a job has not finished is in the log, or still in its inputs.
+        self.cancel.store(true, Ordering::Release);
         // Nobody leads any more once this thread has led: the next leader finds the database
         // closing.
         self.queue.lead_alone();

@@ -9,7 +9,7 @@ fn list() -> List {
     List::new(KeyOrder::Bytewise, 4096)
 }
 
-fn all<'l>(list: &'l List) -> Vec<(&'l [u8], u64, &'l [u8])> {
+fn all(list: &List) -> Vec<(&[u8], u64, &[u8])> {
     std::iter::successors(list.first(), Entry::next)
         .map(|entry| (entry.user_key(), entry.seq().0, entry.value()))
         .collect()
@@ -128,7 +128,7 @@ fn every_built_in_order_agrees_with_its_comparator() {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for n in 0..CASES.min(300) {
             let text = (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).to_string();
-            let mut user = text[..1 + n as usize % text.len()].as_bytes().to_vec();
+            let mut user = text.as_bytes()[..1 + n as usize % text.len()].to_vec();
             user.extend_from_slice(&(n % 5).to_le_bytes());
             insert(&list, &mut hint, &user, n, b"");
             keys.push(user);
