@@ -48,8 +48,22 @@ impl Sink for Memtables<'_> {
     }
 
     fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]) {
-        if let Some(family) = self.families.get(family) {
-            family.view().memtable.add(seq, kind, key, value);
+        let Some(family) = self.families.get(family) else {
+            return;
+        };
+        let memtable = &family.view().memtable;
+        if family.persist_timestamps {
+            memtable.add(seq, kind, key, value);
+            return;
+        }
+        // Timestamps of this family live in memtables only: what is recovered reads as its tables
+        // do, whose keys have the smallest timestamp.
+        let size = family.order().timestamp_size();
+        let key = without_time(key, size);
+        if kind == ValueKind::RangeDeletion {
+            memtable.add(seq, kind, &key, &without_time(value, size));
+        } else {
+            memtable.add(seq, kind, &key, value);
         }
     }
 
@@ -65,6 +79,14 @@ impl Sink for Memtables<'_> {
         }
         Ok(())
     }
+}
+
+/// `key` with the smallest timestamp in the place of its own of `size` bytes.
+fn without_time(key: &[u8], size: usize) -> Vec<u8> {
+    let mut key = key.to_vec();
+    let end = key.len();
+    key[end.saturating_sub(size)..].fill(0);
+    key
 }
 
 /// How the replay of the logs ended.

@@ -39,6 +39,11 @@ pub(crate) fn entry<'a>(record: &Record<'a>) -> Result<Option<(u32, Entry<'a>)>>
         Record::PutBlobIndex { family, key, index } => {
             found(family, ValueKind::BlobIndex, key, index)
         }
+        // When it was written only decides where RocksDB's tiered compaction puts it; without
+        // that record of times, RocksDB's flush makes a plain value of it too.
+        Record::TimedPut {
+            family, key, value, ..
+        } => found(family, ValueKind::Value, key, value),
         Record::LogData(_) | Record::Noop => Ok(None),
         ref other => Err(Error::not_supported(format!(
             "the write batch has a record that this version does not apply: {other:?}"

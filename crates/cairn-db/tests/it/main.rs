@@ -1,3 +1,4 @@
 //! A database from the outside: what was written is read, through flushes, compactions, openings.
 
 mod basic;
+mod logs;
