@@ -5,7 +5,8 @@
 //! only the newest word counts, so
 //!
 //! 1. an entry is left out if a newer entry of its key in its stripe says everything (a value or a
-//!    deletion), or a range tombstone of its stripe covers it;
+//!    deletion), or a range tombstone of its stripe covers it; a single deletion stays below a
+//!    newer value, for its own value may be elsewhere;
 //! 2. merge operands of one stripe become one value as soon as what is below them is known, and
 //!    one operand where it is not and the operator can;
 //! 3. a single deletion and the value below it in its stripe go together;
@@ -206,7 +207,11 @@ impl<R: Run> Visible<R> {
                 self.garbage.enters(&self.user, self.input.value())?;
             }
             let stripe = self.stripe(seq);
-            if self.decided == Some(stripe) || self.is_covered(seq, stripe) {
+            let hidden = self.decided == Some(stripe);
+            // A hidden single deletion still has its value to meet, maybe in another job: the
+            // newer value may go together with a single deletion of its own.
+            let is_owed = hidden && kind == ValueKind::SingleDeletion && !self.timestamps;
+            if (hidden && !is_owed) || self.is_covered(seq, stripe) {
                 self.input.next();
                 continue;
             }
@@ -354,10 +359,12 @@ impl<R: Run> Visible<R> {
     /// A single deletion. It goes together with the value below it; above anything else, which it
     /// should not be, it does what a deletion does.
     fn take_single(&mut self, seq: SequenceNumber, stripe: SequenceNumber) -> Result<Option<Out>> {
+        let hidden = self.decided == Some(stripe);
         self.advance();
         let kind = match self.same(stripe)? {
             // The next one, or the deletion below it, hides as much.
             Some((_, ValueKind::SingleDeletion | ValueKind::Deletion)) => return Ok(None),
+            Some((_, ValueKind::Merge)) if hidden => return Ok(None),
             Some((_, ValueKind::Merge)) => ValueKind::Deletion,
             Some((_, kind)) => {
                 if kind == ValueKind::BlobIndex {

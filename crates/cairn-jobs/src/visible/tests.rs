@@ -106,6 +106,25 @@ fn a_pair_that_vanishes_leaves_an_older_single_deletion() {
     );
 }
 
+/// The newer value may meet its own single deletion in a job that does not see the oldest value,
+/// which would come back.
+#[test]
+fn a_single_deletion_stays_below_a_newer_value() {
+    assert_eq!(
+        of(&[SingleDelete(1), Put(1, 0)], &[], false),
+        ["001@2 put a", "001@1 single"]
+    );
+    assert_eq!(of(&[SingleDelete(1), Put(1, 0)], &[], true), ["001@0 put a"]);
+    assert_eq!(
+        of(&[Put(1, 0), SingleDelete(1), Put(1, 2)], &[], false),
+        ["001@3 put c"]
+    );
+    assert_eq!(
+        of(&[Merge(1, 0), SingleDelete(1), Put(1, 2)], &[], true),
+        ["001@0 put c"]
+    );
+}
+
 #[test]
 fn operands_become_a_value_when_what_is_below_is_known() {
     let stacked = [Put(1, 0), Merge(1, 1), Merge(1, 2)];
