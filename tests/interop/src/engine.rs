@@ -61,3 +61,81 @@ impl Engine for RocksDb {
         reference::read(&self.0)
     }
 }
+
+/// Cairn, on a directory.
+pub struct Cairn(cairn::Db);
+
+impl Durable for Cairn {
+    fn open(path: &Path, options: &str, common: &str) -> Result<Cairn, String> {
+        let words = |error: cairn::Error| error.to_string();
+        let options = cairn::Options::default()
+            .create_if_missing(true)
+            .create_missing_column_families(true)
+            .text(options)
+            .map_err(words)?;
+        let mut families = Vec::new();
+        for (name, text) in family_options(common) {
+            let family = cairn::Options::default().text(&text).map_err(words)?.family;
+            families.push(cairn::FamilyDescriptor::new(name, family));
+        }
+        cairn::Db::open_with_families(path, &options, &families)
+            .map(Cairn)
+            .map_err(words)
+    }
+}
+
+impl Cairn {
+    fn family(&self, number: usize) -> cairn::Family<'_> {
+        self.0.family(FAMILIES[number].name).expect("it was opened")
+    }
+}
+
+impl Engine for Cairn {
+    fn write(&mut self, changes: &[Change]) {
+        let mut batch = cairn::WriteBatch::new();
+        for change in changes {
+            match change {
+                Change::Put(family, key, value) => batch.put_in(&self.family(*family), key, value),
+                Change::Merge(family, key, operand) => {
+                    batch.merge_in(&self.family(*family), key, operand);
+                }
+                Change::Delete(family, key) => batch.delete_in(&self.family(*family), key),
+                Change::SingleDelete(family, key) => {
+                    batch.single_delete_in(&self.family(*family), key);
+                }
+                Change::DeleteRange(family, begin, end) => {
+                    batch.delete_range_in(&self.family(*family), begin, end);
+                }
+            }
+        }
+        self.0.write(&batch).expect("Cairn writes");
+    }
+
+    fn flush(&mut self, family: usize) {
+        self.family(family).flush().expect("Cairn flushes");
+    }
+
+    fn compact(&mut self, family: usize) {
+        let whole = cairn::CompactRangeOptions::default();
+        self.family(family)
+            .compact_range(None, None, &whole)
+            .expect("Cairn compacts");
+    }
+
+    fn content(&mut self) -> Content {
+        let mut content = Content::new();
+        for family in self.0.families() {
+            let mut rows = crate::content::Rows::default();
+            let mut iter = family.iter();
+            iter.seek_to_first();
+            while iter.valid() {
+                rows.rows
+                    .push(crate::content::Row::of(iter.key(), iter.value()));
+                iter.next();
+            }
+            rows.error = iter.status().err().map(|error| error.to_string());
+            content.insert(family.name().to_owned(), rows);
+        }
+        content
+    }
+}

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use cairn_interop::content::difference;
-use cairn_interop::engine::RocksDb;
+use cairn_interop::engine::{Cairn, RocksDb};
 use cairn_interop::workload::{Durable, Engine, FAMILIES, Generator, Model};
 use cairn_interop::{folder, reference};
 
@@ -146,4 +146,34 @@ fn rocksdb_reads_what_rocksdb_left() {
     left_by::<RocksDb>(SHAPES[3].1, false, 1);
     left_by::<RocksDb>(SHAPES[0].1, true, 2);
     turns::<RocksDb, RocksDb>(SHAPES[5].1, 4, 3);
+}
+
+#[test]
+fn rocksdb_reads_what_cairn_closed() {
+    if crate::library().is_none() {
+        return;
+    }
+    for (number, (_, shape)) in SHAPES.iter().enumerate() {
+        left_by::<Cairn>(shape, false, 10 + number as u64);
+    }
+}
+
+#[test]
+fn rocksdb_reads_what_a_killed_cairn_left() {
+    if crate::library().is_none() {
+        return;
+    }
+    for (number, (_, shape)) in SHAPES.iter().enumerate() {
+        left_by::<Cairn>(shape, true, 20 + number as u64);
+    }
+}
+
+#[test]
+fn cairn_and_rocksdb_take_turns() {
+    if crate::library().is_none() {
+        return;
+    }
+    for (number, (_, shape)) in SHAPES.iter().enumerate() {
+        turns::<RocksDb, Cairn>(shape, 34, 30 + number as u64);
+    }
 }
