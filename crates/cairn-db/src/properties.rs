@@ -129,23 +129,40 @@ fn blob_bytes(s: &Sources<'_>) -> (u64, u64) {
     })
 }
 
-/// Entries less twice the deletions: each deletion hides one entry and is none itself.
+/// Tables that are opened, at most, for an estimate.
+const SAMPLED_TABLES: usize = 64;
+
+/// Entries less twice the deletions: each deletion hides one entry and is none itself. Tables that
+/// nobody has read yet count like those that were opened, by their size.
 fn estimate_keys(s: &Sources<'_>) -> u64 {
+    let (mut known, mut known_bytes, mut all_bytes) = ((0_u64, 0_u64), 0_u64, 0_u64);
+    let mut to_sample = SAMPLED_TABLES;
+    for (level, file) in s.view.version.files() {
+        all_bytes += file.size;
+        if file.counts.get().is_none() && to_sample > 0 {
+            to_sample -= 1;
+            // A table that cannot be opened says so when it is read; an estimate goes on.
+            let _ = s.family.tables.open(file, level, &s.shared.io);
+        }
+        if let Some(counts) = file.counts.get() {
+            known = (known.0 + counts.entries, known.1 + counts.deletions);
+            known_bytes += file.size;
+        }
+    }
+    let scale = |count: u64| match known_bytes {
+        0 => 0,
+        bytes => u128::from(count) * u128::from(all_bytes) / u128::from(bytes),
+    };
+    let scaled = |count| u64::try_from(scale(count)).unwrap_or(u64::MAX);
     let memtables = std::iter::once(&s.view.memtable).chain(&s.view.immutables);
-    let in_memory =
-        memtables.map(|memtable| (memtable.entries() as u64, memtable.deletions() as u64));
-    let in_tables = s
-        .view
-        .version
-        .files()
-        .filter_map(|(_, file)| file.counts.get());
-    let in_tables = in_tables.map(|counts| (counts.entries, counts.deletions));
-    let (entries, deletions) = in_memory
-        .chain(in_tables)
-        .fold((0, 0), |sum: (u64, u64), more| {
-            (sum.0 + more.0, sum.1 + more.1)
-        });
-    entries.saturating_sub(2 * deletions)
+    let in_memory = memtables.fold((0, 0), |sum: (u64, u64), memtable| {
+        (
+            sum.0 + memtable.entries() as u64,
+            sum.1 + memtable.deletions() as u64,
+        )
+    });
+    let entries = scaled(known.0).saturating_add(in_memory.0);
+    entries.saturating_sub(2 * (scaled(known.1) + in_memory.1))
 }
 
 /// Properties that are texts; a number may follow the first.
