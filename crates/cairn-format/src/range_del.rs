@@ -22,6 +22,11 @@ use cairn_types::{Decoded, KeyOrder, Malformed, SequenceNumber, ValueKind};
 use crate::block::{BlockKind, BlockLayout, DataCursor};
 use crate::key::{self, InternalKey};
 
+/// Sequence numbers over all fragments that a block's tombstones may come to: 128 MiB. Tombstones
+/// nested in each other come to the square of their number, so a small block could ask for any
+/// amount.
+const MAX_DECODED_SEQS: usize = 1 << 24;
+
 /// One range tombstone, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tombstone {
@@ -179,6 +184,15 @@ impl Fragments {
     /// The fragments of `tombstones`, in any order. Empty tombstones (`start >= end`) vanish.
     #[must_use]
     pub fn build(order: &KeyOrder, tombstones: impl IntoIterator<Item = Tombstone>) -> Fragments {
+        Fragments::build_within(order, tombstones, usize::MAX).expect("there is no limit")
+    }
+
+    /// [`Fragments::build`], or `None` if they have more than `limit` sequence numbers in all.
+    fn build_within(
+        order: &KeyOrder,
+        tombstones: impl IntoIterator<Item = Tombstone>,
+        limit: usize,
+    ) -> Option<Fragments> {
         let mut all: Vec<Tombstone> = tombstones
             .into_iter()
             .filter(|t| compare(order, &t.start, &t.end) == Ordering::Less)
@@ -202,12 +216,15 @@ impl Fragments {
                 let at = over.partition_point(|other| other.seq > t.seq);
                 over.insert(at, t);
             }
+            if over.len() > limit - built.seqs.len().min(limit) {
+                return None;
+            }
             if !over.is_empty() {
                 let (start, end) = (built.keep(start), built.keep(end));
                 built.push(start, end, false, over.iter().map(|t| (t.seq, &t.ts[..])));
             }
         }
-        built
+        Some(built)
     }
 
     /// The fragments of a block of tombstones; `global` replaces their sequence numbers in
@@ -215,7 +232,8 @@ impl Fragments {
     ///
     /// # Errors
     ///
-    /// When the block or a tombstone in it is malformed.
+    /// When the block or a tombstone in it is malformed; when its tombstones overlap so much that
+    /// their fragments take more than 2^24 sequence numbers.
     pub fn decode(
         bytes: &[u8],
         order: &KeyOrder,
@@ -246,7 +264,8 @@ impl Fragments {
             );
             cursor.next(bytes, &layout)?;
         }
-        Ok(Fragments::build(order, tombstones))
+        Fragments::build_within(order, tombstones, MAX_DECODED_SEQS)
+            .ok_or_else(|| Malformed::unsupported(0, "range tombstones overlap too much"))
     }
 
     fn keep(&mut self, key: &[u8]) -> Span {
@@ -612,6 +631,23 @@ mod tests {
         let point = InternalKey::new(b"a", SequenceNumber(1), ValueKind::Value);
         builder.add(point.as_bytes(), b"e");
         assert!(Fragments::decode(builder.finish(), &ORDER, None).is_err());
+    }
+
+    #[test]
+    fn nested_tombstones_have_a_limit() {
+        let nested = |n: u16| {
+            (1..=n).map(|i| {
+                tombstone(
+                    &i.to_be_bytes(),
+                    &(u16::MAX - i).to_be_bytes(),
+                    u64::from(i),
+                )
+            })
+        };
+        // 1 + 2 + 3 + 2 + 1 sequence numbers over 5 fragments.
+        assert!(Fragments::build_within(&ORDER, nested(3), 9).is_some());
+        assert!(Fragments::build_within(&ORDER, nested(3), 8).is_none());
+        assert!(Fragments::build_within(&ORDER, nested(300), 1000).is_none());
     }
 
     proptest! {
