@@ -4,7 +4,10 @@
 //! an index block with one restart an entry. Targets come in random order, so that branches are
 //! not learnt.
 
-#![expect(missing_docs, reason = "criterion_group! makes a public function without a word")]
+#![expect(
+    missing_docs,
+    reason = "criterion_group! makes a public function without a word"
+)]
 
 use std::hint::black_box;
 

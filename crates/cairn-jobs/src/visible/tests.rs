@@ -114,7 +114,10 @@ fn a_single_deletion_stays_below_a_newer_value() {
         of(&[SingleDelete(1), Put(1, 0)], &[], false),
         ["001@2 put a", "001@1 single"]
     );
-    assert_eq!(of(&[SingleDelete(1), Put(1, 0)], &[], true), ["001@0 put a"]);
+    assert_eq!(
+        of(&[SingleDelete(1), Put(1, 0)], &[], true),
+        ["001@0 put a"]
+    );
     assert_eq!(
         of(&[Put(1, 0), SingleDelete(1), Put(1, 2)], &[], false),
         ["001@3 put c"]
