@@ -49,10 +49,18 @@ impl Shared {
         let mut record = change.edit.record(family.id());
         record.log_number = change.log_number;
         record.min_log_number_to_keep = change.log_number.map(|_| min_log);
-        if self.options.track_and_verify_wals_in_manifest {
-            record.wals_deleted_before = record.min_log_number_to_keep;
+        let mut records = Vec::new();
+        if self.options.track_and_verify_wals_in_manifest
+            && let Some(min_log) = record.min_log_number_to_keep
+        {
+            // RocksDB looks at nothing else in a record that speaks of logs.
+            records.push(VersionEdit {
+                wals_deleted_before: Some(min_log),
+                ..VersionEdit::default()
+            });
         }
-        self.log_edits(&mut manifest, vec![record])?;
+        records.push(record);
+        self.log_edits(&mut manifest, records)?;
 
         let mut tree = self.tree.lock();
         tree.durable_min_log = tree.durable_min_log.max(min_log);
