@@ -9,7 +9,9 @@ use super::Page;
 pub(super) fn show(page: &mut Page<'_>) -> Result<()> {
     let mut reader = WalReader::new(page.open()?, page.number);
     loop {
-        match reader.next()? {
+        reader.advance()?;
+        let recycled = reader.is_recycled();
+        match reader.event() {
             WalEvent::Record { offset, payload } => show_batch(page, offset, payload)?,
             WalEvent::TimestampSizes(sizes) => {
                 for (family, size) in sizes.iter() {
@@ -19,6 +21,10 @@ pub(super) fn show(page: &mut Page<'_>) -> Result<()> {
             WalEvent::Predecessor(before) => page.line(format_args!(
                 "the log before this one: {:06}.log, {} bytes, last sequence {}",
                 before.log_number, before.bytes, before.last_sequence
+            ))?,
+            WalEvent::Dropped(dropped) if recycled => page.line(format_args!(
+                "{} at offset {}: {} bytes, left of an earlier use of the file",
+                dropped.reason, dropped.offset, dropped.bytes
             ))?,
             WalEvent::Dropped(dropped) => page.damage(format_args!(
                 "{} at offset {}: {} bytes left out",

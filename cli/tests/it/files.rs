@@ -67,3 +67,26 @@ fn other_files_are_shown_as_text() {
     assert!(manifest.contains("level 0: add") && manifest.contains("remove"));
     assert!(refused(&["inspect", "/dev/null"]).contains("000012.sst"));
 }
+
+/// Recycled logs end in what the file held before; files of `db_bench` name its listeners.
+#[test]
+fn damage_is_told_where_there_is_some() {
+    for name in [
+        "v0708_wal_recycled",
+        "v0708_wal_zstd_recycled",
+        "v1109_dbbench_mix",
+    ] {
+        let dir = unpacked(name);
+        let db = dir.path().join("db");
+        printed(&["verify", "--db", text(&db)]);
+        for entry in fs::read_dir(&db).unwrap() {
+            printed(&["inspect", text(&entry.unwrap().path())]);
+        }
+    }
+    let dir = unpacked("v1109_wal_corrupt_mid_pointintimerecovery");
+    let said = refused(&["verify", "--db", text(&dir.path().join("db"))]);
+    assert!(
+        said.contains("000004.log") && said.contains("1 damage"),
+        "{said}"
+    );
+}

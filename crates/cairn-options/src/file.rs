@@ -18,6 +18,9 @@ pub const ROCKSDB_VERSION: &str = "11.9.0";
 /// The version of the file's syntax.
 const FILE_VERSION: &str = "1.1";
 const DEFAULT_FAMILY: &str = "default";
+/// What files name of the program that wrote them, and that means nothing in another one: here
+/// the objects that it let watch its database.
+const OBJECTS: [&str; 1] = ["listeners"];
 
 /// What an OPTIONS file holds.
 #[derive(Clone, Debug, Default)]
@@ -188,6 +191,9 @@ impl Reader {
 /// Sets the options of a section. Names that RocksDB once had are passed over.
 fn fill<S: Options>(options: &mut S, section: &Section, lenient: bool) -> Result<()> {
     for (name, value) in &section.statements {
+        if OBJECTS.contains(&name.as_str()) {
+            continue;
+        }
         let known = S::row(name).is_some() || is_retired(name);
         if known || !lenient {
             options.set(name, value)?;
@@ -236,6 +242,16 @@ mod tests {
         assert!(OptionsFile::from_text(&old, true).is_err());
         assert!(OptionsFile::from_text(&new, false).is_err());
         assert!(OptionsFile::from_text(&new, true).is_ok());
+    }
+
+    /// Files of `db_bench` name its listeners.
+    #[test]
+    fn objects_of_the_program_that_wrote_the_file_are_passed_over() {
+        let text = sample()
+            .to_text()
+            .replace("[DBOptions]\n", "[DBOptions]\n  listeners={a:b}\n");
+        assert!(text.contains("listeners"));
+        assert!(OptionsFile::from_text(&text, false).is_ok());
     }
 
     #[test]
