@@ -100,6 +100,29 @@ pub fn ldb(path: &Path, family: &str) -> Result<Rows, String> {
     })
 }
 
+/// Lets `ldb` do `command` with the database at `path`.
+///
+/// # Errors
+///
+/// Its words when it fails or finds fault.
+///
+/// # Panics
+///
+/// When it cannot be started.
+pub fn ldb_command(path: &Path, command: &str) -> Result<(), String> {
+    let database = format!("--db={}", path.display());
+    let output = Command::new("ldb")
+        .args([&database, "--ignore_unknown_options", command])
+        .output()
+        .expect("ldb (Debian package rocksdb-tools) is installed");
+    let words = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    if output.status.success() && !words.contains("Failed:") && !words.contains("Corruption") {
+        return Ok(());
+    }
+    Err(format!("ldb {command}: {words}"))
+}
+
 /// Lets `sst_dump` verify every block of the table at `path`.
 ///
 /// # Errors

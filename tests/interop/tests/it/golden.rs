@@ -90,3 +90,38 @@ fn databases_of_11_1_are_read() {
 fn databases_of_11_9_are_read() {
     every(|golden| golden.name.starts_with("v1109_"));
 }
+
+/// The files on purpose damaged, and those of a format that is not read.
+const DAMAGED: [&str; 4] = [
+    "_corrupt_block",
+    "_wal_corrupt_mid",
+    "_manifest_torn_tail",
+    "_plain_table",
+];
+
+/// `verify` finds damage where there is some and nowhere else; `inspect` shows every file.
+#[test]
+fn databases_are_verified_and_their_files_shown() {
+    let mut failed = Vec::new();
+    for golden in golden::all() {
+        let temporary = tempfile::tempdir().unwrap();
+        golden.unpack(temporary.path());
+        let path = temporary.path().join("db");
+        let damaged = DAMAGED.iter().any(|part| golden.name.contains(part));
+        let output = cairn::run(&["verify", "--db", path.to_str().unwrap()]);
+        if output.status.success() == damaged {
+            let words = String::from_utf8_lossy(&output.stdout).into_owned();
+            failed.push(format!("{}: verify says {words}", golden.name));
+        }
+        for file in std::fs::read_dir(&path).unwrap() {
+            let file = file.unwrap().path();
+            let output = cairn::run(&["inspect", file.to_str().unwrap()]);
+            // A log may end within a record, which is damage of the file though not of the database.
+            let is_log = file.extension().is_some_and(|end| end == "log");
+            if !(damaged || (!output.stdout.is_empty() && (output.status.success() || is_log))) {
+                failed.push(format!("{}: not shown", file.display()));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}

@@ -9,7 +9,7 @@ use cairn_interop::workload::{Durable, Engine, FAMILIES, Generator, Model};
 use cairn_interop::{folder, reference};
 
 /// What tables of the workload look like: a name, and options of every family.
-const SHAPES: [(&str, &str); 6] = [
+const SHAPES: [(&str, &str); 11] = [
     (
         "plain",
         "compression=kNoCompression;block_based_table_factory={format_version=7}",
@@ -37,7 +37,66 @@ const SHAPES: [(&str, &str); 6] = [
         "compression=kZlibCompression;target_file_size_base=8192;max_bytes_for_level_base=16384;\
          level0_file_num_compaction_trigger=2;block_based_table_factory={format_version=5;block_size=256}",
     ),
+    (
+        "version 3",
+        "compression=kLZ4HCCompression;block_based_table_factory={format_version=3;checksum=kXXH3;\
+         filter_policy=bloomfilter:10:false;index_type=kBinarySearchWithFirstKey;block_size=700}",
+    ),
+    (
+        "version 4",
+        "compression=kBZip2Compression;prefix_extractor=fixed:5;memtable_prefix_bloom_size_ratio=0.1;\
+         block_based_table_factory={format_version=4;checksum=kNoChecksum;index_type=kHashSearch;\
+         filter_policy=ribbonfilter:8;whole_key_filtering=false}",
+    ),
+    (
+        "dictionaries",
+        "compression=kZSTD;compression_opts={max_dict_bytes=2048;zstd_max_train_bytes=8192;level=3};\
+         bottommost_compression=kLZ4Compression;optimize_filters_for_hits=true;\
+         block_based_table_factory={format_version=5;filter_policy=ribbonfilter:10:1;block_size=800}",
+    ),
+    (
+        "bounded",
+        "compression_per_level=kNoCompression:kSnappyCompression:kZSTD;num_levels=4;\
+         level_compaction_dynamic_level_bytes=false;target_file_size_base=12000;\
+         max_bytes_for_level_base=30000;level0_file_num_compaction_trigger=3;\
+         block_based_table_factory={format_version=6;partition_filters=true;\
+         index_type=kTwoLevelIndexSearch;filter_policy=bloomfilter:10;metadata_block_size=300;\
+         index_block_restart_interval=4;block_restart_interval=3}",
+    ),
+    (
+        "version 7",
+        "compression=kZSTD;block_based_table_factory={format_version=7;checksum=kXXH3;\
+         filter_policy=bloomfilter:12;data_block_index_type=kDataBlockBinaryAndHash;\
+         index_shortening=kNoShortening;block_size=2048}",
+    ),
 ];
+
+/// Options of the database, one after the other.
+const DATABASES: [&str; 6] = [
+    "",
+    "track_and_verify_wals=true",
+    "wal_compression=kZSTD;track_and_verify_wals_in_manifest=true",
+    "avoid_flush_during_recovery=true",
+    "max_total_wal_size=100000;max_subcompactions=3;max_background_jobs=4",
+    "wal_recovery_mode=kAbsoluteConsistency;write_dbid_to_manifest=false;max_manifest_file_size=2000",
+];
+
+/// How often every shape is tried, with other seeds; `CAIRN_INTEROP_ROUNDS` for a long run.
+fn rounds() -> u64 {
+    std::env::var("CAIRN_INTEROP_ROUNDS").map_or(1, |text| text.parse().expect("a number"))
+}
+
+/// Calls `part` with every shape, options of the database, and a seed.
+fn every(first_seed: u64, part: impl Fn(&str, &str, u64)) {
+    for round in 0..rounds() {
+        for (number, (name, shape)) in SHAPES.iter().enumerate() {
+            let seed = first_seed + round * 1000 + number as u64;
+            let database = DATABASES[(number + seed as usize) % DATABASES.len()];
+            println!("{name}, {database:?}, seed {seed}");
+            part(database, shape, seed);
+        }
+    }
+}
 
 /// Memtables are small, so that there are many tables.
 fn common(shape: &str) -> String {
@@ -51,14 +110,14 @@ fn is_old(shape: &str) -> bool {
 
 /// Carries out steps with `E` in three sessions, then lets RocksDB read. The last session is closed,
 /// or killed: then what lies in the directory is copied while the database is open.
-fn left_by<E: Durable>(shape: &str, killed: bool, seed: u64) {
+fn left_by<E: Durable>(database: &str, shape: &str, killed: bool, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("db"), folder.path().join("copy"));
     let (mut model, mut generator) = (Model::default(), Generator::new(seed));
     for session in 0..3 {
         let steps = generator.steps(400);
         model.run(&steps);
-        let mut engine = E::open(&path, "", &common(shape)).unwrap();
+        let mut engine = E::open(&path, database, &common(shape)).unwrap();
         engine.run(&steps);
         assert_eq!(
             difference(&model.content(), &engine.content()),
@@ -75,7 +134,7 @@ fn left_by<E: Durable>(shape: &str, killed: bool, seed: u64) {
     if is_old(shape) {
         read_by_tools(&copy, &mut model, shape);
     }
-    let mut rocksdb = RocksDb::open(&copy, "", &common(shape)).unwrap();
+    let mut rocksdb = RocksDb::open(&copy, database, &common(shape)).unwrap();
     assert_eq!(
         difference(&model.content(), &rocksdb.content()),
         None,
@@ -83,7 +142,7 @@ fn left_by<E: Durable>(shape: &str, killed: bool, seed: u64) {
     );
 }
 
-/// `ldb` lists the same, `sst_dump` finds every block sound.
+/// `ldb` lists the same and finds the tree consistent, `sst_dump` finds every block sound.
 fn read_by_tools(path: &Path, model: &mut Model, shape: &str) {
     let expected = model.content();
     for family in FAMILIES {
@@ -104,24 +163,32 @@ fn read_by_tools(path: &Path, model: &mut Model, shape: &str) {
         count += 1;
     }
     assert!(count > 0, "there are tables to look at");
+    for command in ["checkconsistency", "manifest_dump", "idump"] {
+        reference::ldb_command(path, command).unwrap();
+    }
 }
 
 /// `A` and `B` take turns on one directory; each finds what the other left.
-fn turns<A: Durable, B: Durable>(shape: &str, turns: usize, seed: u64) {
+fn turns<A: Durable, B: Durable>(database: &str, shape: &str, turns: usize, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let (mut model, mut generator) = (Model::default(), Generator::new(seed));
     for turn in 0..turns {
         if turn % 2 == 0 {
-            take_turn::<A>(&path, shape, &mut model, &mut generator);
+            take_turn::<A>(&path, [database, shape], &mut model, &mut generator);
         } else {
-            take_turn::<B>(&path, shape, &mut model, &mut generator);
+            take_turn::<B>(&path, [database, shape], &mut model, &mut generator);
         }
     }
 }
 
-fn take_turn<E: Durable>(path: &Path, shape: &str, model: &mut Model, generator: &mut Generator) {
-    let mut engine = E::open(path, "", &common(shape)).unwrap();
+fn take_turn<E: Durable>(
+    path: &Path,
+    [database, shape]: [&str; 2],
+    model: &mut Model,
+    generator: &mut Generator,
+) {
+    let mut engine = E::open(path, database, &common(shape)).unwrap();
     assert_eq!(
         difference(&model.content(), &engine.content()),
         None,
@@ -143,9 +210,9 @@ fn rocksdb_reads_what_rocksdb_left() {
     if crate::library().is_none() {
         return;
     }
-    left_by::<RocksDb>(SHAPES[3].1, false, 1);
-    left_by::<RocksDb>(SHAPES[0].1, true, 2);
-    turns::<RocksDb, RocksDb>(SHAPES[5].1, 4, 3);
+    left_by::<RocksDb>("", SHAPES[3].1, false, 1);
+    left_by::<RocksDb>("", SHAPES[0].1, true, 2);
+    turns::<RocksDb, RocksDb>("", SHAPES[5].1, 4, 3);
 }
 
 #[test]
@@ -153,9 +220,9 @@ fn rocksdb_reads_what_cairn_closed() {
     if crate::library().is_none() {
         return;
     }
-    for (number, (_, shape)) in SHAPES.iter().enumerate() {
-        left_by::<Cairn>(shape, false, 10 + number as u64);
-    }
+    every(10, |database, shape, seed| {
+        left_by::<Cairn>(database, shape, false, seed)
+    });
 }
 
 #[test]
@@ -163,9 +230,9 @@ fn rocksdb_reads_what_a_killed_cairn_left() {
     if crate::library().is_none() {
         return;
     }
-    for (number, (_, shape)) in SHAPES.iter().enumerate() {
-        left_by::<Cairn>(shape, true, 20 + number as u64);
-    }
+    every(30, |database, shape, seed| {
+        left_by::<Cairn>(database, shape, true, seed)
+    });
 }
 
 #[test]
@@ -173,7 +240,7 @@ fn cairn_and_rocksdb_take_turns() {
     if crate::library().is_none() {
         return;
     }
-    for (number, (_, shape)) in SHAPES.iter().enumerate() {
-        turns::<RocksDb, Cairn>(shape, 34, 30 + number as u64);
-    }
+    every(50, |database, shape, seed| {
+        turns::<RocksDb, Cairn>(database, shape, 34, seed)
+    });
 }
