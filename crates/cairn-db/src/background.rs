@@ -56,6 +56,8 @@ impl Shared {
                 state.flushing = false;
                 state.flush_requested &= !state.immutables.is_empty();
             }
+            // The last to know a family that was dropped would keep its tables from deletion.
+            drop(family);
             shared.job_ended(tree, result);
         });
     }
@@ -75,6 +77,9 @@ impl Shared {
             let mut tree = shared.tree.lock();
             tree.compactions -= 1;
             shared.release(&mut tree, &family, &chosen);
+            // What they hold would keep from being deleted the inputs, and all tables of a family
+            // that was dropped.
+            drop((chosen, family));
             shared.job_ended(tree, result);
         });
         true

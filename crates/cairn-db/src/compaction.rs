@@ -255,6 +255,7 @@ impl Shared {
                     let result = self.run_compaction(family, &chosen);
                     let mut tree = self.tree.lock();
                     self.release(&mut tree, family, &chosen);
+                    drop(chosen);
                     self.update_conditions(&mut tree);
                     self.changed.notify_all();
                     drop(tree);

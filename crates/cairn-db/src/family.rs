@@ -180,6 +180,22 @@ impl Family {
     }
 }
 
+impl Drop for Family {
+    fn drop(&mut self) {
+        if !self.state.is_dropped() {
+            return;
+        }
+        // The last handle of a dropped family keeps its tables. It lets go of them first, by
+        // standing for another family for a moment, and then they are deleted.
+        let shared = self.db.shared.clone();
+        let default = shared.families.load().get(0).cloned();
+        if let Some(default) = default {
+            self.state = default;
+            shared.purge_in_background();
+        }
+    }
+}
+
 impl std::fmt::Debug for Family {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Family({} {:?})", self.id(), self.name())

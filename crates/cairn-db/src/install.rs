@@ -38,6 +38,7 @@ impl Shared {
     pub(crate) fn install(&self, family: &FamilyState, change: Change) -> Result<()> {
         let mut manifest = self.manifest.lock();
         if family.is_dropped() {
+            self.delete_outputs(family, &change.edit);
             return Err(Error::shutdown(format!(
                 "column family {:?} was dropped",
                 family.name()
@@ -83,6 +84,17 @@ impl Shared {
         Ok(())
     }
 
+    /// Deletes the tables that a job wrote for a family that is not there any more. Those that it
+    /// only moved belong to versions that may still be read.
+    fn delete_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
+        let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
+        for (_, file) in &edit.added {
+            if !is_moved(file.number) {
+                self.delete(&family.tables.path(file));
+            }
+        }
+    }
+
     /// The smallest log that any family needs once `family` needs only `log_number` and later.
     fn min_log_after(&self, family: &FamilyState, log_number: Option<FileNumber>) -> FileNumber {
         let tree = self.tree.lock();
@@ -91,6 +103,14 @@ impl Shared {
             _ => state.log_number,
         });
         needs.min().unwrap_or_default()
+    }
+
+    /// The smallest log that any family but `family` needs.
+    pub(crate) fn min_log_without(&self, family: &FamilyState) -> FileNumber {
+        let tree = self.tree.lock();
+        let others = tree.families.iter().filter(|(id, _)| **id != family.id());
+        let needs = others.map(|(_, state)| state.log_number);
+        needs.min().unwrap_or(tree.durable_min_log)
     }
 
     /// Appends `edits`, which count together or not at all, and replaces the MANIFEST if it has

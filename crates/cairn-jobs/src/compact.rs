@@ -131,8 +131,14 @@ impl Work {
     fn run(self: &Arc<Work>) -> Result<Done> {
         let executor = &self.context.world.executor;
         for _ in 0..self.borders.len() {
-            let work = self.clone();
-            executor.spawn(Priority::Low, Box::new(move || work.run_waiting()));
+            // One that comes too late must not keep the inputs, which are deleted when all is done.
+            let work = Arc::downgrade(self);
+            let help = move || {
+                if let Some(work) = work.upgrade() {
+                    work.run_waiting();
+                }
+            };
+            executor.spawn(Priority::Low, Box::new(help));
         }
         self.run_waiting();
         loop {

@@ -165,16 +165,22 @@ impl Shared {
                 family.name()
             )));
         }
-        let record = VersionEdit {
+        let min_log = self.min_log_without(family);
+        let mut record = VersionEdit {
             family_change: Some(FamilyChange::Drop),
+            min_log_number_to_keep: Some(min_log),
             ..VersionEdit::of_family(family.id())
         };
+        if self.options.track_and_verify_wals_in_manifest {
+            record.wals_deleted_before = record.min_log_number_to_keep;
+        }
         self.log_edits(&mut manifest, vec![record])?;
         family.mark_dropped();
         let families = self.families.load_full();
         self.families.store(Arc::new(families.without(family.id())));
         let mut tree = self.tree.lock();
         tree.families.remove(&family.id());
+        tree.durable_min_log = tree.durable_min_log.max(min_log);
         let view = family.view.load_full();
         for (_, file) in view.version.files() {
             tree.obsolete_tables
