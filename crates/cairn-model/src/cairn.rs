@@ -1,15 +1,17 @@
 //! The engine itself, as scripts drive it.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use cairn_db::{Db, Family, FamilyDescriptor, Iter, OpenRequest, Snapshot, WriteBatch, open};
+use cairn_format::names::FileName;
 use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, InfoLogLevel, Options, ReadOptions,
     WriteOptions, merge,
 };
 use cairn_platform::World;
-use cairn_types::{Error, Result};
+use cairn_types::{Error, KeyOrder, Result};
+use cairn_version::manifest;
 
 use crate::engine::{Engine, Entries, Factory, OptionSet};
 use crate::model::{DEFAULT, MergeKind};
@@ -42,7 +44,10 @@ impl Factory for CairnFactory {
         })?;
         Ok(Box::new(Cairn {
             db,
+            world: world.clone(),
+            dir: dir.to_owned(),
             family,
+            unlogged: options.unlogged,
             snapshots: BTreeMap::new(),
             next_snapshot: 1,
         }))
@@ -64,8 +69,11 @@ fn family_options(options: &OptionSet) -> Result<FamilyOptions> {
 
 struct Cairn {
     db: Db,
+    world: World,
+    dir: PathBuf,
     /// What families are created with.
     family: FamilyOptions,
+    unlogged: bool,
     snapshots: BTreeMap<u64, Snapshot>,
     next_snapshot: u64,
 }
@@ -87,6 +95,49 @@ impl Cairn {
             snapshot,
             ..ReadOptions::default()
         })
+    }
+}
+
+impl Cairn {
+    /// Whether the tables in the directory are those of the tree, and no log or MANIFEST lies
+    /// there that nobody needs. Nothing may be under way.
+    fn check_files(&self) -> Result<()> {
+        let fs = &*self.world.fs;
+        let number = manifest::current(fs, &self.dir)?;
+        let number = number.ok_or_else(|| Error::corruption("no CURRENT"))?;
+        let order = |_: &str, name: &str| Ok(KeyOrder::from_name(name).unwrap_or_default());
+        let recovered = manifest::replay(fs, &self.dir, number, &order)?;
+        let mut live = BTreeSet::new();
+        for family in &recovered.families {
+            live.extend(family.version.files().map(|(_, file)| file.number));
+        }
+        let needed = recovered.families.iter().map(|family| family.log_number);
+        let oldest_log = needed.min().unwrap_or_default();
+        let mut found = BTreeSet::new();
+        let mut unneeded = Vec::new();
+        for name in fs.list(&self.dir)? {
+            let unneeded_here = match FileName::parse(&name) {
+                Some(FileName::Table(table)) => {
+                    found.insert(table);
+                    !live.contains(&table)
+                }
+                Some(FileName::Wal(log)) => log < oldest_log,
+                Some(FileName::Manifest(other)) => other != number,
+                Some(FileName::Temp(_) | FileName::OptionsTemp(_)) => true,
+                _ => false,
+            };
+            if unneeded_here {
+                unneeded.push(name);
+            }
+        }
+        if let Some(missing) = live.difference(&found).next() {
+            return Err(Error::corruption(format!("table {missing} is missing")));
+        }
+        if !unneeded.is_empty() {
+            let names = unneeded.join(", ");
+            return Err(Error::corruption(format!("nobody needs {names}")));
+        }
+        Ok(())
     }
 }
 
@@ -144,7 +195,8 @@ impl Engine for Cairn {
             }
         }
         let options = WriteOptions {
-            sync,
+            sync: sync && !self.unlogged,
+            disable_wal: self.unlogged,
             ..WriteOptions::default()
         };
         self.db.write_with(&batch, &options)
@@ -217,7 +269,10 @@ impl Engine for Cairn {
     }
 
     fn check(&mut self) -> Result<()> {
-        self.db.background_error().map_or(Ok(()), Err)
+        self.db.background_error().map_or(Ok(()), Err)?;
+        self.db.wait_until_quiet()?;
+        while self.world.executor.help() {}
+        self.check_files()
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -77,6 +77,14 @@ pub struct Counts {
     pub repeated: usize,
 }
 
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Counts) {
+        self.images += more.images;
+        self.nested += more.nested;
+        self.repeated += more.repeated;
+    }
+}
+
 /// A failure and how to see it again.
 #[derive(Clone, Debug)]
 pub struct CrashFailure {
@@ -101,6 +109,9 @@ struct Expectation {
     /// created or dropped.
     families: [Vec<(String, usize)>; 2],
     options: usize,
+    /// Where no write is logged, what each family has to hold at least, by its number; each is
+    /// then the state at a moment of its own.
+    flushed: Option<BTreeMap<usize, usize>>,
 }
 
 /// A run and the state at each of its moments.
@@ -273,17 +284,20 @@ impl<'f> Checker<'f> {
         let families = before.map_or(default, |mark| mark.families.clone());
         let acknowledged = before.map_or(0, |mark| mark.moment);
         let next = under_way.or(before);
+        let options = next.map_or(0, |mark| mark.options);
+        let unlogged = self.record.options[options].unlogged;
         Expectation {
+            flushed: unlogged.then(|| before.map(|mark| mark.flushed.clone()).unwrap_or_default()),
             floor: match model.kernel_survives() {
-                true => acknowledged,
-                false => before.map_or(0, |mark| mark.floor),
+                true if !unlogged => acknowledged,
+                _ => before.map_or(0, |mark| mark.floor),
             },
             last: under_way.map_or(acknowledged, |mark| mark.moment),
             families: [
                 families.clone(),
                 under_way.map_or(families, |mark| mark.families.clone()),
             ],
-            options: next.map_or(0, |mark| mark.options),
+            options,
         }
     }
 
@@ -342,6 +356,9 @@ impl<'f> Checker<'f> {
             prints.all(|(number, print)| self.states[*number][moment] == *print)
         };
         let Expectation { floor, last, .. } = *expectation;
+        if let Some(flushed) = &expectation.flushed {
+            return self.is_a_prefix_each(&prints, flushed, floor, last);
+        }
         if (floor..=last).any(matches) {
             return Ok(());
         }
@@ -352,6 +369,36 @@ impl<'f> Checker<'f> {
             )));
         }
         Err(self.explain(found, families, floor, last))
+    }
+
+    /// Whether each family by itself is in a state between its floor and `last`.
+    fn is_a_prefix_each(
+        &self,
+        prints: &[(usize, u64)],
+        flushed: &BTreeMap<usize, usize>,
+        floor: usize,
+        last: usize,
+    ) -> Result<(), Failure> {
+        for (number, print) in prints {
+            let floor = flushed
+                .get(number)
+                .map_or(floor, |moment| floor.max(*moment));
+            let states = &self.states[*number];
+            if !states[floor..=last].contains(print) {
+                let lost = states[..floor].iter().rposition(|state| state == print);
+                return Err(Failure(match lost {
+                    Some(moment) => format!(
+                        "what was flushed is lost: found the state of family {number} after \
+                         {moment} batches, expected {floor} to {last}"
+                    ),
+                    None => format!(
+                        "no state of the history of family {number} between {floor} and {last} \
+                         batches"
+                    ),
+                }));
+            }
+        }
+        Ok(())
     }
 
     /// The allowed moment that agrees with what was found on the most families, and the first
@@ -488,10 +535,7 @@ mod tests {
         for seed in 0..6 {
             let script = generate::script(seed, 40);
             match crash(&ToyFactory::right(), &script, seed, &Effort::quick()) {
-                Ok(more) => {
-                    counts.images += more.images;
-                    counts.nested += more.nested;
-                }
+                Ok(more) => counts += more,
                 Err(failure) => panic!("{failure}"),
             }
         }

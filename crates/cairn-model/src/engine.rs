@@ -22,6 +22,9 @@ pub struct OptionSet {
     pub table: String,
     /// How operands combine, in every family.
     pub merge: MergeKind,
+    /// Whether writes leave no trace in the WAL. Each family then survives by itself, up to its
+    /// last flush at least.
+    pub unlogged: bool,
 }
 
 /// An open database.

@@ -29,8 +29,7 @@ const KINDS: [&str; 14] = [
 
 /// Values of options, one of which a seed may choose for each name.
 type Values = (&'static str, &'static [&'static str]);
-const DB_OPTIONS: [Values; 12] = [
-    ("recycle_log_file_num", &["0", "2"]),
+const DB_OPTIONS: [Values; 11] = [
     ("max_total_wal_size", &["0", "16384", "100000"]),
     ("wal_bytes_per_sync", &["0", "4096"]),
     ("bytes_per_sync", &["0", "4096"]),
@@ -162,7 +161,9 @@ impl Generator {
             true => *rng.pick(&merges),
             false => MergeKind::None,
         };
-        let options = option_set(&mut rng, merge);
+        let mut options = option_set(&mut rng, merge);
+        options.unlogged = rng.chance(1, 8);
+        keep_unlogged(&mut options);
         let families = rng.below(3);
         Generator {
             keys: *rng.pick(&[8, 30, 200, 1000]),
@@ -322,6 +323,8 @@ impl Generator {
                     let mut options = option_set(&mut self.rng, merge);
                     // Fixed once a family exists.
                     keep_levels(&mut options, &self.options);
+                    options.unlogged = self.options.unlogged;
+                    keep_unlogged(&mut options);
                     options
                 }))
             }
@@ -376,6 +379,7 @@ fn chosen(rng: &mut Rng, options: &[Values]) -> String {
 /// Options for a small tree.
 fn option_set(rng: &mut Rng, merge: MergeKind) -> OptionSet {
     OptionSet {
+        unlogged: false,
         db: chosen(rng, &DB_OPTIONS),
         family: chosen(rng, &FAMILY_OPTIONS),
         table: chosen(rng, &TABLE_OPTIONS),
@@ -396,6 +400,13 @@ fn keep_levels(options: &mut OptionSet, first: &OptionSet) {
         .filter(|option| !option.starts_with("num_levels"))
         .collect();
     options.family = others + &levels(&first.family).concat();
+}
+
+/// Lets a closing keep what was written without a log: the model forgets nothing.
+fn keep_unlogged(options: &mut OptionSet) {
+    if options.unlogged {
+        options.db = options.db.replace("avoid_flush_during_shutdown=true;", "");
+    }
 }
 
 #[cfg(test)]

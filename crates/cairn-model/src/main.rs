@@ -1,10 +1,11 @@
 //! The command that runs scripts against engines, crashes them, and repeats a failure.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use cairn_model::cairn::CairnFactory;
-use cairn_model::crash::{Checker, CrashFailure, Effort, crash};
+use cairn_model::crash::{Checker, Counts, CrashFailure, Effort, crash};
 use cairn_model::engine::Factory;
 use cairn_model::generate;
 use cairn_model::ops::Script;
@@ -12,6 +13,7 @@ use cairn_model::run::{Failure, run};
 use cairn_model::token::Token;
 use cairn_model::toy::ToyFactory;
 use cairn_platform::PosixFileSystem;
+use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_types::{Error, Result};
 
 const USAGE: &str = "\
@@ -20,6 +22,7 @@ usage: cairn-model COMMAND [--name value]...
   meta     runs scripts against the model    --seed N --count N --ops N --engine E
   crash    runs scripts and crashes them     --seed N --count N --ops N --engine E [--thorough]
                                              --images N (of a moment and model) --models M,M
+                                             both: --threads N
   script   prints a script                   --seed N --ops N
   file     runs the script in a file         PATH --seed N --engine E
   replay   repeats a failure, with its trace TOKEN
@@ -102,35 +105,63 @@ fn main() -> ExitCode {
 }
 
 fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
-    let factory = engine(arguments.text("--engine").unwrap_or("cairn"))?;
+    let name = arguments.text("--engine").unwrap_or("cairn");
+    engine(name)?;
     let first = arguments.number("--seed", 1)?;
     let count = arguments.number("--count", 20)?;
     let ops = arguments.number("--ops", if crashing { 60 } else { 400 })? as usize;
     let effort = effort(arguments)?;
-    let (mut images, mut nested) = (0, 0);
-    for seed in first..first.saturating_add(count) {
-        let script = generate::script(seed, ops);
-        if crashing {
-            let counts = crash(factory.as_ref(), &script, seed, &effort)
-                .map_err(|failure: Box<CrashFailure>| failed(&failure.failure, &failure.token))?;
-            images += counts.images;
-            nested += counts.nested;
-        } else {
-            let token = Token {
-                engine: factory.name().to_owned(),
-                seed,
-                ops,
-                crash: None,
-            };
-            run(factory.as_ref(), &script, seed).map_err(|failure| failed(&failure, &token))?;
+    let end = first.saturating_add(count);
+    let next = AtomicU64::new(first);
+    let total = Mutex::new(Counts::default());
+    let failures = Mutex::new(BTreeMap::new());
+    let work = || {
+        while failures.lock().is_empty() {
+            // Relaxed: a number that orders nothing else.
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                return;
+            }
+            match one(name, seed, ops, crashing.then_some(&effort)) {
+                Ok(counts) => *total.lock() += counts,
+                Err(error) => drop(failures.lock().insert(seed, error)),
+            }
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.number("--threads", 2)?.clamp(1, 64) {
+            scope.spawn(work);
+        }
+        Ok::<(), Error>(())
+    })?;
+    if let Some((_, error)) = failures.lock().pop_first() {
+        return Err(error);
     }
+    let Counts { images, nested, .. } = *total.lock();
     let operations = count.saturating_mul(ops as u64);
     match crashing {
         true => println!("{count} scripts, {images} disks checked, {nested} of them nested"),
         false => println!("{count} scripts, {operations} operations, no difference"),
     }
     Ok(())
+}
+
+/// Runs the script of `seed`, and crashes it if an effort is given.
+fn one(name: &str, seed: u64, ops: usize, effort: Option<&Effort>) -> Result<Counts> {
+    let factory = engine(name)?;
+    let script = generate::script(seed, ops);
+    let Some(effort) = effort else {
+        let token = Token {
+            engine: factory.name().to_owned(),
+            seed,
+            ops,
+            crash: None,
+        };
+        run(factory.as_ref(), &script, seed).map_err(|failure| failed(&failure, &token))?;
+        return Ok(Counts::default());
+    };
+    crash(factory.as_ref(), &script, seed, effort)
+        .map_err(|failure: Box<CrashFailure>| failed(&failure.failure, &failure.token))
 }
 
 fn effort(arguments: &Arguments) -> Result<Effort> {

@@ -164,6 +164,13 @@ impl Model {
         }
     }
 
+    /// The number of a family that is there.
+    #[must_use]
+    pub fn number(&self, family: &str) -> usize {
+        self.index(family)
+            .expect("scripts name families that exist")
+    }
+
     /// The moment of the last write to a family.
     #[must_use]
     pub fn last_written(&self, family: &str) -> usize {

@@ -206,10 +206,12 @@ impl fmt::Display for OptionSet {
             family,
             table,
             merge,
+            unlogged,
         } = self;
+        let unlogged = if *unlogged { " unlogged" } else { "" };
         write!(
             f,
-            "merge={merge} db=[{db}] family=[{family}] table=[{table}]"
+            "merge={merge}{unlogged} db=[{db}] family=[{family}] table=[{table}]"
         )
     }
 }
@@ -364,6 +366,7 @@ impl FromStr for OptionSet {
             family: group("family")?,
             table: group("table")?,
             merge: merge.parse()?,
+            unlogged: text.split_whitespace().any(|word| word == "unlogged"),
         })
     }
 }

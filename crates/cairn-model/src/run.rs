@@ -35,6 +35,8 @@ pub struct Mark {
     pub moment: usize,
     /// The first moment that a power cut after it may leave.
     pub floor: usize,
+    /// Where no write is logged, the same of each family that was flushed, by its number.
+    pub flushed: BTreeMap<usize, usize>,
     /// The families after it, with their numbers in the model.
     pub families: Vec<(String, usize)>,
     /// What the database was opened with last, as an index of `RunRecord::options`.
@@ -86,6 +88,7 @@ struct Runner<'f> {
     /// By the script's name: the engine's, and the moment.
     snapshots: BTreeMap<u64, (u64, usize)>,
     floor: usize,
+    flushed: BTreeMap<usize, usize>,
     options: Vec<OptionSet>,
     marks: Vec<Mark>,
 }
@@ -108,6 +111,7 @@ impl<'f> Runner<'f> {
             model: Model::new(script.options.merge),
             snapshots: BTreeMap::new(),
             floor: 0,
+            flushed: BTreeMap::new(),
             options: vec![script.options.clone()],
             marks: Vec::new(),
         };
@@ -121,9 +125,14 @@ impl<'f> Runner<'f> {
             ended: self.sim.fs.operations(),
             moment: self.model.now(),
             floor: self.floor,
+            flushed: self.flushed.clone(),
             families: self.model.family_numbers(),
             options: self.options.len() - 1,
         });
+    }
+
+    fn unlogged(&self) -> bool {
+        self.options.last().is_some_and(|options| options.unlogged)
     }
 
     fn engine(&mut self) -> &mut dyn Engine {
@@ -143,7 +152,7 @@ impl<'f> Runner<'f> {
             Op::Write { writes, sync } => {
                 self.engine().write(writes, *sync).map_err(refused)?;
                 self.model.write(writes);
-                if *sync {
+                if *sync && !self.unlogged() {
                     self.floor = self.model.now();
                 }
             }
@@ -183,7 +192,11 @@ impl<'f> Runner<'f> {
             }
             Op::Flush(family) => {
                 self.engine().flush(family).map_err(refused)?;
-                self.floor = self.floor.max(self.model.last_written(family));
+                let written = self.model.last_written(family);
+                match self.unlogged() {
+                    true => drop(self.flushed.insert(self.model.number(family), written)),
+                    false => self.floor = self.floor.max(written),
+                }
             }
             Op::Compact { family, start, end } => self
                 .engine()
@@ -191,7 +204,9 @@ impl<'f> Runner<'f> {
                 .map_err(refused)?,
             Op::SyncWal => {
                 self.engine().sync_wal().map_err(refused)?;
-                self.floor = self.model.now();
+                if !self.unlogged() {
+                    self.floor = self.model.now();
+                }
             }
             Op::CreateFamily(name) => {
                 self.engine().create_family(name).map_err(refused)?;

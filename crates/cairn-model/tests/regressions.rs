@@ -1,0 +1,39 @@
+//! Scripts that once failed: each is run under several seeds and crashed, for ever.
+
+use cairn_model::Script;
+use cairn_model::cairn::CairnFactory;
+use cairn_model::crash::{Effort, crash};
+use cairn_model::run::run;
+
+macro_rules! regressions {
+    ($($name:ident: $file:literal,)+) => {$(
+        #[test]
+        fn $name() {
+            let script: Script = include_str!(concat!("../regressions/", $file)).parse().unwrap();
+            for seed in 1..10 {
+                if let Err(failure) = run(&CairnFactory, &script, seed) {
+                    panic!("seed {seed}: {failure}");
+                }
+            }
+            let effort = Effort {
+                images_per_moment: 2,
+                nest_one_in: 0,
+                ..Effort::quick()
+            };
+            if let Err(failure) = crash(&CairnFactory, &script, 1, &effort) {
+                panic!("{failure}");
+            }
+        }
+    )+};
+}
+
+regressions! {
+    current_names_a_manifest_that_is_there: "manifest-name.txt",
+    an_append_to_the_manifest_lacks_a_sector: "manifest-sectors.txt",
+    inputs_of_a_compaction_go: "compacted-away.txt",
+    a_job_of_a_dropped_family_leaves_nothing: "job-of-dropped-family.txt",
+    the_last_job_of_a_dropped_family_lets_go: "last-job-of-dropped-family.txt",
+    late_help_holds_nothing: "late-helper.txt",
+    logs_go_with_their_family: "log-of-dropped-family.txt",
+    a_log_says_what_came_before: "predecessor.txt",
+}
