@@ -15,9 +15,8 @@ struct Stage {
     run: fn(&Path) -> Result<(), String>,
 }
 
-/// The engine that the crash and model tests drive. The toy shows that the checkers work; the real
-/// one takes its place as soon as cairn-model knows it.
-const ENGINE: &str = "toy";
+/// The engine that the crash and model tests drive.
+const ENGINE: &str = "cairn";
 
 const STAGES: [Stage; 6] = [
     Stage {
@@ -112,11 +111,15 @@ fn unit(root: &Path) -> Result<(), String> {
 }
 
 fn crash(root: &Path) -> Result<(), String> {
-    model(root, "crash", &["--count", "24", "--ops", "400"])
+    model(
+        root,
+        "crash",
+        &["--count", "60", "--ops", "50", "--images", "2"],
+    )
 }
 
 fn meta(root: &Path) -> Result<(), String> {
-    model(root, "meta", &["--count", "500", "--ops", "400"])
+    model(root, "meta", &["--count", "1000", "--ops", "400"])
 }
 
 fn model(root: &Path, command: &str, counts: &[&str]) -> Result<(), String> {
