@@ -120,8 +120,7 @@ impl Shared {
         self.update_conditions(&mut tree);
         self.schedule(&mut tree);
         self.changed.notify_all();
-        drop(tree);
-        self.purge();
+        self.purge_as_job(tree);
     }
 
     /// Sees anew how gravely writes have to be slowed down.
@@ -212,7 +211,7 @@ impl Shared {
     /// Waits until no job runs or is due.
     pub(crate) fn wait_until_quiet(self: &Arc<Self>) -> Result<()> {
         self.wait_until(|tree| {
-            self.failure.load().is_some() || (tree.flushes == 0 && tree.compactions == 0)
+            self.failure.load().is_some() || (tree.flushes == 0 && tree.compactions == 0 && tree.purges == 0)
         });
         self.check_failure()
     }

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use cairn_format::names::FileName;
-use cairn_platform::sync::Ordering;
+use cairn_platform::sync::{MutexGuard, Ordering};
 use cairn_platform::{FileSystem, Priority};
 use cairn_types::{FileNumber, Result, Subcode};
 
-use crate::shared::Shared;
+use crate::shared::{Shared, Tree};
 
 /// Which files a full scan keeps.
 pub(crate) struct Keep {
@@ -118,6 +118,18 @@ impl Shared {
         }
     }
 
+    /// Purges on a background thread, for which closing waits; not at all once it is over.
+    pub(crate) fn purge_as_job(&self, mut tree: MutexGuard<'_, Tree>) {
+        if tree.closed {
+            return;
+        }
+        tree.purges += 1;
+        drop(tree);
+        self.purge();
+        self.tree.lock().purges -= 1;
+        self.changed.notify_all();
+    }
+
     /// Deletes a file. A failure is reported and left to the next opening: the file is dead weight,
     /// not damage.
     pub(crate) fn delete(&self, path: &Path) {
@@ -136,7 +148,7 @@ impl Shared {
             let shared = self.clone();
             self.world
                 .executor
-                .spawn(Priority::High, Box::new(move || shared.purge()));
+                .spawn(Priority::High, Box::new(move || shared.purge_as_job(shared.tree.lock())));
         }
     }
 }

@@ -129,6 +129,10 @@ pub(crate) struct Tree {
     pub(crate) manual: usize,
     /// The largest family id ever used.
     pub(crate) max_family: u32,
+    /// Jobs that delete obsolete files; the lock is given back after them.
+    pub(crate) purges: usize,
+    /// Nothing is deleted any more: the directory may be somebody else's.
+    pub(crate) closed: bool,
 }
 
 /// The part of [`Tree`] that belongs to one family.

@@ -122,6 +122,10 @@ impl Engine for Cairn {
             .expect("Cairn compacts");
     }
 
+    fn settle(&mut self) {
+        self.0.wait_until_quiet().expect("Cairn becomes quiet");
+    }
+
     fn content(&mut self) -> Content {
         let mut content = Content::new();
         for family in self.0.families() {

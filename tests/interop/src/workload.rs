@@ -68,6 +68,8 @@ pub trait Engine {
     fn flush(&mut self, family: usize);
     /// Compacts a family.
     fn compact(&mut self, family: usize);
+    /// Waits until nothing changes the directory any more.
+    fn settle(&mut self) {}
     /// Everything there is.
     fn content(&mut self) -> Content;
 

@@ -281,6 +281,8 @@ impl Shared {
             .take()
             .map_or(Ok(()), |manifest| manifest.close());
         self.purge();
+        self.tree.lock().closed = true;
+        self.wait_until(|tree| tree.purges == 0);
         *self.lock.lock() = None;
         *closed = true;
         flushed.and(synced).and(manifest)

@@ -324,6 +324,8 @@ fn assemble(
             condition: Condition::Normal,
             manual: 0,
             max_family: recovered.max_family,
+            purges: 0,
+            closed: false,
         }),
         changed: Condvar::new(),
         next_file: Arc::new(AtomicU64::new(recovered.next_file.0)),

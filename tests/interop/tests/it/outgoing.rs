@@ -125,6 +125,8 @@ fn left_by<E: Durable>(database: &str, shape: &str, killed: bool, seed: u64) {
             "{shape}"
         );
         if session == 2 && killed {
+            // What is copied file by file must stand still.
+            engine.settle();
             folder::copy(&path, &copy);
         }
     }
