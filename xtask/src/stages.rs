@@ -92,7 +92,16 @@ fn lint(root: &Path) -> Result<(), String> {
     let mut doc = command(
         root,
         "cargo",
-        &["doc", "--workspace", "--no-deps", "--locked"],
+        // The command line's page would lie over that of the crate of the same name.
+        &[
+            "doc",
+            "--workspace",
+            "--exclude",
+            "cairn-cli",
+            "--no-deps",
+            "--locked",
+            "--keep-going",
+        ],
     );
     finish(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }

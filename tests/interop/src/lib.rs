@@ -2,7 +2,7 @@
 //!
 //! This library holds what the tests share: [`content`] is what a database contains, as lines that
 //! compare; [`golden`] unpacks databases that RocksDB wrote; [`cairn`] runs the command line;
-//! [`reference`] reads with RocksDB's library and with its tools; [`workload`] makes random changes,
+//! [`mod@reference`] reads with RocksDB's library and with its tools; [`workload`] makes random changes,
 //! which [`engine`] lets RocksDB carry out.
 
 pub mod cairn;
