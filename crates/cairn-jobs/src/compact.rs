@@ -1,6 +1,6 @@
 //! Compaction: a pick becomes tables of its output level.
 //!
-//! Inputs → merged → [`crate::visible`] → [`crate::output`] → tables → edit. A compaction may be
+//! Inputs → merged → [`crate::visible`] → `crate::output` → tables → edit. A compaction may be
 //! split into parts by user keys, which run beside one another; the parts share nothing but what
 //! cannot change. The calling thread works on parts as long as there are any, so a compaction
 //! ends even if no other thread is free to help.

@@ -1,7 +1,7 @@
 //! Flush and compaction: functions from immutable input to a version edit.
 //!
 //! Nothing here knows the current version, takes a lock that others wait for, or decides when it
-//! runs. [`pick`] chooses what to compact, as a pure function. [`flush`] and [`compact`] read
+//! runs. [`mod@pick`] chooses what to compact, as a pure function. [`flush`] and [`compact`] read
 //! their inputs, write tables, and return the edit that puts them into the tree; until the caller
 //! installs it, nothing has changed.
 //!

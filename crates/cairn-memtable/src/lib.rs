@@ -1,7 +1,7 @@
 //! The memtable: recent writes, sorted, in memory.
 //!
 //! A [`Memtable`] takes writes from many threads at once and serves reads at the same time, without
-//! a lock on either side. It is a skiplist in an arena ([`list`]) for point entries and a short
+//! a lock on either side. It is a skiplist in an arena (`list`) for point entries and a short
 //! list of range tombstones beside it. When it is full, the database stops writing to it, flushes
 //! it to a table and drops it as a whole.
 //!

@@ -2,7 +2,7 @@
 //!
 //! The sources are asked from newest to oldest: the memtables, the files of level 0, then at most
 //! one file of each level below (more where the versions of a key are spread over neighbours). The
-//! first version that is no merge operand ends the search. [`PointGet`] runs over what is in memory
+//! first version that is no merge operand ends the search. `PointGet` runs over what is in memory
 //! and stops where it lacks something; [`get`] and [`get_async`] fetch what lacks and go on. A read
 //! that finds everything in memory counts one reference, on what holds the value.
 

@@ -7,7 +7,7 @@ use cairn_memtable::PinnedEntry;
 use cairn_platform::Buffer;
 
 /// A value, in the block, memtable or blob that holds it. It stays readable, and keeps that memory,
-/// for as long as it lives; [`Value::to_vec`] makes a copy that is independent.
+/// for as long as it lives; `Value::to_vec` makes a copy that is independent.
 #[derive(Clone)]
 pub struct Value(Place);
 

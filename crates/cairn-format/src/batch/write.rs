@@ -43,7 +43,7 @@ impl WriteBatch {
     ///
     /// # Errors
     ///
-    /// [`Malformed`] if the header or any record is damaged, so that what is added later follows
+    /// `Malformed` if the header or any record is damaged, so that what is added later follows
     /// whole records.
     pub fn from_bytes(bytes: Vec<u8>) -> Decoded<WriteBatch> {
         BatchRef::parse(&bytes)?.check()?;

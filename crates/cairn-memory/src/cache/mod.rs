@@ -1,7 +1,7 @@
 //! The block cache: bytes that were read from files, kept up to a capacity.
 //!
 //! The cache is cut into shards by the hash of the key; each shard is one short lock around a hash
-//! table and three queues ([`shard`]). A hit costs a hash, the lock, one or two cache lines and one
+//! table and three queues (`shard`). A hit costs a hash, the lock, one or two cache lines and one
 //! reference on the [`Buffer`]; nothing is allocated and no queue is touched.
 //!
 //! Entries have a priority, and each priority has a pool:

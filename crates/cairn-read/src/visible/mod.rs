@@ -10,8 +10,8 @@
 //! place: key and value are those of the block. Backward, versions come oldest first, so those of
 //! a key are gathered until the next key begins. Turning around is a seek.
 //!
-//! Each direction is a loop over the state kept here ([`Task`]), which may stop at any entry where
-//! something lacks and goes on from there. [`DbIter::wait`] fetches what lacks, blocking.
+//! Each direction is a loop over the state kept here (`Task`), which may stop at any entry where
+//! something lacks and goes on from there. `DbIter::wait` fetches what lacks, blocking.
 
 use std::ops::Range;
 use std::sync::Arc;
