@@ -79,6 +79,9 @@ pub const TARGETS: &[Target] = &[
     Target::new("table_whole", targets::table_whole::run)
         .with_bound(targets::table_whole::BOUND)
         .with_repair(repair::table),
+    Target::new("db_dir", targets::db_dir::run)
+        .with_bound(targets::db_dir::BOUND)
+        .with_repair(targets::db_dir::repair),
 ];
 
 /// The target called `name`.

@@ -2,6 +2,7 @@
 
 pub mod blob_file;
 pub mod block;
+pub mod db_dir;
 pub mod decompress;
 pub mod filter;
 pub mod footer_meta_props;

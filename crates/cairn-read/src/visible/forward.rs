@@ -213,6 +213,13 @@ impl DbIter {
     /// `key` has no value: goes on with what lies before it.
     fn go_back(&mut self) -> Result<Progress> {
         self.seek_before_key();
+        let order = &self.view.family.order;
+        if !self.sought.is_empty() && !key::compare(order, &self.target, &self.sought).is_lt() {
+            return Err(Error::corruption(
+                "keys of a table are out of order: going back leads forward",
+            ));
+        }
+        self.sought.clone_from(&self.target);
         self.same_key = false;
         self.task = Task::Backward;
         Ok(Progress::Ready)
@@ -265,7 +272,15 @@ impl DbIter {
                 self.aim_before(key::strip_timestamp(&user, size));
             }
         }
-        let _progress = self.merging.seek(&self.target);
+        let order = &self.view.family.order;
+        let is_further =
+            self.sought.is_empty() || key::compare(order, &self.target, &self.sought).is_gt();
+        if is_further {
+            self.sought.clone_from(&self.target);
+            let _progress = self.merging.seek(&self.target);
+        } else {
+            let _progress = self.merging.next();
+        }
         Ok(())
     }
 

@@ -105,6 +105,9 @@ pub struct DbIter {
     /// Covered entries passed over one after another.
     covered_run: u64,
     target: Vec<u8>,
+    /// The last target of a seek that passes over entries in this direction. The next one lies
+    /// further on, so that files with their keys out of order cannot lead around in circles.
+    sought: Vec<u8>,
     error: Option<Error>,
 }
 
@@ -161,6 +164,7 @@ impl DbIter {
             hidden: 0,
             covered_run: 0,
             target: Vec::new(),
+            sought: Vec::new(),
             error,
         }
     }
@@ -251,6 +255,7 @@ impl DbIter {
             }
             At::Value(_) | At::Entity(..) if self.back => {
                 self.back = false;
+                self.sought.clear();
                 self.aim_last_version();
                 let _progress = self.merging.seek(&self.target);
             }
@@ -280,6 +285,7 @@ impl DbIter {
         }
         self.at = At::Nowhere;
         self.same_key = false;
+        self.sought.clear();
         self.run(Task::Backward);
     }
 
@@ -380,6 +386,7 @@ impl DbIter {
         self.covered_run = 0;
         self.skipped = 0;
         self.hidden = 0;
+        self.sought.clear();
         self.operands.clear();
         if self.merging.is_empty() && self.error.is_some() {
             return false;
