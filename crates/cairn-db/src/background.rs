@@ -211,7 +211,8 @@ impl Shared {
     /// Waits until no job runs or is due.
     pub(crate) fn wait_until_quiet(self: &Arc<Self>) -> Result<()> {
         self.wait_until(|tree| {
-            self.failure.load().is_some() || (tree.flushes == 0 && tree.compactions == 0 && tree.purges == 0)
+            self.failure.load().is_some()
+                || (tree.flushes == 0 && tree.compactions == 0 && tree.purges == 0)
         });
         self.check_failure()
     }

@@ -146,9 +146,10 @@ impl Shared {
     pub(crate) fn purge_in_background(self: &Arc<Self>) {
         if self.has_obsolete.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
             let shared = self.clone();
-            self.world
-                .executor
-                .spawn(Priority::High, Box::new(move || shared.purge_as_job(shared.tree.lock())));
+            self.world.executor.spawn(
+                Priority::High,
+                Box::new(move || shared.purge_as_job(shared.tree.lock())),
+            );
         }
     }
 }
