@@ -77,8 +77,10 @@ pub fn run(data: &[u8]) {
     // Names may be found where the database does not open.
     let _ = list_families(dir, &world);
     let options = DbOptions::default();
-    let mut others = FamilyOptions::default();
-    others.arena_block_size = 4096;
+    let others = FamilyOptions {
+        arena_block_size: 4096,
+        ..FamilyOptions::default()
+    };
     others.table.no_block_cache = true;
     let db = open(&OpenRequest {
         path: dir,
