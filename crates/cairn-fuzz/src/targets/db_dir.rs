@@ -77,7 +77,7 @@ pub fn run(data: &[u8]) {
     // Names may be found where the database does not open.
     let _ = list_families(dir, &world);
     let options = DbOptions::default();
-    let others = FamilyOptions {
+    let mut others = FamilyOptions {
         arena_block_size: 4096,
         ..FamilyOptions::default()
     };
