@@ -10,6 +10,7 @@ use std::sync::Arc;
 use cairn_format::manifest::VersionEdit;
 use cairn_format::names::FileName;
 use cairn_memtable::Memtable;
+use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
 use cairn_version::manifest::{Contents, FamilyContents, Manifest};
 use cairn_version::{TreeEdit, Version};
@@ -77,8 +78,7 @@ impl Shared {
             }
         }
         retire(&mut tree, family, &base, &next);
-        self.has_obsolete
-            .store(true, std::sync::atomic::Ordering::Release);
+        self.has_obsolete.store(true, Ordering::Release);
         let view = family.view().with_version(next, &change.flushed);
         family.view.store(Arc::new(view));
         Ok(())

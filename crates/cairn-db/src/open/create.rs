@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn_format::log::Predecessor;
 use cairn_format::manifest::{FamilyChange, VersionEdit};
+use cairn_memtable::Memtable;
 use cairn_options::FamilyOptions;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
@@ -65,6 +66,14 @@ impl Shared {
             family: Arc::new(reading),
         };
         FamilyState::new(family, Arc::new(options), view, tables)
+    }
+
+    /// A memtable for a family of `options`.
+    pub(crate) fn new_memtable(&self, options: &cairn_options::FamilyOptions) -> Arc<Memtable> {
+        let memtable = cairn_memtable::MemtableOptions {
+            arena_block_size: options.arena_block_size,
+        };
+        Arc::new(Memtable::new(options.comparator.clone(), memtable))
     }
 
     /// The directories of tables, by path id.

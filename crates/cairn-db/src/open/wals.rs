@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use cairn_format::log::{RecoveryMode, Verdict};
-use cairn_memtable::Memtable;
 use cairn_options::WalRecoveryMode;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
@@ -433,14 +432,6 @@ impl Shared {
             self.tree.lock().logs.insert(log.number, *len);
         }
         fs.sync_dir(&self.wal_dir)
-    }
-
-    /// A memtable for a family of `options`.
-    pub(crate) fn new_memtable(&self, options: &cairn_options::FamilyOptions) -> Arc<Memtable> {
-        let memtable = cairn_memtable::MemtableOptions {
-            arena_block_size: options.arena_block_size,
-        };
-        Arc::new(Memtable::new(options.comparator.clone(), memtable))
     }
 }
 
