@@ -300,7 +300,7 @@ fn family_for<'a, 'db>(
     }
     let family = match db.family(name) {
         Some(family) => family,
-        None => db.create_family(name, db.default_family().options())?,
+        None => db.create_family(name, &db.default_family().options())?,
     };
     named.push(family);
     Ok(named.last().expect("just pushed"))

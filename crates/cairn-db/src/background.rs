@@ -34,8 +34,8 @@ impl Shared {
     }
 
     fn schedule_flush(self: &Arc<Self>, tree: &mut Tree, family: &Arc<FamilyState>) {
-        let to_merge = family.options.min_write_buffer_number_to_merge.max(1) as usize;
-        if tree.flushes >= self.flush_limit {
+        let to_merge = family.options().min_write_buffer_number_to_merge.max(1) as usize;
+        if tree.flushes >= self.options().background_limits().0 {
             return;
         }
         let Some(state) = tree.families.get_mut(&family.id()) else {
@@ -64,7 +64,9 @@ impl Shared {
 
     /// Starts a compaction of `family` if one is due; whether it did.
     fn schedule_compaction(self: &Arc<Self>, tree: &mut Tree, family: &Arc<FamilyState>) -> bool {
-        if tree.compactions >= self.compaction_limit || family.options.disable_auto_compactions {
+        if tree.compactions >= self.options().background_limits().1
+            || family.options().disable_auto_compactions
+        {
             return false;
         }
         let Some(chosen) = self.choose(tree, family) else {
@@ -139,7 +141,7 @@ impl Shared {
                 pending_bytes: self.pending_bytes(family, &view),
             };
             debt += load.pending_bytes + ((load.level_zero_files as u64) << 20);
-            worst = worst.worse(stall::condition(load, &family.options));
+            worst = worst.worse(stall::condition(load, &family.options()));
         }
         tree.condition = worst;
         match worst {

@@ -27,7 +27,7 @@ pub(crate) struct Chosen {
 
 impl Shared {
     fn leveled(&self, family: &FamilyState) -> LeveledOptions {
-        LeveledOptions::new(&self.options, &family.options)
+        LeveledOptions::new(&self.options(), &family.options())
     }
 
     fn present(&self, family: &FamilyState) -> Present {
@@ -159,10 +159,10 @@ impl Shared {
     /// What a job of `family` needs of its surroundings.
     fn job_context(self: &Arc<Self>, family: &FamilyState) -> JobContext {
         let mode = FileMode {
-            direct: self.options.use_direct_io_for_flush_and_compaction,
+            direct: self.options().use_direct_io_for_flush_and_compaction,
             ..FileMode::default()
         };
-        let tables = family.tables.clone();
+        let tables = family.tables().clone();
         let io = self.io.clone();
         let apart = mode.direct;
         let shared = self.clone();
@@ -178,8 +178,8 @@ impl Shared {
             family_id: family.id(),
             family_name: family.name().to_owned(),
             order: family.order().clone(),
-            options: family.options.clone(),
-            db_options: self.db_options.clone(),
+            options: family.options().clone(),
+            db_options: self.options().clone(),
             db_id: self.db_id.clone(),
             session_id: self.session_id.clone(),
             host_id: self.host_id.clone(),

@@ -86,8 +86,8 @@ impl Db {
 
     /// The options in effect.
     #[must_use]
-    pub fn options(&self) -> &DbOptions {
-        &self.shared().options
+    pub fn options(&self) -> Arc<DbOptions> {
+        self.shared().options.load_full()
     }
 
     /// The default family.
@@ -322,7 +322,7 @@ impl Family {
     ///
     /// See [`Family::merge`].
     pub fn merge_with(&self, key: &[u8], operand: &[u8], options: &WriteOptions) -> Result<()> {
-        if self.state.options.merge_operator.is_none() {
+        if self.state.options().merge_operator.is_none() {
             return Err(Error::not_supported(format!(
                 "column family {:?} has no merge operator",
                 self.name()

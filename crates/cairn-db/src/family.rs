@@ -19,12 +19,14 @@ use crate::db::Handle;
 pub(crate) struct FamilyState {
     id: u32,
     name: String,
-    /// Options with their effective values.
-    pub(crate) options: Arc<FamilyOptions>,
+    /// Options with their effective values. Replaced as a whole when they change.
+    options: ArcSwap<FamilyOptions>,
+    /// The order of the keys, which never changes.
+    order: KeyOrder,
     /// What reads see. Replaced as a whole when memtables switch and when jobs install.
     pub(crate) view: ArcSwap<View>,
-    /// Opens the family's tables.
-    pub(crate) tables: Arc<TableSource>,
+    /// Opens the family's tables. Replaced when options that it goes by change.
+    tables: ArcSwap<TableSource>,
     /// The size of the memtable, in bytes, at which the next leader must look at it.
     pub(crate) attention_at: AtomicUsize,
     dropped: AtomicBool,
@@ -49,9 +51,10 @@ impl FamilyState {
             full_history_ts_low: family.full_history_ts_low.clone(),
             persist_timestamps: family.persist_timestamps,
             last_epoch: AtomicU64::new(0),
-            options,
+            order: options.comparator.clone(),
+            options: ArcSwap::new(options),
             view: ArcSwap::from_pointee(view),
-            tables,
+            tables: ArcSwap::new(tables),
             attention_at: AtomicUsize::new(0),
             dropped: AtomicBool::new(false),
         };
@@ -70,7 +73,17 @@ impl FamilyState {
     }
 
     pub(crate) fn order(&self) -> &KeyOrder {
-        &self.options.comparator
+        &self.order
+    }
+
+    /// The options in effect now. Ask once and keep the answer where two of them belong together.
+    pub(crate) fn options(&self) -> Guard<Arc<FamilyOptions>> {
+        self.options.load()
+    }
+
+    /// What opens the family's tables now.
+    pub(crate) fn tables(&self) -> Guard<Arc<TableSource>> {
+        self.tables.load()
     }
 
     /// What reads see now, without counting a reference.
@@ -85,7 +98,7 @@ impl FamilyState {
 
     /// The size at which the memtable is switched, in bytes.
     pub(crate) fn full(&self) -> usize {
-        self.options.write_buffer_size
+        self.options().write_buffer_size
     }
 
     /// The size at which the log of the memtable is first synced in the background.
@@ -101,8 +114,8 @@ impl FamilyState {
     }
 
     /// The family's block cache.
-    pub(crate) fn cache(&self) -> Option<&Arc<BlockCache>> {
-        self.tables.cache.as_ref()
+    pub(crate) fn cache(&self) -> Option<Arc<BlockCache>> {
+        self.tables().cache.clone()
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
@@ -169,8 +182,8 @@ impl Family {
 
     /// The options in effect.
     #[must_use]
-    pub fn options(&self) -> &FamilyOptions {
-        &self.state.options
+    pub fn options(&self) -> Arc<FamilyOptions> {
+        self.state.options.load_full()
     }
 
     /// Whether the family has been dropped. Its data stays readable through this handle.

@@ -52,7 +52,7 @@ impl Shared {
         record.log_number = change.log_number;
         record.min_log_number_to_keep = change.log_number.map(|_| min_log);
         let mut records = Vec::new();
-        if self.options.track_and_verify_wals_in_manifest
+        if self.options().track_and_verify_wals_in_manifest
             && let Some(min_log) = record.min_log_number_to_keep
         {
             // RocksDB looks at nothing else in a record that speaks of logs.
@@ -90,7 +90,7 @@ impl Shared {
         let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
         for (_, file) in &edit.added {
             if !is_moved(file.number) {
-                self.delete(&family.tables.path(file));
+                self.delete(&family.tables().path(file));
             }
         }
     }
@@ -127,7 +127,7 @@ impl Shared {
             last.next_file_number = Some(self.next_file_number());
             last.last_sequence = Some(self.published());
         }
-        if !current.wants_rotation(self.options.max_manifest_file_size) {
+        if !current.wants_rotation(self.options().max_manifest_file_size) {
             return current
                 .append_group(edits)
                 .inspect_err(|error| self.fail_writes(error));
@@ -170,7 +170,7 @@ impl Shared {
             .collect();
         let contents = Contents {
             db_id: self
-                .options
+                .options()
                 .write_dbid_to_manifest
                 .then_some(self.db_id.as_str()),
             next_file: self.next_file_number(),
@@ -212,6 +212,6 @@ fn retire(tree: &mut Tree, family: &FamilyState, base: &Arc<Version>, next: &Ver
         .filter(|(_, file)| !kept.contains(&file.number))
     {
         tree.obsolete_tables
-            .push((family.tables.clone(), file.clone()));
+            .push((family.tables().clone(), file.clone()));
     }
 }

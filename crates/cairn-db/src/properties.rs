@@ -142,7 +142,7 @@ fn estimate_keys(s: &Sources<'_>) -> u64 {
         if file.counts.get().is_none() && to_sample > 0 {
             to_sample -= 1;
             // A table that cannot be opened says so when it is read; an estimate goes on.
-            let _ = s.family.tables.open(file, level, &s.shared.io);
+            let _ = s.family.tables().open(file, level, &s.shared.io);
         }
         if let Some(counts) = file.counts.get() {
             known = (known.0 + counts.entries, known.1 + counts.deletions);

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use cairn_memory::BlockCache;
 use cairn_memtable::Memtable;
 use cairn_observe::Logger;
@@ -40,23 +40,17 @@ pub(crate) struct Shared {
     pub(crate) dir: PathBuf,
     /// Where WALs lie.
     pub(crate) wal_dir: PathBuf,
-    /// Options with their effective values.
-    pub(crate) options: DbOptions,
+    /// Options with their effective values. Replaced as a whole when they change.
+    pub(crate) options: ArcSwap<DbOptions>,
     pub(crate) world: World,
     pub(crate) io: Io,
     pub(crate) info: Logger,
-    /// [`Shared::options`], as jobs share them.
-    pub(crate) db_options: Arc<DbOptions>,
     /// The text in IDENTITY.
     pub(crate) db_id: String,
     /// The identity of this opening; tables record it.
     pub(crate) session_id: String,
     /// The name of this machine; tables record it.
     pub(crate) host_id: String,
-    /// How many flushes may run at once.
-    pub(crate) flush_limit: usize,
-    /// How many compactions may run at once.
-    pub(crate) compaction_limit: usize,
     /// The cache of families that bring none of their own.
     pub(crate) default_cache: Arc<BlockCache>,
 
@@ -174,6 +168,11 @@ impl Shared {
     pub(crate) fn published(&self) -> SequenceNumber {
         // Acquire pairs with the release of the write that published it.
         SequenceNumber(self.published.load(Ordering::Acquire))
+    }
+
+    /// The options in effect now. Ask once and keep the answer where two of them belong together.
+    pub(crate) fn options(&self) -> Guard<Arc<DbOptions>> {
+        self.options.load()
     }
 
     /// A number for a new file.

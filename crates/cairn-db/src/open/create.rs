@@ -31,7 +31,7 @@ impl Shared {
             options.table.block_cache = Some(self.default_cache.clone());
         }
         let mode = FileMode {
-            direct: self.options.use_direct_reads,
+            direct: self.options().use_direct_reads,
             ..FileMode::default()
         };
         let tables = Arc::new(TableSource {
@@ -41,9 +41,9 @@ impl Shared {
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
             options: Arc::new(options.table.clone()),
-            verify_unique_id: self.options.verify_sst_unique_id_in_manifest,
+            verify_unique_id: self.options().verify_sst_unique_id_in_manifest,
             mode,
-            advise_random: self.options.advise_random_on_open,
+            advise_random: self.options().advise_random_on_open,
         });
         let reading = Reading {
             family: family.name.clone(),
@@ -93,7 +93,7 @@ impl Shared {
         }
         options.validate()?;
         options.check_supported()?;
-        let options = options.clone().sanitize(&self.options);
+        let options = options.clone().sanitize(&self.options());
         // With the lead nobody writes, so the family begins with the current log.
         self.queue.lead_alone();
         let result = self.create_family_led(name, options);
@@ -180,7 +180,7 @@ impl Shared {
             min_log_number_to_keep: Some(min_log),
             ..VersionEdit::of_family(family.id())
         };
-        if self.options.track_and_verify_wals_in_manifest {
+        if self.options().track_and_verify_wals_in_manifest {
             record.wals_deleted_before = record.min_log_number_to_keep;
         }
         self.log_edits(&mut manifest, vec![record])?;
@@ -193,7 +193,7 @@ impl Shared {
         let view = family.view.load_full();
         for (_, file) in view.version.files() {
             tree.obsolete_tables
-                .push((family.tables.clone(), file.clone()));
+                .push((family.tables().clone(), file.clone()));
         }
         for number in view.version.blob_files().keys() {
             tree.obsolete_blobs
@@ -211,9 +211,8 @@ impl Shared {
 
     fn update_wal_limit(&self) {
         let families = self.families.load();
-        let limit = self
-            .options
-            .wal_limit(families.iter().map(|family| &*family.options));
+        let options: Vec<_> = families.iter().map(|family| family.options()).collect();
+        let limit = self.options().wal_limit(options.iter().map(|one| &***one));
         self.wal_limit.store(limit, Ordering::Relaxed);
     }
 
@@ -225,7 +224,7 @@ impl Shared {
     ) -> Result<CurrentLog> {
         let options = WalOptions {
             recyclable: false,
-            compression: self.options.wal_compression,
+            compression: self.options().wal_compression,
         };
         let mut log = CurrentLog::create(
             &*self.world.fs,
@@ -233,9 +232,9 @@ impl Shared {
             number,
             FileMode::default(),
             &options,
-            self.options.use_fsync,
+            self.options().use_fsync,
         )?;
-        log.write_back_every(self.options.wal_bytes_per_sync);
+        log.write_back_every(self.options().wal_bytes_per_sync);
         if let Some(predecessor) = predecessor {
             log.state_predecessor(&predecessor)?;
         }
@@ -256,7 +255,7 @@ impl Shared {
 
     /// What the log after `log` says about it, where the options want it said.
     pub(crate) fn predecessor(&self, log: &CurrentLog) -> Option<Predecessor> {
-        self.options
+        self.options()
             .track_and_verify_wals
             .then(|| log.as_predecessor())
     }
@@ -300,7 +299,7 @@ impl Shared {
     /// Flushes what was written without a log, unless the options say that it may be lost.
     fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
         if self.read_only
-            || self.options.avoid_flush_during_shutdown
+            || self.options().avoid_flush_during_shutdown
             || !self.unlogged.load(Ordering::Acquire)
             || self.failure.load().is_some()
         {

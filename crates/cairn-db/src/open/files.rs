@@ -167,10 +167,10 @@ impl Shared {
     pub(crate) fn write_options_file(&self) -> Result<()> {
         let families = self.families.load();
         let file = OptionsFile {
-            db: self.options.clone(),
+            db: (**self.options()).clone(),
             families: families
                 .iter()
-                .map(|family| (family.name().to_owned(), (*family.options).clone()))
+                .map(|family| (family.name().to_owned(), (**family.options()).clone()))
                 .collect(),
         };
         let number = self.new_file_number();
@@ -224,7 +224,7 @@ impl Shared {
     pub(super) fn check_tables(&self) -> Result<()> {
         for family in self.families.load().iter() {
             for (_, file) in family.view().version.files() {
-                let path = family.tables.path(file);
+                let path = family.tables().path(file);
                 let found = match self.world.fs.status(&path) {
                     Err(error) if error.subcode() == Subcode::PathNotFound => {
                         return Err(Error::corruption(format!(

@@ -298,8 +298,6 @@ fn assemble(
         info,
         db_id,
         session_id: session.to_string(),
-        flush_limit: flushes,
-        compaction_limit: compactions,
         queue: Default::default(),
         writer: Mutex::new(Writer {
             log: None,
@@ -333,7 +331,6 @@ fn assemble(
         unlogged: AtomicBool::new(false),
         cancel: Arc::new(AtomicBool::new(false)),
         host_id: files::host_id(&options, &*world.fs),
-        db_options: Arc::new(options.clone()),
         failure: ArcSwapOption::empty(),
         closing: AtomicBool::new(false),
         closed: Mutex::new(false),
@@ -344,7 +341,7 @@ fn assemble(
             CacheOptions::default(),
         )),
         read_only: request.read_only,
-        options,
+        options: ArcSwap::from_pointee(options),
         dir,
         world,
     };

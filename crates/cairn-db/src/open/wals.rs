@@ -147,7 +147,7 @@ impl LogReplay<'_> {
                     );
                 }
                 WalEvent::Predecessor(stated) => {
-                    if self.shared.options.track_and_verify_wals {
+                    if self.shared.options().track_and_verify_wals {
                         check_predecessor(
                             file.number,
                             &stated,
@@ -304,7 +304,7 @@ impl Shared {
         logs.retain(|log| log.number >= min_log);
         let mut replay = LogReplay {
             shared: self,
-            mode: mode(self.options.wal_recovery_mode),
+            mode: mode(self.options().wal_recovery_mode),
             replay: Replay::new(recovered.last_sequence),
             sink: Memtables {
                 shared: self,
@@ -345,7 +345,7 @@ impl Shared {
 
     /// Checks that the logs that the MANIFEST vouches for are there.
     fn check_tracked(&self, recovered: &Recovered, logs: &[WalFile]) -> Result<()> {
-        if !self.options.track_and_verify_wals_in_manifest {
+        if !self.options().track_and_verify_wals_in_manifest {
             return Ok(());
         }
         for (number, synced) in &recovered.wals {
@@ -372,7 +372,7 @@ impl Shared {
         let edit =
             self.write_memtables(family, &view.version, std::slice::from_ref(&view.memtable))?;
         let version = Arc::new(view.version.with_edit(&edit)?);
-        let fresh = self.new_memtable(&family.options);
+        let fresh = self.new_memtable(&family.options());
         let next = view
             .with_new_memtable(fresh)
             .with_version(version, std::slice::from_ref(&view.memtable));
@@ -384,7 +384,7 @@ impl Shared {
     fn become_current(self: &Arc<Self>, recovered: &Recovered, outcome: &Outcome) -> Result<()> {
         let families = self.families.load_full();
         let dropped = !self.dropped.lock().is_empty();
-        let keep_logs = self.options.avoid_flush_during_recovery && !outcome.flushed && !dropped;
+        let keep_logs = self.options().avoid_flush_during_recovery && !outcome.flushed && !dropped;
         let log = self.new_file_number();
         if keep_logs {
             self.keep_logs(outcome)?;
@@ -427,7 +427,7 @@ impl Shared {
         let fs = &*self.world.fs;
         for (log, len) in &outcome.logs {
             let file = fs.open_append(&log.path, FileMode::default())?;
-            file.sync(self.options.use_fsync)?;
+            file.sync(self.options().use_fsync)?;
             file.close()?;
             self.tree.lock().logs.insert(log.number, *len);
         }

@@ -85,7 +85,7 @@ impl Shared {
             return Err(error);
         }
         let limit =
-            usize::try_from(self.options.max_write_batch_group_size_bytes).unwrap_or(usize::MAX);
+            usize::try_from(self.options().max_write_batch_group_size_bytes).unwrap_or(usize::MAX);
         // A small write is not made to wait for a large group.
         let limit = if batch.len() <= limit / 8 {
             batch.len() + limit / 8

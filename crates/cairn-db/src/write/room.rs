@@ -156,7 +156,7 @@ impl Shared {
             });
             let next = family
                 .view()
-                .with_new_memtable(self.new_memtable(&family.options));
+                .with_new_memtable(self.new_memtable(&family.options()));
             family.view.store(Arc::new(next));
         }
         // A family that has nothing unflushed needs no log but the current one.
@@ -184,7 +184,7 @@ impl Shared {
         }
         // The whole of the old log is durable before the new one gets a byte.
         log.syncer().sync(&*self.world.fs)?;
-        if self.options.track_and_verify_wals_in_manifest {
+        if self.options().track_and_verify_wals_in_manifest {
             let finished = WalAddition {
                 number: log.number(),
                 synced_bytes: Some(log.len()),
