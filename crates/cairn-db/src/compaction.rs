@@ -9,7 +9,7 @@ use cairn_options::CompactRangeOptions;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
-use cairn_types::{Code, Error, Result};
+use cairn_types::{Code, Error, Result, TableFileCreationReason};
 use cairn_version::shape::{self, Present};
 use cairn_version::{TreeEdit, Version};
 
@@ -120,7 +120,8 @@ impl Shared {
             .map(|immutable| immutable.memtable.clone())
             .collect();
         let version = family.view().version.clone();
-        let edit = self.write_memtables(family, &version, &memtables)?;
+        let edit =
+            self.write_memtables(family, &version, &memtables, TableFileCreationReason::Flush)?;
         self.install(
             family,
             Change {
@@ -137,6 +138,7 @@ impl Shared {
         family: &FamilyState,
         version: &Arc<Version>,
         memtables: &[Arc<Memtable>],
+        reason: TableFileCreationReason,
     ) -> Result<TreeEdit> {
         let job = FlushJob {
             context: Arc::new(self.job_context(family)),
@@ -144,6 +146,7 @@ impl Shared {
             epoch: family.next_epoch(version),
             oldest_time: 0,
             version: Some(version.clone()),
+            reason,
         };
         let done = flush::run(&job).map_err(|error| self.cut_short(error))?;
         self.info.info(format_args!(
@@ -184,6 +187,7 @@ impl Shared {
             session_id: self.session_id.clone(),
             host_id: self.host_id.clone(),
             snapshots: self.snapshots.list(),
+            blobs: Some(family.view().family.blobs.clone()),
             cancel: self.cancel.clone(),
         }
     }

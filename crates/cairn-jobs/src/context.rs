@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::sync::{Arc, AtomicBool};
 use cairn_platform::{Io, World};
+use cairn_read::BlobSource;
 use cairn_table::Table;
 use cairn_types::{FileNumber, KeyOrder, Result, SequenceNumber};
 use cairn_version::{FileMeta, TreeEdit};
@@ -47,6 +48,8 @@ pub struct JobContext {
     /// Sequence numbers at which somebody reads, ascending, as they were when the job's inputs
     /// had become immutable. Snapshots taken later see all of the inputs.
     pub snapshots: Vec<SequenceNumber>,
+    /// Where values in blob files are read; none if there are no blob files.
+    pub blobs: Option<Arc<BlobSource>>,
     /// Set by who wants the job to end. It then fails with `Aborted` soon.
     pub cancel: Arc<AtomicBool>,
 }

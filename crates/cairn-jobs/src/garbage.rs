@@ -81,6 +81,12 @@ impl Garbage {
         Ok(())
     }
 
+    /// Whether no blob was seen.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// Adds what another part of the same job counted.
     pub fn merge(&mut self, other: &Garbage) {
         for (&number, (entered, left)) in &other.files {

@@ -13,6 +13,7 @@ pub mod below;
 pub mod compact;
 pub mod context;
 mod cuts;
+pub mod filter;
 pub mod flush;
 pub mod garbage;
 mod inputs;

@@ -167,6 +167,7 @@ impl Tree {
             session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
             host_id: String::new(),
             snapshots: self.snapshots.iter().copied().map(SequenceNumber).collect(),
+            blobs: None,
             cancel: Arc::new(AtomicBool::new(false)),
         })
     }
@@ -202,6 +203,7 @@ impl Tree {
             epoch: self.version.max_epoch() + 1,
             oldest_time: 0,
             version: None,
+            reason: cairn_types::TableFileCreationReason::Flush,
         };
         let done = flush::run(&job).unwrap();
         self.version = self.version.with_edit(&done.edit).unwrap();

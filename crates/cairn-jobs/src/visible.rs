@@ -32,11 +32,15 @@ use cairn_types::{
 };
 
 use crate::below::Below;
+use crate::filter::{Filter, Ruling};
 use crate::garbage::Garbage;
 use crate::runs::Run;
 
 /// After how many entries a cancellation is looked for.
 const CANCEL_EVERY: u32 = 256;
+
+/// Entries that are passed one by one when a filter skips keys, before the runs are sought anew.
+const STEPS_BEFORE_SEEK: u32 = 64;
 
 /// What decides which entries are written.
 pub struct Rules {
@@ -52,6 +56,8 @@ pub struct Rules {
     pub bottommost: bool,
     /// Which keys may have older entries below the output.
     pub below: Below,
+    /// The user's filter.
+    pub filter: Option<Filter>,
     /// Set by who wants the job to end.
     pub cancel: Arc<AtomicBool>,
 }
@@ -98,6 +104,10 @@ pub struct Visible<R> {
     queue: VecDeque<Made>,
     /// Whether the input stands on an entry that was handed out.
     used: bool,
+    /// Whether the next entry is the newest of its key, which the filter is asked about.
+    newest: bool,
+    /// Whether entries were passed without being seen.
+    jumped: bool,
     until_cancel: u32,
     /// Blobs that entries referred to and that written entries refer to.
     pub garbage: Garbage,
@@ -120,6 +130,8 @@ impl<R: Run> Visible<R> {
             made: Vec::new(),
             queue: VecDeque::new(),
             used: false,
+            newest: false,
+            jumped: false,
             until_cancel: CANCEL_EVERY,
             garbage: Garbage::default(),
         }
@@ -129,6 +141,12 @@ impl<R: Run> Visible<R> {
     #[must_use]
     pub fn input(&self) -> &R {
         &self.input
+    }
+
+    /// Whether a filter made the runs jump over entries, so that nobody knows how many there were.
+    #[must_use]
+    pub fn jumped(&self) -> bool {
+        self.jumped
     }
 
     /// The next entry to write, or `None` at the end. `end`, a user key, is the first that is no
@@ -198,11 +216,13 @@ impl<R: Run> Visible<R> {
                 // Keys of other bytes may still be equal for a user's comparator.
                 if !self.has_user || self.rules.order.compare(user, &self.user).is_ne() {
                     self.decided = None;
+                    self.newest = true;
                 }
                 self.user.clear();
                 self.user.extend_from_slice(user);
                 self.has_user = true;
             }
+            let newest = std::mem::take(&mut self.newest);
             if kind == ValueKind::BlobIndex {
                 self.garbage.enters(&self.user, self.input.value())?;
             }
@@ -215,11 +235,100 @@ impl<R: Run> Visible<R> {
                 self.input.next();
                 continue;
             }
-            if let Some(out) = self.take(seq, kind, stripe)? {
+            let ruling = match newest {
+                true => self.rule(kind)?,
+                false => Ruling::Keep,
+            };
+            let out = match ruling {
+                Ruling::Keep => self.take(seq, kind, stripe)?,
+                other => self.take_ruled(other, seq, stripe)?,
+            };
+            if let Some(out) = out {
                 return Ok(Some(out));
             }
         }
         Ok(None)
+    }
+
+    /// What the filter decides of the current entry.
+    fn rule(&self, kind: ValueKind) -> Result<Ruling> {
+        use ValueKind::{BlobIndex, Value, WideColumnEntity};
+        match (&self.rules.filter, kind) {
+            (Some(filter), Value | BlobIndex | WideColumnEntity) => {
+                let ruling = filter.rule(&self.user, kind, self.input.value())?;
+                Ok(self.sensible(ruling))
+            }
+            _ => Ok(Ruling::Keep),
+        }
+    }
+
+    /// `ruling`, unless it skips to where the input is already.
+    fn sensible(&self, ruling: Ruling) -> Ruling {
+        match ruling {
+            Ruling::SkipUntil(key) if self.rules.order.compare(&key, &self.user).is_le() => {
+                Ruling::Keep
+            }
+            other => other,
+        }
+    }
+
+    /// Does to the current entry what the filter decided.
+    fn take_ruled(
+        &mut self,
+        ruling: Ruling,
+        seq: SequenceNumber,
+        stripe: SequenceNumber,
+    ) -> Result<Option<Out>> {
+        let (kind, value) = match ruling {
+            Ruling::Keep => unreachable!("an entry that is kept goes its usual way"),
+            Ruling::SkipUntil(key) => {
+                self.skip_until(&key)?;
+                return Ok(None);
+            }
+            Ruling::Remove if self.may_vanish(stripe) => {
+                self.decided = Some(stripe);
+                self.advance();
+                return Ok(None);
+            }
+            Ruling::Remove if self.timestamps => (ValueKind::DeletionWithTimestamp, Vec::new()),
+            Ruling::Remove => (ValueKind::Deletion, Vec::new()),
+            Ruling::Change(kind, value) => (kind, value),
+        };
+        self.decided = Some(stripe);
+        let zero = !kind.is_deletion() && self.may_zero(stripe);
+        let seq = if zero { SequenceNumber::ZERO } else { seq };
+        let made = self.make(seq, kind, &value);
+        self.advance();
+        Ok(Some(Out::Made(made)))
+    }
+
+    /// Passes all entries of keys before `key`. What refers to a blob has to be seen, or nobody
+    /// would know that the blob is garbage; without blobs a long way is jumped over.
+    #[cold]
+    fn skip_until(&mut self, key: &[u8]) -> Result<()> {
+        let order = self.rules.order.clone();
+        let mut steps = 0;
+        while self.input.valid() {
+            let internal = self.input.key();
+            let user = key::user_key(internal);
+            if order.compare(user, key).is_ge() {
+                break;
+            }
+            if steps == STEPS_BEFORE_SEEK && self.garbage.is_empty() {
+                let target = key::InternalKey::new(key, SequenceNumber::MAX, ValueKind::FOR_SEEK);
+                self.input.start(Some(target.as_bytes()));
+                self.jumped = true;
+                break;
+            }
+            // The entry that the filter was asked about has been counted.
+            let is_blob = key::packed(internal) as u8 == ValueKind::BlobIndex as u8;
+            if is_blob && steps > 0 {
+                self.garbage.enters(user, self.input.value())?;
+            }
+            steps += 1;
+            self.input.next();
+        }
+        Ok(())
     }
 
     fn is_before(&self, user: &[u8], end: &[u8]) -> bool {
@@ -416,8 +525,20 @@ impl<R: Run> Visible<R> {
             }
             match kind {
                 ValueKind::Merge => {
+                    let changed = match self.rule_operand(seq)? {
+                        Ruling::SkipUntil(key) => {
+                            self.skip_until(&key)?;
+                            return Ok(None);
+                        }
+                        Ruling::Remove => {
+                            self.advance();
+                            continue;
+                        }
+                        Ruling::Change(_, value) => Some(value),
+                        Ruling::Keep => None,
+                    };
                     newest = newest.or(Some(seq));
-                    let value = self.input.value();
+                    let value = changed.as_deref().unwrap_or_else(|| self.input.value());
                     let start = self.made.len();
                     key::append_internal(&mut self.made, &self.user, seq, kind);
                     let middle = self.made.len();
@@ -436,7 +557,11 @@ impl<R: Run> Visible<R> {
                 _ => break Base::Kept,
             }
         };
-        let seq = newest.expect("the current entry is an operand");
+        let Some(seq) = newest else {
+            // The filter has dropped all operands: what is below them comes as if it were first.
+            self.newest = self.is_same_key();
+            return Ok(None);
+        };
         let merged = match base {
             Base::Value | Base::Nothing => {
                 let existing = matches!(base, Base::Value).then(|| self.input.value());
@@ -463,6 +588,17 @@ impl<R: Run> Visible<R> {
                 self.queue.extend(operands);
                 Ok(self.queue.pop_front().map(Out::Made))
             }
+        }
+    }
+
+    /// What the filter decides of the operand that is the current entry. Snapshots keep theirs.
+    fn rule_operand(&self, seq: SequenceNumber) -> Result<Ruling> {
+        match &self.rules.filter {
+            Some(filter) if self.rules.snapshots.last().is_none_or(|&last| seq > last) => {
+                let ruling = filter.rule_operand(&self.user, self.input.value())?;
+                Ok(self.sensible(ruling))
+            }
+            _ => Ok(Ruling::Keep),
         }
     }
 

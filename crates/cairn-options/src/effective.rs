@@ -248,6 +248,13 @@ impl FamilyOptions {
         if self.table.format_version < OLDEST_WRITTEN_VERSION {
             names.push("format_version");
         }
+        // A text named them; only code can bring them.
+        if self.compaction_filter.is_unresolved() {
+            names.push("compaction_filter");
+        }
+        if self.compaction_filter_factory.is_unresolved() {
+            names.push("compaction_filter_factory");
+        }
         refuse_missing(&names)
     }
 
@@ -308,8 +315,15 @@ impl FamilyOptions {
         }
         if self.periodic_compaction_seconds == DEFAULT_TTL {
             let universal = self.compaction_style == CompactionStyle::Universal;
-            self.periodic_compaction_seconds = if blocks && universal { THIRTY_DAYS } else { 0 };
+            let rewrites = universal || self.has_compaction_filter();
+            self.periodic_compaction_seconds = if blocks && rewrites { THIRTY_DAYS } else { 0 };
         }
+    }
+
+    /// Whether compactions are filtered.
+    #[must_use]
+    pub fn has_compaction_filter(&self) -> bool {
+        self.compaction_filter.is_some() || self.compaction_filter_factory.is_some()
     }
 
     /// The compression of a table written to `level`, where `base_level` is the first level below

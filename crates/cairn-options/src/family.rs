@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor};
+use cairn_types::{
+    CompactionFilter, CompactionFilterFactory, KeyOrder, MergeOperator, PrefixExtractor,
+};
 
 use crate::choice::{
     CompactionPri, CompactionStyle, Compression, MemtableFactory, PrepopulateBlobCache, TableKind,
     Temperature,
 };
 use crate::nested::{CompressionOptions, FifoCompactionOptions, UniversalCompactionOptions};
+use crate::plugin::Plugin;
 use crate::rows::options;
 use crate::table::TableOptions;
 
@@ -189,9 +192,9 @@ options! {
         /// Seconds for which the time of writes is kept; 0 for none.
         preserve_internal_time_seconds: u64 = 0, dynamic, missing;
         /// What sees entries as they are compacted.
-        compaction_filter: String = "nullptr".to_owned(), missing;
+        compaction_filter: Plugin<dyn CompactionFilter> = Plugin::None;
         /// What makes such filters.
-        compaction_filter_factory: String = "nullptr".to_owned(), missing;
+        compaction_filter_factory: Plugin<dyn CompactionFilterFactory> = Plugin::None;
         /// What cuts tables at borders of the user's.
         sst_partitioner_factory: String = "nullptr".to_owned(), missing;
         /// Whether ingested files may go below existing data.

@@ -32,6 +32,7 @@ pub mod merge;
 mod mixed;
 pub mod nested;
 mod object;
+pub mod plugin;
 pub mod rows;
 pub mod table;
 pub mod text;
@@ -46,5 +47,6 @@ pub use nested::{
     CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
 };
 pub use object::DbPath;
+pub use plugin::Plugin;
 pub use rows::{Options, Row, Support};
 pub use table::TableOptions;

@@ -6,6 +6,7 @@
 
 pub mod comparator;
 pub mod error;
+pub mod filter;
 pub mod iter;
 pub mod merge;
 pub mod number;
@@ -14,6 +15,10 @@ pub mod value;
 
 pub use comparator::{Comparator, KeyOrder};
 pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
+pub use filter::{
+    CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision, FilterValue,
+    TableFileCreationReason,
+};
 pub use iter::Progress;
 pub use merge::{MergeInput, MergeOperator};
 pub use number::{FileNumber, SequenceNumber};

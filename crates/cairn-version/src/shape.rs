@@ -59,7 +59,13 @@ impl From<&FamilyOptions> for ShapeOptions {
             dynamic: options.level_compaction_dynamic_level_bytes,
             ttl: aged(options.ttl, THIRTY_DAYS),
             // Without a compaction filter, rewriting by age alone would change nothing.
-            periodic: aged(options.periodic_compaction_seconds, 0),
+            periodic: aged(
+                options.periodic_compaction_seconds,
+                match options.has_compaction_filter() {
+                    true => THIRTY_DAYS,
+                    false => 0,
+                },
+            ),
             bottommost_delay: u64::from(options.bottommost_file_compaction_delay),
         }
     }

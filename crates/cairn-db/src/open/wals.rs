@@ -369,8 +369,12 @@ impl Shared {
     /// Writes the memtable of `family` to a table of the version that is being recovered.
     fn flush_recovered(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
         let view = family.view.load_full();
-        let edit =
-            self.write_memtables(family, &view.version, std::slice::from_ref(&view.memtable))?;
+        let edit = self.write_memtables(
+            family,
+            &view.version,
+            std::slice::from_ref(&view.memtable),
+            cairn_types::TableFileCreationReason::Recovery,
+        )?;
         let version = Arc::new(view.version.with_edit(&edit)?);
         let fresh = self.new_memtable(&family.options());
         let next = view

@@ -1,4 +1,5 @@
 //! A database from the outside: what was written is read, through flushes, compactions, openings.
 
 mod basic;
+mod filters;
 mod logs;

@@ -109,7 +109,7 @@ impl Manual {
                 At::Down { level, from } => match self.may_go_down(&tree, *level) {
                     true => (*level, tree.next_level(*level), from.clone()),
                     false => {
-                        self.at = self.bottom(*level);
+                        self.at = self.bottom(*level, options.filtered);
                         continue;
                     }
                 },
@@ -163,10 +163,14 @@ impl Manual {
     }
 
     /// After the last level is reached: whether it is rewritten itself.
-    fn bottom(&self, level: usize) -> At {
+    fn bottom(&self, level: usize, filtered: bool) -> At {
         use BottommostLevelCompaction::{Force, ForceOptimized, IfHaveCompactionFilter, Skip};
         match self.bottommost {
             Force | ForceOptimized => At::Bottom {
+                level,
+                from: self.begin.clone(),
+            },
+            IfHaveCompactionFilter if filtered => At::Bottom {
                 level,
                 from: self.begin.clone(),
             },

@@ -29,6 +29,8 @@ pub struct LeveledOptions {
     pub compression_options: CompressionOptions,
     /// The same for the bottommost level, where `enabled`.
     pub bottommost_compression_options: CompressionOptions,
+    /// Whether compactions are filtered.
+    pub filtered: bool,
 }
 
 impl LeveledOptions {
@@ -53,6 +55,7 @@ impl LeveledOptions {
             bottommost_compression: family.bottommost_compression,
             compression_options: family.compression_opts.clone(),
             bottommost_compression_options: family.bottommost_compression_opts.clone(),
+            filtered: family.has_compaction_filter(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What is written, rule by rule, and that no reader notices.
 
+mod filtered;
+
 use cairn_format::key;
 use cairn_platform::sync::Arc;
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
@@ -249,6 +251,7 @@ fn a_cancelled_job_ends_with_aborted() {
     );
     merge.start(None);
     let rules = super::Rules {
+        filter: None,
         order: KeyOrder::Bytewise,
         snapshots: Vec::new(),
         merge_operator: None,

@@ -1,0 +1,159 @@
+//! The user's compaction filter, asked about one entry at a time.
+//!
+//! What a filter sees is what a reader would: values that lie in blob files are read first,
+//! unless the filter can tell by the key. What it decides comes back as the bytes to write.
+
+use cairn_format::wide::{self, Column, ColumnValue};
+use cairn_platform::Io;
+use cairn_platform::sync::Arc;
+use cairn_read::BlobSource;
+use cairn_types::{
+    CompactionFilter, Error, FilterContext, FilterDecision, FilterValue, Result, ValueKind,
+};
+
+use crate::context::JobContext;
+
+/// What becomes of an entry.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ruling {
+    /// It stays as it is.
+    Keep,
+    /// It becomes a deletion; a merge operand is dropped.
+    Remove,
+    /// It becomes an entry of this kind and value; a merge operand, an operand of this value.
+    Change(ValueKind, Vec<u8>),
+    /// It goes, and all entries of keys before this one with it.
+    SkipUntil(Vec<u8>),
+}
+
+/// A filter in the hands of one part of a job.
+pub struct Filter {
+    filter: Arc<dyn CompactionFilter>,
+    level: usize,
+    /// Where values in blob files are read.
+    blobs: Option<(Arc<BlobSource>, Io)>,
+}
+
+impl Filter {
+    /// The filter for a part of the job that `asked` describes, if there is one. A filter without a
+    /// factory sees compactions only.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` of a filter that wants to spare what snapshots see.
+    pub(crate) fn of_job(context: &JobContext, asked: &FilterContext) -> Result<Option<Filter>> {
+        let options = &context.options;
+        let compacts = asked.reason == cairn_types::TableFileCreationReason::Compaction;
+        let single = options.compaction_filter.get().filter(|_| compacts);
+        let filter = match (single, options.compaction_filter_factory.get()) {
+            (Some(filter), _) => Some(filter.clone()),
+            (None, Some(factory)) if factory.should_filter_table_file_creation(asked.reason) => {
+                factory.create(asked)
+            }
+            (None, _) => None,
+        };
+        let Some(filter) = filter else {
+            return Ok(None);
+        };
+        if !filter.ignore_snapshots() {
+            return Err(Error::not_supported(format!(
+                "compaction filter {}: ignore_snapshots() = false is not supported",
+                filter.name()
+            )));
+        }
+        Ok(Some(Filter {
+            filter,
+            level: asked.input_start_level.unwrap_or(0),
+            blobs: context
+                .blobs
+                .clone()
+                .map(|blobs| (blobs, context.io.clone())),
+        }))
+    }
+
+    /// `filter` by itself, for tests.
+    #[cfg(test)]
+    pub(crate) fn plain(filter: Arc<dyn CompactionFilter>, level: usize) -> Filter {
+        Filter {
+            filter,
+            level,
+            blobs: None,
+        }
+    }
+
+    /// What becomes of an entry of `key` (with timestamp) of one of the kinds that hold a value.
+    pub(crate) fn rule(&self, key: &[u8], kind: ValueKind, value: &[u8]) -> Result<Ruling> {
+        let decision = match kind {
+            ValueKind::BlobIndex => match self.filter.filter_blob_by_key(self.level, key) {
+                Some(decision) => decision,
+                None => {
+                    let value = self.read_blob(value, key)?;
+                    self.ask(key, FilterValue::Value(&value))
+                }
+            },
+            ValueKind::WideColumnEntity => self.ask_of_entity(key, value)?,
+            _ => self.ask(key, FilterValue::Value(value)),
+        };
+        ruling(decision)
+    }
+
+    /// What becomes of a merge operand.
+    pub(crate) fn rule_operand(&self, key: &[u8], operand: &[u8]) -> Result<Ruling> {
+        match self.ask(key, FilterValue::MergeOperand(operand)) {
+            FilterDecision::ChangeEntity(_) => Ok(Ruling::Keep),
+            decision => ruling(decision),
+        }
+    }
+
+    fn ask(&self, key: &[u8], value: FilterValue<'_>) -> FilterDecision {
+        self.filter.filter(self.level, key, value)
+    }
+
+    fn ask_of_entity(&self, key: &[u8], entity: &[u8]) -> Result<FilterDecision> {
+        let entity = wide::decode(entity).map_err(|e| e.in_file("a wide-column entity", 0))?;
+        let mut blobs = Vec::new();
+        for column in entity.columns() {
+            if let ColumnValue::Blob(index) = column.value {
+                blobs.push(self.read_blob(index, key)?);
+            }
+        }
+        let mut blobs = blobs.iter();
+        let columns: Vec<(&[u8], &[u8])> = entity
+            .columns()
+            .map(|column| match column.value {
+                ColumnValue::Inline(value) => (column.name, value),
+                ColumnValue::Blob(_) => (column.name, blobs.next().map_or(&[][..], |v| &v[..])),
+            })
+            .collect();
+        Ok(self.ask(key, FilterValue::Entity(&columns)))
+    }
+
+    fn read_blob(&self, index: &[u8], key: &[u8]) -> Result<Vec<u8>> {
+        let (blobs, io) = self.blobs.as_ref().ok_or_else(|| {
+            Error::not_supported("a compaction filter of values in blob files, where none is read")
+        })?;
+        Ok(blobs.read(index, key, io)?.to_vec())
+    }
+}
+
+fn ruling(decision: FilterDecision) -> Result<Ruling> {
+    Ok(match decision {
+        FilterDecision::Keep => Ruling::Keep,
+        FilterDecision::Remove => Ruling::Remove,
+        FilterDecision::ChangeValue(value) => Ruling::Change(ValueKind::Value, value),
+        FilterDecision::ChangeEntity(mut columns) => {
+            columns.sort();
+            let columns: Vec<Column<'_>> = columns
+                .iter()
+                .map(|(name, value)| Column {
+                    name,
+                    value: ColumnValue::Inline(value),
+                })
+                .collect();
+            let mut entity = Vec::new();
+            wide::encode(&columns, &mut entity)?;
+            Ruling::Change(ValueKind::WideColumnEntity, entity)
+        }
+        FilterDecision::RemoveAndSkipUntil(key) => Ruling::SkipUntil(key),
+    })
+}
