@@ -130,6 +130,7 @@ impl Shared {
         let before = tree.condition;
         let mut worst = Condition::Normal;
         let mut debt = 0;
+        let mut behind = false;
         for family in self.families.load().iter() {
             let Some(state) = tree.families.get(&family.id()) else {
                 continue;
@@ -141,9 +142,13 @@ impl Shared {
                 pending_bytes: self.pending_bytes(family, &view),
             };
             debt += load.pending_bytes + ((load.level_zero_files as u64) << 20);
-            worst = worst.worse(stall::condition(load, &family.options()));
+            let options = family.options();
+            worst = worst.worse(stall::condition(load, &options));
+            behind |= stall::is_behind(load, &options);
         }
         tree.condition = worst;
+        let behind = behind || worst != Condition::Normal;
+        self.compactions_behind.store(behind, Ordering::Relaxed);
         match worst {
             Condition::Normal => self.throttle.reset(),
             Condition::Delayed(_) => self.throttle.observe(debt),
@@ -217,14 +222,5 @@ impl Shared {
                 || (tree.flushes == 0 && tree.compactions == 0 && tree.purges == 0)
         });
         self.check_failure()
-    }
-
-    /// Makes every write so far survive a power cut.
-    pub(crate) fn sync_wal(&self) -> Result<()> {
-        let syncer = self.writer.lock().log.as_ref().map(|log| log.syncer());
-        let Some(syncer) = syncer else { return Ok(()) };
-        syncer
-            .sync(&*self.world.fs)
-            .inspect_err(|error| self.fail_writes(error))
     }
 }

@@ -174,16 +174,6 @@ impl Db {
         self.shared().published()
     }
 
-    /// Makes every write so far survive a power cut.
-    ///
-    /// # Errors
-    ///
-    /// `IoError`; the database is read-only then.
-    pub fn sync_wal(&self) -> Result<()> {
-        self.shared().check_writable()?;
-        self.shared().sync_wal()
-    }
-
     /// Writes the memtables of `families` to tables, and waits for it: an empty list means all.
     ///
     /// # Errors

@@ -33,6 +33,7 @@ use crate::snapshot::Snapshots;
 use crate::write::log::CurrentLog;
 use crate::write::queue::Queue;
 use crate::write::stall::{Condition, Throttle};
+use crate::write::wal_control::WalLocks;
 
 /// The state of an open database.
 pub(crate) struct Shared {
@@ -61,6 +62,10 @@ pub(crate) struct Shared {
     /// Something wants the next leader to look before it writes.
     pub(crate) attention: AtomicBool,
     pub(crate) throttle: Throttle,
+    /// What writes of low priority pass at while compactions are behind.
+    pub(crate) low_pri_throttle: Throttle,
+    /// Compactions are behind, or nearly.
+    pub(crate) compactions_behind: AtomicBool,
     /// Bytes of logs at which memtables are switched to let old logs go; 0 for no limit.
     pub(crate) wal_limit: AtomicU64,
     /// Something was written without a log since the last flush of everything.
@@ -119,6 +124,8 @@ pub(crate) struct Tree {
     pub(crate) old_versions: Vec<Weak<Version>>,
     /// How gravely writes are slowed down.
     pub(crate) condition: Condition,
+    /// Who holds writes back by `lock_wal`.
+    pub(crate) wal_locks: WalLocks,
     /// Manual compactions that run or wait; automatic ones stay away while there are some.
     pub(crate) manual: usize,
     /// The largest family id ever used.

@@ -73,7 +73,7 @@ options! {
         /// Whether the write fails rather than waits when writes are stalled.
         no_slowdown: bool = false;
         /// Whether the write waits whenever compactions are behind.
-        low_pri: bool = false, missing;
+        low_pri: bool = false;
         /// Whether inserts of one batch remember where the last one went.
         memtable_insert_hint_per_batch: bool = false, hint;
         /// Bytes of checksum for each key of the batch.
@@ -162,7 +162,7 @@ impl WriteOptions {
     /// `NotSupported` names the first.
     #[inline]
     pub fn check_supported(&self) -> Result<()> {
-        match self.low_pri || self.protection_bytes_per_key != 0 {
+        match self.protection_bytes_per_key != 0 {
             false => Ok(()),
             true => self.refuse_missing(),
         }
@@ -170,7 +170,6 @@ impl WriteOptions {
 
     #[cold]
     fn refuse_missing(&self) -> Result<()> {
-        refuse(self.low_pri, "low_pri")?;
         refuse(
             self.protection_bytes_per_key != 0,
             "protection_bytes_per_key",

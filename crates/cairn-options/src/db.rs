@@ -80,7 +80,7 @@ options! {
         /// Compression of WALs: none or zstd.
         wal_compression: Compression = Compression::None;
         /// Whether the log waits in memory until `flush_wal`.
-        manual_wal_flush: bool = false, missing;
+        manual_wal_flush: bool = false;
         /// Bytes of WAL after which write-back begins; 0 leaves it to the kernel.
         wal_bytes_per_sync: u64 = 0, dynamic;
         /// Bytes of table after which write-back begins; 0 leaves it to the kernel.

@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 /// An open database. Share it between threads by reference or in an `Arc`; the last owner closes
 /// it, by [`Db::close`] or by dropping it.
 pub struct Db {
-    inner: cairn_db::Db,
+    pub(crate) inner: cairn_db::Db,
 }
 
 impl Db {
@@ -279,15 +279,6 @@ impl Db {
     /// The error that made the database read-only.
     pub fn wait_until_quiet(&self) -> Result<()> {
         self.inner.wait_until_quiet()
-    }
-
-    /// Makes every write so far survive a power cut.
-    ///
-    /// # Errors
-    ///
-    /// `IoError`; the database is read-only then.
-    pub fn sync_wal(&self) -> Result<()> {
-        self.inner.sync_wal()
     }
 
     /// The property `name` of the default family as text, by RocksDB's names.

@@ -61,6 +61,7 @@ mod family;
 mod iter;
 mod open;
 mod snapshot;
+mod wal;
 
 pub use cairn_db::{Columns, Dropped, FamilyDescriptor, Value, WriteBatch};
 pub use cairn_options::{

@@ -235,6 +235,9 @@ impl Shared {
             self.options().use_fsync,
         )?;
         log.write_back_every(self.options().wal_bytes_per_sync);
+        if self.options().manual_wal_flush {
+            log.flush_by_hand();
+        }
         if let Some(predecessor) = predecessor {
             log.state_predecessor(&predecessor)?;
         }
@@ -272,6 +275,9 @@ impl Shared {
         self.attention.store(true, Ordering::Release);
         // What a job has not finished is in the log, or still in its inputs.
         self.cancel.store(true, Ordering::Release);
+        // A writer that waits for an `unlock_wal` leads.
+        drop(self.tree.lock());
+        self.changed.notify_all();
         // Nobody leads any more once this thread has led: the next leader finds the database
         // closing.
         self.queue.lead_alone();

@@ -32,7 +32,7 @@ use crate::db::{Db, FamilyDescriptor};
 use crate::family::Families;
 use crate::shared::{FamilyTree, Shared, Tree, Writer};
 use crate::snapshot::Snapshots;
-use crate::write::stall::{Condition, Throttle};
+use crate::write::stall::{Condition, Throttle, low_pri_rate};
 
 pub use replay::Dropped;
 
@@ -307,6 +307,8 @@ fn assemble(
         published: AtomicU64::new(0),
         attention: AtomicBool::new(request.read_only),
         throttle: Throttle::new(options.delayed_write_rate),
+        low_pri_throttle: Throttle::new(low_pri_rate(&options)),
+        compactions_behind: AtomicBool::new(false),
         families: ArcSwap::from_pointee(Families::default()),
         snapshots: Arc::new(Snapshots::default()),
         manifest: Mutex::new(None),
@@ -320,6 +322,7 @@ fn assemble(
             obsolete_blobs: Vec::new(),
             old_versions: Vec::new(),
             condition: Condition::Normal,
+            wal_locks: Default::default(),
             manual: 0,
             max_family: recovered.max_family,
             purges: 0,

@@ -34,6 +34,8 @@ pub(crate) struct CurrentLog {
     /// Length up to which it was started.
     written_back: u64,
     use_fsync: bool,
+    /// Whether records wait in memory until they are asked for.
+    flushed_by_hand: bool,
 }
 
 /// What a sync of a log needs, for a thread that does not lead.
@@ -87,6 +89,7 @@ impl CurrentLog {
             bytes_per_sync: 0,
             written_back: 0,
             use_fsync,
+            flushed_by_hand: false,
         })
     }
 
@@ -105,13 +108,22 @@ impl CurrentLog {
         self.writer.records() == 0
     }
 
-    /// Appends the batches of a group, each as one record, with one call to the kernel.
-    pub(crate) fn append(&mut self, batches: &[(SequenceNumber, &[u8])]) -> Result<()> {
+    /// Appends the batches of a group, each as one record, with one call to the kernel. A log that
+    /// is flushed by hand keeps them in memory unless they are to be synced.
+    pub(crate) fn append(&mut self, batches: &[(SequenceNumber, &[u8])], sync: bool) -> Result<()> {
         for (seq, batch) in batches {
             let (_, rest) = batch.split_at(8);
             self.writer.add_parts(&[&seq.0.to_le_bytes(), rest])?;
             self.last_batch = *seq;
         }
+        match sync || !self.flushed_by_hand {
+            true => self.hand_over(),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives the kernel what waits in memory, and starts write-back of what is due for it.
+    pub(crate) fn hand_over(&mut self) -> Result<()> {
         self.writer.hand_over()?;
         let waiting = self.len() - self.written_back;
         if self.bytes_per_sync > 0 && waiting >= self.bytes_per_sync {
@@ -124,6 +136,11 @@ impl CurrentLog {
     /// Starts write-back whenever `bytes` wait for it; 0 leaves it to the kernel.
     pub(crate) fn write_back_every(&mut self, bytes: u64) {
         self.bytes_per_sync = bytes;
+    }
+
+    /// Keeps records in memory until [`CurrentLog::hand_over`].
+    pub(crate) fn flush_by_hand(&mut self) {
+        self.flushed_by_hand = true;
     }
 
     /// What the next log may say about this one.

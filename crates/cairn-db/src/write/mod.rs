@@ -13,6 +13,7 @@ pub(crate) mod log;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod stall;
+pub(crate) mod wal_control;
 
 use std::sync::Arc;
 
@@ -41,6 +42,9 @@ impl Shared {
             self.check_families(batch)?;
         }
         options.check_supported()?;
+        if options.low_pri {
+            self.let_others_first(batch.data().len(), options.no_slowdown)?;
+        }
         let kind = Kind::Batch {
             sync: options.sync,
             disable_wal: options.disable_wal,
@@ -164,7 +168,7 @@ impl Shared {
             .log
             .as_mut()
             .ok_or_else(|| Error::shutdown("the database is closed"))?;
-        log.append(batches)?;
+        log.append(batches, sync)?;
         writer.unflushed_log_bytes = log.len();
         if sync {
             log.syncer().sync(&*self.world.fs)

@@ -32,6 +32,9 @@ impl Shared {
             self.check_writable()?;
             // Cleared first: whoever asks from now on is heard by the next leader.
             self.attention.store(false, Ordering::Release);
+            if self.wait_while_locked(no_slowdown)? {
+                continue;
+            }
             self.switch_full_memtables()?;
             let condition = self.tree.lock().condition;
             if condition == Condition::Normal {
@@ -176,12 +179,13 @@ impl Shared {
     /// Ends the current log and begins another, unless nothing was written to it yet.
     fn switch_log(&self) -> Result<()> {
         let mut writer = self.writer.lock();
-        let Some(log) = writer.log.as_ref() else {
+        let Some(log) = writer.log.as_mut() else {
             return Err(Error::shutdown("the database is closed"));
         };
         if log.is_empty() {
             return Ok(());
         }
+        log.hand_over()?;
         // The whole of the old log is durable before the new one gets a byte.
         log.syncer().sync(&*self.world.fs)?;
         if self.options().track_and_verify_wals_in_manifest {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use cairn_options::FamilyOptions;
+use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::sync::Mutex;
 
 /// Why writes are slowed down.
@@ -91,6 +91,33 @@ pub(crate) fn condition(load: Load, options: &FamilyOptions) -> Condition {
     } else {
         Condition::Normal
     }
+}
+
+/// Whether compactions of a family with this load should hurry: a good way before its writes are
+/// slowed down.
+pub(crate) fn is_behind(load: Load, options: &FamilyOptions) -> bool {
+    if options.disable_auto_compactions {
+        return false;
+    }
+    let trigger = i64::from(options.level0_file_num_compaction_trigger);
+    let slowdown = i64::from(options.level0_slowdown_writes_trigger);
+    let files = match slowdown >= trigger {
+        true => (2 * trigger).min(trigger + (slowdown - trigger) / 4),
+        false => 2 * trigger,
+    };
+    let soft = options.soft_pending_compaction_bytes_limit;
+    i64::try_from(load.level_zero_files).unwrap_or(i64::MAX) >= files.max(1)
+        || (soft > 0 && load.pending_bytes >= soft / 4)
+}
+
+/// Bytes a second that all writes of low priority share while compactions are behind: an eighth of
+/// the delayed rate, 2 MiB at most.
+pub(crate) fn low_pri_rate(options: &DbOptions) -> u64 {
+    let full = match options.delayed_write_rate {
+        0 => DEFAULT_RATE,
+        rate => rate,
+    };
+    (full / 8).clamp(1, 2 << 20)
 }
 
 /// The rate at which delayed writes pass.
@@ -209,6 +236,22 @@ mod tests {
             pending_bytes: 1 << 50,
         };
         assert_eq!(condition(load, &options), Condition::Normal);
+    }
+
+    #[test]
+    fn compactions_are_behind_a_good_way_before_writes_slow_down() {
+        let options = FamilyOptions::default();
+        let with = |level_zero_files, pending_bytes| {
+            let load = Load {
+                level_zero_files,
+                pending_bytes,
+                ..Load::default()
+            };
+            is_behind(load, &options)
+        };
+        assert!(!with(7, 0) && with(8, 0));
+        assert!(!with(0, 1 << 30) && with(0, 16 << 30));
+        assert_eq!(low_pri_rate(&DbOptions::default()), 2 << 20);
     }
 
     #[test]

@@ -3,3 +3,4 @@
 mod basic;
 mod filters;
 mod logs;
+mod wal;

@@ -1,0 +1,184 @@
+//! The log in the user's hands: handing it over, syncing it, holding writes back.
+
+use std::thread::ThreadId;
+
+use cairn_platform::sync::{Arc, Ordering};
+use cairn_types::{Error, Result};
+
+use crate::db::Db;
+use crate::shared::Shared;
+
+/// Who holds writes back. Guarded by the lock of the tree.
+#[derive(Default)]
+pub(crate) struct WalLocks {
+    /// Threads, and how often each has locked.
+    owners: Vec<(ThreadId, usize)>,
+    /// Somebody waits for the last writes before the first lock.
+    arriving: bool,
+}
+
+impl WalLocks {
+    pub(crate) fn is_held(&self) -> bool {
+        !self.owners.is_empty()
+    }
+
+    fn add(&mut self, thread: ThreadId) {
+        match self.owners.iter_mut().find(|(owner, _)| *owner == thread) {
+            Some((_, times)) => *times += 1,
+            None => self.owners.push((thread, 1)),
+        }
+    }
+
+    /// Whether `thread` had a lock to give back.
+    fn remove(&mut self, thread: ThreadId) -> bool {
+        let Some((_, times)) = self.owners.iter_mut().find(|(owner, _)| *owner == thread) else {
+            return false;
+        };
+        *times -= 1;
+        self.owners.retain(|(_, times)| *times > 0);
+        true
+    }
+}
+
+impl Shared {
+    /// Gives the kernel what waits in memory, and with `sync` makes it survive a power cut.
+    pub(crate) fn flush_wal(&self, sync: bool) -> Result<()> {
+        let syncer = {
+            let mut writer = self.writer.lock();
+            let Some(log) = writer.log.as_mut() else {
+                return Ok(());
+            };
+            log.hand_over()
+                .inspect_err(|error| self.fail_writes(error))?;
+            log.syncer()
+        };
+        match sync {
+            true => syncer
+                .sync(&*self.world.fs)
+                .inspect_err(|error| self.fail_writes(error)),
+            false => Ok(()),
+        }
+    }
+
+    fn lock_wal(self: &Arc<Self>) -> Result<()> {
+        let thread = std::thread::current().id();
+        loop {
+            {
+                let mut tree = self.tree.lock();
+                if tree.wal_locks.is_held() {
+                    tree.wal_locks.add(thread);
+                    break;
+                }
+                if !tree.wal_locks.arriving {
+                    tree.wal_locks.arriving = true;
+                    drop(tree);
+                    // With the lead no write is on its way, and the next leader finds the lock.
+                    self.queue.lead_alone();
+                    let mut tree = self.tree.lock();
+                    tree.wal_locks.arriving = false;
+                    tree.wal_locks.add(thread);
+                    self.attention.store(true, Ordering::Release);
+                    drop(tree);
+                    self.changed.notify_all();
+                    self.queue.hand_over();
+                    break;
+                }
+            }
+            self.wait_until(|tree| !tree.wal_locks.arriving);
+        }
+        self.check_writable()
+            .and_then(|()| self.flush_wal(false))
+            .inspect_err(|_| {
+                // The first error is the one to report; this thread holds the lock.
+                let _ = self.unlock_wal();
+            })
+    }
+
+    fn unlock_wal(&self) -> Result<()> {
+        let removed = self
+            .tree
+            .lock()
+            .wal_locks
+            .remove(std::thread::current().id());
+        self.changed.notify_all();
+        match removed {
+            true => Ok(()),
+            false => Err(Error::aborted("this thread holds no lock_wal")),
+        }
+    }
+
+    /// Waits while somebody holds writes back; whether it had to. The caller leads.
+    pub(crate) fn wait_while_locked(&self, no_slowdown: bool) -> Result<bool> {
+        if !self.tree.lock().wal_locks.is_held() {
+            return Ok(false);
+        }
+        // Those who come later have to look too.
+        self.attention.store(true, Ordering::Release);
+        if no_slowdown {
+            return Err(Error::incomplete(
+                "writes are held back by lock_wal and no_slowdown is set",
+            ));
+        }
+        self.wait_until(|tree| !tree.wal_locks.is_held() || self.check_writable().is_err());
+        Ok(true)
+    }
+
+    /// Makes a write of low priority and `bytes` wait while compactions are behind.
+    pub(crate) fn let_others_first(&self, bytes: usize, no_slowdown: bool) -> Result<()> {
+        if !self.compactions_behind.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if no_slowdown {
+            return Err(Error::incomplete(
+                "compactions are behind, the write has low priority and no_slowdown is set",
+            ));
+        }
+        let clock = &self.world.clock;
+        let delay = self.low_pri_throttle.delay(bytes, clock.monotonic_nanos());
+        clock.sleep(delay);
+        Ok(())
+    }
+}
+
+impl Db {
+    /// Hands over to the kernel what `manual_wal_flush` keeps in memory: it survives the end of
+    /// the process then. With `sync`, every write so far survives a power cut as well.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; the database is read-only then.
+    pub fn flush_wal(&self, sync: bool) -> Result<()> {
+        self.shared().check_writable()?;
+        self.shared().flush_wal(sync)
+    }
+
+    /// Makes every write so far survive a power cut: [`Db::flush_wal`] with `sync`.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; the database is read-only then.
+    pub fn sync_wal(&self) -> Result<()> {
+        self.flush_wal(true)
+    }
+
+    /// Holds all writes back until this thread calls [`Db::unlock_wal`] as often as it called this,
+    /// and hands the log over: the state of the database is frozen, and its files hold all of it.
+    /// Writes wait meanwhile; those with `no_slowdown` fail with `Incomplete`. A flush must not be
+    /// asked for before the lock is given back.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` of the log; writes are not held back then.
+    pub fn lock_wal(&self) -> Result<()> {
+        self.shared().lock_wal()
+    }
+
+    /// Gives back one [`Db::lock_wal`] of this thread.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` if this thread holds none.
+    pub fn unlock_wal(&self) -> Result<()> {
+        self.shared().unlock_wal()
+    }
+}

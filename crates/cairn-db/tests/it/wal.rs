@@ -1,0 +1,125 @@
+//! The log in the user's hands.
+
+use std::path::Path;
+
+use cairn_db::{Db, OpenRequest, WriteBatch, open};
+use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
+use cairn_platform::World;
+use cairn_types::Code;
+
+use crate::basic::db_options;
+
+pub fn open_with(world: &World, options: &DbOptions, read_only: bool) -> Db {
+    let family = FamilyOptions::default();
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options,
+        families: &[],
+        others: Some(&family),
+        read_only,
+        world: world.clone(),
+    })
+    .expect("it opens")
+}
+
+/// Whether somebody who opens the database now, after a `kill -9`, finds `key`.
+fn survives_a_kill(world: &World, key: &[u8]) -> bool {
+    let reader = open_with(world, &DbOptions::default(), true);
+    reader.get(key).expect("a read meets no error").is_some()
+}
+
+#[test]
+fn a_log_flushed_by_hand_is_handed_over_when_asked_for() {
+    let world = World::in_memory();
+    let options = DbOptions {
+        manual_wal_flush: true,
+        ..db_options()
+    };
+    let db = open_with(&world, &options, false);
+    db.put(b"a", b"1").unwrap();
+    assert!(!survives_a_kill(&world, b"a"));
+    db.flush_wal(false).unwrap();
+    assert!(survives_a_kill(&world, b"a"));
+
+    db.put(b"b", b"1").unwrap();
+    let sync = WriteOptions {
+        sync: true,
+        ..WriteOptions::default()
+    };
+    // A synced write syncs what came before it, even if it is empty itself.
+    db.write_with(&WriteBatch::new(), &sync).unwrap();
+    assert!(survives_a_kill(&world, b"b"));
+
+    db.put(b"c", b"1").unwrap();
+    db.flush().unwrap();
+    assert!(survives_a_kill(&world, b"c"));
+    db.put(b"d", b"1").unwrap();
+    db.close().unwrap();
+    assert!(survives_a_kill(&world, b"d"));
+}
+
+#[test]
+fn a_locked_wal_holds_writes_back_until_it_is_unlocked() {
+    let world = World::in_memory();
+    let options = DbOptions {
+        manual_wal_flush: true,
+        ..db_options()
+    };
+    let db = open_with(&world, &options, false);
+    db.put(b"a", b"1").unwrap();
+    db.lock_wal().unwrap();
+    db.lock_wal().unwrap();
+    assert!(survives_a_kill(&world, b"a"));
+    let impatient = WriteOptions {
+        no_slowdown: true,
+        ..WriteOptions::default()
+    };
+    let refused = db.put_with(b"b", b"1", &impatient).unwrap_err();
+    assert_eq!(refused.code(), Code::Incomplete);
+    let elsewhere = std::thread::scope(|scope| scope.spawn(|| db.unlock_wal()).join().unwrap());
+    assert_eq!(elsewhere.unwrap_err().code(), Code::Aborted);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| db.put(b"c", b"1"));
+        db.unlock_wal().unwrap();
+        assert!(db.get(b"c").unwrap().is_none());
+        db.unlock_wal().unwrap();
+        writer.join().unwrap().unwrap();
+    });
+    assert!(db.get(b"c").unwrap().is_some());
+    assert_eq!(db.unlock_wal().unwrap_err().code(), Code::Aborted);
+}
+
+#[test]
+fn a_database_with_a_locked_wal_can_be_closed() {
+    let world = World::in_memory();
+    let db = open_with(&world, &db_options(), false);
+    db.lock_wal().unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| db.put(b"k", b"v"));
+        db.close().unwrap();
+        assert_eq!(
+            writer.join().unwrap().unwrap_err().code(),
+            Code::ShutdownInProgress
+        );
+    });
+}
+
+#[test]
+fn what_has_no_log_is_flushed_on_close_unless_it_may_be_lost() {
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    for avoid_flush_during_shutdown in [false, true] {
+        let world = World::in_memory();
+        let options = DbOptions {
+            avoid_flush_during_shutdown,
+            ..db_options()
+        };
+        let db = open_with(&world, &options, false);
+        db.put_with(b"k", b"v", &unlogged).unwrap();
+        assert!(!survives_a_kill(&world, b"k"));
+        db.close().unwrap();
+        assert_eq!(survives_a_kill(&world, b"k"), !avoid_flush_during_shutdown);
+    }
+}
