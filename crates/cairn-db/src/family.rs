@@ -86,6 +86,14 @@ impl FamilyState {
         self.tables.load()
     }
 
+    /// Puts changed options in force, with what opens tables under them.
+    pub(crate) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
+        self.options.store(options);
+        self.tables.store(tables);
+        self.attention_at
+            .store(self.nearly_full(), Ordering::Relaxed);
+    }
+
     /// What reads see now, without counting a reference.
     pub(crate) fn view(&self) -> Guard<Arc<View>> {
         self.view.load()

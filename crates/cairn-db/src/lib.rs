@@ -16,6 +16,7 @@ mod obsolete;
 mod open;
 mod properties;
 mod reads;
+mod set_options;
 mod shared;
 mod snapshot;
 mod write;

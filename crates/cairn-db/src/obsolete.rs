@@ -49,21 +49,33 @@ impl Keep {
 /// Deletes from `dirs` what `keep` does not keep. Nothing else may be creating files there.
 pub(crate) fn scan(fs: &dyn FileSystem, dirs: &[&Path], keep: &Keep) -> Result<()> {
     for dir in dirs {
-        let mut options = Vec::new();
-        for name in fs.list(dir)? {
-            match FileName::parse(&name) {
-                Some(FileName::Options(number)) => options.push((number, name)),
-                Some(kind) if keep.is_obsolete(kind) => remove(fs, &dir.join(&name))?,
+        let names = fs.list(dir)?;
+        for name in &names {
+            match FileName::parse(name) {
+                Some(kind) if keep.is_obsolete(kind) => remove(fs, &dir.join(name))?,
                 _ => {}
             }
         }
-        options.sort();
-        let extra = options.len().saturating_sub(OPTIONS_KEPT);
-        for (_, name) in &options[..extra] {
+        for name in old_options(names) {
             remove(fs, &dir.join(name))?;
         }
     }
     Ok(())
+}
+
+/// The OPTIONS files among `names` that newer ones have replaced.
+pub(crate) fn old_options(names: Vec<String>) -> impl Iterator<Item = String> {
+    let number = |name: &String| match FileName::parse(name) {
+        Some(FileName::Options(number)) => Some(number),
+        _ => None,
+    };
+    let mut options: Vec<_> = names
+        .into_iter()
+        .filter_map(|name| Some((number(&name)?, name)))
+        .collect();
+    options.sort();
+    options.truncate(options.len().saturating_sub(OPTIONS_KEPT));
+    options.into_iter().map(|(_, name)| name)
 }
 
 /// Removes a file; one that is gone already is no error.

@@ -8,6 +8,9 @@
 //! 4. `tree`: what changes when jobs start and end; never held across a file operation;
 //! 5. the list of snapshots.
 //!
+//! A change of options holds `options_change` before all of them; the writing of an OPTIONS file
+//! holds `options_file` behind all of them.
+//!
 //! Whoever waits for a job holds none of them but the lead, and helps the executor first.
 
 use std::collections::BTreeMap;
@@ -93,6 +96,10 @@ pub(crate) struct Shared {
     pub(crate) dropped: Mutex<Vec<Dropped>>,
     /// Whether there are files that wait for their last reader.
     pub(crate) has_obsolete: AtomicBool,
+    /// Held while options change, before any other lock.
+    pub(crate) options_change: Mutex<()>,
+    /// Held while an OPTIONS file is written, so that the newest file has the newest options.
+    pub(crate) options_file: Mutex<()>,
     pub(crate) read_only: bool,
 }
 

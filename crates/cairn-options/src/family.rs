@@ -51,7 +51,7 @@ options! {
         /// Whether batched lookups of memtables share work.
         memtable_batch_lookup_optimization: bool = false, hint, recent;
         /// Whether seeks check entries against their checksums.
-        memtable_verify_per_key_checksum_on_seek: bool = false, missing, recent;
+        memtable_verify_per_key_checksum_on_seek: bool = false, dynamic, missing, recent;
         /// Bytes of checksum for each entry of a memtable.
         memtable_protection_bytes_per_key: u32 = 0, dynamic, missing;
         /// Bytes of checksum for each entry of a block in memory.
@@ -73,17 +73,17 @@ options! {
         /// Compression of the bottommost level; none for the same as the others.
         bottommost_compression: Option<Compression> = None, dynamic;
         /// Compression by level; replaces `compression` when it is not empty.
-        compression_per_level: Vec<Compression> = Vec::new();
+        compression_per_level: Vec<Compression> = Vec::new(), dynamic;
         /// Levels and dictionaries of the codec.
         compression_opts: CompressionOptions = CompressionOptions::default(), dynamic;
         /// The same for the bottommost level, when `enabled` in them is set.
         bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic;
         /// A choice of codecs of the user's own.
-        compression_manager: String = "nullptr".to_owned(), missing, recent;
+        compression_manager: String = "nullptr".to_owned(), dynamic, missing, recent;
         /// One in this many blocks is compressed for statistics; 0 for none.
         sample_for_compression: u64 = 0, dynamic, hint;
         /// The format of new tables.
-        table_factory: TableKind = TableKind::BlockBased, missing;
+        table_factory: TableKind = TableKind::BlockBased, dynamic, missing;
         /// The options of that format.
         table("block_based_table_factory"): TableOptions = TableOptions::default(), dynamic, unwritten;
         /// How compactions shape the tree.
@@ -142,7 +142,7 @@ options! {
         /// Whether that may read files.
         strict_max_successive_merges: bool = false, dynamic, missing, recent;
         /// Whether the bottommost level has no filters.
-        optimize_filters_for_hits: bool = false, dynamic, hint;
+        optimize_filters_for_hits: bool = false, hint;
         /// Whether levels are checked as the tree changes.
         force_consistency_checks: bool = true, hint;
         /// Whether each new table is read back.

@@ -22,6 +22,7 @@
 //! # Ok::<(), cairn_types::Error>(())
 //! ```
 
+mod alias;
 pub mod calls;
 pub mod choice;
 pub mod db;

@@ -3,6 +3,7 @@
 use cairn_format::options_text::statements;
 use cairn_types::{Error, Result};
 
+use crate::alias::{present_name, steps};
 use crate::text::Refusal;
 
 /// What Cairn does with an option.
@@ -34,8 +35,11 @@ pub struct Row<S> {
     pub support: Support,
     /// The option's value as text.
     pub get: fn(&S) -> String,
-    /// Changes the option to what a text says.
+    /// Changes the option to what a text says. Of a group, what the text does not name stays.
     pub set: fn(&mut S, &str) -> Result<(), Refusal>,
+    /// Changes the option to what a text says. Of a group, what the text does not name goes back
+    /// to its default.
+    pub replace: fn(&mut S, &str) -> Result<(), Refusal>,
 }
 
 /// What every options struct can do.
@@ -48,19 +52,14 @@ pub trait Options: Clone + Default + Sized + 'static {
 
     /// The row called `name`.
     fn row(name: &str) -> Option<&'static Row<Self>> {
-        let name = match name {
-            // As 11.1 wrote it.
-            "memtable_veirfy_per_key_checksum_on_seek" => {
-                "memtable_verify_per_key_checksum_on_seek"
-            }
-            _ => name,
-        };
+        let name = present_name(name);
         Self::rows().iter().find(|row| row.name == name)
     }
 
     /// Whether [`Options::set`] takes `name`: an option, or one of older releases.
     fn knows(&self, name: &str) -> bool {
-        Self::row(name).is_some() || is_retired(name)
+        let group = name.split_once('.').map_or(name, |(group, _)| group);
+        Self::row(group).is_some() || is_retired(name)
     }
 
     /// The value of the option called `name`, as text.
@@ -82,9 +81,43 @@ pub trait Options: Clone + Default + Sized + 'static {
         if is_retired(name) {
             return Ok(());
         }
-        let row = Self::row(name).ok_or_else(|| unknown(Self::WHAT, name))?;
-        (row.set)(self, text)
-            .map_err(|refusal| Error::invalid_argument(format!("{name}={text}: {refusal}")))
+        for step in steps::<Self>(name, text)? {
+            let set = if step.afresh {
+                step.row.replace
+            } else {
+                step.row.set
+            };
+            set(self, &step.text)
+                .map_err(|refusal| Error::invalid_argument(format!("{name}={text}: {refusal}")))?;
+        }
+        Ok(())
+    }
+
+    /// Changes options as far as a running database can: every one of `changes`, or none.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is nothing to change, or names an option that does not exist,
+    /// cannot have its value, or cannot change while a database is open; nothing is changed then.
+    fn set_dynamic<N: AsRef<str>, V: AsRef<str>>(&mut self, changes: &[(N, V)]) -> Result<()> {
+        if changes.is_empty() {
+            return Err(Error::invalid_argument("empty input"));
+        }
+        let mut changed = self.clone();
+        for (name, text) in changes {
+            let (name, text) = (name.as_ref(), text.as_ref());
+            if !is_retired(name) {
+                let steps = steps::<Self>(name, text)?;
+                if steps.iter().any(|step| !step.row.dynamic) {
+                    return Err(Error::invalid_argument(format!(
+                        "Option not changeable: {name}"
+                    )));
+                }
+            }
+            changed.set(name, text)?;
+        }
+        *self = changed;
+        Ok(())
     }
 
     /// The defaults, changed by `text`: `name=value;name={name=value;...}`.
@@ -277,6 +310,10 @@ macro_rules! row {
             support: $crate::rows::Support::Built,
             get: |options| <$type as $crate::text::Text>::print(&options.$field),
             set: |options, text| <$type as $crate::text::Text>::update(&mut options.$field, text),
+            replace: |options, text| {
+                options.$field = <$type as $crate::text::Text>::parse(text)?;
+                Ok(())
+            },
         };
         $($crate::rows::row_word!(row $word);)*
         row

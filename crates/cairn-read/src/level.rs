@@ -23,6 +23,15 @@ pub struct Tables {
 }
 
 impl Tables {
+    /// An iterator over `table`. Its prefix filter is not asked if it was opened before the family
+    /// got another extractor.
+    #[must_use]
+    pub fn iter(&self, table: Arc<Table>) -> TableIter {
+        let mut options = self.options;
+        options.prefix_filter &= table.has_prefixes_of(self.reading.prefix_extractor.as_ref());
+        TableIter::new(table, options)
+    }
+
     /// The table of `file`, opened if need be.
     ///
     /// # Errors
@@ -244,7 +253,7 @@ impl LevelIter {
             self.iter = None;
             self.at = at;
             match self.tables.table(file, self.level) {
-                Ok(table) => self.iter = Some(TableIter::new(table, self.tables.options)),
+                Ok(table) => self.iter = Some(self.tables.iter(table)),
                 Err(error) => self.error = Some(error),
             }
         }

@@ -64,6 +64,18 @@ impl PrefixExtractor {
         }
     }
 
+    /// Whether both take the same prefix of every key. Extractors of users go by their names.
+    #[must_use]
+    pub fn is_like(&self, other: &PrefixExtractor) -> bool {
+        use PrefixExtractor::{Capped, Custom, Fixed, Noop};
+        match (self, other) {
+            (Fixed(a), Fixed(b)) | (Capped(a), Capped(b)) => a == b,
+            (Noop, Noop) => true,
+            (Custom(a), Custom(b)) => a.name() == b.name(),
+            _ => false,
+        }
+    }
+
     /// The prefix of `key` (without timestamp), or `None` if the key is outside the domain.
     #[inline]
     #[must_use]

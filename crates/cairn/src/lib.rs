@@ -60,6 +60,7 @@ mod db;
 mod family;
 mod iter;
 mod open;
+mod set_options;
 mod snapshot;
 mod wal;
 

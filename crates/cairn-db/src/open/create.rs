@@ -30,21 +30,7 @@ impl Shared {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
             options.table.block_cache = Some(self.default_cache.clone());
         }
-        let mode = FileMode {
-            direct: self.options().use_direct_reads,
-            ..FileMode::default()
-        };
-        let tables = Arc::new(TableSource {
-            fs: self.world.fs.clone(),
-            paths: self.table_dirs(),
-            order: options.comparator.clone(),
-            prefix_extractor: options.prefix_extractor.clone(),
-            cache: options.table.block_cache.clone(),
-            options: Arc::new(options.table.clone()),
-            verify_unique_id: self.options().verify_sst_unique_id_in_manifest,
-            mode,
-            advise_random: self.options().advise_random_on_open,
-        });
+        let tables = Arc::new(self.table_source(&options));
         let reading = Reading {
             family: family.name.clone(),
             order: options.comparator.clone(),
@@ -55,7 +41,7 @@ impl Shared {
             blobs: Arc::new(BlobSource::new(
                 self.world.fs.clone(),
                 self.dir.clone(),
-                mode,
+                tables.mode,
             )),
             io: self.io.clone(),
         };
@@ -66,6 +52,25 @@ impl Shared {
             family: Arc::new(reading),
         };
         FamilyState::new(family, Arc::new(options), view, tables)
+    }
+
+    /// What opens the tables of a family of `options`.
+    pub(crate) fn table_source(&self, options: &FamilyOptions) -> TableSource {
+        let db = self.options();
+        TableSource {
+            fs: self.world.fs.clone(),
+            paths: self.table_dirs(),
+            order: options.comparator.clone(),
+            prefix_extractor: options.prefix_extractor.clone(),
+            cache: options.table.block_cache.clone(),
+            options: Arc::new(options.table.clone()),
+            verify_unique_id: db.verify_sst_unique_id_in_manifest,
+            mode: FileMode {
+                direct: db.use_direct_reads,
+                ..FileMode::default()
+            },
+            advise_random: db.advise_random_on_open,
+        }
     }
 
     /// A memtable for a family of `options`.
@@ -209,7 +214,7 @@ impl Shared {
         Ok(())
     }
 
-    fn update_wal_limit(&self) {
+    pub(crate) fn update_wal_limit(&self) {
         let families = self.families.load();
         let options: Vec<_> = families.iter().map(|family| family.options()).collect();
         let limit = self.options().wal_limit(options.iter().map(|one| &***one));

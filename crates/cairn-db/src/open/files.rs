@@ -163,8 +163,9 @@ pub(super) fn host_id(options: &DbOptions, fs: &dyn FileSystem) -> String {
 }
 
 impl Shared {
-    /// Writes the options in effect to a new OPTIONS file.
+    /// Writes the options in effect to a new OPTIONS file, and deletes all but the newest two.
     pub(crate) fn write_options_file(&self) -> Result<()> {
+        let _alone = self.options_file.lock();
         let families = self.families.load();
         let file = OptionsFile {
             db: (**self.options()).clone(),
@@ -181,7 +182,11 @@ impl Shared {
             &temporary,
             &path,
             file.to_text().as_bytes(),
-        )
+        )?;
+        for name in obsolete::old_options(self.world.fs.list(&self.dir)?) {
+            self.delete(&self.dir.join(name));
+        }
+        Ok(())
     }
 
     /// Deletes what nothing needs, after an opening.

@@ -331,6 +331,8 @@ fn assemble(
         changed: Condvar::new(),
         next_file: Arc::new(AtomicU64::new(recovered.next_file.0)),
         has_obsolete: AtomicBool::new(false),
+        options_change: Mutex::new(()),
+        options_file: Mutex::new(()),
         unlogged: AtomicBool::new(false),
         cancel: Arc::new(AtomicBool::new(false)),
         host_id: files::host_id(&options, &*world.fs),

@@ -126,10 +126,11 @@ pub(crate) fn low_pri_rate(options: &DbOptions) -> u64 {
 /// finds it shrunk, between 16 KiB/s and the configured rate.
 pub(crate) struct Throttle {
     state: Mutex<ThrottleState>,
-    max_rate: u64,
 }
 
 struct ThrottleState {
+    /// The configured rate.
+    max_rate: u64,
     /// Bytes a second.
     rate: u64,
     /// When the next delayed write may pass, in nanoseconds of the monotonic clock.
@@ -138,26 +139,42 @@ struct ThrottleState {
     last_debt: u64,
 }
 
+/// The rate that an option asks for.
+fn configured(delayed_write_rate: u64) -> u64 {
+    match delayed_write_rate {
+        0 => DEFAULT_RATE,
+        rate => rate,
+    }
+}
+
 const MIN_RATE: u64 = 16 << 10;
 const DEFAULT_RATE: u64 = 16 << 20;
 
 impl Throttle {
     /// A throttle of `delayed_write_rate` bytes a second; 0 is 16 MiB/s.
     pub(crate) fn new(delayed_write_rate: u64) -> Throttle {
-        let max_rate = if delayed_write_rate == 0 {
-            DEFAULT_RATE
-        } else {
-            delayed_write_rate
-        };
+        let max_rate = configured(delayed_write_rate);
         let state = ThrottleState {
+            max_rate,
             rate: max_rate,
             next_nanos: 0,
             last_debt: 0,
         };
         Throttle {
             state: Mutex::new(state),
-            max_rate,
         }
+    }
+
+    /// The configured rate is another one from now on.
+    pub(crate) fn set_max_rate(&self, delayed_write_rate: u64) {
+        let mut state = self.state.lock();
+        let max_rate = configured(delayed_write_rate);
+        state.rate = if state.rate == state.max_rate {
+            max_rate
+        } else {
+            state.rate.min(max_rate)
+        };
+        state.max_rate = max_rate;
     }
 
     /// A job has changed the debt (files, bytes: any measure that falls when jobs catch up).
@@ -166,7 +183,7 @@ impl Throttle {
         if debt > state.last_debt {
             state.rate = (state.rate / 5 * 4).max(MIN_RATE);
         } else if debt < state.last_debt {
-            state.rate = (state.rate / 4 * 5).min(self.max_rate);
+            state.rate = (state.rate / 4 * 5).min(state.max_rate);
         }
         state.last_debt = debt;
     }
@@ -174,7 +191,7 @@ impl Throttle {
     /// Nothing is delayed any more.
     pub(crate) fn reset(&self) {
         let mut state = self.state.lock();
-        state.rate = self.max_rate;
+        state.rate = state.max_rate;
         state.last_debt = 0;
     }
 

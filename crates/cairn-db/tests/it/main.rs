@@ -3,4 +3,5 @@
 mod basic;
 mod filters;
 mod logs;
+mod options;
 mod wal;

@@ -81,7 +81,7 @@ pub(super) fn sources(
             .filter(|file| is_within(view, file, options))
         {
             let table = tables.table(file, level)?;
-            let iter = cairn_table::TableIter::new(table, tables.options);
+            let iter = tables.iter(table);
             children.push(Child::Table(Box::new(iter), file.largest_seq));
             if let Some(cover) = &mut cover
                 && let Some(tombstones) = file_tombstones(file, level, order, tables)?

@@ -59,6 +59,14 @@ pub struct Table {
 }
 
 impl Table {
+    /// Whether prefixes in the table are those that `extractor` takes.
+    #[must_use]
+    pub fn has_prefixes_of(&self, extractor: Option<&PrefixExtractor>) -> bool {
+        let mine = self.prefix_extractor.as_ref();
+        mine.zip(extractor)
+            .is_some_and(|(mine, other)| mine.is_like(other))
+    }
+
     /// What the writer of the table knew about it.
     #[must_use]
     pub fn properties(&self) -> &Properties {

@@ -1,0 +1,234 @@
+//! Options of a running database: changing them, and what a change sets in motion.
+//!
+//! A change is all of what was asked or nothing: it is tried on a copy, checked as an opening
+//! checks its options, and then put in force as a whole. The new OPTIONS file is on the disk
+//! before the call returns. One change at a time; reads and writes go on meanwhile.
+//!
+//! What was open keeps the options it was opened with: a table its table options, a running job
+//! the options of its start. A memtable that is already larger than a smaller limit is switched by
+//! the next write.
+
+use std::sync::Arc;
+
+use cairn_options::{DbOptions, FamilyOptions, Options};
+use cairn_platform::Priority;
+use cairn_platform::sync::Ordering;
+use cairn_read::{Reading, View};
+use cairn_types::{Error, Result};
+
+use crate::db::Db;
+use crate::family::{Family, FamilyState};
+use crate::shared::Shared;
+
+/// Names and values of options.
+pub type Changes<'a> = &'a [(&'a str, &'a str)];
+
+/// What 0 means for `bytes_per_sync` when it is set while the database is open.
+const BYTES_PER_SYNC: u64 = 1 << 20;
+
+impl Family {
+    /// Changes options of the family while the database is open, by RocksDB's names: all of
+    /// `changes`, or none. The new OPTIONS file is on the disk when the call returns.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is nothing to change, or names an option that does not exist,
+    /// cannot have its value, or cannot change in an open database; `NotSupported` for what Cairn
+    /// does not do. Nothing is changed then. `IoError` if the options are in force, but could not
+    /// be written to the OPTIONS file.
+    pub fn set_options(&self, changes: Changes<'_>) -> Result<()> {
+        self.db.shared.set_options(&[(self.state.clone(), changes)])
+    }
+}
+
+impl Db {
+    /// [`Family::set_options`] for several families at once: all changes of all of them, or none.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::set_options`].
+    pub fn set_options_of(&self, changes: &[(&Family, Changes<'_>)]) -> Result<()> {
+        let states: Vec<_> = changes
+            .iter()
+            .map(|(family, changes)| (family.state.clone(), *changes))
+            .collect();
+        self.handle.shared.set_options(&states)
+    }
+
+    /// Changes options of the database while it is open, by RocksDB's names: all of `changes`, or
+    /// none. The new OPTIONS file is on the disk when the call returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::set_options`].
+    pub fn set_db_options(&self, changes: Changes<'_>) -> Result<()> {
+        self.handle.shared.set_db_options(changes)
+    }
+}
+
+impl Shared {
+    /// Changes options of families: everything, or nothing.
+    pub(crate) fn set_options(
+        self: &Arc<Self>,
+        changes: &[(Arc<FamilyState>, Changes<'_>)],
+    ) -> Result<()> {
+        self.check_changeable()?;
+        let _alone = self.options_change.lock();
+        let mut changed: Vec<(Arc<FamilyState>, FamilyOptions)> = Vec::new();
+        for (family, changes) in changes {
+            self.info.info(format_args!(
+                "SetOptions() on column family [{}], inputs: {}",
+                family.name(),
+                said(changes)
+            ));
+            // A family that is named twice gets both.
+            let known = changed
+                .iter()
+                .position(|(other, _)| other.id() == family.id());
+            let before = match known {
+                Some(at) => changed.remove(at).1,
+                None => (**family.options()).clone(),
+            };
+            let after = self
+                .try_change(family, before, changes)
+                .inspect_err(|error| {
+                    self.info.warn(format_args!("SetOptions() failed: {error}"));
+                })?;
+            changed.push((family.clone(), after));
+        }
+        {
+            let mut tree = self.tree.lock();
+            for (family, options) in changed {
+                self.put_in_force(&family, options);
+            }
+            self.update_conditions(&mut tree);
+            self.schedule(&mut tree);
+            self.changed.notify_all();
+        }
+        self.update_wal_limit();
+        // The next write looks at memtables with the new limits.
+        self.attention.store(true, Ordering::Release);
+        self.save_options()
+    }
+
+    /// The options of `family` after `changes`, if they make sense.
+    fn try_change(
+        &self,
+        family: &FamilyState,
+        mut options: FamilyOptions,
+        changes: Changes<'_>,
+    ) -> Result<FamilyOptions> {
+        if family.is_dropped() {
+            return Err(Error::invalid_argument(format!(
+                "column family {:?} was dropped",
+                family.name()
+            )));
+        }
+        options.set_dynamic(changes)?;
+        options.validate()?;
+        options.check_supported()?;
+        Ok(options.sanitize(&self.options()))
+    }
+
+    /// Puts `options` in force. The caller holds the lock of the tree, under which views change.
+    fn put_in_force(&self, family: &FamilyState, mut options: FamilyOptions) {
+        if options.table.block_cache.is_none() && !options.table.no_block_cache {
+            options.table.block_cache = Some(self.default_cache.clone());
+        }
+        let tables = Arc::new(self.table_source(&options));
+        let view = family.view.load_full();
+        let reading = Reading {
+            family: view.family.family.clone(),
+            order: view.family.order.clone(),
+            merge_operator: view.family.merge_operator.clone(),
+            prefix_extractor: options.prefix_extractor.clone(),
+            max_sequential_skip: options.max_sequential_skip_in_iterations,
+            tables: tables.clone(),
+            blobs: view.family.blobs.clone(),
+            io: view.family.io.clone(),
+        };
+        family.set_options(Arc::new(options), tables);
+        family.view.store(Arc::new(View {
+            family: Arc::new(reading),
+            ..View::clone(&view)
+        }));
+    }
+
+    /// Changes options of the database: everything, or nothing.
+    pub(crate) fn set_db_options(self: &Arc<Self>, changes: Changes<'_>) -> Result<()> {
+        self.check_changeable()?;
+        let _alone = self.options_change.lock();
+        self.info
+            .info(format_args!("SetDBOptions(), inputs: {}", said(changes)));
+        let before = self.options.load_full();
+        let after = self.try_change_db(&before, changes).inspect_err(|error| {
+            self.info
+                .warn(format_args!("SetDBOptions() failed: {error}"));
+        })?;
+        if after.to_text() == before.to_text() {
+            return Ok(());
+        }
+        let (flushes, compactions) = after.background_limits();
+        self.world.executor.reserve(Priority::High, flushes);
+        self.world.executor.reserve(Priority::Low, compactions);
+        self.throttle.set_max_rate(after.delayed_write_rate);
+        let write_back = after.wal_bytes_per_sync;
+        let log_changes = write_back != before.wal_bytes_per_sync;
+        self.options.store(Arc::new(after));
+        if log_changes && let Some(log) = self.writer.lock().log.as_mut() {
+            log.write_back_every(write_back);
+        }
+        self.update_wal_limit();
+        self.attention.store(true, Ordering::Release);
+        {
+            let mut tree = self.tree.lock();
+            self.update_conditions(&mut tree);
+            self.schedule(&mut tree);
+            self.changed.notify_all();
+        }
+        self.save_options()
+    }
+
+    /// The options of the database after `changes`, if they make sense for every family.
+    fn try_change_db(&self, before: &DbOptions, changes: Changes<'_>) -> Result<DbOptions> {
+        let mut options = before.clone();
+        options.set_dynamic(changes)?;
+        if options.bytes_per_sync == 0 {
+            options.bytes_per_sync = BYTES_PER_SYNC;
+        }
+        options.validate()?;
+        options.check_supported()?;
+        Ok(options.sanitize())
+    }
+
+    /// Refuses to change options of a database that is closed or only read.
+    fn check_changeable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::not_supported(
+                "Not supported operation in read only mode.",
+            ));
+        }
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::shutdown("the database is being closed"));
+        }
+        Ok(())
+    }
+
+    fn save_options(&self) -> Result<()> {
+        self.write_options_file().map_err(|error| {
+            self.info.warn(format_args!(
+                "the OPTIONS file could not be written: {error}"
+            ));
+            error.context("the options are in force, but the OPTIONS file could not be written")
+        })
+    }
+}
+
+/// What was asked, for the log. Options hold no user data.
+fn said(changes: Changes<'_>) -> String {
+    let words: Vec<String> = changes
+        .iter()
+        .map(|(name, text)| format!("{name}={text}"))
+        .collect();
+    words.join("; ")
+}

@@ -1,0 +1,208 @@
+//! Options that change while the database is open.
+
+use std::path::Path;
+
+use cairn_db::Db;
+use cairn_options::file::OptionsFile;
+use cairn_options::{Options, ReadOptions};
+use cairn_platform::World;
+use cairn_platform::fs::FileMode;
+use cairn_types::{Code, PrefixExtractor};
+
+use crate::basic::open_at;
+
+fn options_files(world: &World) -> Vec<String> {
+    let names = world
+        .fs
+        .list(Path::new("/db"))
+        .expect("the directory is there");
+    let mut names: Vec<String> = names
+        .into_iter()
+        .filter(|name| name.starts_with("OPTIONS-"))
+        .collect();
+    names.sort();
+    names
+}
+
+fn newest(world: &World) -> OptionsFile {
+    let name = options_files(world)
+        .pop()
+        .expect("a database has an OPTIONS file");
+    let file = world
+        .fs
+        .open(&Path::new("/db").join(name), FileMode::default())
+        .expect("it opens");
+    let mut bytes = vec![0; file.len().expect("it has a length") as usize];
+    file.read_at(0, &mut bytes).expect("it is read");
+    OptionsFile::from_text(std::str::from_utf8(&bytes).expect("it is text"), false)
+        .expect("it is valid")
+}
+
+fn open() -> (World, Db) {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).expect("it opens");
+    (world, db)
+}
+
+#[test]
+fn changes_are_in_force_and_on_disk_when_the_call_returns() {
+    let (world, db) = open();
+    db.set_options(&[
+        ("write_buffer_size", "256K"),
+        ("compression", "kNoCompression"),
+        ("block_based_table_factory", "{block_size=16K}"),
+        ("table_factory.filter_policy", "bloomfilter:10:false"),
+        ("compression_opts.level", "3"),
+        ("compression_opts", "{checksum=true}"),
+    ])
+    .unwrap();
+    let options = db.default_family().options();
+    assert_eq!(options.write_buffer_size, 256 << 10);
+    assert_eq!(options.table.block_size, 16 << 10);
+    assert!(options.table.filter_policy.is_some());
+    assert!(options.compression_opts.checksum && options.compression_opts.level == 3);
+    let file = newest(&world);
+    let written = &file.families[0].1;
+    for name in ["write_buffer_size", "compression", "compression_opts"] {
+        assert_eq!(written.get(name), options.get(name));
+    }
+    assert_eq!(written.table.block_size, 16 << 10);
+
+    // A memtable obeys the new size: 300 KiB would have been five of the old ones.
+    for n in 0..200_u32 {
+        db.put(&n.to_be_bytes(), &[b'x'; 1000]).unwrap();
+    }
+    let number = |name| db.property_number(name).unwrap();
+    db.wait_until_quiet().unwrap();
+    assert_eq!(number("rocksdb.live-sst-files-size"), 0);
+    db.flush().unwrap();
+    assert!(
+        number("rocksdb.live-sst-files-size") > 200_000,
+        "not compressed"
+    );
+}
+
+#[test]
+fn a_change_is_made_whole_or_not_at_all() {
+    let (world, db) = open();
+    let other = db.create_family("other", &Default::default()).unwrap();
+    let before = (
+        db.default_family().options().to_text(),
+        options_files(&world),
+    );
+    for (name, text) in [
+        ("nosuch", "1"),
+        ("write_buffer_size", "many"),
+        ("num_levels", "4"),
+        ("compression_opts.nosuch", "1"),
+        ("write_buffer_size.x", "1"),
+        ("bottommost_compression", "kXpressCompression"),
+    ] {
+        let changes: &[_] = &[("disable_auto_compactions", "true"), (name, text)];
+        let error = db.set_options(changes).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+        let good: &[_] = &[("ttl", "77")];
+        let both = [(&other, good), (db.default_family(), changes)];
+        assert!(db.set_options_of(&both).is_err());
+    }
+    assert_eq!(
+        db.set_options(&[]).unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    assert_ne!(other.options().ttl, 77);
+    let after = (
+        db.default_family().options().to_text(),
+        options_files(&world),
+    );
+    assert_eq!(before, after);
+    assert!(db.set_db_options(&[("wal_dir", "/x")]).is_err());
+    assert!(
+        db.set_db_options(&[("max_background_jobs", "4"), ("nosuch", "1")])
+            .is_err()
+    );
+    assert_eq!(db.options().max_background_jobs, 2);
+}
+
+#[test]
+fn the_two_newest_files_stay() {
+    let (world, db) = open();
+    for jobs in 3..8_i32 {
+        db.set_db_options(&[("max_background_jobs", &jobs.to_string())])
+            .unwrap();
+        assert_eq!(newest(&world).db.max_background_jobs, jobs);
+        assert!(options_files(&world).len() <= 2);
+    }
+    // What is so already makes no new file.
+    let before = options_files(&world);
+    db.set_db_options(&[("max_background_jobs", "7")]).unwrap();
+    assert_eq!(options_files(&world), before);
+}
+
+/// The filter of a table that was opened before the change knows longer prefixes than the ones
+/// that a scan now goes by.
+#[test]
+fn prefix_scans_see_tables_of_another_extractor() {
+    let (_world, db) = open();
+    db.set_options(&[
+        ("prefix_extractor", "fixed:4"),
+        (
+            "table_factory",
+            "{id=BlockBasedTable;filter_policy=bloomfilter:10:false}",
+        ),
+    ])
+    .unwrap();
+    for n in 0..50 {
+        db.put(format!("ab{n:02}x").as_bytes(), b"1").unwrap();
+    }
+    db.flush().unwrap();
+    assert!(db.get(b"ab07x").unwrap().is_some());
+    db.set_options(&[("prefix_extractor", "fixed:2")]).unwrap();
+    let mut iter = db.iter_with(&ReadOptions {
+        prefix_same_as_start: true,
+        ..ReadOptions::default()
+    });
+    iter.seek(b"ab!!x");
+    assert!(
+        iter.valid() && iter.key() == b"ab00x",
+        "{:?}",
+        iter.status()
+    );
+    assert!(matches!(
+        db.default_family().options().prefix_extractor,
+        Some(PrefixExtractor::Fixed(2))
+    ));
+}
+
+#[test]
+fn a_stall_ends_when_its_trigger_is_raised() {
+    let (_world, db) = open();
+    let options: &[_] = &[
+        ("level0_file_num_compaction_trigger", "100"),
+        ("level0_slowdown_writes_trigger", "2"),
+        ("level0_stop_writes_trigger", "3"),
+    ];
+    // Sanitized: no slower than the compactions that would end the stall.
+    db.set_options(options).unwrap();
+    assert_eq!(
+        db.default_family().options().level0_stop_writes_trigger,
+        100
+    );
+    let quiet: &[_] = &[
+        ("disable_auto_compactions", "false"),
+        ("level0_file_num_compaction_trigger", "2"),
+        ("level0_slowdown_writes_trigger", "2"),
+        ("level0_stop_writes_trigger", "2"),
+    ];
+    db.set_options(quiet).unwrap();
+    for n in 0..4_u8 {
+        db.put(&[n], b"1").unwrap();
+        db.flush().unwrap();
+    }
+    db.set_options(&[
+        ("level0_stop_writes_trigger", "40"),
+        ("level0_slowdown_writes_trigger", "40"),
+    ])
+    .unwrap();
+    assert_eq!(db.property_number("rocksdb.is-write-stopped"), Some(0));
+    db.put(b"x", b"1").unwrap();
+}

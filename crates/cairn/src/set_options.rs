@@ -1,0 +1,71 @@
+//! Changing options of an open database.
+
+use cairn_options::DbOptions;
+use cairn_types::Result;
+
+use std::sync::Arc;
+
+use crate::db::Db;
+use crate::family::Family;
+
+impl Db {
+    /// Changes options of the default family while the database is open, by RocksDB's names: all
+    /// of `changes`, or none. Other families have [`cairn_db::Family::set_options`]. When the call
+    /// returns the options are in force and in the OPTIONS file.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = cairn::Db::open(dir.path().join("db"), &cairn::Options::default().create_if_missing(true))?;
+    /// db.set_options(&[("write_buffer_size", "8M"), ("disable_auto_compactions", "true")])?;
+    /// assert_eq!(db.default_family().options().write_buffer_size, 8 << 20);
+    ///
+    /// // One mistake, and nothing has changed.
+    /// assert!(db.set_options(&[("ttl", "60"), ("num_levels", "3")]).is_err());
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` names what does not exist, makes no sense or cannot change while the
+    /// database is open; `NotSupported` what Cairn does not do. `IoError` if the OPTIONS file
+    /// could not be written; the options are in force then.
+    pub fn set_options(&self, changes: &[(&str, &str)]) -> Result<()> {
+        self.inner.set_options(changes)
+    }
+
+    /// [`Db::set_options`] for several families at once: all changes of all of them, or none.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::set_options`].
+    pub fn set_options_of(&self, changes: &[(&Family<'_>, &[(&str, &str)])]) -> Result<()> {
+        let changes: Vec<(&cairn_db::Family, _)> = changes
+            .iter()
+            .map(|(family, changes)| (&***family, *changes))
+            .collect();
+        self.inner.set_options_of(&changes)
+    }
+
+    /// Changes options of the database while it is open: all of `changes`, or none.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = cairn::Db::open(dir.path().join("db"), &cairn::Options::default().create_if_missing(true))?;
+    /// db.set_db_options(&[("max_background_jobs", "4")])?;
+    /// assert_eq!(db.db_options().max_background_jobs, 4);
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::set_options`].
+    pub fn set_db_options(&self, changes: &[(&str, &str)]) -> Result<()> {
+        self.inner.set_db_options(changes)
+    }
+
+    /// The options of the database that are in force now.
+    #[must_use]
+    pub fn db_options(&self) -> Arc<DbOptions> {
+        cairn_db::Db::options(&self.inner)
+    }
+}
