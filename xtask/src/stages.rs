@@ -123,12 +123,12 @@ fn crash(root: &Path) -> Result<(), String> {
     model(
         root,
         "crash",
-        &["--count", "60", "--ops", "50", "--images", "2"],
+        &["--count", "6", "--ops", "50", "--images", "2"],
     )
 }
 
 fn meta(root: &Path) -> Result<(), String> {
-    model(root, "meta", &["--count", "1000", "--ops", "400"])
+    model(root, "meta", &["--count", "160", "--ops", "400"])
 }
 
 fn model(root: &Path, command: &str, counts: &[&str]) -> Result<(), String> {

@@ -13,9 +13,11 @@ use cairn_platform::World;
 use cairn_types::{Error, KeyOrder, Result};
 use cairn_version::manifest;
 
-use crate::engine::{Engine, Entries, Factory, OptionSet};
+use crate::engine::{Engine, Entries, Factory};
 use crate::model::{DEFAULT, MergeKind};
-use crate::ops::{Change, Direction, Scan, Write};
+use crate::ops::change::Write;
+use crate::ops::scan::{Direction, Scan};
+use crate::options::OptionSet;
 
 /// Opens databases.
 pub struct CairnFactory;
@@ -67,24 +69,38 @@ fn family_options(options: &OptionSet) -> Result<FamilyOptions> {
     Ok(family)
 }
 
-struct Cairn {
-    db: Db,
-    world: World,
-    dir: PathBuf,
+/// An open database of the engine, for operations that only it has.
+pub struct Cairn {
+    /// The database.
+    pub db: Db,
+    /// The world that it lives in.
+    pub world: World,
+    /// Where it lies.
+    pub dir: PathBuf,
     /// What families are created with.
-    family: FamilyOptions,
+    pub family: FamilyOptions,
     unlogged: bool,
     snapshots: BTreeMap<u64, Snapshot>,
     next_snapshot: u64,
 }
 
 impl Cairn {
-    fn family(&self, name: &str) -> Result<Family> {
+    /// The family of this name.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is none.
+    pub fn family(&self, name: &str) -> Result<Family> {
         let family = self.db.family(name);
         family.ok_or_else(|| Error::invalid_argument(format!("no family {name}")))
     }
 
-    fn read_options(&self, snapshot: Option<u64>) -> Result<ReadOptions> {
+    /// Options of a read, now or in a snapshot.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is no such snapshot.
+    pub fn read_options(&self, snapshot: Option<u64>) -> Result<ReadOptions> {
         let snapshot = snapshot.map(|name| self.snapshots.get(&name));
         let snapshot = match snapshot {
             Some(None) => return Err(Error::invalid_argument("no such snapshot")),
@@ -186,13 +202,7 @@ impl Engine for Cairn {
         let mut batch = WriteBatch::new();
         for write in writes {
             let family = self.family(&write.family)?;
-            match &write.change {
-                Change::Put(value) => batch.put_in(&family, &write.key, &value.bytes()),
-                Change::Merge(value) => batch.merge_in(&family, &write.key, &value.bytes()),
-                Change::Delete => batch.delete_in(&family, &write.key),
-                Change::SingleDelete => batch.single_delete_in(&family, &write.key),
-                Change::DeleteRange(end) => batch.delete_range_in(&family, &write.key, end),
-            }
+            write.change.add_to(&mut batch, &family, &write.key);
         }
         let options = WriteOptions {
             sync: sync && !self.unlogged,
@@ -241,8 +251,12 @@ impl Engine for Cairn {
         self.snapshots.remove(&snapshot);
     }
 
-    fn flush(&mut self, family: &str) -> Result<()> {
-        self.family(family)?.flush()
+    fn flush(&mut self, families: &[String]) -> Result<()> {
+        let families: Vec<Family> = families
+            .iter()
+            .map(|family| self.family(family))
+            .collect::<Result<_>>()?;
+        self.db.flush_families(&families.iter().collect::<Vec<_>>())
     }
 
     fn compact(&mut self, family: &str, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
@@ -273,6 +287,14 @@ impl Engine for Cairn {
         self.db.wait_until_quiet()?;
         while self.world.executor.help() {}
         self.check_files()
+    }
+
+    fn stopped(&self) -> Option<String> {
+        self.db.background_error().map(|error| error.to_string())
+    }
+
+    fn cairn(&mut self) -> Option<&mut Cairn> {
+        Some(self)
     }
 
     fn close(self: Box<Self>) -> Result<()> {

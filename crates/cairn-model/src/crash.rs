@@ -6,18 +6,22 @@
 //! promised; after a power cut those up to the last sync, flush or close. Families are there from
 //! the acknowledgement of their creation on.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use cairn_sim::{CrashModel, DiskImage, Replay, Rng, SimWorld, Trace};
 
-use crate::engine::{Entries, Factory, OptionSet};
-use crate::model::DEFAULT;
-use crate::ops::{Change, Direction, Scan, Script, Value, Write};
-use crate::run::{DIR, Failure, RunRecord, content, run, same_entries};
-use crate::token::{CrashPoint, Token};
+use crate::engine::{Entries, Factory};
+use crate::run::{DIR, Failure, RunRecord, run};
+use crate::script::Script;
+use crate::token::CrashPoint;
+
+use self::expect::Expectation;
+
+mod expect;
+mod recover;
 
 /// How much is tried.
 #[derive(Clone, Debug)]
@@ -85,33 +89,19 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// A failure and how to see it again.
+/// A failure, and on which disk it shows; on none if the run itself failed.
 #[derive(Clone, Debug)]
 pub struct CrashFailure {
     /// Where.
-    pub token: Token,
+    pub point: Option<CrashPoint>,
     /// What.
     pub failure: Failure,
 }
 
 impl std::fmt::Display for CrashFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}\n{}", self.failure, self.token)
+        write!(f, "{} ({:?})", self.failure, self.point)
     }
-}
-
-/// What may be found on a disk.
-#[derive(Clone, Debug)]
-struct Expectation {
-    floor: usize,
-    last: usize,
-    /// The families, with their numbers in the model; the second differs while one is being
-    /// created or dropped.
-    families: [Vec<(String, usize)>; 2],
-    options: usize,
-    /// Where no write is logged, what each family has to hold at least, by its number; each is
-    /// then the state at a moment of its own.
-    flushed: Option<BTreeMap<usize, usize>>,
 }
 
 /// A run and the state at each of its moments.
@@ -134,18 +124,7 @@ pub fn crash(
     seed: u64,
     effort: &Effort,
 ) -> Result<Counts, Box<CrashFailure>> {
-    let token = |crash| Token {
-        engine: factory.name().to_owned(),
-        seed,
-        ops: script.ops.len(),
-        crash,
-    };
-    let fail = |crash, failure| {
-        Box::new(CrashFailure {
-            token: token(crash),
-            failure,
-        })
-    };
+    let fail = |point, failure| Box::new(CrashFailure { point, failure });
     let checker = Checker::new(factory, script, seed).map_err(|failure| fail(None, failure))?;
     checker
         .everywhere(effort)
@@ -274,208 +253,6 @@ impl<'f> Checker<'f> {
         Ok(())
     }
 
-    /// What may be found after a crash behind the first `at` file operations.
-    fn expectation(&self, at: usize, model: CrashModel) -> Expectation {
-        let marks = &self.record.marks;
-        let done = marks.partition_point(|mark| mark.ended <= at);
-        let before = done.checked_sub(1).map(|last| &marks[last]);
-        let under_way = marks.get(done).filter(|mark| mark.began <= at);
-        let default = vec![(DEFAULT.to_owned(), 0)];
-        let families = before.map_or(default, |mark| mark.families.clone());
-        let acknowledged = before.map_or(0, |mark| mark.moment);
-        let next = under_way.or(before);
-        let options = next.map_or(0, |mark| mark.options);
-        let unlogged = self.record.options[options].unlogged;
-        Expectation {
-            flushed: unlogged.then(|| before.map(|mark| mark.flushed.clone()).unwrap_or_default()),
-            floor: match model.kernel_survives() {
-                true if !unlogged => acknowledged,
-                _ => before.map_or(0, |mark| mark.floor),
-            },
-            last: under_way.map_or(acknowledged, |mark| mark.moment),
-            families: [
-                families.clone(),
-                under_way.map_or(families, |mark| mark.families.clone()),
-            ],
-            options,
-        }
-    }
-
-    /// Opens a disk, checks what is there, goes on writing, and returns the record of the
-    /// recovery's file operations.
-    fn check(&self, image: DiskImage, expectation: &Expectation) -> Result<Trace, Failure> {
-        caught(|| self.check_uncaught(image, expectation))
-    }
-
-    fn check_uncaught(
-        &self,
-        image: DiskImage,
-        expectation: &Expectation,
-    ) -> Result<Trace, Failure> {
-        let sim = SimWorld::on(image, self.seed);
-        let options = &self.record.options[expectation.options];
-        let text = |doing: &str, error: cairn_types::Error| Failure(format!("{doing}: {error}"));
-        let mut engine = self
-            .factory
-            .open(&sim.world, Path::new(DIR), options)
-            .map_err(|error| text("open after the crash", error))?;
-        let recovery = sim.fs.trace();
-        let found = content(engine.as_mut(), &self.record.model)?;
-        self.is_a_prefix(&found, expectation)?;
-        engine
-            .check()
-            .map_err(|error| text("structure after the crash", error))?;
-        self.resume(sim, engine, found, options)?;
-        Ok(recovery)
-    }
-
-    /// Whether `found` is the state at some moment that the expectation allows.
-    fn is_a_prefix(
-        &self,
-        found: &BTreeMap<String, Entries>,
-        expectation: &Expectation,
-    ) -> Result<(), Failure> {
-        let names: Vec<&String> = found.keys().collect();
-        let families = expectation.families.iter().find(|families| {
-            let mut expected: Vec<&String> = families.iter().map(|(name, _)| name).collect();
-            expected.sort();
-            expected == names
-        });
-        let Some(families) = families else {
-            return Err(Failure(format!(
-                "families: expected {:?}, found {names:?}",
-                expectation.families[0]
-            )));
-        };
-        let prints: Vec<(usize, u64)> = families
-            .iter()
-            .map(|(name, number)| (*number, fingerprint(&found[name])))
-            .collect();
-        let matches = |moment: usize| {
-            let mut prints = prints.iter();
-            prints.all(|(number, print)| self.states[*number][moment] == *print)
-        };
-        let Expectation { floor, last, .. } = *expectation;
-        if let Some(flushed) = &expectation.flushed {
-            return self.is_a_prefix_each(&prints, flushed, floor, last);
-        }
-        if (floor..=last).any(matches) {
-            return Ok(());
-        }
-        if let Some(moment) = (0..floor).rev().find(|moment| matches(*moment)) {
-            return Err(Failure(format!(
-                "promised writes are lost: found the state after {moment} batches, \
-                 expected {floor} to {last}"
-            )));
-        }
-        Err(self.explain(found, families, floor, last))
-    }
-
-    /// Whether each family by itself is in a state between its floor and `last`.
-    fn is_a_prefix_each(
-        &self,
-        prints: &[(usize, u64)],
-        flushed: &BTreeMap<usize, usize>,
-        floor: usize,
-        last: usize,
-    ) -> Result<(), Failure> {
-        for (number, print) in prints {
-            let floor = flushed
-                .get(number)
-                .map_or(floor, |moment| floor.max(*moment));
-            let states = &self.states[*number];
-            if !states[floor..=last].contains(print) {
-                let lost = states[..floor].iter().rposition(|state| state == print);
-                return Err(Failure(match lost {
-                    Some(moment) => format!(
-                        "what was flushed is lost: found the state of family {number} after \
-                         {moment} batches, expected {floor} to {last}"
-                    ),
-                    None => format!(
-                        "no state of the history of family {number} between {floor} and {last} \
-                         batches"
-                    ),
-                }));
-            }
-        }
-        Ok(())
-    }
-
-    /// The allowed moment that agrees with what was found on the most families, and the first
-    /// difference from it.
-    fn explain(
-        &self,
-        found: &BTreeMap<String, Entries>,
-        families: &[(String, usize)],
-        floor: usize,
-        last: usize,
-    ) -> Failure {
-        let differences = |moment: usize| {
-            let of_family = |(name, number): &(String, usize)| {
-                let expected = self.record.model.content_by_number(*number, moment);
-                let found: HashSet<_> = found[name].iter().collect();
-                let expected: HashSet<_> = expected.iter().collect();
-                expected.symmetric_difference(&found).count()
-            };
-            families.iter().map(of_family).sum::<usize>()
-        };
-        let moment = (floor..=last).min_by_key(|moment| differences(*moment));
-        let moment = moment.unwrap_or(floor);
-        let detail = families.iter().find_map(|(name, number)| {
-            let expected = self.record.model.content_by_number(*number, moment);
-            let difference = same_entries(&expected, &found[name]).err()?;
-            Some(format!("family {name}, {difference}"))
-        });
-        Failure(format!(
-            "no state of the history: between {floor} and {last} batches, the nearest is {moment}; \
-             {}",
-            detail.unwrap_or_default()
-        ))
-    }
-
-    /// Writes on, closes, opens again, and checks that all of it is there.
-    fn resume(
-        &self,
-        sim: SimWorld,
-        mut engine: Box<dyn crate::engine::Engine>,
-        mut found: BTreeMap<String, Entries>,
-        options: &OptionSet,
-    ) -> Result<(), Failure> {
-        let text = |error: cairn_types::Error| Failure(format!("after recovery: {error}"));
-        let mut after: BTreeMap<Vec<u8>, Vec<u8>> = found
-            .remove(DEFAULT)
-            .unwrap_or_default()
-            .into_iter()
-            .collect();
-        for number in 0..4u64 {
-            let value = Value::Text {
-                len: 30,
-                seed: number,
-            };
-            let key = format!("k{:04}", number * 7).into_bytes();
-            after.insert(key.clone(), value.bytes());
-            let write = Write {
-                family: DEFAULT.to_owned(),
-                key,
-                change: Change::Put(value),
-            };
-            engine.write(&[write], number % 2 == 1).map_err(text)?;
-        }
-        engine.close().map_err(text)?;
-        let mut engine = self
-            .factory
-            .open(&sim.world, Path::new(DIR), options)
-            .map_err(text)?;
-        found.insert(DEFAULT.to_owned(), after.into_iter().collect());
-        for (family, expected) in &found {
-            let scan = Scan::all(Direction::Forward);
-            let now = engine.scan(family, &scan, None).map_err(text)?;
-            same_entries(expected, &now)
-                .map_err(|failure| Failure(format!("after recovery, {family}: {failure}")))?;
-        }
-        engine.close().map_err(text)
-    }
-
     /// The disk that `point` names.
     #[must_use]
     pub fn image(&self, point: &CrashPoint) -> Option<DiskImage> {
@@ -502,18 +279,21 @@ impl<'f> Checker<'f> {
     /// What is wrong with it.
     pub fn replay(&self, point: &CrashPoint) -> Result<(), Failure> {
         let image = self.image(point);
-        let image = image.ok_or_else(|| Failure("there is no such disk here".to_owned()))?;
+        let image = image.ok_or_else(|| Failure::wrong("there is no such disk here"))?;
         let expectation = self.expectation(point.at, point.model);
         self.check(image, &expectation).map(|_| ())
     }
 }
 
 /// A panic of the engine as a failure.
-fn caught<T>(act: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+pub(crate) fn caught<T>(act: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(Failure(format!("panic: {}", text.unwrap_or_default())))
+        Err(Failure::wrong(format!(
+            "panic: {}",
+            text.unwrap_or_default()
+        )))
     })
 }
 
@@ -544,37 +324,38 @@ mod tests {
     }
 
     /// The first failure that crashing scripts of an engine with this bug finds.
-    fn found(bug: Bug) -> Box<CrashFailure> {
+    fn found(bug: Bug) -> (u64, Box<CrashFailure>) {
         let factory = ToyFactory::wrong(bug);
         let failure = (0..20).find_map(|seed| {
             let script = generate::script(seed, 30);
-            crash(&factory, &script, seed, &Effort::quick()).err()
+            let failure = crash(&factory, &script, seed, &Effort::quick()).err()?;
+            Some((seed, failure))
         });
         failure.unwrap_or_else(|| panic!("nobody noticed {bug:?}"))
     }
 
     #[test]
     fn a_forgotten_sync_is_a_lost_write() {
-        let failure = found(Bug::SyncForgotten);
-        assert!(failure.failure.0.contains("lost"), "{failure}");
+        let (_, failure) = found(Bug::SyncForgotten);
+        assert!(failure.failure.text.contains("lost"), "{failure}");
     }
 
     #[test]
     fn an_unsynced_directory_is_noticed() {
-        let failure = found(Bug::DirectoryNotSynced);
-        assert!(failure.token.crash.is_some(), "{failure}");
+        let (_, failure) = found(Bug::DirectoryNotSynced);
+        assert!(failure.point.is_some(), "{failure}");
     }
 
     #[test]
     fn a_replay_that_goes_on_behind_damage_makes_a_hole() {
-        let failure = found(Bug::ReplayGoesOn);
-        assert!(failure.token.crash.is_some(), "{failure}");
+        let (_, failure) = found(Bug::ReplayGoesOn);
+        assert!(failure.point.is_some(), "{failure}");
     }
 
     #[test]
     fn half_a_batch_is_no_state_of_the_history() {
-        let failure = found(Bug::BatchInPieces);
-        assert!(failure.failure.0.contains("no state"), "{failure}");
+        let (_, failure) = found(Bug::BatchInPieces);
+        assert!(failure.failure.text.contains("no state"), "{failure}");
     }
 
     #[test]
@@ -584,18 +365,17 @@ mod tests {
             .unwrap();
         let factory = ToyFactory::wrong(Bug::ReplayStopsEarly);
         let failure = crash(&factory, &script, 1, &Effort::quick()).unwrap_err();
-        assert!(failure.token.crash.is_none(), "{failure}");
-        assert!(failure.failure.0.contains("at the end"), "{failure}");
+        assert!(failure.point.is_none(), "{failure}");
+        assert!(failure.failure.text.contains("at the end"), "{failure}");
     }
 
     #[test]
-    fn a_token_leads_back_to_its_failure() {
-        let failure = found(Bug::BatchInPieces);
-        let token: Token = failure.token.to_string().parse().unwrap();
-        let script = generate::script(token.seed, token.ops);
+    fn a_point_leads_back_to_its_failure() {
+        let (seed, failure) = found(Bug::BatchInPieces);
+        let script = generate::script(seed, 30);
         let factory = ToyFactory::wrong(Bug::BatchInPieces);
-        let checker = Checker::new(&factory, &script, token.seed).unwrap();
-        let again = checker.replay(&token.crash.unwrap()).unwrap_err();
+        let checker = Checker::new(&factory, &script, seed).unwrap();
+        let again = checker.replay(&failure.point.unwrap()).unwrap_err();
         assert_eq!(again, failure.failure);
     }
 }

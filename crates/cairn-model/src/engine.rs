@@ -5,27 +5,13 @@ use std::path::Path;
 use cairn_platform::World;
 use cairn_types::Result;
 
-use crate::model::MergeKind;
-use crate::ops::{Scan, Write};
+use crate::cairn::Cairn;
+use crate::ops::change::Write;
+use crate::ops::scan::Scan;
+use crate::options::OptionSet;
 
 /// Keys with their values, in the order of a scan.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// Options of a run as text, under RocksDB's names, so that a script file says all of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OptionSet {
-    /// `name=value` pairs of the database, each ended by `;`.
-    pub db: String,
-    /// The same of every column family.
-    pub family: String,
-    /// The same of every family's block-based tables.
-    pub table: String,
-    /// How operands combine, in every family.
-    pub merge: MergeKind,
-    /// Whether writes leave no trace in the WAL. Each family then survives by itself, up to its
-    /// last flush at least.
-    pub unlogged: bool,
-}
 
 /// An open database.
 ///
@@ -43,8 +29,8 @@ pub trait Engine {
     fn snapshot(&mut self) -> Result<u64>;
     /// Gives a snapshot back.
     fn release(&mut self, snapshot: u64);
-    /// Writes a family's memtables to tables, and waits.
-    fn flush(&mut self, family: &str) -> Result<()>;
+    /// Writes families' memtables to tables, and waits.
+    fn flush(&mut self, families: &[String]) -> Result<()>;
     /// Compacts a family's keys in `[start, end]`, and waits. `None` is no bound.
     fn compact(&mut self, family: &str, start: Option<&[u8]>, end: Option<&[u8]>) -> Result<()>;
     /// Makes everything written so far survive a power cut.
@@ -58,6 +44,19 @@ pub trait Engine {
     /// Whether the structure is sound: levels, file set, checksums.
     fn check(&mut self) -> Result<()> {
         Ok(())
+    }
+    /// Why nothing can be written at present, if that is so.
+    fn stopped(&self) -> Option<String> {
+        None
+    }
+    /// Makes the database writable again after an error, if it can be.
+    fn resume(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// The engine itself, for operations that only it has. Operations do without where this is
+    /// `None`: with [`Engine::write`] or nothing at all.
+    fn cairn(&mut self) -> Option<&mut Cairn> {
+        None
     }
     /// Closes the database.
     fn close(self: Box<Self>) -> Result<()>;

@@ -7,11 +7,13 @@ use std::process::ExitCode;
 use cairn_model::cairn::CairnFactory;
 use cairn_model::crash::{Checker, Counts, CrashFailure, Effort, crash};
 use cairn_model::engine::Factory;
-use cairn_model::generate;
-use cairn_model::ops::Script;
 use cairn_model::run::{Failure, run};
-use cairn_model::token::Token;
+use cairn_model::script::Script;
+use cairn_model::sets::NamedSet;
+use cairn_model::token::{CrashPoint, Token};
 use cairn_model::toy::ToyFactory;
+use cairn_model::workload::Workload;
+use cairn_model::{generate, sets, workload};
 use cairn_platform::PosixFileSystem;
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_types::{Error, Result};
@@ -20,10 +22,11 @@ const USAGE: &str = "\
 usage: cairn-model COMMAND [--name value]...
 
   meta     runs scripts against the model    --seed N --count N --ops N --engine E
+                                             --set S (a named option set; else all)
   crash    runs scripts and crashes them     --seed N --count N --ops N --engine E [--thorough]
                                              --images N (of a moment and model) --models M,M
-                                             both: --threads N
-  script   prints a script                   --seed N --ops N
+                                             both: --threads N --workload W (else all)
+  script   prints a script                   --seed N --ops N --workload W
   file     runs the script in a file         PATH --seed N --engine E
   replay   repeats a failure, with its trace TOKEN
   export   writes the disk of a failure      TOKEN DIRECTORY
@@ -104,27 +107,107 @@ fn main() -> ExitCode {
     }
 }
 
+/// One script of those that are run.
+struct Task {
+    workload: &'static Workload,
+    set: Option<&'static NamedSet>,
+    seed: u64,
+    ops: usize,
+}
+
+impl Task {
+    fn token(&self, engine: &str, crash: Option<CrashPoint>) -> Token {
+        Token {
+            engine: engine.to_owned(),
+            workload: self.workload.name.to_owned(),
+            set: self.set.map(|set| set.name.to_owned()),
+            seed: self.seed,
+            ops: self.ops,
+            crash,
+        }
+    }
+
+    fn script(&self) -> Script {
+        let script = generate::workload(self.workload, self.seed, self.ops);
+        match self.set {
+            Some(set) => script.with_options(set.db, set.family, set.table),
+            None => script,
+        }
+    }
+
+    fn of(token: &Token) -> Result<Task> {
+        Ok(Task {
+            workload: workload::find(&token.workload)?,
+            set: token.set.as_deref().map(sets::find).transpose()?,
+            seed: token.seed,
+            ops: token.ops,
+        })
+    }
+
+    /// Runs the script, and crashes it if an effort is given.
+    fn run(&self, name: &str, effort: Option<&Effort>) -> Result<Counts> {
+        let (factory, script) = (engine(name)?, self.script());
+        let Some(effort) = effort else {
+            run(factory.as_ref(), &script, self.seed)
+                .map_err(|failure| failed(&failure, &self.token(name, None)))?;
+            return Ok(Counts::default());
+        };
+        crash(factory.as_ref(), &script, self.seed, effort).map_err(|failure: Box<CrashFailure>| {
+            failed(&failure.failure, &self.token(name, failure.point))
+        })
+    }
+}
+
+/// The scripts that the arguments ask for: of each workload or option set, so many.
+fn tasks(arguments: &Arguments, crashing: bool) -> Result<Vec<Task>> {
+    let workloads: Vec<&Workload> = match arguments.text("--workload") {
+        Some(name) => vec![workload::find(name)?],
+        None if crashing => workload::WORKLOADS.iter().collect(),
+        None => vec![&workload::FREE],
+    };
+    let sets: Vec<Option<&NamedSet>> = match arguments.text("--set") {
+        Some(name) => vec![Some(sets::find(name)?)],
+        None if crashing => vec![None],
+        None => sets::SETS.iter().map(Some).collect(),
+    };
+    let first = arguments.number("--seed", 1)?;
+    let count = arguments.number("--count", if crashing { 4 } else { 20 })?;
+    let ops = arguments.number("--ops", if crashing { 50 } else { 400 })? as usize;
+    let mut tasks = Vec::new();
+    for seed in first..first.saturating_add(count) {
+        for workload in workloads.iter().copied() {
+            for set in sets.iter().copied() {
+                tasks.push(Task {
+                    workload,
+                    set,
+                    seed,
+                    ops,
+                });
+            }
+        }
+    }
+    Ok(tasks)
+}
+
 fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
     let name = arguments.text("--engine").unwrap_or("cairn");
     engine(name)?;
-    let first = arguments.number("--seed", 1)?;
-    let count = arguments.number("--count", 20)?;
-    let ops = arguments.number("--ops", if crashing { 60 } else { 400 })? as usize;
     let effort = effort(arguments)?;
-    let end = first.saturating_add(count);
-    let next = AtomicU64::new(first);
+    let effort = crashing.then_some(&effort);
+    let tasks = tasks(arguments, crashing)?;
+    let next = AtomicU64::new(0);
     let total = Mutex::new(Counts::default());
     let failures = Mutex::new(BTreeMap::new());
     let work = || {
         while failures.lock().is_empty() {
             // Relaxed: a number that orders nothing else.
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= end {
+            let number = next.fetch_add(1, Ordering::Relaxed) as usize;
+            let Some(task) = tasks.get(number) else {
                 return;
-            }
-            match one(name, seed, ops, crashing.then_some(&effort)) {
+            };
+            match task.run(name, effort) {
                 Ok(counts) => *total.lock() += counts,
-                Err(error) => drop(failures.lock().insert(seed, error)),
+                Err(error) => drop(failures.lock().insert(number, error)),
             }
         }
     };
@@ -137,31 +220,14 @@ fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
     if let Some((_, error)) = failures.lock().pop_first() {
         return Err(error);
     }
+    let count = tasks.len();
     let Counts { images, nested, .. } = *total.lock();
-    let operations = count.saturating_mul(ops as u64);
+    let operations: usize = tasks.iter().map(|task| task.ops).sum();
     match crashing {
         true => println!("{count} scripts, {images} disks checked, {nested} of them nested"),
         false => println!("{count} scripts, {operations} operations, no difference"),
     }
     Ok(())
-}
-
-/// Runs the script of `seed`, and crashes it if an effort is given.
-fn one(name: &str, seed: u64, ops: usize, effort: Option<&Effort>) -> Result<Counts> {
-    let factory = engine(name)?;
-    let script = generate::script(seed, ops);
-    let Some(effort) = effort else {
-        let token = Token {
-            engine: factory.name().to_owned(),
-            seed,
-            ops,
-            crash: None,
-        };
-        run(factory.as_ref(), &script, seed).map_err(|failure| failed(&failure, &token))?;
-        return Ok(Counts::default());
-    };
-    crash(factory.as_ref(), &script, seed, effort)
-        .map_err(|failure: Box<CrashFailure>| failed(&failure.failure, &failure.token))
 }
 
 fn effort(arguments: &Arguments) -> Result<Effort> {
@@ -180,7 +246,11 @@ fn effort(arguments: &Arguments) -> Result<Effort> {
 fn print_script(arguments: &Arguments) -> Result<()> {
     let seed = arguments.number("--seed", 1)?;
     let ops = arguments.number("--ops", 400)? as usize;
-    print!("{}", generate::script(seed, ops));
+    let workload = arguments.text("--workload").unwrap_or("free");
+    print!(
+        "{}",
+        generate::workload(workload::find(workload)?, seed, ops)
+    );
     Ok(())
 }
 
@@ -193,7 +263,7 @@ fn file(arguments: &Arguments) -> Result<()> {
     let got = file.read_at(0, &mut bytes)?;
     let script: Script = String::from_utf8_lossy(&bytes[..got]).parse()?;
     let seed = arguments.number("--seed", 1)?;
-    run(factory.as_ref(), &script, seed).map_err(|failure| Error::aborted(failure.0))?;
+    run(factory.as_ref(), &script, seed).map_err(|failure| Error::aborted(failure.text))?;
     println!("{} operations, no difference", script.ops.len());
     Ok(())
 }
@@ -201,7 +271,7 @@ fn file(arguments: &Arguments) -> Result<()> {
 fn replay(arguments: &Arguments) -> Result<()> {
     let token: Token = arguments.first("a token")?.parse()?;
     let factory = engine(&token.engine)?;
-    let script = generate::script(token.seed, token.ops);
+    let script = Task::of(&token)?.script();
     print!("{script}");
     let checker = Checker::new(factory.as_ref(), &script, token.seed)
         .map_err(|failure| failed(&failure, &token))?;
@@ -230,7 +300,7 @@ fn export(arguments: &Arguments) -> Result<()> {
         .crash
         .ok_or_else(|| Error::invalid_argument("the token names no crash"))?;
     let factory = engine(&token.engine)?;
-    let script = generate::script(token.seed, token.ops);
+    let script = Task::of(&token)?.script();
     let checker = Checker::new(factory.as_ref(), &script, token.seed)
         .map_err(|failure| failed(&failure, &token))?;
     let image = checker

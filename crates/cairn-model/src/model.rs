@@ -7,7 +7,8 @@ use std::str::FromStr;
 use cairn_types::{Error, Result};
 
 use crate::engine::Entries;
-use crate::ops::{Change, Direction, Scan, Write};
+use crate::ops::change::{Effect, Write};
+use crate::ops::scan::{Direction, Scan};
 
 /// How merge operands combine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,10 +84,14 @@ struct Family {
     last_written: usize,
 }
 
+/// What one write made of its key.
 #[derive(Clone, Debug)]
-enum Version {
+pub enum Version {
+    /// A value.
     Value(Vec<u8>),
+    /// Nothing.
     Deleted,
+    /// What was there and this operand.
     Operand(Vec<u8>),
 }
 
@@ -177,28 +182,33 @@ impl Model {
         self.family(family).last_written
     }
 
-    /// Carries a batch out.
+    /// Carries a batch out. One that names a family that is not there does nothing, and is a
+    /// moment nevertheless, as [`Model::skip`] is.
     pub fn write(&mut self, writes: &[Write]) {
+        if !writes.iter().all(|write| self.has_family(&write.family)) {
+            return self.skip();
+        }
         let moment = self.moments.len();
         let mut seq = self.moments[moment - 1];
         for write in writes {
             seq += 1;
             let index = self.index(&write.family);
-            let index = index.expect("scripts name families that exist");
-            let family = &mut self.families[index];
+            let family = &mut self.families[index.expect("it has just been looked for")];
             family.last_written = moment;
-            let version = match &write.change {
-                Change::Put(value) => Version::Value(value.bytes()),
-                Change::Merge(operand) => Version::Operand(operand.bytes()),
-                Change::Delete | Change::SingleDelete => Version::Deleted,
-                Change::DeleteRange(end) => {
-                    family.ranges.push((write.key.clone(), end.clone(), seq));
-                    continue;
+            match write.change.effect() {
+                Effect::Version(version) => {
+                    let versions = family.keys.entry(write.key.clone()).or_default();
+                    versions.push((seq, version));
                 }
-            };
-            let versions = family.keys.entry(write.key.clone()).or_default();
-            versions.push((seq, version));
+                Effect::RemoveUpTo(end) => family.ranges.push((write.key.clone(), end, seq)),
+            }
         }
+        self.moments.push(seq);
+    }
+
+    /// Lets a moment pass in which nothing happens: the batch of it was not carried out.
+    pub fn skip(&mut self) {
+        let seq = self.moments[self.moments.len() - 1];
         self.moments.push(seq);
     }
 
@@ -313,15 +323,12 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Op;
+    use crate::script::Op;
 
     fn model(merge: MergeKind, lines: &[&str]) -> Model {
         let mut model = Model::new(merge);
         for line in lines {
-            match line.parse().unwrap() {
-                Op::Write { writes, .. } => model.write(&writes),
-                other => panic!("{other}"),
-            }
+            line.parse::<Op>().unwrap().apply(&mut model);
         }
         model
     }

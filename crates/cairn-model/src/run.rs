@@ -5,22 +5,62 @@ use std::fmt;
 use std::path::Path;
 
 use cairn_sim::{SimWorld, Trace};
-use cairn_types::Result;
+use cairn_types::Error;
 
-use crate::engine::{Engine, Entries, Factory, OptionSet};
+use crate::compare::{content, same_entries};
+use crate::engine::{Engine, Entries, Factory};
 use crate::model::Model;
-use crate::ops::{Direction, Op, Scan, Script};
+use crate::ops::Promise;
+use crate::ops::check::Check;
+use crate::ops::reopen::Reopen;
+use crate::options::OptionSet;
+use crate::script::{Op, Script};
 
 /// Where the database lies in the simulated world.
 pub const DIR: &str = "/db";
 
-/// What is wrong, in a sentence.
+/// What went wrong, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure(pub String);
+pub struct Failure {
+    /// The sentence.
+    pub text: String,
+    /// Whether the engine said so, which it may where something was made to fail. Otherwise an
+    /// answer was wrong, which none may ever be.
+    pub refused: bool,
+}
+
+impl Failure {
+    /// That an answer was wrong.
+    #[must_use]
+    pub fn wrong(text: impl Into<String>) -> Failure {
+        Failure {
+            text: text.into(),
+            refused: false,
+        }
+    }
+
+    /// The same with what was being done before it.
+    #[must_use]
+    pub fn at(self, doing: &str) -> Failure {
+        Failure {
+            text: format!("{doing}: {}", self.text),
+            ..self
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure {
+            text: error.to_string(),
+            refused: true,
+        }
+    }
+}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -33,6 +73,8 @@ pub struct Mark {
     pub ended: usize,
     /// The moment after it.
     pub moment: usize,
+    /// The first moment that a crash of the process after it may leave.
+    pub handed: usize,
     /// The first moment that a power cut after it may leave.
     pub floor: usize,
     /// Where no write is logged, the same of each family that was flushed, by its number.
@@ -61,314 +103,251 @@ pub struct RunRecord {
 ///
 /// The first answer that differs from the model's, or an error of the engine.
 pub fn run(factory: &dyn Factory, script: &Script, seed: u64) -> Result<RunRecord, Failure> {
-    let mut runner = Runner::open(factory, script, seed)?;
+    let mut runner = Runner::new(factory, SimWorld::new(seed), script);
+    runner.open(None)?;
+    runner.mark(0, Promise::Nothing);
     for (number, op) in script.ops.iter().enumerate() {
-        runner
-            .step(op)
-            .map_err(|failure| Failure(format!("operation {number}, `{op}`: {failure}")))?;
+        let step = runner.step(op);
+        step.map_err(|failure| failure.at(&format!("operation {number}, `{op}`")))?;
     }
-    let end = |failure: Failure| Failure(format!("at the end: {failure}"));
-    runner.step(&Op::Check).map_err(end)?;
-    runner.step(&Op::Reopen(None)).map_err(end)?;
-    runner.step(&Op::Check).map_err(end)?;
+    let end = |failure: Failure| failure.at("at the end");
+    for op in [Op::new(Check), Op::new(Reopen(None)), Op::new(Check)] {
+        runner.step(&op).map_err(end)?;
+    }
     runner.close().map_err(end)?;
     Ok(RunRecord {
         trace: runner.sim.fs.trace(),
+        model: runner.models.remove(0),
         marks: runner.marks,
-        model: runner.model,
         options: runner.options,
     })
 }
 
-struct Runner<'f> {
-    factory: &'f dyn Factory,
-    sim: SimWorld,
-    engine: Option<Box<dyn Engine>>,
-    model: Model,
+/// A run under way: what operations act on.
+pub struct Runner<'f> {
+    /// The world that the database lives in.
+    pub sim: SimWorld,
     /// By the script's name: the engine's, and the moment.
-    snapshots: BTreeMap<u64, (u64, usize)>,
+    pub snapshots: BTreeMap<u64, (u64, usize)>,
+    factory: &'f dyn Factory,
+    engine: Option<Box<dyn Engine>>,
+    /// The state, or the states that are possible where it is in doubt whether an operation that
+    /// failed was carried out.
+    models: Vec<Model>,
+    handed: usize,
     floor: usize,
     flushed: BTreeMap<usize, usize>,
     options: Vec<OptionSet>,
     marks: Vec<Mark>,
 }
 
-/// The engine's error as a failure.
-fn refused(error: cairn_types::Error) -> Failure {
-    Failure(error.to_string())
-}
-
 impl<'f> Runner<'f> {
-    fn open(factory: &'f dyn Factory, script: &Script, seed: u64) -> Result<Runner<'f>, Failure> {
-        let sim = SimWorld::new(seed);
-        let engine = factory
-            .open(&sim.world, Path::new(DIR), &script.options)
-            .map_err(refused)?;
-        let mut runner = Runner {
+    /// A runner of `script` in a world; nothing is open yet.
+    #[must_use]
+    pub fn new(factory: &'f dyn Factory, sim: SimWorld, script: &Script) -> Runner<'f> {
+        Runner {
             factory,
             sim,
-            engine: Some(engine),
-            model: Model::new(script.options.merge),
+            engine: None,
+            models: vec![Model::new(script.options.merge)],
             snapshots: BTreeMap::new(),
+            handed: 0,
             floor: 0,
             flushed: BTreeMap::new(),
             options: vec![script.options.clone()],
             marks: Vec::new(),
-        };
-        runner.mark(0);
-        Ok(runner)
+        }
     }
 
-    fn mark(&mut self, began: usize) {
+    fn mark(&mut self, began: usize, promise: Promise) {
+        self.keep(promise);
+        let model = &self.models[0];
         self.marks.push(Mark {
             began,
             ended: self.sim.fs.operations(),
-            moment: self.model.now(),
+            moment: model.now(),
+            handed: self.handed,
             floor: self.floor,
             flushed: self.flushed.clone(),
-            families: self.model.family_numbers(),
+            families: model.family_numbers(),
             options: self.options.len() - 1,
         });
     }
 
-    fn unlogged(&self) -> bool {
-        self.options.last().is_some_and(|options| options.unlogged)
+    /// Notes what was promised.
+    fn keep(&mut self, promise: Promise) {
+        let (model, options) = (&self.models[0], self.options());
+        let (now, unlogged) = (model.now(), options.unlogged);
+        match promise {
+            Promise::Nothing => {}
+            Promise::Everything => self.floor = now,
+            Promise::Handed => self.handed = now,
+            Promise::Logged if unlogged => {}
+            Promise::Logged => self.floor = now,
+            // Every family is flushed, and all of them come back at one moment.
+            Promise::Flushed(_) if unlogged && options.flushes_atomically() => self.floor = now,
+            Promise::Flushed(families) => {
+                for family in families.iter().filter(|family| model.has_family(family)) {
+                    let written = model.last_written(family);
+                    match unlogged {
+                        true => drop(self.flushed.insert(model.number(family), written)),
+                        false => self.floor = self.floor.max(written),
+                    }
+                }
+            }
+        }
+        if !self.options().holds_writes_back() && !unlogged {
+            self.handed = now;
+        }
+        self.handed = self.handed.max(self.floor);
     }
 
-    fn engine(&mut self) -> &mut dyn Engine {
-        let engine = self.engine.as_mut().expect("it is open between operations");
-        engine.as_mut()
+    /// What the database was opened with last.
+    #[must_use]
+    pub fn options(&self) -> &OptionSet {
+        self.options.last().expect("the first opening has some")
     }
 
-    fn step(&mut self, op: &Op) -> Result<(), Failure> {
-        let began = self.sim.fs.operations();
-        self.carry_out(op)?;
-        self.mark(began);
+    /// The state that all operations so far lead to.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.models[0]
+    }
+
+    /// The database.
+    ///
+    /// # Errors
+    ///
+    /// A refusal if it could not be opened.
+    pub fn engine(&mut self) -> Result<&mut dyn Engine, Failure> {
+        match self.engine.as_mut() {
+            Some(engine) => Ok(engine.as_mut()),
+            None => Err(Error::aborted("the database is not open").into()),
+        }
+    }
+
+    /// Opens the database with these options, or with the last ones.
+    ///
+    /// # Errors
+    ///
+    /// Those of the engine.
+    pub fn open(&mut self, options: Option<OptionSet>) -> Result<(), Failure> {
+        if let Some(options) = options {
+            self.options.push(options);
+        }
+        let dir = Path::new(DIR);
+        let engine = self.factory.open(&self.sim.world, dir, self.options())?;
+        self.engine = Some(engine);
         Ok(())
     }
 
-    fn carry_out(&mut self, op: &Op) -> Result<(), Failure> {
-        match op {
-            Op::Write { writes, sync } => {
-                self.engine().write(writes, *sync).map_err(refused)?;
-                self.model.write(writes);
-                if *sync && !self.unlogged() {
-                    self.floor = self.model.now();
-                }
-            }
-            Op::Get {
-                family,
-                key,
-                snapshot,
-            } => {
-                let (name, moment) = self.moment(*snapshot)?;
-                let found = self.engine().get(family, key, name).map_err(refused)?;
-                let expected = self.model.get(family, key, moment);
-                if found != expected {
-                    return Err(Failure(format!(
-                        "expected {}, found {}",
-                        value_text(expected.as_deref()),
-                        value_text(found.as_deref())
-                    )));
-                }
-            }
-            Op::Scan {
-                family,
-                scan,
-                snapshot,
-            } => {
-                let (name, moment) = self.moment(*snapshot)?;
-                let found = self.engine().scan(family, scan, name).map_err(refused)?;
-                same_entries(&self.model.scan(family, scan, moment), &found)?;
-            }
-            Op::Snapshot(number) => {
-                let name = self.engine().snapshot().map_err(refused)?;
-                self.snapshots.insert(*number, (name, self.model.now()));
-            }
-            Op::Release(number) => {
-                if let Some((name, _)) = self.snapshots.remove(number) {
-                    self.engine().release(name);
-                }
-            }
-            Op::Flush(family) => {
-                self.engine().flush(family).map_err(refused)?;
-                let written = self.model.last_written(family);
-                match self.unlogged() {
-                    true => drop(self.flushed.insert(self.model.number(family), written)),
-                    false => self.floor = self.floor.max(written),
-                }
-            }
-            Op::Compact { family, start, end } => self
-                .engine()
-                .compact(family, start.as_deref(), end.as_deref())
-                .map_err(refused)?,
-            Op::SyncWal => {
-                self.engine().sync_wal().map_err(refused)?;
-                if !self.unlogged() {
-                    self.floor = self.model.now();
-                }
-            }
-            Op::CreateFamily(name) => {
-                self.engine().create_family(name).map_err(refused)?;
-                self.model.create_family(name);
-            }
-            Op::DropFamily(name) => {
-                self.engine().drop_family(name).map_err(refused)?;
-                self.model.drop_family(name);
-            }
-            Op::Work(jobs) => {
-                self.sim.executor.run(*jobs);
-            }
-            Op::Reopen(options) => {
-                self.close()?;
-                let last = self.options.last().expect("the first opening has some");
-                let options = options.as_ref().unwrap_or(last).clone();
-                let engine = self
-                    .factory
-                    .open(&self.sim.world, Path::new(DIR), &options)
-                    .map_err(refused)?;
-                self.engine = Some(engine);
-                self.options.push(options);
-            }
-            Op::Check => {
-                let moment = self.model.now();
-                let engine = self.engine.as_mut().expect("it is open between operations");
-                let found = content(engine.as_mut(), &self.model)?;
-                let names: Vec<&String> = found.keys().collect();
-                let mut expected = self.model.families();
-                expected.sort();
-                if names != expected.iter().collect::<Vec<_>>() {
-                    return Err(Failure(format!(
-                        "families: expected {expected:?}, found {names:?}"
-                    )));
-                }
-                for (family, number) in self.model.family_numbers() {
-                    let expected = self.model.content_by_number(number, moment);
-                    same_entries(&expected, &found[&family])
-                        .map_err(|failure| Failure(format!("family {family}: {failure}")))?;
-                }
-                self.engine().check().map_err(refused)?;
+    /// Closes the database, and looks whether anything is left open.
+    ///
+    /// # Errors
+    ///
+    /// Those of the engine; what it left open.
+    pub fn close(&mut self) -> Result<(), Failure> {
+        let snapshots = std::mem::take(&mut self.snapshots);
+        if let Ok(engine) = self.engine() {
+            for (name, _) in snapshots.into_values() {
+                engine.release(name);
             }
         }
-        Ok(())
-    }
-
-    fn close(&mut self) -> Result<(), Failure> {
-        for (_, (name, _)) in std::mem::take(&mut self.snapshots) {
-            self.engine().release(name);
-        }
-        let engine = self.engine.take().expect("it is open between operations");
-        engine.close().map_err(refused)?;
-        self.floor = self.model.now();
+        let Some(engine) = self.engine.take() else {
+            return Ok(());
+        };
+        let closed = engine.close();
         self.sim.executor.run(usize::MAX);
+        closed?;
         match self.sim.fs.leaks() {
             leaks if leaks.is_empty() => Ok(()),
-            leaks => Err(Failure(format!("after close: {}", leaks.join(", ")))),
+            leaks => Err(Failure::wrong(format!("after close: {}", leaks.join(", ")))),
         }
     }
 
-    fn moment(&self, snapshot: Option<u64>) -> Result<(Option<u64>, usize), Failure> {
+    /// Carries one operation out.
+    ///
+    /// # Errors
+    ///
+    /// The wrong answer, or an error of the engine.
+    pub fn step(&mut self, op: &Op) -> Result<(), Failure> {
+        let began = self.sim.fs.operations();
+        let promise = op.run(self)?;
+        for model in &mut self.models {
+            op.apply(model);
+        }
+        self.mark(began, promise);
+        Ok(())
+    }
+
+    /// The engine's name and the moment of the script's snapshot.
+    ///
+    /// # Errors
+    ///
+    /// If the script has no such snapshot here.
+    pub fn moment(&self, snapshot: Option<u64>) -> Result<(Option<u64>, usize), Failure> {
         match snapshot {
-            None => Ok((None, self.model.now())),
+            None => Ok((None, self.model().now())),
             Some(number) => match self.snapshots.get(&number) {
                 Some((name, moment)) => Ok((Some(*name), *moment)),
-                None => Err(Failure(format!("the script has no snapshot {number} here"))),
+                None => Err(Error::invalid_argument(format!(
+                    "the script has no snapshot {number} here"
+                ))
+                .into()),
             },
         }
     }
-}
 
-/// The content of every family, read forward, backward and key by key, which must agree.
-///
-/// # Errors
-///
-/// Two ways of reading that differ, or an error of the engine.
-pub fn content(
-    engine: &mut dyn Engine,
-    model: &Model,
-) -> Result<BTreeMap<String, Entries>, Failure> {
-    let mut all = BTreeMap::new();
-    for family in engine.families() {
-        let wrong =
-            |text: &str, failure: Failure| Failure(format!("family {family}, {text}: {failure}"));
-        let mut read = |direction| engine.scan(&family, &Scan::all(direction), None);
-        let forward = read(Direction::Forward).map_err(refused)?;
-        let mut backward = read(Direction::Backward).map_err(refused)?;
-        backward.reverse();
-        same_entries(&forward, &backward).map_err(|f| wrong("forward against backward", f))?;
-        if !forward.is_sorted_by(|a, b| a.0 < b.0) {
-            return Err(Failure(format!("family {family}: keys out of order")));
+    /// Compares what the engine answered with what the model expects.
+    ///
+    /// # Errors
+    ///
+    /// `difference` of the two, if no state that is possible explains the answer.
+    pub fn agree<T: PartialEq>(
+        &self,
+        found: &T,
+        expected: impl Fn(&Model) -> T,
+        difference: impl Fn(&T, &T) -> String,
+    ) -> Result<(), Failure> {
+        let answers: Vec<T> = self.models.iter().map(expected).collect();
+        match answers.contains(found) {
+            true => Ok(()),
+            false => Err(Failure::wrong(difference(&answers[0], found))),
         }
-        let known = match model.has_family(&family) {
-            true => model.keys(&family),
-            false => Vec::new(),
-        };
-        let mut asked: BTreeMap<Vec<u8>, Option<Vec<u8>>> =
-            known.into_iter().map(|key| (key, None)).collect();
-        asked.extend(
-            forward
-                .iter()
-                .map(|(key, value)| (key.clone(), Some(value.clone()))),
-        );
-        for (key, scanned) in asked {
-            let got = engine.get(&family, &key, None).map_err(refused)?;
-            if got != scanned {
-                return Err(Failure(format!(
-                    "family {family}, key {}: a scan finds {}, a get {}",
-                    String::from_utf8_lossy(&key),
-                    value_text(scanned.as_deref()),
-                    value_text(got.as_deref())
-                )));
+    }
+
+    /// Reads everything and compares it with the model.
+    ///
+    /// # Errors
+    ///
+    /// The first difference, or an error of the engine.
+    pub fn check_content(&mut self) -> Result<(), Failure> {
+        let known = self.models[0].clone();
+        let found = content(self.engine()?, &known)?;
+        self.agree(&found, whole, |expected, found| {
+            if !expected.keys().eq(found.keys()) {
+                let names = |all: &Content| all.keys().cloned().collect::<Vec<_>>().join(" ");
+                let (expected, found) = (names(expected), names(found));
+                return format!("families: expected {expected}, found {found}");
             }
-        }
-        all.insert(family, forward);
+            let mut each = expected.iter();
+            let difference = each.find_map(|(family, expected)| {
+                let failure = same_entries(expected, &found[family]).err()?;
+                Some(format!("family {family}: {failure}"))
+            });
+            difference.unwrap_or_default()
+        })
     }
-    Ok(all)
 }
 
-/// Whether the entries are the same, and if not, the first that differs.
-///
-/// # Errors
-///
-/// The first difference.
-pub fn same_entries(expected: &Entries, found: &Entries) -> Result<(), Failure> {
-    if expected == found {
-        return Ok(());
-    }
-    let at = expected
-        .iter()
-        .zip(found)
-        .take_while(|(a, b)| a == b)
-        .count();
-    let entry = |entry: Option<&(Vec<u8>, Vec<u8>)>| match entry {
-        Some((key, value)) => {
-            let key = String::from_utf8_lossy(key);
-            format!("{key} = {}", value_text(Some(value)))
-        }
-        None => "the end".to_owned(),
-    };
-    Err(Failure(format!(
-        "entry {at} of {}: expected {}, found {} (and {} in all)",
-        expected.len(),
-        entry(expected.get(at)),
-        entry(found.get(at)),
-        found.len()
-    )))
-}
+type Content = BTreeMap<String, Entries>;
 
-/// A value in few letters.
-fn value_text(value: Option<&[u8]>) -> String {
-    match value {
-        None => "nothing".to_owned(),
-        Some(value) => {
-            let shown = &value[..value.len().min(24)];
-            format!(
-                "{:?} ({} bytes)",
-                String::from_utf8_lossy(shown),
-                value.len()
-            )
-        }
-    }
+/// The whole content of all families now.
+fn whole(model: &Model) -> Content {
+    let numbers = model.family_numbers().into_iter();
+    numbers
+        .map(|(family, number)| (family, model.content_by_number(number, model.now())))
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! What a failure prints, so that it can be seen again:
-//! `CAIRN_REPRO=crash:v1:engine=toy:seed=0x5e1f:ops=400:at=173:model=blocks/9:nest=12.3`.
+//! `CAIRN_REPRO=crash:v1:engine=toy:work=free:seed=0x5e1f:ops=400:at=173:model=blocks/9:nest=12.3`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,6 +12,10 @@ use cairn_types::{Error, Result};
 pub struct Token {
     /// The engine's kind.
     pub engine: String,
+    /// The workload of the script.
+    pub workload: String,
+    /// The named options that were laid over the script's, if any.
+    pub set: Option<String>,
     /// The seed of script and world.
     pub seed: u64,
     /// How many operations the script has.
@@ -42,11 +46,19 @@ impl fmt::Display for Token {
             "meta"
         };
         let Token {
-            engine, seed, ops, ..
+            engine,
+            workload,
+            set,
+            seed,
+            ops,
+            ..
         } = self;
+        let set = set
+            .as_ref()
+            .map_or_else(String::new, |set| format!(":set={set}"));
         write!(
             f,
-            "CAIRN_REPRO={kind}:v1:engine={engine}:seed={seed:#x}:ops={ops}"
+            "CAIRN_REPRO={kind}:v1:engine={engine}:work={workload}{set}:seed={seed:#x}:ops={ops}"
         )?;
         let Some(crash) = &self.crash else {
             return Ok(());
@@ -106,6 +118,8 @@ impl FromStr for Token {
         };
         Ok(Token {
             engine: needed("engine")?.to_owned(),
+            workload: needed("work")?.to_owned(),
+            set: part("set").map(str::to_owned),
             seed: number(needed("seed")?)?,
             ops: number(needed("ops")?)? as usize,
             crash,
@@ -120,9 +134,9 @@ mod tests {
     #[test]
     fn a_token_reads_back_as_it_was_printed() {
         for text in [
-            "CAIRN_REPRO=meta:v1:engine=toy:seed=0x5e1f:ops=400",
-            "CAIRN_REPRO=crash:v1:engine=toy:seed=0x5e1f:ops=400:at=173:model=blocks/9",
-            "CAIRN_REPRO=crash:v1:engine=toy:seed=0x1:ops=4:at=1:model=names-first/0:nest=12.3",
+            "CAIRN_REPRO=meta:v1:engine=toy:work=free:set=eager:seed=0x5e1f:ops=400",
+            "CAIRN_REPRO=crash:v1:engine=toy:work=deep:seed=0x5e1f:ops=400:at=173:model=blocks/9",
+            "CAIRN_REPRO=crash:v1:engine=toy:work=free:seed=0x1:ops=4:at=1:model=kill/0:nest=12.3",
         ] {
             assert_eq!(text.parse::<Token>().unwrap().to_string(), text);
         }

@@ -15,9 +15,13 @@ use cairn_platform::fs::{FileLock, FileMode};
 use cairn_platform::{FileSystem, World, WritableFile};
 use cairn_types::{Error, Result};
 
-use crate::engine::{Engine, Entries, Factory, OptionSet};
+use crate::engine::{Engine, Entries, Factory};
 use crate::model::{DEFAULT, MergeKind};
-use crate::ops::{Change, Direction, Op, Scan, Write};
+use crate::ops::Operation;
+use crate::ops::change::{Change, Write};
+use crate::ops::scan::{Direction, Scan};
+use crate::ops::write::Batch;
+use crate::options::OptionSet;
 
 /// What a wrong engine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +160,7 @@ impl Toy {
         for payload in payloads {
             let lines = String::from_utf8_lossy(payload);
             for line in lines.lines() {
-                self.apply(&line.parse()?)?;
+                self.apply(line)?;
             }
         }
         // What lies behind the last good record must not come back to life behind new ones. And
@@ -173,19 +177,29 @@ impl Toy {
         self.log.append(&[&header, payload].concat())
     }
 
-    fn apply(&mut self, op: &Op) -> Result<()> {
-        match op {
-            Op::Write { writes, .. } => writes.iter().try_for_each(|write| self.put(write)),
-            Op::CreateFamily(name) => {
-                self.families.insert(name.clone(), BTreeMap::new());
+    /// Carries out what a line of a payload says.
+    fn apply(&mut self, line: &str) -> Result<()> {
+        match line.split_once(' ') {
+            Some(("createfamily", name)) => {
+                self.families.insert(name.to_owned(), BTreeMap::new());
                 Ok(())
             }
-            Op::DropFamily(name) => {
+            Some(("dropfamily", name)) => {
                 self.families.remove(name);
                 Ok(())
             }
-            other => Err(Error::corruption(format!("`{other}` in a log"))),
+            _ => {
+                let batch: Batch = line.parse()?;
+                batch.writes.iter().try_for_each(|write| self.put(write))
+            }
         }
+    }
+
+    /// Logs a line and carries it out.
+    fn log_and_apply(&mut self, line: &str) -> Result<()> {
+        self.append(line)?;
+        self.log.sync(false)?;
+        self.apply(line)
     }
 
     fn put(&mut self, write: &Write) -> Result<()> {
@@ -224,7 +238,7 @@ impl Toy {
 
 impl Engine for Toy {
     fn write(&mut self, writes: &[Write], sync: bool) -> Result<()> {
-        let op = Op::Write {
+        let batch = Batch {
             writes: writes.to_vec(),
             sync: false,
         };
@@ -233,12 +247,12 @@ impl Engine for Toy {
                 self.append(&write.to_string())?;
             }
         } else {
-            self.append(&op.to_string())?;
+            self.append(&batch.line())?;
         }
         if sync && self.bug != Some(Bug::SyncForgotten) {
             self.log.sync(false)?;
         }
-        self.apply(&op)
+        self.apply(&batch.line())
     }
 
     fn get(&mut self, family: &str, key: &[u8], snapshot: Option<u64>) -> Result<Option<Vec<u8>>> {
@@ -284,7 +298,7 @@ impl Engine for Toy {
         self.snapshots.remove(&snapshot);
     }
 
-    fn flush(&mut self, _family: &str) -> Result<()> {
+    fn flush(&mut self, _families: &[String]) -> Result<()> {
         self.log.sync(false)
     }
 
@@ -297,17 +311,11 @@ impl Engine for Toy {
     }
 
     fn create_family(&mut self, name: &str) -> Result<()> {
-        let op = Op::CreateFamily(name.to_owned());
-        self.append(&op.to_string())?;
-        self.log.sync(false)?;
-        self.apply(&op)
+        self.log_and_apply(&format!("createfamily {name}"))
     }
 
     fn drop_family(&mut self, name: &str) -> Result<()> {
-        let op = Op::DropFamily(name.to_owned());
-        self.append(&op.to_string())?;
-        self.log.sync(false)?;
-        self.apply(&op)
+        self.log_and_apply(&format!("dropfamily {name}"))
     }
 
     fn families(&self) -> Vec<String> {

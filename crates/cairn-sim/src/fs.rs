@@ -8,33 +8,23 @@ use std::sync::Arc;
 use cairn_platform::fs::{
     FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile,
 };
-use cairn_platform::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use cairn_platform::sync::{AtomicBool, Mutex, MutexGuard};
 use cairn_types::{Error, Result};
 
-use crate::disk::{DiskImage, Inode, Name, Node, Tree, absolute};
+use crate::disk::{DiskImage, Inode, absolute};
 use crate::fault::{Fault, FaultPlan, verb};
 use crate::trace::{Call, Change, Operation, Trace, shared};
+
+mod files;
+mod state;
+
+use self::files::{Handle, SimLock, SimReader, SimWriter};
+use self::state::State;
 
 /// A simulated disk in use. Clones are handles of the same disk.
 #[derive(Clone)]
 pub struct SimFs {
     state: Arc<Mutex<State>>,
-}
-
-struct State {
-    initial: DiskImage,
-    live: Tree,
-    operations: Vec<Operation>,
-    plan: FaultPlan,
-    next_inode: Inode,
-    /// Open files, by handle.
-    handles: BTreeMap<u64, (Inode, PathBuf)>,
-    next_handle: u64,
-    locked: BTreeSet<Inode>,
-    /// Space reserved beyond files' ends, by file: the length it is reserved up to.
-    reserved: BTreeMap<Inode, u64>,
-    capacity: u64,
-    record_sites: bool,
 }
 
 impl SimFs {
@@ -231,87 +221,6 @@ fn call_site() -> Option<Arc<str>> {
         .map(Arc::from)
 }
 
-impl State {
-    fn file(&self, call: Call, path: &Path) -> Result<Inode> {
-        let Some(inode) = self.live.lookup(path) else {
-            return failed(call, path, ErrorKind::NotFound);
-        };
-        match self.live.file(inode) {
-            Some(_) => Ok(inode),
-            None => failed(call, path, ErrorKind::IsADirectory),
-        }
-    }
-
-    fn directory(&self, call: Call, path: &Path) -> Result<Inode> {
-        let Some(inode) = self.live.lookup(path) else {
-            return failed(call, path, ErrorKind::NotFound);
-        };
-        match self.live.directory(inode) {
-            Some(_) => Ok(inode),
-            None => failed(call, path, ErrorKind::NotADirectory),
-        }
-    }
-
-    /// The directory and name of `path`, and what has that name.
-    fn place(&self, call: Call, path: &Path) -> Result<(Name, Option<Inode>)> {
-        let Some((directory, text)) = self.live.parent(path) else {
-            return failed(call, path, ErrorKind::NotFound);
-        };
-        let names = self.live.directory(directory);
-        let found = names.and_then(|names| names.get(&text).copied());
-        Ok((Name { directory, text }, found))
-    }
-
-    /// The name of `path`, which must be free.
-    fn free_place(&self, call: Call, path: &Path) -> Result<Name> {
-        match self.place(call, path)? {
-            (name, None) => Ok(name),
-            (_, Some(_)) => failed(call, path, ErrorKind::AlreadyExists),
-        }
-    }
-
-    fn new_inode(&mut self) -> Inode {
-        self.next_inode += 1;
-        self.next_inode - 1
-    }
-
-    /// Forgets a file that has neither name nor handle.
-    fn release(&mut self, inode: Inode) {
-        let open = self.handles.values().any(|(held, _)| *held == inode);
-        if !open && !self.live.is_named(inode) {
-            self.live.nodes.remove(&inode);
-            self.reserved.remove(&inode);
-        }
-    }
-
-    fn free(&self) -> u64 {
-        let reserved: u64 = self
-            .reserved
-            .iter()
-            .map(|(inode, up_to)| {
-                let len = self.live.file(*inode).map_or(0, |bytes| bytes.len() as u64);
-                up_to.saturating_sub(len)
-            })
-            .sum();
-        self.capacity
-            .saturating_sub(self.live.used().saturating_add(reserved))
-    }
-
-    /// How many of `wanted` more bytes `inode` can grow by.
-    fn room(&self, inode: Inode, wanted: usize) -> usize {
-        if self.capacity == u64::MAX {
-            return wanted;
-        }
-        let len = self.live.file(inode).map_or(0, |bytes| bytes.len() as u64);
-        let reserved = self
-            .reserved
-            .get(&inode)
-            .map_or(0, |up_to| up_to.saturating_sub(len));
-        let room = self.free().saturating_add(reserved);
-        wanted.min(usize::try_from(room).unwrap_or(usize::MAX))
-    }
-}
-
 impl FileSystem for SimFs {
     fn open(&self, path: &Path, _mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
         let mut op = self.enter(Call::Open, path)?;
@@ -498,191 +407,6 @@ impl FileSystem for SimFs {
     fn free_space(&self, path: &Path) -> Result<u64> {
         let op = self.enter(Call::Status, path)?;
         Ok(op.state.free())
-    }
-}
-
-struct SimLock {
-    fs: SimFs,
-    inode: Inode,
-}
-
-impl FileLock for SimLock {}
-
-impl Drop for SimLock {
-    fn drop(&mut self) {
-        self.fs.state.lock().locked.remove(&self.inode);
-    }
-}
-
-/// An open file.
-struct Handle {
-    fs: SimFs,
-    number: u64,
-    inode: Inode,
-    path: PathBuf,
-}
-
-impl Handle {
-    fn release(&self) {
-        let mut state = self.fs.state.lock();
-        if state.handles.remove(&self.number).is_some() {
-            state.release(self.inode);
-        }
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
-
-struct SimReader(Handle);
-
-impl RandomAccessFile for SimReader {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let op = self.0.fs.enter(Call::Read, &self.0.path)?;
-        let Some(Node::File(bytes)) = op.state.live.nodes.get(&self.0.inode) else {
-            return failed(Call::Read, &self.0.path, ErrorKind::NotFound);
-        };
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let rest = bytes.get(start..).unwrap_or(&[]);
-        let mut len = rest.len().min(buf.len());
-        if op.fault == Some(Fault::ShortRead) {
-            len /= 2;
-        }
-        buf[..len].copy_from_slice(&rest[..len]);
-        if op.fault == Some(Fault::FlippedBit)
-            && let Some(byte) = buf[..len].get_mut(len / 2)
-        {
-            *byte ^= 1 << (op.number % 8);
-        }
-        Ok(len)
-    }
-
-    fn len(&self) -> Result<u64> {
-        let op = self.0.fs.enter(Call::Status, &self.0.path)?;
-        Ok(op
-            .state
-            .live
-            .file(self.0.inode)
-            .map_or(0, |bytes| bytes.len() as u64))
-    }
-
-    fn path(&self) -> &Path {
-        &self.0.path
-    }
-}
-
-struct SimWriter {
-    handle: Handle,
-    closed: AtomicBool,
-}
-
-impl SimWriter {
-    fn enter(&self, call: Call) -> Result<Entered<'_>> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::io_text(format!(
-                "{call} {}: the file is closed",
-                self.handle.path.display()
-            )));
-        }
-        self.handle.fs.enter(call, &self.handle.path)
-    }
-}
-
-impl WritableFile for SimWriter {
-    fn append(&self, data: &[u8]) -> Result<()> {
-        let mut op = self.enter(Call::Append)?;
-        let inode = self.handle.inode;
-        let offset = op.state.live.file(inode).map_or(0, |bytes| bytes.len());
-        let mut room = op.state.room(inode, data.len());
-        if op.fault == Some(Fault::ShortWrite) {
-            room = room.min(data.len() / 2);
-        }
-        if room > 0 {
-            op.change(Change::Write {
-                inode,
-                offset,
-                data: data[..room].into(),
-            });
-        }
-        match room == data.len() && op.fault.is_none() {
-            true => Ok(()),
-            false => Err(Fault::NoSpace.error(Call::Append, &self.handle.path)),
-        }
-    }
-
-    fn sync(&self, _full: bool) -> Result<()> {
-        let mut op = self.enter(Call::Sync)?;
-        let inode = self.handle.inode;
-        match op.fault {
-            None => {
-                op.change(Change::Sync { inode });
-                Ok(())
-            }
-            Some(fault) => {
-                op.change(Change::SyncFailed { inode });
-                Err(fault.error(Call::Sync, &self.handle.path))
-            }
-        }
-    }
-
-    fn allocate(&self, len: u64) -> Result<()> {
-        let mut op = self.enter(Call::Allocate)?;
-        let have = op
-            .state
-            .live
-            .file(self.handle.inode)
-            .map_or(0, |bytes| bytes.len() as u64);
-        let reserved = op
-            .state
-            .reserved
-            .get(&self.handle.inode)
-            .copied()
-            .unwrap_or(0);
-        let more = len.saturating_sub(reserved.max(have));
-        if more <= op.state.free() {
-            op.state
-                .reserved
-                .insert(self.handle.inode, reserved.max(len));
-        }
-        Ok(())
-    }
-
-    fn truncate(&self, len: u64) -> Result<()> {
-        let mut op = self.enter(Call::Truncate)?;
-        let inode = self.handle.inode;
-        let len = usize::try_from(len)
-            .map_err(|_| Error::invalid_argument("no simulated file is that long"))?;
-        op.change(Change::Truncate { inode, len });
-        op.state.reserved.remove(&inode);
-        Ok(())
-    }
-
-    fn len(&self) -> u64 {
-        let state = self.handle.fs.state.lock();
-        state
-            .live
-            .file(self.handle.inode)
-            .map_or(0, |bytes| bytes.len() as u64)
-    }
-
-    fn path(&self) -> &Path {
-        &self.handle.path
-    }
-
-    fn close(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let entered = self.enter(Call::Close).map(|mut op| {
-            op.state.reserved.remove(&self.handle.inode);
-        });
-        // As on the machine, the descriptor is gone also when closing reports an error.
-        self.closed.store(true, Ordering::Release);
-        self.handle.release();
-        entered
     }
 }
 

@@ -1,0 +1,93 @@
+//! Opens a disk, looks at what is there, and goes on from it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cairn_sim::{DiskImage, SimWorld, Trace};
+
+use super::expect::Expectation;
+use super::{Checker, caught};
+use crate::compare::{content, same_entries};
+use crate::engine::{Engine, Entries};
+use crate::model::DEFAULT;
+use crate::ops::change::{Change, Value, Write};
+use crate::ops::scan::{Direction, Scan};
+use crate::options::OptionSet;
+use crate::run::{DIR, Failure};
+
+impl Checker<'_> {
+    /// Opens a disk, checks what is there, goes on writing, and returns the record of the
+    /// recovery's file operations.
+    pub(super) fn check(
+        &self,
+        image: DiskImage,
+        expectation: &Expectation,
+    ) -> Result<Trace, Failure> {
+        caught(|| self.check_uncaught(image, expectation))
+    }
+
+    fn check_uncaught(
+        &self,
+        image: DiskImage,
+        expectation: &Expectation,
+    ) -> Result<Trace, Failure> {
+        let sim = SimWorld::on(image, self.seed);
+        let options = &self.record.options[expectation.options];
+        let text = |doing: &str, error: cairn_types::Error| Failure::from(error).at(doing);
+        let mut engine = self
+            .factory
+            .open(&sim.world, Path::new(DIR), options)
+            .map_err(|error| text("open after the crash", error))?;
+        let recovery = sim.fs.trace();
+        let found = content(engine.as_mut(), &self.record.model)?;
+        self.is_a_prefix(&found, expectation)?;
+        engine
+            .check()
+            .map_err(|error| text("structure after the crash", error))?;
+        self.resume(sim, engine, found, options)?;
+        Ok(recovery)
+    }
+
+    /// Writes on, closes, opens again, and checks that all of it is there.
+    fn resume(
+        &self,
+        sim: SimWorld,
+        mut engine: Box<dyn Engine>,
+        mut found: BTreeMap<String, Entries>,
+        options: &OptionSet,
+    ) -> Result<(), Failure> {
+        let text = |error: cairn_types::Error| Failure::from(error).at("after recovery");
+        let mut after: BTreeMap<Vec<u8>, Vec<u8>> = found
+            .remove(DEFAULT)
+            .unwrap_or_default()
+            .into_iter()
+            .collect();
+        for number in 0..4u64 {
+            let value = Value::Text {
+                len: 30,
+                seed: number,
+            };
+            let key = format!("k{:04}", number * 7).into_bytes();
+            after.insert(key.clone(), value.bytes());
+            let write = Write {
+                family: DEFAULT.to_owned(),
+                key,
+                change: Change::Put(value),
+            };
+            engine.write(&[write], number % 2 == 1).map_err(text)?;
+        }
+        engine.close().map_err(text)?;
+        let mut engine = self
+            .factory
+            .open(&sim.world, Path::new(DIR), options)
+            .map_err(text)?;
+        found.insert(DEFAULT.to_owned(), after.into_iter().collect());
+        for (family, expected) in &found {
+            let scan = Scan::all(Direction::Forward);
+            let now = engine.scan(family, &scan, None).map_err(text)?;
+            same_entries(expected, &now)
+                .map_err(|failure| failure.at(&format!("after recovery, {family}")))?;
+        }
+        engine.close().map_err(text)
+    }
+}

@@ -1,0 +1,208 @@
+//! What the entries of a batch do to their keys: a new one is one more arm in each function here.
+//!
+//! A value is `v:LENGTH:SEED`, letters that follow from the seed, or `u:NUMBER`, eight bytes,
+//! little-endian.
+
+use std::fmt;
+use std::str::FromStr;
+
+use cairn_db::{Family, WriteBatch};
+use cairn_sim::Rng;
+use cairn_types::{Error, Result};
+
+use crate::generate::Generator;
+use crate::model::Version;
+use crate::text::{shown, wrong};
+
+/// A value or operand, small as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// So many letters that follow from the seed.
+    Text {
+        /// How many.
+        len: usize,
+        /// What they follow from.
+        seed: u64,
+    },
+    /// A number, in eight little-endian bytes.
+    Number(u64),
+}
+
+impl Value {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        match self {
+            Value::Number(number) => number.to_le_bytes().to_vec(),
+            Value::Text { len, seed } => {
+                let mut rng = Rng::new(*seed);
+                (0..*len).map(|_| b'a' + rng.below(26) as u8).collect()
+            }
+        }
+    }
+}
+
+/// What a write does to its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Gives it a value.
+    Put(Value),
+    /// Stacks an operand on it.
+    Merge(Value),
+    /// Removes it.
+    Delete,
+    /// Removes it, which was put once.
+    SingleDelete,
+    /// Removes the keys from it up to, not including, this one.
+    DeleteRange(Vec<u8>),
+}
+
+/// The words of changes, how often of 12 each is chosen (a put in the rest), and its switch.
+pub const CHANGES: [(&str, usize); 4] = [
+    ("delete", 2),
+    ("singledelete", 1),
+    ("merge", 2),
+    ("deleterange", 1),
+];
+
+/// What a change does to the model.
+pub enum Effect {
+    /// The key gets another version.
+    Version(Version),
+    /// The keys up to this one are removed.
+    RemoveUpTo(Vec<u8>),
+}
+
+impl Change {
+    /// What it does to the model.
+    #[must_use]
+    pub fn effect(&self) -> Effect {
+        Effect::Version(match self {
+            Change::Put(value) => Version::Value(value.bytes()),
+            Change::Merge(operand) => Version::Operand(operand.bytes()),
+            Change::Delete | Change::SingleDelete => Version::Deleted,
+            Change::DeleteRange(end) => return Effect::RemoveUpTo(end.clone()),
+        })
+    }
+
+    /// Adds it to a batch of the engine.
+    pub fn add_to(&self, batch: &mut WriteBatch, family: &Family, key: &[u8]) {
+        match self {
+            Change::Put(value) => batch.put_in(family, key, &value.bytes()),
+            Change::Merge(value) => batch.merge_in(family, key, &value.bytes()),
+            Change::Delete => batch.delete_in(family, key),
+            Change::SingleDelete => batch.single_delete_in(family, key),
+            Change::DeleteRange(end) => batch.delete_range_in(family, key, end),
+        }
+    }
+
+    /// The change of this word to some key of `family`, with the key; a put if it is illegal.
+    pub fn generate(
+        word: &str,
+        family: &str,
+        first_of_batch: bool,
+        generator: &mut Generator,
+    ) -> (Vec<u8>, Change) {
+        let key = generator.key();
+        let change = match word {
+            "delete" => Change::Delete,
+            // Nothing earlier in the batch may have touched the key, so it stands first.
+            "singledelete" if first_of_batch => match generator.put_once(family) {
+                Some(once) => return (once, Change::SingleDelete),
+                None => Change::Put(generator.value()),
+            },
+            "merge" => Change::Merge(generator.value()),
+            "deleterange" => {
+                let mut end = generator.key();
+                if end <= key {
+                    end = [key.as_slice(), b"~"].concat();
+                }
+                Change::DeleteRange(end)
+            }
+            _ => Change::Put(generator.value()),
+        };
+        (key, change)
+    }
+}
+
+/// One entry of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The family's name.
+    pub family: String,
+    /// The key.
+    pub key: Vec<u8>,
+    /// What happens to it.
+    pub change: Change,
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Text { len, seed } => write!(f, "v:{len}:{seed}"),
+            Value::Number(number) => write!(f, "u:{number}"),
+        }
+    }
+}
+
+impl FromStr for Value {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Value> {
+        let number = |part: Option<&str>| {
+            let parsed = part.and_then(|part| part.parse::<u64>().ok());
+            parsed.ok_or_else(|| wrong("no number", text))
+        };
+        let mut parts = text.split(':');
+        match parts.next() {
+            Some("u") => Ok(Value::Number(number(parts.next())?)),
+            Some("v") => Ok(Value::Text {
+                len: number(parts.next())?.min(1 << 24) as usize,
+                seed: number(parts.next())?,
+            }),
+            _ => Err(wrong("no value", text)),
+        }
+    }
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Write {
+            family,
+            key,
+            change,
+        } = self;
+        let key = shown(key);
+        match change {
+            Change::Put(value) => write!(f, "put {family} {key} {value}"),
+            Change::Merge(value) => write!(f, "merge {family} {key} {value}"),
+            Change::Delete => write!(f, "delete {family} {key}"),
+            Change::SingleDelete => write!(f, "singledelete {family} {key}"),
+            Change::DeleteRange(end) => write!(f, "deleterange {family} {key} {}", shown(end)),
+        }
+    }
+}
+
+impl FromStr for Write {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Write> {
+        let mut words = text.split_whitespace();
+        let mut word = || words.next().ok_or_else(|| wrong("a word is missing", text));
+        let kind = word()?;
+        let (family, key) = (word()?.to_owned(), word()?.as_bytes().to_vec());
+        let change = match kind {
+            "put" => Change::Put(word()?.parse()?),
+            "merge" => Change::Merge(word()?.parse()?),
+            "delete" => Change::Delete,
+            "singledelete" => Change::SingleDelete,
+            "deleterange" => Change::DeleteRange(word()?.as_bytes().to_vec()),
+            _ => return Err(wrong("an unknown change", text)),
+        };
+        Ok(Write {
+            family,
+            key,
+            change,
+        })
+    }
+}

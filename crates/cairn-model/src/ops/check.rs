@@ -1,0 +1,31 @@
+//! Compares everything with the model, and looks at the structure: `check`.
+
+use super::{Kind, Operation, Promise};
+use crate::run::{Failure, Runner};
+use crate::script::Op;
+
+/// The kind.
+pub const KIND: Kind = Kind {
+    name: "check",
+    words: &["check"],
+    weight: 1,
+    switch: None,
+    read: |_| Ok(Op::new(Check)),
+    generate: |_| Some(Op::new(Check)),
+};
+
+/// Compares everything with the model.
+#[derive(Debug)]
+pub struct Check;
+
+impl Operation for Check {
+    fn line(&self) -> String {
+        "check".to_owned()
+    }
+
+    fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
+        runner.check_content()?;
+        runner.engine()?.check()?;
+        Ok(Promise::Nothing)
+    }
+}

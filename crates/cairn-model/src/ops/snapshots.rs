@@ -1,0 +1,64 @@
+//! Takes snapshots and gives them back: `snapshot 1`, `release 1`.
+
+use super::{Kind, Operation, Promise};
+use crate::run::{Failure, Runner};
+use crate::script::Op;
+
+/// The kind.
+pub const KIND: Kind = Kind {
+    name: "snapshot",
+    words: &["snapshot", "release"],
+    weight: 4,
+    switch: Some("snapshot"),
+    read: |line| {
+        let number = line.number_at(0)?;
+        Ok(match line.kind() {
+            "snapshot" => Op::new(Take(number)),
+            _ => Op::new(Release(number)),
+        })
+    },
+    generate: |generator| {
+        let oldest = generator.snapshots.first().copied();
+        Some(match oldest {
+            Some(oldest) if generator.snapshots.len() >= 3 || generator.rng.chance(1, 3) => {
+                generator.snapshots.remove(&oldest);
+                Op::new(Release(oldest))
+            }
+            _ => Op::new(Take(generator.new_snapshot())),
+        })
+    },
+};
+
+/// Takes a snapshot and calls it by this number.
+#[derive(Debug)]
+struct Take(u64);
+
+impl Operation for Take {
+    fn line(&self) -> String {
+        format!("snapshot {}", self.0)
+    }
+
+    fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
+        let name = runner.engine()?.snapshot()?;
+        let moment = runner.model().now();
+        runner.snapshots.insert(self.0, (name, moment));
+        Ok(Promise::Nothing)
+    }
+}
+
+/// Gives the snapshot of this number back.
+#[derive(Debug)]
+struct Release(u64);
+
+impl Operation for Release {
+    fn line(&self) -> String {
+        format!("release {}", self.0)
+    }
+
+    fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
+        if let Some((name, _)) = runner.snapshots.remove(&self.0) {
+            runner.engine()?.release(name);
+        }
+        Ok(Promise::Nothing)
+    }
+}

@@ -1,0 +1,29 @@
+//! Makes what was logged survive a power cut: `syncwal`.
+
+use super::{Kind, Operation, Promise};
+use crate::run::{Failure, Runner};
+use crate::script::Op;
+
+/// The kind.
+pub const KIND: Kind = Kind {
+    name: "syncwal",
+    words: &["syncwal"],
+    weight: 2,
+    switch: Some("syncwal"),
+    read: |_| Ok(Op::new(SyncWal)),
+    generate: |_| Some(Op::new(SyncWal)),
+};
+
+#[derive(Debug)]
+struct SyncWal;
+
+impl Operation for SyncWal {
+    fn line(&self) -> String {
+        "syncwal".to_owned()
+    }
+
+    fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
+        runner.engine()?.sync_wal()?;
+        Ok(Promise::Logged)
+    }
+}

@@ -1,0 +1,116 @@
+//! Writes a batch, of one entry or several: `put default k v:3:1 sync`,
+//! `batch put default k v:3:1 ; delete a k ; sync`.
+
+use std::str::FromStr;
+
+use cairn_types::{Error, Result};
+
+use super::change::{CHANGES, Change, Write};
+use super::{Kind, Operation, Promise};
+use crate::generate::Generator;
+use crate::model::Model;
+use crate::run::{Failure, Runner};
+use crate::script::Op;
+
+/// The kind.
+pub const KIND: Kind = Kind {
+    name: "write",
+    words: &[
+        "put",
+        "merge",
+        "delete",
+        "singledelete",
+        "deleterange",
+        "batch",
+    ],
+    weight: 60,
+    switch: None,
+    read: |line| Ok(Op::new(line.0.parse::<Batch>()?)),
+    generate: |generator| Some(Op::new(Batch::generate(generator))),
+};
+
+/// A batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Its entries.
+    pub writes: Vec<Write>,
+    /// Whether the WAL is synced before it is acknowledged.
+    pub sync: bool,
+}
+
+impl Batch {
+    fn generate(generator: &mut Generator) -> Batch {
+        let several = generator.is_on("batch") && generator.rng.chance(1, 4);
+        let count = if several {
+            2 + generator.rng.below(6)
+        } else {
+            1
+        };
+        let mut writes: Vec<Write> = Vec::new();
+        for _ in 0..count {
+            let family = generator.family();
+            let mut roll = generator.rng.below(12);
+            let mut word = "put";
+            for (name, weight) in CHANGES {
+                if roll < weight {
+                    word = if generator.is_on(name) { name } else { "put" };
+                    break;
+                }
+                roll -= weight;
+            }
+            let (key, change) = Change::generate(word, &family, writes.is_empty(), generator);
+            writes.push(Write {
+                family,
+                key,
+                change,
+            });
+        }
+        let sync = generator.always_syncs || generator.is_on("sync") && generator.rng.chance(1, 5);
+        Batch { writes, sync }
+    }
+}
+
+impl FromStr for Batch {
+    type Err = Error;
+
+    fn from_str(line: &str) -> Result<Batch> {
+        if let Some(rest) = line.strip_prefix("batch ") {
+            let body = rest.strip_suffix(" ; sync");
+            let parts = body.unwrap_or(rest).split(" ; ");
+            return Ok(Batch {
+                writes: parts.map(str::parse).collect::<Result<_>>()?,
+                sync: body.is_some(),
+            });
+        }
+        let body = line.strip_suffix(" sync");
+        Ok(Batch {
+            writes: vec![body.unwrap_or(line).parse()?],
+            sync: body.is_some(),
+        })
+    }
+}
+
+impl Operation for Batch {
+    fn line(&self) -> String {
+        match self.writes.as_slice() {
+            [one] => format!("{one}{}", if self.sync { " sync" } else { "" }),
+            writes => {
+                let parts: Vec<String> = writes.iter().map(Write::to_string).collect();
+                let sync = if self.sync { " ; sync" } else { "" };
+                format!("batch {}{sync}", parts.join(" ; "))
+            }
+        }
+    }
+
+    fn apply(&self, model: &mut Model) {
+        model.write(&self.writes);
+    }
+
+    fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure> {
+        runner.engine()?.write(&self.writes, self.sync)?;
+        Ok(match self.sync {
+            true => Promise::Logged,
+            false => Promise::Nothing,
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! Scripts: operations as text, one a line, and the file is all that a run needs.
+//!
+//! ```text
+//! options merge=uint64add db=[] family=[write_buffer_size=4096;] table=[block_size=256;]
+//! put default k0042 v:120:7 sync
+//! batch put default k1 u:5 ; delete a k2 ; deleterange a k1 k9 ; sync
+//! get a k0042 snap=1
+//! scan a back from=k0050 lower=k0010 upper=k0090 limit=7
+//! snapshot 1
+//! reopen
+//! ```
+
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use cairn_types::{Error, Result};
+
+use crate::choices::keep_unlogged;
+use crate::ops::{KINDS, Operation};
+use crate::options::OptionSet;
+use crate::text::{Line, wrong};
+
+/// An operation of some kind. Two are equal if their lines are.
+#[derive(Clone)]
+pub struct Op(Arc<dyn Operation>);
+
+impl Op {
+    /// This operation, of whatever kind.
+    #[must_use]
+    pub fn new(operation: impl Operation + 'static) -> Op {
+        Op(Arc::new(operation))
+    }
+}
+
+impl Deref for Op {
+    type Target = dyn Operation;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl PartialEq for Op {
+    fn eq(&self, other: &Op) -> bool {
+        self.line() == other.line()
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line())
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line())
+    }
+}
+
+impl FromStr for Op {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Op> {
+        let line = Line(text.trim());
+        let kind = KINDS
+            .iter()
+            .find(|kind| kind.words.contains(&line.kind()))
+            .ok_or_else(|| wrong("an unknown operation", text))?;
+        (kind.read)(line)
+    }
+}
+
+/// Operations, and the options of the first open.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Script {
+    /// What the database is opened with.
+    pub options: OptionSet,
+    /// What happens then.
+    pub ops: Vec<Op>,
+}
+
+impl Script {
+    /// The same operations, with these options laid over those of every opening.
+    #[must_use]
+    pub fn with_options(&self, db: &str, family: &str, table: &str) -> Script {
+        let mut change = |options: &mut OptionSet| {
+            options.lay_over(db, family, table);
+            keep_unlogged(options);
+        };
+        let mut script = self.clone();
+        change(&mut script.options);
+        for op in &mut script.ops {
+            if let Some(other) = op.with_options(&mut change) {
+                *op = other;
+            }
+        }
+        script
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "options {}", self.options)?;
+        self.ops.iter().try_for_each(|op| writeln!(f, "{op}"))
+    }
+}
+
+impl FromStr for Script {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Script> {
+        let mut script = Script::default();
+        for line in text.lines().map(str::trim) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            match line.strip_prefix("options ") {
+                Some(options) => script.options = options.parse()?,
+                None => script.ops.push(line.parse()?),
+            }
+        }
+        Ok(script)
+    }
+}

@@ -1,0 +1,91 @@
+//! Named option sets: the same script gets the same answers under all of them. One is a row here.
+
+use cairn_types::{Error, Result};
+
+/// Options that are laid over those of a script, under a name.
+#[derive(Debug)]
+pub struct NamedSet {
+    /// The name.
+    pub name: &'static str,
+    /// Options of the database.
+    pub db: &'static str,
+    /// The same of every family.
+    pub family: &'static str,
+    /// The same of every family's tables.
+    pub table: &'static str,
+}
+
+/// All named sets.
+pub const SETS: &[NamedSet] = &[
+    NamedSet {
+        name: "script",
+        db: "",
+        family: "",
+        table: "",
+    },
+    NamedSet {
+        name: "eager",
+        db: "max_subcompactions=3",
+        family: "level0_file_num_compaction_trigger=1;disable_auto_compactions=false;\
+                 target_file_size_base=2048;max_bytes_for_level_base=8192",
+        table: "block_size=256",
+    },
+    NamedSet {
+        name: "idle",
+        db: "avoid_flush_during_recovery=true;avoid_flush_during_shutdown=true",
+        family: "disable_auto_compactions=true;max_write_buffer_number=4;\
+                 min_write_buffer_number_to_merge=3",
+        table: "no_block_cache=true",
+    },
+    NamedSet {
+        name: "static-levels",
+        db: "wal_compression=kZSTD",
+        family: "level_compaction_dynamic_level_bytes=false;max_bytes_for_level_base=8192;\
+                 max_bytes_for_level_multiplier=2;level0_file_num_compaction_trigger=2;\
+                 disable_auto_compactions=false",
+        table: "format_version=7;checksum=kXXH3",
+    },
+    NamedSet {
+        name: "partitioned",
+        db: "",
+        family: "level0_file_num_compaction_trigger=2;disable_auto_compactions=false",
+        table: "index_type=kTwoLevelIndexSearch;partition_filters=true;metadata_block_size=128;\
+                filter_policy=ribbonfilter:10:1;block_size=256",
+    },
+    NamedSet {
+        name: "hashed",
+        db: "",
+        family: "prefix_extractor=fixed:3;compression=kZSTD",
+        table: "data_block_index_type=kDataBlockBinaryAndHash;filter_policy=bloomfilter:10:false;\
+                index_type=kBinarySearchWithFirstKey",
+    },
+    NamedSet {
+        name: "old-format",
+        db: "",
+        family: "compression=kSnappyCompression",
+        table: "format_version=2;checksum=kCRC32c;filter_policy=bloomfilter:10:true",
+    },
+    NamedSet {
+        name: "many-logs",
+        db: "max_total_wal_size=16384;max_manifest_file_size=1024;\
+             track_and_verify_wals_in_manifest=true",
+        family: "write_buffer_size=65536;compaction_pri=kRoundRobin",
+        table: "separate_key_value_in_data_block=true",
+    },
+];
+
+/// The set of this name.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there is none.
+pub fn find(name: &str) -> Result<&'static NamedSet> {
+    let found = SETS.iter().find(|set| set.name == name);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = SETS.iter().map(|set| set.name).collect();
+        Error::invalid_argument(format!(
+            "no option set is called {name:?}; there are {}",
+            names.join(", ")
+        ))
+    })
+}

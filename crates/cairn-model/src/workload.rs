@@ -1,0 +1,145 @@
+//! Workloads: what scripts are about. One is a row here: the options that it insists on, the
+//! kinds of operations that it has or has not, and how its writes are made durable.
+
+use cairn_types::{Error, Result};
+
+/// How writes are made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// As the seed likes it: most databases are logged, some writes synced.
+    Any,
+    /// All writes are logged, some synced.
+    Logged,
+    /// Every write is synced.
+    Synced,
+    /// No write is logged.
+    Unlogged,
+}
+
+/// What scripts are about.
+#[derive(Debug)]
+pub struct Workload {
+    /// Its name, on the command line and in tokens.
+    pub name: &'static str,
+    /// Database options of every opening, over those that the seed chooses.
+    pub db: &'static str,
+    /// The same of every family.
+    pub family: &'static str,
+    /// The same of every family's tables.
+    pub table: &'static str,
+    /// How writes are made durable.
+    pub durability: Durability,
+    /// So many families beside the default one are there from the beginning.
+    pub families: usize,
+    /// Switches that are always on.
+    pub on: &'static [&'static str],
+    /// Switches that are always off.
+    pub off: &'static [&'static str],
+    /// Kinds of operations that come so many times as often.
+    pub often: &'static [(&'static str, usize)],
+}
+
+/// The workload that leaves everything to the seed.
+pub const FREE: Workload = Workload {
+    name: "free",
+    db: "",
+    family: "",
+    table: "",
+    durability: Durability::Any,
+    families: 0,
+    on: &[],
+    off: &[],
+    often: &[],
+};
+
+/// All workloads.
+pub const WORKLOADS: &[Workload] = &[
+    FREE,
+    Workload {
+        name: "plain",
+        durability: Durability::Logged,
+        off: &["family"],
+        ..FREE
+    },
+    Workload {
+        name: "synced",
+        durability: Durability::Synced,
+        families: 2,
+        ..FREE
+    },
+    Workload {
+        name: "unlogged",
+        durability: Durability::Unlogged,
+        families: 2,
+        on: &["flush"],
+        often: &[("flush", 3)],
+        ..FREE
+    },
+    Workload {
+        name: "families",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["family", "flush", "batch"],
+        often: &[("family", 3), ("flush", 2)],
+        ..FREE
+    },
+    Workload {
+        name: "dropped",
+        durability: Durability::Logged,
+        families: 1,
+        on: &["family", "flush"],
+        often: &[("family", 8), ("flush", 2), ("work", 2)],
+        ..FREE
+    },
+    Workload {
+        name: "deep",
+        family: "level0_file_num_compaction_trigger=2;disable_auto_compactions=false;\
+                 max_bytes_for_level_base=8192;target_file_size_base=2048",
+        durability: Durability::Logged,
+        on: &["flush", "compact", "deleterange"],
+        often: &[("flush", 4), ("compact", 2), ("work", 3)],
+        ..FREE
+    },
+    Workload {
+        name: "log-bytes",
+        db: "wal_bytes_per_sync=4096;bytes_per_sync=4096",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["sync", "syncwal"],
+        ..FREE
+    },
+    Workload {
+        name: "log-zstd",
+        db: "wal_compression=kZSTD;max_total_wal_size=16384",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["sync", "syncwal"],
+        ..FREE
+    },
+    Workload {
+        name: "manifest",
+        db: "max_manifest_file_size=1024;track_and_verify_wals_in_manifest=true;\
+             track_and_verify_wals=true",
+        durability: Durability::Logged,
+        families: 1,
+        on: &["flush", "reopen", "family"],
+        often: &[("flush", 3), ("reopen", 4)],
+        ..FREE
+    },
+];
+
+/// The workload of this name.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there is none.
+pub fn find(name: &str) -> Result<&'static Workload> {
+    let found = WORKLOADS.iter().find(|workload| workload.name == name);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+        Error::invalid_argument(format!(
+            "no workload is called {name:?}; there are {}",
+            names.join(", ")
+        ))
+    })
+}

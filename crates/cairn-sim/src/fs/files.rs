@@ -1,0 +1,201 @@
+//! Open files and held locks of a simulated disk.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use cairn_platform::fs::{FileLock, RandomAccessFile, WritableFile};
+use cairn_platform::sync::{AtomicBool, Ordering};
+use cairn_types::{Error, Result};
+
+use super::{Entered, SimFs, failed};
+use crate::disk::{Inode, Node};
+use crate::fault::Fault;
+use crate::trace::{Call, Change};
+
+/// A lock that is held.
+pub(super) struct SimLock {
+    pub(super) fs: SimFs,
+    pub(super) inode: Inode,
+}
+
+impl FileLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.fs.state.lock().locked.remove(&self.inode);
+    }
+}
+
+/// An open file.
+pub(super) struct Handle {
+    pub(super) fs: SimFs,
+    pub(super) number: u64,
+    pub(super) inode: Inode,
+    pub(super) path: PathBuf,
+}
+
+impl Handle {
+    fn release(&self) {
+        let mut state = self.fs.state.lock();
+        if state.handles.remove(&self.number).is_some() {
+            state.release(self.inode);
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// A file that is read.
+pub(super) struct SimReader(pub(super) Handle);
+
+impl RandomAccessFile for SimReader {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let op = self.0.fs.enter(Call::Read, &self.0.path)?;
+        let Some(Node::File(bytes)) = op.state.live.nodes.get(&self.0.inode) else {
+            return failed(Call::Read, &self.0.path, ErrorKind::NotFound);
+        };
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = bytes.get(start..).unwrap_or(&[]);
+        let mut len = rest.len().min(buf.len());
+        if op.fault == Some(Fault::ShortRead) {
+            len /= 2;
+        }
+        buf[..len].copy_from_slice(&rest[..len]);
+        if op.fault == Some(Fault::FlippedBit)
+            && let Some(byte) = buf[..len].get_mut(len / 2)
+        {
+            *byte ^= 1 << (op.number % 8);
+        }
+        Ok(len)
+    }
+
+    fn len(&self) -> Result<u64> {
+        let op = self.0.fs.enter(Call::Status, &self.0.path)?;
+        Ok(op
+            .state
+            .live
+            .file(self.0.inode)
+            .map_or(0, |bytes| bytes.len() as u64))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0.path
+    }
+}
+
+/// A file that is written.
+pub(super) struct SimWriter {
+    pub(super) handle: Handle,
+    pub(super) closed: AtomicBool,
+}
+
+impl SimWriter {
+    fn enter(&self, call: Call) -> Result<Entered<'_>> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::io_text(format!(
+                "{call} {}: the file is closed",
+                self.handle.path.display()
+            )));
+        }
+        self.handle.fs.enter(call, &self.handle.path)
+    }
+}
+
+impl WritableFile for SimWriter {
+    fn append(&self, data: &[u8]) -> Result<()> {
+        let mut op = self.enter(Call::Append)?;
+        let inode = self.handle.inode;
+        let offset = op.state.live.file(inode).map_or(0, |bytes| bytes.len());
+        let mut room = op.state.room(inode, data.len());
+        if op.fault == Some(Fault::ShortWrite) {
+            room = room.min(data.len() / 2);
+        }
+        if room > 0 {
+            op.change(Change::Write {
+                inode,
+                offset,
+                data: data[..room].into(),
+            });
+        }
+        match room == data.len() && op.fault.is_none() {
+            true => Ok(()),
+            false => Err(Fault::NoSpace.error(Call::Append, &self.handle.path)),
+        }
+    }
+
+    fn sync(&self, _full: bool) -> Result<()> {
+        let mut op = self.enter(Call::Sync)?;
+        let inode = self.handle.inode;
+        match op.fault {
+            None => {
+                op.change(Change::Sync { inode });
+                Ok(())
+            }
+            Some(fault) => {
+                op.change(Change::SyncFailed { inode });
+                Err(fault.error(Call::Sync, &self.handle.path))
+            }
+        }
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        let mut op = self.enter(Call::Allocate)?;
+        let have = op
+            .state
+            .live
+            .file(self.handle.inode)
+            .map_or(0, |bytes| bytes.len() as u64);
+        let reserved = op
+            .state
+            .reserved
+            .get(&self.handle.inode)
+            .copied()
+            .unwrap_or(0);
+        let more = len.saturating_sub(reserved.max(have));
+        if more <= op.state.free() {
+            op.state
+                .reserved
+                .insert(self.handle.inode, reserved.max(len));
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        let mut op = self.enter(Call::Truncate)?;
+        let inode = self.handle.inode;
+        let len = usize::try_from(len)
+            .map_err(|_| Error::invalid_argument("no simulated file is that long"))?;
+        op.change(Change::Truncate { inode, len });
+        op.state.reserved.remove(&inode);
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        let state = self.handle.fs.state.lock();
+        state
+            .live
+            .file(self.handle.inode)
+            .map_or(0, |bytes| bytes.len() as u64)
+    }
+
+    fn path(&self) -> &Path {
+        &self.handle.path
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let entered = self.enter(Call::Close).map(|mut op| {
+            op.state.reserved.remove(&self.handle.inode);
+        });
+        // As on the machine, the descriptor is gone also when closing reports an error.
+        self.closed.store(true, Ordering::Release);
+        self.handle.release();
+        entered
+    }
+}
