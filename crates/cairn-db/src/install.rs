@@ -155,14 +155,21 @@ impl Shared {
         edits: &[VersionEdit],
     ) -> Result<Manifest> {
         let number = self.new_file_number();
-        let (logs, min_log, max_family) = {
+        let tracks = self.options().track_and_verify_wals_in_manifest;
+        let (logs, min_log, max_family, wals) = {
             let tree = self.tree.lock();
+            // The log that is written has no length yet.
+            let finished = tree.logs.range(tree.durable_min_log..);
+            let wals: BTreeMap<FileNumber, Option<u64>> = finished
+                .filter(|(_, len)| tracks && **len > 0)
+                .map(|(number, len)| (*number, Some(*len)))
+                .collect();
             let logs: BTreeMap<u32, FileNumber> = tree
                 .families
                 .iter()
                 .map(|(id, state)| (*id, state.log_number))
                 .collect();
-            (logs, tree.durable_min_log, tree.max_family)
+            (logs, tree.durable_min_log, tree.max_family, wals)
         };
         let versions: Vec<(Arc<FamilyState>, Arc<Version>)> = families
             .iter()
@@ -177,7 +184,7 @@ impl Shared {
             last_sequence: self.published(),
             min_log_to_keep: min_log,
             max_family,
-            wals: &BTreeMap::new(),
+            wals: &wals,
             families: versions
                 .iter()
                 .map(|(family, version)| FamilyContents {

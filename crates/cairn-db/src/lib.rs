@@ -8,6 +8,7 @@
 
 mod background;
 mod batch;
+mod changes;
 mod compaction;
 mod db;
 mod family;
@@ -23,6 +24,7 @@ mod write;
 
 pub use batch::WriteBatch;
 pub use cairn_read::{Columns, DbIter, Value};
+pub use changes::{WalFile, WalFileType, WalIterator};
 pub use db::{Db, FamilyDescriptor};
 pub use family::Family;
 pub use open::{Dropped, OpenRequest, list_families, open};

@@ -125,9 +125,7 @@ impl Shared {
             source.forget(number);
             self.delete(&self.dir.join(FileName::Blob(number).to_string()));
         }
-        for number in logs.into_keys() {
-            self.delete(&self.wal_dir.join(FileName::Wal(number).to_string()));
-        }
+        self.retire_logs(logs);
     }
 
     /// Purges on a background thread, for which closing waits; not at all once it is over.

@@ -13,7 +13,7 @@
 //!
 //! Whoever waits for a job holds none of them but the lead, and helps the executor first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -94,6 +94,8 @@ pub(crate) struct Shared {
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
     /// What recovery left out.
     pub(crate) dropped: Mutex<Vec<Dropped>>,
+    /// When the archive of logs was last looked through, in seconds since 1970.
+    pub(crate) archive_purged: AtomicU64,
     /// Whether there are files that wait for their last reader.
     pub(crate) has_obsolete: AtomicBool,
     /// Held while options change, before any other lock.
@@ -119,6 +121,8 @@ pub(crate) struct Tree {
     /// Logs that may hold unflushed data, the current one included, with their lengths when they
     /// were finished.
     pub(crate) logs: BTreeMap<FileNumber, u64>,
+    /// Obsolete logs whose files wait to become new ones.
+    pub(crate) recycled_logs: VecDeque<FileNumber>,
     pub(crate) flushes: usize,
     pub(crate) compactions: usize,
     /// Logs before this one are needed by nobody, and the MANIFEST says so durably.

@@ -70,13 +70,13 @@ options! {
         /// Whether two-phase commits survive in the log.
         allow_2pc: bool = false, missing;
         /// Old WALs kept to be written again.
-        recycle_log_file_num: u64 = 0, missing;
+        recycle_log_file_num: u64 = 0;
         /// Whether the next WAL is made in advance.
         async_wal_precreate: bool = false, hint, recent;
         /// Seconds for which old WALs are kept.
-        wal_ttl_seconds("WAL_ttl_seconds"): u64 = 0, missing;
+        wal_ttl_seconds("WAL_ttl_seconds"): u64 = 0;
         /// Size up to which old WALs are kept, in MiB.
-        wal_size_limit_mb("WAL_size_limit_MB"): u64 = 0, missing;
+        wal_size_limit_mb("WAL_size_limit_MB"): u64 = 0;
         /// Compression of WALs: none or zstd.
         wal_compression: Compression = Compression::None;
         /// Whether the log waits in memory until `flush_wal`.

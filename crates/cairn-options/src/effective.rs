@@ -104,6 +104,10 @@ impl DbOptions {
         ) {
             self.recycle_log_file_num = 0;
         }
+        // Archived logs keep their files.
+        if self.wal_ttl_seconds > 0 || self.wal_size_limit_mb > 0 {
+            self.recycle_log_file_num = 0;
+        }
         if self.use_direct_reads && self.compaction_readahead_size == 0 {
             self.compaction_readahead_size = 2 * MIB;
         }

@@ -55,6 +55,14 @@ pub trait FileSystem: Send + Sync {
     fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
     /// Opens an existing file for appending behind its last byte.
     fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
+    /// Opens an existing file for writing over it from its front: it keeps its length, and the
+    /// bytes that nothing was written over, until it is truncated. [`WritableFile::len`] counts
+    /// from the front what was written.
+    fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        let file = self.open_append(path, mode)?;
+        file.truncate(0)?;
+        Ok(file)
+    }
     /// What is at `path`; an error with subcode `PathNotFound` if nothing is.
     fn status(&self, path: &Path) -> Result<Status>;
     /// The names in a directory, without `.` and `..`, in no order.

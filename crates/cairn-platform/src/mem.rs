@@ -139,6 +139,13 @@ impl FileSystem for MemFileSystem {
         Ok(Arc::new(MemWriter::new(contents, path)))
     }
 
+    fn open_overwrite(&self, path: &Path, _mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        let contents = self.tree.lock().file("open", path)?;
+        let mut writer = MemWriter::new(contents, path);
+        writer.over = Some(crate::sync::AtomicUsize::new(0));
+        Ok(Arc::new(writer))
+    }
+
     fn status(&self, path: &Path) -> Result<Status> {
         let (len, kind) = match self.tree.lock().nodes.get(&absolute(path)) {
             Some(Node::File(contents)) => (contents.read().len() as u64, PathKind::File),
@@ -319,6 +326,8 @@ struct MemWriter {
     contents: Contents,
     path: PathBuf,
     closed: crate::sync::AtomicBool,
+    /// Where the next bytes go in a file that is written over.
+    over: Option<crate::sync::AtomicUsize>,
 }
 
 impl MemWriter {
@@ -327,6 +336,7 @@ impl MemWriter {
             contents,
             path: path.to_owned(),
             closed: crate::sync::AtomicBool::new(false),
+            over: None,
         }
     }
 
@@ -344,7 +354,15 @@ impl MemWriter {
 impl WritableFile for MemWriter {
     fn append(&self, data: &[u8]) -> Result<()> {
         self.open("write")?;
-        self.contents.write().extend_from_slice(data);
+        let mut contents = self.contents.write();
+        if let Some(over) = &self.over {
+            let at = over.fetch_add(data.len(), crate::sync::Ordering::Relaxed);
+            let old = contents.len().saturating_sub(at).min(data.len());
+            contents[at..at + old].copy_from_slice(&data[..old]);
+            contents.extend_from_slice(&data[old..]);
+            return Ok(());
+        }
+        contents.extend_from_slice(data);
         Ok(())
     }
 
@@ -357,11 +375,17 @@ impl WritableFile for MemWriter {
         let len = usize::try_from(len)
             .map_err(|_| Error::invalid_argument("no file in memory is that long"))?;
         self.contents.write().resize(len, 0);
+        if let Some(over) = &self.over {
+            over.store(len, crate::sync::Ordering::Relaxed);
+        }
         Ok(())
     }
 
     fn len(&self) -> u64 {
-        self.contents.read().len() as u64
+        match &self.over {
+            Some(over) => over.load(crate::sync::Ordering::Relaxed) as u64,
+            None => self.contents.read().len() as u64,
+        }
     }
 
     fn path(&self) -> &Path {

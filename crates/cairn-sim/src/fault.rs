@@ -160,7 +160,7 @@ impl Fault {
 /// How an error says what was being done.
 pub(crate) fn verb(call: Call) -> &'static str {
     match call {
-        Call::Open | Call::OpenAppend => "open",
+        Call::Open | Call::OpenAppend | Call::OpenOverwrite => "open",
         Call::Create => "create",
         Call::Status => "look at",
         Call::List => "list",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cairn_platform::fs::{
     FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile,
 };
-use cairn_platform::sync::{AtomicBool, Mutex, MutexGuard};
+use cairn_platform::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard};
 use cairn_types::{Error, Result};
 
 use crate::disk::{DiskImage, Inode, absolute};
@@ -164,6 +164,7 @@ impl SimFs {
         Arc::new(SimWriter {
             handle: self.handle(state, inode, path),
             closed: AtomicBool::new(false),
+            over: None,
         })
     }
 
@@ -248,6 +249,19 @@ impl FileSystem for SimFs {
             return failed(Call::OpenAppend, path, ErrorKind::WouldBlock);
         }
         Ok(self.writer(&mut op.state, inode, path))
+    }
+
+    fn open_overwrite(&self, path: &Path, _mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        let mut op = self.enter(Call::OpenOverwrite, path)?;
+        let inode = op.state.file(Call::OpenOverwrite, path)?;
+        if op.state.locked.contains(&inode) {
+            return failed(Call::OpenOverwrite, path, ErrorKind::WouldBlock);
+        }
+        Ok(Arc::new(SimWriter {
+            handle: self.handle(&mut op.state, inode, path),
+            closed: AtomicBool::new(false),
+            over: Some(AtomicUsize::new(0)),
+        }))
     }
 
     fn status(&self, path: &Path) -> Result<Status> {

@@ -15,6 +15,7 @@ pub enum Call {
     Open,
     Create,
     OpenAppend,
+    OpenOverwrite,
     Status,
     List,
     CreateDirectory,

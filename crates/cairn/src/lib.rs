@@ -64,7 +64,7 @@ mod set_options;
 mod snapshot;
 mod wal;
 
-pub use cairn_db::{Columns, Dropped, FamilyDescriptor, Value, WriteBatch};
+pub use cairn_db::{Columns, Dropped, FamilyDescriptor, Value, WalFile, WalFileType, WriteBatch};
 pub use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions, TableOptions, WriteOptions,
 };
@@ -79,3 +79,4 @@ pub use family::Family;
 pub use iter::Iter;
 pub use open::Options;
 pub use snapshot::Snapshot;
+pub use wal::WalIterator;

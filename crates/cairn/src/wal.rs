@@ -1,6 +1,9 @@
 //! The write-ahead log in the user's hands.
 
-use cairn_types::Result;
+use std::marker::PhantomData;
+
+use cairn_db::{WalFile, WriteBatch};
+use cairn_types::{Result, SequenceNumber};
 
 use crate::db::Db;
 
@@ -71,5 +74,104 @@ impl Db {
     /// `Aborted` if this thread holds none.
     pub fn unlock_wal(&self) -> Result<()> {
         self.inner.unlock_wal()
+    }
+
+    /// The logs that hold a batch, archived ones too, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`.
+    pub fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
+        self.inner.sorted_wal_files()
+    }
+
+    /// The log that is written now.
+    ///
+    /// # Errors
+    ///
+    /// `ShutdownInProgress` if the database is closed; `NotSupported` if it is read-only.
+    pub fn current_wal_file(&self) -> Result<WalFile> {
+        self.inner.current_wal_file()
+    }
+
+    /// The batches that were written since the sequence number `seq`, from the one that holds it
+    /// on, as far as there are logs: `WAL_ttl_seconds` and `WAL_size_limit_MB` keep them longer. If
+    /// they begin later, so does the stream: ask the batch's number.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, Options};
+    ///
+    /// let options = Options::default()
+    ///     .create_if_missing(true)
+    ///     .text("WAL_ttl_seconds=3600")?;
+    /// let db = Db::open(dir.path().join("db"), &options)?;
+    /// db.put(b"a", b"1")?;
+    /// let seen = db.latest_sequence();
+    /// db.put(b"b", b"2")?;
+    ///
+    /// let mut updates = db.updates_since(seen.plus(1))?;
+    /// while updates.valid() {
+    ///     let (first, batch) = updates.batch()?;
+    ///     println!("{first}: {} writes", batch.count());
+    ///     updates.next();
+    /// }
+    /// updates.status()?; // an error ends the stream too: ask
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if `seq` was not written yet; those of the stream's first step.
+    pub fn updates_since(&self, seq: SequenceNumber) -> Result<WalIterator<'_>> {
+        Ok(WalIterator {
+            inner: self.inner.updates_since(seq)?,
+            db: PhantomData,
+        })
+    }
+}
+
+/// A walk over the batches in the logs; see [`Db::updates_since`].
+///
+/// A stream that has caught up is not valid and its status is OK: a later [`WalIterator::next`] goes
+/// on with what was written meanwhile. One that met an error stays where it is.
+pub struct WalIterator<'db> {
+    inner: cairn_db::WalIterator,
+    db: PhantomData<&'db Db>,
+}
+
+impl WalIterator<'_> {
+    /// Whether the stream stands at a batch.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.inner.valid()
+    }
+
+    /// Moves to the next batch.
+    pub fn next(&mut self) {
+        self.inner.next();
+    }
+
+    /// Why the stream stands nowhere, if it is not at its end.
+    ///
+    /// # Errors
+    ///
+    /// `TryAgain` where another stream has to be made to go on; `NotFound` at a gap in the sequence
+    /// numbers, which writes without a log and ingested files leave; `IoError`.
+    pub fn status(&self) -> Result<()> {
+        self.inner.status()
+    }
+
+    /// The sequence number of the batch's first write, and the batch.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` of the batch.
+    ///
+    /// # Panics
+    ///
+    /// If the stream is not valid.
+    pub fn batch(&self) -> Result<(SequenceNumber, WriteBatch)> {
+        self.inner.batch()
     }
 }

@@ -227,15 +227,16 @@ impl Shared {
         number: FileNumber,
         predecessor: Option<Predecessor>,
     ) -> Result<CurrentLog> {
+        let recycled = self.tree.lock().recycled_logs.pop_front();
         let options = WalOptions {
-            recyclable: false,
+            recyclable: self.options().recycle_log_file_num > 0,
             compression: self.options().wal_compression,
         };
         let mut log = CurrentLog::create(
             &*self.world.fs,
             &self.wal_dir,
             number,
-            FileMode::default(),
+            recycled,
             &options,
             self.options().use_fsync,
         )?;
@@ -299,6 +300,7 @@ impl Shared {
             .lock()
             .take()
             .map_or(Ok(()), |manifest| manifest.close());
+        self.delete_recycled_logs();
         self.purge();
         self.tree.lock().closed = true;
         self.wait_until(|tree| tree.purges == 0);

@@ -203,6 +203,7 @@ impl Shared {
             live,
             min_pending: self.next_file_number(),
         };
+        self.open_archive(min_log)?;
         let dirs: BTreeSet<&Path> = BTreeSet::from([self.dir.as_path(), self.wal_dir.as_path()]);
         obsolete::scan(
             &*self.world.fs,

@@ -315,6 +315,7 @@ fn assemble(
         tree: Mutex::new(Tree {
             families: BTreeMap::new(),
             logs: BTreeMap::new(),
+            recycled_logs: Default::default(),
             durable_min_log: recovered.min_log_to_keep,
             flushes: 0,
             compactions: 0,
@@ -333,6 +334,7 @@ fn assemble(
         has_obsolete: AtomicBool::new(false),
         options_change: Mutex::new(()),
         options_file: Mutex::new(()),
+        archive_purged: AtomicU64::new(0),
         unlogged: AtomicBool::new(false),
         cancel: Arc::new(AtomicBool::new(false)),
         host_id: files::host_id(&options, &*world.fs),

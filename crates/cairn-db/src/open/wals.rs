@@ -157,12 +157,15 @@ impl LogReplay<'_> {
                     }
                 }
                 WalEvent::Dropped(dropped) => {
-                    self.note(
-                        file,
-                        dropped.offset,
-                        dropped.bytes,
-                        dropped.reason.to_string(),
-                    );
+                    // Records of the file's life as another log are nothing that is missing.
+                    if !matches!(dropped.reason, cairn_wal::Reason::OldLogNumber(_)) {
+                        self.note(
+                            file,
+                            dropped.offset,
+                            dropped.bytes,
+                            dropped.reason.to_string(),
+                        );
+                    }
                     match self.mode.judge(dropped.reason, recycled) {
                         Verdict::Skip => {}
                         Verdict::EndOfLog => break,

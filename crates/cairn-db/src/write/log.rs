@@ -36,6 +36,8 @@ pub(crate) struct CurrentLog {
     use_fsync: bool,
     /// Whether records wait in memory until they are asked for.
     flushed_by_hand: bool,
+    /// Whether the file may hold more than was written to it, of its life as another log.
+    recycled: bool,
 }
 
 /// What a sync of a log needs, for a thread that does not lead.
@@ -66,16 +68,25 @@ impl LogSync {
 }
 
 impl CurrentLog {
-    /// Creates the log `number` in `dir`.
+    /// Creates the log `number` in `dir`, from nothing or from the obsolete log `recycled`, whose
+    /// file it is written over.
     pub(crate) fn create(
         fs: &dyn FileSystem,
         dir: &Path,
         number: FileNumber,
-        mode: FileMode,
+        recycled: Option<FileNumber>,
         options: &WalOptions,
         use_fsync: bool,
     ) -> Result<CurrentLog> {
-        let file = fs.create(&dir.join(FileName::Wal(number).to_string()), mode)?;
+        let mode = FileMode::default();
+        let path = dir.join(FileName::Wal(number).to_string());
+        let file = match recycled {
+            Some(old) => {
+                fs.rename(&dir.join(FileName::Wal(old).to_string()), &path)?;
+                fs.open_overwrite(&path, mode)?
+            }
+            None => fs.create(&path, mode)?,
+        };
         let writer = WalWriter::new(file.clone(), number, options)?;
         Ok(CurrentLog {
             writer,
@@ -90,6 +101,7 @@ impl CurrentLog {
             written_back: 0,
             use_fsync,
             flushed_by_hand: false,
+            recycled: recycled.is_some(),
         })
     }
 
@@ -191,6 +203,11 @@ impl CurrentLog {
     /// Ends the log: everything in it is synced, and the file is closed.
     pub(crate) fn finish(mut self, fs: &dyn FileSystem) -> Result<()> {
         self.writer.hand_over()?;
+        if self.recycled {
+            // A log that is followed by another has no tail of its former life: where such a tail
+            // begins in the middle of a record, recovery could not tell it from damage.
+            self.file.truncate(self.len())?;
+        }
         self.syncer().sync(fs)?;
         self.finished.store(true, Ordering::Release);
         self.file.close()

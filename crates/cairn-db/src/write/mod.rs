@@ -8,6 +8,7 @@
 //! Cost of an uncontended write: the queue's lock, the writer's lock, one append, the insertions,
 //! one store.
 
+pub(crate) mod archive;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod queue;

@@ -1,6 +1,7 @@
 //! A database from the outside: what was written is read, through flushes, compactions, openings.
 
 mod basic;
+mod changes;
 mod filters;
 mod logs;
 mod options;

@@ -85,6 +85,12 @@ impl FileSystem for PosixFileSystem {
         Ok(Arc::new(writer))
     }
 
+    fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        let (file, _) = self.open_existing(path, mode, OFlags::RDWR)?;
+        let writer = PosixWriter::new(file, path.to_owned(), 0, mode.direct)?;
+        Ok(Arc::new(writer))
+    }
+
     fn status(&self, path: &Path) -> Result<Status> {
         let found = stat(path).map_err(|errno| failed("look at", path, errno))?;
         let kind = match FileType::from_raw_mode(found.st_mode) {

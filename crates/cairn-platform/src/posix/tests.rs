@@ -60,6 +60,20 @@ pub(crate) fn conformance(fs: &dyn FileSystem, dir: &Path) {
     again.close().unwrap();
     assert_eq!(read_all(fs, &a, mode), b"hello?");
 
+    let over = fs.open_overwrite(&a, mode).unwrap();
+    assert_eq!(over.len(), 0);
+    over.append(b"HE").unwrap();
+    assert_eq!(over.len(), 2);
+    assert_eq!(read_all(fs, &a, mode), b"HEllo?");
+    over.append(b"llo? yes").unwrap();
+    over.truncate(6).unwrap();
+    over.close().unwrap();
+    assert_eq!(read_all(fs, &a, mode), b"HEllo?");
+    let over = fs.open_overwrite(&a, mode).unwrap();
+    over.append(b"he").unwrap();
+    over.close().unwrap();
+    assert!(fs.open_overwrite(&b, mode).is_err());
+
     let reader = fs.open(&a, mode).unwrap();
     let mut middle = [0; 3];
     assert_eq!(reader.read_at(1, &mut middle).unwrap(), 3);

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use cairn_platform::fs::{FileLock, RandomAccessFile, WritableFile};
-use cairn_platform::sync::{AtomicBool, Ordering};
+use cairn_platform::sync::{AtomicBool, AtomicUsize, Ordering};
 use cairn_types::{Error, Result};
 
 use super::{Entered, SimFs, failed};
@@ -91,6 +91,8 @@ impl RandomAccessFile for SimReader {
 pub(super) struct SimWriter {
     pub(super) handle: Handle,
     pub(super) closed: AtomicBool,
+    /// Where the next bytes go in a file that is written over.
+    pub(super) over: Option<AtomicUsize>,
 }
 
 impl SimWriter {
@@ -109,8 +111,14 @@ impl WritableFile for SimWriter {
     fn append(&self, data: &[u8]) -> Result<()> {
         let mut op = self.enter(Call::Append)?;
         let inode = self.handle.inode;
-        let offset = op.state.live.file(inode).map_or(0, |bytes| bytes.len());
-        let mut room = op.state.room(inode, data.len());
+        let len = op.state.live.file(inode).map_or(0, |bytes| bytes.len());
+        let offset = self
+            .over
+            .as_ref()
+            .map_or(len, |over| over.load(Ordering::Relaxed));
+        // What is written over takes no space.
+        let old = len.saturating_sub(offset).min(data.len());
+        let mut room = old + op.state.room(inode, data.len() - old);
         if op.fault == Some(Fault::ShortWrite) {
             room = room.min(data.len() / 2);
         }
@@ -120,6 +128,9 @@ impl WritableFile for SimWriter {
                 offset,
                 data: data[..room].into(),
             });
+            if let Some(over) = &self.over {
+                over.store(offset + room, Ordering::Relaxed);
+            }
         }
         match room == data.len() && op.fault.is_none() {
             true => Ok(()),
@@ -171,10 +182,16 @@ impl WritableFile for SimWriter {
             .map_err(|_| Error::invalid_argument("no simulated file is that long"))?;
         op.change(Change::Truncate { inode, len });
         op.state.reserved.remove(&inode);
+        if let Some(over) = &self.over {
+            over.store(len, Ordering::Relaxed);
+        }
         Ok(())
     }
 
     fn len(&self) -> u64 {
+        if let Some(over) = &self.over {
+            return over.load(Ordering::Relaxed) as u64;
+        }
         let state = self.handle.fs.state.lock();
         state
             .live

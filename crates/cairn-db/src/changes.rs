@@ -1,0 +1,393 @@
+//! The change stream: which logs there are, and the batches in them from a sequence number on.
+//!
+//! A stream reads the logs of the moment when it was made, the archived ones first, and follows the
+//! last of them as it grows. It shows nothing that reads do not see yet. Writes without a log, and
+//! ingested files, leave gaps, which end a stream.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cairn_format::batch::{BatchRef, HEADER_LEN};
+use cairn_platform::fs::FileMode;
+use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode};
+use cairn_wal::{WalEvent, WalReader};
+
+use crate::batch::WriteBatch;
+use crate::db::{Db, Handle};
+use crate::shared::Shared;
+use crate::write::archive::archive_dir;
+
+/// Where a log lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalFileType {
+    /// Among the archived logs: no recovery needs it.
+    Archived,
+    /// Among the live logs.
+    Alive,
+}
+
+/// A write-ahead log of an open database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalFile {
+    /// Where it lies, relative to the directory of logs: `/000012.log` or `/archive/000012.log`.
+    pub path_name: String,
+    /// The number in its name.
+    pub log_number: FileNumber,
+    /// Where it lies.
+    pub file_type: WalFileType,
+    /// The sequence number of its first batch.
+    pub start_sequence: SequenceNumber,
+    /// Its length in bytes.
+    pub size_file_bytes: u64,
+}
+
+impl WalFile {
+    fn new(number: FileNumber, file_type: WalFileType) -> WalFile {
+        let name = cairn_format::names::FileName::Wal(number);
+        WalFile {
+            path_name: match file_type {
+                WalFileType::Archived => format!("/archive/{name}"),
+                WalFileType::Alive => format!("/{name}"),
+            },
+            log_number: number,
+            file_type,
+            start_sequence: SequenceNumber::ZERO,
+            size_file_bytes: 0,
+        }
+    }
+}
+
+impl Shared {
+    /// The logs that hold a batch, oldest first.
+    fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
+        let fs = &*self.world.fs;
+        // The live ones first: one that moves meanwhile is then found twice rather than not at all.
+        let live: Vec<FileNumber> = self.tree.lock().logs.keys().copied().collect();
+        let archive = archive_dir(&self.wal_dir);
+        let archived = match cairn_wal::list(fs, &archive) {
+            Err(error) if error.subcode() == Subcode::PathNotFound => Vec::new(),
+            found => found?,
+        };
+        let last_archived = archived.last().map(|log| log.number);
+        let archived = archived
+            .into_iter()
+            .map(|log| WalFile::new(log.number, WalFileType::Archived));
+        let live = live
+            .into_iter()
+            .filter(|number| last_archived.is_none_or(|last| *number > last))
+            .map(|number| WalFile::new(number, WalFileType::Alive));
+        let mut files = Vec::new();
+        for mut file in archived.chain(live) {
+            let Some((path, mut reader)) = self.open_wal(&file)? else {
+                continue;
+            };
+            if let Some(first) = first_sequence(&mut reader)? {
+                file.start_sequence = first;
+                file.size_file_bytes = fs.status(&path).map_or(0, |status| status.len);
+                files.push(file);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Opens a log, wherever it lies by now; `None` if it is gone.
+    fn open_wal(&self, file: &WalFile) -> Result<Option<(PathBuf, WalReader)>> {
+        let number = file.log_number;
+        let paths = [self.log_path(number), self.archived_log_path(number)];
+        let skip = usize::from(file.file_type == WalFileType::Archived);
+        for path in paths.into_iter().skip(skip) {
+            match WalReader::open(&*self.world.fs, &path, number, FileMode::default()) {
+                Err(error) if error.subcode() == Subcode::PathNotFound => {}
+                reader => return reader.map(|reader| Some((path, reader))),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The sequence number of the first batch of a log.
+fn first_sequence(reader: &mut WalReader) -> Result<Option<SequenceNumber>> {
+    loop {
+        match reader.next()? {
+            WalEvent::Record { payload, .. } if payload.len() >= HEADER_LEN => {
+                return Ok(BatchRef::parse(payload).ok().map(|batch| batch.sequence()));
+            }
+            WalEvent::End(_) => return Ok(None),
+            _ => {}
+        }
+    }
+}
+
+/// A walk over the batches in the logs, from a sequence number on; see [`Db::updates_since`].
+///
+/// A stream that has caught up is not valid and its status is OK: a later [`WalIterator::next`]
+/// goes on with what was written meanwhile. One that met an error stays where it is.
+pub struct WalIterator {
+    db: Arc<Handle>,
+    start: SequenceNumber,
+    files: Vec<WalFile>,
+    /// The file that is read.
+    at: usize,
+    reader: Option<WalReader>,
+    /// Whether the batch of `start` (or what is there in its place) was found.
+    started: bool,
+    valid: bool,
+    batch: Vec<u8>,
+    first: SequenceNumber,
+    last: SequenceNumber,
+    status: Result<()>,
+}
+
+/// How looking for the next batch ended.
+enum Found {
+    Batch,
+    CaughtUp,
+    EndOfFile,
+}
+
+impl WalIterator {
+    fn new(db: Arc<Handle>, start: SequenceNumber, mut files: Vec<WalFile>) -> WalIterator {
+        // The last file that begins at or before the number, and those behind it.
+        let behind = files.partition_point(|file| file.start_sequence <= start);
+        files.drain(..behind.saturating_sub(1));
+        let mut iter = WalIterator {
+            db,
+            start,
+            files,
+            at: 0,
+            reader: None,
+            started: false,
+            valid: false,
+            batch: Vec::new(),
+            first: SequenceNumber::ZERO,
+            last: SequenceNumber::ZERO,
+            status: Ok(()),
+        };
+        iter.advance();
+        iter
+    }
+
+    /// Whether the stream stands at a batch.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// Why it does not, if that is not the end: `TryAgain` where another stream has to be made to go
+    /// on, `NotFound` at a gap in the sequence numbers.
+    ///
+    /// # Errors
+    ///
+    /// The error that ended the stream.
+    pub fn status(&self) -> Result<()> {
+        self.status.clone()
+    }
+
+    /// The sequence number of the batch's first write, and the batch.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` of the batch.
+    ///
+    /// # Panics
+    ///
+    /// If the stream is not valid.
+    pub fn batch(&self) -> Result<(SequenceNumber, WriteBatch)> {
+        assert!(self.valid, "a stream that is not valid has no batch");
+        WriteBatch::from_data(&self.batch).map(|batch| (self.first, batch))
+    }
+
+    /// Moves to the next batch.
+    pub fn next(&mut self) {
+        if self.status.is_ok() {
+            self.advance();
+        }
+    }
+
+    fn advance(&mut self) {
+        self.valid = false;
+        match self.find() {
+            Ok(valid) => self.valid = valid,
+            Err(error) => self.status = Err(error),
+        }
+    }
+
+    /// Finds the next batch, if there is one already.
+    fn find(&mut self) -> Result<bool> {
+        while self.at < self.files.len() {
+            match self.find_in_file()? {
+                Found::Batch => return Ok(true),
+                Found::CaughtUp => return Ok(false),
+                Found::EndOfFile if self.at + 1 < self.files.len() => {
+                    self.at += 1;
+                    self.reader = None;
+                }
+                Found::EndOfFile => break,
+            }
+        }
+        match self.files.is_empty() || self.last >= self.db.shared.published() {
+            true => Ok(false),
+            false => Err(Error::try_again(
+                "the logs of this stream are read to their end: make another one to go on",
+            )),
+        }
+    }
+
+    fn find_in_file(&mut self) -> Result<Found> {
+        let shared = self.db.shared.clone();
+        loop {
+            let published = shared.published();
+            if self.last >= published {
+                return Ok(Found::CaughtUp);
+            }
+            let file = &self.files[self.at];
+            let reader = match &mut self.reader {
+                Some(reader) => reader,
+                None => {
+                    let Some((_, reader)) = shared.open_wal(file)? else {
+                        return Err(Error::try_again(format!(
+                            "log {} was deleted: make another stream to go on with what is left",
+                            file.log_number
+                        )));
+                    };
+                    self.reader.insert(reader)
+                }
+            };
+            reader.advance()?;
+            let recycled = reader.is_recycled();
+            match reader.event() {
+                WalEvent::Record { payload, .. } => {
+                    let Some((first, last)) = span(payload) else {
+                        continue;
+                    };
+                    if last > published {
+                        // Behind a gap, and not visible yet.
+                        self.reader = None;
+                        return Ok(Found::CaughtUp);
+                    }
+                    if last <= self.last && self.started {
+                        // Seen before the file was read again.
+                        continue;
+                    }
+                    if self.started && first != self.last.plus(1) {
+                        return Err(Error::not_found(format!(
+                            "gap in sequence numbers: expected {}, found {first}",
+                            self.last.plus(1)
+                        )));
+                    }
+                    (self.first, self.last) = (first, last);
+                    if self.started || last >= self.start || self.at > 0 {
+                        self.started = true;
+                        self.batch.clear();
+                        self.batch.extend_from_slice(payload);
+                        return Ok(Found::Batch);
+                    }
+                }
+                // In a recycled log the rest is of its former life.
+                event @ (WalEvent::End(_) | WalEvent::Dropped(_))
+                    if recycled || matches!(event, WalEvent::End(_)) =>
+                {
+                    let whole = reader.whole_up_to();
+                    self.reader = None;
+                    // What has been added since the reader looked at the file's end is read by
+                    // another one.
+                    let now = shared.open_wal(&self.files[self.at])?;
+                    let Some((_, mut again)) = now else {
+                        return Ok(Found::EndOfFile);
+                    };
+                    if !goes_on(&mut again, whole)? {
+                        return Ok(Found::EndOfFile);
+                    }
+                }
+                WalEvent::Dropped(dropped) => {
+                    shared.info.warn(format_args!(
+                        "a stream of updates leaves out {} bytes at {} of log {}: {}",
+                        dropped.bytes,
+                        dropped.offset,
+                        self.files[self.at].log_number,
+                        dropped.reason
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether `reader` meets a record behind `whole`.
+fn goes_on(reader: &mut WalReader, whole: u64) -> Result<bool> {
+    loop {
+        reader.advance()?;
+        let recycled = reader.is_recycled();
+        match reader.event() {
+            WalEvent::Record { offset, .. } if offset >= whole => return Ok(true),
+            WalEvent::End(_) => return Ok(false),
+            WalEvent::Dropped(_) if recycled => return Ok(false),
+            _ => {}
+        }
+    }
+}
+
+/// The first and the last sequence number of a batch; `None` if it has no number.
+fn span(batch: &[u8]) -> Option<(SequenceNumber, SequenceNumber)> {
+    let batch = BatchRef::parse(batch).ok()?;
+    let first = batch.sequence();
+    let last = (first.0 + u64::from(batch.count())).checked_sub(1)?;
+    (last >= first.0).then_some((first, SequenceNumber(last)))
+}
+
+impl Db {
+    /// The logs that hold a batch, archived ones too, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`.
+    pub fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
+        self.shared().sorted_wal_files()
+    }
+
+    /// The log that is written now.
+    ///
+    /// # Errors
+    ///
+    /// `ShutdownInProgress` if the database is closed; `NotSupported` if it is read-only.
+    pub fn current_wal_file(&self) -> Result<WalFile> {
+        self.shared().check_open_log()?;
+        let writer = self.shared().writer.lock();
+        let log = writer.log.as_ref();
+        let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
+        Ok(WalFile {
+            size_file_bytes: log.len(),
+            ..WalFile::new(log.number(), WalFileType::Alive)
+        })
+    }
+
+    /// The batches in the logs from the one that holds `seq` on. If the logs begin later, the
+    /// stream begins with the first there is: ask the batch's number.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if `seq` was not written yet; those of the stream's first step.
+    pub fn updates_since(&self, seq: SequenceNumber) -> Result<WalIterator> {
+        if seq > self.shared().published() {
+            return Err(Error::not_found(format!(
+                "sequence number {seq} was not written yet"
+            )));
+        }
+        let files = self.shared().sorted_wal_files()?;
+        let iter = WalIterator::new(self.handle.clone(), seq, files);
+        iter.status()?;
+        Ok(iter)
+    }
+}
+
+impl Shared {
+    fn check_open_log(&self) -> Result<()> {
+        match self.read_only {
+            true => Err(Error::not_supported(
+                "a database that is open read-only writes no log",
+            )),
+            false => Ok(()),
+        }
+    }
+}

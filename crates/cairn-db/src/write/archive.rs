@@ -1,0 +1,151 @@
+//! What becomes of logs that no family needs any more: new logs, the archive, or nothing.
+//!
+//! With `WAL_ttl_seconds` or `WAL_size_limit_MB` they move to the directory `archive` below that of
+//! the logs, where [`crate::changes`] goes on reading them, and are deleted there when they are too
+//! old or too many. Otherwise up to `recycle_log_file_num` of them wait to be written over as new
+//! logs. A log is only ever obsolete when a synced MANIFEST says so.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cairn_format::names::FileName;
+use cairn_options::DbOptions;
+use cairn_platform::sync::Ordering;
+use cairn_types::{FileNumber, Result, Subcode};
+
+use crate::shared::Shared;
+
+/// The name of the archive's directory.
+const ARCHIVE: &str = "archive";
+
+/// Seconds between two looks through the archive, at most.
+const LOOK_EVERY: u64 = 600;
+
+/// The directory of archived logs of a database whose logs lie in `wal_dir`.
+pub(crate) fn archive_dir(wal_dir: &Path) -> PathBuf {
+    wal_dir.join(ARCHIVE)
+}
+
+fn archives(options: &DbOptions) -> bool {
+    options.wal_ttl_seconds > 0 || options.wal_size_limit_mb > 0
+}
+
+impl Shared {
+    pub(crate) fn log_path(&self, number: FileNumber) -> PathBuf {
+        self.wal_dir.join(FileName::Wal(number).to_string())
+    }
+
+    pub(crate) fn archived_log_path(&self, number: FileNumber) -> PathBuf {
+        archive_dir(&self.wal_dir).join(FileName::Wal(number).to_string())
+    }
+
+    /// Puts obsolete logs, given with their lengths, where they go.
+    pub(crate) fn retire_logs(&self, logs: BTreeMap<FileNumber, u64>) {
+        if logs.is_empty() {
+            return;
+        }
+        let options = self.options();
+        if archives(&options) {
+            logs.into_keys().for_each(|number| self.archive_log(number));
+            self.purge_archive();
+            return;
+        }
+        let wanted = usize::try_from(options.recycle_log_file_num).unwrap_or(usize::MAX);
+        for number in logs.into_keys() {
+            let mut tree = self.tree.lock();
+            let closing = self.closing.load(Ordering::Acquire);
+            if !closing && tree.recycled_logs.len() < wanted {
+                tree.recycled_logs.push_back(number);
+                continue;
+            }
+            drop(tree);
+            self.delete(&self.log_path(number));
+        }
+    }
+
+    /// Deletes the files that waited to become new logs.
+    pub(crate) fn delete_recycled_logs(&self) {
+        let waiting = std::mem::take(&mut self.tree.lock().recycled_logs);
+        for number in waiting {
+            self.delete(&self.log_path(number));
+        }
+    }
+
+    /// Makes the archive ready when a database is opened: logs that are not needed from `min_log`
+    /// on move there.
+    pub(crate) fn open_archive(&self, min_log: FileNumber) -> Result<()> {
+        if !archives(&self.options()) {
+            return Ok(());
+        }
+        let fs = &*self.world.fs;
+        fs.create_dir_all(&archive_dir(&self.wal_dir))?;
+        for log in cairn_wal::list(fs, &self.wal_dir)? {
+            if log.number < min_log {
+                self.archive_log(log.number);
+            }
+        }
+        self.purge_archive();
+        Ok(())
+    }
+
+    /// Moves a log to the archive. One that has to stay is moved by the next opening.
+    fn archive_log(&self, number: FileNumber) {
+        let (from, to) = (self.log_path(number), self.archived_log_path(number));
+        match self.world.fs.rename(&from, &to) {
+            Err(error) if error.subcode() != Subcode::PathNotFound => {
+                self.info
+                    .warn(format_args!("a log could not be archived: {error}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Deletes archived logs that are too old or too many, unless that was done a short while ago.
+    fn purge_archive(&self) {
+        let options = self.options();
+        let now = self.world.clock.wall_seconds();
+        let ttl = options.wal_ttl_seconds;
+        let interval = match ttl {
+            0 => LOOK_EVERY,
+            ttl => (ttl / 2).clamp(1, LOOK_EVERY),
+        };
+        let last = self.archive_purged.load(Ordering::Relaxed);
+        if last + interval > now {
+            return;
+        }
+        self.archive_purged.store(now, Ordering::Relaxed);
+        if let Err(error) = self.purge_archive_now(&options, now) {
+            self.info.warn(format_args!(
+                "the archive of logs was not looked through: {error}"
+            ));
+        }
+    }
+
+    fn purge_archive_now(&self, options: &DbOptions, now: u64) -> Result<()> {
+        let fs = &*self.world.fs;
+        let mut kept = Vec::new();
+        for log in cairn_wal::list(fs, &archive_dir(&self.wal_dir))? {
+            let status = fs.status(&log.path)?;
+            let age = now.saturating_sub(status.modified_micros / 1_000_000);
+            let is_old = options.wal_ttl_seconds > 0 && age > options.wal_ttl_seconds;
+            if is_old || (options.wal_size_limit_mb > 0 && status.len == 0) {
+                self.delete(&log.path);
+            } else {
+                kept.push((log.path, status.len));
+            }
+        }
+        // As many as fit if all were as large as the largest.
+        let largest = kept.iter().map(|(_, len)| *len).max().unwrap_or(0);
+        if options.wal_size_limit_mb == 0 || largest == 0 {
+            return Ok(());
+        }
+        let fit = options.wal_size_limit_mb.saturating_mul(1 << 20) / largest;
+        let too_many = kept
+            .len()
+            .saturating_sub(usize::try_from(fit).unwrap_or(usize::MAX));
+        for (path, _) in &kept[..too_many] {
+            self.delete(path);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! Old logs: recycled, archived, and read as a stream of changes.
+
+use std::path::Path;
+
+use cairn_db::{Db, WalFileType, WalIterator, WriteBatch};
+use cairn_options::{DbOptions, Options, WriteOptions};
+use cairn_platform::World;
+use cairn_types::{Code, SequenceNumber};
+
+use crate::basic::db_options;
+use crate::wal::open_with;
+
+fn options(text: &str) -> DbOptions {
+    let mut options = db_options();
+    options.update_from(text).expect("the options are good");
+    options
+}
+
+fn logs(world: &World, dir: &str) -> Vec<String> {
+    let mut names = world.fs.list(Path::new(dir)).expect("it is there");
+    names.retain(|name| name.ends_with(".log"));
+    names.sort();
+    names
+}
+
+/// The numbers of the batches that the stream still has.
+fn rest(iter: &mut WalIterator) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while iter.valid() {
+        numbers.push(iter.batch().expect("the batch is whole").0.0);
+        iter.next();
+    }
+    numbers
+}
+
+fn numbers_since(db: &Db, seq: u64) -> Vec<u64> {
+    let mut iter = db.updates_since(SequenceNumber(seq)).expect("logs");
+    let numbers = rest(&mut iter);
+    iter.status().expect("the stream ends well");
+    numbers
+}
+
+#[test]
+fn recycled_logs_are_written_over_and_read_as_what_they_are_now() {
+    let world = World::in_memory();
+    let recycling = options("recycle_log_file_num=2");
+    let db = open_with(&world, &recycling, false);
+    for round in 0..6_u8 {
+        for n in 0..100 {
+            db.put(&[n], &[round; 100]).unwrap();
+        }
+        db.flush().unwrap();
+        db.wait_until_quiet().unwrap();
+    }
+    // The log of now, and the one before it, which waits to be written over.
+    assert_eq!(logs(&world, "/db").len(), 2);
+    db.put(b"last", b"1").unwrap();
+    let reader = open_with(&world, &DbOptions::default(), true);
+    assert_eq!(reader.get(b"last").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(reader.latest_sequence(), db.latest_sequence());
+    assert_eq!(numbers_since(&db, 601), [601]);
+    db.put(b"more", b"1").unwrap();
+    assert_eq!(numbers_since(&db, 601), [601, 602]);
+    drop(reader);
+    db.close().unwrap();
+    assert_eq!(logs(&world, "/db").len(), 1);
+    let db = open_with(&world, &recycling, false);
+    assert_eq!(db.get(&[7]).unwrap().as_deref(), Some(&[5; 100][..]));
+}
+
+#[test]
+fn two_recovery_modes_and_the_archive_do_not_recycle() {
+    for text in [
+        "wal_recovery_mode=kTolerateCorruptedTailRecords",
+        "wal_recovery_mode=kAbsoluteConsistency",
+        "WAL_ttl_seconds=1",
+        "WAL_size_limit_MB=1",
+    ] {
+        let world = World::in_memory();
+        let db = open_with(
+            &world,
+            &options(&format!("recycle_log_file_num=2;{text}")),
+            false,
+        );
+        assert_eq!(db.options().recycle_log_file_num, 0, "{text}");
+    }
+}
+
+#[test]
+fn archived_logs_go_on_telling_what_was_written() {
+    let world = World::in_memory();
+    let archiving = options("WAL_size_limit_MB=1");
+    let db = open_with(&world, &archiving, false);
+    for n in 0..4_u8 {
+        db.put(&[n], b"x").unwrap();
+        db.flush().unwrap();
+        db.wait_until_quiet().unwrap();
+    }
+    let mut batch = WriteBatch::new();
+    batch.put(b"a", b"1");
+    batch.put(b"b", b"2");
+    db.write(&batch).unwrap();
+    db.put(b"c", b"3").unwrap();
+
+    let files = db.sorted_wal_files().unwrap();
+    let (alive, archived): (Vec<_>, Vec<_>) = files
+        .iter()
+        .partition(|file| file.file_type == WalFileType::Alive);
+    assert_eq!((alive.len(), archived.len()), (1, 4));
+    assert_eq!(
+        alive[0].log_number,
+        db.current_wal_file().unwrap().log_number
+    );
+    assert_eq!(alive[0].start_sequence, SequenceNumber(5));
+    assert_eq!(
+        alive[0].size_file_bytes,
+        db.current_wal_file().unwrap().size_file_bytes
+    );
+    assert!(archived[0].path_name.starts_with("/archive/0"));
+
+    assert_eq!(numbers_since(&db, 0), [1, 2, 3, 4, 5, 7]);
+    assert_eq!(numbers_since(&db, 3), [3, 4, 5, 7]);
+    // The batch that holds the number, though it begins before.
+    assert_eq!(numbers_since(&db, 6), [5, 7]);
+    let newer = db.updates_since(SequenceNumber(8)).err().unwrap();
+    assert_eq!(newer.code(), Code::NotFound);
+
+    // A stream that has caught up goes on.
+    let mut iter = db.updates_since(SequenceNumber(7)).unwrap();
+    assert_eq!(rest(&mut iter), [7]);
+    iter.status().unwrap();
+    db.put(b"d", b"4").unwrap();
+    iter.next();
+    assert_eq!(rest(&mut iter), [8]);
+    // It does not know of later logs.
+    db.flush().unwrap();
+    db.put(b"e", b"5").unwrap();
+    iter.next();
+    assert_eq!(iter.status().unwrap_err().code(), Code::TryAgain);
+
+    // The archive is there after an opening.
+    db.close().unwrap();
+    let db = open_with(&world, &archiving, false);
+    assert_eq!(numbers_since(&db, 1), [1, 2, 3, 4, 5, 7, 8, 9]);
+    assert!(logs(&world, "/db/archive").len() >= 6);
+}
+
+#[test]
+fn a_write_without_a_log_is_a_gap() {
+    let world = World::in_memory();
+    let db = open_with(&world, &db_options(), false);
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    db.put(b"a", b"1").unwrap();
+    db.put_with(b"b", b"1", &unlogged).unwrap();
+    db.put(b"c", b"1").unwrap();
+    let mut iter = db.updates_since(SequenceNumber(1)).unwrap();
+    assert_eq!(rest(&mut iter), [1]);
+    assert_eq!(iter.status().unwrap_err().code(), Code::NotFound);
+    // From behind the gap it goes on.
+    assert_eq!(numbers_since(&db, 3), [3]);
+}
+
+#[test]
+fn a_stream_reads_compressed_logs_and_logs_flushed_by_hand() {
+    let world = World::in_memory();
+    let text = "wal_compression=kZSTD;manual_wal_flush=true";
+    let db = open_with(&world, &options(text), false);
+    db.put(b"a", b"1").unwrap();
+    // Nothing is in the file yet: there is no log to read.
+    assert!(db.sorted_wal_files().unwrap().is_empty());
+    db.flush_wal(false).unwrap();
+    let mut iter = db.updates_since(SequenceNumber(1)).unwrap();
+    assert_eq!(rest(&mut iter), [1]);
+    db.put(b"b", b"1").unwrap();
+    db.flush_wal(false).unwrap();
+    iter.next();
+    assert_eq!(rest(&mut iter), [2]);
+}
+
+#[test]
+fn the_archive_is_kept_small() {
+    let world = World::in_memory();
+    let archiving = options("WAL_size_limit_MB=1");
+    let db = open_with(&world, &archiving, false);
+    for n in 0..6_u8 {
+        db.put(&[n], &vec![n; 400 << 10]).unwrap();
+        db.flush().unwrap();
+        db.wait_until_quiet().unwrap();
+    }
+    db.close().unwrap();
+    // Looked through at the latest when the database is opened.
+    drop(open_with(&world, &archiving, false));
+    assert_eq!(logs(&world, "/db/archive").len(), 2);
+}
