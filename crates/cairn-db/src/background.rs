@@ -184,6 +184,17 @@ impl Shared {
             .and_then(|()| self.switch_memtables(families));
         self.queue.hand_over();
         switched?;
+        self.await_flushes(families)
+    }
+
+    /// [`Shared::flush`] for a caller who leads, and goes on leading.
+    pub(crate) fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+        self.switch_memtables(families)?;
+        self.await_flushes(families)
+    }
+
+    /// Waits until the immutable memtables that `families` have now are in tables.
+    fn await_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
         let goals: Vec<(u32, Option<Immutable>)> = {
             let mut tree = self.tree.lock();
             let goals = families

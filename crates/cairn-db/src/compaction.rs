@@ -160,7 +160,7 @@ impl Shared {
     }
 
     /// What a job of `family` needs of its surroundings.
-    fn job_context(self: &Arc<Self>, family: &FamilyState) -> JobContext {
+    pub(crate) fn job_context(self: &Arc<Self>, family: &FamilyState) -> JobContext {
         let mode = FileMode {
             direct: self.options().use_direct_io_for_flush_and_compaction,
             ..FileMode::default()

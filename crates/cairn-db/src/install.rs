@@ -125,7 +125,7 @@ impl Shared {
             .ok_or_else(|| Error::shutdown("the database is closed"))?;
         if let Some(last) = edits.last_mut() {
             last.next_file_number = Some(self.next_file_number());
-            last.last_sequence = Some(self.published());
+            last.last_sequence = last.last_sequence.max(Some(self.published()));
         }
         if !current.wants_rotation(self.options().max_manifest_file_size) {
             return current
@@ -202,7 +202,7 @@ impl Shared {
 }
 
 /// Hands the files that `next` has no more to the deletion of obsolete files.
-fn retire(tree: &mut Tree, family: &FamilyState, base: &Arc<Version>, next: &Version) {
+pub(crate) fn retire(tree: &mut Tree, family: &FamilyState, base: &Arc<Version>, next: &Version) {
     if !base.blob_files().is_empty() {
         tree.old_versions.push(Arc::downgrade(base));
     }

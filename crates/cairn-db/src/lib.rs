@@ -12,6 +12,7 @@ mod changes;
 mod compaction;
 mod db;
 mod family;
+mod files;
 mod install;
 mod obsolete;
 mod open;
@@ -27,6 +28,9 @@ pub use cairn_read::{Columns, DbIter, Value};
 pub use changes::{WalFile, WalFileType, WalIterator};
 pub use db::{Db, FamilyDescriptor};
 pub use family::Family;
+pub use files::{
+    ExternalSstFileInfo, Ingestion, ReplaceRange, SstFileReader, SstFileWriter, SstIter,
+};
 pub use open::{Dropped, OpenRequest, list_families, open};
 pub use reads::Iter;
 pub use snapshot::Snapshot;

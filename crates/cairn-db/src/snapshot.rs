@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
+use cairn_platform::sync::{AtomicBool, Condvar, Mutex, Ordering};
 use cairn_types::SequenceNumber;
 
 /// The live snapshots of a database.
@@ -18,6 +18,21 @@ pub(crate) struct Snapshots {
     live: Mutex<BTreeMap<SequenceNumber, usize>>,
     /// Whether a snapshot was released since the database was opened.
     released: AtomicBool,
+    /// Whether new snapshots have to wait. Changed under `live`.
+    paused: AtomicBool,
+    /// Told when they need not wait any more.
+    resumed: Condvar,
+}
+
+/// Keeps new snapshots waiting while it lives.
+pub(crate) struct Pause<'a>(&'a Snapshots);
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        let _live = self.0.live.lock();
+        self.0.paused.store(false, Ordering::Relaxed);
+        self.0.resumed.notify_all();
+    }
 }
 
 impl Snapshots {
@@ -28,12 +43,24 @@ impl Snapshots {
         published: impl FnOnce() -> SequenceNumber,
     ) -> Snapshot {
         let mut live = self.live.lock();
+        while self.paused.load(Ordering::Relaxed) {
+            self.resumed.wait(&mut live);
+        }
         let seq = published();
         *live.entry(seq).or_insert(0) += 1;
         Snapshot {
             seq,
             list: self.clone(),
         }
+    }
+
+    /// Keeps new snapshots waiting: what is about to enter the tree without a sequence number of
+    /// its own would be seen by a snapshot that is older than it. Only whoever leads the write
+    /// queue pauses, and nobody takes a snapshot while holding a lock.
+    pub(crate) fn pause(&self) -> Pause<'_> {
+        let _live = self.live.lock();
+        self.paused.store(true, Ordering::Relaxed);
+        Pause(self)
     }
 
     /// The sequence numbers of the live snapshots, ascending, each once.

@@ -127,6 +127,13 @@ impl Fragment<'_> {
         }
     }
 
+    /// Whether the range begins behind `user_key` (without timestamp).
+    #[inline]
+    #[must_use]
+    pub fn is_behind(&self, order: &KeyOrder, user_key: &[u8]) -> bool {
+        compare(order, self.start, user_key).is_gt()
+    }
+
     /// The timestamp of the tombstone at `i` of `seqs`; empty where keys have none.
     #[must_use]
     pub fn timestamp(&self, i: usize) -> &[u8] {

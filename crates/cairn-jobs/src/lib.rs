@@ -16,6 +16,7 @@ mod cuts;
 pub mod filter;
 pub mod flush;
 pub mod garbage;
+pub mod ingest;
 mod inputs;
 #[cfg(test)]
 mod model;

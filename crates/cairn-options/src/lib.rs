@@ -29,6 +29,7 @@ pub mod db;
 pub mod effective;
 pub mod family;
 pub mod file;
+pub mod ingest;
 pub mod merge;
 mod mixed;
 pub mod nested;
@@ -43,6 +44,7 @@ pub use calls::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
 pub use choice::*;
 pub use db::DbOptions;
 pub use family::FamilyOptions;
+pub use ingest::{ImportColumnFamilyOptions, IngestExternalFileOptions};
 pub use mixed::apply_mixed;
 pub use nested::{
     CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,

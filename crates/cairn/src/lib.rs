@@ -58,6 +58,7 @@
 pub mod compaction;
 mod db;
 mod family;
+pub mod files;
 mod iter;
 mod open;
 mod set_options;
@@ -76,6 +77,10 @@ pub use cairn_types::{
 
 pub use db::Db;
 pub use family::Family;
+pub use files::{
+    ExternalSstFileInfo, ImportColumnFamilyOptions, IngestExternalFileOptions, Ingestion,
+    ReplaceRange, SstFileReader, SstFileWriter, SstIter,
+};
 pub use iter::Iter;
 pub use open::Options;
 pub use snapshot::Snapshot;

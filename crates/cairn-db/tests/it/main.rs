@@ -5,4 +5,5 @@ mod changes;
 mod filters;
 mod logs;
 mod options;
+mod sst;
 mod wal;

@@ -195,6 +195,27 @@ impl Busy {
         id
     }
 
+    /// Keeps compactions from writing between the two bounds of `level`, where files are about to
+    /// enter from outside; until [`Busy::remove`].
+    pub fn reserve(
+        &mut self,
+        level: usize,
+        smallest: &InternalKey,
+        largest: &InternalKey,
+    ) -> JobId {
+        let id = JobId(self.next);
+        self.next += 1;
+        self.running.push(Running {
+            id,
+            files: Vec::new(),
+            start_level: level,
+            output_level: level,
+            smallest: smallest.clone(),
+            largest: largest.clone(),
+        });
+        id
+    }
+
     /// Gives back what the job had taken; after its edit is installed, or it has failed.
     pub fn remove(&mut self, id: JobId) {
         if let Some(at) = self.running.iter().position(|running| running.id == id) {
@@ -237,8 +258,9 @@ impl Busy {
         self.running.iter().any(|running| running.start_level == 0)
     }
 
-    /// Whether a running compaction writes to `level` between the two bounds.
-    fn writes(&self, order: &KeyOrder, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
+    /// Whether a running compaction writes to `level` between the two bounds (internal keys).
+    #[must_use]
+    pub fn writes(&self, order: &KeyOrder, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
         self.running.iter().any(|running| {
             let compare = |bound: &InternalKey, other: &[u8]| {
                 order.compare_without_timestamp(bound.user_key(), key::user_key(other))

@@ -1,0 +1,111 @@
+//! A table outside of any tree: opening it by its path, and its bounds.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_format::key::InternalKey;
+use cairn_options::TableOptions;
+use cairn_platform::fs::FileMode;
+use cairn_platform::{FileSystem, Io};
+use cairn_table::{IterOptions, OpenParams, Table, TableIter};
+use cairn_types::{
+    Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind,
+};
+use cairn_version::bounds;
+
+/// A table that was opened by its path.
+pub(crate) struct External {
+    pub(crate) table: Arc<Table>,
+    /// Its length in bytes.
+    pub(crate) size: u64,
+}
+
+/// How the keys of an external table are read.
+pub(crate) struct Reader<'a> {
+    pub(crate) fs: &'a dyn FileSystem,
+    pub(crate) io: &'a Io,
+    pub(crate) order: &'a KeyOrder,
+    pub(crate) prefix_extractor: Option<PrefixExtractor>,
+    pub(crate) options: Arc<TableOptions>,
+}
+
+impl Reader<'_> {
+    /// Opens the table at `path` past any cache. `seq` is the sequence number that its entries
+    /// must have if the file is an external one, or `None` to believe the file.
+    pub(crate) fn open(&self, path: &Path, seq: Option<SequenceNumber>) -> Result<External> {
+        let file = self.fs.open(path, FileMode::default())?;
+        let size = file.len()?;
+        let params = OpenParams {
+            number: FileNumber(0),
+            level: None,
+            order: self.order.clone(),
+            prefix_extractor: self.prefix_extractor.clone(),
+            options: self.options.clone(),
+            cache: None,
+            expected_unique_id: None,
+            largest_seq: seq,
+            tail_size: None,
+        };
+        Ok(External {
+            table: Table::open(file, size, params, self.io)?,
+            size,
+        })
+    }
+
+    /// The bounds of all entries and range tombstones of `table`; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading; `Corruption` if a key cannot be decoded or the bounds are the wrong way
+    /// round.
+    pub(crate) fn bounds(&self, table: &Arc<Table>) -> Result<Option<(InternalKey, InternalKey)>> {
+        let path = "an external table";
+        let decode = |bytes: &[u8]| InternalKey::decode(bytes).map_err(|e| e.in_file(path, 0));
+        let options = IterOptions {
+            fill_cache: false,
+            ..IterOptions::default()
+        };
+        let mut iter = TableIter::new(table.clone(), options);
+        let progress = iter.seek_to_first();
+        iter.complete(progress, self.io);
+        iter.status()?;
+        let mut found: Option<(Vec<u8>, Vec<u8>)> = None;
+        if iter.valid() {
+            let first = iter.key().to_vec();
+            let progress = iter.seek_to_last();
+            iter.complete(progress, self.io);
+            iter.status()?;
+            if !iter.valid() {
+                return Err(Error::corruption(
+                    "an external table has a first key and no last one",
+                ));
+            }
+            found = Some((first, iter.key().to_vec()));
+        }
+        for tombstone in table
+            .range_tombstones()
+            .iter()
+            .flat_map(|fragments| fragments.iter())
+            .flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>())
+        {
+            let (start, end) = tombstone.encode();
+            let end = InternalKey::new(&end, SequenceNumber::MAX, ValueKind::RangeDeletion);
+            found = Some(match found {
+                None => (start.into_bytes(), end.into_bytes()),
+                Some((first, last)) => (
+                    bounds::min(self.order, &first, start.as_bytes()).to_vec(),
+                    bounds::max(self.order, &last, end.as_bytes()).to_vec(),
+                ),
+            });
+        }
+        let Some((first, last)) = found else {
+            return Ok(None);
+        };
+        if cairn_format::key::compare(self.order, &first, &last).is_gt() {
+            return Err(Error::corruption(
+                "the first key of an external table is larger than its last",
+            ));
+        }
+        Ok(Some((decode(&first)?, decode(&last)?)))
+    }
+}

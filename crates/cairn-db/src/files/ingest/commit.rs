@@ -1,0 +1,468 @@
+//! The part of an ingestion during which writers wait: flush, places, MANIFEST, what readers see.
+
+use std::sync::Arc;
+
+use cairn_format::key::InternalKey;
+use cairn_jobs::ingest::{self, Place, Rules};
+use cairn_jobs::pick::JobId;
+use cairn_options::CompactionStyle;
+use cairn_platform::sync::Ordering;
+use cairn_read::View;
+use cairn_types::{Error, Result, SequenceNumber};
+use cairn_version::{FileMeta, TreeEdit, Version};
+
+use super::ReplaceRange;
+use super::prepare::{Prepared, PreparedFile, contains};
+use crate::family::FamilyState;
+use crate::files::copy;
+use crate::install::retire;
+use crate::shared::{Shared, Tree};
+
+/// How an ingestion failed.
+pub(super) enum Failed {
+    /// Nothing of it is in the database.
+    Nothing(Error),
+    /// The MANIFEST may have it.
+    InDoubt(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed::Nothing(error)
+    }
+}
+
+/// The change of one family's tree.
+struct Entering {
+    base: Arc<Version>,
+    next: Arc<Version>,
+    edit: TreeEdit,
+}
+
+/// Levels in which compactions must not write where files enter.
+#[derive(Default)]
+struct Reserved(Vec<(u32, JobId)>);
+
+impl Reserved {
+    fn give_back(self, tree: &mut Tree) {
+        for (family, id) in self.0 {
+            if let Some(state) = tree.families.get_mut(&family) {
+                state.busy.remove(id);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Makes the prepared files part of the database. The caller leads.
+    pub(super) fn ingest_led(self: &Arc<Self>, prepared: &[Prepared<'_>]) -> Result<(), Failed> {
+        self.wait_while_locked(false)?;
+        self.check_writable()?;
+        if let Some(job) = prepared.iter().find(|job| job.family().is_dropped()) {
+            return Err(Failed::Nothing(Error::invalid_argument(format!(
+                "column family {:?} was dropped",
+                job.family().name()
+            ))));
+        }
+        // Whoever finds the files after a power cut finds every write before them too.
+        self.flush_wal(true)?;
+        self.flush_overlapped(prepared)?;
+        // What enters without a number must not become visible to a snapshot that is older.
+        let pause = self.snapshots.pause();
+        let mut manifest = self.manifest.lock();
+        let mut reserved = Reserved::default();
+        let entering = self.enter(prepared, &mut reserved);
+        let (entering, last) = match entering {
+            Ok(entering) => entering,
+            Err(error) => {
+                self.end_reservations(reserved);
+                return Err(Failed::Nothing(error));
+            }
+        };
+        let records = prepared.iter().zip(&entering).map(|(job, entering)| {
+            let mut record = entering.edit.record(job.family().id());
+            record.last_sequence = Some(last);
+            record
+        });
+        let logged = self.log_edits(&mut manifest, records.collect());
+        if let Err(error) = logged {
+            self.end_reservations(reserved);
+            return Err(Failed::InDoubt(error));
+        }
+        self.show(prepared, &entering, last);
+        drop(manifest);
+        drop(pause);
+        self.end_reservations(reserved);
+        Ok(())
+    }
+
+    fn end_reservations(self: &Arc<Self>, reserved: Reserved) {
+        let mut tree = self.tree.lock();
+        reserved.give_back(&mut tree);
+        self.update_conditions(&mut tree);
+        self.schedule(&mut tree);
+        self.changed.notify_all();
+    }
+
+    /// Flushes the families whose memtables overlap the files.
+    fn flush_overlapped(self: &Arc<Self>, prepared: &[Prepared<'_>]) -> Result<()> {
+        let mut overlapped = Vec::new();
+        for job in prepared {
+            let family = job.family();
+            if !job.overlaps_memtables(&family.view()) {
+                continue;
+            }
+            if !job.ingestion.options.allow_blocking_flush {
+                return Err(Error::invalid_argument(format!(
+                    "a file overlaps the memtable of column family {:?}, and allow_blocking_flush \
+                     is false",
+                    family.name()
+                )));
+            }
+            if family.order().timestamp_size() > 0 {
+                return Err(Error::invalid_argument(format!(
+                    "a file overlaps the memtable of column family {:?}, whose keys have \
+                     timestamps: the order of the two could not be told",
+                    family.name()
+                )));
+            }
+            overlapped.push(family.clone());
+        }
+        if overlapped.is_empty() {
+            return Ok(());
+        }
+        self.flush_led(&overlapped)
+    }
+
+    /// Finds a place for every file, and the version that has it there. The places are reserved.
+    fn enter(
+        self: &Arc<Self>,
+        prepared: &[Prepared<'_>],
+        reserved: &mut Reserved,
+    ) -> Result<(Vec<Entering>, SequenceNumber)> {
+        let before = self.published();
+        let mut last = before;
+        let mut all = Vec::with_capacity(prepared.len());
+        for job in prepared {
+            let view = job.family().view();
+            let base = view.version.clone();
+            let rules = self.rules(job, &view);
+            let deleted = self.leaving(job, &base)?;
+            let places = self.places(job, &base, &rules, before, reserved)?;
+            let mut edit = TreeEdit {
+                deleted,
+                ..TreeEdit::default()
+            };
+            for (&at, place) in job.batches.iter().flatten().zip(&places) {
+                let file = &job.files[at];
+                let checksum = self.write_seqno(job, file, *place)?;
+                let meta = self.meta(job, &base, file, *place, checksum);
+                last = last.max(meta.largest_seq);
+                edit.added.push((place.level, Arc::new(meta)));
+            }
+            let next = Arc::new(base.with_edit(&edit)?);
+            all.push(Entering { base, next, edit });
+        }
+        Ok((all, last))
+    }
+
+    fn rules(self: &Arc<Self>, job: &Prepared<'_>, view: &View) -> Rules {
+        let family = job.family();
+        let options = &job.ingestion.options;
+        let style = family.options().compaction_style;
+        Rules {
+            style,
+            base_level: match style {
+                CompactionStyle::Level => self.base_level(family, view),
+                _ => 1,
+            },
+            new_sequence: options.snapshot_consistency && self.snapshots.count() > 0,
+            files_overlap: job.batches.len() > 1,
+            keep_sequences: options.allow_db_generated_files,
+            last_level_only: options.fail_if_not_bottommost_level,
+            behind: options.ingest_behind,
+            replaces: job.replaced.is_some(),
+        }
+    }
+
+    /// The files that leave the tree, with their levels.
+    fn leaving(
+        &self,
+        job: &Prepared<'_>,
+        base: &Version,
+    ) -> Result<Vec<(usize, cairn_types::FileNumber)>> {
+        let Some(range) = &job.replaced else {
+            return Ok(Vec::new());
+        };
+        let order = base.order();
+        let tree = self.tree.lock();
+        let busy = tree
+            .families
+            .get(&job.family().id())
+            .map(|state| state.busy.clone())
+            .unwrap_or_default();
+        drop(tree);
+        let compacting =
+            || Error::invalid_argument("the range to be replaced overlaps a running compaction");
+        let Some(range) = range else {
+            if !busy.is_empty() {
+                return Err(compacting());
+            }
+            return Ok(base
+                .files()
+                .map(|(level, file)| (level, file.number))
+                .collect());
+        };
+        let (from, to) = (range.smallest.as_bytes(), range.largest.as_bytes());
+        let mut leaving = Vec::new();
+        for (level, file) in base.files() {
+            let bounds = ingest::Incoming {
+                smallest: file.smallest.clone(),
+                largest: file.largest.clone(),
+                first_overlap: None,
+            };
+            let inside = contains(order, range, &bounds);
+            if inside && !busy.contains(file.number) {
+                leaving.push((level, file.number));
+            } else if inside {
+                return Err(compacting());
+            } else if reaches_into(order, range, file) {
+                return Err(Error::invalid_argument(format!(
+                    "the range to be replaced cuts through table {} of level {level}",
+                    file.number
+                )));
+            }
+        }
+        match (0..base.num_levels()).any(|level| busy.writes(order, level, from, to)) {
+            true => Err(compacting()),
+            false => Ok(leaving),
+        }
+    }
+
+    /// Finds and reserves the places of one family's files, in the order of the batches.
+    fn places(
+        self: &Arc<Self>,
+        job: &Prepared<'_>,
+        base: &Version,
+        rules: &Rules,
+        before: SequenceNumber,
+        reserved: &mut Reserved,
+    ) -> Result<Vec<Place>> {
+        let family = job.family();
+        let context = self.job_context(family);
+        // Tables are read before the tree is locked; the lock of the MANIFEST keeps the version.
+        let mut incoming = Vec::with_capacity(job.files.len());
+        for file in &job.files {
+            let mut bounds = file.bounds.clone();
+            if !rules.replaces && !rules.behind {
+                bounds.first_overlap = ingest::first_overlap(
+                    base,
+                    &bounds.smallest,
+                    &bounds.largest,
+                    &*context.open,
+                    &self.io,
+                )?;
+            }
+            incoming.push(bounds);
+        }
+        let mut tree = self.tree.lock();
+        let state = tree.families.get_mut(&family.id()).ok_or_else(|| {
+            Error::invalid_argument(format!("column family {:?} was dropped", family.name()))
+        })?;
+        let mut last = before;
+        let mut previous = None;
+        let mut places = Vec::with_capacity(job.files.len());
+        for batch in &job.batches {
+            let mut uppermost = usize::MAX;
+            for &at in batch {
+                let place = ingest::place(base, &state.busy, rules, &incoming[at], last, previous)?;
+                let needs_number = place.seq > SequenceNumber::ZERO;
+                if needs_number && !job.ingestion.options.allow_global_seqno {
+                    return Err(Error::invalid_argument(
+                        "a file needs a sequence number (it overlaps the database, or snapshots \
+                         exist), and allow_global_seqno is false",
+                    ));
+                }
+                last = last.max(place.seq);
+                uppermost = uppermost.min(place.level);
+                places.push(place);
+            }
+            previous = Some(uppermost);
+        }
+        for (&at, place) in job.batches.iter().flatten().zip(&places) {
+            let bounds = &incoming[at];
+            let id = state
+                .busy
+                .reserve(place.level, &bounds.smallest, &bounds.largest);
+            reserved.0.push((family.id(), id));
+        }
+        Ok(places)
+    }
+
+    /// Writes the sequence number into the file, where the options ask for it. Returns the file's
+    /// checksum, which that changes.
+    fn write_seqno(
+        &self,
+        job: &Prepared<'_>,
+        file: &PreparedFile,
+        place: Place,
+    ) -> Result<(Vec<u8>, String)> {
+        let Some(at) = file.seqno_at.filter(|_| place.seq > SequenceNumber::ZERO) else {
+            return Ok(file.checksum.clone());
+        };
+        let fs = &*self.world.fs;
+        // The file may be a link to one that is not ours to change, so a changed copy takes its
+        // name.
+        let number = self.new_file_number();
+        let name = cairn_format::names::FileName::Temp(number).to_string();
+        let changed = file.inside.with_file_name(name);
+        let seq = place.seq.0.to_le_bytes();
+        let mut offset = 0;
+        copy::create_with(fs, &changed, self.options().use_fsync, |target| {
+            copy::for_each_piece(fs, &file.inside, None, |piece| {
+                let mut piece = piece.to_vec();
+                for (byte, position) in seq.iter().zip(at..) {
+                    let within = position
+                        .checked_sub(offset)
+                        .and_then(|n| usize::try_from(n).ok());
+                    if let Some(place) = within.and_then(|within| piece.get_mut(within)) {
+                        *place = *byte;
+                    }
+                }
+                offset += piece.len() as u64;
+                target.append(&piece)
+            })
+            .map(|_| ())
+        })?;
+        fs.rename(&changed, &file.inside)?;
+        fs.sync_dir(&job.family().tables().paths[file.path_id as usize])?;
+        match self.options().file_checksum_gen_factory {
+            None => Ok(file.checksum.clone()),
+            Some(_) => Ok((
+                copy::file_crc32c(fs, &file.inside)?,
+                copy::CRC32C_NAME.to_owned(),
+            )),
+        }
+    }
+
+    /// What the tree knows of a file in its place.
+    fn meta(
+        &self,
+        job: &Prepared<'_>,
+        base: &Version,
+        file: &PreparedFile,
+        place: Place,
+        checksum: (Vec<u8>, String),
+    ) -> FileMeta {
+        let numbered = |bound: &InternalKey| match bound.seq() {
+            SequenceNumber::ZERO if place.seq > SequenceNumber::ZERO => {
+                InternalKey::new(bound.user_key(), place.seq, bound.kind())
+            }
+            _ => bound.clone(),
+        };
+        let now = self.world.clock.wall_seconds();
+        let mut meta = FileMeta::new(
+            file.number,
+            file.size,
+            numbered(&file.bounds.smallest),
+            numbered(&file.bounds.largest),
+        );
+        (meta.smallest_seq, meta.largest_seq) = match job.ingestion.options.allow_db_generated_files
+        {
+            true => file.own_seqs,
+            false => (place.seq, place.seq),
+        };
+        meta.path_id = file.path_id;
+        meta.epoch = match job.ingestion.options.ingest_behind {
+            true => BEHIND_EPOCH,
+            false => job.family().next_epoch(base),
+        };
+        meta.oldest_ancester_time = now;
+        meta.creation_time = now;
+        (meta.file_checksum, meta.file_checksum_func) = checksum;
+        meta.unique_id = file.unique_id;
+        meta.tail_size = file.tail_size;
+        meta.timestamps_persisted = file.timestamps_persisted;
+        if let Some((least, most)) = &file.timestamps {
+            (meta.min_timestamp, meta.max_timestamp) = (least.clone(), most.clone());
+        }
+        // One range deletion and nothing else: it is there to be compacted away.
+        meta.marked = file.counts.range_deletions == 1 && file.counts.entries == 1;
+        assert!(meta.counts.set(file.counts).is_ok(), "the metadata is new");
+        meta
+    }
+
+    /// Shows the new versions to readers, and then the new sequence number.
+    fn show(&self, prepared: &[Prepared<'_>], entering: &[Entering], last: SequenceNumber) {
+        let mut writer = self.writer.lock();
+        let mut tree = self.tree.lock();
+        for (job, entering) in prepared.iter().zip(entering) {
+            let family = job.family();
+            retire(&mut tree, family, &entering.base, &entering.next);
+            let view = family.view().with_version(entering.next.clone(), &[]);
+            family.view.store(Arc::new(view));
+        }
+        self.has_obsolete.store(true, Ordering::Release);
+        drop(tree);
+        writer.allocated = writer.allocated.max(last);
+        // Release: a reader that sees the number sees the files that have it.
+        self.published.store(writer.allocated.0, Ordering::Release);
+    }
+
+    /// Says in the info log what was ingested.
+    pub(super) fn log_ingested(&self, job: &Prepared<'_>) {
+        let family = job.family();
+        let version = family.view().version.clone();
+        for file in &job.files {
+            let found = version.files().find(|(_, meta)| meta.number == file.number);
+            let Some((level, meta)) = found else { continue };
+            self.info.info(format_args!(
+                "[{}] ingested {} as table {} of level {level}, {} bytes, sequence number {}",
+                family.name(),
+                file.outside.display(),
+                file.number,
+                file.size,
+                meta.largest_seq
+            ));
+        }
+    }
+}
+
+/// The epoch of files that were ingested behind everything: older than any other.
+const BEHIND_EPOCH: u64 = 1;
+
+/// Whether a table touches `range`, whose upper bound is excluded.
+fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &FileMeta) -> bool {
+    let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
+    let end = compare(file.largest.user_key(), range.smallest.user_key());
+    compare(file.smallest.user_key(), range.largest.user_key()).is_lt()
+        && (end.is_gt() || end.is_eq() && !file.largest.is_exclusive_bound())
+}
+
+impl Prepared<'_> {
+    pub(super) fn family(&self) -> &Arc<FamilyState> {
+        &self.ingestion.family.state
+    }
+
+    /// Whether a memtable of `view` has something within the bounds of a file, or of what is
+    /// replaced.
+    fn overlaps_memtables(&self, view: &View) -> bool {
+        let memtables = || view.memtables().filter(|memtable| !memtable.is_empty());
+        if matches!(self.ingestion.replace, Some(ReplaceRange::All)) {
+            return memtables().next().is_some();
+        }
+        let replaced = self.replaced.iter().flatten();
+        let ranges: Vec<_> = self
+            .files
+            .iter()
+            .map(|file| &file.bounds)
+            .chain(replaced)
+            .map(|bounds| (&bounds.smallest, &bounds.largest))
+            .collect();
+        memtables().any(|memtable| {
+            ranges
+                .iter()
+                .any(|(smallest, largest)| ingest::memtable_holds(memtable, smallest, largest))
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! Ingestion: external tables become part of the tree without being written again.
+//!
+//! ```text
+//! prepare   look at each file, link or copy it under a number of its own, sync names
+//! lead      writers wait; the log is synced; memtables that overlap the files are flushed
+//! place     levels and sequence numbers, with compactions kept away from the places
+//! commit    one MANIFEST record group for all families, then what readers see
+//! ```
+//!
+//! After a crash or an error all files of all families are part of the database, or none. The
+//! files that the caller gave stay what they were, but for those that are moved: their names go
+//! once the MANIFEST has the files durably. Every write before the ingestion is durable with it.
+
+mod commit;
+mod prepare;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cairn_options::IngestExternalFileOptions;
+use cairn_types::{Error, Result};
+
+use crate::db::Db;
+use crate::family::Family;
+use crate::shared::Shared;
+
+/// What is to be replaced by an ingestion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplaceRange {
+    /// Everything in the family.
+    All,
+    /// The keys from the first up to, not including, the second.
+    Keys(Vec<u8>, Vec<u8>),
+}
+
+/// External tables for one family.
+pub struct Ingestion {
+    /// The family.
+    pub family: Family,
+    /// The tables. Where they overlap, the later are newer.
+    pub files: Vec<PathBuf>,
+    /// How they are ingested.
+    pub options: IngestExternalFileOptions,
+    /// Checksums of the whole files, one each; empty for none.
+    pub checksums: Vec<Vec<u8>>,
+    /// The functions that made those, one each.
+    pub checksum_functions: Vec<String>,
+    /// What leaves the family as the files enter it. It must contain all of them, and no table may
+    /// lie across its borders.
+    pub replace: Option<ReplaceRange>,
+}
+
+impl Ingestion {
+    /// The tables `files` for `family`, with `options`.
+    #[must_use]
+    pub fn new(
+        family: &Family,
+        files: impl IntoIterator<Item = impl Into<PathBuf>>,
+        options: &IngestExternalFileOptions,
+    ) -> Ingestion {
+        Ingestion {
+            family: family.clone(),
+            files: files.into_iter().map(Into::into).collect(),
+            options: options.clone(),
+            checksums: Vec::new(),
+            checksum_functions: Vec::new(),
+            replace: None,
+        }
+    }
+}
+
+impl Db {
+    /// Ingests tables into several families: all of them or none, after a crash too.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for options and files that do not fit the family or each other,
+    /// `Corruption` of a file, `TryAgain` with `fail_if_not_bottommost_level`; nothing has changed
+    /// then. After an `IoError` of the MANIFEST the ingestion is in doubt and the database
+    /// read-only.
+    pub fn ingest_external_files(&self, ingestions: &[Ingestion]) -> Result<()> {
+        self.shared().ingest(ingestions)
+    }
+}
+
+impl Family {
+    /// Ingests the tables `files`, all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::ingest_external_files`].
+    pub fn ingest_external_file(
+        &self,
+        files: impl IntoIterator<Item = impl Into<PathBuf>>,
+        options: &IngestExternalFileOptions,
+    ) -> Result<()> {
+        self.db
+            .shared
+            .ingest(&[Ingestion::new(self, files, options)])
+    }
+}
+
+impl Shared {
+    fn ingest(self: &Arc<Self>, ingestions: &[Ingestion]) -> Result<()> {
+        self.check_writable()?;
+        self.check_ingestions(ingestions)?;
+        let mut prepared = Vec::with_capacity(ingestions.len());
+        for ingestion in ingestions {
+            match self.prepare(ingestion) {
+                Ok(files) => prepared.push(files),
+                Err(error) => {
+                    self.abandon(&prepared);
+                    return Err(error);
+                }
+            }
+        }
+        self.queue.lead_alone();
+        let result = self.ingest_led(&prepared);
+        self.queue.hand_over();
+        match result {
+            Ok(()) => {}
+            Err(commit::Failed::Nothing(error)) => {
+                self.abandon(&prepared);
+                return Err(error);
+            }
+            // The files may be part of the database: they stay.
+            Err(commit::Failed::InDoubt(error)) => return Err(error),
+        }
+        for job in &prepared {
+            self.log_ingested(job);
+            if job.ingestion.options.move_files {
+                self.give_up_names(job);
+            }
+        }
+        self.purge();
+        Ok(())
+    }
+
+    /// Refuses what makes no sense before any file is touched.
+    fn check_ingestions(&self, ingestions: &[Ingestion]) -> Result<()> {
+        let refuse = |text: String| Err(Error::invalid_argument(text));
+        if ingestions.is_empty() {
+            return refuse("nothing to ingest: the list of families is empty".to_owned());
+        }
+        for (at, ingestion) in ingestions.iter().enumerate() {
+            let name = ingestion.family.name();
+            ingestion.options.validate()?;
+            if ingestion.files.is_empty() {
+                return refuse(format!("no file is given for column family {name:?}"));
+            }
+            let again = ingestions[..at]
+                .iter()
+                .any(|other| other.family.id() == ingestion.family.id());
+            if again {
+                return refuse(format!("column family {name:?} is named twice"));
+            }
+            let options = ingestion.family.state.options();
+            if ingestion.options.ingest_behind
+                && !(self.options().allow_ingest_behind || options.cf_allow_ingest_behind)
+            {
+                return refuse(format!(
+                    "ingest_behind needs a column family that has had cf_allow_ingest_behind from \
+                     its beginning; {name:?} has not"
+                ));
+            }
+            if ingestion.options.ingest_behind && ingestion.replace.is_some() {
+                return refuse("ingest_behind replaces nothing".to_owned());
+            }
+            if ingestion.options.fill_cache != ingestions[0].options.fill_cache {
+                return refuse("fill_cache must be the same for all families".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes what was linked or copied for files that did not become part of the tree.
+    fn abandon(&self, prepared: &[prepare::Prepared<'_>]) {
+        for file in prepared.iter().flat_map(|job| &job.files) {
+            self.delete(&file.inside);
+        }
+    }
+
+    /// Gives up the names of files that were moved. A name that stays is no damage.
+    fn give_up_names(&self, job: &prepare::Prepared<'_>) {
+        for file in &job.files {
+            if let Err(error) = self.world.fs.remove(&file.outside) {
+                self.info.warn(format_args!(
+                    "an ingested file keeps its old name too: {error}"
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Reading one table without a database: what `sst_dump` and tools do.
+//!
+//! The table is read as a database would read it that has nothing else in it: newest versions,
+//! merged operands, range deletions applied.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_format::key::LookupKey;
+use cairn_format::table::Properties;
+use cairn_memtable::{Memtable, MemtableOptions};
+use cairn_options::{FamilyOptions, ReadOptions};
+use cairn_platform::fs::FileMode;
+use cairn_platform::{Io, World};
+use cairn_read::{BlobSource, Columns, DbIter, Found, Reading, Value, View, get};
+use cairn_table::{IterOptions, Table, TableIter};
+use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+use cairn_version::{FileMeta, TableSource, TreeEdit, Version};
+
+use crate::files::external::Reader;
+
+/// One table, open for reading.
+pub struct SstFileReader {
+    view: Arc<View>,
+    table: Arc<Table>,
+    io: Io,
+}
+
+impl SstFileReader {
+    /// Opens the table at `path` with the comparator, merge operator and table options of `family`.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; `Corruption` that names file and offset; `InvalidArgument` if its keys are in
+    /// another order.
+    pub fn open(world: &World, path: &Path, family: &FamilyOptions) -> Result<SstFileReader> {
+        let io = Io::blocking();
+        let options = Arc::new(family.table.clone());
+        let reader = Reader {
+            fs: &*world.fs,
+            io: &io,
+            order: &family.comparator,
+            prefix_extractor: family.prefix_extractor.clone(),
+            options: options.clone(),
+        };
+        let external = reader.open(path, None)?;
+        let mut version = Version::empty(family.comparator.clone(), 1);
+        if let Some((smallest, largest)) = reader.bounds(&external.table)? {
+            let mut file = FileMeta::new(FileNumber(0), external.size, smallest, largest);
+            file.largest_seq = SequenceNumber::MAX;
+            file.epoch = 1;
+            assert!(
+                file.table.set(external.table.clone()).is_ok(),
+                "the metadata is new"
+            );
+            version = version.with_edit(&TreeEdit {
+                added: vec![(0, Arc::new(file))],
+                ..TreeEdit::default()
+            })?;
+        }
+        let dir = path.parent().unwrap_or(Path::new(".")).to_owned();
+        let tables = Arc::new(TableSource {
+            fs: world.fs.clone(),
+            paths: vec![dir.clone()],
+            order: family.comparator.clone(),
+            prefix_extractor: family.prefix_extractor.clone(),
+            options,
+            cache: None,
+            verify_unique_id: false,
+            mode: FileMode::default(),
+            advise_random: false,
+        });
+        let reading = Reading {
+            family: path.display().to_string(),
+            order: family.comparator.clone(),
+            merge_operator: family.merge_operator.clone(),
+            prefix_extractor: family.prefix_extractor.clone(),
+            max_sequential_skip: family.max_sequential_skip_in_iterations,
+            tables,
+            blobs: Arc::new(BlobSource::new(world.fs.clone(), dir, FileMode::default())),
+            io: io.clone(),
+        };
+        let memtable = MemtableOptions {
+            arena_block_size: 4 << 10,
+        };
+        Ok(SstFileReader {
+            view: Arc::new(View {
+                memtable: Arc::new(Memtable::new(family.comparator.clone(), memtable)),
+                immutables: Vec::new(),
+                version: Arc::new(version),
+                family: Arc::new(reading),
+            }),
+            table: external.table,
+            io,
+        })
+    }
+
+    /// What the writer of the table knew about it.
+    #[must_use]
+    pub fn properties(&self) -> &Properties {
+        self.table.properties()
+    }
+
+    /// The value of `key`, or `None` if the table has none.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` or `Corruption` of the file.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.get_with(key, &ReadOptions::default())
+    }
+
+    /// [`SstFileReader::get`] with options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SstFileReader::get`].
+    pub fn get_with(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
+        self.find(key, options)?.into_value()
+    }
+
+    /// The columns of `key`, or `None` if the table has no value of it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SstFileReader::get`].
+    pub fn get_entity(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Columns>> {
+        self.find(key, options)?.into_columns()
+    }
+
+    fn find(&self, key: &[u8], options: &ReadOptions) -> Result<Found> {
+        let seq = options.snapshot.unwrap_or(SequenceNumber::MAX);
+        let size = self.view.family.order.timestamp_size();
+        let stamp = match &options.timestamp {
+            Some(timestamp) => timestamp.clone(),
+            None => vec![0xff; size],
+        };
+        if stamp.len() != size {
+            return Err(Error::invalid_argument(format!(
+                "timestamp: expected {size} bytes, found {}",
+                stamp.len()
+            )));
+        }
+        get(
+            &self.view,
+            &LookupKey::new(&[key, &stamp].concat(), seq),
+            options,
+        )
+    }
+
+    /// An iterator over what the table says, which stands nowhere yet.
+    #[must_use]
+    pub fn iter(&self, options: &ReadOptions) -> SstIter {
+        let seq = options.snapshot.unwrap_or(SequenceNumber::MAX);
+        SstIter(DbIter::new(self.view.clone(), seq, options))
+    }
+
+    /// Shows `take` every entry as the file has it, in order: the internal key (user key, then
+    /// sequence number and kind in eight bytes) and the value. Range tombstones are not among them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file, and of `take`.
+    pub fn for_each_entry(&self, mut take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let options = IterOptions {
+            fill_cache: false,
+            ..IterOptions::default()
+        };
+        let mut iter = TableIter::new(self.table.clone(), options);
+        let mut progress = iter.seek_to_first();
+        loop {
+            iter.complete(progress, &self.io);
+            iter.status()?;
+            if !iter.valid() {
+                return Ok(());
+            }
+            take(iter.key(), iter.value())?;
+            progress = iter.next();
+        }
+    }
+
+    /// Reads the whole file and checks every block.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` names the first block that is damaged, by its offset.
+    pub fn verify_checksum(&self) -> Result<()> {
+        self.table.verify_checksums(&self.io)
+    }
+
+    /// Counts the entries and compares the count with what the properties say.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if they differ; those of the file.
+    pub fn verify_num_entries(&self) -> Result<()> {
+        let mut found = 0;
+        self.for_each_entry(|_, _| {
+            found += 1;
+            Ok(())
+        })?;
+        let properties = self.properties();
+        let expected = properties
+            .num_entries
+            .saturating_sub(properties.num_range_deletions);
+        match found == expected {
+            true => Ok(()),
+            false => Err(Error::corruption(format!(
+                "entries of {}: expected {expected} as its properties say, found {found}",
+                self.view.family.family
+            ))),
+        }
+    }
+}
+
+/// An iterator over one table. It keeps the file open.
+pub struct SstIter(DbIter);
+
+impl std::ops::Deref for SstIter {
+    type Target = DbIter;
+    fn deref(&self) -> &DbIter {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for SstIter {
+    fn deref_mut(&mut self) -> &mut DbIter {
+        &mut self.0
+    }
+}

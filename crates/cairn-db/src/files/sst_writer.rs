@@ -1,0 +1,409 @@
+//! Writing a table outside of any database, for ingestion.
+//!
+//! Entries come in key order, each key once, all with sequence number zero: the database that
+//! ingests the file gives all of them one number. The file says of itself that it is external
+//! (properties `rocksdb.external_sst_file.version` and `global_seqno`), so that readers know.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_format::id::SessionId;
+use cairn_format::key;
+use cairn_format::wide::{self, Column, ColumnValue};
+use cairn_options::{Compression, CompressionOptions, DbOptions, FamilyOptions};
+use cairn_platform::fs::FileMode;
+use cairn_platform::{World, WritableFile};
+use cairn_table::{BuildParams, TableBuilder};
+use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode, ValueKind};
+use cairn_version::file::NO_CHECKSUM_FUNCTION;
+
+use crate::family::Family;
+use crate::files::copy::CRC32C_NAME;
+
+/// The database id in the properties of external tables.
+const WRITER_ID: &str = "SST Writer";
+
+/// What a finished external table is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExternalSstFileInfo {
+    /// Where it lies.
+    pub file_path: PathBuf,
+    /// The first key; empty if there are only range deletions.
+    pub smallest_key: Vec<u8>,
+    /// The last key.
+    pub largest_key: Vec<u8>,
+    /// The first key of all range deletions; empty if there are none.
+    pub smallest_range_del_key: Vec<u8>,
+    /// The key before which the last of them ends.
+    pub largest_range_del_key: Vec<u8>,
+    /// Checksum of the whole file; empty if none was asked for.
+    pub file_checksum: Vec<u8>,
+    /// The function that made it, or `Unknown`.
+    pub file_checksum_func_name: String,
+    /// The sequence number of all entries; always zero.
+    pub sequence_number: SequenceNumber,
+    /// Length in bytes.
+    pub file_size: u64,
+    /// Keys.
+    pub num_entries: u64,
+    /// Range deletions.
+    pub num_range_del_entries: u64,
+    /// The version of external tables; 2.
+    pub version: i32,
+}
+
+/// Writes external tables, one after another.
+pub struct SstFileWriter {
+    world: World,
+    db: DbOptions,
+    family: FamilyOptions,
+    /// The family that the files are meant for; none for any.
+    target: Option<(u32, String)>,
+    session: SessionId,
+    /// The number of the next file, counted by this writer.
+    next: u64,
+    open: Option<Open>,
+}
+
+/// The table that is being written.
+struct Open {
+    file: Arc<dyn WritableFile>,
+    builder: TableBuilder,
+    info: ExternalSstFileInfo,
+}
+
+impl SstFileWriter {
+    /// A writer of tables as a family with these options would write them to its last level.
+    #[must_use]
+    pub fn new(world: &World, db: &DbOptions, family: &FamilyOptions) -> SstFileWriter {
+        let random = &world.random;
+        SstFileWriter {
+            session: SessionId::from_random(random.next_u64(), random.next_u64()),
+            world: world.clone(),
+            db: db.clone(),
+            family: family.clone(),
+            target: None,
+            next: 1,
+            open: None,
+        }
+    }
+
+    /// A writer of tables for `family`: others refuse them.
+    #[must_use]
+    pub fn for_family(family: &Family) -> SstFileWriter {
+        let shared = &family.db.shared;
+        let mut writer = SstFileWriter::new(&shared.world, &shared.options(), &family.options());
+        writer.target = Some((family.id(), family.name().to_owned()));
+        writer
+    }
+
+    /// Begins a table at `path`. A file that is there is replaced.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if a table is being written already or the options make no sense;
+    /// `IoError`.
+    pub fn open(&mut self, path: &Path) -> Result<()> {
+        if self.open.is_some() {
+            return Err(Error::invalid_argument(
+                "a table is being written: finish it before the next one is opened",
+            ));
+        }
+        self.family.validate()?;
+        let fs = &*self.world.fs;
+        match fs.remove(path) {
+            Err(error) if error.subcode() != Subcode::PathNotFound => return Err(error),
+            _ => {}
+        }
+        let params = self.params();
+        let file = fs.create(path, FileMode::default())?;
+        let builder = TableBuilder::create(file.clone(), params).inspect_err(|_| {
+            // The error of the options is the one that matters.
+            let _ = fs.remove(path);
+        })?;
+        self.next += 1;
+        self.open = Some(Open {
+            file,
+            builder,
+            info: ExternalSstFileInfo {
+                file_path: path.to_owned(),
+                file_checksum_func_name: NO_CHECKSUM_FUNCTION.to_owned(),
+                version: 2,
+                ..ExternalSstFileInfo::default()
+            },
+        });
+        Ok(())
+    }
+
+    fn params(&self) -> BuildParams {
+        let family = &self.family;
+        let operator = family.merge_operator.as_ref();
+        let now = self.world.clock.wall_seconds();
+        let (compression, compression_options) = self.compression();
+        let mut params = BuildParams {
+            options: Arc::new(family.table.clone()),
+            order: family.comparator.clone(),
+            compression,
+            compression_options,
+            prefix_extractor: family.prefix_extractor.clone(),
+            merge_operator: operator
+                .map_or_else(String::new, |operator| operator.name().to_owned()),
+            number: FileNumber(self.next),
+            db_id: WRITER_ID.to_owned(),
+            session_id: self.session.to_string(),
+            // Any number but zero will do; a bit that is always set keeps it from that.
+            base_context: self.world.random.next_u64() as u32 | 1,
+            creation_time: now,
+            file_creation_time: now,
+            target_file_size: family.target_file_size_base,
+            external: true,
+            strip_timestamps: !family.persist_user_defined_timestamps,
+            bytes_per_sync: self.db.bytes_per_sync,
+            file_checksum: self.db.file_checksum_gen_factory.is_some(),
+            ..BuildParams::default()
+        };
+        if let Some((id, name)) = &self.target {
+            (params.family_id, params.family_name) = (*id, name.clone());
+        }
+        params
+    }
+
+    /// The compression of the last level, where the files will probably go.
+    fn compression(&self) -> (Compression, CompressionOptions) {
+        let family = &self.family;
+        match (
+            family.bottommost_compression,
+            family.compression_per_level.last(),
+        ) {
+            (Some(kind), _) if family.bottommost_compression_opts.enabled => {
+                (kind, family.bottommost_compression_opts.clone())
+            }
+            (Some(kind), _) => (kind, family.compression_opts.clone()),
+            (None, Some(kind)) => (*kind, family.compression_opts.clone()),
+            (None, None) => (family.compression, family.compression_opts.clone()),
+        }
+    }
+
+    /// Sets `key` to `value`. Keys come in the family's order, each once; so for all kinds of
+    /// entries but range deletions.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if no table is open or `key` does not come behind the last one; `IoError`.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(ValueKind::Value, key, None, value)
+    }
+
+    /// [`SstFileWriter::put`] with a timestamp, for orders that have them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SstFileWriter::put`]; `InvalidArgument` for a timestamp of the wrong length.
+    pub fn put_with_timestamp(&mut self, key: &[u8], timestamp: &[u8], value: &[u8]) -> Result<()> {
+        self.add(ValueKind::Value, key, Some(timestamp), value)
+    }
+
+    /// Sets `key` to an entity of `columns`, which are pairs of name and value in any order.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SstFileWriter::put`]; `InvalidArgument` if a name repeats.
+    pub fn put_entity(&mut self, key: &[u8], columns: &[(&[u8], &[u8])]) -> Result<()> {
+        let mut sorted = columns.to_vec();
+        sorted.sort_by_key(|(name, _)| *name);
+        let columns: Vec<Column<'_>> = sorted
+            .iter()
+            .map(|(name, value)| Column {
+                name,
+                value: ColumnValue::Inline(value),
+            })
+            .collect();
+        let mut entity = Vec::new();
+        wide::encode(&columns, &mut entity)?;
+        self.add(ValueKind::WideColumnEntity, key, None, &entity)
+    }
+
+    /// Adds an operand for the merge operator.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SstFileWriter::put`].
+    pub fn merge(&mut self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.add(ValueKind::Merge, key, None, operand)
+    }
+
+    /// Deletes `key`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SstFileWriter::put`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.add(ValueKind::Deletion, key, None, &[])
+    }
+
+    /// [`SstFileWriter::delete`] with a timestamp, for orders that have them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SstFileWriter::put_with_timestamp`].
+    pub fn delete_with_timestamp(&mut self, key: &[u8], timestamp: &[u8]) -> Result<()> {
+        self.add(ValueKind::DeletionWithTimestamp, key, Some(timestamp), &[])
+    }
+
+    /// Deletes every key of the database, not of this file, from `begin` up to, not including,
+    /// `end`. Range deletions may come in any order.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if no table is open or `end` comes before `begin`; `IoError`.
+    pub fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()> {
+        self.add_range(begin, end, None)
+    }
+
+    /// [`SstFileWriter::delete_range`] with a timestamp, for orders that have them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SstFileWriter::delete_range`], and `InvalidArgument` for a timestamp of the wrong
+    /// length.
+    pub fn delete_range_with_timestamp(
+        &mut self,
+        begin: &[u8],
+        end: &[u8],
+        timestamp: &[u8],
+    ) -> Result<()> {
+        self.add_range(begin, end, Some(timestamp))
+    }
+
+    fn check_timestamp(&self, timestamp: Option<&[u8]>) -> Result<()> {
+        let expected = self.family.comparator.timestamp_size();
+        let found = timestamp.map_or(0, <[u8]>::len);
+        match expected == found {
+            true => Ok(()),
+            false => Err(Error::invalid_argument(format!(
+                "timestamp of a key for order {}: expected {expected} bytes, found {found}",
+                self.family.comparator.name()
+            ))),
+        }
+    }
+
+    fn add(
+        &mut self,
+        kind: ValueKind,
+        key: &[u8],
+        timestamp: Option<&[u8]>,
+        value: &[u8],
+    ) -> Result<()> {
+        self.check_timestamp(timestamp)?;
+        let order = &self.family.comparator;
+        let open = self.open.as_mut().ok_or_else(not_open)?;
+        let user_key = [key, timestamp.unwrap_or_default()].concat();
+        let info = &mut open.info;
+        if info.num_entries > 0 && !order.compare(&info.largest_key, &user_key).is_lt() {
+            return Err(Error::invalid_argument(
+                "keys of an external table must be added in strictly ascending order",
+            ));
+        }
+        let mut internal = Vec::with_capacity(user_key.len() + key::SUFFIX_LEN);
+        key::append_internal(&mut internal, &user_key, SequenceNumber::ZERO, kind);
+        open.builder.add(&internal, value)?;
+        if info.num_entries == 0 {
+            info.smallest_key.clone_from(&user_key);
+        }
+        info.largest_key = user_key;
+        info.num_entries += 1;
+        info.file_size = open.builder.file_size();
+        Ok(())
+    }
+
+    fn add_range(&mut self, begin: &[u8], end: &[u8], timestamp: Option<&[u8]>) -> Result<()> {
+        self.check_timestamp(timestamp)?;
+        let order = &self.family.comparator;
+        let open = self.open.as_mut().ok_or_else(not_open)?;
+        let stamp = timestamp.unwrap_or_default();
+        let (begin, end) = ([begin, stamp].concat(), [end, stamp].concat());
+        match order.compare_without_timestamp(&begin, &end) {
+            std::cmp::Ordering::Greater => {
+                return Err(Error::invalid_argument(
+                    "the end of a range deletion comes before its beginning",
+                ));
+            }
+            // It deletes nothing.
+            std::cmp::Ordering::Equal => return Ok(()),
+            std::cmp::Ordering::Less => {}
+        }
+        let mut internal = Vec::with_capacity(begin.len() + key::SUFFIX_LEN);
+        let kind = ValueKind::RangeDeletion;
+        key::append_internal(&mut internal, &begin, SequenceNumber::ZERO, kind);
+        open.builder.add_range_tombstone(&internal, &end)?;
+        let info = &mut open.info;
+        let first = info.num_range_del_entries == 0;
+        if first || order.compare(&begin, &info.smallest_range_del_key).is_lt() {
+            info.smallest_range_del_key = begin;
+        }
+        if first || order.compare(&end, &info.largest_range_del_key).is_gt() {
+            info.largest_range_del_key = end;
+        }
+        info.num_range_del_entries += 1;
+        info.file_size = open.builder.file_size();
+        Ok(())
+    }
+
+    /// Ends the table: it is complete and synced. Its name is not; who ingests it takes care of
+    /// that.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if no table is open or nothing was added; `IoError`. The file is then
+    /// removed.
+    pub fn finish(&mut self) -> Result<ExternalSstFileInfo> {
+        let open = self.open.take().ok_or_else(not_open)?;
+        let Open {
+            file,
+            builder,
+            mut info,
+        } = open;
+        let finished = match builder.is_empty() {
+            true => Err(Error::invalid_argument(
+                "an external table cannot be without entries",
+            )),
+            false => builder.finish().and_then(|table| {
+                file.sync(self.db.use_fsync)?;
+                file.close()?;
+                Ok(table)
+            }),
+        };
+        let table = finished.inspect_err(|_| {
+            // The error of the table is the one that matters.
+            let _ = self.world.fs.remove(&info.file_path);
+        })?;
+        info.file_size = table.file_size;
+        if let Some(crc) = table.file_crc32c {
+            info.file_checksum = crc.to_be_bytes().to_vec();
+            info.file_checksum_func_name = CRC32C_NAME.to_owned();
+        }
+        Ok(info)
+    }
+
+    /// Bytes of the current table so far.
+    #[must_use]
+    pub fn file_size(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.info.file_size)
+    }
+}
+
+impl Drop for SstFileWriter {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            // A table without an end is of no use to anybody.
+            let path = open.info.file_path.clone();
+            drop(open);
+            let _ = self.world.fs.remove(&path);
+        }
+    }
+}
+
+#[cold]
+fn not_open() -> Error {
+    Error::invalid_argument("no table is open: open one before entries are added")
+}

@@ -1,0 +1,312 @@
+//! Tables written and read outside of a database, and their ingestion.
+
+use std::path::Path;
+
+use cairn_db::{Db, FamilyDescriptor, Ingestion, ReplaceRange, SstFileReader, SstFileWriter};
+use cairn_options::{
+    CompactRangeOptions, DbOptions, FamilyOptions, IngestExternalFileOptions, Options, ReadOptions,
+};
+use cairn_platform::World;
+use cairn_types::{Code, Result};
+
+use crate::basic::{open_at, small};
+
+fn options(text: &str) -> IngestExternalFileOptions {
+    IngestExternalFileOptions::from_text(text).expect("the test's own call works")
+}
+
+/// Writes a table of `(key, value)`; a value of `None` deletes.
+fn table(world: &World, path: &str, entries: &[(&str, Option<&str>)]) {
+    let mut writer = SstFileWriter::new(world, &DbOptions::default(), &small());
+    world
+        .fs
+        .create_dir_all("/out".as_ref())
+        .expect("the test's own call works");
+    writer
+        .open(path.as_ref())
+        .expect("the test's own call works");
+    for (key, value) in entries {
+        match value {
+            Some(value) => writer
+                .put(key.as_bytes(), value.as_bytes())
+                .expect("the test's own call works"),
+            None => writer
+                .delete(key.as_bytes())
+                .expect("the test's own call works"),
+        }
+    }
+    writer.finish().expect("the test's own call works");
+}
+
+fn ingest(db: &Db, path: &str, text: &str) -> Result<()> {
+    db.ingest_external_file([path], &options(text))
+}
+
+fn get(db: &Db, key: &str) -> Option<String> {
+    let value = db.get(key.as_bytes()).expect("the test's own call works");
+    value.map(|value| String::from_utf8(value.to_vec()).expect("the test's own call works"))
+}
+
+fn files_at(db: &Db, level: u32) -> u64 {
+    db.property(&format!("rocksdb.num-files-at-level{level}"))
+        .expect("the test's own call works")
+        .parse()
+        .expect("the test's own call works")
+}
+
+#[test]
+fn a_table_is_read_as_it_was_written() {
+    let world = World::in_memory();
+    world.fs.create_dir_all("/out".as_ref()).unwrap();
+    let mut writer = SstFileWriter::new(&world, &DbOptions::default(), &FamilyOptions::default());
+    assert_eq!(
+        writer.put(b"a", b"1").unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    writer.open("/out/a.sst".as_ref()).unwrap();
+    writer.put(b"b", b"1").unwrap();
+    writer
+        .put_entity(b"c", &[(b"x", b"2"), (b"", b"3")])
+        .unwrap();
+    writer.delete(b"d").unwrap();
+    assert!(writer.put(b"d", b"again").is_err());
+    writer.delete_range(b"m", b"p").unwrap();
+    writer.delete_range(b"a", b"b").unwrap();
+    assert!(writer.delete_range(b"z", b"y").is_err());
+    let info = writer.finish().unwrap();
+    assert_eq!(
+        (&info.smallest_key[..], &info.largest_key[..]),
+        (&b"b"[..], &b"d"[..])
+    );
+    assert_eq!(
+        (
+            &info.smallest_range_del_key[..],
+            &info.largest_range_del_key[..]
+        ),
+        (&b"a"[..], &b"p"[..])
+    );
+    assert_eq!((info.num_entries, info.num_range_del_entries), (3, 2));
+    let path = Path::new("/out/a.sst");
+    assert_eq!(info.file_size, world.fs.status(path).unwrap().len);
+
+    let reader = SstFileReader::open(&world, path, &FamilyOptions::default()).unwrap();
+    assert_eq!(reader.get(b"b").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(reader.get(b"c").unwrap().as_deref(), Some(&b"3"[..]));
+    assert!(reader.get(b"d").unwrap().is_none());
+    let columns = reader.get_entity(b"c", &ReadOptions::default()).unwrap();
+    assert_eq!(columns.unwrap().get(b"x"), Some(&b"2"[..]));
+    let mut iter = reader.iter(&ReadOptions::default());
+    iter.seek_to_first();
+    let mut keys = Vec::new();
+    while iter.valid() {
+        keys.push(iter.key().to_vec());
+        iter.next();
+    }
+    assert_eq!(keys, [b"b", b"c"]);
+    reader.verify_checksum().unwrap();
+    reader.verify_num_entries().unwrap();
+    assert_eq!(reader.properties().external_version, Some(2));
+
+    writer.open("/out/b.sst".as_ref()).unwrap();
+    assert_eq!(writer.finish().unwrap_err().code(), Code::InvalidArgument);
+    assert!(!world.fs.exists("/out/b.sst".as_ref()).unwrap());
+}
+
+#[test]
+fn an_ingested_table_is_newer_than_what_it_overlaps_and_survives() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    db.put(b"a", b"old").unwrap();
+    db.put(b"c", b"old").unwrap();
+    table(
+        &world,
+        "/out/a.sst",
+        &[("a", Some("new")), ("b", Some("new")), ("c", None)],
+    );
+    let before = db.latest_sequence();
+    let snapshot = db.snapshot();
+    // The memtable overlaps.
+    assert_eq!(
+        ingest(&db, "/out/a.sst", "allow_blocking_flush=false")
+            .unwrap_err()
+            .code(),
+        Code::InvalidArgument
+    );
+    ingest(&db, "/out/a.sst", "").unwrap();
+    assert_eq!(db.latest_sequence().0, before.0 + 1);
+    assert_eq!(get(&db, "a").as_deref(), Some("new"));
+    assert_eq!(get(&db, "c"), None);
+    let old = ReadOptions {
+        snapshot: Some(snapshot.sequence()),
+        ..ReadOptions::default()
+    };
+    assert_eq!(
+        db.get_with(b"a", &old).unwrap().as_deref(),
+        Some(&b"old"[..])
+    );
+    assert!(db.get_with(b"b", &old).unwrap().is_none());
+    db.put(b"b", b"newest").unwrap();
+    db.close().unwrap();
+    let db = open_at(&world, &[]).unwrap();
+    assert_eq!(get(&db, "a").as_deref(), Some("new"));
+    assert_eq!(get(&db, "b").as_deref(), Some("newest"));
+    assert_eq!(get(&db, "c"), None);
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    assert_eq!(get(&db, "a").as_deref(), Some("new"));
+    assert!(world.fs.exists("/out/a.sst".as_ref()).unwrap());
+}
+
+#[test]
+fn a_table_in_nobodys_way_goes_to_the_bottom_without_a_number() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    db.put(b"a", b"1").unwrap();
+    let before = db.latest_sequence();
+    table(&world, "/out/x.sst", &[("x", Some("1")), ("z", Some("1"))]);
+    table(&world, "/out/y.sst", &[("y", Some("2"))]);
+    ingest(
+        &db,
+        "/out/x.sst",
+        "move_files=true;fail_if_not_bottommost_level=true",
+    )
+    .unwrap();
+    assert!(!world.fs.exists("/out/x.sst".as_ref()).unwrap());
+    assert_eq!(db.latest_sequence(), before);
+    assert_eq!((files_at(&db, 6), files_at(&db, 0)), (1, 0));
+    // It lies in a gap of the first.
+    let refused = ingest(&db, "/out/y.sst", "fail_if_not_bottommost_level=true");
+    assert_eq!(refused.unwrap_err().code(), Code::TryAgain);
+    ingest(&db, "/out/y.sst", "link_files=true").unwrap();
+    assert_eq!(get(&db, "y").as_deref(), Some("2"));
+    assert!(world.fs.exists("/out/y.sst".as_ref()).unwrap());
+}
+
+#[test]
+fn tables_that_overlap_each_other_are_newer_in_their_order() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    table(&world, "/out/1.sst", &[("a", Some("1")), ("c", Some("1"))]);
+    table(&world, "/out/2.sst", &[("b", Some("2")), ("d", Some("2"))]);
+    table(&world, "/out/3.sst", &[("c", Some("3"))]);
+    let files = ["/out/1.sst", "/out/2.sst", "/out/3.sst"];
+    assert!(
+        db.ingest_external_file(files, &options("allow_global_seqno=false"))
+            .is_err()
+    );
+    db.ingest_external_file(files, &options("write_global_seqno=true"))
+        .unwrap();
+    assert_eq!(get(&db, "a").as_deref(), Some("1"));
+    assert_eq!(get(&db, "b").as_deref(), Some("2"));
+    assert_eq!(get(&db, "c").as_deref(), Some("3"));
+    db.close().unwrap();
+    let db = open_at(&world, &[]).unwrap();
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    assert_eq!(get(&db, "c").as_deref(), Some("3"));
+}
+
+#[test]
+fn several_families_get_all_their_tables_or_none() {
+    let world = World::in_memory();
+    let families = [FamilyDescriptor::new("other", small())];
+    let db = open_at(&world, &[]).unwrap();
+    db.create_family("other", &small()).unwrap();
+    let other = db.family("other").unwrap();
+    table(&world, "/out/a.sst", &[("a", Some("1"))]);
+    table(&world, "/out/b.sst", &[("b", Some("2"))]);
+    let pair = |second: &str| {
+        [
+            Ingestion::new(
+                db.default_family(),
+                ["/out/a.sst"],
+                &options("move_files=true"),
+            ),
+            Ingestion::new(&other, [second], &options("move_files=true")),
+        ]
+    };
+    assert!(db.ingest_external_files(&pair("/out/missing.sst")).is_err());
+    assert_eq!(get(&db, "a"), None);
+    assert!(world.fs.exists("/out/a.sst".as_ref()).unwrap());
+    let count = |db: &Db| {
+        world
+            .fs
+            .list(db.path())
+            .unwrap()
+            .iter()
+            .filter(|n| n.ends_with(".sst"))
+            .count()
+    };
+    assert_eq!(count(&db), 0);
+    db.ingest_external_files(&pair("/out/b.sst")).unwrap();
+    assert_eq!(get(&db, "a").as_deref(), Some("1"));
+    assert_eq!(other.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(world.fs.list("/out".as_ref()).unwrap().len(), 0);
+    drop(other);
+    db.close().unwrap();
+    let db = open_at(&world, &families).unwrap();
+    assert_eq!(
+        db.family("other").unwrap().get(b"b").unwrap().as_deref(),
+        Some(&b"2"[..])
+    );
+}
+
+#[test]
+fn files_of_others_are_refused() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    db.put(b"k", b"v").unwrap();
+    db.flush().unwrap();
+    let names = world.fs.list("/db".as_ref()).unwrap();
+    let own = names.iter().find(|name| name.ends_with(".sst")).unwrap();
+    let own = format!("/db/{own}");
+    assert_eq!(ingest(&db, &own, "").unwrap_err().code(), Code::Corruption);
+    // With its own sequence numbers it may not overlap what is there.
+    let refused = ingest(&db, &own, "allow_db_generated_files=true").unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    db.delete(b"k").unwrap();
+    let other = db.create_family("other", &small()).unwrap();
+    other
+        .ingest_external_file([&own], &options("allow_db_generated_files=true"))
+        .unwrap();
+    assert_eq!(other.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    let mut for_other = SstFileWriter::for_family(&other);
+    world.fs.create_dir_all("/out".as_ref()).unwrap();
+    for_other.open("/out/o.sst".as_ref()).unwrap();
+    for_other.put(b"q", b"1").unwrap();
+    for_other.finish().unwrap();
+    assert_eq!(
+        ingest(&db, "/out/o.sst", "").unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    assert!(ingest(&db, "/out/o.sst", "ingest_behind=true").is_err());
+}
+
+#[test]
+fn a_range_is_replaced_at_once() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    for key in ["b", "c", "x"] {
+        db.put(key.as_bytes(), b"old").unwrap();
+        db.flush().unwrap();
+    }
+    table(&world, "/out/r.sst", &[("b", Some("new"))]);
+    let mut replace = Ingestion::new(db.default_family(), ["/out/r.sst"], &options(""));
+    replace.replace = Some(ReplaceRange::Keys(b"c".to_vec(), b"d".to_vec()));
+    assert!(
+        db.ingest_external_files(std::slice::from_ref(&replace))
+            .is_err()
+    );
+    replace.replace = Some(ReplaceRange::Keys(b"a".to_vec(), b"d".to_vec()));
+    db.ingest_external_files(std::slice::from_ref(&replace))
+        .unwrap();
+    assert_eq!(get(&db, "b").as_deref(), Some("new"));
+    assert_eq!(
+        (get(&db, "c"), get(&db, "x").as_deref()),
+        (None, Some("old"))
+    );
+    replace.replace = Some(ReplaceRange::All);
+    db.ingest_external_files(std::slice::from_ref(&replace))
+        .unwrap();
+    assert_eq!(get(&db, "x"), None);
+}

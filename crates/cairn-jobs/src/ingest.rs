@@ -1,0 +1,540 @@
+//! Ingestion: where in the tree external files go, and which sequence numbers they get.
+//!
+//! A file goes to the lowest level that it fits into with nothing of its key range above or in that
+//! level: entries below are older whatever their sequence number says, so the file may keep zero.
+//! Where something overlaps, the file stays above it and all its entries get one new sequence
+//! number, which makes them newer than everything there is. Files of one ingestion that overlap
+//! each other are placed batch by batch, the later above the earlier.
+//!
+//! [`place`] is a pure function of the version, the running compactions and what
+//! [`first_overlap`], which reads tables, has found.
+
+use cairn_format::key::{self, InternalKey};
+use cairn_memtable::Memtable;
+use cairn_options::CompactionStyle;
+use cairn_platform::Io;
+use cairn_platform::sync::Arc;
+use cairn_table::{IterOptions, Table, TableIter};
+use cairn_types::{Code, Error, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
+use cairn_version::{Version, bounds};
+
+use crate::context::OpenTable;
+use crate::pick::Busy;
+
+/// A file that is to enter the tree.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// Lower bound of its keys and range tombstones.
+    pub smallest: InternalKey,
+    /// Upper bound of its keys and range tombstones.
+    pub largest: InternalKey,
+    /// The first level in which something lies within its bounds; see [`first_overlap`].
+    pub first_overlap: Option<usize>,
+}
+
+/// What decides the places of all files of one ingestion into one family.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// How the family is compacted.
+    pub style: CompactionStyle,
+    /// The level that level 0 is compacted into: those above it hold nothing.
+    pub base_level: usize,
+    /// A new sequence number is needed although nothing overlaps: snapshots exist.
+    pub new_sequence: bool,
+    /// Files of the ingestion overlap each other.
+    pub files_overlap: bool,
+    /// The files keep the sequence numbers that they have.
+    pub keep_sequences: bool,
+    /// Only the last level will do.
+    pub last_level_only: bool,
+    /// The files go below everything.
+    pub behind: bool,
+    /// What lies in the way leaves the tree with the same edit.
+    pub replaces: bool,
+}
+
+/// Where a file goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The level.
+    pub level: usize,
+    /// The sequence number of all its entries; zero if they keep what they have.
+    pub seq: SequenceNumber,
+}
+
+/// The upper bound of `file` as one that includes its user key.
+fn inclusive(largest: &InternalKey) -> InternalKey {
+    InternalKey::new(largest.user_key(), SequenceNumber::ZERO, ValueKind::Value)
+}
+
+/// Whether the bounds of `a` and `b` touch.
+#[must_use]
+pub fn overlap(order: &KeyOrder, a: &Incoming, b: &Incoming) -> bool {
+    bounds::compare(order, a.smallest.as_bytes(), b.largest.as_bytes()).is_le()
+        && bounds::compare(order, b.smallest.as_bytes(), a.largest.as_bytes()).is_le()
+}
+
+/// Divides `files`, in their order, into batches of neighbours that do not overlap. One batch means
+/// that no two files do.
+#[must_use]
+pub fn batches(order: &KeyOrder, files: &[Incoming]) -> Vec<Vec<usize>> {
+    let mut sorted: Vec<&Incoming> = files.iter().collect();
+    sorted.sort_by(|a, b| key::compare(order, a.smallest.as_bytes(), b.smallest.as_bytes()));
+    let any = sorted
+        .windows(2)
+        .any(|pair| overlap(order, pair[0], pair[1]));
+    if !any {
+        return vec![(0..files.len()).collect()];
+    }
+    let mut batches: Vec<Vec<usize>> = vec![Vec::new()];
+    for (at, file) in files.iter().enumerate() {
+        let last = batches.last_mut().expect("there is always a batch");
+        // The range of the whole batch counts, as for RocksDB: what lies in a gap of it is put
+        // above it, which is never wrong.
+        let touches = last
+            .iter()
+            .any(|&other| overlap(order, &files[other], file))
+            || spans(order, last.iter().map(|&at| &files[at]), file);
+        if touches {
+            batches.push(vec![at]);
+        } else {
+            last.push(at);
+        }
+    }
+    batches
+}
+
+/// Whether `file` touches the range from the first to the last key of `batch`.
+fn spans<'a>(
+    order: &KeyOrder,
+    batch: impl Iterator<Item = &'a Incoming> + Clone,
+    file: &Incoming,
+) -> bool {
+    let starts_before = batch.clone().any(|other| {
+        bounds::compare(order, other.smallest.as_bytes(), file.largest.as_bytes()).is_le()
+    });
+    let ends_behind = batch.clone().any(|other| {
+        bounds::compare(order, other.largest.as_bytes(), file.smallest.as_bytes()).is_ge()
+    });
+    starts_before && ends_behind
+}
+
+/// Finds the place of `file`. `last` is the last sequence number given out, to this ingestion's
+/// earlier files too; `previous` is the uppermost level of the batch before, if there is one.
+///
+/// # Errors
+///
+/// `TryAgain` if only the last level would do, `InvalidArgument` if a rule forbids the place.
+pub fn place(
+    version: &Version,
+    busy: &Busy,
+    rules: &Rules,
+    file: &Incoming,
+    last: SequenceNumber,
+    previous: Option<usize>,
+) -> Result<Place> {
+    if rules.behind {
+        return behind(version, file);
+    }
+    let next = last.plus(1);
+    let mut seq = SequenceNumber::ZERO;
+    let top_only = previous == Some(0) || rules.style == CompactionStyle::Fifo;
+    let numbered = rules.new_sequence || rules.files_overlap || top_only;
+    if numbered && !rules.keep_sequences {
+        seq = next;
+        if top_only {
+            if rules.last_level_only && version.num_levels() > 1 {
+                return Err(not_at_the_bottom());
+            }
+            return Ok(Place { level: 0, seq });
+        }
+    }
+    let end = match previous {
+        _ if top_only => 0,
+        Some(level) => level,
+        None => version.num_levels(),
+    };
+    let order = version.order();
+    let largest = inclusive(&file.largest);
+    let (from, to) = (file.smallest.as_bytes(), largest.as_bytes());
+    let mut level = 0;
+    let mut overlaps = false;
+    let looked_at = match rules.keep_sequences {
+        true => version.num_levels(),
+        false => end,
+    };
+    for at in 0..looked_at {
+        if at < end && rules.replaces {
+            level = at;
+            continue;
+        }
+        if busy.writes(order, at, from, to) || file.first_overlap == Some(at) {
+            overlaps = true;
+            break;
+        }
+        let usable = at == 0 || at >= rules.base_level;
+        if at < end && usable && (at == 0 || !version.overlaps(at, Some(from), Some(to))) {
+            level = at;
+        }
+    }
+    if rules.last_level_only && level + 1 < version.num_levels() {
+        return Err(not_at_the_bottom());
+    }
+    if overlaps {
+        if order.timestamp_size() > 0 {
+            return Err(Error::invalid_argument(
+                "an external file overlaps keys of the family, whose keys have timestamps: the \
+                 order of the two could not be told",
+            ));
+        }
+        if rules.keep_sequences {
+            return Err(Error::invalid_argument(
+                "an external file overlaps keys of the family, and with allow_db_generated_files \
+                 it keeps its own sequence numbers",
+            ));
+        }
+        seq = next;
+    }
+    Ok(Place { level, seq })
+}
+
+/// The last level, if the file fits into it and everything above it has sequence numbers.
+fn behind(version: &Version, file: &Incoming) -> Result<Place> {
+    let level = version.num_levels() - 1;
+    let largest = inclusive(&file.largest);
+    if version.overlaps(
+        level,
+        Some(file.smallest.as_bytes()),
+        Some(largest.as_bytes()),
+    ) {
+        return Err(Error::invalid_argument(
+            "a file cannot be ingested behind: tables of the last level overlap it",
+        ));
+    }
+    let zero = version
+        .files()
+        .find(|(at, file)| *at < level && file.smallest_seq == SequenceNumber::ZERO);
+    if let Some((at, file)) = zero {
+        return Err(Error::invalid_argument(format!(
+            "a file cannot be ingested behind: table {} of level {at} has entries without sequence \
+             number, so the family was not written with cf_allow_ingest_behind from the beginning",
+            file.number
+        )));
+    }
+    Ok(Place {
+        level,
+        seq: SequenceNumber::ZERO,
+    })
+}
+
+#[cold]
+fn not_at_the_bottom() -> Error {
+    Error::new(
+        Code::TryAgain,
+        Subcode::None,
+        "a file cannot go to the last level: tables, running compactions or other files of the \
+         ingestion overlap it (fail_if_not_bottommost_level is set)",
+    )
+}
+
+/// The first level of `version` that holds a key or range tombstone between the two bounds.
+///
+/// # Errors
+///
+/// Those of the tables that had to be read.
+pub fn first_overlap(
+    version: &Version,
+    smallest: &InternalKey,
+    largest: &InternalKey,
+    open: &OpenTable,
+    io: &Io,
+) -> Result<Option<usize>> {
+    let to = inclusive(largest);
+    for level in 0..version.num_levels() {
+        let files = version.overlapping(level, Some(smallest.as_bytes()), Some(to.as_bytes()));
+        for file in files {
+            if holds(&open(&file, level)?, smallest, largest, io)? {
+                return Ok(Some(level));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Whether `table` has a key or range tombstone between the two bounds, both included.
+fn holds(
+    table: &Arc<Table>,
+    smallest: &InternalKey,
+    largest: &InternalKey,
+    io: &Io,
+) -> Result<bool> {
+    let order = table.order().clone();
+    if let Some(tombstones) = table.range_tombstones() {
+        let size = order.timestamp_size();
+        let from = key::strip_timestamp(smallest.user_key(), size);
+        let to = key::strip_timestamp(largest.user_key(), size);
+        let touches = tombstones
+            .iter()
+            .any(|range| !range.is_before(&order, from) && !range.is_behind(&order, to));
+        if touches {
+            return Ok(true);
+        }
+    }
+    let options = IterOptions {
+        fill_cache: false,
+        ..IterOptions::default()
+    };
+    let mut iter = TableIter::new(table.clone(), options);
+    let target = first_of(&order, smallest.user_key());
+    let progress = iter.seek(target.as_bytes());
+    iter.complete(progress, io);
+    iter.status()?;
+    Ok(iter.valid()
+        && order
+            .compare_without_timestamp(key::user_key(iter.key()), largest.user_key())
+            .is_le())
+}
+
+/// Whether `memtable` has a key or range tombstone between the two bounds, both included.
+#[must_use]
+pub fn memtable_holds(
+    memtable: &Arc<Memtable>,
+    smallest: &InternalKey,
+    largest: &InternalKey,
+) -> bool {
+    let order = memtable.order();
+    let size = order.timestamp_size();
+    if memtable.has_range_tombstones() {
+        let from = key::strip_timestamp(smallest.user_key(), size);
+        let to = key::strip_timestamp(largest.user_key(), size);
+        let tombstones = memtable.range_tombstones(SequenceNumber::MAX);
+        let touches = tombstones
+            .iter()
+            .any(|range| !range.is_before(order, from) && !range.is_behind(order, to));
+        if touches {
+            return true;
+        }
+    }
+    let mut iter = memtable.iter();
+    iter.seek(first_of(order, smallest.user_key()).as_bytes());
+    iter.valid()
+        && order
+            .compare_without_timestamp(key::user_key(iter.key()), largest.user_key())
+            .is_le()
+}
+
+/// Where the entries of `user_key` begin, whatever its timestamp.
+#[must_use]
+pub fn first_of(order: &KeyOrder, user_key: &[u8]) -> InternalKey {
+    let size = order.timestamp_size();
+    let mut first = key::strip_timestamp(user_key, size).to_vec();
+    first.resize(first.len() + size, 0xff);
+    InternalKey::new(&first, SequenceNumber::MAX, ValueKind::FOR_SEEK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_types::FileNumber;
+    use cairn_version::{FileMeta, TreeEdit};
+
+    fn bound(text: &str) -> InternalKey {
+        InternalKey::new(text.as_bytes(), SequenceNumber::ZERO, ValueKind::Value)
+    }
+
+    fn incoming(from: &str, to: &str, first_overlap: Option<usize>) -> Incoming {
+        Incoming {
+            smallest: bound(from),
+            largest: bound(to),
+            first_overlap,
+        }
+    }
+
+    fn tree(files: &[(usize, u64, &str, &str)]) -> Version {
+        let added = files.iter().map(|&(level, number, from, to)| {
+            let mut file = FileMeta::new(FileNumber(number), 10, bound(from), bound(to));
+            (file.smallest_seq, file.largest_seq) = (SequenceNumber(3), SequenceNumber(9));
+            file.epoch = number;
+            (level, Arc::new(file))
+        });
+        let edit = TreeEdit {
+            added: added.collect(),
+            ..TreeEdit::default()
+        };
+        Version::empty(KeyOrder::Bytewise, 4)
+            .with_edit(&edit)
+            .unwrap()
+    }
+
+    fn rules() -> Rules {
+        Rules {
+            style: CompactionStyle::Level,
+            base_level: 1,
+            new_sequence: false,
+            files_overlap: false,
+            keep_sequences: false,
+            last_level_only: false,
+            behind: false,
+            replaces: false,
+        }
+    }
+
+    const LAST: SequenceNumber = SequenceNumber(10);
+
+    fn placed(version: &Version, rules: &Rules, file: &Incoming) -> Result<(usize, u64)> {
+        place(version, &Busy::default(), rules, file, LAST, None)
+            .map(|place| (place.level, place.seq.0))
+    }
+
+    #[test]
+    fn a_file_that_nothing_overlaps_goes_to_the_bottom_without_a_number() {
+        let version = tree(&[(0, 1, "a", "b"), (3, 2, "x", "z")]);
+        assert_eq!(
+            placed(&version, &rules(), &incoming("c", "d", None)).unwrap(),
+            (3, 0)
+        );
+    }
+
+    #[test]
+    fn a_file_in_a_gap_between_keys_of_a_table_stays_above_that_table() {
+        // Bounds overlap table 2, entries do not.
+        let version = tree(&[(3, 2, "a", "z")]);
+        assert_eq!(
+            placed(&version, &rules(), &incoming("c", "d", None)).unwrap(),
+            (2, 0)
+        );
+        assert_eq!(
+            placed(&version, &rules(), &incoming("c", "d", Some(3))).unwrap(),
+            (2, 11)
+        );
+        let bottom = Rules {
+            last_level_only: true,
+            ..rules()
+        };
+        let refused = placed(&version, &bottom, &incoming("c", "d", None)).unwrap_err();
+        assert_eq!(refused.code(), Code::TryAgain);
+    }
+
+    #[test]
+    fn a_compaction_that_will_write_there_counts_as_data() {
+        let version = tree(&[]);
+        let mut busy = Busy::default();
+        let id = busy.reserve(2, &bound("a"), &bound("m"));
+        let file = incoming("c", "d", None);
+        let place_now = |busy: &Busy| place(&version, busy, &rules(), &file, LAST, None).unwrap();
+        assert_eq!(
+            place_now(&busy),
+            Place {
+                level: 1,
+                seq: SequenceNumber(11)
+            }
+        );
+        busy.remove(id);
+        assert_eq!(
+            place_now(&busy),
+            Place {
+                level: 3,
+                seq: SequenceNumber::ZERO
+            }
+        );
+    }
+
+    #[test]
+    fn snapshots_ask_for_a_number_and_fifo_for_the_top() {
+        let version = tree(&[]);
+        let forced = Rules {
+            new_sequence: true,
+            ..rules()
+        };
+        assert_eq!(
+            placed(&version, &forced, &incoming("c", "d", None)).unwrap(),
+            (3, 11)
+        );
+        let fifo = Rules {
+            style: CompactionStyle::Fifo,
+            ..rules()
+        };
+        assert_eq!(
+            placed(&version, &fifo, &incoming("c", "d", None)).unwrap(),
+            (0, 11)
+        );
+    }
+
+    #[test]
+    fn files_that_keep_their_numbers_may_overlap_nothing() {
+        let version = tree(&[(1, 2, "a", "z")]);
+        let keep = Rules {
+            keep_sequences: true,
+            new_sequence: true,
+            ..rules()
+        };
+        assert!(placed(&version, &keep, &incoming("c", "d", Some(1))).is_err());
+        assert_eq!(
+            placed(&version, &keep, &incoming("c", "d", None)).unwrap(),
+            (3, 0)
+        );
+    }
+
+    #[test]
+    fn behind_means_the_last_level_under_numbered_data() {
+        let rules = Rules {
+            behind: true,
+            ..rules()
+        };
+        let version = tree(&[(0, 1, "a", "z")]);
+        assert_eq!(
+            placed(&version, &rules, &incoming("c", "d", Some(0))).unwrap(),
+            (3, 0)
+        );
+        let version = tree(&[(3, 1, "a", "z")]);
+        assert!(placed(&version, &rules, &incoming("c", "d", None)).is_err());
+    }
+
+    #[test]
+    fn later_files_come_above_earlier_ones_that_they_overlap() {
+        let order = KeyOrder::Bytewise;
+        let files = [
+            incoming("a", "c", None),
+            incoming("d", "f", None),
+            incoming("b", "e", None),
+            incoming("x", "z", None),
+        ];
+        assert_eq!(batches(&order, &files), [vec![0, 1], vec![2, 3]]);
+        assert_eq!(batches(&order, &files[..2]), [vec![0, 1]]);
+        let version = tree(&[]);
+        let overlapping = Rules {
+            files_overlap: true,
+            ..rules()
+        };
+        let above = place(
+            &version,
+            &Busy::default(),
+            &overlapping,
+            &files[2],
+            LAST,
+            Some(3),
+        );
+        assert_eq!(
+            above.unwrap(),
+            Place {
+                level: 2,
+                seq: SequenceNumber(11)
+            }
+        );
+        let top = place(
+            &version,
+            &Busy::default(),
+            &overlapping,
+            &files[2],
+            LAST,
+            Some(0),
+        );
+        assert_eq!(
+            top.unwrap(),
+            Place {
+                level: 0,
+                seq: SequenceNumber(11)
+            }
+        );
+    }
+}
