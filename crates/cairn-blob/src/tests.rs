@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use cairn_compress::{CodecOptions, Compression, Compressor};
+use cairn_compress::{CodecOptions, Compression};
 use cairn_format::blob::{
     BlobIndex, FOOTER_LEN, Footer, HEADER_LEN, Header, RECORD_HEADER_LEN, RecordHeader,
     encode_record,
 };
+use cairn_format::checksum::crc32c;
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::sync::Arc;
@@ -23,31 +24,78 @@ type Entry = (Vec<u8>, Vec<u8>);
 
 /// The bytes of a blob file of `entries`, and their indexes.
 fn written(compression: Compression, entries: &[Entry]) -> (Vec<u8>, Vec<BlobIndex>) {
-    let mut file = Vec::new();
+    let fs = MemFileSystem::new();
+    let path = Path::new("/000009.blob");
+    let file = fs.create(path, FileMode::default()).unwrap();
+    let params = BlobParams {
+        number: NUMBER,
+        family: 0,
+        compression,
+        codec: CodecOptions::default(),
+        bytes_per_sync: 4096,
+        file_checksum: true,
+    };
+    let mut builder = BlobBuilder::create(file, params).unwrap();
+    let add = |(key, value): &Entry| builder.add(key, value).unwrap();
+    let indexes = entries.iter().map(add).collect();
+    let finished = builder.finish().unwrap();
+    let content = whole(&*fs.open(path, FileMode::default()).unwrap());
+    assert_eq!(finished.number, NUMBER);
+    assert_eq!(finished.count, entries.len() as u64);
+    assert_eq!(finished.file_size, content.len() as u64);
+    let records = content.len() - HEADER_LEN - FOOTER_LEN;
+    assert_eq!(finished.bytes, records as u64);
+    assert_eq!(finished.file_crc32c, Some(crc32c(&content)));
+    (content, indexes)
+}
+
+fn whole(file: &dyn RandomAccessFile) -> Vec<u8> {
+    let mut content = vec![0; file.len().unwrap() as usize];
+    assert_eq!(file.read_at(0, &mut content).unwrap(), content.len());
+    content
+}
+
+/// RocksDB's bytes of a file with one value.
+#[test]
+fn a_file_has_the_layout_of_the_format() {
+    let (content, indexes) = written(
+        Compression::None,
+        &[(b"key".to_vec(), b"a large value".to_vec())],
+    );
+    let mut expected = Vec::new();
     let header = Header {
         family: 0,
-        compression: compression as u8,
+        compression: 0,
     };
-    header.encode(&mut file);
-    let mut compressor = Compressor::new(compression, CodecOptions::default(), None).unwrap();
-    let mut indexes = Vec::new();
-    for (key, value) in entries {
-        let mut stored = Vec::new();
-        match compression {
-            Compression::None => stored.extend_from_slice(value),
-            _ => compressor.compress_always(value, &mut stored).unwrap(),
-        }
-        encode_record(key, &stored, &mut file);
-        indexes.push(BlobIndex {
+    header.encode(&mut expected);
+    encode_record(b"key", b"a large value", &mut expected);
+    Footer { blob_count: 1 }.encode(&mut expected);
+    assert_eq!(content, expected);
+    let at = (HEADER_LEN + RECORD_HEADER_LEN + 3) as u64;
+    assert_eq!(
+        indexes,
+        [BlobIndex {
             file: NUMBER,
-            offset: (file.len() - stored.len()) as u64,
-            size: stored.len() as u64,
-            compression: compression as u8,
-        });
+            offset: at,
+            size: 13,
+            compression: 0
+        }]
+    );
+}
+
+#[test]
+fn values_larger_than_the_buffer_are_written_whole() {
+    let large: Vec<u8> = (0..700_000_u32).map(|n| (n % 251) as u8).collect();
+    let entries = vec![
+        (b"a".to_vec(), b"small".to_vec()),
+        (b"b".to_vec(), large),
+        (b"c".to_vec(), b"small again".to_vec()),
+    ];
+    let (content, indexes) = written(Compression::None, &entries);
+    let file = opened(&content).unwrap();
+    for ((key, value), index) in entries.iter().zip(&indexes) {
+        assert!(file.read(index, key).unwrap()[..] == value[..]);
     }
-    let blob_count = entries.len() as u64;
-    Footer { blob_count }.encode(&mut file);
-    (file, indexes)
 }
 
 fn handle(content: &[u8]) -> Arc<dyn RandomAccessFile> {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use cairn_jobs::pick::{self, JobId, LeveledOptions, Manual, Pick, Step};
-use cairn_jobs::{CompactJob, FlushJob, JobContext, compact, flush};
+use cairn_jobs::{BlobGc, CompactJob, FlushJob, JobContext, compact, flush};
 use cairn_memtable::Memtable;
-use cairn_options::CompactRangeOptions;
+use cairn_options::{BlobGarbageCollectionPolicy, CompactRangeOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
@@ -23,6 +23,8 @@ pub(crate) struct Chosen {
     pick: Arc<Pick>,
     version: Arc<Version>,
     id: JobId,
+    /// Which blobs are moved, if not those that the family's options say.
+    blob_gc: Option<BlobGc>,
 }
 
 impl Shared {
@@ -53,6 +55,7 @@ impl Shared {
             pick: Arc::new(pick),
             version,
             id,
+            blob_gc: None,
         })
     }
 
@@ -69,8 +72,12 @@ impl Shared {
         family: &FamilyState,
         chosen: &Chosen,
     ) -> Result<()> {
+        let mut context = self.job_context(family);
+        if let Some(blob_gc) = chosen.blob_gc {
+            context.blob_gc = blob_gc;
+        }
         let job = CompactJob {
-            context: Arc::new(self.job_context(family)),
+            context: Arc::new(context),
             pick: chosen.pick.clone(),
             version: chosen.version.clone(),
         };
@@ -177,6 +184,8 @@ impl Shared {
                 false => tables.open(file, level, &io).cloned(),
             }),
             new_number: Arc::new(move || shared.new_file_number()),
+            blobs: family.view().family.blobs.clone(),
+            blob_gc: BlobGc::new(&family.options()),
             dir: self.table_dirs().swap_remove(0),
             family_id: family.id(),
             family_name: family.name().to_owned(),
@@ -187,7 +196,6 @@ impl Shared {
             session_id: self.session_id.clone(),
             host_id: self.host_id.clone(),
             snapshots: self.snapshots.list(),
-            blobs: Some(family.view().family.blobs.clone()),
             cancel: self.cancel.clone(),
         }
     }
@@ -203,12 +211,13 @@ impl Shared {
         self.check_writable()?;
         options.check_supported()?;
         self.flush(std::slice::from_ref(family))?;
+        let blob_gc = manual_blob_gc(family, options)?;
         let mut manual = Manual::new(begin, end, options, self.next_file_number());
         {
             let mut tree = self.tree.lock();
             tree.manual += 1;
         }
-        let result = self.run_manual(family, &mut manual);
+        let result = self.run_manual(family, &mut manual, blob_gc);
         let mut tree = self.tree.lock();
         tree.manual -= 1;
         self.schedule(&mut tree);
@@ -218,7 +227,12 @@ impl Shared {
         result
     }
 
-    fn run_manual(self: &Arc<Self>, family: &Arc<FamilyState>, manual: &mut Manual) -> Result<()> {
+    fn run_manual(
+        self: &Arc<Self>,
+        family: &Arc<FamilyState>,
+        manual: &mut Manual,
+        blob_gc: BlobGc,
+    ) -> Result<()> {
         loop {
             self.check_writable()?;
             let (chosen, running) = {
@@ -243,6 +257,7 @@ impl Shared {
                                 pick: Arc::new(*pick),
                                 version,
                                 id,
+                                blob_gc: Some(blob_gc),
                             }),
                             running,
                         )
@@ -294,4 +309,28 @@ impl Shared {
             )
         })
     }
+}
+
+/// Which blobs a compaction that a user asks for moves.
+fn manual_blob_gc(family: &FamilyState, options: &CompactRangeOptions) -> Result<BlobGc> {
+    let default = BlobGc::new(&family.options());
+    let cutoff = options.blob_garbage_collection_age_cutoff;
+    if cutoff > 1.0 {
+        return Err(Error::invalid_argument(format!(
+            "blob_garbage_collection_age_cutoff: expected at most 1, or a number below 0 for the \
+             family's, found {cutoff}"
+        )));
+    }
+    Ok(BlobGc {
+        enabled: match options.blob_garbage_collection_policy {
+            BlobGarbageCollectionPolicy::Force => true,
+            BlobGarbageCollectionPolicy::Disable => false,
+            BlobGarbageCollectionPolicy::UseDefault => default.enabled,
+        },
+        age_cutoff: match cutoff >= 0.0 {
+            true => cutoff,
+            false => default.age_cutoff,
+        },
+        space_target: default.space_target,
+    })
 }

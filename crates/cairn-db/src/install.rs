@@ -84,7 +84,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Deletes the tables that a job wrote for a family that is not there any more. Those that it
+    /// Deletes the tables and blob files that a job wrote for a family that is not there any more. Those that it
     /// only moved belong to versions that may still be read.
     fn delete_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
         let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
@@ -92,6 +92,9 @@ impl Shared {
             if !is_moved(file.number) {
                 self.delete(&family.tables().path(file));
             }
+        }
+        for blob in &edit.added_blobs {
+            self.delete(&family.view().family.blobs.path(blob.number));
         }
     }
 

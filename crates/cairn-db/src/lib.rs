@@ -8,6 +8,7 @@
 
 mod background;
 mod batch;
+mod blob_numbers;
 mod changes;
 mod compaction;
 mod db;

@@ -123,7 +123,7 @@ impl Shared {
         }
         for (source, number) in blobs {
             source.forget(number);
-            self.delete(&self.dir.join(FileName::Blob(number).to_string()));
+            self.delete(&source.path(number));
         }
         self.retire_logs(logs);
     }

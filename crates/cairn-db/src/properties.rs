@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use crate::blob_numbers::{BlobNumbers, blob_cache};
 use crate::family::FamilyState;
 use crate::shared::{FamilyTree, Shared};
 use crate::write::stall::Condition;
@@ -98,9 +99,24 @@ const NUMBERS: &[(&str, Number)] = &[
     ("rocksdb.num-blob-files", |s| {
         s.view.version.blob_files().len() as u64
     }),
-    ("rocksdb.total-blob-file-size", |s| blob_bytes(s).0),
-    ("rocksdb.live-blob-file-size", |s| blob_bytes(s).0),
-    ("rocksdb.live-blob-file-garbage-size", |s| blob_bytes(s).1),
+    ("rocksdb.total-blob-file-size", |s| {
+        s.shared.all_blob_bytes(s.view)
+    }),
+    ("rocksdb.live-blob-file-size", |s| {
+        BlobNumbers::of(&s.view.version).bytes
+    }),
+    ("rocksdb.live-blob-file-garbage-size", |s| {
+        BlobNumbers::of(&s.view.version).garbage
+    }),
+    ("rocksdb.blob-cache-capacity", |s| {
+        blob_cache(s.view).map_or(0, |(capacity, _, _)| capacity)
+    }),
+    ("rocksdb.blob-cache-usage", |s| {
+        blob_cache(s.view).map_or(0, |(_, usage, _)| usage)
+    }),
+    ("rocksdb.blob-cache-pinned-usage", |s| {
+        blob_cache(s.view).map_or(0, |(_, _, pinned)| pinned)
+    }),
 ];
 
 fn memtable_bytes(s: &Sources<'_>) -> u64 {
@@ -120,13 +136,6 @@ fn live_table_bytes(s: &Sources<'_>) -> u64 {
 fn obsolete_table_bytes(s: &Sources<'_>) -> u64 {
     let tree = s.shared.tree.lock();
     tree.obsolete_tables.iter().map(|(_, file)| file.size).sum()
-}
-
-fn blob_bytes(s: &Sources<'_>) -> (u64, u64) {
-    let files = s.view.version.blob_files().values();
-    files.fold((0, 0), |(total, garbage), file| {
-        (total + file.total_bytes, garbage + file.garbage_bytes)
-    })
 }
 
 /// Tables that are opened, at most, for an estimate.
@@ -170,6 +179,7 @@ const TEXTS: &[&str] = &[
     "rocksdb.num-files-at-level",
     "rocksdb.levelstats",
     "rocksdb.sstables",
+    "rocksdb.blob-stats",
 ];
 
 impl Shared {
@@ -226,6 +236,7 @@ impl Shared {
         match name {
             "rocksdb.levelstats" => Some(level_stats(&view)),
             "rocksdb.sstables" => Some(tables(&view)),
+            "rocksdb.blob-stats" => Some(BlobNumbers::of(&view.version).to_string()),
             _ => None,
         }
     }

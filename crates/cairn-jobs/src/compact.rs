@@ -15,9 +15,10 @@ use cairn_table::IterOptions;
 use cairn_types::{
     Code, Error, FilterContext, Result, SequenceNumber, Subcode, TableFileCreationReason, ValueKind,
 };
-use cairn_version::{FileMeta, TreeEdit, Version};
+use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 
 use crate::below::Below;
+use crate::blobs::{BlobPlan, BlobReader};
 use crate::context::{Done, JobContext, JobStats};
 use crate::cuts::Cuts;
 use crate::filter::Filter;
@@ -90,6 +91,7 @@ struct Work {
 /// What came of one part.
 struct Part {
     files: Vec<Arc<FileMeta>>,
+    blobs: Vec<Arc<BlobFileMeta>>,
     garbage: Garbage,
     stats: JobStats,
     /// A filter made it jump over entries.
@@ -210,15 +212,18 @@ impl Work {
         while let Some(entry) = entries.next(upper)? {
             outputs.add(entry)?;
         }
-        let (files, stats) = outputs.finish(upper)?;
+        let written = outputs.finish(upper)?;
+        let mut garbage = std::mem::take(&mut entries.garbage);
+        garbage.merge(&written.garbage);
         Ok(Part {
-            files,
+            files: written.files,
+            blobs: written.blobs,
             stats: JobStats {
                 input_entries: entries.input().passed(),
-                ..stats
+                ..written.stats
             },
             jumped: entries.jumped(),
-            garbage: std::mem::take(&mut entries.garbage),
+            garbage,
         })
     }
 
@@ -253,7 +258,9 @@ impl Work {
             filter: Filter::of_job(context, &self.filter_context)?,
             cancel: context.cancel.clone(),
         };
-        Ok(Visible::new(merge, rules))
+        let mut entries = Visible::new(merge, rules);
+        entries.blobs = Some(BlobReader::of(&self.kind));
+        Ok(entries)
     }
 
     /// The edit of all parts together.
@@ -267,10 +274,13 @@ impl Work {
             done.edit
                 .added
                 .extend(part.files.into_iter().map(|file| (level, file)));
+            done.edit.added_blobs.extend(part.blobs);
             done.stats.input_entries += part.stats.input_entries;
             done.stats.output_entries += part.stats.output_entries;
             done.stats.output_files += part.stats.output_files;
             done.stats.output_bytes += part.stats.output_bytes;
+            done.stats.output_blob_files += part.stats.output_blob_files;
+            done.stats.output_blob_bytes += part.stats.output_blob_bytes;
             garbage.merge(&part.garbage);
         }
         if !jumped {
@@ -359,6 +369,10 @@ fn kind(job: &CompactJob) -> Kind {
         unhindered: context.snapshots.iter().all(|&snapshot| snapshot >= newest),
         bottommost: pick.bottommost,
         version: Some(job.version.clone()),
+        blobs: BlobPlan {
+            relocate_below: context.blob_gc.relocate_below(&job.version),
+            ..BlobPlan::new(&context.options, pick.output.level, false)
+        },
         created: Mutex::new(Vec::new()),
     }
 }

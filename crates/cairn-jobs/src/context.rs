@@ -8,7 +8,7 @@ use cairn_platform::{Io, World};
 use cairn_read::BlobSource;
 use cairn_table::Table;
 use cairn_types::{FileNumber, KeyOrder, Result, SequenceNumber};
-use cairn_version::{FileMeta, TreeEdit};
+use cairn_version::{FileMeta, TreeEdit, Version, blob_gc};
 
 /// Opens a table of a level, or finds it open.
 pub type OpenTable = dyn Fn(&Arc<FileMeta>, usize) -> Result<Arc<Table>> + Send + Sync;
@@ -27,6 +27,10 @@ pub struct JobContext {
     pub open: Arc<OpenTable>,
     /// Gives out numbers for the tables that a job writes.
     pub new_number: Arc<NewNumber>,
+    /// The family's blob files.
+    pub blobs: Arc<BlobSource>,
+    /// Which blobs a compaction moves to new files.
+    pub blob_gc: BlobGc,
     /// Where the family's new tables go.
     pub dir: PathBuf,
     /// The id of the family.
@@ -48,10 +52,42 @@ pub struct JobContext {
     /// Sequence numbers at which somebody reads, ascending, as they were when the job's inputs
     /// had become immutable. Snapshots taken later see all of the inputs.
     pub snapshots: Vec<SequenceNumber>,
-    /// Where values in blob files are read; none if there are no blob files.
-    pub blobs: Option<Arc<BlobSource>>,
     /// Set by who wants the job to end. It then fails with `Aborted` soon.
     pub cancel: Arc<AtomicBool>,
+}
+
+/// Which blobs compactions move to new files, so that old ones can go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlobGc {
+    /// Whether blobs are moved at all because of their age.
+    pub enabled: bool,
+    /// The share of the blob files, oldest first, that are moved out of.
+    pub age_cutoff: f64,
+    /// Bytes that blob files may take for each byte of live blobs in them; 0 for any number. When
+    /// they take more, the oldest files are moved out of whatever their age.
+    pub space_target: f64,
+}
+
+impl BlobGc {
+    /// What the options of a family say.
+    #[must_use]
+    pub fn new(options: &FamilyOptions) -> BlobGc {
+        BlobGc {
+            enabled: options.enable_blob_garbage_collection,
+            age_cutoff: options.blob_garbage_collection_age_cutoff,
+            space_target: options.blob_space_target,
+        }
+    }
+
+    /// The number of the first blob file of `version` that is not moved out of.
+    #[must_use]
+    pub fn relocate_below(&self, version: &Version) -> FileNumber {
+        let by_age = match self.enabled {
+            true => blob_gc::age_cutoff(version, self.age_cutoff),
+            false => FileNumber(0),
+        };
+        by_age.max(blob_gc::space_cutoff(version, self.space_target))
+    }
 }
 
 /// What a job did.
@@ -77,4 +113,8 @@ pub struct JobStats {
     pub output_bytes: u64,
     /// Point entries written.
     pub output_entries: u64,
+    /// Blob files written.
+    pub output_blob_files: u64,
+    /// Bytes of the blob files written.
+    pub output_blob_bytes: u64,
 }

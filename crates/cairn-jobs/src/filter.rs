@@ -6,7 +6,7 @@
 use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_platform::Io;
 use cairn_platform::sync::Arc;
-use cairn_read::BlobSource;
+use cairn_read::{BlobReadOptions, BlobSource};
 use cairn_types::{
     CompactionFilter, Error, FilterContext, FilterDecision, FilterValue, Result, ValueKind,
 };
@@ -64,10 +64,7 @@ impl Filter {
         Ok(Some(Filter {
             filter,
             level: asked.input_start_level.unwrap_or(0),
-            blobs: context
-                .blobs
-                .clone()
-                .map(|blobs| (blobs, context.io.clone())),
+            blobs: Some((context.blobs.clone(), context.io.clone())),
         }))
     }
 
@@ -132,7 +129,12 @@ impl Filter {
         let (blobs, io) = self.blobs.as_ref().ok_or_else(|| {
             Error::not_supported("a compaction filter of values in blob files, where none is read")
         })?;
-        Ok(blobs.read(index, key, io)?.to_vec())
+        // Blobs of files that are about to go are worth nothing in the cache.
+        let options = BlobReadOptions {
+            fill_cache: false,
+            ..BlobReadOptions::default()
+        };
+        Ok(blobs.read(index, key, io, options)?.to_vec())
     }
 }
 

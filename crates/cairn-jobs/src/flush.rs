@@ -8,6 +8,7 @@ use cairn_types::{Error, FilterContext, Result, TableFileCreationReason};
 use cairn_version::{TreeEdit, Version};
 
 use crate::below::Below;
+use crate::blobs::{BlobPlan, BlobReader};
 use crate::context::{Done, JobContext, JobStats};
 use crate::cuts::Cuts;
 use crate::filter::Filter;
@@ -79,6 +80,7 @@ fn kind(job: &FlushJob) -> Kind {
             .all(|&snapshot| snapshot >= newest),
         bottommost: false,
         version: job.version.clone(),
+        blobs: BlobPlan::new(options, 0, true),
         created: Mutex::new(Vec::new()),
     }
 }
@@ -131,6 +133,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
     );
     merge.start(None);
     let mut entries = Visible::new(merge, rules);
+    entries.blobs = Some(BlobReader::of(kind));
     let mut outputs = Outputs::new(kind, written, uncut(job), None);
     while let Some(entry) = entries.next(None)? {
         outputs.add(entry)?;
@@ -143,10 +146,12 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
     if !entries.jumped() {
         check_count(context, read, expected.sum::<usize>() as u64)?;
     }
-    let (files, stats) = outputs.finish(None)?;
+    let written = outputs.finish(None)?;
+    entries.garbage.merge(&written.garbage);
     Ok(Done {
         edit: TreeEdit {
-            added: files.into_iter().map(|file| (0, file)).collect(),
+            added: written.files.into_iter().map(|file| (0, file)).collect(),
+            added_blobs: written.blobs,
             blob_garbage: entries.garbage.counted(),
             ..TreeEdit::default()
         },
@@ -157,7 +162,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
                 .map(|table| table.data_bytes() as u64)
                 .sum(),
             input_entries: read,
-            ..stats
+            ..written.stats
         },
     })
 }

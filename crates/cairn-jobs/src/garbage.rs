@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN};
+use cairn_format::wide::{self, ColumnValue};
 use cairn_types::{Error, FileNumber, Result};
 use cairn_version::BlobGarbage;
 
@@ -43,7 +44,30 @@ pub fn blob_of(index: &[u8]) -> Result<Option<(FileNumber, u64)>> {
     }
 }
 
+/// Whether columns of an encoded entity may lie in blob files; decided by its first byte.
+pub(crate) fn may_have_blobs(entity: &[u8]) -> bool {
+    entity.first() != Some(&1)
+}
+
 impl Garbage {
+    /// An entry of an input is an entity: its columns may refer to blobs.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if the entity or a blob index is malformed.
+    pub fn entity_enters(&mut self, user_key: &[u8], entity: &[u8]) -> Result<()> {
+        if !may_have_blobs(entity) {
+            return Ok(());
+        }
+        let decoded = wide::decode(entity).map_err(|e| e.in_file("an entity in a table", 0))?;
+        for column in decoded.columns() {
+            if let ColumnValue::Blob(index) = column.value {
+                self.enters(user_key, index)?;
+            }
+        }
+        Ok(())
+    }
+
     /// An entry of an input refers to a blob.
     ///
     /// # Errors

@@ -6,13 +6,16 @@
 //! installs it, nothing has changed.
 //!
 //! ```text
-//! memtables or tables -> runs::Merge -> visible::Visible -> output -> tables, edit
+//! memtables or tables -> runs::Merge -> visible::Visible -> values -> output -> tables, edit
+//!                                                           |-> blob files
 //! ```
 
 pub mod below;
+mod blobs;
 pub mod compact;
 pub mod context;
 mod cuts;
+mod entity;
 pub mod filter;
 pub mod flush;
 pub mod garbage;
@@ -27,9 +30,10 @@ pub mod runs;
 mod stripes;
 #[cfg(test)]
 mod tree_tests;
+mod values;
 pub mod visible;
 
 pub use compact::CompactJob;
-pub use context::{Done, JobContext, JobStats};
+pub use context::{BlobGc, Done, JobContext, JobStats};
 pub use flush::FlushJob;
 pub use pick::{Busy, LeveledOptions, Manual, Pick, pick};

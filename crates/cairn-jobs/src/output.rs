@@ -4,6 +4,8 @@
 //! The outputs of one part of a job divide the part's range of user keys among them without a
 //! gap: each covers the keys from its first up to the first of the next. A range tombstone is cut
 //! at those borders. No user key is in two outputs, so that files never share one.
+//!
+//! Before an entry is written its value is put in its place, by [`crate::values`].
 
 use std::path::PathBuf;
 
@@ -19,11 +21,13 @@ use cairn_platform::sync::{Arc, Mutex};
 use cairn_table::{BuildParams, TableBuilder};
 use cairn_types::{FileNumber, Result, SequenceNumber, ValueKind};
 use cairn_version::file::EntryCounts;
-use cairn_version::{FileMeta, Version, bounds};
+use cairn_version::{BlobFileMeta, FileMeta, Version, bounds};
 
+use crate::blobs::BlobPlan;
 use crate::context::{JobContext, JobStats};
 use crate::cuts::Cuts;
-use crate::garbage;
+use crate::garbage::Garbage;
+use crate::values::{Placed, Values};
 use crate::visible::Entry;
 
 /// What the tables of a job have in common.
@@ -43,7 +47,9 @@ pub(crate) struct Kind {
     pub(crate) bottommost: bool,
     /// For an estimate of what range tombstones cover below the output.
     pub(crate) version: Option<Arc<Version>>,
-    /// Tables created so far; they are removed if the job fails.
+    /// Where values go.
+    pub(crate) blobs: BlobPlan,
+    /// Tables and blob files created so far; they are removed if the job fails.
     pub(crate) created: Mutex<Vec<PathBuf>>,
 }
 
@@ -56,12 +62,14 @@ impl Kind {
         }
     }
 
-    /// Makes the names of the tables survive a power cut.
+    /// Makes the names of the files survive a power cut.
     pub(crate) fn sync_names(&self) -> Result<()> {
-        match self.created.lock().is_empty() {
-            true => Ok(()),
-            false => self.context.world.fs.sync_dir(&self.context.dir),
-        }
+        let created = self.created.lock();
+        let mut dirs: Vec<_> = created.iter().filter_map(|path| path.parent()).collect();
+        dirs.sort_unstable();
+        dirs.dedup();
+        dirs.into_iter()
+            .try_for_each(|dir| self.context.world.fs.sync_dir(dir))
     }
 
     fn params(&self, number: FileNumber) -> BuildParams {
@@ -117,6 +125,17 @@ pub(crate) struct Outputs<'a> {
     lower: Option<Vec<u8>>,
     open: Option<Open>,
     files: Vec<Arc<FileMeta>>,
+    /// Taken out only while an entry, which may lie in it, is written.
+    values: Option<Box<Values<'a>>>,
+    pub(crate) stats: JobStats,
+}
+
+/// What one part of a job wrote.
+pub(crate) struct Written {
+    pub(crate) files: Vec<Arc<FileMeta>>,
+    pub(crate) blobs: Vec<Arc<BlobFileMeta>>,
+    /// The blobs that written entries refer to.
+    pub(crate) garbage: Garbage,
     pub(crate) stats: JobStats,
 }
 
@@ -135,6 +154,7 @@ impl<'a> Outputs<'a> {
             lower: lower.map(<[u8]>::to_vec),
             open: None,
             files: Vec::new(),
+            values: Some(Box::new(Values::new(kind))),
             stats: JobStats::default(),
         }
     }
@@ -142,6 +162,17 @@ impl<'a> Outputs<'a> {
     /// Writes an entry behind all that were written before.
     #[inline]
     pub(crate) fn add(&mut self, entry: Entry<'_>) -> Result<()> {
+        let mut values = self.values.take().expect("put back after every entry");
+        let added = values
+            .place(entry)
+            .and_then(|placed| self.add_placed(&placed));
+        self.values = Some(values);
+        added
+    }
+
+    #[inline]
+    fn add_placed(&mut self, placed: &Placed<'_>) -> Result<()> {
+        let entry = placed.entry;
         let size = self
             .open
             .as_ref()
@@ -162,18 +193,26 @@ impl<'a> Outputs<'a> {
         }
         open.largest.clear();
         open.largest.extend_from_slice(entry.key);
-        if key::packed(entry.key) as u8 == ValueKind::BlobIndex as u8
-            && let Some((number, _)) = garbage::blob_of(entry.value)?
-        {
+        if let Some(number) = placed.oldest_blob {
             open.oldest_blob = Some(open.oldest_blob.map_or(number, |oldest| oldest.min(number)));
         }
         Ok(())
     }
 
-    /// Ends the last table, which covers the keys before `upper`, and returns all of them.
-    pub(crate) fn finish(mut self, upper: Option<&[u8]>) -> Result<(Vec<Arc<FileMeta>>, JobStats)> {
+    /// Ends the last table, which covers the keys before `upper`, and the last blob file, and
+    /// returns what was written.
+    pub(crate) fn finish(mut self, upper: Option<&[u8]>) -> Result<Written> {
         self.end(upper)?;
-        Ok((self.files, self.stats))
+        let values = self.values.expect("put back after every entry");
+        let (blobs, garbage, blob_bytes) = values.finish()?;
+        self.stats.output_blob_files = blobs.len() as u64;
+        self.stats.output_blob_bytes = blob_bytes;
+        Ok(Written {
+            files: self.files,
+            blobs,
+            garbage,
+            stats: self.stats,
+        })
     }
 
     /// Ends the current table before `internal`, unless its user key is in it already.

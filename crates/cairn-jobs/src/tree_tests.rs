@@ -1,5 +1,8 @@
 //! Whole trees: random writes, flushes and compactions over files in memory, and what readers see.
 
+use std::collections::BTreeMap;
+
+use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN};
 use cairn_format::key::{self, InternalKey};
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_options::{
@@ -9,13 +12,14 @@ use cairn_options::{
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use cairn_platform::{Io, World};
+use cairn_read::{BlobReadOptions, BlobSource};
 use cairn_table::{IterOptions, OpenParams, Table, TableIter};
-use cairn_types::{FileNumber, KeyOrder, SequenceNumber};
+use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
 use cairn_version::shape::Present;
 use cairn_version::{FileMeta, Version};
 use proptest::prelude::*;
 
-use crate::context::JobContext;
+use crate::context::{BlobGc, JobContext};
 use crate::model::{Join, State, Write, lawful, writes};
 use crate::pick::{self, Busy, LeveledOptions, Manual, Pick, Step};
 use crate::{CompactJob, FlushJob, compact, flush};
@@ -26,6 +30,7 @@ struct Tree {
     version: Version,
     options: LeveledOptions,
     family: Arc<FamilyOptions>,
+    blobs: Arc<BlobSource>,
     next_number: Arc<AtomicU64>,
     /// Every write since the beginning.
     history: State,
@@ -86,9 +91,10 @@ fn open(world: &World, file: &FileMeta) -> Arc<Table> {
 }
 
 /// The entries of a table and its range tombstones within the bounds of its file.
-fn content(world: &World, file: &FileMeta) -> State {
+fn content(world: &World, blobs: &BlobSource, file: &FileMeta) -> State {
     let table = open(world, file);
     let mut state = State::default();
+    let mut oldest_blob = None;
     let mut iter = TableIter::new(table.clone(), IterOptions::default());
     let mut step = iter.seek_to_first();
     loop {
@@ -96,12 +102,22 @@ fn content(world: &World, file: &FileMeta) -> State {
         if !iter.valid() {
             break;
         }
-        state
-            .points
-            .push((iter.key().to_vec(), iter.value().to_vec()));
+        let (mut key, mut value) = (iter.key().to_vec(), iter.value().to_vec());
+        if let Some(index) = blob_index(&key, &value) {
+            oldest_blob =
+                Some(oldest_blob.map_or(index.file, |oldest: FileNumber| oldest.min(index.file)));
+            let options = BlobReadOptions::default();
+            let user = key::user_key(&key).to_vec();
+            let read = blobs.read(&value, &user, &Io::blocking(), options);
+            value = read.unwrap().to_vec();
+            let seq = key::parse(&key).unwrap().seq;
+            key = InternalKey::new(&user, seq, ValueKind::Value).into_bytes();
+        }
+        state.points.push((key, value));
         step = iter.next();
     }
     iter.status().unwrap();
+    assert_eq!(oldest_blob, file.oldest_blob, "{file:?}");
     if let Some(all) = table.range_tombstones() {
         let own = all.truncated(&KeyOrder::Bytewise, &file.smallest, &file.largest);
         assert!(
@@ -114,6 +130,34 @@ fn content(world: &World, file: &FileMeta) -> State {
         state.tombstones.extend(own);
     }
     state
+}
+
+/// What an entry refers to, if it does to a blob.
+fn blob_index(key: &[u8], value: &[u8]) -> Option<BlobIndex> {
+    let is_blob = key::parse(key).unwrap().kind == ValueKind::BlobIndex;
+    is_blob.then(|| BlobIndex::decode(value).unwrap())
+}
+
+/// What a tree does with blobs.
+#[derive(Clone, Copy, Debug)]
+enum Blobs {
+    None,
+    Written,
+    Age(f64),
+    Space(f64),
+    /// Blobs move into tables: they are not written any more.
+    Taken,
+}
+
+fn blob_modes() -> impl Strategy<Value = Blobs> {
+    prop_oneof![
+        Just(Blobs::None),
+        Just(Blobs::Written),
+        Just(Blobs::Age(0.5)),
+        Just(Blobs::Age(1.0)),
+        Just(Blobs::Space(1.2)),
+        Just(Blobs::Taken),
+    ]
 }
 
 impl Tree {
@@ -139,14 +183,82 @@ impl Tree {
         let world = World::in_memory();
         world.fs.create_dir_all("/db".as_ref()).unwrap();
         Tree {
-            world,
+            world: world.clone(),
             version: Version::empty(KeyOrder::Bytewise, 4),
             options: LeveledOptions::new(&db, &family),
             family: Arc::new(family),
+            blobs: Arc::new(BlobSource::new(
+                world.fs.clone(),
+                "/db".into(),
+                FileMode::default(),
+                None,
+            )),
             next_number: Arc::new(AtomicU64::new(10)),
             history: State::default(),
             last_seq: 0,
             snapshots: Vec::new(),
+        }
+    }
+
+    /// The same tree, which keeps values where `mode` says.
+    fn with_blobs(mut self, mode: Blobs) -> Tree {
+        let mut family = FamilyOptions::clone(&self.family);
+        family.enable_blob_files = !matches!(mode, Blobs::None | Blobs::Taken);
+        family.blob_file_size = 300;
+        family.blob_garbage_collection_force_threshold = 0.3;
+        match mode {
+            Blobs::None | Blobs::Written => {}
+            Blobs::Age(cutoff) => {
+                family.enable_blob_garbage_collection = true;
+                family.blob_garbage_collection_age_cutoff = cutoff;
+                family.blob_compaction_readahead_size = 100;
+            }
+            Blobs::Space(target) => family.blob_space_target = target,
+            Blobs::Taken => {
+                family.blob_garbage_collection_force_threshold = 0.0;
+                family.enable_blob_garbage_collection = true;
+                family.blob_garbage_collection_age_cutoff = 1.0;
+            }
+        }
+        let db = DbOptions {
+            max_subcompactions: self.options.max_subcompactions,
+            ..DbOptions::default()
+        };
+        self.options = LeveledOptions::new(&db, &family);
+        self.family = Arc::new(family);
+        self
+    }
+
+    /// The blobs of each file: those that entries refer to and those that are garbage are all.
+    fn check_blobs(&self) {
+        let mut live: BTreeMap<FileNumber, (u64, u64)> = BTreeMap::new();
+        for (_, file) in self.version.files() {
+            let table = open(&self.world, file);
+            let mut iter = TableIter::new(table, IterOptions::default());
+            let mut step = iter.seek_to_first();
+            loop {
+                iter.complete(step, &Io::blocking());
+                if !iter.valid() {
+                    break;
+                }
+                if let Some(index) = blob_index(iter.key(), iter.value()) {
+                    let sum = live.entry(index.file).or_default();
+                    sum.0 += 1;
+                    let key = key::user_key(iter.key()).len();
+                    sum.1 += (RECORD_HEADER_LEN + key) as u64 + index.size;
+                }
+                step = iter.next();
+            }
+        }
+        for number in live.keys() {
+            assert!(self.version.blob_files().contains_key(number), "{number}");
+        }
+        for (number, meta) in self.version.blob_files() {
+            let (count, bytes) = live.get(number).copied().unwrap_or_default();
+            let known = (count + meta.garbage_count, bytes + meta.garbage_bytes);
+            assert_eq!(known, (meta.total_count, meta.total_bytes), "{meta:?}");
+            let file = self.blobs.file(*number).unwrap();
+            assert_eq!(file.verify().unwrap().blobs, meta.total_count);
         }
     }
 
@@ -157,6 +269,8 @@ impl Tree {
             io: Io::blocking(),
             open: Arc::new(move |file, _| Ok(open(&world, file))),
             new_number: Arc::new(move || FileNumber(number.fetch_add(1, Ordering::Relaxed))),
+            blobs: self.blobs.clone(),
+            blob_gc: BlobGc::new(&self.family),
             dir: "/db".into(),
             family_id: 0,
             family_name: "default".to_owned(),
@@ -167,7 +281,6 @@ impl Tree {
             session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
             host_id: String::new(),
             snapshots: self.snapshots.iter().copied().map(SequenceNumber).collect(),
-            blobs: None,
             cancel: Arc::new(AtomicBool::new(false)),
         })
     }
@@ -263,12 +376,13 @@ impl Tree {
     /// Readers at every snapshot see what was written, and nowhere is an older version of a key
     /// above a newer one.
     fn check(&self) {
+        self.check_blobs();
         let mut all = State::default();
         let mut above: Vec<Option<u64>> = vec![None; 32];
         for level in self.version.levels() {
             let mut here: Vec<Option<u64>> = above.clone();
             for file in level.files() {
-                let content = content(&self.world, file);
+                let content = content(&self.world, &self.blobs, file);
                 for (key, _) in &content.points {
                     let parsed = key::parse(key).unwrap();
                     let number: usize = std::str::from_utf8(&parsed.user_key[3..])
@@ -280,16 +394,10 @@ impl Tree {
                         "an older version of {number} is above {parsed:?} of {file:?}"
                     );
                     here[number] = Some(here[number].map_or(parsed.seq.0, |l| l.min(parsed.seq.0)));
-                    let bound = |bound: &InternalKey| bound.as_bytes().to_vec();
-                    let order = &KeyOrder::Bytewise;
-                    assert!(
-                        key::compare(order, &bound(&file.smallest), key).is_le(),
-                        "{file:?}"
-                    );
-                    assert!(
-                        key::compare(order, &bound(&file.largest), key).is_ge(),
-                        "{file:?}"
-                    );
+                    // Of the kind of a blob index nothing is left in `content`.
+                    let (low, high) = (file.smallest.user_key(), file.largest.user_key());
+                    let within = low <= parsed.user_key && parsed.user_key <= high;
+                    assert!(within, "{parsed:?} {file:?}");
                 }
                 all = all.with(&content);
                 if level.files().len() > 1 && self.version.level(0).len() == level.len() {
@@ -315,8 +423,9 @@ proptest! {
         pri in pris(),
         parts in 1..4_u32,
         operator in any::<bool>(),
+        blobs in blob_modes(),
     ) {
-        let mut tree = Tree::new(dynamic, pri, parts, operator);
+        let mut tree = Tree::new(dynamic, pri, parts, operator).with_blobs(blobs);
         let mut history = Vec::new();
         for op in ops {
             match op {
@@ -423,4 +532,53 @@ fn a_cancelled_compaction_removes_what_it_made() {
         "an output was begun"
     );
     assert_eq!(files(), before);
+}
+
+/// Overwrites make garbage; it is collected until no more of it is held than was asked for, and
+/// then there is peace.
+#[test]
+fn garbage_of_blobs_is_collected_as_far_as_the_options_ask() {
+    for mode in [Blobs::Age(0.5), Blobs::Space(1.3), Blobs::Taken] {
+        let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 1, false);
+        tree = tree.with_blobs(Blobs::Written);
+        for round in 0..12_u32 {
+            let new: Vec<Write> = (0..20_u32)
+                .map(|n| Write::Put(((n * 7 + round * 13) % 30) as u8, round as u8))
+                .collect();
+            tree.write_and_flush(&new);
+        }
+        tree.manual(0, 255, true);
+        tree.check();
+        let before = tree.version.blob_files().len();
+        tree = tree.with_blobs(mode);
+        let mut steps = 0;
+        while pick::is_due(
+            &tree.version,
+            &Busy::default(),
+            &tree.present(),
+            &tree.options,
+        ) {
+            tree.compact(false, false);
+            tree.check();
+            steps += 1;
+            assert!(
+                steps < 100,
+                "{mode:?}: no end: {:?}",
+                tree.version.blob_files()
+            );
+        }
+        let files = tree.version.blob_files().values();
+        let (total, garbage) = files.fold((0, 0), |(total, garbage), file| {
+            (total + file.total_bytes, garbage + file.garbage_bytes)
+        });
+        let left = tree.version.blob_files();
+        match mode {
+            Blobs::Space(target) => {
+                let live = (total - garbage) as f64;
+                assert!(total as f64 <= target * live, "{total} {garbage}");
+            }
+            Blobs::Taken => assert!(left.is_empty(), "{left:?}"),
+            _ => assert!(before > left.len() && steps > 0, "{before} {left:?}"),
+        }
+    }
 }

@@ -32,6 +32,8 @@ use cairn_types::{
 };
 
 use crate::below::Below;
+use crate::blobs::BlobReader;
+use crate::entity;
 use crate::filter::{Filter, Ruling};
 use crate::garbage::Garbage;
 use crate::runs::Run;
@@ -109,8 +111,10 @@ pub struct Visible<R> {
     /// Whether entries were passed without being seen.
     jumped: bool,
     until_cancel: u32,
-    /// Blobs that entries referred to and that written entries refer to.
+    /// Blobs that entries of the input referred to.
     pub garbage: Garbage,
+    /// Reads blobs that operands apply to; without it the operands stay above them.
+    pub(crate) blobs: Option<BlobReader>,
 }
 
 impl<R: Run> Visible<R> {
@@ -134,6 +138,7 @@ impl<R: Run> Visible<R> {
             jumped: false,
             until_cancel: CANCEL_EVERY,
             garbage: Garbage::default(),
+            blobs: None,
         }
     }
 
@@ -185,9 +190,6 @@ impl<R: Run> Visible<R> {
                 value: &self.made[made.value],
             },
         };
-        if key::packed(entry.key) as u8 == ValueKind::BlobIndex as u8 {
-            self.garbage.leaves(key::user_key(entry.key), entry.value)?;
-        }
         Ok(Some(entry))
     }
 
@@ -223,9 +225,7 @@ impl<R: Run> Visible<R> {
                 self.has_user = true;
             }
             let newest = std::mem::take(&mut self.newest);
-            if kind == ValueKind::BlobIndex {
-                self.garbage.enters(&self.user, self.input.value())?;
-            }
+            self.count_blobs(kind)?;
             let stripe = self.stripe(seq);
             let hidden = self.decided == Some(stripe);
             // A hidden single deletion still has its value to meet, maybe in another job: the
@@ -321,14 +321,25 @@ impl<R: Run> Visible<R> {
                 break;
             }
             // The entry that the filter was asked about has been counted.
-            let is_blob = key::packed(internal) as u8 == ValueKind::BlobIndex as u8;
-            if is_blob && steps > 0 {
-                self.garbage.enters(user, self.input.value())?;
+            if steps > 0 {
+                let kind = ValueKind::from_u8(key::packed(internal) as u8);
+                count_blobs(&mut self.garbage, user, kind, self.input.value())?;
             }
             steps += 1;
             self.input.next();
         }
         Ok(())
+    }
+
+    /// Counts the blobs that the current entry, of `kind`, refers to.
+    #[inline]
+    fn count_blobs(&mut self, kind: ValueKind) -> Result<()> {
+        count_blobs(
+            &mut self.garbage,
+            &self.user,
+            Some(kind),
+            self.input.value(),
+        )
     }
 
     fn is_before(&self, user: &[u8], end: &[u8]) -> bool {
@@ -476,9 +487,7 @@ impl<R: Run> Visible<R> {
             Some((_, ValueKind::Merge)) if hidden => return Ok(None),
             Some((_, ValueKind::Merge)) => ValueKind::Deletion,
             Some((_, kind)) => {
-                if kind == ValueKind::BlobIndex {
-                    self.garbage.enters(&self.user, self.input.value())?;
-                }
+                self.count_blobs(kind)?;
                 self.advance();
                 // What is older goes on as if neither had been: a single deletion behind them
                 // still has its own value to meet.
@@ -550,6 +559,8 @@ impl<R: Run> Visible<R> {
                     self.advance();
                 }
                 ValueKind::Value => break Base::Value,
+                ValueKind::BlobIndex if self.blobs.is_some() => break Base::Blob,
+                ValueKind::WideColumnEntity if self.blobs.is_some() => break Base::Entity,
                 ValueKind::Deletion
                 | ValueKind::SingleDeletion
                 | ValueKind::DeletionWithTimestamp => break Base::Nothing,
@@ -563,16 +574,15 @@ impl<R: Run> Visible<R> {
             return Ok(None);
         };
         let merged = match base {
-            Base::Value | Base::Nothing => {
-                let existing = matches!(base, Base::Value).then(|| self.input.value());
-                let value = self.full_merge(operator, existing, &operands)?;
+            Base::Value | Base::Nothing | Base::Blob | Base::Entity => {
+                let (kind, value) = self.merge_into(&base, operator, &operands)?;
                 self.decided = Some(stripe);
                 let seq = if self.may_zero(stripe) {
                     SequenceNumber::ZERO
                 } else {
                     seq
                 };
-                Some((seq, ValueKind::Value, value))
+                Some((seq, kind, value))
             }
             Base::Unknown if operands.len() > 1 => self
                 .partial_merge(operator, &operands)
@@ -600,6 +610,34 @@ impl<R: Run> Visible<R> {
             }
             _ => Ok(Ruling::Keep),
         }
+    }
+
+    /// What `operands` and `base`, the current entry, amount to.
+    fn merge_into(
+        &mut self,
+        base: &Base,
+        operator: &dyn MergeOperator,
+        operands: &[Made],
+    ) -> Result<(ValueKind, Vec<u8>)> {
+        let mut blobs = self.blobs.take();
+        let existing = match base {
+            // The input may have ended.
+            Base::Nothing => &[],
+            _ => self.input.value(),
+        };
+        let merge = |existing: Option<&[u8]>| self.full_merge(operator, existing, operands);
+        let merged = match (base, &mut blobs) {
+            (Base::Blob, Some(blobs)) => blobs
+                .read_encoded(existing, &self.user)
+                .and_then(|value| merge(Some(&value)))
+                .map(|value| (ValueKind::Value, value)),
+            (Base::Entity, Some(blobs)) => entity::merge(existing, &self.user, blobs, merge)
+                .map(|entity| (ValueKind::WideColumnEntity, entity)),
+            (Base::Value, _) => merge(Some(existing)).map(|value| (ValueKind::Value, value)),
+            _ => merge(None).map(|value| (ValueKind::Value, value)),
+        };
+        self.blobs = blobs;
+        merged
     }
 
     /// `operands`, oldest first.
@@ -635,10 +673,29 @@ impl<R: Run> Visible<R> {
     }
 }
 
+/// Counts the blobs that an entry of an input refers to.
+#[inline]
+fn count_blobs(
+    garbage: &mut Garbage,
+    user_key: &[u8],
+    kind: Option<ValueKind>,
+    value: &[u8],
+) -> Result<()> {
+    match kind {
+        Some(ValueKind::BlobIndex) => garbage.enters(user_key, value),
+        Some(ValueKind::WideColumnEntity) => garbage.entity_enters(user_key, value),
+        _ => Ok(()),
+    }
+}
+
 /// What merge operands apply to.
 enum Base {
     /// The value that the input stands on.
     Value,
+    /// The blob that the entry refers to which the input stands on.
+    Blob,
+    /// The default column of the entity that the input stands on.
+    Entity,
     /// Nothing: it is deleted, or there is no older entry anywhere.
     Nothing,
     /// Something in another stripe, or below the output.

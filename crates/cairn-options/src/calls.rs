@@ -111,9 +111,9 @@ options! {
         max_subcompactions: u32 = 0;
         /// Whether blob garbage is collected.
         blob_garbage_collection_policy: BlobGarbageCollectionPolicy =
-            BlobGarbageCollectionPolicy::UseDefault, missing;
+            BlobGarbageCollectionPolicy::UseDefault;
         /// Age cutoff of that collection; below 0 for the family's.
-        blob_garbage_collection_age_cutoff: f64 = -1.0, missing;
+        blob_garbage_collection_age_cutoff: f64 = -1.0;
     }
 }
 

@@ -236,6 +236,23 @@ impl FamilyOptions {
             "shares of blob garbage must lie between 0 and 1",
         )?;
         require(
+            self.blob_space_target == 0.0
+                || (self.blob_space_target >= 1.0 && self.blob_space_target.is_finite()),
+            "blob_space_target must be 0, or 1 or more",
+        )?;
+        require(
+            self.blob_compression_type.is_supported(),
+            &format!(
+                "compression {} is not built",
+                self.blob_compression_type.option_name()
+            ),
+        )?;
+        require(
+            self.blob_compression_opts.strategy == 0
+                || self.blob_compression_type != Compression::Zlib,
+            "blob_compression_opts: strategy of zlib is not built",
+        )?;
+        require(
             self.persist_user_defined_timestamps || self.comparator.timestamp_size() > 0,
             "persist_user_defined_timestamps=false needs a comparator with timestamps",
         )
@@ -395,10 +412,12 @@ mod tests {
 
     #[test]
     fn what_is_not_built_is_refused_by_name() {
-        let refused = family("compaction_style=kCompactionStyleUniversal;enable_blob_files=true");
+        let refused = family("inplace_update_support=true;enable_blob_direct_write=true");
         let error = refused.check_supported().unwrap_err();
         assert!(
-            error.text().contains("compaction_style, enable_blob_files"),
+            error
+                .text()
+                .contains("inplace_update_support, enable_blob_direct_write"),
             "{error}"
         );
         let old = family("block_based_table_factory={format_version=1}");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_memory::BlockCache;
 use cairn_types::{
     CompactionFilter, CompactionFilterFactory, KeyOrder, MergeOperator, PrefixExtractor,
 };
@@ -152,27 +153,37 @@ options! {
         /// Whether background work is timed.
         report_bg_io_stats: bool = false, dynamic, hint;
         /// Whether large values go to blob files.
-        enable_blob_files: bool = false, dynamic, missing;
+        enable_blob_files: bool = false, dynamic;
         /// Smallest value that does, in bytes.
-        min_blob_size: u64 = 0, dynamic, hint;
+        min_blob_size: u64 = 0, dynamic;
         /// Size of a blob file, in bytes.
-        blob_file_size: u64 = 256 << 20, dynamic, hint;
+        blob_file_size: u64 = 256 << 20, dynamic;
         /// Compression of blobs.
-        blob_compression_type: Compression = Compression::None, dynamic, hint;
+        blob_compression_type: Compression = Compression::None, dynamic;
         /// Levels of that codec.
-        blob_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic, hint, recent;
+        blob_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic, recent;
         /// Whether compactions move live blobs out of old files.
-        enable_blob_garbage_collection: bool = false, dynamic, missing;
+        enable_blob_garbage_collection: bool = false, dynamic;
         /// Share of the files, oldest first, that are moved out of.
-        blob_garbage_collection_age_cutoff: f64 = 0.25, dynamic, hint;
+        blob_garbage_collection_age_cutoff: f64 = 0.25, dynamic;
         /// Share of garbage at which tables are compacted for it.
-        blob_garbage_collection_force_threshold: f64 = 1.0, dynamic, hint;
+        blob_garbage_collection_force_threshold: f64 = 1.0, dynamic;
         /// Bytes that compactions read ahead in blob files.
-        blob_compaction_readahead_size: u64 = 0, dynamic, hint;
+        blob_compaction_readahead_size: u64 = 0, dynamic;
         /// First level whose values go to blob files.
-        blob_file_starting_level: i32 = 0, dynamic, hint;
+        blob_file_starting_level: i32 = 0, dynamic;
         /// Whether blobs enter the cache as they are written.
-        prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, dynamic, missing;
+        prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, dynamic;
+        /// Where blobs are kept in memory, uncompressed; none keeps none. It may be the cache of
+        /// blocks: blobs are then the first to leave it.
+        blob_cache: Option<Arc<BlockCache>> = None, unwritten;
+        /// Bytes that blob files may take for each byte of live blobs in them, say 1.5; 0 for any
+        /// number. When they take more, compactions empty the oldest of them. Cairn's own: RocksDB
+        /// bounds garbage by age only.
+        blob_space_target: f64 = 0.0, dynamic, unwritten;
+        /// Whether large columns of entities go to blob files as large values do. Cairn's own:
+        /// RocksDB does so from 11.9 on, and older releases cannot read such entities.
+        enable_blob_columns: bool = false, dynamic, unwritten;
         /// Whether writes put blobs straight into blob files.
         enable_blob_direct_write: bool = false, missing, recent;
         /// Blob files written at once then.

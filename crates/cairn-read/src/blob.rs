@@ -1,37 +1,101 @@
-//! Values in blob files, and the blob files that are open.
+//! Values in blob files: the blob files that are open, and the cache of blobs.
+//!
+//! A blob is cached as reads hand it out: the whole record where values are stored as they are, the
+//! decompressed value where they are not, so that a hit is a pointer and nothing is copied. Blobs
+//! are the first to leave a cache that they share with blocks.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_blob::BlobFile;
-use cairn_format::blob::BlobIndex;
+use cairn_compress::Compression;
+use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN, encode_record};
 use cairn_format::names;
+use cairn_memory::{BlockCache, CacheKey, CachePriority, CacheRole};
+use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Mutex;
-use cairn_platform::{FileSystem, Io};
-use cairn_types::{FileNumber, Result};
+use cairn_platform::{Buffer, FileSystem, Io};
+use cairn_types::{Error, FileNumber, Result};
 
 use crate::value::Value;
+
+/// The cache of a family's blobs.
+#[derive(Clone, Debug)]
+pub struct BlobCache {
+    /// Where they are kept.
+    pub cache: Arc<BlockCache>,
+    /// A random number: what tells this opening of the family's files from all others that use
+    /// the cache.
+    pub salt: u64,
+}
+
+/// What a read may do for a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlobReadOptions {
+    /// Whether the blob enters the cache.
+    pub fill_cache: bool,
+    /// Whether only the cache may be asked.
+    pub cache_only: bool,
+}
+
+impl Default for BlobReadOptions {
+    fn default() -> BlobReadOptions {
+        BlobReadOptions {
+            fill_cache: true,
+            cache_only: false,
+        }
+    }
+}
+
+impl From<&ReadOptions> for BlobReadOptions {
+    fn from(options: &ReadOptions) -> BlobReadOptions {
+        BlobReadOptions {
+            fill_cache: options.fill_cache,
+            cache_only: options.read_tier == ReadTier::BlockCache,
+        }
+    }
+}
 
 /// Reads values out of a family's blob files, and keeps the files open.
 pub struct BlobSource {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
     mode: FileMode,
+    cache: Option<BlobCache>,
     open: Mutex<HashMap<FileNumber, Arc<BlobFile>>>,
 }
 
 impl BlobSource {
     /// A source of the blob files in `dir`.
     #[must_use]
-    pub fn new(fs: Arc<dyn FileSystem>, dir: PathBuf, mode: FileMode) -> BlobSource {
+    pub fn new(
+        fs: Arc<dyn FileSystem>,
+        dir: PathBuf,
+        mode: FileMode,
+        cache: Option<BlobCache>,
+    ) -> BlobSource {
         BlobSource {
             fs,
             dir,
             mode,
+            cache,
             open: Mutex::new(HashMap::new()),
         }
+    }
+
+    /// Where the blob file with this number lies.
+    #[must_use]
+    pub fn path(&self, number: FileNumber) -> PathBuf {
+        self.dir.join(names::blob(number))
+    }
+
+    /// The cache of blobs, if there is one.
+    #[must_use]
+    pub fn cache(&self) -> Option<&Arc<BlockCache>> {
+        self.cache.as_ref().map(|cache| &cache.cache)
     }
 
     /// The blob file with this number, opened if it was not.
@@ -44,8 +108,8 @@ impl BlobSource {
             return Ok(file.clone());
         }
         // Opened without the lock: two readers may both do it, and one of them wins.
-        let path = self.dir.join(names::blob(number));
-        let file = Arc::new(BlobFile::open(self.fs.open(&path, self.mode)?, number)?);
+        let file = self.fs.open(&self.path(number), self.mode)?;
+        let file = Arc::new(BlobFile::open(file, number)?);
         Ok(self.open.lock().entry(number).or_insert(file).clone())
     }
 
@@ -53,18 +117,86 @@ impl BlobSource {
     ///
     /// # Errors
     ///
-    /// `Corruption` if the index or what it leads to is damaged, and those of
-    /// [`BlobSource::file`].
-    pub fn read(&self, index: &[u8], user_key: &[u8], io: &Io) -> Result<Value> {
+    /// `Corruption` if the index or what it leads to is damaged, those of [`BlobSource::file`],
+    /// and `Incomplete` if the blob is not in the only place that `options` allow to look.
+    pub fn read(
+        &self,
+        index: &[u8],
+        user_key: &[u8],
+        io: &Io,
+        options: BlobReadOptions,
+    ) -> Result<Value> {
         let index = BlobIndex::decode(index).map_err(|e| e.in_file("a blob index", 0))?;
+        if let Some(cache) = &self.cache
+            && let Some(buffer) = cache.cache.lookup(&cache.key(&index), CacheRole::Blob)
+            && let Some(range) = cached_value(&index, user_key, &buffer)
+        {
+            return Ok(Value::in_block(buffer, range));
+        }
+        if options.cache_only {
+            return Err(Error::incomplete(
+                "the value lies in a blob file, which read_tier forbids",
+            ));
+        }
         let file = self.file(index.file)?;
         let record = io.read_now(&file.request(&index, user_key)?)?;
         let (buffer, range) = file.complete(&index, user_key, record)?.into_parts();
+        if let Some(cache) = &self.cache
+            && options.fill_cache
+        {
+            cache.insert(&index, buffer.clone());
+        }
         Ok(Value::in_block(buffer, range))
+    }
+
+    /// Puts `value` of `user_key`, which was just written, into the cache.
+    pub fn warm(&self, index: &BlobIndex, user_key: &[u8], value: &[u8]) {
+        let Some(cache) = &self.cache else { return };
+        let bytes = if index.compression == Compression::None as u8 {
+            let mut record = Vec::new();
+            encode_record(user_key, value, &mut record);
+            record
+        } else {
+            value.to_vec()
+        };
+        cache.insert(index, bytes.into());
     }
 
     /// Closes a blob file that has become obsolete.
     pub fn forget(&self, number: FileNumber) {
         self.open.lock().remove(&number);
     }
+}
+
+impl BlobCache {
+    fn key(&self, index: &BlobIndex) -> CacheKey {
+        // Odd, so that different files of one opening have different halves.
+        let file = index.file.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        CacheKey {
+            high: self.salt.wrapping_add(file),
+            low: index.offset,
+        }
+    }
+
+    fn insert(&self, index: &BlobIndex, buffer: Buffer) {
+        // Whether it is kept is the cache's affair.
+        let _kept = self.cache.insert(
+            self.key(index),
+            buffer,
+            CacheRole::Blob,
+            CachePriority::Bottom,
+        );
+    }
+}
+
+/// Where in a cached buffer the value of `user_key` at `index` lies. `None` if it cannot be there:
+/// an index that is damaged may lead to something else.
+fn cached_value(index: &BlobIndex, user_key: &[u8], buffer: &Buffer) -> Option<Range<usize>> {
+    if index.compression != Compression::None as u8 {
+        return Some(0..buffer.len());
+    }
+    let start = RECORD_HEADER_LEN + user_key.len();
+    let is_record = buffer.len().checked_sub(start)? as u64 == index.size
+        && buffer[RECORD_HEADER_LEN..start] == *user_key;
+    is_record.then_some(start..buffer.len())
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use cairn_format::wide::{self, Column, ColumnValue, DEFAULT_COLUMN};
 use cairn_types::{Error, Result};
 
+use crate::blob::BlobReadOptions;
 use crate::value::Value;
 use crate::view::Reading;
 
@@ -119,7 +120,12 @@ pub fn has_blobs(entity: &[u8]) -> Result<bool> {
 /// # Errors
 ///
 /// `Corruption` if it cannot be decoded; those of reading blobs.
-pub fn with_blobs(reading: &Reading, user_key: &[u8], entity: Value) -> Result<Value> {
+pub fn with_blobs(
+    reading: &Reading,
+    user_key: &[u8],
+    entity: Value,
+    options: BlobReadOptions,
+) -> Result<Value> {
     let columns = decoded(&entity)?;
     if !columns.has_blobs() {
         return Ok(entity);
@@ -128,7 +134,10 @@ pub fn with_blobs(reading: &Reading, user_key: &[u8], entity: Value) -> Result<V
     for column in columns.columns() {
         values.push(match column.value {
             ColumnValue::Inline(value) => value.to_vec(),
-            ColumnValue::Blob(index) => reading.blobs.read(index, user_key, &reading.io)?.to_vec(),
+            ColumnValue::Blob(index) => reading
+                .blobs
+                .read(index, user_key, &reading.io, options)?
+                .to_vec(),
         });
     }
     let columns: Vec<Column<'_>> = columns

@@ -15,9 +15,10 @@ use cairn_format::range_del::Fragments;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{GetOptions, Table, TableGet};
-use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
+use cairn_types::{KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 use cairn_version::FileMeta;
 
+use crate::blob::BlobReadOptions;
 use crate::columns::{Columns, default_column, with_blobs};
 use crate::level::nothing_may_be_read;
 use crate::merging::{Below, Merged, full_merge};
@@ -369,16 +370,17 @@ impl<'a> PointGet<'a> {
             false => self.lookup.user(),
         };
         let reading = &self.view.family;
+        let blobs = BlobReadOptions {
+            fill_cache: self.options.fill_cache,
+            cache_only: self.tier == ReadTier::BlockCache,
+        };
         let stored = match self.versions.newest {
             Newest::Missing => Found::Missing,
             Newest::Value(value) => Found::Value(value),
-            Newest::Blob(_) if self.tier == ReadTier::BlockCache => {
-                return Err(Error::incomplete(
-                    "the value lies in a blob file, which read_tier forbids",
-                ));
+            Newest::Blob(index) => {
+                Found::Value(reading.blobs.read(&index, key, &reading.io, blobs)?)
             }
-            Newest::Blob(index) => Found::Value(reading.blobs.read(&index, key, &reading.io)?),
-            Newest::Entity(entity) => Found::Entity(with_blobs(reading, key, entity)?),
+            Newest::Entity(entity) => Found::Entity(with_blobs(reading, key, entity, blobs)?),
         };
         if self.versions.operands.is_empty() {
             return Ok(stored);

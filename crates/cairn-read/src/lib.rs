@@ -18,7 +18,7 @@ pub mod value;
 pub mod view;
 pub mod visible;
 
-pub use blob::BlobSource;
+pub use blob::{BlobCache, BlobReadOptions, BlobSource};
 pub use child::Child;
 pub use columns::Columns;
 pub use get::{Found, get, get_async};

@@ -1,6 +1,7 @@
 //! What the tree knows about one blob file: how much was written to it, and how much of that
 //! nobody refers to any more.
 
+use cairn_format::blob::{FOOTER_LEN, HEADER_LEN};
 use cairn_types::FileNumber;
 
 /// A blob file of a version. A value: accounting makes a new one.
@@ -23,6 +24,13 @@ pub struct BlobFileMeta {
 }
 
 impl BlobFileMeta {
+    /// Bytes of the file: its records, header and footer.
+    #[must_use]
+    pub fn file_size(&self) -> u64 {
+        self.total_bytes
+            .saturating_add((HEADER_LEN + FOOTER_LEN) as u64)
+    }
+
     /// Whether every blob is garbage.
     #[must_use]
     pub fn is_all_garbage(&self) -> bool {

@@ -6,6 +6,7 @@
 //! have. How a compaction runs is not known here.
 
 pub mod blob;
+pub mod blob_gc;
 pub mod bounds;
 pub mod builder;
 pub mod edit;

@@ -77,7 +77,12 @@ impl SstFileReader {
             prefix_extractor: family.prefix_extractor.clone(),
             max_sequential_skip: family.max_sequential_skip_in_iterations,
             tables,
-            blobs: Arc::new(BlobSource::new(world.fs.clone(), dir, FileMode::default())),
+            blobs: Arc::new(BlobSource::new(
+                world.fs.clone(),
+                dir,
+                FileMode::default(),
+                None,
+            )),
             io: io.clone(),
         };
         let memtable = MemtableOptions {

@@ -9,7 +9,7 @@ use cairn_memtable::Memtable;
 use cairn_options::FamilyOptions;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
-use cairn_read::{BlobSource, Reading, View};
+use cairn_read::{BlobCache, BlobSource, Reading, View};
 use cairn_types::{Error, FileNumber, Result};
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
@@ -42,6 +42,10 @@ impl Shared {
                 self.world.fs.clone(),
                 self.dir.clone(),
                 tables.mode,
+                options.blob_cache.clone().map(|cache| BlobCache {
+                    cache,
+                    salt: self.world.random.next_u64(),
+                }),
             )),
             io: self.io.clone(),
         };

@@ -1,6 +1,7 @@
 //! A database from the outside: what was written is read, through flushes, compactions, openings.
 
 mod basic;
+mod blobs;
 mod changes;
 mod filters;
 mod logs;

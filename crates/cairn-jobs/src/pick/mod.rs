@@ -29,7 +29,7 @@ use cairn_options::{Compression, CompressionOptions};
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, KeyOrder};
 use cairn_version::shape::{self, Marked, Present, Targets};
-use cairn_version::{FileMeta, TreeEdit, Version};
+use cairn_version::{FileMeta, TreeEdit, Version, blob_gc};
 
 pub use manual::{Manual, Step};
 pub use options::LeveledOptions;
@@ -49,6 +49,8 @@ pub enum Reason {
     Ttl,
     /// Files have not been rewritten for long.
     Periodic,
+    /// Blob files hold too much garbage.
+    ForcedBlobGc,
     /// A user asks for it.
     Manual,
 }
@@ -322,6 +324,7 @@ pub fn is_due(version: &Version, busy: &Busy, present: &Present, options: &Level
         || [content, bottommost, expired, periodic]
             .iter()
             .any(|files| !files.is_empty())
+        || !tree.forced_by_blobs().is_empty()
 }
 
 impl<'a> Tree<'a> {
@@ -352,6 +355,11 @@ impl<'a> Tree<'a> {
             self.present,
             &self.options.shape,
         )
+    }
+
+    /// The files that are compacted so that old blob files can go.
+    fn forced_by_blobs(&self) -> Vec<(usize, Arc<FileMeta>)> {
+        blob_gc::forced(self.version, self.busy.files(), &self.options.blobs)
     }
 
     /// The level that files of `level` are compacted into.
@@ -442,6 +450,14 @@ fn marked_files(tree: &Tree) -> Option<Pick> {
         })
         .or_else(|| first_of(tree, Reason::Ttl, &marked.expired, Goes::DownUnlessLast))
         .or_else(|| first_of(tree, Reason::Periodic, &marked.periodic, periodic))
+        .or_else(|| {
+            first_of(
+                tree,
+                Reason::ForcedBlobGc,
+                &tree.forced_by_blobs(),
+                Goes::Nowhere,
+            )
+        })
 }
 
 fn first_of(

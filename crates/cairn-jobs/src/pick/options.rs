@@ -2,6 +2,7 @@
 
 use cairn_options::{CompactionPri, Compression, CompressionOptions, DbOptions, FamilyOptions};
 use cairn_version::Version;
+use cairn_version::blob_gc::ForcedOptions;
 use cairn_version::shape::{ShapeOptions, Targets};
 
 /// What decides a leveled pick.
@@ -19,6 +20,8 @@ pub struct LeveledOptions {
     pub max_compaction_bytes: u64,
     /// Into how many parts a compaction may be split.
     pub max_subcompactions: u32,
+    /// When tables are compacted so that old blob files can go.
+    pub blobs: ForcedOptions,
     /// Compression of blocks.
     pub compression: Compression,
     /// Compression by level, from level 0 and then the base level on; replaces `compression`.
@@ -50,6 +53,12 @@ impl LeveledOptions {
                 bytes => bytes,
             },
             max_subcompactions: db.max_subcompactions.max(1),
+            blobs: ForcedOptions {
+                enabled: family.enable_blob_garbage_collection,
+                age_cutoff: family.blob_garbage_collection_age_cutoff,
+                force_threshold: family.blob_garbage_collection_force_threshold,
+                space_target: family.blob_space_target,
+            },
             compression: family.compression,
             compression_per_level: family.compression_per_level.clone(),
             bottommost_compression: family.bottommost_compression,

@@ -128,7 +128,12 @@ impl World {
                 mode: FileMode::default(),
                 advise_random: false,
             }),
-            blobs: Arc::new(BlobSource::new(fs.clone(), dir(), FileMode::default())),
+            blobs: Arc::new(BlobSource::new(
+                fs.clone(),
+                dir(),
+                FileMode::default(),
+                None,
+            )),
             io: Io::blocking(),
         };
         let view = View {

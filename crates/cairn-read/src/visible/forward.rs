@@ -166,7 +166,7 @@ impl DbIter {
         if self.cache_only && has_blobs(&entity)? {
             return Err(nothing_may_be_read());
         }
-        with_blobs(&self.view.family, &self.key, entity)
+        with_blobs(&self.view.family, &self.key, entity, self.blob_options)
     }
 
     /// The merging iterator stands on the newest visible version of `key`, or `key` has none.

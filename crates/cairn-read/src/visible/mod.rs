@@ -21,6 +21,7 @@ use cairn_options::{ReadOptions, ReadTier};
 use cairn_table::IterOptions;
 use cairn_types::{Error, Progress, Result, SequenceNumber};
 
+use crate::blob::BlobReadOptions;
 use crate::columns::Columns;
 use crate::cover::Cover;
 use crate::level::{Tables, nothing_may_be_read};
@@ -82,6 +83,7 @@ pub struct DbIter {
     same_prefix: bool,
     prefix: Option<Vec<u8>>,
     cache_only: bool,
+    blob_options: BlobReadOptions,
     max_hidden: u64,
     merging: MergingIter,
     cover: Option<Cover>,
@@ -147,6 +149,10 @@ impl DbIter {
             same_prefix: options.prefix_same_as_start && view.family.prefix_extractor.is_some(),
             prefix: None,
             cache_only,
+            blob_options: BlobReadOptions {
+                fill_cache: options.fill_cache,
+                cache_only,
+            },
             max_hidden: options.max_skippable_internal_keys,
             merging: MergingIter::new(order, children),
             view,

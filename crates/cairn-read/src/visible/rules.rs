@@ -218,13 +218,10 @@ impl DbIter {
 
     /// The value that an encoded blob index refers to.
     pub(super) fn blob(&self, index: &[u8]) -> Result<Value> {
-        if self.cache_only {
-            return Err(Error::incomplete(
-                "the value lies in a blob file, which read_tier forbids",
-            ));
-        }
         let family = &self.view.family;
-        family.blobs.read(index, &self.key, &family.io)
+        family
+            .blobs
+            .read(index, &self.key, &family.io, self.blob_options)
     }
 }
 

@@ -9,7 +9,7 @@ use cairn_interop::workload::{Durable, Engine, FAMILIES, Generator, Model};
 use cairn_interop::{folder, reference};
 
 /// What tables of the workload look like: a name, and options of every family.
-const SHAPES: [(&str, &str); 11] = [
+const SHAPES: [(&str, &str); 14] = [
     (
         "plain",
         "compression=kNoCompression;block_based_table_factory={format_version=7}",
@@ -68,6 +68,29 @@ const SHAPES: [(&str, &str); 11] = [
         "compression=kZSTD;block_based_table_factory={format_version=7;checksum=kXXH3;\
          filter_policy=bloomfilter:12;data_block_index_type=kDataBlockBinaryAndHash;\
          index_shortening=kNoShortening;block_size=2048}",
+    ),
+    (
+        "blobs",
+        "enable_blob_files=true;min_blob_size=12;blob_file_size=20000;\
+         blob_compression_type=kLZ4Compression;enable_blob_garbage_collection=true;\
+         blob_garbage_collection_age_cutoff=0.6;blob_garbage_collection_force_threshold=0.4;\
+         target_file_size_base=8192;max_bytes_for_level_base=16384;\
+         level0_file_num_compaction_trigger=2;\
+         block_based_table_factory={format_version=5;block_size=512}",
+    ),
+    (
+        "blobs of lower levels",
+        "enable_blob_files=true;min_blob_size=0;blob_file_starting_level=2;\
+         blob_compression_type=kZSTD;enable_blob_garbage_collection=true;\
+         blob_compaction_readahead_size=65536;blob_garbage_collection_age_cutoff=1;\
+         level_compaction_dynamic_level_bytes=false;target_file_size_base=8192;\
+         max_bytes_for_level_base=16384;level0_file_num_compaction_trigger=2;\
+         block_based_table_factory={format_version=6;block_size=512}",
+    ),
+    (
+        "blobs that stay",
+        "enable_blob_files=true;min_blob_size=30;blob_file_size=5000;\
+         level0_file_num_compaction_trigger=2;block_based_table_factory={format_version=7}",
     ),
 ];
 

@@ -1,0 +1,189 @@
+//! Writing a blob file: values in, the indexes that lead to them out.
+//!
+//! ```text
+//! header, record of every value in the order of `add`, footer
+//! ```
+//!
+//! Bytes are gathered and handed to the file in large pieces; a value larger than the buffer is
+//! handed over as it is. The builder syncs nothing: who created the file syncs it after
+//! [`BlobBuilder::finish`], and its name, before anything refers to the file.
+
+use std::sync::Arc;
+
+use cairn_compress::{CodecOptions, Compression, Compressor};
+use cairn_format::blob::{BlobIndex, Footer, Header, encode_record};
+use cairn_format::checksum::crc32c_extend;
+use cairn_platform::WritableFile;
+use cairn_types::{Error, FileNumber, Result};
+
+/// Bytes gathered before they are handed to the file.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// What a blob file is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct BlobParams {
+    /// The number in the file's name.
+    pub number: FileNumber,
+    /// The family whose values lie in the file.
+    pub family: u32,
+    /// The codec of every value.
+    pub compression: Compression,
+    /// Its parameters.
+    pub codec: CodecOptions,
+    /// Ask for writeback after so many bytes; 0 never.
+    pub bytes_per_sync: u64,
+    /// Compute the CRC32C of the whole file.
+    pub file_checksum: bool,
+}
+
+/// What a finished blob file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FinishedBlobs {
+    /// The number in the file's name.
+    pub number: FileNumber,
+    /// Values in it.
+    pub count: u64,
+    /// Bytes of their records: headers, keys and stored values.
+    pub bytes: u64,
+    /// Bytes of the file.
+    pub file_size: u64,
+    /// The CRC32C of the whole file, if it was asked for.
+    pub file_crc32c: Option<u32>,
+}
+
+/// A blob file being written.
+pub struct BlobBuilder {
+    file: Arc<dyn WritableFile>,
+    params: BlobParams,
+    compressor: Option<Compressor>,
+    /// The stored form of the value that is added.
+    stored: Vec<u8>,
+    buffer: Vec<u8>,
+    /// Bytes handed to the file.
+    handed: u64,
+    /// Bytes whose writeback was asked for.
+    written_back: u64,
+    crc: u32,
+    count: u64,
+    bytes: u64,
+}
+
+impl BlobBuilder {
+    /// Begins a blob file in `file`, which is empty.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` or `InvalidArgument` if values cannot be compressed so.
+    pub fn create(file: Arc<dyn WritableFile>, params: BlobParams) -> Result<BlobBuilder> {
+        let compressor = match params.compression {
+            Compression::None => None,
+            kind => Some(Compressor::new(kind, params.codec, None)?),
+        };
+        let mut buffer = Vec::with_capacity(BUFFER_BYTES);
+        let header = Header {
+            family: params.family,
+            compression: params.compression as u8,
+        };
+        header.encode(&mut buffer);
+        Ok(BlobBuilder {
+            file,
+            params,
+            compressor,
+            stored: Vec::new(),
+            buffer,
+            handed: 0,
+            written_back: 0,
+            crc: 0,
+            count: 0,
+            bytes: 0,
+        })
+    }
+
+    /// Adds `value` of `user_key` (timestamp included), and returns what leads to it.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; `InvalidArgument` if the value is larger than RocksDB can store.
+    pub fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<BlobIndex> {
+        if u32::try_from(value.len()).is_err() {
+            return Err(Error::invalid_argument(format!(
+                "a value is too large for a blob file: expected less than 2^32 bytes, found {}",
+                value.len()
+            )));
+        }
+        let mut stored = std::mem::take(&mut self.stored);
+        stored.clear();
+        let value = match &mut self.compressor {
+            None => value,
+            Some(compressor) => {
+                compressor.compress_always(value, &mut stored)?;
+                stored.as_slice()
+            }
+        };
+        let before = self.buffer.len();
+        encode_record(user_key, value, &mut self.buffer);
+        self.bytes += (self.buffer.len() - before) as u64;
+        self.count += 1;
+        let size = value.len() as u64;
+        let index = BlobIndex {
+            file: self.params.number,
+            offset: self.file_size() - size,
+            size,
+            compression: self.params.compression as u8,
+        };
+        self.stored = stored;
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.hand_over()?;
+        }
+        Ok(index)
+    }
+
+    /// Bytes of the file so far; the footer is still to come.
+    #[must_use]
+    pub fn file_size(&self) -> u64 {
+        self.handed + self.buffer.len() as u64
+    }
+
+    /// Values so far.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Ends the file. Its bytes are with the kernel then, not yet synced.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`.
+    pub fn finish(mut self) -> Result<FinishedBlobs> {
+        let footer = Footer {
+            blob_count: self.count,
+        };
+        footer.encode(&mut self.buffer);
+        self.hand_over()?;
+        Ok(FinishedBlobs {
+            number: self.params.number,
+            count: self.count,
+            bytes: self.bytes,
+            file_size: self.handed,
+            file_crc32c: self.params.file_checksum.then_some(self.crc),
+        })
+    }
+
+    fn hand_over(&mut self) -> Result<()> {
+        self.file.append(&self.buffer)?;
+        if self.params.file_checksum {
+            self.crc = crc32c_extend(self.crc, &self.buffer);
+        }
+        self.handed += self.buffer.len() as u64;
+        self.buffer.clear();
+        // One large value must not keep its memory for the rest of the file.
+        self.buffer.shrink_to(2 * BUFFER_BYTES);
+        let waiting = self.handed - self.written_back;
+        if self.params.bytes_per_sync > 0 && waiting >= self.params.bytes_per_sync {
+            self.file.start_writeback(self.written_back, waiting)?;
+            self.written_back = self.handed;
+        }
+        Ok(())
+    }
+}

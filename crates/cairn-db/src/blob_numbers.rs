@@ -1,0 +1,80 @@
+//! What a family's blob files and its blob cache hold, in numbers; properties show them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use cairn_read::View;
+use cairn_types::FileNumber;
+use cairn_version::{BlobFileMeta, Version};
+
+use crate::shared::Shared;
+
+/// The blob files of one version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BlobNumbers {
+    /// How many there are.
+    pub(crate) files: u64,
+    /// Bytes of all of them.
+    pub(crate) bytes: u64,
+    /// Bytes of records in them that nothing refers to.
+    pub(crate) garbage: u64,
+}
+
+impl BlobNumbers {
+    pub(crate) fn of(version: &Version) -> BlobNumbers {
+        let files = version.blob_files().values();
+        files.fold(BlobNumbers::default(), |sum, file| BlobNumbers {
+            files: sum.files + 1,
+            bytes: sum.bytes.saturating_add(file.file_size()),
+            garbage: sum.garbage.saturating_add(file.garbage_bytes),
+        })
+    }
+
+    /// How many bytes there are for each byte that is no garbage.
+    pub(crate) fn space_amplification(&self) -> f64 {
+        match self.bytes.saturating_sub(self.garbage) {
+            0 => 0.0,
+            live => self.bytes as f64 / live as f64,
+        }
+    }
+}
+
+/// The text of `rocksdb.blob-stats`.
+impl fmt::Display for BlobNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Number of blob files: {}", self.files)?;
+        writeln!(f, "Total size of blob files: {}", self.bytes)?;
+        writeln!(f, "Total size of garbage in blob files: {}", self.garbage)?;
+        let amplification = self.space_amplification();
+        writeln!(f, "Blob file space amplification: {amplification}")
+    }
+}
+
+impl Shared {
+    /// Bytes of the blob files of the family of `view`, those included that only readers of older
+    /// versions keep.
+    pub(crate) fn all_blob_bytes(&self, view: &View) -> u64 {
+        let mut all: BTreeMap<FileNumber, Arc<BlobFileMeta>> = view.version.blob_files().clone();
+        let tree = self.tree.lock();
+        let old: Vec<_> = tree.old_versions.iter().filter_map(Weak::upgrade).collect();
+        let waiting = tree.obsolete_blobs.iter();
+        for (_, number) in waiting.filter(|(source, _)| Arc::ptr_eq(source, &view.family.blobs)) {
+            if let Some(file) = old.iter().find_map(|old| old.blob_files().get(number)) {
+                all.insert(*number, file.clone());
+            }
+        }
+        all.values().map(|file| file.file_size()).sum()
+    }
+}
+
+/// Capacity of the blob cache of `view`'s family, bytes in it, and bytes in it that readers hold;
+/// nothing without a cache.
+pub(crate) fn blob_cache(view: &View) -> Option<(u64, u64, u64)> {
+    let cache = view.family.blobs.cache()?;
+    Some((
+        cache.capacity() as u64,
+        cache.usage() as u64,
+        cache.pinned_usage() as u64,
+    ))
+}

@@ -1,0 +1,224 @@
+//! Large values: where they lie, and that garbage goes.
+
+#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_db::{Db, FamilyDescriptor};
+use cairn_memory::{BlockCache, CacheOptions, CacheRole};
+use cairn_options::{
+    BlobGarbageCollectionPolicy, BottommostLevelCompaction, CompactRangeOptions, FamilyOptions,
+    PrepopulateBlobCache, ReadOptions, ReadTier,
+};
+use cairn_platform::World;
+use cairn_types::Code;
+
+use crate::basic::{open_at, small};
+
+fn with_blobs() -> FamilyOptions {
+    FamilyOptions {
+        enable_blob_files: true,
+        min_blob_size: 100,
+        blob_file_size: 20_000,
+        disable_auto_compactions: true,
+        ..small()
+    }
+}
+
+fn opened(world: &World, options: FamilyOptions) -> Db {
+    open_at(world, &[FamilyDescriptor::new("default", options)]).unwrap()
+}
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key{n:04}").into_bytes()
+}
+
+/// Every third value is small.
+fn value(n: u32, round: u32) -> Vec<u8> {
+    let len = if n.is_multiple_of(3) { 20 } else { 500 };
+    format!("{n} of {round} ")
+        .into_bytes()
+        .into_iter()
+        .cycle()
+        .take(len)
+        .collect()
+}
+
+fn fill(db: &Db, round: u32, step: usize) {
+    for n in (0..120).step_by(step) {
+        db.put(&key(n), &value(n, round)).unwrap();
+    }
+    db.flush().unwrap();
+}
+
+fn blob_files(world: &World) -> Vec<String> {
+    let mut names = world.fs.list(Path::new("/db")).unwrap();
+    names.retain(|name| name.ends_with(".blob"));
+    names.sort();
+    names
+}
+
+fn check(db: &Db, round_of: impl Fn(u32) -> u32) {
+    for n in 0..120 {
+        let found = db.get(&key(n)).unwrap().unwrap();
+        assert!(found == value(n, round_of(n))[..], "{n}");
+    }
+    let mut iter = db.iter();
+    iter.seek_to_last();
+    for n in (0..120).rev() {
+        assert!(iter.value() == &value(n, round_of(n))[..], "{n}");
+        iter.prev();
+    }
+    assert!(!iter.valid());
+}
+
+fn all(policy: BlobGarbageCollectionPolicy, cutoff: f64) -> CompactRangeOptions {
+    CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        blob_garbage_collection_policy: policy,
+        blob_garbage_collection_age_cutoff: cutoff,
+        ..CompactRangeOptions::default()
+    }
+}
+
+#[test]
+fn large_values_lie_in_blob_files_until_they_are_garbage() {
+    let world = World::in_memory();
+    let db = opened(&world, with_blobs());
+    fill(&db, 1, 1);
+    assert_eq!(db.property_number("rocksdb.num-blob-files"), Some(3));
+    assert_eq!(blob_files(&world).len(), 3);
+    let bytes = db.property_number("rocksdb.total-blob-file-size").unwrap();
+    let on_disk: u64 = blob_files(&world)
+        .iter()
+        .map(|name| {
+            let path = Path::new("/db").join(name);
+            world.fs.status(&path).unwrap().len
+        })
+        .sum();
+    assert_eq!(bytes, on_disk);
+    check(&db, |_| 1);
+    db.close().unwrap();
+
+    // Values move to new files when they are told to; the old ones go, but not while they are read.
+    let db = opened(&world, with_blobs());
+    check(&db, |_| 1);
+    fill(&db, 2, 2);
+    let before = blob_files(&world);
+    let mut iter = db.iter();
+    iter.seek(&key(1));
+    let none = all(BlobGarbageCollectionPolicy::UseDefault, -1.0);
+    db.compact_range(None, None, &none).unwrap();
+    assert!(before.iter().all(|name| blob_files(&world).contains(name)));
+    let garbage = db.property_number("rocksdb.live-blob-file-garbage-size");
+    assert!(garbage > Some(40 * 500), "{garbage:?}");
+    let force = all(BlobGarbageCollectionPolicy::Force, 1.0);
+    db.compact_range(None, None, &force).unwrap();
+    assert_eq!(
+        db.property_number("rocksdb.live-blob-file-garbage-size"),
+        Some(0)
+    );
+    assert!(iter.value() == &value(1, 1)[..]);
+    assert!(before.iter().all(|name| blob_files(&world).contains(name)));
+    drop(iter);
+    db.wait_until_quiet().unwrap();
+    db.compact_range(None, None, &none).unwrap();
+    assert!(!before.iter().any(|name| blob_files(&world).contains(name)));
+    check(&db, |n| if n % 2 == 0 { 2 } else { 1 });
+    db.close().unwrap();
+
+    // Without blob files values return into the tables.
+    let db = opened(
+        &world,
+        FamilyOptions {
+            enable_blob_files: false,
+            ..with_blobs()
+        },
+    );
+    check(&db, |n| if n % 2 == 0 { 2 } else { 1 });
+    db.compact_range(None, None, &force).unwrap();
+    assert_eq!(db.property_number("rocksdb.num-blob-files"), Some(0));
+    db.wait_until_quiet().unwrap();
+    assert_eq!(blob_files(&world), [""; 0]);
+    check(&db, |n| if n % 2 == 0 { 2 } else { 1 });
+}
+
+#[test]
+fn blob_files_take_no_more_space_than_the_target_allows() {
+    let world = World::in_memory();
+    let options = FamilyOptions {
+        blob_space_target: 1.5,
+        disable_auto_compactions: false,
+        level0_file_num_compaction_trigger: 2,
+        ..with_blobs()
+    };
+    let db = opened(&world, options);
+    for round in 0..20 {
+        fill(&db, round, 1);
+    }
+    db.wait_until_quiet().unwrap();
+    let number = |name| db.property_number(name).unwrap() as f64;
+    let total = number("rocksdb.live-blob-file-size");
+    let garbage = number("rocksdb.live-blob-file-garbage-size");
+    // Headers and footers of files are not counted by the target.
+    assert!(total <= 1.55 * (total - garbage), "{total} {garbage}");
+    check(&db, |_| 19);
+}
+
+#[test]
+fn blobs_are_cached_and_handed_out_without_a_copy() {
+    for compression in [
+        cairn_options::Compression::None,
+        cairn_options::Compression::Zstd,
+    ] {
+        let world = World::in_memory();
+        let cache = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
+        let options = FamilyOptions {
+            blob_cache: Some(cache.clone()),
+            blob_compression_type: compression,
+            ..with_blobs()
+        };
+        let db = opened(&world, options.clone());
+        fill(&db, 1, 1);
+        assert_eq!(cache.role_usage(CacheRole::Blob), 0);
+        let cached = ReadOptions {
+            read_tier: ReadTier::BlockCache,
+            ..ReadOptions::default()
+        };
+        let unread = db.get_with(&key(1), &cached).unwrap_err();
+        assert_eq!(unread.code(), Code::Incomplete);
+        let first = db.get(&key(1)).unwrap().unwrap();
+        assert!(cache.role_usage(CacheRole::Blob) > 500);
+        let second = db.get_with(&key(1), &cached).unwrap().unwrap();
+        assert!(first == value(1, 1)[..]);
+        assert_eq!(first.as_ptr(), second.as_ptr(), "both are the cache's");
+        db.close().unwrap();
+
+        // What another opening has put there is not taken for this one's.
+        let db = opened(&world, options.clone());
+        assert!(db.get_with(&key(1), &cached).is_err());
+        db.close().unwrap();
+
+        let warm = FamilyOptions {
+            prepopulate_blob_cache: PrepopulateBlobCache::FlushOnly,
+            ..options
+        };
+        let db = opened(&world, warm);
+        fill(&db, 2, 1);
+        for n in 0..120 {
+            // The table is opened by the first read; after that the blob is all that lacks.
+            let _ = db.get(&key(0)).unwrap();
+            let found = db.get_with(&key(n), &cached);
+            if let Ok(found) = found {
+                assert!(found.unwrap() == value(n, 2)[..]);
+            } else {
+                assert!(db.get(&key(n)).is_ok());
+                let found = db.get_with(&key(n), &cached).unwrap().unwrap();
+                assert!(found == value(n, 2)[..]);
+            }
+        }
+        let counts = cache.role_counts(CacheRole::Blob);
+        assert!(counts.hits >= 80, "{counts:?}");
+    }
+}

@@ -1,0 +1,224 @@
+//! The blob files of a job: which values go there, writing them, and reading those that move.
+//!
+//! Each part of a job writes blob files of its own, one after the other: a file ends when it has
+//! its size. It is finished and synced before its part is; its name is synced with those of the
+//! tables, before any edit speaks of it.
+
+use std::collections::HashMap;
+
+use cairn_blob::{BlobBuilder, BlobFile, BlobParams, BlobValue};
+use cairn_compress::{CodecOptions, Compression};
+use cairn_format::blob::{BlobIndex, FOOTER_LEN};
+use cairn_options::{CompressionOptions, FamilyOptions, PrepopulateBlobCache};
+use cairn_platform::WritableFile;
+use cairn_platform::fs::FileMode;
+use cairn_platform::io::{Buffer, ReadRequest};
+use cairn_platform::sync::Arc;
+use cairn_types::{FileNumber, Result};
+use cairn_version::BlobFileMeta;
+
+use crate::context::JobContext;
+use crate::output::Kind;
+
+/// What a job does with values that are large, or lie in blob files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlobPlan {
+    /// Values of at least so many bytes, and at least one, go to blob files; `None`: no value does.
+    pub(crate) min_bytes: Option<u64>,
+    /// The size at which a blob file ends, in bytes.
+    pub(crate) file_bytes: u64,
+    pub(crate) compression: Compression,
+    pub(crate) codec: CodecOptions,
+    /// Whether large columns of entities go to blob files too.
+    pub(crate) columns: bool,
+    /// Blobs in files before this one are written anew; 0 for none.
+    pub(crate) relocate_below: FileNumber,
+    /// Bytes read at once from the files that are moved out of.
+    pub(crate) readahead: u64,
+    /// Whether what is written enters the blob cache.
+    pub(crate) prepopulate: bool,
+}
+
+impl BlobPlan {
+    /// The plan of a job that writes tables of `level`. `flush` says whether it is a flush.
+    pub(crate) fn new(options: &FamilyOptions, level: usize, flush: bool) -> BlobPlan {
+        let starts = usize::try_from(options.blob_file_starting_level).unwrap_or(0);
+        let separates = options.enable_blob_files && level >= starts;
+        let warm = options.prepopulate_blob_cache == PrepopulateBlobCache::FlushOnly;
+        BlobPlan {
+            min_bytes: separates.then_some(options.min_blob_size.max(1)),
+            file_bytes: options.blob_file_size,
+            compression: options.blob_compression_type,
+            codec: codec(&options.blob_compression_opts),
+            columns: options.enable_blob_columns,
+            relocate_below: FileNumber(0),
+            readahead: options.blob_compaction_readahead_size,
+            prepopulate: flush && warm,
+        }
+    }
+}
+
+fn codec(options: &CompressionOptions) -> CodecOptions {
+    CodecOptions {
+        level: options.level,
+        window_bits: options.window_bits,
+        checksum: options.checksum,
+    }
+}
+
+/// Writes the blob files of one part of a job.
+pub(crate) struct BlobWriter<'a> {
+    kind: &'a Kind,
+    open: Option<(Arc<dyn WritableFile>, BlobBuilder)>,
+    files: Vec<Arc<BlobFileMeta>>,
+    /// Bytes of the finished files.
+    written: u64,
+}
+
+impl<'a> BlobWriter<'a> {
+    pub(crate) fn new(kind: &'a Kind) -> BlobWriter<'a> {
+        BlobWriter {
+            kind,
+            open: None,
+            files: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// Writes `value` of `user_key` to a blob file if it is large enough for one.
+    pub(crate) fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<Option<BlobIndex>> {
+        let plan = &self.kind.blobs;
+        if plan.min_bytes.is_none_or(|min| (value.len() as u64) < min) {
+            return Ok(None);
+        }
+        if self.open.is_none() {
+            self.open = Some(self.create()?);
+        }
+        let Some((_, builder)) = &mut self.open else {
+            unreachable!("the blob file was just created");
+        };
+        let index = builder.add(user_key, value)?;
+        if plan.prepopulate {
+            self.kind.context.blobs.warm(&index, user_key, value);
+        }
+        if builder.file_size() >= plan.file_bytes {
+            self.end()?;
+        }
+        Ok(Some(index))
+    }
+
+    /// Ends the last file, and returns all of them and their bytes.
+    pub(crate) fn finish(mut self) -> Result<(Vec<Arc<BlobFileMeta>>, u64)> {
+        self.end()?;
+        Ok((self.files, self.written))
+    }
+
+    fn create(&self) -> Result<(Arc<dyn WritableFile>, BlobBuilder)> {
+        let context = &self.kind.context;
+        let number = (context.new_number)();
+        let path = context.blobs.path(number);
+        let mode = FileMode {
+            direct: context.db_options.use_direct_io_for_flush_and_compaction,
+            ..FileMode::default()
+        };
+        let file = context.world.fs.create(&path, mode)?;
+        self.kind.created.lock().push(path);
+        let params = BlobParams {
+            number,
+            family: context.family_id,
+            compression: self.kind.blobs.compression,
+            codec: self.kind.blobs.codec,
+            bytes_per_sync: context.db_options.bytes_per_sync,
+            file_checksum: context.db_options.file_checksum_gen_factory.is_some(),
+        };
+        Ok((file.clone(), BlobBuilder::create(file, params)?))
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let Some((file, builder)) = self.open.take() else {
+            return Ok(());
+        };
+        let finished = builder.finish()?;
+        file.sync(self.kind.context.db_options.use_fsync)?;
+        file.close()?;
+        self.written += finished.file_size;
+        let (checksum_method, checksum_value) = match finished.file_crc32c {
+            // As RocksDB writes it: the number's bytes, the most significant first.
+            Some(crc) => ("FileChecksumCrc32c".to_owned(), crc.to_be_bytes().to_vec()),
+            None => (String::new(), Vec::new()),
+        };
+        self.files.push(Arc::new(BlobFileMeta {
+            number: finished.number,
+            total_count: finished.count,
+            total_bytes: finished.bytes,
+            checksum_method,
+            checksum_value,
+            garbage_count: 0,
+            garbage_bytes: 0,
+        }));
+        Ok(())
+    }
+}
+
+/// Reads blobs for one part of a job, which meets those of one file in the order of their keys,
+/// and so mostly in that of their offsets. They do not enter the cache.
+pub(crate) struct BlobReader {
+    context: Arc<JobContext>,
+    readahead: u64,
+    /// What was read ahead of each file, and where it begins.
+    ahead: HashMap<FileNumber, (u64, Buffer)>,
+}
+
+impl BlobReader {
+    pub(crate) fn new(context: Arc<JobContext>, readahead: u64) -> BlobReader {
+        BlobReader {
+            context,
+            readahead,
+            ahead: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn of(kind: &Kind) -> BlobReader {
+        BlobReader::new(kind.context.clone(), kind.blobs.readahead)
+    }
+
+    /// The value of `user_key` that the encoded `index` leads to.
+    pub(crate) fn read_encoded(&mut self, index: &[u8], user_key: &[u8]) -> Result<BlobValue> {
+        let index = BlobIndex::decode(index).map_err(|e| e.in_file("a blob index", 0))?;
+        self.read(&index, user_key)
+    }
+
+    /// The value of `user_key` at `index`.
+    pub(crate) fn read(&mut self, index: &BlobIndex, user_key: &[u8]) -> Result<BlobValue> {
+        let file = self.context.blobs.file(index.file)?;
+        let request = file.request(index, user_key)?;
+        let record = match self.readahead {
+            0 => self.context.io.read_now(&request)?,
+            _ => self.read_ahead(&file, &request)?,
+        };
+        file.complete(index, user_key, record)
+    }
+
+    fn read_ahead(&mut self, file: &BlobFile, request: &ReadRequest) -> Result<Buffer> {
+        if let Some((start, bytes)) = self.ahead.get(&file.number())
+            && let Some(from) = request.offset.checked_sub(*start)
+            && let Ok(from) = usize::try_from(from)
+            && let Some(record) = bytes.get(from..from.saturating_add(request.len))
+        {
+            return Ok(Buffer::from(record));
+        }
+        let room = (file.file_size() - FOOTER_LEN as u64).saturating_sub(request.offset);
+        let len = usize::try_from(self.readahead.min(room)).unwrap_or(usize::MAX);
+        if len <= request.len {
+            return self.context.io.read_now(request);
+        }
+        let more = ReadRequest {
+            len,
+            ..request.clone()
+        };
+        let bytes = self.context.io.read_now(&more)?;
+        let record = Buffer::from(&bytes[..request.len]);
+        self.ahead.insert(file.number(), (request.offset, bytes));
+        Ok(record)
+    }
+}

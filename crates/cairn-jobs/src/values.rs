@@ -1,0 +1,248 @@
+//! The last change of an entry before it is written: where its value lies.
+//!
+//! 1. A value that is large goes to a blob file, and the entry refers to it. With
+//!    `enable_blob_columns` so do large columns of entities none of whose columns lies there yet.
+//! 2. A blob in a file that is moved out of is read, and is then what rule 1 makes of it; where
+//!    values are not separated any more, it returns into the table.
+//! 3. Every other entry stays as it is, and so do references to blobs: they are counted as they
+//!    leave the job, so that those that do not leave are known to be garbage.
+
+use std::ops::Range;
+
+use cairn_format::blob::BlobIndex;
+use cairn_format::key;
+use cairn_format::wide::{self, Column, ColumnValue};
+use cairn_platform::sync::Arc;
+use cairn_types::{Error, FileNumber, Result, ValueKind};
+use cairn_version::BlobFileMeta;
+
+use crate::blobs::{BlobReader, BlobWriter};
+use crate::garbage::{self, Garbage};
+use crate::output::Kind;
+use crate::visible::Entry;
+
+/// Puts the values of one part of a job in their place.
+pub(crate) struct Values<'a> {
+    kind: &'a Kind,
+    writer: BlobWriter<'a>,
+    reader: BlobReader,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    /// Blobs that written entries refer to.
+    pub(crate) garbage: Garbage,
+}
+
+/// An entry in its final form, and the oldest blob file that it refers to.
+pub(crate) struct Placed<'a> {
+    pub(crate) entry: Entry<'a>,
+    pub(crate) oldest_blob: Option<FileNumber>,
+}
+
+/// A column on its way: its name, and what becomes of its value.
+struct Moved {
+    name: Range<usize>,
+    value: Place,
+}
+
+/// Where the value of a column lies.
+enum Place {
+    /// In the entity as it was.
+    Inline(Range<usize>),
+    /// In the entity as it was there is the reference, which stays.
+    Kept(Range<usize>, Option<FileNumber>),
+    /// It was read.
+    Read(Vec<u8>),
+    /// It was written to a blob file, to which this leads.
+    Written(Vec<u8>, FileNumber),
+}
+
+impl<'a> Values<'a> {
+    pub(crate) fn new(kind: &'a Kind) -> Values<'a> {
+        Values {
+            kind,
+            writer: BlobWriter::new(kind),
+            reader: BlobReader::of(kind),
+            key: Vec::new(),
+            value: Vec::new(),
+            garbage: Garbage::default(),
+        }
+    }
+
+    /// The entry as it is written.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading and writing blobs; `Corruption` of what the entry holds.
+    #[inline]
+    pub(crate) fn place<'e>(&'e mut self, entry: Entry<'e>) -> Result<Placed<'e>> {
+        // Truncation is meant: the lowest byte is the kind.
+        let kind = key::packed(entry.key) as u8;
+        if kind == ValueKind::BlobIndex as u8 {
+            return self.place_blob(entry);
+        }
+        if kind == ValueKind::WideColumnEntity as u8 {
+            return self.place_entity(entry);
+        }
+        if kind == ValueKind::Value as u8
+            && let Some(index) = self.writer.add(key::user_key(entry.key), entry.value)?
+        {
+            return Ok(self.refer(entry.key, &index));
+        }
+        Ok(Placed {
+            entry,
+            oldest_blob: None,
+        })
+    }
+
+    /// Ends the last blob file, and returns all of them and their bytes.
+    pub(crate) fn finish(self) -> Result<(Vec<Arc<BlobFileMeta>>, Garbage, u64)> {
+        let (files, written) = self.writer.finish()?;
+        Ok((files, self.garbage, written))
+    }
+
+    /// The entry of `internal` that refers to a new blob.
+    fn refer(&mut self, internal: &[u8], index: &BlobIndex) -> Placed<'_> {
+        self.value.clear();
+        index.encode(&mut self.value);
+        self.rekey(internal, ValueKind::BlobIndex);
+        Placed {
+            entry: Entry {
+                key: &self.key,
+                value: &self.value,
+            },
+            oldest_blob: Some(index.file),
+        }
+    }
+
+    /// Makes `self.key` the key `internal` with another kind.
+    fn rekey(&mut self, internal: &[u8], kind: ValueKind) {
+        self.key.clear();
+        let seq = cairn_types::SequenceNumber(key::packed(internal) >> 8);
+        key::append_internal(&mut self.key, key::user_key(internal), seq, kind);
+    }
+
+    fn place_blob<'e>(&'e mut self, entry: Entry<'e>) -> Result<Placed<'e>> {
+        let Some((number, _)) = garbage::blob_of(entry.value)? else {
+            return Ok(Placed {
+                entry,
+                oldest_blob: None,
+            });
+        };
+        let user_key = key::user_key(entry.key);
+        if number >= self.kind.blobs.relocate_below {
+            self.garbage.leaves(user_key, entry.value)?;
+            return Ok(Placed {
+                entry,
+                oldest_blob: Some(number),
+            });
+        }
+        let value = self.reader.read_encoded(entry.value, user_key)?;
+        if let Some(index) = self.writer.add(user_key, &value)? {
+            return Ok(self.refer(entry.key, &index));
+        }
+        self.rekey(entry.key, ValueKind::Value);
+        self.value.clear();
+        self.value.extend_from_slice(&value);
+        Ok(Placed {
+            entry: Entry {
+                key: &self.key,
+                value: &self.value,
+            },
+            oldest_blob: None,
+        })
+    }
+
+    fn place_entity<'e>(&'e mut self, entry: Entry<'e>) -> Result<Placed<'e>> {
+        let plan = self.kind.blobs;
+        let user_key = key::user_key(entry.key);
+        let separates = plan.columns && plan.min_bytes.is_some();
+        // A look at the version is enough for most.
+        if !separates && !garbage::may_have_blobs(entry.value) {
+            return Ok(Placed {
+                entry,
+                oldest_blob: None,
+            });
+        }
+        let entity = wide::decode(entry.value).map_err(|e| e.in_file("an entity in a table", 0))?;
+        let has_blobs = entity.has_blobs();
+        let mut columns = Vec::new();
+        let mut changed = false;
+        for column in entity.columns() {
+            let value = match column.value {
+                ColumnValue::Inline(value) if separates && !has_blobs => {
+                    match self.writer.add(user_key, value)? {
+                        Some(index) => written(&index),
+                        None => Place::Inline(range(entry.value, value)),
+                    }
+                }
+                ColumnValue::Inline(value) => Place::Inline(range(entry.value, value)),
+                ColumnValue::Blob(index) => self.move_column(entry.value, user_key, index)?,
+            };
+            changed |= matches!(value, Place::Read(_) | Place::Written(..));
+            columns.push(Moved {
+                name: range(entry.value, column.name),
+                value,
+            });
+        }
+        let numbers = columns.iter().filter_map(|column| match &column.value {
+            Place::Kept(_, number) => *number,
+            Place::Written(_, number) => Some(*number),
+            Place::Inline(_) | Place::Read(_) => None,
+        });
+        let oldest_blob = numbers.min();
+        if !changed {
+            return Ok(Placed { entry, oldest_blob });
+        }
+        encode(entry.value, &columns, &mut self.value)?;
+        Ok(Placed {
+            entry: Entry {
+                key: entry.key,
+                value: &self.value,
+            },
+            oldest_blob,
+        })
+    }
+
+    /// What becomes of a column of `entity` that lies in a blob file.
+    fn move_column(&mut self, entity: &[u8], user_key: &[u8], index: &[u8]) -> Result<Place> {
+        let number = garbage::blob_of(index)?.map(|(number, _)| number);
+        if number.is_none_or(|number| number >= self.kind.blobs.relocate_below) {
+            self.garbage.leaves(user_key, index)?;
+            return Ok(Place::Kept(range(entity, index), number));
+        }
+        let value = self.reader.read_encoded(index, user_key)?;
+        let placed = self.writer.add(user_key, &value)?;
+        Ok(placed.map_or_else(|| Place::Read(value.to_vec()), |index| written(&index)))
+    }
+}
+
+fn written(index: &BlobIndex) -> Place {
+    let mut encoded = Vec::new();
+    index.encode(&mut encoded);
+    Place::Written(encoded, index.file)
+}
+
+/// Where `part` lies in `whole`, of which it is a part.
+fn range(whole: &[u8], part: &[u8]) -> Range<usize> {
+    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+    start..start + part.len()
+}
+
+/// Makes `out` the entity of `columns`, which lie in `entity` unless they moved.
+fn encode(entity: &[u8], columns: &[Moved], out: &mut Vec<u8>) -> Result<()> {
+    let columns: Vec<Column<'_>> = columns
+        .iter()
+        .map(|column| Column {
+            name: &entity[column.name.clone()],
+            value: match &column.value {
+                Place::Inline(range) => ColumnValue::Inline(&entity[range.clone()]),
+                Place::Kept(range, _) => ColumnValue::Blob(&entity[range.clone()]),
+                Place::Read(value) => ColumnValue::Inline(value),
+                Place::Written(index, _) => ColumnValue::Blob(index),
+            },
+        })
+        .collect();
+    out.clear();
+    wide::encode(&columns, out)
+        .map_err(|error: Error| error.context("an entity of a compaction cannot be encoded"))
+}
