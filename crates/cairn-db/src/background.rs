@@ -12,8 +12,9 @@ use cairn_platform::Priority;
 use cairn_platform::sync::{MutexGuard, Ordering};
 use cairn_types::{Code, Error, Result};
 
+use crate::control::is_called_off;
 use crate::family::FamilyState;
-use crate::shared::{Immutable, Shared, Tree};
+use crate::shared::{FamilyTree, Immutable, Shared, Tree};
 use crate::write::stall::{self, Condition, Load};
 
 impl Shared {
@@ -23,10 +24,12 @@ impl Shared {
             return;
         }
         let families = self.families.load_full();
-        for family in families.iter() {
-            self.schedule_flush(tree, family);
+        if tree.control.lets_flush() {
+            for family in families.iter() {
+                self.schedule_flush(tree, family);
+            }
         }
-        if tree.manual == 0 {
+        if tree.control.lets_compact() {
             for family in families.iter() {
                 while self.schedule_compaction(tree, family) {}
             }
@@ -75,7 +78,12 @@ impl Shared {
         tree.compactions += 1;
         let family = family.clone();
         self.spawn(Priority::Low, move |shared| {
-            let result = shared.guarded("a compaction", || shared.run_compaction(&family, &chosen));
+            let result = shared.guarded("a compaction", || {
+                match shared.run_compaction(&family, &chosen, None) {
+                    Err(error) if is_called_off(&error) => Ok(()),
+                    result => result.map(|_| ()),
+                }
+            });
             let mut tree = shared.tree.lock();
             tree.compactions -= 1;
             shared.release(&mut tree, &family, &chosen);
@@ -100,7 +108,7 @@ impl Shared {
     }
 
     /// Runs `job`; a panic in it becomes an error.
-    fn guarded(&self, what: &str, job: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn guarded<T>(&self, what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
         catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| {
             let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let said = said
@@ -125,6 +133,16 @@ impl Shared {
         self.purge_as_job(tree);
     }
 
+    /// What the writers of `family` are slowed down by.
+    pub(crate) fn load_of(&self, family: &FamilyState, state: &FamilyTree) -> Load {
+        let view = family.view();
+        Load {
+            immutables: state.immutables.len(),
+            level_zero_files: view.version.level(0).len(),
+            pending_bytes: self.pending_bytes(family, &view),
+        }
+    }
+
     /// Sees anew how gravely writes have to be slowed down.
     pub(crate) fn update_conditions(&self, tree: &mut Tree) {
         let before = tree.condition;
@@ -135,12 +153,7 @@ impl Shared {
             let Some(state) = tree.families.get(&family.id()) else {
                 continue;
             };
-            let view = family.view();
-            let load = Load {
-                immutables: state.immutables.len(),
-                level_zero_files: view.version.level(0).len(),
-                pending_bytes: self.pending_bytes(family, &view),
-            };
+            let load = self.load_of(family, state);
             debt += load.pending_bytes + ((load.level_zero_files as u64) << 20);
             let options = family.options();
             worst = worst.worse(stall::condition(load, &options));

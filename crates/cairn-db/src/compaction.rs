@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use cairn_jobs::pick::{self, JobId, LeveledOptions, Manual, Pick, Step};
-use cairn_jobs::{BlobGc, CompactJob, FlushJob, JobContext, compact, flush};
+use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions};
+use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, JobContext, compact, flush};
 use cairn_memtable::Memtable;
-use cairn_options::{BlobGarbageCollectionPolicy, CompactRangeOptions};
+use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
 use cairn_types::{Code, Error, Result, TableFileCreationReason};
 use cairn_version::shape::{self, Present};
-use cairn_version::{TreeEdit, Version};
+use cairn_version::{FileMeta, TreeEdit, Version};
 
 use crate::family::FamilyState;
 use crate::install::Change;
@@ -20,19 +20,22 @@ use crate::shared::{Immutable, Shared, Tree};
 /// A compaction that has been chosen and whose inputs are taken.
 #[derive(Clone)]
 pub(crate) struct Chosen {
-    pick: Arc<Pick>,
-    version: Arc<Version>,
-    id: JobId,
+    pub(crate) pick: Arc<Pick>,
+    pub(crate) version: Arc<Version>,
+    pub(crate) id: JobId,
     /// Which blobs are moved, if not those that the family's options say.
-    blob_gc: Option<BlobGc>,
+    pub(crate) blob_gc: Option<BlobGc>,
 }
 
+/// The files that a compaction put into the tree, with their levels.
+pub(crate) type Added = Vec<(usize, Arc<FileMeta>)>;
+
 impl Shared {
-    fn leveled(&self, family: &FamilyState) -> LeveledOptions {
-        LeveledOptions::new(&self.options(), &family.options())
+    pub(crate) fn pick_options(&self, family: &FamilyState) -> PickOptions {
+        PickOptions::new(&self.options(), &family.options())
     }
 
-    fn present(&self, family: &FamilyState) -> Present {
+    pub(crate) fn present(&self, family: &FamilyState) -> Present {
         Present {
             now: self.world.clock.wall_seconds(),
             oldest_snapshot: self.snapshots.kept_from(self.published()),
@@ -48,7 +51,7 @@ impl Shared {
             &version,
             &state.busy,
             &self.present(family),
-            &self.leveled(family),
+            &self.pick_options(family),
         )?;
         let id = state.busy.add(family.order(), &pick);
         Some(Chosen {
@@ -71,8 +74,12 @@ impl Shared {
         self: &Arc<Self>,
         family: &FamilyState,
         chosen: &Chosen,
-    ) -> Result<()> {
-        let mut context = self.job_context(family);
+        manual: Option<&Canceled>,
+    ) -> Result<Added> {
+        let mut context = JobContext {
+            cancel: self.compaction_cancel(manual),
+            ..self.job_context(family)
+        };
         if let Some(blob_gc) = chosen.blob_gc {
             context.blob_gc = blob_gc;
         }
@@ -82,7 +89,8 @@ impl Shared {
             version: chosen.version.clone(),
         };
         let started = self.world.clock.monotonic_nanos();
-        let done = compact::run(&job).map_err(|error| self.cut_short(error))?;
+        let done =
+            compact::run(&job).map_err(|error| self.cut_short(self.called_off(error, manual)))?;
         let millis = (self.world.clock.monotonic_nanos() - started) / 1_000_000;
         self.info.info(format_args!(
             "[{}] compacted {:?} of level {} into level {}: {} bytes in, {} files of {} bytes out, {millis} ms",
@@ -94,13 +102,15 @@ impl Shared {
             done.stats.output_files,
             done.stats.output_bytes,
         ));
+        let added = done.edit.added.clone();
         self.install(
             family,
             Change {
                 edit: done.edit,
                 ..Change::default()
             },
-        )
+        )?;
+        Ok(added)
     }
 
     /// What a job that was told to end says.
@@ -196,103 +206,18 @@ impl Shared {
             session_id: self.session_id.clone(),
             host_id: self.host_id.clone(),
             snapshots: self.snapshots.list(),
-            cancel: self.cancel.clone(),
-        }
-    }
-
-    /// Compacts the keys of `family` from `begin` to `end`, both inclusive.
-    pub(crate) fn compact_range(
-        self: &Arc<Self>,
-        family: &Arc<FamilyState>,
-        begin: Option<&[u8]>,
-        end: Option<&[u8]>,
-        options: &CompactRangeOptions,
-    ) -> Result<()> {
-        self.check_writable()?;
-        options.check_supported()?;
-        self.flush(std::slice::from_ref(family))?;
-        let blob_gc = manual_blob_gc(family, options)?;
-        let mut manual = Manual::new(begin, end, options, self.next_file_number());
-        {
-            let mut tree = self.tree.lock();
-            tree.manual += 1;
-        }
-        let result = self.run_manual(family, &mut manual, blob_gc);
-        let mut tree = self.tree.lock();
-        tree.manual -= 1;
-        self.schedule(&mut tree);
-        self.changed.notify_all();
-        drop(tree);
-        self.purge();
-        result
-    }
-
-    fn run_manual(
-        self: &Arc<Self>,
-        family: &Arc<FamilyState>,
-        manual: &mut Manual,
-        blob_gc: BlobGc,
-    ) -> Result<()> {
-        loop {
-            self.check_writable()?;
-            let (chosen, running) = {
-                let mut tree = self.tree.lock();
-                let running = tree.compactions;
-                let version = family.view().version.clone();
-                let Some(state) = tree.families.get_mut(&family.id()) else {
-                    return Ok(());
-                };
-                match manual.next(
-                    &version,
-                    &state.busy,
-                    &self.present(family),
-                    &self.leveled(family),
-                ) {
-                    Step::Done => return Ok(()),
-                    Step::Wait => (None, running),
-                    Step::Run(pick) => {
-                        let id = state.busy.add(family.order(), &pick);
-                        (
-                            Some(Chosen {
-                                pick: Arc::new(*pick),
-                                version,
-                                id,
-                                blob_gc: Some(blob_gc),
-                            }),
-                            running,
-                        )
-                    }
-                }
-            };
-            match chosen {
-                None => {
-                    self.wait_until(|tree| {
-                        tree.compactions < running.max(1) || self.check_writable().is_err()
-                    });
-                }
-                Some(chosen) => {
-                    let result = self.run_compaction(family, &chosen);
-                    let mut tree = self.tree.lock();
-                    self.release(&mut tree, family, &chosen);
-                    drop(chosen);
-                    self.update_conditions(&mut tree);
-                    self.changed.notify_all();
-                    drop(tree);
-                    self.purge();
-                    result.inspect_err(|error| self.fail_writes(error))?;
-                }
-            }
+            cancel: Cancel::any([self.cancel.clone()]),
         }
     }
 
     /// The level that level 0 is compacted into.
     pub(crate) fn base_level(&self, family: &FamilyState, view: &View) -> usize {
-        shape::targets(&view.version, &self.leveled(family).shape).base_level
+        shape::targets(&view.version, &self.pick_options(family).shape).base_level
     }
 
     /// Bytes that compactions have to move until the tree is in shape.
     pub(crate) fn pending_bytes(&self, family: &FamilyState, view: &View) -> u64 {
-        let shape = self.leveled(family).shape;
+        let shape = self.pick_options(family).shape;
         let targets = shape::targets(&view.version, &shape);
         shape::pending_compaction_bytes(&view.version, &targets, &shape)
     }
@@ -300,19 +225,32 @@ impl Shared {
     /// Whether a compaction of `family` is due.
     pub(crate) fn wants_compaction(&self, family: &FamilyState, view: &View) -> bool {
         let tree = self.tree.lock();
-        tree.families.get(&family.id()).is_some_and(|state| {
-            pick::is_due(
-                &view.version,
-                &state.busy,
-                &self.present(family),
-                &self.leveled(family),
-            )
-        })
+        tree.families
+            .get(&family.id())
+            .is_some_and(|state| self.is_compaction_due(family, &state.busy, &view.version))
+    }
+
+    /// Whether a compaction of `version` is due beside what is busy.
+    pub(crate) fn is_compaction_due(
+        &self,
+        family: &FamilyState,
+        busy: &Busy,
+        version: &Version,
+    ) -> bool {
+        pick::is_due(
+            version,
+            busy,
+            &self.present(family),
+            &self.pick_options(family),
+        )
     }
 }
 
 /// Which blobs a compaction that a user asks for moves.
-fn manual_blob_gc(family: &FamilyState, options: &CompactRangeOptions) -> Result<BlobGc> {
+pub(crate) fn manual_blob_gc(
+    family: &FamilyState,
+    options: &CompactRangeOptions,
+) -> Result<BlobGc> {
     let default = BlobGc::new(&family.options());
     let cutoff = options.blob_garbage_collection_age_cutoff;
     if cutoff > 1.0 {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, WriteOptions};
+use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
@@ -338,23 +338,6 @@ impl Family {
     /// The error that made the database read-only.
     pub fn flush(&self) -> Result<()> {
         self.db.shared.flush(std::slice::from_ref(&self.state))
-    }
-
-    /// Compacts the keys from `begin` to `end`, both inclusive; `None` is unbounded. The memtable
-    /// is flushed first.
-    ///
-    /// # Errors
-    ///
-    /// The error that made the database read-only; errors of the files that were read.
-    pub fn compact_range(
-        &self,
-        begin: Option<&[u8]>,
-        end: Option<&[u8]>,
-        options: &CompactRangeOptions,
-    ) -> Result<()> {
-        self.db
-            .shared
-            .compact_range(&self.state, begin, end, options)
     }
 
     /// The property of this name as text, or `None` if there is none.

@@ -30,6 +30,7 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
 use cairn_version::{FileMeta, TableSource, Version};
 
+use crate::control::Control;
 use crate::family::Families;
 use crate::open::Dropped;
 use crate::snapshot::Snapshots;
@@ -137,8 +138,10 @@ pub(crate) struct Tree {
     pub(crate) condition: Condition,
     /// Who holds writes back by `lock_wal`.
     pub(crate) wal_locks: WalLocks,
-    /// Manual compactions that run or wait; automatic ones stay away while there are some.
+    /// Manual compactions that run or wait.
     pub(crate) manual: usize,
+    /// What holds background work back.
+    pub(crate) control: Control,
     /// The largest family id ever used.
     pub(crate) max_family: u32,
     /// Jobs that delete obsolete files; the lock is given back after them.

@@ -49,7 +49,7 @@ pub struct CompactJob {
 /// `IoError`; `Corruption` of an input, by a merge operator, or if an input does not give all the
 /// entries that its properties promise; `Aborted`. What was written is then removed.
 pub fn run(job: &CompactJob) -> Result<Done> {
-    if job.pick.trivial_move {
+    if job.pick.trivial_move || job.pick.drops {
         return Ok(Done {
             edit: job.pick.as_move(),
             stats: JobStats::default(),

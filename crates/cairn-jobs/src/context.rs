@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cairn_options::{DbOptions, FamilyOptions};
-use cairn_platform::sync::{Arc, AtomicBool};
+use cairn_platform::sync::{Arc, AtomicBool, Ordering};
 use cairn_platform::{Io, World};
 use cairn_read::BlobSource;
 use cairn_table::Table;
@@ -52,8 +52,30 @@ pub struct JobContext {
     /// Sequence numbers at which somebody reads, ascending, as they were when the job's inputs
     /// had become immutable. Snapshots taken later see all of the inputs.
     pub snapshots: Vec<SequenceNumber>,
-    /// Set by who wants the job to end. It then fails with `Aborted` soon.
-    pub cancel: Arc<AtomicBool>,
+    /// Who may want the job to end. It then fails with `Aborted` soon.
+    pub cancel: Cancel,
+}
+
+/// What may tell a job to end: any of several flags.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel {
+    flags: Vec<Arc<AtomicBool>>,
+}
+
+impl Cancel {
+    /// Any of `flags`, once it is set.
+    #[must_use]
+    pub fn any(flags: impl IntoIterator<Item = Arc<AtomicBool>>) -> Cancel {
+        Cancel {
+            flags: flags.into_iter().collect(),
+        }
+    }
+
+    /// Whether the job is to end.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.flags.iter().any(|flag| flag.load(Ordering::Acquire))
+    }
 }
 
 /// Which blobs compactions move to new files, so that old ones can go.

@@ -34,6 +34,6 @@ mod values;
 pub mod visible;
 
 pub use compact::CompactJob;
-pub use context::{BlobGc, Done, JobContext, JobStats};
+pub use context::{BlobGc, Cancel, Done, JobContext, JobStats};
 pub use flush::FlushJob;
-pub use pick::{Busy, LeveledOptions, Manual, Pick, pick};
+pub use pick::{Busy, Manual, Pick, PickOptions, pick};

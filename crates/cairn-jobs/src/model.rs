@@ -2,11 +2,12 @@
 
 use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::{Fragments, Tombstone};
-use cairn_platform::sync::{Arc, AtomicBool};
+use cairn_platform::sync::Arc;
 use cairn_types::{KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, ValueKind};
 use proptest::prelude::*;
 
 use crate::below::Below;
+use crate::context::Cancel;
 use crate::filter::Filter;
 use crate::runs::{Merge, Run};
 use crate::stripes;
@@ -254,7 +255,7 @@ pub(crate) fn compact_filtered(
         bottommost,
         below,
         filter,
-        cancel: Arc::new(AtomicBool::new(false)),
+        cancel: Cancel::default(),
     };
     let mut visible = Visible::new(merge, rules);
     let mut result = State::default();

@@ -19,16 +19,16 @@ use cairn_version::shape::Present;
 use cairn_version::{FileMeta, Version};
 use proptest::prelude::*;
 
-use crate::context::{BlobGc, JobContext};
+use crate::context::{BlobGc, Cancel, JobContext};
 use crate::model::{Join, State, Write, lawful, writes};
-use crate::pick::{self, Busy, LeveledOptions, Manual, Pick, Step};
+use crate::pick::{self, Busy, Manual, Pick, PickOptions, Step};
 use crate::{CompactJob, FlushJob, compact, flush};
 
 /// A tree and all that happened to it.
 struct Tree {
     world: World,
     version: Version,
-    options: LeveledOptions,
+    options: PickOptions,
     family: Arc<FamilyOptions>,
     blobs: Arc<BlobSource>,
     next_number: Arc<AtomicU64>,
@@ -185,7 +185,7 @@ impl Tree {
         Tree {
             world: world.clone(),
             version: Version::empty(KeyOrder::Bytewise, 4),
-            options: LeveledOptions::new(&db, &family),
+            options: PickOptions::new(&db, &family),
             family: Arc::new(family),
             blobs: Arc::new(BlobSource::new(
                 world.fs.clone(),
@@ -224,7 +224,7 @@ impl Tree {
             max_subcompactions: self.options.max_subcompactions,
             ..DbOptions::default()
         };
-        self.options = LeveledOptions::new(&db, &family);
+        self.options = PickOptions::new(&db, &family);
         self.family = Arc::new(family);
         self
     }
@@ -281,7 +281,7 @@ impl Tree {
             session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
             host_id: String::new(),
             snapshots: self.snapshots.iter().copied().map(SequenceNumber).collect(),
-            cancel: Arc::new(AtomicBool::new(false)),
+            cancel: Cancel::default(),
         })
     }
 
@@ -519,7 +519,7 @@ fn a_cancelled_compaction_removes_what_it_made() {
     let before = files();
     let job = CompactJob {
         context: Arc::new(JobContext {
-            cancel: Arc::new(AtomicBool::new(true)),
+            cancel: Cancel::any([Arc::new(AtomicBool::new(true))]),
             ..JobContext::clone(&tree.context())
         }),
         pick: Arc::new(pick),

@@ -26,13 +26,14 @@ use std::ops::Range;
 
 use cairn_format::key;
 use cairn_format::range_del::Fragments;
-use cairn_platform::sync::{Arc, AtomicBool, Ordering as Atomic};
+use cairn_platform::sync::Arc;
 use cairn_types::{
     Code, Error, KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, Subcode, ValueKind,
 };
 
 use crate::below::Below;
 use crate::blobs::BlobReader;
+use crate::context::Cancel;
 use crate::entity;
 use crate::filter::{Filter, Ruling};
 use crate::garbage::Garbage;
@@ -60,8 +61,8 @@ pub struct Rules {
     pub below: Below,
     /// The user's filter.
     pub filter: Option<Filter>,
-    /// Set by who wants the job to end.
-    pub cancel: Arc<AtomicBool>,
+    /// Who may want the job to end.
+    pub cancel: Cancel,
 }
 
 /// An entry to be written.
@@ -199,7 +200,7 @@ impl<R: Run> Visible<R> {
             self.until_cancel -= 1;
             if self.until_cancel == 0 {
                 self.until_cancel = CANCEL_EVERY;
-                if self.rules.cancel.load(Atomic::Relaxed) {
+                if self.rules.cancel.is_set() {
                     return Err(Error::new(
                         Code::Aborted,
                         Subcode::None,

@@ -3,6 +3,7 @@
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::choice::{BlobGarbageCollectionPolicy, BottommostLevelCompaction, ReadTier};
+use crate::compaction::Canceled;
 use crate::rows::{Options, options};
 
 options! {
@@ -95,20 +96,22 @@ options! {
     /// How a compaction that a user asks for works.
     CompactRangeOptions, "CompactRangeOptions" {
         /// Whether no other compaction runs meanwhile.
-        exclusive_manual_compaction: bool = false, missing;
+        exclusive_manual_compaction: bool = false;
         /// Whether the result moves to the lowest level that can hold it.
-        change_level: bool = false, missing;
+        change_level: bool = false;
         /// The level it moves to; -1 for the lowest that is possible.
-        target_level: i32 = -1, missing;
+        target_level: i32 = -1;
         /// The data path of the output.
-        target_path_id: u32 = 0, missing;
+        target_path_id: u32 = 0;
         /// Whether the bottommost level is rewritten.
         bottommost_level_compaction: BottommostLevelCompaction =
             BottommostLevelCompaction::IfHaveCompactionFilter;
         /// Whether the compaction may begin where it stalls writes.
-        allow_write_stall: bool = false, missing;
+        allow_write_stall: bool = false;
         /// Parts that run in parallel; 0 for `max_subcompactions`.
         max_subcompactions: u32 = 0;
+        /// Calls the compaction off.
+        canceled: Canceled = Canceled::default(), unwritten;
         /// Whether blob garbage is collected.
         blob_garbage_collection_policy: BlobGarbageCollectionPolicy =
             BlobGarbageCollectionPolicy::UseDefault;
@@ -188,18 +191,7 @@ impl FlushOptions {
     }
 }
 
-impl CompactRangeOptions {
-    /// Refuses options whose feature is not built.
-    ///
-    /// # Errors
-    ///
-    /// `NotSupported` names them.
-    pub fn check_supported(&self) -> Result<()> {
-        refuse_all(&self.unsupported())
-    }
-}
-
-fn refuse_all(names: &[&str]) -> Result<()> {
+pub(crate) fn refuse_all(names: &[&str]) -> Result<()> {
     refuse(!names.is_empty(), &names.join(", "))
 }
 
@@ -238,16 +230,5 @@ mod tests {
                 }
             }
         }
-        let compact = CompactRangeOptions {
-            target_path_id: 1,
-            ..CompactRangeOptions::default()
-        };
-        assert!(
-            compact
-                .check_supported()
-                .unwrap_err()
-                .text()
-                .contains("target_path_id")
-        );
     }
 }

@@ -25,6 +25,7 @@
 mod alias;
 pub mod calls;
 pub mod choice;
+pub mod compaction;
 pub mod db;
 pub mod effective;
 pub mod family;
@@ -42,6 +43,7 @@ pub mod text;
 pub use cairn_format::filter::FilterPolicy;
 pub use calls::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
 pub use choice::*;
+pub use compaction::{Canceled, CompactionOptions, WaitForCompactOptions};
 pub use db::DbOptions;
 pub use family::FamilyOptions;
 pub use ingest::{ImportColumnFamilyOptions, IngestExternalFileOptions};

@@ -1,8 +1,8 @@
 //! Every option round-trips through text, alone and together with all others.
 
 use cairn_options::{
-    CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, Options, ReadOptions,
-    TableOptions, WriteOptions,
+    CompactRangeOptions, CompactionOptions, DbOptions, FamilyOptions, FlushOptions, Options,
+    ReadOptions, TableOptions, WaitForCompactOptions, WriteOptions,
 };
 use proptest::prelude::*;
 
@@ -80,6 +80,8 @@ fn every_option_round_trips_through_text() {
     every_row_round_trips::<WriteOptions>();
     every_row_round_trips::<FlushOptions>();
     every_row_round_trips::<CompactRangeOptions>();
+    every_row_round_trips::<CompactionOptions>();
+    every_row_round_trips::<WaitForCompactOptions>();
 }
 
 #[test]

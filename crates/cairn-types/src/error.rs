@@ -87,6 +87,8 @@ pub enum Subcode {
     MergeOperatorFailed = 15,
     /// More merge operands than the caller wants to see.
     MergeOperandThresholdExceeded = 16,
+    /// Running compactions were told to end.
+    CompactionAborted = 19,
 }
 
 /// How bad a background error is. The numbers are RocksDB's.
@@ -155,6 +157,7 @@ impl Subcode {
             Subcode::MergeOperandThresholdExceeded => {
                 "Number of operands merged exceeded threshold"
             }
+            Subcode::CompactionAborted => "Compaction aborted",
         }
     }
 }

@@ -78,6 +78,8 @@ pub struct FileMeta {
     /// could go at the bottom, so compacting it again for their sake would change nothing. Known
     /// only until the database is closed.
     pub settled: bool,
+    /// A user suggested a compaction of it; known only until the database is closed.
+    pub suggested: OnceLock<()>,
     /// What its table says of its entries, once known.
     pub counts: OnceLock<EntryCounts>,
     /// The open table, once somebody has needed it.
@@ -116,9 +118,16 @@ impl FileMeta {
             max_timestamp: Vec::new(),
             timestamps_persisted: true,
             settled: false,
+            suggested: OnceLock::new(),
             counts: OnceLock::new(),
             table: OnceLock::new(),
         }
+    }
+
+    /// Whether something asks for a compaction of it: its content, or a user.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.marked || self.suggested.get().is_some()
     }
 
     /// Seconds since 1970 at which its oldest data was first written, as far as the MANIFEST or

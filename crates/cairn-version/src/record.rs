@@ -99,6 +99,7 @@ impl From<&NewFile> for FileMeta {
             max_timestamp: file.max_timestamp.clone(),
             timestamps_persisted: file.timestamps_persisted,
             settled: false,
+            suggested: std::sync::OnceLock::new(),
             counts: OnceLock::new(),
             table: OnceLock::new(),
         }

@@ -360,7 +360,7 @@ pub fn marked(
         .filter(|(_, file)| !busy.contains(&file.number))
     {
         // Files of the last level with data have nowhere to go.
-        if file.marked && (level < last_with_files || last_with_files == 0) {
+        if file.is_marked() && (level < last_with_files || last_with_files == 0) {
             marked.content.push((level, file.clone()));
         }
         if is_older(file.oldest_time(), expired_before) && level + 1 < levels {

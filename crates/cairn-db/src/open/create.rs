@@ -314,10 +314,11 @@ impl Shared {
     }
 
     /// Flushes what was written without a log, unless the options say that it may be lost.
-    fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
         if self.read_only
             || self.options().avoid_flush_during_shutdown
             || !self.unlogged.load(Ordering::Acquire)
+            || self.closing.load(Ordering::Acquire)
             || self.failure.load().is_some()
         {
             return Ok(());

@@ -325,6 +325,7 @@ fn assemble(
             condition: Condition::Normal,
             wal_locks: Default::default(),
             manual: 0,
+            control: Default::default(),
             max_family: recovered.max_family,
             purges: 0,
             closed: false,

@@ -55,7 +55,7 @@ impl CompactionFilterFactory for Always {
     }
 }
 
-fn open_with(world: &World, family: &FamilyOptions) -> cairn_types::Result<Db> {
+pub fn open_with(world: &World, family: &FamilyOptions) -> cairn_types::Result<Db> {
     open(&OpenRequest {
         path: Path::new("/db"),
         options: &db_options(),

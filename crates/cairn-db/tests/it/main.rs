@@ -3,6 +3,7 @@
 mod basic;
 mod blobs;
 mod changes;
+mod controls;
 mod filters;
 mod logs;
 mod options;

@@ -159,12 +159,49 @@ pub(super) fn finish(tree: &Tree, start: Start) -> Option<Pick> {
             });
         }
     }
+    assemble(
+        tree,
+        start.reason,
+        start.score,
+        inputs,
+        output_level,
+        start.level_zero_move,
+    )
+}
+
+/// A pick of exactly these inputs. `None` if a running compaction is in the way.
+pub(super) fn assemble(
+    tree: &Tree,
+    reason: Reason,
+    score: f64,
+    inputs: Vec<LevelInputs>,
+    output_level: usize,
+    level_zero_move: bool,
+) -> Option<Pick> {
     let all = inputs.iter().flat_map(|level| &level.files);
     let (smallest, largest) = range(tree.order(), all)?;
     let (low, high) = (smallest.as_bytes(), largest.as_bytes());
     if tree.busy.writes(tree.order(), output_level, low, high) && output_level > 0 {
         return None;
     }
+    let mut pick = Pick {
+        score,
+        ..described(tree, reason, inputs, output_level)
+    };
+    pick.trivial_move = is_trivial_move(tree, &pick, level_zero_move);
+    Some(pick)
+}
+
+/// A pick of exactly these inputs, of which there is one at least, whatever runs.
+pub(super) fn described(
+    tree: &Tree,
+    reason: Reason,
+    inputs: Vec<LevelInputs>,
+    output_level: usize,
+) -> Pick {
+    let all = inputs.iter().flat_map(|level| &level.files);
+    let (smallest, largest) = range(tree.order(), all).expect("a pick has at least one input");
+    let (low, high) = (smallest.as_bytes(), largest.as_bytes());
     let grandparents = match output_level {
         0 => Vec::new(),
         _ => (output_level + 1..tree.version.num_levels())
@@ -173,19 +210,18 @@ pub(super) fn finish(tree: &Tree, start: Start) -> Option<Pick> {
             .unwrap_or_default(),
     };
     let bottommost = is_bottommost(tree, &inputs, output_level, &smallest, &largest);
-    let mut pick = Pick {
-        reason: start.reason,
-        score: start.score,
+    Pick {
+        reason,
+        score: 0.0,
         output: output(tree, output_level, bottommost || grandparents.is_empty()),
         cursor: next_cursor(tree, &inputs[0]),
         inputs,
         grandparents,
         bottommost,
         trivial_move: false,
+        drops: false,
         max_subcompactions: tree.options.max_subcompactions,
-    };
-    pick.trivial_move = is_trivial_move(tree, &pick, start.level_zero_move);
-    Some(pick)
+    }
 }
 
 /// The files of `level` and of `output_level` that are compacted together when `files` are.

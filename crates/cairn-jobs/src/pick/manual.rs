@@ -10,7 +10,7 @@ use cairn_types::{FileNumber, SequenceNumber, ValueKind};
 use cairn_version::shape::Present;
 use cairn_version::{FileMeta, Version};
 
-use super::{Busy, LevelInputs, LeveledOptions, Pick, Reason, Start, Tree, expand};
+use super::{Busy, LevelInputs, Pick, PickOptions, Reason, Start, Tree, expand};
 
 /// A request to compact a range of user keys.
 #[derive(Clone, Debug)]
@@ -19,6 +19,9 @@ pub struct Manual {
     end: Option<InternalKey>,
     bottommost: BottommostLevelCompaction,
     max_subcompactions: u32,
+    path_id: u32,
+    /// The level that data has reached.
+    reached: Option<usize>,
     /// Files from this number on were written after the request began.
     created_before: FileNumber,
     at: At,
@@ -78,15 +81,17 @@ impl Manual {
             end: end.map(last),
             bottommost: options.bottommost_level_compaction,
             max_subcompactions: options.max_subcompactions,
+            path_id: options.target_path_id,
+            reached: None,
             created_before: next_file,
             at: At::Start,
         }
     }
 
-    /// The level that data has reached, once every step is done; for `change_level`.
+    /// The level that data has reached, once every step is done; none if there was nothing.
     #[must_use]
-    pub fn range(&self) -> (Option<&InternalKey>, Option<&InternalKey>) {
-        (self.begin.as_ref(), self.end.as_ref())
+    pub fn reached(&self) -> Option<usize> {
+        self.reached
     }
 
     /// What to do next, now that `version` is the tree.
@@ -96,7 +101,7 @@ impl Manual {
         version: &Version,
         busy: &Busy,
         present: &Present,
-        options: &LeveledOptions,
+        options: &PickOptions,
     ) -> Step {
         let tree = Tree::new(version, busy, present, options);
         loop {
@@ -109,6 +114,7 @@ impl Manual {
                 At::Down { level, from } => match self.may_go_down(&tree, *level) {
                     true => (*level, tree.next_level(*level), from.clone()),
                     false => {
+                        self.reached = Some(*level);
                         self.at = self.bottom(*level, options.filtered);
                         continue;
                     }
@@ -180,6 +186,7 @@ impl Manual {
 
     /// Goes on with the next level.
     fn finish_level(&mut self, output_level: usize) {
+        self.reached = Some(output_level);
         self.at = match self.at {
             At::Down { .. } => At::Down {
                 level: output_level,
@@ -205,7 +212,7 @@ impl Manual {
             }
             _ => tree.version.overlapping(level, begin, self.bounds().1),
         };
-        let optimized = self.bottommost == BottommostLevelCompaction::ForceOptimized;
+        let optimized = self.bottommost != BottommostLevelCompaction::Force;
         let (mut files, mut more) = match level == output_level && optimized {
             true => self.written_before(files),
             false => (files, false),
@@ -241,6 +248,9 @@ impl Manual {
                 if self.max_subcompactions > 0 {
                     pick.max_subcompactions = self.max_subcompactions;
                 }
+                pick.output.path_id = self.path_id;
+                let stays = pick.files().all(|(_, file)| file.path_id == self.path_id);
+                pick.trivial_move &= stays;
                 Found::Pick(Box::new(pick), next)
             }
         }

@@ -14,6 +14,7 @@
 //!    within level 0, which take the newest files without a gap, and moves of the oldest.
 //! 4. Of the output level, every file that overlaps the inputs is an input.
 
+mod asked;
 mod expand;
 mod level_zero;
 mod manual;
@@ -31,8 +32,9 @@ use cairn_types::{FileNumber, KeyOrder};
 use cairn_version::shape::{self, Marked, Present, Targets};
 use cairn_version::{FileMeta, TreeEdit, Version, blob_gc};
 
+pub use asked::{FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit};
 pub use manual::{Manual, Step};
-pub use options::LeveledOptions;
+pub use options::PickOptions;
 
 /// Why a compaction runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,20 @@ pub enum Reason {
     ForcedBlobGc,
     /// A user asks for it.
     Manual,
+    /// Too much of a universal tree is not in its oldest run.
+    UniversalSizeAmplification,
+    /// Runs of similar size of a universal tree are merged.
+    UniversalSizeRatio,
+    /// A universal tree has too many runs.
+    UniversalSortedRunNum,
+    /// A FIFO tree is larger than it may be.
+    FifoMaxSize,
+    /// A FIFO tree has many small files.
+    FifoReduceNumFiles,
+    /// Files of a FIFO tree are too old.
+    FifoTtl,
+    /// A user moves files to another level.
+    RefitLevel,
 }
 
 /// Files of one level.
@@ -100,6 +116,8 @@ pub struct Pick {
     pub bottommost: bool,
     /// The inputs can be handed to the output level as they are.
     pub trivial_move: bool,
+    /// The inputs go, and nothing comes of them.
+    pub drops: bool,
     /// Into how many parts the work may be split.
     pub max_subcompactions: u32,
     /// Where the next round-robin compaction of the start level begins.
@@ -132,13 +150,16 @@ impl Pick {
         self.files().map(|(_, file)| file.size).sum()
     }
 
-    /// The edit of a trivial move: the inputs leave their level and join the output level.
+    /// The edit of a trivial move: the inputs leave their level and join the output level. If they
+    /// are dropped, they only leave.
     #[must_use]
     pub fn as_move(&self) -> TreeEdit {
         let mut edit = TreeEdit::default();
         for (level, file) in self.files() {
             edit.deleted.push((level, file.number));
-            edit.added.push((self.output.level, file.clone()));
+            if !self.drops {
+                edit.added.push((self.output.level, file.clone()));
+            }
         }
         edit.cursors
             .extend(self.cursor.clone().map(|key| (self.start_level(), key)));
@@ -279,7 +300,7 @@ struct Tree<'a> {
     version: &'a Version,
     busy: &'a Busy,
     present: &'a Present,
-    options: &'a LeveledOptions,
+    options: &'a PickOptions,
     targets: Targets,
 }
 
@@ -302,7 +323,7 @@ pub fn pick(
     version: &Version,
     busy: &Busy,
     present: &Present,
-    options: &LeveledOptions,
+    options: &PickOptions,
 ) -> Option<Pick> {
     let tree = Tree::new(version, busy, present, options);
     fullest_level(&tree).or_else(|| marked_files(&tree))
@@ -311,7 +332,7 @@ pub fn pick(
 /// Whether [`pick`] is worth asking: some level is due, or some file is marked. It may still find
 /// nothing while other compactions run.
 #[must_use]
-pub fn is_due(version: &Version, busy: &Busy, present: &Present, options: &LeveledOptions) -> bool {
+pub fn is_due(version: &Version, busy: &Busy, present: &Present, options: &PickOptions) -> bool {
     let tree = Tree::new(version, busy, present, options);
     let scores = shape::scores(version, &tree.targets, busy.files(), &options.shape);
     let Marked {
@@ -332,7 +353,7 @@ impl<'a> Tree<'a> {
         version: &'a Version,
         busy: &'a Busy,
         present: &'a Present,
-        options: &'a LeveledOptions,
+        options: &'a PickOptions,
     ) -> Tree<'a> {
         let targets = shape::targets(version, &options.shape);
         Tree {

@@ -7,7 +7,7 @@ use cairn_version::shape::{ShapeOptions, Targets};
 
 /// What decides a leveled pick.
 #[derive(Clone, Debug)]
-pub struct LeveledOptions {
+pub struct PickOptions {
     /// The shape that the tree should have.
     pub shape: ShapeOptions,
     /// Which file of a level goes first.
@@ -36,12 +36,12 @@ pub struct LeveledOptions {
     pub filtered: bool,
 }
 
-impl LeveledOptions {
+impl PickOptions {
     /// The options of a family in a database.
     #[must_use]
-    pub fn new(db: &DbOptions, family: &FamilyOptions) -> LeveledOptions {
+    pub fn new(db: &DbOptions, family: &FamilyOptions) -> PickOptions {
         let target = family.target_file_size_base.max(1);
-        LeveledOptions {
+        PickOptions {
             shape: ShapeOptions::from(family),
             pri: family.compaction_pri,
             target_file_bytes: target,
@@ -77,7 +77,7 @@ impl LeveledOptions {
     #[must_use]
     pub fn compression(&self, version: &Version, targets: &Targets, level: usize) -> Compression {
         match self.bottommost_compression {
-            Some(compression) if LeveledOptions::is_bottommost(version, level) => compression,
+            Some(compression) if PickOptions::is_bottommost(version, level) => compression,
             _ => match self.compression_per_level.as_slice() {
                 [] => self.compression,
                 levels => {
@@ -95,7 +95,7 @@ impl LeveledOptions {
     #[must_use]
     pub fn compression_options(&self, version: &Version, level: usize) -> &CompressionOptions {
         match self.bottommost_compression_options.enabled
-            && LeveledOptions::is_bottommost(version, level)
+            && PickOptions::is_bottommost(version, level)
         {
             true => &self.bottommost_compression_options,
             false => &self.compression_options,

@@ -54,7 +54,7 @@ fn by_overlap(tree: &Tree, level: usize) -> Vec<usize> {
             };
             let size = shape::compensated_bytes(file, average).max(1);
             (
-                !file.marked,
+                !file.is_marked(),
                 overlap.saturating_mul(1024) / size / boost.of(file),
             )
         })

@@ -16,21 +16,21 @@
 
 use cairn_format::key::InternalKey;
 use cairn_options::{
-    BottommostLevelCompaction, CompactRangeOptions, CompactionPri, Compression, CompressionOptions,
-    DbOptions, FamilyOptions,
+    BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, CompactionPri, Compression,
+    CompressionOptions, DbOptions, FamilyOptions,
 };
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
 use cairn_version::shape::Present;
 use cairn_version::{FileMeta, TreeEdit, Version};
 
-use super::{Busy, LevelInputs, LeveledOptions, Manual, Output, Pick, Reason, Step, pick};
+use super::{Busy, LevelInputs, Manual, Output, Pick, PickOptions, Reason, Step, pick};
 
 const LEVELS: usize = 5;
 
 /// A case: its options, tree and commands.
 struct Case {
-    options: LeveledOptions,
+    options: PickOptions,
     present: Present,
     edit: TreeEdit,
     busy: Vec<u64>,
@@ -50,7 +50,7 @@ impl Case {
             ..FamilyOptions::default()
         };
         Case {
-            options: LeveledOptions::new(&DbOptions::default(), &family),
+            options: PickOptions::new(&DbOptions::default(), &family),
             present: Present {
                 now: 1000,
                 oldest_snapshot: SequenceNumber::ZERO,
@@ -71,6 +71,7 @@ impl Case {
                 .extend(rest.split(' ').map(|n| n.parse::<u64>().unwrap())),
             "pick" => self.pick(),
             "manual" => self.manual(rest),
+            "files" | "refit" | "promote" | "drop" => self.asked(word, rest),
             level if level.starts_with('L') => {
                 let level = level[1..].trim_end_matches(':').parse().unwrap();
                 for (at, text) in rest.split(' ').filter(|text| !text.is_empty()).enumerate() {
@@ -146,6 +147,56 @@ impl Case {
         self.output += &format!("{text}\n");
     }
 
+    /// `files N N .. LEVEL`, `refit LEVEL TARGET`, `promote TARGET`, `drop FROM TO [with_end]`.
+    fn asked(&mut self, word: &str, rest: &str) {
+        let words: Vec<&str> = rest.split(' ').collect();
+        let number = |at: usize| words[at].parse::<usize>();
+        let (version, busy) = self.tree();
+        let (present, options) = (&self.present, &self.options);
+        let result = match word {
+            "files" => {
+                let last = words.len() - 1;
+                let files = (0..last).map(|at| FileNumber(number(at).unwrap() as u64));
+                let request = super::FilesRequest {
+                    files: &files.collect::<Vec<_>>(),
+                    output_level: number(last).unwrap(),
+                    path_id: 0,
+                    options: &CompactionOptions {
+                        allow_trivial_move: true,
+                        ..CompactionOptions::default()
+                    },
+                };
+                super::pick_files(&version, &busy, present, options, &request).map(Some)
+            }
+            "refit" => {
+                let (level, target) = (number(0).unwrap(), number(1).ok());
+                super::refit(&version, &busy, present, options, level, target)
+            }
+            "promote" => {
+                super::move_level_zero(&version, &busy, present, options, number(0).unwrap())
+            }
+            _ => {
+                let bound = |word: &str| (word != "-").then(|| word.as_bytes().to_vec());
+                let (begin, end) = (bound(words[0]), bound(words[1]));
+                let ranges = [(begin.as_deref(), end.as_deref())];
+                let include_end = words.len() > 2;
+                Ok(super::delete_in_ranges(
+                    &version,
+                    &busy,
+                    present,
+                    options,
+                    &ranges,
+                    include_end,
+                ))
+            }
+        };
+        self.output += &match result {
+            Ok(Some(pick)) => format!("{}\n", shown(&pick)),
+            Ok(None) => "nothing\n".to_owned(),
+            Err(error) => format!("{error}\n"),
+        };
+    }
+
     /// `manual FROM TO HOW`: every step, each installed as if it had run.
     fn manual(&mut self, rest: &str) {
         let words: Vec<&str> = rest.split(' ').collect();
@@ -195,6 +246,7 @@ fn running(inputs: LevelInputs) -> Pick {
         grandparents: Vec::new(),
         bottommost: false,
         trivial_move: false,
+        drops: false,
         max_subcompactions: 1,
         cursor: None,
     }
@@ -282,6 +334,9 @@ fn shown(pick: &Pick) -> String {
         format!("L{}:{}", inputs.level, files.collect::<String>())
     });
     let inputs = inputs.collect::<Vec<_>>().join(" + ");
+    if pick.drops {
+        return format!("drop {inputs}");
+    }
     let how = if pick.trivial_move { "move" } else { "compact" };
     let bottom = if pick.bottommost && !pick.trivial_move {
         ", bottommost"

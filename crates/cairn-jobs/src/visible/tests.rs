@@ -258,7 +258,7 @@ fn a_cancelled_job_ends_with_aborted() {
         tombstones: Arc::default(),
         bottommost: false,
         below: Below::anything(),
-        cancel: Arc::new(cairn_platform::sync::AtomicBool::new(true)),
+        cancel: crate::Cancel::any([Arc::new(cairn_platform::sync::AtomicBool::new(true))]),
     };
     let mut visible = super::Visible::new(merge, rules);
     let ended = loop {

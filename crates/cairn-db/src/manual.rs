@@ -1,0 +1,495 @@
+//! Compactions that a user asks for: of a range, of named files, or by a hint.
+//!
+//! They run on the caller's thread. The inputs are taken under the lock of the tree like those of
+//! any compaction, so automatic ones run beside them, unless the caller wants to be alone.
+
+use std::sync::Arc;
+
+use cairn_format::key::{self, InternalKey};
+use cairn_format::names::FileName;
+use cairn_jobs::BlobGc;
+use cairn_jobs::pick::{self, Busy, FilesRequest, Manual, Pick, Step, UserRange};
+use cairn_memtable::Memtable;
+use cairn_options::{Canceled, CompactRangeOptions, CompactionOptions, CompactionStyle};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
+use cairn_version::Version;
+
+use crate::compaction::{Added, Chosen, manual_blob_gc};
+use crate::control::is_called_off;
+use crate::family::{Family, FamilyState};
+use crate::shared::{Shared, Tree};
+use crate::write::stall::{Condition, condition};
+
+impl Shared {
+    /// Compacts the keys of `family` from `begin` to `end`, both inclusive.
+    fn compact_range(
+        self: &Arc<Self>,
+        family: &Arc<FamilyState>,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+        options: &CompactRangeOptions,
+    ) -> Result<()> {
+        self.check_writable()?;
+        self.tree.lock().control.refuses_manual(&options.canceled)?;
+        self.check_path(options.target_path_id)?;
+        let fifo = family.options().compaction_style == CompactionStyle::Fifo;
+        if fifo && options.change_level {
+            return Err(Error::not_supported(
+                "FIFO compaction does not support change_level",
+            ));
+        }
+        let needs_flush = match (begin, end) {
+            (Some(begin), Some(end)) => in_memtables(family, begin, end),
+            _ => true,
+        };
+        if needs_flush && (options.allow_write_stall || self.wait_for_room_to_flush(family)?) {
+            self.flush(std::slice::from_ref(family))?;
+        }
+        let blob_gc = manual_blob_gc(family, options)?;
+        let mut manual = Manual::new(begin, end, options, self.next_file_number());
+        self.as_manual(
+            options.exclusive_manual_compaction,
+            &options.canceled,
+            || self.run_manual(family, &mut manual, blob_gc, &options.canceled),
+        )?;
+        match manual.reached().filter(|_| options.change_level) {
+            Some(level) => {
+                let target = usize::try_from(options.target_level).ok();
+                self.alone(|| self.refit(family, level, target))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a directory of tables that there is not.
+    fn check_path(&self, path_id: u32) -> Result<()> {
+        match (path_id as usize) < self.table_dirs().len() {
+            true => Ok(()),
+            false => Err(Error::invalid_argument(format!(
+                "target path {path_id}: there are {} paths of tables",
+                self.table_dirs().len()
+            ))),
+        }
+    }
+
+    /// Waits until another memtable to flush and another file in level 0 would not slow writes
+    /// down; whether what was in memory when the wait began is still there.
+    fn wait_for_room_to_flush(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<bool> {
+        let first = Arc::downgrade(&family.memtable());
+        let flushed = || first.strong_count() == 0;
+        let fits = |tree: &Tree| {
+            let Some(state) = tree.families.get(&family.id()) else {
+                return true;
+            };
+            let options = family.options();
+            let mut load = self.load_of(family, state);
+            let files = load.level_zero_files;
+            load.level_zero_files += 1;
+            let to_merge = options.min_write_buffer_number_to_merge.max(1) as usize;
+            let trigger = options.level0_file_num_compaction_trigger.max(0) as usize;
+            // Triggers so low that any work stalls must not keep this from starting some.
+            let idle = state.immutables.len() < to_merge && files < trigger;
+            idle || condition(load, &options) == Condition::Normal
+        };
+        self.wait_until(|tree| flushed() || fits(tree) || self.check_writable().is_err());
+        self.check_writable()?;
+        Ok(!flushed())
+    }
+
+    /// Runs `act` as a manual compaction.
+    fn as_manual<T>(
+        self: &Arc<Self>,
+        exclusive: bool,
+        canceled: &Canceled,
+        act: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        {
+            let mut tree = self.tree.lock();
+            tree.control.refuses_manual(canceled)?;
+            tree.manual += 1;
+            tree.control.exclusive += usize::from(exclusive);
+        }
+        if exclusive {
+            self.wait_until(|tree| {
+                tree.compactions == 0
+                    || tree.control.refuses_manual(canceled).is_err()
+                    || self.check_writable().is_err()
+            });
+        }
+        let result = act();
+        let mut tree = self.tree.lock();
+        tree.manual -= 1;
+        tree.control.exclusive -= usize::from(exclusive);
+        self.schedule(&mut tree);
+        self.changed.notify_all();
+        drop(tree);
+        self.purge();
+        result
+    }
+
+    fn run_manual(
+        self: &Arc<Self>,
+        family: &Arc<FamilyState>,
+        manual: &mut Manual,
+        blob_gc: BlobGc,
+        canceled: &Canceled,
+    ) -> Result<()> {
+        loop {
+            self.check_writable()?;
+            let (chosen, running) = {
+                let mut tree = self.tree.lock();
+                tree.control.refuses_manual(canceled)?;
+                let running = tree.compactions;
+                let version = family.view().version.clone();
+                let Some(state) = tree.families.get_mut(&family.id()) else {
+                    return Ok(());
+                };
+                let (present, options) = (self.present(family), self.pick_options(family));
+                let chosen = match manual.next(&version, &state.busy, &present, &options) {
+                    Step::Done => return Ok(()),
+                    Step::Wait => None,
+                    Step::Run(pick) => Some(Chosen {
+                        blob_gc: Some(blob_gc),
+                        ..self.take(&mut tree, family, *pick, version)
+                    }),
+                };
+                tree.control.waiting += usize::from(chosen.is_none());
+                (chosen, running)
+            };
+            match chosen {
+                Some(chosen) => {
+                    self.run_taken(family, chosen, canceled)?;
+                }
+                None => {
+                    self.wait_until(|tree| {
+                        tree.compactions < running.max(1)
+                            || tree.control.refuses_manual(canceled).is_err()
+                            || self.check_writable().is_err()
+                    });
+                    self.tree.lock().control.waiting -= 1;
+                }
+            }
+        }
+    }
+
+    /// Takes the inputs of `pick`, which runs on this thread.
+    fn take(
+        &self,
+        tree: &mut Tree,
+        family: &FamilyState,
+        pick: Pick,
+        version: Arc<Version>,
+    ) -> Chosen {
+        let state = tree.families.get_mut(&family.id());
+        let state = state.expect("the caller has just seen the family under this lock");
+        let id = state.busy.add(family.order(), &pick);
+        tree.compactions += 1;
+        Chosen {
+            pick: Arc::new(pick),
+            version,
+            id,
+            blob_gc: None,
+        }
+    }
+
+    /// Runs a compaction whose inputs this thread has taken.
+    fn run_taken(
+        self: &Arc<Self>,
+        family: &FamilyState,
+        chosen: Chosen,
+        canceled: &Canceled,
+    ) -> Result<Added> {
+        let result = self.guarded("a compaction", || {
+            self.run_compaction(family, &chosen, Some(canceled))
+        });
+        let mut tree = self.tree.lock();
+        tree.compactions -= 1;
+        self.release(&mut tree, family, &chosen);
+        drop(chosen);
+        self.update_conditions(&mut tree);
+        self.changed.notify_all();
+        drop(tree);
+        self.purge();
+        result.inspect_err(|error| {
+            if !is_called_off(error) {
+                self.fail_writes(error);
+            }
+        })
+    }
+
+    /// Takes and runs what `choose` finds in the tree of now; whether it found something.
+    fn run_chosen(
+        self: &Arc<Self>,
+        family: &FamilyState,
+        canceled: &Canceled,
+        choose: impl FnOnce(&Version, &Busy) -> Result<Option<Pick>>,
+    ) -> Result<bool> {
+        let chosen = {
+            let mut tree = self.tree.lock();
+            let version = family.view().version.clone();
+            let state = tree.families.get_mut(&family.id());
+            let state = state.ok_or_else(|| {
+                Error::shutdown(format!("column family {:?} was dropped", family.name()))
+            })?;
+            match choose(&version, &state.busy)? {
+                Some(pick) => self.take(&mut tree, family, pick, version),
+                None => return Ok(false),
+            }
+        };
+        self.run_taken(family, chosen, canceled).map(|_| true)
+    }
+
+    /// Moves the files of `level` to the level `target`, or as high as they fit.
+    fn refit(
+        self: &Arc<Self>,
+        family: &FamilyState,
+        level: usize,
+        target: Option<usize>,
+    ) -> Result<()> {
+        let options = self.pick_options(family);
+        let present = self.present(family);
+        self.run_chosen(family, &Canceled::default(), |version, busy| {
+            pick::refit(version, busy, &present, &options, level, target)
+        })
+        .map(|_| ())
+    }
+
+    fn move_level_zero(self: &Arc<Self>, family: &FamilyState, target: usize) -> Result<()> {
+        self.check_writable()?;
+        let options = self.pick_options(family);
+        let present = self.present(family);
+        self.run_chosen(family, &Canceled::default(), |version, busy| {
+            pick::move_level_zero(version, busy, &present, &options, target)
+        })
+        .map(|_| ())
+    }
+
+    fn delete_files_in_ranges(
+        self: &Arc<Self>,
+        family: &FamilyState,
+        ranges: &[UserRange<'_>],
+        include_end: bool,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let options = self.pick_options(family);
+        let present = self.present(family);
+        self.run_chosen(family, &Canceled::default(), |version, busy| {
+            Ok(pick::delete_in_ranges(
+                version,
+                busy,
+                &present,
+                &options,
+                ranges,
+                include_end,
+            ))
+        })?;
+        let mut tree = self.tree.lock();
+        self.schedule(&mut tree);
+        Ok(())
+    }
+
+    fn suggest_compact_range(
+        self: &Arc<Self>,
+        family: &FamilyState,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let begin = begin.map(first_of);
+        let end = end.map(last_of);
+        let (begin, end) = (
+            begin.as_ref().map(InternalKey::as_bytes),
+            end.as_ref().map(InternalKey::as_bytes),
+        );
+        let mut tree = self.tree.lock();
+        let version = family.view().version.clone();
+        // Files of the last level have nowhere to go.
+        for level in 0..version.num_non_empty_levels().saturating_sub(1) {
+            for file in version.overlapping(level, begin, end) {
+                file.suggested.get_or_init(|| ());
+            }
+        }
+        self.schedule(&mut tree);
+        Ok(())
+    }
+
+    /// Compacts the named files of `family`; the names of the files that come of it.
+    fn compact_files(
+        self: &Arc<Self>,
+        family: &FamilyState,
+        options: &CompactionOptions,
+        names: &[&str],
+        output_level: usize,
+        path_id: Option<u32>,
+    ) -> Result<Vec<String>> {
+        self.check_writable()?;
+        options.check_supported()?;
+        let path_id = path_id.unwrap_or(0);
+        self.check_path(path_id)?;
+        let files: Vec<FileNumber> = names
+            .iter()
+            .map(|name| table_number(name))
+            .collect::<Result<_>>()?;
+        let request = FilesRequest {
+            files: &files,
+            output_level,
+            path_id,
+            options,
+        };
+        let pick_options = self.pick_options(family);
+        let present = self.present(family);
+        self.as_manual(false, &options.canceled, || {
+            let chosen = {
+                let mut tree = self.tree.lock();
+                let version = family.view().version.clone();
+                let state = tree.families.get(&family.id());
+                let busy = state.map_or_else(Busy::default, |state| state.busy.clone());
+                let pick = pick::pick_files(&version, &busy, &present, &pick_options, &request)?;
+                self.take(&mut tree, family, pick, version)
+            };
+            let added = self.run_taken(family, chosen, &options.canceled)?;
+            let tables = family.tables();
+            let paths = added.iter().map(|(_, file)| tables.path(file));
+            Ok(paths
+                .map(|path| path.to_string_lossy().into_owned())
+                .collect())
+        })
+    }
+}
+
+/// The smallest internal key of a user key.
+fn first_of(user: &[u8]) -> InternalKey {
+    InternalKey::new(user, SequenceNumber::MAX, ValueKind::FOR_SEEK)
+}
+
+/// The largest internal key of a user key.
+fn last_of(user: &[u8]) -> InternalKey {
+    InternalKey::new(user, SequenceNumber::ZERO, ValueKind::Deletion)
+}
+
+/// The number in the name of a table, with or without directories before it.
+fn table_number(name: &str) -> Result<FileNumber> {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    match FileName::parse(last) {
+        Some(FileName::Table(number) | FileName::LegacyTable(number)) => Ok(number),
+        _ => Err(Error::invalid_argument(format!(
+            "{name:?} is not the name of a table"
+        ))),
+    }
+}
+
+/// Whether a memtable of `family` has something from `begin` to `end`.
+fn in_memtables(family: &FamilyState, begin: &[u8], end: &[u8]) -> bool {
+    let view = family.view();
+    let tables = view.immutables.iter().chain([&view.memtable]);
+    let order = family.order();
+    tables
+        .into_iter()
+        .any(|memtable| touches(order, memtable, begin, end))
+}
+
+fn touches(order: &KeyOrder, memtable: &Arc<Memtable>, begin: &[u8], end: &[u8]) -> bool {
+    let mut iter = Memtable::iter(memtable);
+    iter.seek(first_of(begin).as_bytes());
+    let entry = iter.valid()
+        && order
+            .compare_without_timestamp(key::user_key(iter.key()), end)
+            .is_le();
+    entry
+        || memtable.raw_range_tombstones().iter().any(|tombstone| {
+            order
+                .compare_without_timestamp(&tombstone.start, end)
+                .is_le()
+                && order
+                    .compare_without_timestamp(&tombstone.end, begin)
+                    .is_gt()
+        })
+}
+
+impl Family {
+    /// Compacts the keys from `begin` to `end`, both inclusive; `None` is unbounded. What of them
+    /// is in memory is flushed first.
+    ///
+    /// # Errors
+    ///
+    /// `Incomplete` if it was called off; `InvalidArgument` and `NotSupported` for a level or path
+    /// that cannot be; the error that made the database read-only; errors of the files that were
+    /// read.
+    pub fn compact_range(
+        &self,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+        options: &CompactRangeOptions,
+    ) -> Result<()> {
+        self.db
+            .shared
+            .compact_range(&self.state, begin, end, options)
+    }
+
+    /// Compacts the tables called `files`, and those that have to go with them, into
+    /// `output_level`; `path_id` is the directory of the outputs. Returns the paths of the outputs.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is no such file or level; `Aborted` if files of it are being
+    /// compacted already; `Incomplete` if it was called off; errors of the files.
+    pub fn compact_files(
+        &self,
+        options: &CompactionOptions,
+        files: &[&str],
+        output_level: usize,
+        path_id: Option<u32>,
+    ) -> Result<Vec<String>> {
+        self.db
+            .shared
+            .compact_files(&self.state, options, files, output_level, path_id)
+    }
+
+    /// Lets the files that touch the keys from `begin` to `end` be compacted soon.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only.
+    pub fn suggest_compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
+        self.db
+            .shared
+            .suggest_compact_range(&self.state, begin, end)
+    }
+
+    /// Deletes the tables from level 1 on that lie in one of `ranges` with all their keys, without
+    /// reading them. What else lies in the ranges stays. A quick way to free space before
+    /// [`Family::delete_range`], not a deletion: snapshots see their keys go, and older versions in
+    /// other files may come to light.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only.
+    pub fn delete_files_in_ranges(
+        &self,
+        ranges: &[UserRange<'_>],
+        include_end: bool,
+    ) -> Result<()> {
+        self.db
+            .shared
+            .delete_files_in_ranges(&self.state, ranges, include_end)
+    }
+
+    /// Moves the files of level 0, which must not overlap, to `target_level`, above which nothing
+    /// may lie.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` says what is in the way.
+    pub fn promote_level_zero(&self, target_level: usize) -> Result<()> {
+        self.db.shared.move_level_zero(&self.state, target_level)
+    }
+
+    /// Turns automatic compactions of this family on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::set_options`].
+    pub fn enable_auto_compaction(&self) -> Result<()> {
+        self.set_options(&[("disable_auto_compactions", "false")])
+    }
+}

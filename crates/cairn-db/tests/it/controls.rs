@@ -1,0 +1,338 @@
+//! What a user can tell compactions: which files, where to, not now, no more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use cairn_db::Db;
+use cairn_options::{
+    BottommostLevelCompaction, Canceled, CompactRangeOptions, CompactionOptions, FamilyOptions,
+    WaitForCompactOptions,
+};
+use cairn_platform::World;
+use cairn_types::{Code, CompactionFilter, FilterDecision, FilterValue, Subcode};
+
+use crate::basic::small;
+use crate::filters::open_with;
+
+fn manual_only() -> FamilyOptions {
+    FamilyOptions {
+        disable_auto_compactions: true,
+        level_compaction_dynamic_level_bytes: false,
+        ..small()
+    }
+}
+
+fn put_and_flush(db: &Db, keys: &[&str], value: &str) {
+    for key in keys {
+        db.put(key.as_bytes(), value.as_bytes()).expect("a write");
+    }
+    db.flush().expect("a flush");
+}
+
+fn files(db: &Db) -> Vec<u64> {
+    (0..7)
+        .map(|level| {
+            let text = db.property(&format!("rocksdb.num-files-at-level{level}"));
+            let number = text.and_then(|text| text.parse().ok());
+            number.expect("a number")
+        })
+        .collect()
+}
+
+fn compact_all(db: &Db, options: &CompactRangeOptions) -> cairn_types::Result<()> {
+    db.compact_range(None, None, options)
+}
+
+#[test]
+fn a_compacted_range_can_change_its_level() {
+    let db = open_with(&World::in_memory(), &manual_only()).unwrap();
+    put_and_flush(&db, &["a", "b"], "1");
+    put_and_flush(&db, &["a", "c"], "2");
+    let to = |target_level| CompactRangeOptions {
+        change_level: true,
+        target_level,
+        ..CompactRangeOptions::default()
+    };
+    compact_all(&db, &to(4)).unwrap();
+    assert_eq!(files(&db), [0, 0, 0, 0, 1, 0, 0]);
+    compact_all(&db, &to(-1)).unwrap();
+    assert_eq!(files(&db), [0, 1, 0, 0, 0, 0, 0]);
+    let error = compact_all(&db, &to(9)).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"2"[..]));
+    // Nothing is left paused.
+    put_and_flush(&db, &["d"], "3");
+    compact_all(&db, &CompactRangeOptions::default()).unwrap();
+    assert_eq!(files(&db), [0, 2, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_range_that_is_not_in_memory_is_compacted_without_a_flush() {
+    let db = open_with(&World::in_memory(), &manual_only()).unwrap();
+    put_and_flush(&db, &["a", "b"], "1");
+    db.put(b"x", b"in memory").unwrap();
+    db.compact_range(Some(b"a"), Some(b"c"), &CompactRangeOptions::default())
+        .unwrap();
+    assert_eq!(
+        db.property_number("rocksdb.num-entries-active-mem-table"),
+        Some(1)
+    );
+    db.compact_range(Some(b"a"), Some(b"x"), &CompactRangeOptions::default())
+        .unwrap();
+    assert_eq!(
+        db.property_number("rocksdb.num-entries-active-mem-table"),
+        Some(0)
+    );
+}
+
+#[test]
+fn named_files_are_compacted_into_the_named_level() {
+    let db = open_with(&World::in_memory(), &manual_only()).unwrap();
+    put_and_flush(&db, &["a", "b"], "1");
+    put_and_flush(&db, &["a", "c"], "2");
+    put_and_flush(&db, &["x"], "3");
+    let options = CompactionOptions::default();
+    assert_eq!(
+        db.compact_files(&options, &["000099.sst"], 1, None)
+            .unwrap_err()
+            .code(),
+        Code::InvalidArgument
+    );
+    assert_eq!(
+        db.compact_files(&options, &["nonsense"], 1, None)
+            .unwrap_err()
+            .code(),
+        Code::InvalidArgument
+    );
+    let outputs = db
+        .compact_files(&options, &[&newest(&db)], 2, None)
+        .unwrap();
+    assert_eq!(files(&db), [0, 0, 1, 0, 0, 0, 0]);
+    assert_eq!(outputs.len(), 1, "{outputs:?}");
+    let moving = CompactionOptions {
+        allow_trivial_move: true,
+        ..CompactionOptions::default()
+    };
+    let moved = db.compact_files(&moving, &[&outputs[0]], 5, None).unwrap();
+    assert_eq!(moved, outputs);
+    assert_eq!(files(&db), [0, 0, 0, 0, 0, 1, 0]);
+    assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(db.get(b"x").unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+/// The name of a table of level 0: to compact it within its level does no harm.
+fn newest(db: &Db) -> String {
+    let options = CompactionOptions::default();
+    let names = (1..100).rev().map(|n| format!("/db/{n:06}.sst"));
+    let mut found = names.filter_map(|name| db.compact_files(&options, &[&name], 0, None).ok());
+    found.next().expect("a table").remove(0)
+}
+
+#[test]
+fn whole_files_of_a_range_are_deleted() {
+    let db = open_with(&World::in_memory(), &manual_only()).unwrap();
+    for keys in [["a", "b"], ["d", "e"], ["x", "y"]] {
+        put_and_flush(&db, &keys, "1");
+        compact_all(&db, &CompactRangeOptions::default()).unwrap();
+    }
+    let before: u64 = files(&db).iter().sum();
+    assert_eq!(before, 3, "{:?}", files(&db));
+    db.delete_files_in_ranges(&[(Some(b"a"), Some(b"e"))], false)
+        .unwrap();
+    assert!(db.get(b"a").unwrap().is_none() && db.get(b"d").unwrap().is_some());
+    db.delete_files_in_ranges(&[(Some(b"a"), Some(b"e")), (Some(b"y"), None)], true)
+        .unwrap();
+    assert!(db.get(b"d").unwrap().is_none() && db.get(b"x").unwrap().is_some());
+}
+
+#[test]
+fn a_suggested_range_is_compacted_and_promoted_files_stay() {
+    let family = FamilyOptions {
+        level_compaction_dynamic_level_bytes: false,
+        ..small()
+    };
+    let db = open_with(&World::in_memory(), &family).unwrap();
+    put_and_flush(&db, &["a", "b"], "1");
+    db.promote_level_zero(2).unwrap();
+    put_and_flush(&db, &["a", "c"], "2");
+    assert_eq!(files(&db), [1, 0, 1, 0, 0, 0, 0]);
+    assert_eq!(
+        db.promote_level_zero(2).unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    db.suggest_compact_range(Some(b"c"), None).unwrap();
+    db.wait_for_compact(&WaitForCompactOptions::default())
+        .unwrap();
+    assert_eq!(files(&db), [0, 0, 1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn paused_work_waits_and_goes_on() {
+    let family = FamilyOptions {
+        level0_file_num_compaction_trigger: 2,
+        ..small()
+    };
+    let db = open_with(&World::in_memory(), &family).unwrap();
+    db.disable_manual_compaction();
+    db.abort_all_compactions();
+    put_and_flush(&db, &["a", "b"], "1");
+    put_and_flush(&db, &["a", "b"], "2");
+    assert_eq!(files(&db)[0], 2, "compactions are aborted");
+    let wait = WaitForCompactOptions {
+        timeout: 20_000,
+        ..WaitForCompactOptions::default()
+    };
+    assert_eq!(
+        db.wait_for_compact(&wait).unwrap_err().code(),
+        Code::TimedOut
+    );
+    let error = compact_all(&db, &CompactRangeOptions::default()).unwrap_err();
+    assert_eq!(
+        (error.code(), error.subcode()),
+        (Code::Incomplete, Subcode::ManualCompactionPaused)
+    );
+    db.enable_manual_compaction();
+    let error = compact_all(&db, &CompactRangeOptions::default()).unwrap_err();
+    assert_eq!(error.subcode(), Subcode::CompactionAborted);
+    db.pause_background_work();
+    let no_pause = WaitForCompactOptions {
+        abort_on_pause: true,
+        ..WaitForCompactOptions::default()
+    };
+    assert_eq!(
+        db.wait_for_compact(&no_pause).unwrap_err().code(),
+        Code::Aborted
+    );
+    db.resume_all_compactions();
+    assert_eq!(files(&db)[0], 2, "work is paused");
+    db.continue_background_work().unwrap();
+    assert_eq!(
+        db.continue_background_work().unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    db.wait_for_compact(&WaitForCompactOptions {
+        wait_for_purge: true,
+        close_db: true,
+        ..WaitForCompactOptions::default()
+    })
+    .unwrap();
+    assert_eq!(
+        db.put(b"a", b"3").unwrap_err().code(),
+        Code::ShutdownInProgress
+    );
+}
+
+/// Says when it was reached, and waits to be let go.
+struct Gate {
+    reached: AtomicBool,
+    open: AtomicBool,
+}
+
+impl CompactionFilter for Gate {
+    fn name(&self) -> &str {
+        "gate"
+    }
+
+    fn filter(&self, _: usize, _: &[u8], _: FilterValue<'_>) -> FilterDecision {
+        self.reached.store(true, Ordering::Release);
+        while !self.open.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        FilterDecision::Keep
+    }
+}
+
+/// A manual compaction that is stopped in its middle by each of the ways there are.
+#[test]
+fn a_running_manual_compaction_can_be_called_off() {
+    for way in ["flag", "ban", "abort"] {
+        let gate = Arc::new(Gate {
+            reached: AtomicBool::new(false),
+            open: AtomicBool::new(false),
+        });
+        let family = FamilyOptions {
+            compaction_filter: (gate.clone() as Arc<dyn CompactionFilter>).into(),
+            write_buffer_size: 1 << 20,
+            ..manual_only()
+        };
+        let db = open_with(&World::in_memory(), &family).unwrap();
+        for n in 0..2000 {
+            db.put(format!("key{n:05}").as_bytes(), b"value").unwrap();
+        }
+        let canceled = Canceled::new();
+        let options = CompactRangeOptions {
+            canceled: canceled.clone(),
+            bottommost_level_compaction: BottommostLevelCompaction::Force,
+            exclusive_manual_compaction: true,
+            ..CompactRangeOptions::default()
+        };
+        thread::scope(|scope| {
+            let compaction = scope.spawn(|| compact_all(&db, &options));
+            while !gate.reached.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            let stopper = scope.spawn(|| match way {
+                "flag" => canceled.cancel(),
+                "ban" => db.disable_manual_compaction(),
+                _ => db.abort_all_compactions(),
+            });
+            // Refused from the moment on that running ones are told.
+            let probe = CompactionOptions {
+                canceled: canceled.clone(),
+                ..CompactionOptions::default()
+            };
+            let refused = || {
+                let error = db.compact_files(&probe, &["000099.sst"], 1, None);
+                error.is_err_and(|error| error.code() == Code::Incomplete)
+            };
+            while !refused() {
+                thread::yield_now();
+            }
+            gate.open.store(true, Ordering::Release);
+            let error = compaction.join().unwrap().unwrap_err();
+            assert_eq!(error.code(), Code::Incomplete, "{way}: {error}");
+            stopper.join().unwrap();
+        });
+        assert!(db.background_error().is_none());
+        db.put(b"still", b"writable").unwrap();
+        match way {
+            "ban" => db.enable_manual_compaction(),
+            "abort" => db.resume_all_compactions(),
+            _ => {}
+        }
+        compact_all(&db, &CompactRangeOptions::default()).unwrap();
+        assert_eq!(files(&db)[0], 0);
+    }
+}
+
+#[test]
+fn canceled_background_work_leaves_a_database_to_read() {
+    let db = open_with(&World::in_memory(), &small()).unwrap();
+    put_and_flush(&db, &["a"], "1");
+    db.cancel_all_background_work(true).unwrap();
+    assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(
+        compact_all(&db, &CompactRangeOptions::default())
+            .unwrap_err()
+            .code(),
+        Code::ShutdownInProgress
+    );
+    db.close().unwrap();
+}
+
+#[test]
+fn automatic_compactions_can_be_turned_on() {
+    let family = FamilyOptions {
+        level0_file_num_compaction_trigger: 2,
+        ..manual_only()
+    };
+    let db = open_with(&World::in_memory(), &family).unwrap();
+    put_and_flush(&db, &["a", "b"], "1");
+    put_and_flush(&db, &["a", "b"], "2");
+    assert_eq!(files(&db)[0], 2);
+    db.enable_auto_compaction().unwrap();
+    db.wait_for_compact(&WaitForCompactOptions::default())
+        .unwrap();
+    assert_eq!(files(&db)[0], 0);
+}

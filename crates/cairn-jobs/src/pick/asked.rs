@@ -1,0 +1,346 @@
+//! What a user asks for by naming files, levels or ranges, rather than by the shape of the tree.
+//!
+//! Each function turns one request into a pick, or says why it cannot be. Like all picks these
+//! are pure: the caller takes the inputs, runs and installs.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use cairn_format::key::InternalKey;
+use cairn_options::CompactionOptions;
+use cairn_platform::sync::Arc;
+use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
+use cairn_version::shape::Present;
+use cairn_version::{FileMeta, Version, bounds};
+
+use super::{Busy, LevelInputs, Pick, PickOptions, Reason, Tree, expand};
+
+/// A compaction of files that a user names.
+#[derive(Clone, Debug)]
+pub struct FilesRequest<'a> {
+    /// The files.
+    pub files: &'a [FileNumber],
+    /// The level of the outputs.
+    pub output_level: usize,
+    /// The directory of the outputs.
+    pub path_id: u32,
+    /// How it works.
+    pub options: &'a CompactionOptions,
+}
+
+/// The compaction of the files of `request`, and of all that have to go with them: in every level
+/// down to the output, the files between them and those that overlap; with a file of level 0, all
+/// older ones of level 0.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there is no such file or level, or a file would go upwards; `Aborted` if a
+/// running compaction is in the way.
+pub fn pick_files(
+    version: &Version,
+    busy: &Busy,
+    present: &Present,
+    options: &PickOptions,
+    request: &FilesRequest<'_>,
+) -> Result<Pick> {
+    let tree = Tree::new(version, busy, present, options);
+    let output_level = request.output_level;
+    if output_level >= version.num_levels() {
+        return Err(Error::invalid_argument(format!(
+            "the output level must lie between 0 and {}, found {output_level}",
+            version.num_levels() - 1
+        )));
+    }
+    if request.files.is_empty() {
+        return Err(Error::invalid_argument(
+            "a compaction must contain at least one file",
+        ));
+    }
+    for number in request.files {
+        let found = version.files().find(|(_, file)| file.number == *number);
+        match found {
+            None => {
+                return Err(Error::invalid_argument(format!(
+                    "table {number} does not exist in the column family"
+                )));
+            }
+            Some((level, _)) if level > output_level => {
+                return Err(Error::invalid_argument(format!(
+                    "table {number} lies in level {level} and cannot go up to level {output_level}"
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    let inputs = with_all_between(&tree, request);
+    if inputs.iter().any(|level| busy.any(&level.files)) {
+        return Err(Error::aborted(
+            "files of the compaction are being compacted already",
+        ));
+    }
+    let pick = expand::assemble(&tree, Reason::Manual, 0.0, inputs, output_level, false);
+    let mut pick = pick.ok_or_else(|| {
+        Error::aborted("a running compaction writes to the same range of the output level")
+    })?;
+    let asked = request.options;
+    pick.output.path_id = request.path_id;
+    pick.output.target_bytes = asked.output_file_size_limit;
+    pick.output.max_bytes = asked.output_file_size_limit;
+    if let Some(compression) = asked.compression {
+        pick.output.compression = compression;
+    }
+    if asked.max_subcompactions > 0 {
+        pick.max_subcompactions = asked.max_subcompactions;
+    }
+    let stays = pick
+        .files()
+        .all(|(_, file)| file.path_id == request.path_id);
+    pick.trivial_move &= asked.allow_trivial_move && stays;
+    Ok(pick)
+}
+
+/// The files of `request` by level, with those that have to go with them.
+fn with_all_between(tree: &Tree, request: &FilesRequest<'_>) -> Vec<LevelInputs> {
+    let mut wanted: BTreeSet<FileNumber> = request.files.iter().copied().collect();
+    let mut inputs: Vec<LevelInputs> = Vec::new();
+    for level in 0..=request.output_level {
+        let all = tree.version.level(level).files();
+        let reached = inputs.iter().flat_map(|level| &level.files);
+        let above = expand::range(tree.order(), reached);
+        if let Some((low, high)) = above.as_ref().filter(|_| level > 0) {
+            let touched =
+                tree.version
+                    .overlapping(level, Some(low.as_bytes()), Some(high.as_bytes()));
+            wanted.extend(touched.iter().map(|file| file.number));
+        }
+        let is_wanted = |file: &Arc<FileMeta>| wanted.contains(&file.number);
+        let Some(mut first) = all.iter().position(is_wanted) else {
+            continue;
+        };
+        let mut last = all.iter().rposition(is_wanted).unwrap_or(first);
+        if level == 0 {
+            if request.output_level > 0 {
+                last = all.len() - 1;
+            }
+        } else {
+            while first > 0 && shares_key(tree, &all[first - 1], &all[first]) {
+                first -= 1;
+            }
+            while last + 1 < all.len() && shares_key(tree, &all[last], &all[last + 1]) {
+                last += 1;
+            }
+        }
+        inputs.push(LevelInputs {
+            level,
+            files: all[first..=last].to_vec(),
+        });
+    }
+    inputs
+}
+
+/// Whether two neighbours of a sorted level have versions of one key.
+fn shares_key(tree: &Tree, left: &FileMeta, right: &FileMeta) -> bool {
+    bounds::compare(
+        tree.order(),
+        left.largest.as_bytes(),
+        right.smallest.as_bytes(),
+    )
+    .is_ge()
+}
+
+/// A move of all files of `level` to `target`, or, with none given, to the highest level that is
+/// empty and may hold as much. `None` if that is where they are. Nothing else may run.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there is no such level; `NotSupported` if files lie between, or level 0
+/// would have to be sorted; `Aborted` for several files into level 0.
+pub fn refit(
+    version: &Version,
+    busy: &Busy,
+    present: &Present,
+    options: &PickOptions,
+    level: usize,
+    target: Option<usize>,
+) -> Result<Option<Pick>> {
+    let tree = Tree::new(version, busy, present, options);
+    if target.is_some_and(|target| target >= version.num_levels()) {
+        return Err(Error::invalid_argument(
+            "target level exceeds number of levels",
+        ));
+    }
+    let files = version.level(level).files().to_vec();
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let target = target.unwrap_or_else(|| highest_that_fits(&tree, level));
+    let between = match target.cmp(&level) {
+        Ordering::Equal => return Ok(None),
+        Ordering::Greater if level == 0 => {
+            return Err(Error::not_supported(
+                "cannot change from level 0 to other levels",
+            ));
+        }
+        Ordering::Less if target == 0 && files.len() > 1 => {
+            return Err(Error::aborted(
+                "moving more than one file to level 0 would only make reads slower",
+            ));
+        }
+        Ordering::Greater => level + 1..target + 1,
+        Ordering::Less => target..level,
+    };
+    if between
+        .clone()
+        .any(|level| !version.level(level).is_empty())
+    {
+        return Err(Error::not_supported(
+            "levels between source and target are not empty for a move",
+        ));
+    }
+    let inputs = vec![LevelInputs { level, files }];
+    moved(&tree, inputs, target).map(Some)
+}
+
+/// The highest level above `level` that can take its files, with only empty levels between.
+fn highest_that_fits(tree: &Tree, level: usize) -> usize {
+    let bytes = tree.version.level(level).bytes();
+    let fits = |&above: &usize| {
+        tree.version.level(above).is_empty() && tree.targets.max_bytes[above] >= bytes
+    };
+    (1..level).rev().take_while(fits).last().unwrap_or(level)
+}
+
+/// A move of all files of level 0, which must not overlap, to `target`; the levels down to there
+/// must be empty.
+///
+/// # Errors
+///
+/// `InvalidArgument` says what is in the way.
+pub fn move_level_zero(
+    version: &Version,
+    busy: &Busy,
+    present: &Present,
+    options: &PickOptions,
+    target: usize,
+) -> Result<Option<Pick>> {
+    let tree = Tree::new(version, busy, present, options);
+    if target == 0 || target >= version.num_levels() {
+        return Err(Error::invalid_argument(format!(
+            "the target level must lie between 1 and {}, found {target}",
+            version.num_levels() - 1
+        )));
+    }
+    let mut files = version.level(0).files().to_vec();
+    files.sort_by(|a, b| {
+        bounds::compare(tree.order(), a.smallest.as_bytes(), b.smallest.as_bytes())
+    });
+    if busy.any(&files) {
+        return Err(Error::invalid_argument(
+            "files of level 0 are being compacted",
+        ));
+    }
+    if files
+        .windows(2)
+        .any(|pair| shares_key(&tree, &pair[0], &pair[1]))
+    {
+        return Err(Error::invalid_argument("files of level 0 overlap"));
+    }
+    if (1..=target).any(|level| !version.level(level).is_empty()) {
+        return Err(Error::invalid_argument(format!(
+            "levels from 1 to {target} are not empty"
+        )));
+    }
+    match files.is_empty() {
+        true => Ok(None),
+        false => moved(&tree, vec![LevelInputs { level: 0, files }], target).map(Some),
+    }
+}
+
+fn moved(tree: &Tree, inputs: Vec<LevelInputs>, target: usize) -> Result<Pick> {
+    let pick = expand::assemble(tree, Reason::RefitLevel, 0.0, inputs, target, false);
+    let mut pick = pick.ok_or_else(|| {
+        Error::not_supported("a running compaction writes to levels between source and target")
+    })?;
+    pick.trivial_move = true;
+    pick.cursor = None;
+    Ok(pick)
+}
+
+/// A user's range of keys; `None` is unbounded.
+pub type UserRange<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+
+/// The removal of all files from level 1 on that lie in one of `ranges` with all their keys, but
+/// for those that are being compacted. The end of a range belongs to it if `include_end`. `None`
+/// if there is no such file.
+#[must_use]
+pub fn delete_in_ranges(
+    version: &Version,
+    busy: &Busy,
+    present: &Present,
+    options: &PickOptions,
+    ranges: &[UserRange<'_>],
+    include_end: bool,
+) -> Option<Pick> {
+    let tree = Tree::new(version, busy, present, options);
+    let mut inputs = Vec::new();
+    for level in 1..version.num_non_empty_levels() {
+        let all = version.level(level).files();
+        let mut inside = vec![false; all.len()];
+        for range in ranges {
+            mark_inside(&tree, all, *range, include_end, &mut inside);
+        }
+        let files: Vec<_> = all
+            .iter()
+            .zip(inside)
+            .filter(|(file, inside)| *inside && !busy.contains(file.number))
+            .map(|(file, _)| file.clone())
+            .collect();
+        if !files.is_empty() {
+            inputs.push(LevelInputs { level, files });
+        }
+    }
+    let output_level = inputs.first()?.level;
+    Some(Pick {
+        drops: true,
+        bottommost: false,
+        ..expand::described(&tree, Reason::Manual, inputs, output_level)
+    })
+}
+
+/// Marks the files of a sorted level that lie in `range`, without those at its borders that share
+/// a key with a file outside.
+fn mark_inside(
+    tree: &Tree,
+    all: &[Arc<FileMeta>],
+    (begin, end): UserRange<'_>,
+    include_end: bool,
+    inside: &mut [bool],
+) {
+    let order = tree.order();
+    let begin = begin.map(|user| InternalKey::new(user, SequenceNumber::MAX, ValueKind::FOR_SEEK));
+    let is_inside = |file: &FileMeta| {
+        begin.as_ref().is_none_or(|begin| {
+            bounds::compare(order, file.smallest.as_bytes(), begin.as_bytes()).is_ge()
+        }) && end.is_none_or(|end| {
+            let largest = order.compare_without_timestamp(file.largest.user_key(), end);
+            largest.is_lt()
+                || (largest.is_eq()
+                    && (include_end || bounds::is_sentinel(file.largest.as_bytes())))
+        })
+    };
+    let Some(mut from) = all.iter().position(|file| is_inside(file)) else {
+        return;
+    };
+    let mut until = from
+        + all[from..]
+            .iter()
+            .take_while(|file| is_inside(file))
+            .count();
+    while from < until && from > 0 && shares_key(tree, &all[from - 1], &all[from]) {
+        from += 1;
+    }
+    while from < until && until < all.len() && shares_key(tree, &all[until - 1], &all[until]) {
+        until -= 1;
+    }
+    inside[from..until].fill(true);
+}
