@@ -1,0 +1,445 @@
+//! Write batches.
+
+use std::ffi::{c_char, c_int, c_uchar, c_void};
+
+use cairn_db::{Family, WriteBatch};
+use cairn_format::batch::{BatchRef, Record};
+use cairn_types::{Error, Result};
+
+use crate::error::{array, bytes, report, store};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::{create, misuse, of, of_mut};
+
+/// What a batch handle holds.
+pub struct Batch {
+    /// The batch.
+    pub batch: WriteBatch,
+    /// Bytes that it may not exceed; 0 for any number.
+    pub max_bytes: usize,
+}
+
+handles! {
+    /// Writes that take effect together.
+    rocksdb_writebatch_t = Batch;
+}
+
+c_destructors! {
+    /// Frees a batch.
+    rocksdb_writebatch_destroy(rocksdb_writebatch_t);
+}
+
+fn new_batch(batch: WriteBatch, max_bytes: usize) -> *mut rocksdb_writebatch_t {
+    create(Batch { batch, max_bytes })
+}
+
+/// The pieces that two C arrays describe, joined.
+///
+/// # Safety
+///
+/// The arrays are what `c.h` says.
+unsafe fn joined(count: c_int, pieces: *const *const c_char, sizes: *const usize) -> Vec<u8> {
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let pieces = array(pieces, count).iter().zip(array(sizes, count));
+        let parts: Vec<&[u8]> = pieces.map(|(piece, size)| bytes(*piece, *size)).collect();
+        parts.concat()
+    }
+}
+
+/// Adds one write, unless the batch would grow beyond its limit.
+fn add(batch: &mut Batch, write: impl FnOnce(&mut WriteBatch)) {
+    if batch.max_bytes == 0 {
+        write(&mut batch.batch);
+        return;
+    }
+    batch.batch.set_save_point();
+    write(&mut batch.batch);
+    // The save point is there: neither call fails.
+    let _ = match batch.batch.data().len() > batch.max_bytes {
+        true => batch.batch.rollback_to_save_point(),
+        false => batch.batch.pop_save_point(),
+    };
+}
+
+/// The family behind a handle.
+///
+/// # Safety
+///
+/// The handle is what `c.h` says.
+unsafe fn family<'a>(handle: *mut rocksdb_column_family_handle_t) -> &'a Family {
+    // SAFETY: the caller's promise.
+    unsafe { of(handle.cast_const()) }
+}
+
+/// `put(state, key, value)`.
+type Put = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>;
+/// `deleted(state, key)`.
+type Deleted = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>;
+/// `put_cf(state, family, key, value)`.
+type PutCf =
+    Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, *const c_char, usize)>;
+/// `deleted_cf(state, family, key)`.
+type DeletedCf = Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize)>;
+
+/// What a walk over a batch calls.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Handlers {
+    pub put: Put,
+    pub deleted: Deleted,
+    pub put_cf: PutCf,
+    pub deleted_cf: DeletedCf,
+    pub merge_cf: PutCf,
+    pub log_data: Deleted,
+}
+
+fn at(bytes: &[u8]) -> *const c_char {
+    bytes.as_ptr().cast()
+}
+
+/// Shows every record of `data`, a serialized batch, to the program.
+///
+/// # Safety
+///
+/// The functions may be called with `state`.
+pub(crate) unsafe fn walk(data: &[u8], state: *mut c_void, handlers: &Handlers) -> Result<()> {
+    let in_batch = |malformed: cairn_types::Malformed| malformed.in_file("the write batch", 0);
+    let view = BatchRef::parse(data).map_err(in_batch)?;
+    for record in view.records() {
+        // SAFETY: the caller's promise; the keys and values live as long as the call.
+        unsafe {
+            match record.map_err(in_batch)? {
+                Record::Put { family, key, value } => {
+                    if let Some(put) = handlers.put_cf {
+                        put(state, family, at(key), key.len(), at(value), value.len());
+                    } else if let (0, Some(put)) = (family, handlers.put) {
+                        put(state, at(key), key.len(), at(value), value.len());
+                    }
+                }
+                Record::Delete { family, key } | Record::SingleDelete { family, key } => {
+                    if let Some(deleted) = handlers.deleted_cf {
+                        deleted(state, family, at(key), key.len());
+                    } else if let (0, Some(deleted)) = (family, handlers.deleted) {
+                        deleted(state, at(key), key.len());
+                    }
+                }
+                Record::Merge { family, key, operand } => {
+                    if let Some(merge) = handlers.merge_cf {
+                        merge(state, family, at(key), key.len(), at(operand), operand.len());
+                    }
+                }
+                Record::LogData { data } => {
+                    if let Some(log_data) = handlers.log_data {
+                        log_data(state, at(data), data.len());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+c_functions! {
+    /// An empty batch.
+    fn rocksdb_writebatch_create() -> *mut rocksdb_writebatch_t {
+        new_batch(WriteBatch::new(), 0)
+    }
+    /// The batch that `rep`, a serialized one, describes.
+    fn rocksdb_writebatch_create_from(rep: *const c_char, size: usize) -> *mut rocksdb_writebatch_t {
+        match WriteBatch::from_data(bytes(rep, size)) {
+            Ok(batch) => new_batch(batch, 0),
+            Err(error) => misuse(&format!("rocksdb_writebatch_create_from: {error}")),
+        }
+    }
+    /// An empty batch with a limit of bytes; 0 for none.
+    fn rocksdb_writebatch_create_with_params(
+        _reserved_bytes: usize,
+        max_bytes: usize,
+        _protection_bytes_per_key: usize,
+        _default_cf_ts_sz: usize,
+    ) -> *mut rocksdb_writebatch_t {
+        new_batch(WriteBatch::new(), max_bytes)
+    }
+    /// Removes everything.
+    fn rocksdb_writebatch_clear(b: *mut rocksdb_writebatch_t) {
+        of_mut(b).batch.clear();
+    }
+    /// How many writes it holds.
+    fn rocksdb_writebatch_count(b: *mut rocksdb_writebatch_t) -> c_int {
+        c_int::try_from(of(b.cast_const()).batch.count()).unwrap_or(c_int::MAX)
+    }
+    /// The serialized form, until the batch changes.
+    fn rocksdb_writebatch_data(b: *mut rocksdb_writebatch_t, size: *mut usize) -> *const c_char {
+        let data = of(b.cast_const()).batch.data();
+        store(size, data.len());
+        at(data)
+    }
+    /// Sets `key` to `val` in the default family.
+    fn rocksdb_writebatch_put(
+        b: *mut rocksdb_writebatch_t,
+        key: *const c_char,
+        klen: usize,
+        val: *const c_char,
+        vlen: usize,
+    ) {
+        add(of_mut(b), |batch| batch.put(bytes(key, klen), bytes(val, vlen)));
+    }
+    /// Sets `key` to `val` in a family.
+    fn rocksdb_writebatch_put_cf(
+        b: *mut rocksdb_writebatch_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        klen: usize,
+        val: *const c_char,
+        vlen: usize,
+    ) {
+        let family = family(column_family);
+        add(of_mut(b), |batch| batch.put_in(family, bytes(key, klen), bytes(val, vlen)));
+    }
+    /// Sets a key to a value, both given in pieces.
+    fn rocksdb_writebatch_putv(
+        b: *mut rocksdb_writebatch_t,
+        num_keys: c_int,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+        num_values: c_int,
+        values_list: *const *const c_char,
+        values_list_sizes: *const usize,
+    ) {
+        let key = joined(num_keys, keys_list, keys_list_sizes);
+        let value = joined(num_values, values_list, values_list_sizes);
+        add(of_mut(b), |batch| batch.put(&key, &value));
+    }
+    /// The same in a family.
+    fn rocksdb_writebatch_putv_cf(
+        b: *mut rocksdb_writebatch_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        num_keys: c_int,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+        num_values: c_int,
+        values_list: *const *const c_char,
+        values_list_sizes: *const usize,
+    ) {
+        let key = joined(num_keys, keys_list, keys_list_sizes);
+        let value = joined(num_values, values_list, values_list_sizes);
+        let family = family(column_family);
+        add(of_mut(b), |batch| batch.put_in(family, &key, &value));
+    }
+    /// Adds an operand for the merge operator of the default family.
+    fn rocksdb_writebatch_merge(
+        b: *mut rocksdb_writebatch_t,
+        key: *const c_char,
+        klen: usize,
+        val: *const c_char,
+        vlen: usize,
+    ) {
+        add(of_mut(b), |batch| batch.merge(bytes(key, klen), bytes(val, vlen)));
+    }
+    /// Adds an operand for the merge operator of a family.
+    fn rocksdb_writebatch_merge_cf(
+        b: *mut rocksdb_writebatch_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        klen: usize,
+        val: *const c_char,
+        vlen: usize,
+    ) {
+        let family = family(column_family);
+        add(of_mut(b), |batch| batch.merge_in(family, bytes(key, klen), bytes(val, vlen)));
+    }
+    /// Adds an operand, key and operand given in pieces.
+    fn rocksdb_writebatch_mergev(
+        b: *mut rocksdb_writebatch_t,
+        num_keys: c_int,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+        num_values: c_int,
+        values_list: *const *const c_char,
+        values_list_sizes: *const usize,
+    ) {
+        let key = joined(num_keys, keys_list, keys_list_sizes);
+        let value = joined(num_values, values_list, values_list_sizes);
+        add(of_mut(b), |batch| batch.merge(&key, &value));
+    }
+    /// The same in a family.
+    fn rocksdb_writebatch_mergev_cf(
+        b: *mut rocksdb_writebatch_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        num_keys: c_int,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+        num_values: c_int,
+        values_list: *const *const c_char,
+        values_list_sizes: *const usize,
+    ) {
+        let key = joined(num_keys, keys_list, keys_list_sizes);
+        let value = joined(num_values, values_list, values_list_sizes);
+        let family = family(column_family);
+        add(of_mut(b), |batch| batch.merge_in(family, &key, &value));
+    }
+    /// Deletes `key` from the default family.
+    fn rocksdb_writebatch_delete(b: *mut rocksdb_writebatch_t, key: *const c_char, klen: usize) {
+        add(of_mut(b), |batch| batch.delete(bytes(key, klen)));
+    }
+    /// Deletes `key` from a family.
+    fn rocksdb_writebatch_delete_cf(
+        b: *mut rocksdb_writebatch_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        klen: usize,
+    ) {
+        let family = family(column_family);
+        add(of_mut(b), |batch| batch.delete_in(family, bytes(key, klen)));
+    }
+    /// Deletes `key`, which was put exactly once, from the default family.
+    fn rocksdb_writebatch_singledelete(b: *mut rocksdb_writebatch_t, key: *const c_char, klen: usize) {
+        add(of_mut(b), |batch| batch.single_delete(bytes(key, klen)));
+    }
+    /// The same in a family.
+    fn rocksdb_writebatch_singledelete_cf(
+        b: *mut rocksdb_writebatch_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        klen: usize,
+    ) {
+        let family = family(column_family);
+        add(of_mut(b), |batch| batch.single_delete_in(family, bytes(key, klen)));
+    }
+    /// Deletes a key given in pieces.
+    fn rocksdb_writebatch_deletev(
+        b: *mut rocksdb_writebatch_t,
+        num_keys: c_int,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+    ) {
+        let key = joined(num_keys, keys_list, keys_list_sizes);
+        add(of_mut(b), |batch| batch.delete(&key));
+    }
+    /// The same in a family.
+    fn rocksdb_writebatch_deletev_cf(
+        b: *mut rocksdb_writebatch_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        num_keys: c_int,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+    ) {
+        let key = joined(num_keys, keys_list, keys_list_sizes);
+        let family = family(column_family);
+        add(of_mut(b), |batch| batch.delete_in(family, &key));
+    }
+    /// Deletes the keys of the default family from `start_key` up to, not including, `end_key`.
+    fn rocksdb_writebatch_delete_range(
+        b: *mut rocksdb_writebatch_t,
+        start_key: *const c_char,
+        start_key_len: usize,
+        end_key: *const c_char,
+        end_key_len: usize,
+    ) {
+        let (begin, end) = (bytes(start_key, start_key_len), bytes(end_key, end_key_len));
+        add(of_mut(b), |batch| batch.delete_range(begin, end));
+    }
+    /// The same in a family.
+    fn rocksdb_writebatch_delete_range_cf(
+        b: *mut rocksdb_writebatch_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        start_key: *const c_char,
+        start_key_len: usize,
+        end_key: *const c_char,
+        end_key_len: usize,
+    ) {
+        let (begin, end) = (bytes(start_key, start_key_len), bytes(end_key, end_key_len));
+        let family = family(column_family);
+        add(of_mut(b), |batch| batch.delete_range_in(family, begin, end));
+    }
+    /// Deletes a range whose ends are given in pieces.
+    fn rocksdb_writebatch_delete_rangev(
+        b: *mut rocksdb_writebatch_t,
+        num_keys: c_int,
+        start_keys_list: *const *const c_char,
+        start_keys_list_sizes: *const usize,
+        end_keys_list: *const *const c_char,
+        end_keys_list_sizes: *const usize,
+    ) {
+        let begin = joined(num_keys, start_keys_list, start_keys_list_sizes);
+        let end = joined(num_keys, end_keys_list, end_keys_list_sizes);
+        add(of_mut(b), |batch| batch.delete_range(&begin, &end));
+    }
+    /// The same in a family.
+    fn rocksdb_writebatch_delete_rangev_cf(
+        b: *mut rocksdb_writebatch_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        num_keys: c_int,
+        start_keys_list: *const *const c_char,
+        start_keys_list_sizes: *const usize,
+        end_keys_list: *const *const c_char,
+        end_keys_list_sizes: *const usize,
+    ) {
+        let begin = joined(num_keys, start_keys_list, start_keys_list_sizes);
+        let end = joined(num_keys, end_keys_list, end_keys_list_sizes);
+        let family = family(column_family);
+        add(of_mut(b), |batch| batch.delete_range_in(family, &begin, &end));
+    }
+    /// Adds bytes that only the log carries.
+    fn rocksdb_writebatch_put_log_data(b: *mut rocksdb_writebatch_t, blob: *const c_char, len: usize) {
+        add(of_mut(b), |batch| batch.put_log_data(bytes(blob, len)));
+    }
+    /// Remembers the present state.
+    fn rocksdb_writebatch_set_save_point(b: *mut rocksdb_writebatch_t) {
+        of_mut(b).batch.set_save_point();
+    }
+    /// Goes back to the last save point and forgets it.
+    fn rocksdb_writebatch_rollback_to_save_point(b: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char) {
+        report(errptr, || of_mut(b).batch.rollback_to_save_point());
+    }
+    /// Forgets the last save point.
+    fn rocksdb_writebatch_pop_save_point(b: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char) {
+        report(errptr, || of_mut(b).batch.pop_save_point());
+    }
+    /// Shows the writes of the default family, in their order.
+    fn rocksdb_writebatch_iterate(
+        b: *mut rocksdb_writebatch_t,
+        state: *mut c_void,
+        put: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>,
+        deleted: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
+    ) {
+        let handlers = Handlers { put, deleted, ..Handlers::default() };
+        // A batch that was built by these functions is never malformed.
+        let _ = walk(of(b.cast_const()).batch.data(), state, &handlers);
+    }
+    /// The same with log data.
+    fn rocksdb_writebatch_iterate_ld(
+        b: *mut rocksdb_writebatch_t,
+        state: *mut c_void,
+        put: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>,
+        deleted: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
+        log_data: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
+    ) {
+        let handlers = Handlers { put, deleted, log_data, ..Handlers::default() };
+        let _ = walk(of(b.cast_const()).batch.data(), state, &handlers);
+    }
+    /// Shows the writes of all families, in their order.
+    fn rocksdb_writebatch_iterate_cf(
+        b: *mut rocksdb_writebatch_t,
+        state: *mut c_void,
+        put_cf: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, *const c_char, usize)>,
+        deleted_cf: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize)>,
+        merge_cf: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, *const c_char, usize)>,
+    ) {
+        let handlers = Handlers { put_cf, deleted_cf, merge_cf, ..Handlers::default() };
+        let _ = walk(of(b.cast_const()).batch.data(), state, &handlers);
+    }
+    /// The same with log data.
+    fn rocksdb_writebatch_iterate_cf_ld(
+        b: *mut rocksdb_writebatch_t,
+        state: *mut c_void,
+        put_cf: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, *const c_char, usize)>,
+        deleted_cf: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize)>,
+        merge_cf: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, *const c_char, usize)>,
+        log_data: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
+    ) {
+        let handlers = Handlers { put_cf, deleted_cf, merge_cf, log_data, ..Handlers::default() };
+        let _ = walk(of(b.cast_const()).batch.data(), state, &handlers);
+    }
+}

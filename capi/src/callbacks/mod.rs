@@ -1,0 +1,72 @@
+//! Objects whose methods are a C program's functions.
+//!
+//! Each holds the program's `state` and calls its `destructor` with it when the last user of the
+//! object is gone. The functions are called from any thread, several at once, as RocksDB calls
+//! them.
+
+use std::ffi::{CStr, c_char, c_void};
+
+mod comparator;
+mod filter_policy;
+mod merge;
+mod transform;
+
+pub use comparator::*;
+pub use filter_policy::*;
+pub use merge::*;
+pub use transform::*;
+
+/// `void (*)(void*)`.
+pub type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
+/// `const char* (*)(void*)`.
+pub type Name = Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>;
+
+/// The program's state behind a callback object.
+pub struct State {
+    pointer: *mut c_void,
+    destructor: Destructor,
+}
+
+// SAFETY: the program promises that its functions may be called, with this state, from any thread.
+unsafe impl Send for State {}
+// SAFETY: as above, from several threads at once.
+unsafe impl Sync for State {}
+
+impl State {
+    pub(crate) fn new(pointer: *mut c_void, destructor: Destructor) -> State {
+        State { pointer, destructor }
+    }
+
+    pub(crate) fn pointer(&self) -> *mut c_void {
+        self.pointer
+    }
+
+    /// What the program calls the object; `otherwise` if it says nothing.
+    pub(crate) fn name(&self, name: Name, otherwise: &str) -> String {
+        let Some(name) = name else {
+            return otherwise.to_owned();
+        };
+        // SAFETY: the program's function returns null or a text that ends with a zero.
+        unsafe {
+            let text = name(self.pointer);
+            match text.is_null() {
+                true => otherwise.to_owned(),
+                false => CStr::from_ptr(text).to_string_lossy().into_owned(),
+            }
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Some(destructor) = self.destructor {
+            // SAFETY: nobody holds the state any more; this is its one destruction.
+            unsafe { destructor(self.pointer) };
+        }
+    }
+}
+
+/// The address of bytes, for a C function.
+pub(crate) fn c_bytes(bytes: &[u8]) -> *const c_char {
+    bytes.as_ptr().cast()
+}

@@ -1,0 +1,398 @@
+//! Databases: opening, closing, and what is done to a whole one.
+
+use std::ffi::{c_char, c_int, c_uchar};
+use std::path::Path;
+
+use cairn_db::{Db, FamilyDescriptor, OpenRequest, Snapshot};
+use cairn_platform::sync::Mutex;
+use cairn_types::Result;
+
+use crate::error::{array, malloc_bytes, malloc_text, maybe_bytes, path, report, report_or, report_ptr, store, text};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::{create, maybe, of, take};
+use crate::options::{
+    AllOptions, rocksdb_compactoptions_t, rocksdb_flushoptions_t, rocksdb_options_t,
+};
+
+/// An open database.
+pub struct Database {
+    /// The engine's handle.
+    pub db: Db,
+}
+
+handles! {
+    /// An open database.
+    rocksdb_t = Database;
+    /// A state of the database that stays readable.
+    rocksdb_snapshot_t = Snapshot;
+}
+
+/// The open databases, so that what belongs to none of them can be said in the LOG of all.
+static OPEN: Mutex<Vec<Db>> = Mutex::new(Vec::new());
+
+/// Writes a line to the LOG of every open database.
+pub(crate) fn log_everywhere(line: &str) {
+    for db in OPEN.lock().iter() {
+        db.log_line(line);
+    }
+}
+
+/// A handle of an open database.
+pub(crate) fn hold(db: Db) -> *mut rocksdb_t {
+    OPEN.lock().push(db.clone());
+    create(Database { db })
+}
+
+/// Opens the families that two C arrays name.
+///
+/// # Safety
+///
+/// The arrays are what `c.h` says.
+unsafe fn descriptors(
+    count: c_int,
+    names: *const *const c_char,
+    options: *const *const rocksdb_options_t,
+) -> Result<Vec<FamilyDescriptor>> {
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let names = array(names, count);
+        let options = array(options, count);
+        let mut families = Vec::with_capacity(count);
+        for (name, options) in names.iter().zip(options) {
+            let all = of(*options).checked()?;
+            families.push(FamilyDescriptor::new(text(*name), all.family.clone()));
+        }
+        Ok(families)
+    }
+}
+
+/// Opens a database.
+fn open(
+    all: &AllOptions,
+    path: &Path,
+    families: &[FamilyDescriptor],
+    read_only: bool,
+) -> Result<Db> {
+    cairn_db::open(&OpenRequest {
+        path,
+        options: &all.db,
+        families,
+        // A reader may leave families out; it then has no handle for them.
+        others: read_only.then_some(&all.family),
+        read_only,
+        world: all.world(),
+    })
+}
+
+/// Gives the caller the handles of `families`, in their order, and the database's.
+///
+/// # Safety
+///
+/// `handles` has room for as many.
+unsafe fn hand_out(
+    db: Db,
+    families: &[FamilyDescriptor],
+    handles: *mut *mut rocksdb_column_family_handle_t,
+) -> Result<*mut rocksdb_t> {
+    for (at, family) in families.iter().enumerate() {
+        let Some(open) = db.family(&family.name) else {
+            return Err(cairn_types::Error::invalid_argument(format!(
+                "Column family not found: {}",
+                family.name
+            )));
+        };
+        // SAFETY: the caller's promise.
+        unsafe { handles.add(at).write(create(open)) };
+    }
+    Ok(hold(db))
+}
+
+/// One family by itself: the default one, with the options' family part.
+fn default_family(all: &AllOptions) -> [FamilyDescriptor; 1] {
+    [FamilyDescriptor::new("default", all.family.clone())]
+}
+
+c_functions! {
+    /// Opens the database in the directory `name`, which has no family but the default one.
+    fn rocksdb_open(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_t {
+        report_ptr(errptr, || {
+            let all = of(options).checked()?;
+            let db = open(all, &path(name), &default_family(all), false)?;
+            Ok(hold(db))
+        })
+    }
+    /// Opens a database with the families it names, which are all that exist.
+    fn rocksdb_open_column_families(
+        options: *const rocksdb_options_t,
+        name: *const c_char,
+        num_column_families: c_int,
+        column_family_names: *const *const c_char,
+        column_family_options: *const *const rocksdb_options_t,
+        column_family_handles: *mut *mut rocksdb_column_family_handle_t,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_t {
+        report_ptr(errptr, || {
+            let all = of(options).checked()?;
+            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            hand_out(open(all, &path(name), &families, false)?, &families, column_family_handles)
+        })
+    }
+    /// Opens a database to be read. No file of it is changed.
+    fn rocksdb_open_for_read_only(
+        options: *const rocksdb_options_t,
+        name: *const c_char,
+        error_if_wal_file_exists: c_uchar,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_t {
+        report_ptr(errptr, || {
+            let all = of(options).checked()?;
+            let path = path(name);
+            refuse_logs(all, &path, error_if_wal_file_exists)?;
+            let db = open(all, &path, &default_family(all), true)?;
+            Ok(hold(db))
+        })
+    }
+    /// Opens a database to be read, with some of its families.
+    fn rocksdb_open_for_read_only_column_families(
+        options: *const rocksdb_options_t,
+        name: *const c_char,
+        num_column_families: c_int,
+        column_family_names: *const *const c_char,
+        column_family_options: *const *const rocksdb_options_t,
+        column_family_handles: *mut *mut rocksdb_column_family_handle_t,
+        error_if_wal_file_exists: c_uchar,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_t {
+        report_ptr(errptr, || {
+            let all = of(options).checked()?;
+            let path = path(name);
+            refuse_logs(all, &path, error_if_wal_file_exists)?;
+            let families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            hand_out(open(all, &path, &families, true)?, &families, column_family_handles)
+        })
+    }
+    /// Closes a database. Iterators, snapshots and handles of families that still live can only be
+    /// destroyed after that; other uses of them report that the database is closed.
+    fn rocksdb_close(db: *mut rocksdb_t) {
+        if !db.is_null() {
+            let database = take(db);
+            OPEN.lock().retain(|open| !open.is_same(&database.db));
+            if let Err(error) = database.db.close() {
+                eprintln!("librocksdb (Cairn): closing {}: {error}", database.db.path().display());
+            }
+        }
+    }
+
+    /// The names of the column families of the database in the directory `name`.
+    fn rocksdb_list_column_families(
+        options: *const rocksdb_options_t,
+        name: *const c_char,
+        lencf: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut *mut c_char {
+        let names = report(errptr, || cairn_db::list_families(&path(name), &of(options).world()));
+        store(lencf, names.len());
+        if names.is_empty() {
+            return std::ptr::null_mut();
+        }
+        pointers(names.iter().map(|name| malloc_text(name)))
+    }
+    /// Frees a list of names.
+    fn rocksdb_list_column_families_destroy(list: *mut *mut c_char, len: usize) {
+        for name in array(list.cast_const(), len) {
+            libc::free(name.cast());
+        }
+        libc::free(list.cast());
+    }
+
+    /// A snapshot of the present state. Released by `rocksdb_release_snapshot`.
+    fn rocksdb_create_snapshot(db: *mut rocksdb_t) -> *const rocksdb_snapshot_t {
+        create(of(db.cast_const()).db.snapshot()).cast_const()
+    }
+    /// Releases a snapshot.
+    fn rocksdb_release_snapshot(_db: *mut rocksdb_t, snapshot: *const rocksdb_snapshot_t) {
+        crate::handle::destroy(snapshot.cast_mut());
+    }
+    /// The last write that a snapshot sees.
+    fn rocksdb_snapshot_get_sequence_number(snapshot: *const rocksdb_snapshot_t) -> u64 {
+        of(snapshot).sequence().0
+    }
+    /// The state that reads with these options see; null takes it away.
+    fn rocksdb_readoptions_set_snapshot(
+        opt: *mut crate::options::rocksdb_readoptions_t,
+        snapshot: *const rocksdb_snapshot_t,
+    ) {
+        crate::handle::of_mut(opt).snapshot = maybe(snapshot).map(Snapshot::sequence);
+    }
+    /// The sequence number of the last write.
+    fn rocksdb_get_latest_sequence_number(db: *mut rocksdb_t) -> u64 {
+        of(db.cast_const()).db.latest_sequence().0
+    }
+
+    /// A property of the default family as text, or null. Freed with `free`.
+    fn rocksdb_property_value(db: *mut rocksdb_t, propname: *const c_char) -> *mut c_char {
+        let value = of(db.cast_const()).db.property(&text(propname));
+        value.map_or(std::ptr::null_mut(), |value| malloc_text(&value))
+    }
+    /// A property of a family as text, or null. Freed with `free`.
+    fn rocksdb_property_value_cf(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        propname: *const c_char,
+    ) -> *mut c_char {
+        let value = of(column_family.cast_const()).property(&text(propname));
+        value.map_or(std::ptr::null_mut(), |value| malloc_text(&value))
+    }
+    /// Stores a property of the default family; -1 if it is no number.
+    fn rocksdb_property_int(db: *mut rocksdb_t, propname: *const c_char, out_val: *mut u64) -> c_int {
+        match of(db.cast_const()).db.property_number(&text(propname)) {
+            Some(value) => {
+                store(out_val, value);
+                0
+            }
+            None => -1,
+        }
+    }
+    /// Stores a property of a family; -1 if it is no number.
+    fn rocksdb_property_int_cf(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        propname: *const c_char,
+        out_val: *mut u64,
+    ) -> c_int {
+        match of(column_family.cast_const()).property_number(&text(propname)) {
+            Some(value) => {
+                store(out_val, value);
+                0
+            }
+            None => -1,
+        }
+    }
+
+    /// Writes the memtables of the default family to tables.
+    fn rocksdb_flush(db: *mut rocksdb_t, options: *const rocksdb_flushoptions_t, errptr: *mut *mut c_char) {
+        report(errptr, || {
+            let (db, options) = (&of(db.cast_const()).db, of(options).checked()?);
+            options.check_supported()?;
+            db.flush_families(&[db.default_family()])
+        });
+    }
+    /// Writes the memtables of a family to tables.
+    fn rocksdb_flush_cf(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_flushoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            of(options).checked()?.check_supported()?;
+            of(db.cast_const()).db.flush_families(&[of(column_family.cast_const())])
+        });
+    }
+    /// Writes the memtables of several families to tables.
+    fn rocksdb_flush_cfs(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_flushoptions_t,
+        column_family: *mut *mut rocksdb_column_family_handle_t,
+        num_column_families: c_int,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            of(options).checked()?.check_supported()?;
+            let count = usize::try_from(num_column_families).unwrap_or(0);
+            let handles = array(column_family.cast_const(), count);
+            let families: Vec<_> = handles.iter().map(|handle| of(handle.cast_const())).collect();
+            match families.is_empty() {
+                true => Ok(()),
+                false => of(db.cast_const()).db.flush_families(&families),
+            }
+        });
+    }
+
+    /// Compacts the keys of the default family from `start_key` to `limit_key`; null is unbounded.
+    fn rocksdb_compact_range(
+        db: *mut rocksdb_t,
+        start_key: *const c_char,
+        start_key_len: usize,
+        limit_key: *const c_char,
+        limit_key_len: usize,
+    ) {
+        let db = &of(db.cast_const()).db;
+        let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
+        // C gives this call no way to report an error; a background error shows at the next write.
+        let _ = db.compact_range(begin, end, &cairn_options::CompactRangeOptions::default());
+    }
+    /// The same of a family.
+    fn rocksdb_compact_range_cf(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        start_key: *const c_char,
+        start_key_len: usize,
+        limit_key: *const c_char,
+        limit_key_len: usize,
+    ) {
+        let family = of(column_family.cast_const());
+        let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
+        let _ = family.compact_range(begin, end, &cairn_options::CompactRangeOptions::default());
+    }
+    /// The same of the default family, with options.
+    fn rocksdb_compact_range_opt(
+        db: *mut rocksdb_t,
+        opt: *mut rocksdb_compactoptions_t,
+        start_key: *const c_char,
+        start_key_len: usize,
+        limit_key: *const c_char,
+        limit_key_len: usize,
+    ) {
+        let db = &of(db.cast_const()).db;
+        let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
+        let _ = db.compact_range(begin, end, of(opt.cast_const()));
+    }
+    /// The same of a family, with options.
+    fn rocksdb_compact_range_cf_opt(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        opt: *mut rocksdb_compactoptions_t,
+        start_key: *const c_char,
+        start_key_len: usize,
+        limit_key: *const c_char,
+        limit_key_len: usize,
+    ) {
+        let family = of(column_family.cast_const());
+        let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
+        let _ = family.compact_range(begin, end, of(opt.cast_const()));
+    }
+
+    /// Frees what the interface allocated.
+    fn rocksdb_free(ptr: *mut std::ffi::c_void) {
+        libc::free(ptr);
+    }
+}
+
+/// An array of pointers from `malloc`.
+pub(crate) fn pointers<T>(items: impl ExactSizeIterator<Item = *mut T>) -> *mut *mut T {
+    let items: Vec<*mut T> = items.collect();
+    let bytes = std::mem::size_of_val(items.as_slice());
+    // SAFETY: an array of pointers is read as the bytes it consists of.
+    let bytes = unsafe { std::slice::from_raw_parts(items.as_ptr().cast::<u8>(), bytes) };
+    malloc_bytes(bytes).cast()
+}
+
+/// Refuses a directory with logs, if the caller asked for that.
+fn refuse_logs(all: &AllOptions, path: &Path, asked: c_uchar) -> Result<()> {
+    if asked == 0 {
+        return Ok(());
+    }
+    let dir = match all.db.wal_dir.as_os_str().is_empty() {
+        true => path,
+        false => &all.db.wal_dir,
+    };
+    let names = all.world().fs.list(dir)?;
+    match names.iter().any(|name| name.ends_with(".log")) {
+        false => Ok(()),
+        true => Err(cairn_types::Error::corruption(
+            "wal file exists: the database was opened with error_if_wal_file_exists",
+        )),
+    }
+}

@@ -1,0 +1,87 @@
+//! Column families.
+
+use std::ffi::{c_char, c_int};
+
+use cairn_db::Family;
+
+use crate::db::{pointers, rocksdb_t};
+use crate::error::{array, malloc_bytes, report, report_or, report_ptr, store, text};
+use crate::handle::{create, of};
+use crate::options::rocksdb_options_t;
+
+handles! {
+    /// A column family of an open database.
+    rocksdb_column_family_handle_t = Family;
+}
+
+c_destructors! {
+    /// Gives up the handle of a family. The family stays.
+    rocksdb_column_family_handle_destroy(rocksdb_column_family_handle_t);
+}
+
+c_functions! {
+    /// Creates a family.
+    fn rocksdb_create_column_family(
+        db: *mut rocksdb_t,
+        column_family_options: *const rocksdb_options_t,
+        column_family_name: *const c_char,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_column_family_handle_t {
+        report_ptr(errptr, || {
+            let options = of(column_family_options).checked()?;
+            let family = of(db.cast_const()).db.create_family(&text(column_family_name), &options.family)?;
+            Ok(create(family))
+        })
+    }
+    /// Creates several families with the same options. `*lencfs` says how many were created, also
+    /// when one of them could not be.
+    fn rocksdb_create_column_families(
+        db: *mut rocksdb_t,
+        column_family_options: *const rocksdb_options_t,
+        num_column_families: c_int,
+        column_family_names: *const *const c_char,
+        lencfs: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut *mut rocksdb_column_family_handle_t {
+        let mut made = Vec::new();
+        report(errptr, || {
+            let options = of(column_family_options).checked()?;
+            let count = usize::try_from(num_column_families).unwrap_or(0);
+            for name in array(column_family_names, count) {
+                made.push(create(of(db.cast_const()).db.create_family(&text(*name), &options.family)?));
+            }
+            Ok(())
+        });
+        store(lencfs, made.len());
+        pointers(made.into_iter())
+    }
+    /// Frees the array that `rocksdb_create_column_families` returned, not the handles in it.
+    fn rocksdb_create_column_families_destroy(list: *mut *mut rocksdb_column_family_handle_t) {
+        libc::free(list.cast());
+    }
+    /// Drops a family and all that is in it. The handle is still to be destroyed.
+    fn rocksdb_drop_column_family(
+        db: *mut rocksdb_t,
+        handle: *mut rocksdb_column_family_handle_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || of(db.cast_const()).db.drop_family(of(handle.cast_const())));
+    }
+    /// A handle of the default family.
+    fn rocksdb_get_default_column_family_handle(db: *mut rocksdb_t) -> *mut rocksdb_column_family_handle_t {
+        create(of(db.cast_const()).db.default_family().clone())
+    }
+    /// The family's number.
+    fn rocksdb_column_family_handle_get_id(handle: *mut rocksdb_column_family_handle_t) -> u32 {
+        of(handle.cast_const()).id()
+    }
+    /// The family's name, of `*name_len` bytes. Freed with `free`.
+    fn rocksdb_column_family_handle_get_name(
+        handle: *mut rocksdb_column_family_handle_t,
+        name_len: *mut usize,
+    ) -> *mut c_char {
+        let name = of(handle.cast_const()).name();
+        store(name_len, name.len());
+        malloc_bytes(name.as_bytes())
+    }
+}

@@ -1,0 +1,170 @@
+//! Iterators.
+
+use std::ffi::{c_char, c_uchar};
+use std::ops::{Deref, DerefMut};
+
+use cairn_db::{DbIter, Family, Iter};
+use cairn_types::{Error, Result};
+
+use crate::db::rocksdb_t;
+use crate::error::{array, bytes, report, save, store};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::{create, of, of_mut};
+use crate::options::rocksdb_readoptions_t;
+use crate::reads::rocksdb_slice_t;
+
+/// What an iterator handle holds.
+pub enum Cursor {
+    /// A walk over a family.
+    Family(Iter),
+    /// No walk: the options were refused.
+    Refused(Error),
+}
+
+handles! {
+    /// A walk over the keys of a family.
+    rocksdb_iterator_t = Cursor;
+}
+
+c_destructors! {
+    /// Ends a walk.
+    rocksdb_iter_destroy(rocksdb_iterator_t);
+}
+
+/// A walk over `family`.
+fn cursor(family: &Family, options: &crate::options::Checked<cairn_options::ReadOptions>) -> Cursor {
+    match options.checked() {
+        Ok(options) => Cursor::Family(family.iter_with(options)),
+        Err(error) => Cursor::Refused(error),
+    }
+}
+
+impl Cursor {
+    /// Moves, if there is a walk.
+    #[inline]
+    fn walk(&mut self, step: impl FnOnce(&mut DbIter)) {
+        if let Cursor::Family(iter) = self {
+            step(iter.deref_mut());
+        }
+    }
+
+    /// What stands at the walk's place, if it is at one.
+    #[inline]
+    fn here<'a>(&'a self, part: impl FnOnce(&'a DbIter) -> &'a [u8]) -> Option<&'a [u8]> {
+        match self {
+            Cursor::Family(iter) if iter.valid() => Some(part(iter.deref())),
+            _ => None,
+        }
+    }
+
+    fn status(&self) -> Result<()> {
+        match self {
+            Cursor::Family(iter) => iter.status(),
+            Cursor::Refused(error) => Err(error.clone()),
+        }
+    }
+}
+
+/// A part of an entry for C; null if there is none.
+///
+/// # Safety
+///
+/// `len` is null or may be written to.
+#[inline]
+unsafe fn pointer(part: Option<&[u8]>, len: *mut usize) -> *const c_char {
+    // SAFETY: the caller's promise.
+    unsafe { store(len, part.map_or(0, <[u8]>::len)) };
+    part.map_or(std::ptr::null(), |part| part.as_ptr().cast())
+}
+
+#[inline]
+fn slice(part: Option<&[u8]>) -> rocksdb_slice_t {
+    rocksdb_slice_t {
+        data: part.map_or(std::ptr::null(), |part| part.as_ptr().cast()),
+        size: part.map_or(0, <[u8]>::len),
+    }
+}
+
+c_functions! {
+    /// A walk over the default family, which stands nowhere yet.
+    fn rocksdb_create_iterator(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t {
+        create(cursor(of(db.cast_const()).db.default_family(), of(options)))
+    }
+    /// A walk over a family, which stands nowhere yet.
+    fn rocksdb_create_iterator_cf(
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+    ) -> *mut rocksdb_iterator_t {
+        create(cursor(of(column_family.cast_const()), of(options)))
+    }
+    /// Whether the walk stands on an entry.
+    fn rocksdb_iter_valid(iter: *const rocksdb_iterator_t) -> c_uchar {
+        match of(iter) {
+            Cursor::Family(iter) => iter.valid().into(),
+            Cursor::Refused(_) => 0,
+        }
+    }
+    /// Goes to the first entry.
+    fn rocksdb_iter_seek_to_first(iter: *mut rocksdb_iterator_t) {
+        of_mut(iter).walk(DbIter::seek_to_first);
+    }
+    /// Goes to the last entry.
+    fn rocksdb_iter_seek_to_last(iter: *mut rocksdb_iterator_t) {
+        of_mut(iter).walk(DbIter::seek_to_last);
+    }
+    /// Goes to the first entry at or after `k`.
+    fn rocksdb_iter_seek(iter: *mut rocksdb_iterator_t, k: *const c_char, klen: usize) {
+        of_mut(iter).walk(|iter| iter.seek(bytes(k, klen)));
+    }
+    /// Goes to the last entry at or before `k`.
+    fn rocksdb_iter_seek_for_prev(iter: *mut rocksdb_iterator_t, k: *const c_char, klen: usize) {
+        of_mut(iter).walk(|iter| iter.seek_for_prev(bytes(k, klen)));
+    }
+    /// Goes to the next entry.
+    fn rocksdb_iter_next(iter: *mut rocksdb_iterator_t) {
+        of_mut(iter).walk(|iter| {
+            if iter.valid() {
+                iter.next();
+            }
+        });
+    }
+    /// Goes to the entry before.
+    fn rocksdb_iter_prev(iter: *mut rocksdb_iterator_t) {
+        of_mut(iter).walk(|iter| {
+            if iter.valid() {
+                iter.prev();
+            }
+        });
+    }
+    /// The key, until the walk moves; null where there is no entry.
+    fn rocksdb_iter_key(iter: *const rocksdb_iterator_t, klen: *mut usize) -> *const c_char {
+        pointer(of(iter).here(DbIter::key), klen)
+    }
+    /// The value, until the walk moves; null where there is no entry.
+    fn rocksdb_iter_value(iter: *const rocksdb_iterator_t, vlen: *mut usize) -> *const c_char {
+        pointer(of(iter).here(DbIter::value), vlen)
+    }
+    /// The timestamp of the entry, until the walk moves.
+    fn rocksdb_iter_timestamp(iter: *const rocksdb_iterator_t, tslen: *mut usize) -> *const c_char {
+        pointer(of(iter).here(DbIter::timestamp), tslen)
+    }
+    /// The key, until the walk moves.
+    fn rocksdb_iter_key_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
+        slice(of(iter).here(DbIter::key))
+    }
+    /// The value, until the walk moves.
+    fn rocksdb_iter_value_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
+        slice(of(iter).here(DbIter::value))
+    }
+    /// The timestamp of the entry, until the walk moves.
+    fn rocksdb_iter_timestamp_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
+        slice(of(iter).here(DbIter::timestamp))
+    }
+    /// The error that ended the walk, if one did.
+    fn rocksdb_iter_get_error(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
+        if let Err(error) = of(iter).status() {
+            save(errptr, &error);
+        }
+    }
+}

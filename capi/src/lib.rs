@@ -1,0 +1,50 @@
+//! RocksDB's C interface on Cairn: `librocksdb.so` and `librocksdb.a`.
+//!
+//! Owns the functions of `rocksdb/c.h` and `cairn/c.h` and the objects behind their handles. Each
+//! function turns C's arguments into Rust's, calls the engine, and turns the answer back; nothing
+//! here decides anything about data.
+//!
+//! - *Handles* (`handle`) are shells that are never given back to the allocator, so that the use
+//!   of one after its destruction is found out and ends the process with a message.
+//! - *Errors* (`error`) are texts in RocksDB's words, allocated with `malloc`, in `*errptr`.
+//! - *Callbacks* (`callbacks`) are called from any thread; what a program's function returns is
+//!   checked where it can be.
+//! - *Panics* end in an error where there is an `errptr`, else in a message and an abort; none
+//!   crosses into C.
+//! - What is not built yet (`unbuilt`) says so: an error where there is an `errptr`, else the empty
+//!   result and one line in the LOG.
+//!
+//! Safety: every function relies on what `c.h` says of its arguments: pointers point to what their
+//! names say, lengths are right, and no two threads use one handle that is not documented as
+//! thread-safe.
+
+#![expect(
+    non_camel_case_types,
+    reason = "the names of C's types are RocksDB's"
+)]
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "the contract of every function is the header's; the page above says it once"
+)]
+#![expect(
+    clippy::too_many_arguments,
+    reason = "the signatures are RocksDB's"
+)]
+
+#[macro_use]
+mod handle;
+#[macro_use]
+mod define;
+
+pub mod batch;
+pub mod cache;
+pub mod callbacks;
+pub mod db;
+pub mod env;
+mod error;
+pub mod families;
+pub mod iter;
+pub mod options;
+pub mod reads;
+pub mod unbuilt;
+pub mod writes;

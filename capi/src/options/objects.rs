@@ -1,0 +1,233 @@
+//! Options that are more than one value: paths, lists, objects.
+
+use std::ffi::{c_char, c_int, c_uchar};
+
+use cairn_options::choice::{Compression, MemtableFactory};
+use cairn_options::object::DbPath;
+
+use super::*;
+use crate::cache::rocksdb_cache_t;
+use crate::callbacks::{
+    rocksdb_comparator_t, rocksdb_filterpolicy_t, rocksdb_mergeoperator_t,
+    rocksdb_slicetransform_t,
+};
+use crate::env::rocksdb_env_t;
+use crate::handle::{maybe, take};
+
+handles! {
+    /// A directory of tables and the bytes it should hold.
+    rocksdb_dbpath_t = DbPath;
+}
+
+c_destructors! {
+    /// Frees a path.
+    rocksdb_dbpath_destroy(rocksdb_dbpath_t);
+}
+
+/// What `rocksdb_options_set_min_level_to_compress` leaves uncompressed above a level.
+fn compress_from(options: &mut FamilyOptions, level: c_int) {
+    let Ok(level) = usize::try_from(level) else {
+        return;
+    };
+    let levels = usize::try_from(options.num_levels).unwrap_or(0);
+    options.compression_per_level = (0..levels)
+        .map(|at| match at < level {
+            true => Compression::None,
+            false => options.compression,
+        })
+        .collect();
+}
+
+/// Paths of a C array.
+///
+/// # Safety
+///
+/// The array is what `c.h` says.
+unsafe fn paths(values: *mut *const rocksdb_dbpath_t, count: usize) -> Vec<DbPath> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let handles = array(values.cast_const(), count);
+        handles.iter().map(|handle| of(*handle).clone()).collect()
+    }
+}
+
+c_functions! {
+    /// A path for `rocksdb_options_set_db_paths`.
+    fn rocksdb_dbpath_create(path_name: *const c_char, target_size: u64) -> *mut rocksdb_dbpath_t {
+        create(DbPath { path: path(path_name), target_size })
+    }
+    /// Directories of tables.
+    fn rocksdb_options_set_db_paths(
+        opt: *mut rocksdb_options_t,
+        path_values: *mut *const rocksdb_dbpath_t,
+        num_paths: usize,
+    ) {
+        of_mut(opt).db.db_paths = paths(path_values, num_paths);
+    }
+    /// Directory of LOG files.
+    fn rocksdb_options_set_db_log_dir(opt: *mut rocksdb_options_t, dir: *const c_char) {
+        of_mut(opt).db.db_log_dir = path(dir);
+    }
+    /// Directory of write-ahead logs.
+    fn rocksdb_options_set_wal_dir(opt: *mut rocksdb_options_t, dir: *const c_char) {
+        of_mut(opt).db.wal_dir = path(dir);
+    }
+    /// Files, clock and threads.
+    fn rocksdb_options_set_env(opt: *mut rocksdb_options_t, env: *mut rocksdb_env_t) {
+        of_mut(opt).world = maybe(env.cast_const()).map(|env| env.world.clone());
+    }
+
+    /// The order of keys. The options share the comparator; the program still destroys its handle.
+    fn rocksdb_options_set_comparator(opt: *mut rocksdb_options_t, comparator: *mut rocksdb_comparator_t) {
+        of_mut(opt).family.comparator = of(comparator.cast_const()).clone();
+    }
+    /// The merge operator, which the options own from now on.
+    fn rocksdb_options_set_merge_operator(opt: *mut rocksdb_options_t, operator: *mut rocksdb_mergeoperator_t) {
+        of_mut(opt).family.merge_operator = match operator.is_null() {
+            true => None,
+            false => Some(take(operator)),
+        };
+    }
+    /// The operator that adds little-endian numbers of eight bytes.
+    fn rocksdb_options_set_uint64add_merge_operator(opt: *mut rocksdb_options_t) {
+        of_mut(opt).family.merge_operator = cairn_options::merge::from_text("uint64add").ok();
+    }
+    /// The prefix extractor, which the options own from now on.
+    fn rocksdb_options_set_prefix_extractor(opt: *mut rocksdb_options_t, transform: *mut rocksdb_slicetransform_t) {
+        of_mut(opt).family.prefix_extractor = match transform.is_null() {
+            true => None,
+            false => Some(take(transform)),
+        };
+    }
+    /// The filter policy, which the table options own from now on.
+    fn rocksdb_block_based_options_set_filter_policy(
+        opt: *mut rocksdb_block_based_table_options_t,
+        policy: *mut rocksdb_filterpolicy_t,
+    ) {
+        of_mut(opt).filter_policy = match policy.is_null() {
+            true => None,
+            false => Some(take(policy)),
+        };
+    }
+    /// The block cache, shared with the program's handle.
+    fn rocksdb_block_based_options_set_block_cache(
+        opt: *mut rocksdb_block_based_table_options_t,
+        cache: *mut rocksdb_cache_t,
+    ) {
+        of_mut(opt).block_cache = maybe(cache.cast_const()).cloned();
+    }
+
+    /// Compression by level.
+    fn rocksdb_options_set_compression_per_level(
+        opt: *mut rocksdb_options_t,
+        level_values: *const c_int,
+        num_levels: usize,
+    ) {
+        let options = of_mut(opt);
+        let mut levels = Vec::with_capacity(num_levels);
+        for &value in array(level_values, num_levels) {
+            let mut kind = Compression::None;
+            if !scalar::Scalar::set(&mut kind, value) {
+                options.refuse("rocksdb_options_set_compression_per_level", value.into());
+            }
+            levels.push(kind);
+        }
+        options.family.compression_per_level = levels;
+    }
+    /// No compression above `level`.
+    fn rocksdb_options_set_min_level_to_compress(opt: *mut rocksdb_options_t, level: c_int) {
+        compress_from(&mut of_mut(opt).family, level);
+    }
+    /// Window, level, strategy and dictionary size of the codec.
+    fn rocksdb_options_set_compression_options(
+        opt: *mut rocksdb_options_t,
+        w_bits: c_int,
+        level: c_int,
+        strategy: c_int,
+        max_dict_bytes: c_int,
+    ) {
+        let options = &mut of_mut(opt).family.compression_opts;
+        options.window_bits = w_bits;
+        options.level = level;
+        options.strategy = strategy;
+        options.max_dict_bytes = max_dict_bytes.cast_unsigned();
+    }
+    /// The same for the bottommost level.
+    fn rocksdb_options_set_bottommost_compression_options(
+        opt: *mut rocksdb_options_t,
+        w_bits: c_int,
+        level: c_int,
+        strategy: c_int,
+        max_dict_bytes: c_int,
+        enabled: c_uchar,
+    ) {
+        let options = &mut of_mut(opt).family.bottommost_compression_opts;
+        options.window_bits = w_bits;
+        options.level = level;
+        options.strategy = strategy;
+        options.max_dict_bytes = max_dict_bytes.cast_unsigned();
+        options.enabled = enabled != 0;
+    }
+    /// Samples for the bottommost level's dictionary, in bytes.
+    fn rocksdb_options_set_bottommost_compression_options_zstd_max_train_bytes(
+        opt: *mut rocksdb_options_t,
+        bytes: c_int,
+        enabled: c_uchar,
+    ) {
+        let options = &mut of_mut(opt).family.bottommost_compression_opts;
+        options.zstd_max_train_bytes = bytes.cast_unsigned();
+        options.enabled = enabled != 0;
+    }
+    /// Whether zstd's trainer makes the bottommost level's dictionary.
+    fn rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer(
+        opt: *mut rocksdb_options_t,
+        use_trainer: c_uchar,
+        enabled: c_uchar,
+    ) {
+        let options = &mut of_mut(opt).family.bottommost_compression_opts;
+        options.use_zstd_dict_trainer = use_trainer != 0;
+        options.enabled = enabled != 0;
+    }
+    /// Data buffered for the bottommost level's dictionary, in bytes.
+    fn rocksdb_options_set_bottommost_compression_options_max_dict_buffer_bytes(
+        opt: *mut rocksdb_options_t,
+        bytes: u64,
+        enabled: c_uchar,
+    ) {
+        let options = &mut of_mut(opt).family.bottommost_compression_opts;
+        options.max_dict_buffer_bytes = bytes;
+        options.enabled = enabled != 0;
+    }
+    /// Further factors of level sizes.
+    fn rocksdb_options_set_max_bytes_for_level_multiplier_additional(
+        opt: *mut rocksdb_options_t,
+        level_values: *mut c_int,
+        num_levels: usize,
+    ) {
+        of_mut(opt).family.max_bytes_for_level_multiplier_additional =
+            array(level_values.cast_const(), num_levels).to_vec();
+    }
+
+    /// Memtables that are arrays, sorted when they are full.
+    fn rocksdb_options_set_memtable_vector_rep(opt: *mut rocksdb_options_t) {
+        of_mut(opt).family.memtable_factory = MemtableFactory::Vector;
+    }
+    /// Memtables with a skip list for each prefix.
+    fn rocksdb_options_set_hash_skip_list_rep(
+        opt: *mut rocksdb_options_t,
+        _bucket_count: usize,
+        _height: i32,
+        _branching: i32,
+    ) {
+        of_mut(opt).family.memtable_factory = MemtableFactory::HashSkipList;
+    }
+    /// Memtables with a linked list for each prefix.
+    fn rocksdb_options_set_hash_link_list_rep(opt: *mut rocksdb_options_t, _bucket_count: usize) {
+        of_mut(opt).family.memtable_factory = MemtableFactory::HashLinkList;
+    }
+
+    /// Options for a machine that gives the database `total_threads` threads.
+    fn rocksdb_options_increase_parallelism(opt: *mut rocksdb_options_t, total_threads: c_int) {
+        of_mut(opt).db.max_background_jobs = total_threads;
+    }
+}

@@ -1,0 +1,136 @@
+//! C's numbers as values of options, and back.
+
+use std::ffi::{c_char, c_int, c_uchar};
+
+use cairn_options::choice::{
+    BottommostLevelCompaction, ChecksumKind, CompactionPri, CompactionStopStyle, CompactionStyle,
+    Compression, DataBlockIndexType, IndexBlockSearchType, IndexType, InfoLogLevel, PinningTier,
+    PrepopulateBlobCache, ReadTier, WalRecoveryMode,
+};
+
+/// A value of an option that C passes as a `C`.
+pub trait Scalar<C> {
+    /// Takes what C passed, or returns false if the option has no such value.
+    fn set(&mut self, value: C) -> bool;
+    /// What C sees.
+    fn get(&self) -> C;
+}
+
+macro_rules! numbers {
+    ($($option:ty: $($c:ty),+;)+) => {$($(
+        impl Scalar<$c> for $option {
+            fn set(&mut self, value: $c) -> bool {
+                // C's types wrap where RocksDB's setters cast: -1 is the largest unsigned number.
+                *self = value as $option;
+                true
+            }
+            fn get(&self) -> $c {
+                *self as $c
+            }
+        }
+    )+)+};
+}
+
+numbers! {
+    i32: i32;
+    u32: u32, i32, usize, u64, u8;
+    u64: u64, usize, u32, i32;
+    usize: usize, u64;
+    i64: i64;
+    f64: f64;
+}
+
+macro_rules! booleans {
+    ($($c:ty),+) => {$(
+        impl Scalar<$c> for bool {
+            fn set(&mut self, value: $c) -> bool {
+                *self = value != 0;
+                true
+            }
+            fn get(&self) -> $c {
+                <$c>::from(*self)
+            }
+        }
+    )+};
+}
+
+booleans!(c_uchar, c_int);
+
+impl Scalar<bool> for bool {
+    fn set(&mut self, value: bool) -> bool {
+        *self = value;
+        true
+    }
+    fn get(&self) -> bool {
+        *self
+    }
+}
+
+/// Choices whose number is their place in the table of their names.
+macro_rules! choices {
+    ($($option:ty: $($c:ty),+;)+) => {$($(
+        impl Scalar<$c> for $option {
+            fn set(&mut self, value: $c) -> bool {
+                let found = usize::try_from(value).ok().and_then(|n| <$option>::ALL.get(n));
+                found.map(|(choice, _)| *self = *choice).is_some()
+            }
+            fn get(&self) -> $c {
+                let place = <$option>::ALL.iter().position(|(choice, _)| choice == self);
+                place.unwrap_or(0) as $c
+            }
+        }
+    )+)+};
+}
+
+choices! {
+    WalRecoveryMode: c_int;
+    InfoLogLevel: c_int;
+    CompactionStyle: c_int;
+    CompactionPri: c_int;
+    CompactionStopStyle: c_int;
+    PrepopulateBlobCache: c_int;
+    IndexType: c_int;
+    IndexBlockSearchType: c_int;
+    DataBlockIndexType: c_int;
+    PinningTier: c_int;
+    ReadTier: c_int;
+    BottommostLevelCompaction: c_uchar;
+}
+
+impl Scalar<c_int> for Compression {
+    fn set(&mut self, value: c_int) -> bool {
+        let found = u8::try_from(value).ok().and_then(Compression::from_u8);
+        found.map(|kind| *self = kind).is_some()
+    }
+    fn get(&self) -> c_int {
+        *self as c_int
+    }
+}
+
+/// The number that stands for "no compression of its own".
+const DISABLED: c_int = 0xff;
+
+impl Scalar<c_int> for Option<Compression> {
+    fn set(&mut self, value: c_int) -> bool {
+        if value == DISABLED {
+            *self = None;
+            return true;
+        }
+        let found = u8::try_from(value).ok().and_then(Compression::from_u8);
+        *self = found;
+        found.is_some()
+    }
+    fn get(&self) -> c_int {
+        self.map_or(DISABLED, |kind| kind as c_int)
+    }
+}
+
+impl Scalar<c_char> for ChecksumKind {
+    fn set(&mut self, value: c_char) -> bool {
+        let found = u8::try_from(value).ok().and_then(ChecksumKind::from_u8);
+        found.map(|kind| *self = kind).is_some()
+    }
+    fn get(&self) -> c_char {
+        *self as c_char
+    }
+}

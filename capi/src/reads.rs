@@ -1,0 +1,379 @@
+//! Point reads: by copy, pinned, into a buffer, several at once.
+
+use std::ffi::{c_char, c_uchar};
+
+use cairn_db::{Family, Value};
+use cairn_options::ReadOptions;
+use cairn_types::{Error, Result};
+
+use crate::db::rocksdb_t;
+use crate::error::{array, bytes, malloc_bytes, report, report_ptr, save, store};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::{create, of};
+use crate::options::rocksdb_readoptions_t;
+
+handles! {
+    /// A value where it lies.
+    rocksdb_pinnableslice_t = Value;
+    /// A value where it lies.
+    rocksdb_pinnable_handle_t = Value;
+}
+
+c_destructors! {
+    /// Lets go of a value.
+    rocksdb_pinnableslice_destroy(rocksdb_pinnableslice_t);
+    /// Lets go of a value.
+    rocksdb_pinnable_handle_destroy(rocksdb_pinnable_handle_t);
+}
+
+/// Some bytes of the program's.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rocksdb_slice_t {
+    /// The first byte.
+    pub data: *const c_char,
+    /// How many.
+    pub size: usize,
+}
+
+/// The value of `key` as a copy that the program frees; null and length 0 without one.
+///
+/// # Safety
+///
+/// The arguments are what `c.h` says.
+unsafe fn get_copy(
+    family: &Family,
+    options: *const rocksdb_readoptions_t,
+    key: &[u8],
+    vallen: *mut usize,
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let found = report(errptr, || family.get_with(key, of(options).checked()?));
+        store(vallen, found.as_ref().map_or(0, |value| value.len()));
+        found.map_or(std::ptr::null_mut(), |value| malloc_bytes(&value))
+    }
+}
+
+/// A handle of the value of `key`, or null.
+///
+/// # Safety
+///
+/// The arguments are what `c.h` says.
+unsafe fn get_pinned<H: crate::handle::Handle<Object = Value>>(
+    family: &Family,
+    options: *const rocksdb_readoptions_t,
+    key: &[u8],
+    errptr: *mut *mut c_char,
+) -> *mut H {
+    // SAFETY: the caller's promise.
+    unsafe {
+        report_ptr(errptr, || {
+            let found = family.get_with(key, of(options).checked()?)?;
+            Ok(found.map_or(std::ptr::null_mut(), create))
+        })
+    }
+}
+
+/// Copies the value of `key` to the program's buffer if it fits; returns whether it did.
+///
+/// # Safety
+///
+/// The arguments are what `c.h` says.
+unsafe fn get_into(
+    family: &Family,
+    options: *const rocksdb_readoptions_t,
+    key: &[u8],
+    (buffer, buffer_size): (*mut c_char, usize),
+    (vallen, found): (*mut usize, *mut c_uchar),
+    errptr: *mut *mut c_char,
+) -> c_uchar {
+    // SAFETY: the caller's promise; no more is copied than the buffer holds.
+    unsafe {
+        let value = report(errptr, || family.get_with(key, of(options).checked()?));
+        store(found, value.is_some().into());
+        store(vallen, value.as_ref().map_or(0, |value| value.len()));
+        match value {
+            Some(value) if value.len() <= buffer_size => {
+                if !buffer.is_null() {
+                    std::ptr::copy_nonoverlapping(value.as_ptr(), buffer.cast(), value.len());
+                }
+                1
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// The keys of two C arrays.
+///
+/// # Safety
+///
+/// The arrays are what `c.h` says.
+unsafe fn keys<'a>(count: usize, keys: *const *const c_char, sizes: *const usize) -> Vec<&'a [u8]> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let keys = array(keys, count).iter().zip(array(sizes, count));
+        keys.map(|(key, size)| bytes(*key, *size)).collect()
+    }
+}
+
+/// Where `rocksdb_multi_get` and kin put their answers.
+struct Lists {
+    values: *mut *mut c_char,
+    sizes: *mut usize,
+    errors: *mut *mut c_char,
+}
+
+impl Lists {
+    /// Puts the answer for the key `at`.
+    ///
+    /// # Safety
+    ///
+    /// The lists have room for it.
+    unsafe fn put(&self, at: usize, result: Result<Option<Value>>) {
+        // SAFETY: the caller's promise. What stood in the lists is not a text: it is overwritten.
+        unsafe {
+            self.errors.add(at).write(std::ptr::null_mut());
+            let (value, size) = match result {
+                Ok(Some(value)) => (malloc_bytes(&value), value.len()),
+                Ok(None) => (std::ptr::null_mut(), 0),
+                Err(error) => {
+                    save(self.errors.add(at), &error);
+                    (std::ptr::null_mut(), 0)
+                }
+            };
+            self.values.add(at).write(value);
+            self.sizes.add(at).write(size);
+        }
+    }
+}
+
+/// Answers for `keys` of `families` (one each), at one point in time.
+fn multi_get(
+    families: &[&Family],
+    keys: &[&[u8]],
+    options: Result<&ReadOptions>,
+) -> Vec<Result<Option<Value>>> {
+    match options {
+        Ok(options) => Family::multi_get_many(families, keys, options),
+        Err(error) => keys.iter().map(|_| Err(Error::clone(&error))).collect(),
+    }
+}
+
+/// The batched forms: pinned values.
+///
+/// # Safety
+///
+/// The arrays are what `c.h` says.
+unsafe fn batched(
+    family: &Family,
+    options: *const rocksdb_readoptions_t,
+    keys: &[&[u8]],
+    values: *mut *mut rocksdb_pinnableslice_t,
+    errs: *mut *mut c_char,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let families = vec![family; keys.len()];
+        let results = multi_get(&families, keys, of(options).checked());
+        for (at, result) in results.into_iter().enumerate() {
+            errs.add(at).write(std::ptr::null_mut());
+            let value = match result {
+                Ok(found) => found.map_or(std::ptr::null_mut(), create),
+                Err(error) => {
+                    save(errs.add(at), &error);
+                    std::ptr::null_mut()
+                }
+            };
+            values.add(at).write(value);
+        }
+    }
+}
+
+c_functions! {
+    /// The value of `key` in the default family, copied to memory that the program frees, or null.
+    fn rocksdb_get(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        key: *const c_char,
+        keylen: usize,
+        vallen: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut c_char {
+        get_copy(of(db.cast_const()).db.default_family(), options, bytes(key, keylen), vallen, errptr)
+    }
+    /// The same in a family.
+    fn rocksdb_get_cf(
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        vallen: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut c_char {
+        get_copy(of(column_family.cast_const()), options, bytes(key, keylen), vallen, errptr)
+    }
+    /// The value of `key` in the default family where it lies, or null.
+    fn rocksdb_get_pinned(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        key: *const c_char,
+        keylen: usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_pinnableslice_t {
+        get_pinned(of(db.cast_const()).db.default_family(), options, bytes(key, keylen), errptr)
+    }
+    /// The same in a family.
+    fn rocksdb_get_pinned_cf(
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_pinnableslice_t {
+        get_pinned(of(column_family.cast_const()), options, bytes(key, keylen), errptr)
+    }
+    /// `rocksdb_get_pinned` with a handle of another type.
+    fn rocksdb_get_pinned_v2(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        key: *const c_char,
+        keylen: usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_pinnable_handle_t {
+        get_pinned(of(db.cast_const()).db.default_family(), options, bytes(key, keylen), errptr)
+    }
+    /// `rocksdb_get_pinned_cf` with a handle of another type.
+    fn rocksdb_get_pinned_cf_v2(
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_pinnable_handle_t {
+        get_pinned(of(column_family.cast_const()), options, bytes(key, keylen), errptr)
+    }
+    /// The bytes of a value, as long as its handle lives.
+    fn rocksdb_pinnableslice_value(t: *const rocksdb_pinnableslice_t, vlen: *mut usize) -> *const c_char {
+        if t.is_null() {
+            store(vlen, 0);
+            return std::ptr::null();
+        }
+        let value = of(t);
+        store(vlen, value.len());
+        value.as_ptr().cast()
+    }
+    /// The bytes of a value, as long as its handle lives.
+    fn rocksdb_pinnable_handle_get_value(handle: *const rocksdb_pinnable_handle_t, vallen: *mut usize) -> *const c_char {
+        if handle.is_null() {
+            store(vallen, 0);
+            return std::ptr::null();
+        }
+        let value = of(handle);
+        store(vallen, value.len());
+        value.as_ptr().cast()
+    }
+    /// Copies the value of `key` to `buffer` if it fits: 1 if it did. `*vallen` is its length.
+    fn rocksdb_get_into_buffer(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        key: *const c_char,
+        keylen: usize,
+        buffer: *mut c_char,
+        buffer_size: usize,
+        vallen: *mut usize,
+        found: *mut c_uchar,
+        errptr: *mut *mut c_char,
+    ) -> c_uchar {
+        let family = of(db.cast_const()).db.default_family();
+        get_into(family, options, bytes(key, keylen), (buffer, buffer_size), (vallen, found), errptr)
+    }
+    /// The same in a family.
+    fn rocksdb_get_into_buffer_cf(
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        buffer: *mut c_char,
+        buffer_size: usize,
+        vallen: *mut usize,
+        found: *mut c_uchar,
+        errptr: *mut *mut c_char,
+    ) -> c_uchar {
+        let family = of(column_family.cast_const());
+        get_into(family, options, bytes(key, keylen), (buffer, buffer_size), (vallen, found), errptr)
+    }
+
+    /// The values of several keys of the default family: copies, lengths and errors.
+    fn rocksdb_multi_get(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        num_keys: usize,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+        values_list: *mut *mut c_char,
+        values_list_sizes: *mut usize,
+        errs: *mut *mut c_char,
+    ) {
+        let keys = keys(num_keys, keys_list, keys_list_sizes);
+        let families = vec![of(db.cast_const()).db.default_family(); keys.len()];
+        let lists = Lists { values: values_list, sizes: values_list_sizes, errors: errs };
+        for (at, result) in multi_get(&families, &keys, of(options).checked()).into_iter().enumerate() {
+            lists.put(at, result);
+        }
+    }
+    /// The values of several keys, each of a family of its own.
+    fn rocksdb_multi_get_cf(
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_families: *const *const rocksdb_column_family_handle_t,
+        num_keys: usize,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+        values_list: *mut *mut c_char,
+        values_list_sizes: *mut usize,
+        errs: *mut *mut c_char,
+    ) {
+        let keys = keys(num_keys, keys_list, keys_list_sizes);
+        let families: Vec<&Family> = array(column_families, num_keys).iter().map(|handle| of(*handle)).collect();
+        let lists = Lists { values: values_list, sizes: values_list_sizes, errors: errs };
+        for (at, result) in multi_get(&families, &keys, of(options).checked()).into_iter().enumerate() {
+            lists.put(at, result);
+        }
+    }
+    /// The values of several keys of one family, where they lie.
+    fn rocksdb_batched_multi_get_cf(
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        num_keys: usize,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+        values: *mut *mut rocksdb_pinnableslice_t,
+        errs: *mut *mut c_char,
+        _sorted_input: bool,
+    ) {
+        let keys = keys(num_keys, keys_list, keys_list_sizes);
+        batched(of(column_family.cast_const()), options, &keys, values, errs);
+    }
+    /// The same, with keys as slices.
+    fn rocksdb_batched_multi_get_cf_slice(
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        num_keys: usize,
+        keys_list: *const rocksdb_slice_t,
+        values: *mut *mut rocksdb_pinnableslice_t,
+        errs: *mut *mut c_char,
+        _sorted_input: bool,
+    ) {
+        let keys: Vec<&[u8]> = array(keys_list, num_keys).iter().map(|key| bytes(key.data, key.size)).collect();
+        batched(of(column_family.cast_const()), options, &keys, values, errs);
+    }
+}

@@ -1,0 +1,794 @@
+//! Functions of features that are not built: they exist so that programs link, and say so when called.
+//!
+//! Where there is an `errptr` it gets `Not implemented: <function>: <what>`; where there is none the
+//! result is empty and the LOG of every open database gets one line.
+
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
+
+use crate::batch::{rocksdb_writebatch_t};
+use crate::cache::{rocksdb_cache_t, rocksdb_memory_allocator_t};
+use crate::callbacks::{rocksdb_comparator_t, rocksdb_mergeoperator_t, rocksdb_slicetransform_t};
+use crate::db::{rocksdb_snapshot_t};
+use crate::env::{rocksdb_env_t, rocksdb_envoptions_t};
+use crate::families::{rocksdb_column_family_handle_t};
+use crate::iter::{rocksdb_iterator_t};
+use crate::options::{rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_dbpath_t, rocksdb_flushoptions_t, rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};
+use crate::reads::{rocksdb_pinnableslice_t};
+
+/// An object of a feature that is not built.
+pub struct rocksdb_backup_engine_info_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_backup_engine_options_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_backup_engine_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_checkpoint_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_column_family_metadata_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_compaction_service_options_override_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_compactionfilter_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_compactionfiltercontext_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_compactionfilterfactory_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_compactionjobinfo_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_compactionservice_jobinfo_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_compactionservice_scheduleresponse_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_compactionservice_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_cuckoo_table_options_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_eventlistener_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_export_import_files_metadata_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_externalfileingestioninfo_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_file_checksum_gen_factory_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_flushjobinfo_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_import_column_family_options_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_ingestexternalfileoptions_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_level_metadata_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_livefile_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_livefiles_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_logger_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_memory_consumers_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_memory_usage_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_memtableinfo_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_open_and_compact_options_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_optimistictransaction_options_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_optimistictransactiondb_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_perfcontext_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_ratelimiter_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_restore_options_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_sst_file_manager_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_sst_file_metadata_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_sst_partitioner_factory_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_sstfilewriter_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_statistics_histogram_data_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_status_ptr_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_subcompactionjobinfo_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_table_properties_collector_factory_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_transaction_options_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_transaction_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_transactiondb_options_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_transactiondb_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_wait_for_compact_options_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_wal_iterator_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_wal_readoptions_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_write_buffer_manager_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_writebatch_wi_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_writestallcondition_t(());
+/// An object of a feature that is not built.
+pub struct rocksdb_writestallinfo_t(());
+/// A function of the program that is never called.
+pub type on_background_error_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type on_compaction_begin_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type on_compaction_completed_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type on_external_file_ingested_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type on_flush_begin_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type on_flush_completed_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type on_memtable_sealed_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type on_stall_conditions_changed_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type on_subcompaction_begin_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type on_subcompaction_completed_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type rocksdb_compaction_service_cancel_awaiting_jobs_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type rocksdb_compaction_service_on_installation_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type rocksdb_compaction_service_schedule_cb = Option<unsafe extern "C" fn()>;
+/// A function of the program that is never called.
+pub type rocksdb_compaction_service_wait_cb = Option<unsafe extern "C" fn()>;
+
+c_unbuilt! { "SST partitioners":
+    no() fn rocksdb_options_set_sst_partitioner_factory(opt: *mut rocksdb_options_t, sst_partitioner_factory: *mut rocksdb_sst_partitioner_factory_t);
+    no() fn rocksdb_sst_partitioner_factory_destroy(factory: *mut rocksdb_sst_partitioner_factory_t);
+    no() fn rocksdb_sst_partitioner_fixed_prefix_factory_create(prefix_len: usize) -> *mut rocksdb_sst_partitioner_factory_t;
+}
+
+c_unbuilt! { "a row cache":
+    no() fn rocksdb_options_set_row_cache(opt: *mut rocksdb_options_t, cache: *mut rocksdb_cache_t);
+}
+
+c_unbuilt! { "allocators of the program":
+    err(errptr) fn rocksdb_jemalloc_nodump_allocator_create(errptr: *mut *mut c_char) -> *mut rocksdb_memory_allocator_t;
+}
+
+c_unbuilt! { "backups":
+    no() fn rocksdb_backup_engine_close(be: *mut rocksdb_backup_engine_t);
+    err(errptr) fn rocksdb_backup_engine_create_new_backup(be: *mut rocksdb_backup_engine_t, db: *mut rocksdb_t, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_backup_engine_create_new_backup_flush(be: *mut rocksdb_backup_engine_t, db: *mut rocksdb_t, flush_before_backup: c_uchar, errptr: *mut *mut c_char);
+    no() fn rocksdb_backup_engine_get_backup_info(be: *mut rocksdb_backup_engine_t) -> *const rocksdb_backup_engine_info_t;
+    no() fn rocksdb_backup_engine_info_backup_id(info: *const rocksdb_backup_engine_info_t, index: c_int) -> u32;
+    no() fn rocksdb_backup_engine_info_count(info: *const rocksdb_backup_engine_info_t) -> c_int;
+    no() fn rocksdb_backup_engine_info_destroy(info: *const rocksdb_backup_engine_info_t);
+    no() fn rocksdb_backup_engine_info_number_files(info: *const rocksdb_backup_engine_info_t, index: c_int) -> u32;
+    no() fn rocksdb_backup_engine_info_size(info: *const rocksdb_backup_engine_info_t, index: c_int) -> u64;
+    no() fn rocksdb_backup_engine_info_timestamp(info: *const rocksdb_backup_engine_info_t, index: c_int) -> i64;
+    err(errptr) fn rocksdb_backup_engine_open(options: *const rocksdb_options_t, path: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_backup_engine_t;
+    err(errptr) fn rocksdb_backup_engine_open_opts(options: *const rocksdb_backup_engine_options_t, env: *mut rocksdb_env_t, errptr: *mut *mut c_char) -> *mut rocksdb_backup_engine_t;
+    no() fn rocksdb_backup_engine_options_create(backup_dir: *const c_char) -> *mut rocksdb_backup_engine_options_t;
+    no() fn rocksdb_backup_engine_options_destroy(backup_engine_options: *mut rocksdb_backup_engine_options_t);
+    no() fn rocksdb_backup_engine_options_get_backup_log_files(options: *mut rocksdb_backup_engine_options_t) -> c_uchar;
+    no() fn rocksdb_backup_engine_options_get_backup_rate_limit(options: *mut rocksdb_backup_engine_options_t) -> u64;
+    no() fn rocksdb_backup_engine_options_get_callback_trigger_interval_size(options: *mut rocksdb_backup_engine_options_t) -> u64;
+    no() fn rocksdb_backup_engine_options_get_destroy_old_data(options: *mut rocksdb_backup_engine_options_t) -> c_uchar;
+    no() fn rocksdb_backup_engine_options_get_max_background_operations(options: *mut rocksdb_backup_engine_options_t) -> c_int;
+    no() fn rocksdb_backup_engine_options_get_max_valid_backups_to_open(options: *mut rocksdb_backup_engine_options_t) -> c_int;
+    no() fn rocksdb_backup_engine_options_get_restore_rate_limit(options: *mut rocksdb_backup_engine_options_t) -> u64;
+    no() fn rocksdb_backup_engine_options_get_share_files_with_checksum_naming(options: *mut rocksdb_backup_engine_options_t) -> c_int;
+    no() fn rocksdb_backup_engine_options_get_share_table_files(options: *mut rocksdb_backup_engine_options_t) -> c_uchar;
+    no() fn rocksdb_backup_engine_options_get_sync(options: *mut rocksdb_backup_engine_options_t) -> c_uchar;
+    no() fn rocksdb_backup_engine_options_set_backup_dir(options: *mut rocksdb_backup_engine_options_t, backup_dir: *const c_char);
+    no() fn rocksdb_backup_engine_options_set_backup_log_files(options: *mut rocksdb_backup_engine_options_t, val: c_uchar);
+    no() fn rocksdb_backup_engine_options_set_backup_rate_limit(options: *mut rocksdb_backup_engine_options_t, limit: u64);
+    no() fn rocksdb_backup_engine_options_set_callback_trigger_interval_size(options: *mut rocksdb_backup_engine_options_t, size: u64);
+    no() fn rocksdb_backup_engine_options_set_destroy_old_data(options: *mut rocksdb_backup_engine_options_t, val: c_uchar);
+    no() fn rocksdb_backup_engine_options_set_env(options: *mut rocksdb_backup_engine_options_t, env: *mut rocksdb_env_t);
+    no() fn rocksdb_backup_engine_options_set_max_background_operations(options: *mut rocksdb_backup_engine_options_t, val: c_int);
+    no() fn rocksdb_backup_engine_options_set_max_valid_backups_to_open(options: *mut rocksdb_backup_engine_options_t, val: c_int);
+    no() fn rocksdb_backup_engine_options_set_restore_rate_limit(options: *mut rocksdb_backup_engine_options_t, limit: u64);
+    no() fn rocksdb_backup_engine_options_set_share_files_with_checksum_naming(options: *mut rocksdb_backup_engine_options_t, val: c_int);
+    no() fn rocksdb_backup_engine_options_set_share_table_files(options: *mut rocksdb_backup_engine_options_t, val: c_uchar);
+    no() fn rocksdb_backup_engine_options_set_sync(options: *mut rocksdb_backup_engine_options_t, val: c_uchar);
+    err(errptr) fn rocksdb_backup_engine_purge_old_backups(be: *mut rocksdb_backup_engine_t, num_backups_to_keep: u32, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_backup_engine_restore_db_from_backup(be: *mut rocksdb_backup_engine_t, db_dir: *const c_char, wal_dir: *const c_char, restore_options: *const rocksdb_restore_options_t, backup_id: u32, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_backup_engine_restore_db_from_latest_backup(be: *mut rocksdb_backup_engine_t, db_dir: *const c_char, wal_dir: *const c_char, restore_options: *const rocksdb_restore_options_t, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_backup_engine_verify_backup(be: *mut rocksdb_backup_engine_t, backup_id: u32, errptr: *mut *mut c_char);
+    no() fn rocksdb_restore_options_create() -> *mut rocksdb_restore_options_t;
+    no() fn rocksdb_restore_options_destroy(opt: *mut rocksdb_restore_options_t);
+    no() fn rocksdb_restore_options_set_keep_log_files(opt: *mut rocksdb_restore_options_t, v: c_int);
+}
+
+c_unbuilt! { "checkpoints":
+    err(errptr) fn rocksdb_checkpoint_create(checkpoint: *mut rocksdb_checkpoint_t, checkpoint_dir: *const c_char, log_size_for_flush: u64, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_checkpoint_export_column_family(checkpoint: *mut rocksdb_checkpoint_t, column_family: *mut rocksdb_column_family_handle_t, export_dir: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_export_import_files_metadata_t;
+    err(errptr) fn rocksdb_checkpoint_object_create(db: *mut rocksdb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t;
+    no() fn rocksdb_checkpoint_object_destroy(checkpoint: *mut rocksdb_checkpoint_t);
+}
+
+c_unbuilt! { "collectors of table properties":
+    no() fn rocksdb_options_add_compact_on_deletion_collector_factory(opt: *mut rocksdb_options_t, window_size: usize, num_dels_trigger: usize);
+    no() fn rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(opt: *mut rocksdb_options_t, window_size: usize, num_dels_trigger: usize, deletion_ratio: f64);
+    no() fn rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(opt: *mut rocksdb_options_t, window_size: usize, num_dels_trigger: usize, deletion_ratio: f64, min_file_size: u64);
+    no() fn rocksdb_options_add_table_properties_collector_factory(opt: *mut rocksdb_options_t, table_properties_collector_factory: *mut rocksdb_table_properties_collector_factory_t);
+    no() fn rocksdb_table_properties_collector_factory_destroy(factory: *mut rocksdb_table_properties_collector_factory_t);
+}
+
+c_unbuilt! { "compaction filters":
+    no() fn rocksdb_compactionfilter_create(state: *mut c_void, destructor: Option<unsafe extern "C" fn(*mut c_void)>, filter: Option<unsafe extern "C" fn(*mut c_void, c_int, *const c_char, usize, *const c_char, usize, *mut *mut c_char, *mut usize, *mut c_uchar) -> c_uchar>, name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>) -> *mut rocksdb_compactionfilter_t;
+    no() fn rocksdb_compactionfilter_destroy(compactionfilter: *mut rocksdb_compactionfilter_t);
+    no() fn rocksdb_compactionfilter_set_ignore_snapshots(compactionfilter: *mut rocksdb_compactionfilter_t, v: c_uchar);
+    no() fn rocksdb_compactionfiltercontext_is_full_compaction(context: *mut rocksdb_compactionfiltercontext_t) -> c_uchar;
+    no() fn rocksdb_compactionfiltercontext_is_manual_compaction(context: *mut rocksdb_compactionfiltercontext_t) -> c_uchar;
+    no() fn rocksdb_compactionfilterfactory_create(state: *mut c_void, destructor: Option<unsafe extern "C" fn(*mut c_void)>, create_compaction_filter: Option<unsafe extern "C" fn(*mut c_void, *mut rocksdb_compactionfiltercontext_t) -> *mut rocksdb_compactionfilter_t>, name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>) -> *mut rocksdb_compactionfilterfactory_t;
+    no() fn rocksdb_compactionfilterfactory_destroy(compactionfilterfactory: *mut rocksdb_compactionfilterfactory_t);
+    no() fn rocksdb_options_set_compaction_filter(opt: *mut rocksdb_options_t, compactionfilter: *mut rocksdb_compactionfilter_t);
+    no() fn rocksdb_options_set_compaction_filter_factory(opt: *mut rocksdb_options_t, compactionfilterfactory: *mut rocksdb_compactionfilterfactory_t);
+}
+
+c_unbuilt! { "cuckoo tables":
+    no() fn rocksdb_cuckoo_options_create() -> *mut rocksdb_cuckoo_table_options_t;
+    no() fn rocksdb_cuckoo_options_destroy(options: *mut rocksdb_cuckoo_table_options_t);
+    no() fn rocksdb_cuckoo_options_set_cuckoo_block_size(options: *mut rocksdb_cuckoo_table_options_t, v: u32);
+    no() fn rocksdb_cuckoo_options_set_hash_ratio(options: *mut rocksdb_cuckoo_table_options_t, v: f64);
+    no() fn rocksdb_cuckoo_options_set_identity_as_first_hash(options: *mut rocksdb_cuckoo_table_options_t, v: c_uchar);
+    no() fn rocksdb_cuckoo_options_set_max_search_depth(options: *mut rocksdb_cuckoo_table_options_t, v: u32);
+    no() fn rocksdb_cuckoo_options_set_use_module_hash(options: *mut rocksdb_cuckoo_table_options_t, v: c_uchar);
+    no() fn rocksdb_options_set_cuckoo_table_factory(opt: *mut rocksdb_options_t, table_options: *mut rocksdb_cuckoo_table_options_t);
+}
+
+c_unbuilt! { "databases with a time to live":
+    err(errptr) fn rocksdb_create_column_family_with_ttl(db: *mut rocksdb_t, column_family_options: *const rocksdb_options_t, column_family_name: *const c_char, ttl: c_int, errptr: *mut *mut c_char) -> *mut rocksdb_column_family_handle_t;
+    err(errptr) fn rocksdb_open_column_families_with_ttl(options: *const rocksdb_options_t, name: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, ttls: *const c_int, errptr: *mut *mut c_char) -> *mut rocksdb_t;
+    err(errptr) fn rocksdb_open_with_ttl(options: *const rocksdb_options_t, name: *const c_char, ttl: c_int, errptr: *mut *mut c_char) -> *mut rocksdb_t;
+}
+
+c_unbuilt! { "event listeners":
+    no() fn rocksdb_compactionjobinfo_base_input_level(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> c_int;
+    no() fn rocksdb_compactionjobinfo_cf_name(compactionjobinfo: *const rocksdb_compactionjobinfo_t, size: *mut usize) -> *const c_char;
+    no() fn rocksdb_compactionjobinfo_compaction_reason(info: *const rocksdb_compactionjobinfo_t) -> u32;
+    no() fn rocksdb_compactionjobinfo_elapsed_micros(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
+    no() fn rocksdb_compactionjobinfo_input_file_at(compactionjobinfo: *const rocksdb_compactionjobinfo_t, pos: usize, size: *mut usize) -> *const c_char;
+    no() fn rocksdb_compactionjobinfo_input_files_count(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> usize;
+    no() fn rocksdb_compactionjobinfo_input_records(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
+    no() fn rocksdb_compactionjobinfo_num_corrupt_keys(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
+    no() fn rocksdb_compactionjobinfo_num_input_files(info: *const rocksdb_compactionjobinfo_t) -> usize;
+    no() fn rocksdb_compactionjobinfo_num_input_files_at_output_level(info: *const rocksdb_compactionjobinfo_t) -> usize;
+    no() fn rocksdb_compactionjobinfo_output_file_at(compactionjobinfo: *const rocksdb_compactionjobinfo_t, pos: usize, size: *mut usize) -> *const c_char;
+    no() fn rocksdb_compactionjobinfo_output_files_count(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> usize;
+    no() fn rocksdb_compactionjobinfo_output_level(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> c_int;
+    no() fn rocksdb_compactionjobinfo_output_records(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
+    err(errptr) fn rocksdb_compactionjobinfo_status(info: *const rocksdb_compactionjobinfo_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_compactionjobinfo_total_input_bytes(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
+    no() fn rocksdb_compactionjobinfo_total_output_bytes(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
+    no() fn rocksdb_eventlistener_create(state_: *mut c_void, destructor_: Option<unsafe extern "C" fn(*mut c_void)>, on_flush_begin: on_flush_begin_cb, on_flush_completed: on_flush_completed_cb, on_compaction_begin: on_compaction_begin_cb, on_compaction_completed: on_compaction_completed_cb, on_subcompaction_begin: on_subcompaction_begin_cb, on_subcompaction_completed: on_subcompaction_completed_cb, on_external_file_ingested: on_external_file_ingested_cb, on_background_error: on_background_error_cb, on_stall_conditions_changed: on_stall_conditions_changed_cb, on_memtable_sealed: on_memtable_sealed_cb) -> *mut rocksdb_eventlistener_t;
+    no() fn rocksdb_eventlistener_destroy(eventlistener: *mut rocksdb_eventlistener_t);
+    no() fn rocksdb_flushjobinfo_cf_name(flushjobinfo: *const rocksdb_flushjobinfo_t, size: *mut usize) -> *const c_char;
+    no() fn rocksdb_flushjobinfo_file_path(flushjobinfo: *const rocksdb_flushjobinfo_t, size: *mut usize) -> *const c_char;
+    no() fn rocksdb_flushjobinfo_flush_reason(info: *const rocksdb_flushjobinfo_t) -> u32;
+    no() fn rocksdb_flushjobinfo_largest_seqno(flushjobinfo: *const rocksdb_flushjobinfo_t) -> u64;
+    no() fn rocksdb_flushjobinfo_smallest_seqno(flushjobinfo: *const rocksdb_flushjobinfo_t) -> u64;
+    no() fn rocksdb_flushjobinfo_triggered_writes_slowdown(flushjobinfo: *const rocksdb_flushjobinfo_t) -> c_uchar;
+    no() fn rocksdb_flushjobinfo_triggered_writes_stop(flushjobinfo: *const rocksdb_flushjobinfo_t) -> c_uchar;
+    no() fn rocksdb_memtableinfo_cf_name(memtableinfo: *const rocksdb_memtableinfo_t, size: *mut usize) -> *const c_char;
+    no() fn rocksdb_memtableinfo_earliest_seqno(memtableinfo: *const rocksdb_memtableinfo_t) -> u64;
+    no() fn rocksdb_memtableinfo_first_seqno(memtableinfo: *const rocksdb_memtableinfo_t) -> u64;
+    no() fn rocksdb_memtableinfo_num_deletes(memtableinfo: *const rocksdb_memtableinfo_t) -> u64;
+    no() fn rocksdb_memtableinfo_num_entries(memtableinfo: *const rocksdb_memtableinfo_t) -> u64;
+    no() fn rocksdb_options_add_eventlistener(opt: *mut rocksdb_options_t, eventlistener: *mut rocksdb_eventlistener_t);
+    no() fn rocksdb_reset_status(status_ptr: *mut rocksdb_status_ptr_t);
+    err(errptr) fn rocksdb_status_ptr_get_error(status: *mut rocksdb_status_ptr_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_subcompactionjobinfo_base_input_level(subcompactionjobinfo: *const rocksdb_subcompactionjobinfo_t) -> c_int;
+    no() fn rocksdb_subcompactionjobinfo_cf_name(subcompactionjobinfo: *const rocksdb_subcompactionjobinfo_t, size: *mut usize) -> *const c_char;
+    no() fn rocksdb_subcompactionjobinfo_compaction_reason(info: *const rocksdb_subcompactionjobinfo_t) -> u32;
+    no() fn rocksdb_subcompactionjobinfo_output_level(subcompactionjobinfo: *const rocksdb_subcompactionjobinfo_t) -> c_int;
+    no() fn rocksdb_subcompactionjobinfo_status(subcompactionjobinfo: *const rocksdb_subcompactionjobinfo_t, v: *mut *mut c_char);
+    no() fn rocksdb_subcompactionjobinfo_thread_id(subcompactionjobinfo: *const rocksdb_subcompactionjobinfo_t) -> u64;
+    no() fn rocksdb_writestallinfo_cf_name(writestallinfo: *const rocksdb_writestallinfo_t, size: *mut usize) -> *const c_char;
+    no() fn rocksdb_writestallinfo_cur(writestallinfo: *const rocksdb_writestallinfo_t) -> *const rocksdb_writestallcondition_t;
+    no() fn rocksdb_writestallinfo_prev(writestallinfo: *const rocksdb_writestallinfo_t) -> *const rocksdb_writestallcondition_t;
+}
+
+c_unbuilt! { "export and import of families":
+    err(errptr) fn rocksdb_create_column_family_with_import(db: *mut rocksdb_t, column_family_options: *mut rocksdb_options_t, column_family_name: *const c_char, import_options: *mut rocksdb_import_column_family_options_t, metadata: *mut rocksdb_export_import_files_metadata_t, errptr: *mut *mut c_char) -> *mut rocksdb_column_family_handle_t;
+    no() fn rocksdb_export_import_files_metadata_create() -> *mut rocksdb_export_import_files_metadata_t;
+    no() fn rocksdb_export_import_files_metadata_destroy(export_import_files_metadata: *mut rocksdb_export_import_files_metadata_t);
+    no() fn rocksdb_export_import_files_metadata_get_db_comparator_name(export_import_files_metadata: *mut rocksdb_export_import_files_metadata_t) -> *mut c_char;
+    no() fn rocksdb_export_import_files_metadata_get_files(export_import_files_metadata: *mut rocksdb_export_import_files_metadata_t) -> *mut rocksdb_livefiles_t;
+    no() fn rocksdb_export_import_files_metadata_set_db_comparator_name(export_import_files_metadata: *mut rocksdb_export_import_files_metadata_t, v: *const c_char);
+    no() fn rocksdb_export_import_files_metadata_set_files(export_import_files_metadata: *mut rocksdb_export_import_files_metadata_t, livefiles: *mut rocksdb_livefiles_t);
+    no() fn rocksdb_import_column_family_options_create() -> *mut rocksdb_import_column_family_options_t;
+    no() fn rocksdb_import_column_family_options_destroy(import_column_family_options: *mut rocksdb_import_column_family_options_t);
+    no() fn rocksdb_import_column_family_options_set_move_files(import_column_family_options: *mut rocksdb_import_column_family_options_t, v: c_uchar);
+}
+
+c_unbuilt! { "file checksums":
+    no() fn rocksdb_file_checksum_gen_crc32c_factory_create() -> *mut rocksdb_file_checksum_gen_factory_t;
+    no() fn rocksdb_file_checksum_gen_factory_destroy(factory: *mut rocksdb_file_checksum_gen_factory_t);
+    no() fn rocksdb_options_set_file_checksum_gen_factory(opt: *mut rocksdb_options_t, file_checksum_gen_factory: *mut rocksdb_file_checksum_gen_factory_t);
+}
+
+c_unbuilt! { "ingestion":
+    no() fn rocksdb_externalfileingestioninfo_cf_name(externalfileingestioninfo: *const rocksdb_externalfileingestioninfo_t, size: *mut usize) -> *const c_char;
+    no() fn rocksdb_externalfileingestioninfo_internal_file_path(externalfileingestioninfo: *const rocksdb_externalfileingestioninfo_t, size: *mut usize) -> *const c_char;
+    err(errptr) fn rocksdb_ingest_external_file(db: *mut rocksdb_t, file_list: *const *const c_char, list_len: usize, opt: *const rocksdb_ingestexternalfileoptions_t, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_ingest_external_file_cf(db: *mut rocksdb_t, handle: *mut rocksdb_column_family_handle_t, file_list: *const *const c_char, list_len: usize, opt: *const rocksdb_ingestexternalfileoptions_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_ingestexternalfileoptions_create() -> *mut rocksdb_ingestexternalfileoptions_t;
+    no() fn rocksdb_ingestexternalfileoptions_destroy(opt: *mut rocksdb_ingestexternalfileoptions_t);
+    no() fn rocksdb_ingestexternalfileoptions_set_allow_blocking_flush(opt: *mut rocksdb_ingestexternalfileoptions_t, allow_blocking_flush: c_uchar);
+    no() fn rocksdb_ingestexternalfileoptions_set_allow_global_seqno(opt: *mut rocksdb_ingestexternalfileoptions_t, allow_global_seqno: c_uchar);
+    no() fn rocksdb_ingestexternalfileoptions_set_fail_if_not_bottommost_level(opt: *mut rocksdb_ingestexternalfileoptions_t, fail_if_not_bottommost_level: c_uchar);
+    no() fn rocksdb_ingestexternalfileoptions_set_ingest_behind(opt: *mut rocksdb_ingestexternalfileoptions_t, ingest_behind: c_uchar);
+    no() fn rocksdb_ingestexternalfileoptions_set_move_files(opt: *mut rocksdb_ingestexternalfileoptions_t, move_files: c_uchar);
+    no() fn rocksdb_ingestexternalfileoptions_set_snapshot_consistency(opt: *mut rocksdb_ingestexternalfileoptions_t, snapshot_consistency: c_uchar);
+}
+
+c_unbuilt! { "key_may_exist":
+    no() fn rocksdb_key_may_exist(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, key: *const c_char, key_len: usize, value: *mut *mut c_char, val_len: *mut usize, timestamp: *const c_char, timestamp_len: usize, value_found: *mut c_uchar) -> c_uchar;
+    no() fn rocksdb_key_may_exist_cf(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, key_len: usize, value: *mut *mut c_char, val_len: *mut usize, timestamp: *const c_char, timestamp_len: usize, value_found: *mut c_uchar) -> c_uchar;
+}
+
+c_unbuilt! { "lists of live files":
+    no() fn rocksdb_livefile_create() -> *mut rocksdb_livefile_t;
+    no() fn rocksdb_livefile_destroy(livefile: *mut rocksdb_livefile_t);
+    no() fn rocksdb_livefile_set_column_family_name(livefile: *mut rocksdb_livefile_t, v: *const c_char);
+    no() fn rocksdb_livefile_set_directory(livefile: *mut rocksdb_livefile_t, v: *const c_char);
+    no() fn rocksdb_livefile_set_largest_key(livefile: *mut rocksdb_livefile_t, v: *const c_char, v2: usize);
+    no() fn rocksdb_livefile_set_largest_seqno(livefile: *mut rocksdb_livefile_t, v: u64);
+    no() fn rocksdb_livefile_set_level(livefile: *mut rocksdb_livefile_t, v: c_int);
+    no() fn rocksdb_livefile_set_name(livefile: *mut rocksdb_livefile_t, v: *const c_char);
+    no() fn rocksdb_livefile_set_num_deletions(livefile: *mut rocksdb_livefile_t, v: u64);
+    no() fn rocksdb_livefile_set_num_entries(livefile: *mut rocksdb_livefile_t, v: u64);
+    no() fn rocksdb_livefile_set_size(livefile: *mut rocksdb_livefile_t, v: usize);
+    no() fn rocksdb_livefile_set_smallest_key(livefile: *mut rocksdb_livefile_t, v: *const c_char, v2: usize);
+    no() fn rocksdb_livefile_set_smallest_seqno(livefile: *mut rocksdb_livefile_t, v: u64);
+    no() fn rocksdb_livefiles(db: *mut rocksdb_t) -> *const rocksdb_livefiles_t;
+    no() fn rocksdb_livefiles_add(livefiles: *mut rocksdb_livefiles_t, livefile: *mut rocksdb_livefile_t);
+    no() fn rocksdb_livefiles_column_family_name(livefiles: *const rocksdb_livefiles_t, index: c_int) -> *const c_char;
+    no() fn rocksdb_livefiles_count(livefiles: *const rocksdb_livefiles_t) -> c_int;
+    no() fn rocksdb_livefiles_create() -> *mut rocksdb_livefiles_t;
+    no() fn rocksdb_livefiles_deletions(livefiles: *const rocksdb_livefiles_t, index: c_int) -> u64;
+    no() fn rocksdb_livefiles_destroy(livefiles: *const rocksdb_livefiles_t);
+    no() fn rocksdb_livefiles_directory(livefiles: *const rocksdb_livefiles_t, index: c_int) -> *const c_char;
+    no() fn rocksdb_livefiles_entries(livefiles: *const rocksdb_livefiles_t, index: c_int) -> u64;
+    no() fn rocksdb_livefiles_largest_seqno(livefiles: *const rocksdb_livefiles_t, index: c_int) -> u64;
+    no() fn rocksdb_livefiles_largestkey(livefiles: *const rocksdb_livefiles_t, index: c_int, size: *mut usize) -> *const c_char;
+    no() fn rocksdb_livefiles_level(livefiles: *const rocksdb_livefiles_t, index: c_int) -> c_int;
+    no() fn rocksdb_livefiles_name(livefiles: *const rocksdb_livefiles_t, index: c_int) -> *const c_char;
+    no() fn rocksdb_livefiles_size(livefiles: *const rocksdb_livefiles_t, index: c_int) -> usize;
+    no() fn rocksdb_livefiles_smallest_seqno(livefiles: *const rocksdb_livefiles_t, index: c_int) -> u64;
+    no() fn rocksdb_livefiles_smallestkey(livefiles: *const rocksdb_livefiles_t, index: c_int, size: *mut usize) -> *const c_char;
+}
+
+c_unbuilt! { "loggers of the program":
+    no() fn rocksdb_logger_create_callback_logger(log_level: c_int, callback: Option<unsafe extern "C" fn(*mut c_void, c_uint, *mut c_char, usize)>, priv_: *mut c_void) -> *mut rocksdb_logger_t;
+    no() fn rocksdb_logger_create_stderr_logger(log_level: c_int, prefix: *const c_char) -> *mut rocksdb_logger_t;
+    no() fn rocksdb_logger_destroy(logger: *mut rocksdb_logger_t);
+    no() fn rocksdb_options_get_info_log(opt: *mut rocksdb_options_t) -> *mut rocksdb_logger_t;
+    no() fn rocksdb_options_set_info_log(opt: *mut rocksdb_options_t, logger: *mut rocksdb_logger_t);
+}
+
+c_unbuilt! { "metadata of the tree":
+    no() fn rocksdb_column_family_metadata_destroy(cf_meta: *mut rocksdb_column_family_metadata_t);
+    no() fn rocksdb_column_family_metadata_get_file_count(cf_meta: *mut rocksdb_column_family_metadata_t) -> usize;
+    no() fn rocksdb_column_family_metadata_get_level_count(cf_meta: *mut rocksdb_column_family_metadata_t) -> usize;
+    no() fn rocksdb_column_family_metadata_get_level_metadata(cf_meta: *mut rocksdb_column_family_metadata_t, i: usize) -> *mut rocksdb_level_metadata_t;
+    no() fn rocksdb_column_family_metadata_get_name(cf_meta: *mut rocksdb_column_family_metadata_t) -> *mut c_char;
+    no() fn rocksdb_column_family_metadata_get_size(cf_meta: *mut rocksdb_column_family_metadata_t) -> u64;
+    no() fn rocksdb_get_column_family_metadata(db: *mut rocksdb_t) -> *mut rocksdb_column_family_metadata_t;
+    no() fn rocksdb_get_column_family_metadata_cf(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t) -> *mut rocksdb_column_family_metadata_t;
+    no() fn rocksdb_level_metadata_destroy(level_meta: *mut rocksdb_level_metadata_t);
+    no() fn rocksdb_level_metadata_get_file_count(level_meta: *mut rocksdb_level_metadata_t) -> usize;
+    no() fn rocksdb_level_metadata_get_level(level_meta: *mut rocksdb_level_metadata_t) -> c_int;
+    no() fn rocksdb_level_metadata_get_size(level_meta: *mut rocksdb_level_metadata_t) -> u64;
+    no() fn rocksdb_level_metadata_get_sst_file_metadata(level_meta: *mut rocksdb_level_metadata_t, i: usize) -> *mut rocksdb_sst_file_metadata_t;
+    no() fn rocksdb_sst_file_metadata_destroy(file_meta: *mut rocksdb_sst_file_metadata_t);
+    no() fn rocksdb_sst_file_metadata_get_directory(file_meta: *mut rocksdb_sst_file_metadata_t) -> *mut c_char;
+    no() fn rocksdb_sst_file_metadata_get_largestkey(file_meta: *mut rocksdb_sst_file_metadata_t, len: *mut usize) -> *mut c_char;
+    no() fn rocksdb_sst_file_metadata_get_relative_filename(file_meta: *mut rocksdb_sst_file_metadata_t) -> *mut c_char;
+    no() fn rocksdb_sst_file_metadata_get_size(file_meta: *mut rocksdb_sst_file_metadata_t) -> u64;
+    no() fn rocksdb_sst_file_metadata_get_smallestkey(file_meta: *mut rocksdb_sst_file_metadata_t, len: *mut usize) -> *mut c_char;
+}
+
+c_unbuilt! { "options that change while open":
+    err(errptr) fn rocksdb_set_options(db: *mut rocksdb_t, count: c_int, keys: *const *const c_char, values: *const *const c_char, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_set_options_cf(db: *mut rocksdb_t, handle: *mut rocksdb_column_family_handle_t, count: c_int, keys: *const *const c_char, values: *const *const c_char, errptr: *mut *mut c_char);
+}
+
+c_unbuilt! { "perf contexts":
+    no() fn rocksdb_perfcontext_create() -> *mut rocksdb_perfcontext_t;
+    no() fn rocksdb_perfcontext_destroy(context: *mut rocksdb_perfcontext_t);
+    no() fn rocksdb_perfcontext_metric(context: *mut rocksdb_perfcontext_t, metric: c_int) -> u64;
+    no() fn rocksdb_perfcontext_report(context: *mut rocksdb_perfcontext_t, exclude_zero_counters: c_uchar) -> *mut c_char;
+    no() fn rocksdb_perfcontext_reset(context: *mut rocksdb_perfcontext_t);
+    no() fn rocksdb_set_perf_level(v0: c_int);
+}
+
+c_unbuilt! { "plain tables":
+    no() fn rocksdb_options_set_plain_table_factory(opt: *mut rocksdb_options_t, v: u32, v2: c_int, v3: f64, v4: usize, v5: usize, v6: c_char, v7: c_uchar, v8: c_uchar);
+}
+
+c_unbuilt! { "rate limiters":
+    no() fn rocksdb_options_set_ratelimiter(opt: *mut rocksdb_options_t, limiter: *mut rocksdb_ratelimiter_t);
+    no() fn rocksdb_ratelimiter_create(rate_bytes_per_sec: i64, refill_period_us: i64, fairness: i32) -> *mut rocksdb_ratelimiter_t;
+    no() fn rocksdb_ratelimiter_create_auto_tuned(rate_bytes_per_sec: i64, refill_period_us: i64, fairness: i32) -> *mut rocksdb_ratelimiter_t;
+    no() fn rocksdb_ratelimiter_create_with_mode(rate_bytes_per_sec: i64, refill_period_us: i64, fairness: i32, mode: c_int, auto_tuned: bool) -> *mut rocksdb_ratelimiter_t;
+    no() fn rocksdb_ratelimiter_destroy(ratelimiter: *mut rocksdb_ratelimiter_t);
+}
+
+c_unbuilt! { "remote compaction":
+    no() fn rocksdb_compaction_service_options_override_add_event_listener(override_options: *mut rocksdb_compaction_service_options_override_t, event_listener: *mut rocksdb_eventlistener_t);
+    no() fn rocksdb_compaction_service_options_override_add_table_properties_collector_factory(override_options: *mut rocksdb_compaction_service_options_override_t, factory: *mut rocksdb_table_properties_collector_factory_t);
+    no() fn rocksdb_compaction_service_options_override_create() -> *mut rocksdb_compaction_service_options_override_t;
+    no() fn rocksdb_compaction_service_options_override_create_from_options(option: *mut rocksdb_options_t) -> *mut rocksdb_compaction_service_options_override_t;
+    no() fn rocksdb_compaction_service_options_override_destroy(override_options: *mut rocksdb_compaction_service_options_override_t);
+    no() fn rocksdb_compaction_service_options_override_set_block_based_table_factory(override_options: *mut rocksdb_compaction_service_options_override_t, table_options: *mut rocksdb_block_based_table_options_t);
+    no() fn rocksdb_compaction_service_options_override_set_compaction_filter(override_options: *mut rocksdb_compaction_service_options_override_t, compaction_filter: *mut rocksdb_compactionfilter_t);
+    no() fn rocksdb_compaction_service_options_override_set_compaction_filter_factory(override_options: *mut rocksdb_compaction_service_options_override_t, compaction_filter_factory: *mut rocksdb_compactionfilterfactory_t);
+    no() fn rocksdb_compaction_service_options_override_set_comparator(override_options: *mut rocksdb_compaction_service_options_override_t, comparator: *mut rocksdb_comparator_t);
+    no() fn rocksdb_compaction_service_options_override_set_cuckoo_table_factory(override_options: *mut rocksdb_compaction_service_options_override_t, table_options: *mut rocksdb_cuckoo_table_options_t);
+    no() fn rocksdb_compaction_service_options_override_set_env(override_options: *mut rocksdb_compaction_service_options_override_t, env: *mut rocksdb_env_t);
+    no() fn rocksdb_compaction_service_options_override_set_file_checksum_gen_factory(override_options: *mut rocksdb_compaction_service_options_override_t, factory: *mut rocksdb_file_checksum_gen_factory_t);
+    no() fn rocksdb_compaction_service_options_override_set_info_log(override_options: *mut rocksdb_compaction_service_options_override_t, logger: *mut rocksdb_logger_t);
+    no() fn rocksdb_compaction_service_options_override_set_merge_operator(override_options: *mut rocksdb_compaction_service_options_override_t, merge_operator: *mut rocksdb_mergeoperator_t);
+    no() fn rocksdb_compaction_service_options_override_set_option(override_options: *mut rocksdb_compaction_service_options_override_t, key: *const c_char, value: *const c_char);
+    no() fn rocksdb_compaction_service_options_override_set_prefix_extractor(override_options: *mut rocksdb_compaction_service_options_override_t, prefix_extractor: *mut rocksdb_slicetransform_t);
+    no() fn rocksdb_compaction_service_options_override_set_sst_partitioner_factory(override_options: *mut rocksdb_compaction_service_options_override_t, factory: *mut rocksdb_sst_partitioner_factory_t);
+    no() fn rocksdb_compaction_service_options_override_set_statistics(override_options: *mut rocksdb_compaction_service_options_override_t, options: *mut rocksdb_options_t);
+    no() fn rocksdb_compactionservice_create(state: *mut c_void, destructor: Option<unsafe extern "C" fn(*mut c_void)>, schedule: rocksdb_compaction_service_schedule_cb, name: *const c_char, wait: rocksdb_compaction_service_wait_cb, cancel_awaiting_jobs: rocksdb_compaction_service_cancel_awaiting_jobs_cb, on_installation: rocksdb_compaction_service_on_installation_cb) -> *mut rocksdb_compactionservice_t;
+    no() fn rocksdb_compactionservice_jobinfo_t_get_base_input_level(info: *const rocksdb_compactionservice_jobinfo_t) -> c_int;
+    no() fn rocksdb_compactionservice_jobinfo_t_get_cf_id(info: *const rocksdb_compactionservice_jobinfo_t) -> u32;
+    no() fn rocksdb_compactionservice_jobinfo_t_get_cf_name(info: *const rocksdb_compactionservice_jobinfo_t, len: *mut usize) -> *const c_char;
+    no() fn rocksdb_compactionservice_jobinfo_t_get_compaction_reason(info: *const rocksdb_compactionservice_jobinfo_t) -> c_int;
+    no() fn rocksdb_compactionservice_jobinfo_t_get_db_id(info: *const rocksdb_compactionservice_jobinfo_t, len: *mut usize) -> *const c_char;
+    no() fn rocksdb_compactionservice_jobinfo_t_get_db_name(info: *const rocksdb_compactionservice_jobinfo_t, len: *mut usize) -> *const c_char;
+    no() fn rocksdb_compactionservice_jobinfo_t_get_db_session_id(info: *const rocksdb_compactionservice_jobinfo_t, len: *mut usize) -> *const c_char;
+    no() fn rocksdb_compactionservice_jobinfo_t_get_job_id(info: *const rocksdb_compactionservice_jobinfo_t) -> u64;
+    no() fn rocksdb_compactionservice_jobinfo_t_get_output_level(info: *const rocksdb_compactionservice_jobinfo_t) -> c_int;
+    no() fn rocksdb_compactionservice_jobinfo_t_get_priority(info: *const rocksdb_compactionservice_jobinfo_t) -> c_int;
+    no() fn rocksdb_compactionservice_jobinfo_t_is_bottommost_level(info: *const rocksdb_compactionservice_jobinfo_t) -> c_uchar;
+    no() fn rocksdb_compactionservice_jobinfo_t_is_full_compaction(info: *const rocksdb_compactionservice_jobinfo_t) -> c_uchar;
+    no() fn rocksdb_compactionservice_jobinfo_t_is_manual_compaction(info: *const rocksdb_compactionservice_jobinfo_t) -> c_uchar;
+    err(errptr) fn rocksdb_compactionservice_scheduleresponse_create(scheduled_job_id: *const c_char, status: c_int, errptr: *mut *mut c_char) -> *mut rocksdb_compactionservice_scheduleresponse_t;
+    err(errptr) fn rocksdb_compactionservice_scheduleresponse_create_with_status(status: c_int, errptr: *mut *mut c_char) -> *mut rocksdb_compactionservice_scheduleresponse_t;
+    no() fn rocksdb_compactionservice_scheduleresponse_get_scheduled_job_id(response: *const rocksdb_compactionservice_scheduleresponse_t, len: *mut usize) -> *const c_char;
+    no() fn rocksdb_compactionservice_scheduleresponse_getstatus(response: *const rocksdb_compactionservice_scheduleresponse_t) -> c_int;
+    no() fn rocksdb_compactionservice_scheduleresponse_t_destroy(response: *mut rocksdb_compactionservice_scheduleresponse_t);
+    err(errptr) fn rocksdb_open_and_compact(db_path: *const c_char, output_directory: *const c_char, input: *const c_char, input_len: usize, output_len: *mut usize, override_options: *const rocksdb_compaction_service_options_override_t, errptr: *mut *mut c_char) -> *mut c_char;
+    no() fn rocksdb_open_and_compact_canceled_create() -> *mut c_uchar;
+    no() fn rocksdb_open_and_compact_canceled_destroy(canceled: *mut c_uchar);
+    no() fn rocksdb_open_and_compact_canceled_set(canceled: *mut c_uchar, value: c_uchar);
+    no() fn rocksdb_open_and_compact_options_create() -> *mut rocksdb_open_and_compact_options_t;
+    no() fn rocksdb_open_and_compact_options_destroy(options: *mut rocksdb_open_and_compact_options_t);
+    no() fn rocksdb_open_and_compact_options_set_allow_resumption(options: *mut rocksdb_open_and_compact_options_t, allow_resumption: c_uchar);
+    no() fn rocksdb_open_and_compact_options_set_canceled(options: *mut rocksdb_open_and_compact_options_t, canceled: *mut c_uchar);
+    err(errptr) fn rocksdb_open_and_compact_with_options(options: *const rocksdb_open_and_compact_options_t, db_path: *const c_char, output_directory: *const c_char, input: *const c_char, input_len: usize, output_len: *mut usize, override_options: *const rocksdb_compaction_service_options_override_t, errptr: *mut *mut c_char) -> *mut c_char;
+    no() fn rocksdb_options_set_compaction_service(options: *mut rocksdb_options_t, service: *mut rocksdb_compactionservice_t);
+}
+
+c_unbuilt! { "repair and destruction":
+    err(errptr) fn rocksdb_destroy_db(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_repair_db(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char);
+}
+
+c_unbuilt! { "reports of memory use":
+    err(errptr) fn rocksdb_approximate_memory_usage_create(consumers: *mut rocksdb_memory_consumers_t, errptr: *mut *mut c_char) -> *mut rocksdb_memory_usage_t;
+    no() fn rocksdb_approximate_memory_usage_destroy(usage: *mut rocksdb_memory_usage_t);
+    no() fn rocksdb_approximate_memory_usage_get_cache_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64;
+    no() fn rocksdb_approximate_memory_usage_get_mem_table_readers_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64;
+    no() fn rocksdb_approximate_memory_usage_get_mem_table_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64;
+    no() fn rocksdb_approximate_memory_usage_get_mem_table_unflushed(memory_usage: *mut rocksdb_memory_usage_t) -> u64;
+    no() fn rocksdb_memory_consumers_add_cache(consumers: *mut rocksdb_memory_consumers_t, cache: *mut rocksdb_cache_t);
+    no() fn rocksdb_memory_consumers_add_db(consumers: *mut rocksdb_memory_consumers_t, db: *mut rocksdb_t);
+    no() fn rocksdb_memory_consumers_create() -> *mut rocksdb_memory_consumers_t;
+    no() fn rocksdb_memory_consumers_destroy(consumers: *mut rocksdb_memory_consumers_t);
+    no() fn rocksdb_write_buffer_manager_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize;
+    no() fn rocksdb_write_buffer_manager_mutable_memtable_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize;
+}
+
+c_unbuilt! { "secondary instances":
+    err(errptr) fn rocksdb_open_as_secondary(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_t;
+    err(errptr) fn rocksdb_open_as_secondary_column_families(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char) -> *mut rocksdb_t;
+    err(errptr) fn rocksdb_try_catch_up_with_primary(db: *mut rocksdb_t, errptr: *mut *mut c_char);
+}
+
+c_unbuilt! { "size estimates":
+    err(errptr) fn rocksdb_approximate_sizes(db: *mut rocksdb_t, num_ranges: c_int, range_start_key: *const *const c_char, range_start_key_len: *const usize, range_limit_key: *const *const c_char, range_limit_key_len: *const usize, sizes: *mut u64, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_approximate_sizes_cf(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, num_ranges: c_int, range_start_key: *const *const c_char, range_start_key_len: *const usize, range_limit_key: *const *const c_char, range_limit_key_len: *const usize, sizes: *mut u64, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_approximate_sizes_cf_with_flags(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, num_ranges: c_int, range_start_key: *const *const c_char, range_start_key_len: *const usize, range_limit_key: *const *const c_char, range_limit_key_len: *const usize, include_flags: u8, sizes: *mut u64, errptr: *mut *mut c_char);
+}
+
+c_unbuilt! { "space and deletion control":
+    no() fn rocksdb_options_set_sst_file_manager(opt: *mut rocksdb_options_t, sfm: *mut rocksdb_sst_file_manager_t);
+    no() fn rocksdb_sst_file_manager_create(env: *mut rocksdb_env_t) -> *mut rocksdb_sst_file_manager_t;
+    no() fn rocksdb_sst_file_manager_destroy(sfm: *mut rocksdb_sst_file_manager_t);
+    no() fn rocksdb_sst_file_manager_get_delete_rate_bytes_per_second(sfm: *mut rocksdb_sst_file_manager_t) -> i64;
+    no() fn rocksdb_sst_file_manager_get_max_trash_db_ratio(sfm: *mut rocksdb_sst_file_manager_t) -> f64;
+    no() fn rocksdb_sst_file_manager_get_total_size(sfm: *mut rocksdb_sst_file_manager_t) -> u64;
+    no() fn rocksdb_sst_file_manager_get_total_trash_size(sfm: *mut rocksdb_sst_file_manager_t) -> u64;
+    no() fn rocksdb_sst_file_manager_is_max_allowed_space_reached(sfm: *mut rocksdb_sst_file_manager_t) -> bool;
+    no() fn rocksdb_sst_file_manager_is_max_allowed_space_reached_including_compactions(sfm: *mut rocksdb_sst_file_manager_t) -> bool;
+    no() fn rocksdb_sst_file_manager_set_compaction_buffer_size(sfm: *mut rocksdb_sst_file_manager_t, compaction_buffer_size: u64);
+    no() fn rocksdb_sst_file_manager_set_delete_rate_bytes_per_second(sfm: *mut rocksdb_sst_file_manager_t, delete_rate: i64);
+    no() fn rocksdb_sst_file_manager_set_max_allowed_space_usage(sfm: *mut rocksdb_sst_file_manager_t, max_allowed_space: u64);
+    no() fn rocksdb_sst_file_manager_set_max_trash_db_ratio(sfm: *mut rocksdb_sst_file_manager_t, ratio: f64);
+}
+
+c_unbuilt! { "statistics":
+    no() fn rocksdb_options_enable_statistics(opt: *mut rocksdb_options_t);
+    no() fn rocksdb_options_get_statistics_level(opt: *mut rocksdb_options_t) -> c_int;
+    no() fn rocksdb_options_set_statistics_level(opt: *mut rocksdb_options_t, level: c_int);
+    no() fn rocksdb_options_statistics_get_histogram_data(opt: *mut rocksdb_options_t, histogram_type: u32, data: *mut rocksdb_statistics_histogram_data_t);
+    no() fn rocksdb_options_statistics_get_string(opt: *mut rocksdb_options_t) -> *mut c_char;
+    no() fn rocksdb_options_statistics_get_ticker_count(opt: *mut rocksdb_options_t, ticker_type: u32) -> u64;
+    no() fn rocksdb_statistics_histogram_data_create() -> *mut rocksdb_statistics_histogram_data_t;
+    no() fn rocksdb_statistics_histogram_data_destroy(data: *mut rocksdb_statistics_histogram_data_t);
+    no() fn rocksdb_statistics_histogram_data_get_average(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
+    no() fn rocksdb_statistics_histogram_data_get_count(data: *mut rocksdb_statistics_histogram_data_t) -> u64;
+    no() fn rocksdb_statistics_histogram_data_get_max(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
+    no() fn rocksdb_statistics_histogram_data_get_median(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
+    no() fn rocksdb_statistics_histogram_data_get_min(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
+    no() fn rocksdb_statistics_histogram_data_get_p95(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
+    no() fn rocksdb_statistics_histogram_data_get_p99(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
+    no() fn rocksdb_statistics_histogram_data_get_std_dev(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
+    no() fn rocksdb_statistics_histogram_data_get_sum(data: *mut rocksdb_statistics_histogram_data_t) -> u64;
+}
+
+c_unbuilt! { "the change stream":
+    err(errptr) fn rocksdb_get_updates_since(db: *mut rocksdb_t, seq_number: u64, options: *const rocksdb_wal_readoptions_t, errptr: *mut *mut c_char) -> *mut rocksdb_wal_iterator_t;
+    no() fn rocksdb_wal_iter_destroy(iter: *const rocksdb_wal_iterator_t);
+    no() fn rocksdb_wal_iter_get_batch(iter: *const rocksdb_wal_iterator_t, seq: *mut u64) -> *mut rocksdb_writebatch_t;
+    no() fn rocksdb_wal_iter_next(iter: *mut rocksdb_wal_iterator_t);
+    err(errptr) fn rocksdb_wal_iter_status(iter: *const rocksdb_wal_iterator_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_wal_iter_valid(wal_iterator: *const rocksdb_wal_iterator_t) -> c_uchar;
+}
+
+c_unbuilt! { "this function":
+    no() fn rocksdb_abort_all_compactions(db: *mut rocksdb_t);
+    no() fn rocksdb_cancel_all_background_work(db: *mut rocksdb_t, wait: c_uchar);
+    no() fn rocksdb_compactoptions_get_allow_write_stall(opt: *mut rocksdb_compactoptions_t) -> c_uchar;
+    no() fn rocksdb_compactoptions_set_allow_write_stall(opt: *mut rocksdb_compactoptions_t, v: c_uchar);
+    err(errptr) fn rocksdb_create_iterators(db: *mut rocksdb_t, opts: *mut rocksdb_readoptions_t, column_families: *mut *mut rocksdb_column_family_handle_t, iterators: *mut *mut rocksdb_iterator_t, size: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_delete_file_in_range(db: *mut rocksdb_t, start_key: *const c_char, start_key_len: usize, limit_key: *const c_char, limit_key_len: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_delete_file_in_range_cf(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, start_key: *const c_char, start_key_len: usize, limit_key: *const c_char, limit_key_len: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_disable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_disable_manual_compaction(db: *mut rocksdb_t);
+    err(errptr) fn rocksdb_enable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_enable_manual_compaction(db: *mut rocksdb_t);
+    no() fn rocksdb_env_join_all_threads(env: *mut rocksdb_env_t);
+    no() fn rocksdb_env_lower_high_priority_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
+    no() fn rocksdb_env_lower_high_priority_thread_pool_io_priority(env: *mut rocksdb_env_t);
+    no() fn rocksdb_env_lower_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
+    no() fn rocksdb_env_lower_thread_pool_io_priority(env: *mut rocksdb_env_t);
+    err(errptr) fn rocksdb_flush_wal(db: *mut rocksdb_t, sync: c_uchar, errptr: *mut *mut c_char);
+    no() fn rocksdb_get_db_identity(db: *mut rocksdb_t, id_len: *mut usize) -> *mut c_char;
+    err(errptr) fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_load_latest_options(db_path: *const c_char, env: *mut rocksdb_env_t, ignore_unknown_options: bool, cache: *mut rocksdb_cache_t, db_options: *mut *mut rocksdb_options_t, num_column_families: *mut usize, column_family_names: *mut *mut *mut c_char, column_family_options: *mut *mut *mut rocksdb_options_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_load_latest_options_destroy(db_options: *mut rocksdb_options_t, list_column_family_names: *mut *mut c_char, list_column_family_options: *mut *mut rocksdb_options_t, len: usize);
+    no() fn rocksdb_options_optimize_for_point_lookup(opt: *mut rocksdb_options_t, block_cache_size_mb: u64);
+    no() fn rocksdb_options_optimize_level_style_compaction(opt: *mut rocksdb_options_t, memtable_memory_budget: u64);
+    no() fn rocksdb_options_optimize_universal_style_compaction(opt: *mut rocksdb_options_t, memtable_memory_budget: u64);
+    no() fn rocksdb_options_prepare_for_bulk_load(opt: *mut rocksdb_options_t);
+    no() fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t);
+    no() fn rocksdb_options_set_cf_paths(opt: *mut rocksdb_options_t, path_values: *mut *const rocksdb_dbpath_t, num_paths: usize);
+    no() fn rocksdb_resume_all_compactions(db: *mut rocksdb_t);
+    err(errptr) fn rocksdb_suggest_compact_range(db: *mut rocksdb_t, start_key: *const c_char, start_key_len: usize, limit_key: *const c_char, limit_key_len: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_suggest_compact_range_cf(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, start_key: *const c_char, start_key_len: usize, limit_key: *const c_char, limit_key_len: usize, errptr: *mut *mut c_char);
+}
+
+c_unbuilt! { "transactions":
+    no() fn rocksdb_optimistictransaction_begin(otxn_db: *mut rocksdb_optimistictransactiondb_t, write_options: *const rocksdb_writeoptions_t, otxn_options: *const rocksdb_optimistictransaction_options_t, old_txn: *mut rocksdb_transaction_t) -> *mut rocksdb_transaction_t;
+    no() fn rocksdb_optimistictransaction_options_create() -> *mut rocksdb_optimistictransaction_options_t;
+    no() fn rocksdb_optimistictransaction_options_destroy(opt: *mut rocksdb_optimistictransaction_options_t);
+    no() fn rocksdb_optimistictransaction_options_set_set_snapshot(opt: *mut rocksdb_optimistictransaction_options_t, v: c_uchar);
+    err(errptr) fn rocksdb_optimistictransactiondb_checkpoint_object_create(otxn_db: *mut rocksdb_optimistictransactiondb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t;
+    no() fn rocksdb_optimistictransactiondb_close(otxn_db: *mut rocksdb_optimistictransactiondb_t);
+    no() fn rocksdb_optimistictransactiondb_close_base_db(base_db: *mut rocksdb_t);
+    no() fn rocksdb_optimistictransactiondb_get_base_db(otxn_db: *mut rocksdb_optimistictransactiondb_t) -> *mut rocksdb_t;
+    err(errptr) fn rocksdb_optimistictransactiondb_open(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_optimistictransactiondb_t;
+    err(errptr) fn rocksdb_optimistictransactiondb_open_column_families(options: *const rocksdb_options_t, name: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char) -> *mut rocksdb_optimistictransactiondb_t;
+    no() fn rocksdb_optimistictransactiondb_property_int(db: *mut rocksdb_optimistictransactiondb_t, propname: *const c_char, out_val: *mut u64) -> c_int;
+    no() fn rocksdb_optimistictransactiondb_property_value(db: *mut rocksdb_optimistictransactiondb_t, propname: *const c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_optimistictransactiondb_write(otxn_db: *mut rocksdb_optimistictransactiondb_t, options: *const rocksdb_writeoptions_t, batch: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_transaction_begin(txn_db: *mut rocksdb_transactiondb_t, write_options: *const rocksdb_writeoptions_t, txn_options: *const rocksdb_transaction_options_t, old_txn: *mut rocksdb_transaction_t) -> *mut rocksdb_transaction_t;
+    err(errptr) fn rocksdb_transaction_commit(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_transaction_create_iterator(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t;
+    no() fn rocksdb_transaction_create_iterator_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t) -> *mut rocksdb_iterator_t;
+    err(errptr) fn rocksdb_transaction_delete(txn: *mut rocksdb_transaction_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transaction_delete_cf(txn: *mut rocksdb_transaction_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char);
+    no() fn rocksdb_transaction_destroy(txn: *mut rocksdb_transaction_t);
+    err(errptr) fn rocksdb_transaction_get(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, vlen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_transaction_get_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, vlen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_transaction_get_for_update(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, vlen: *mut usize, exclusive: c_uchar, errptr: *mut *mut c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_transaction_get_for_update_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, vlen: *mut usize, exclusive: c_uchar, errptr: *mut *mut c_char) -> *mut c_char;
+    no() fn rocksdb_transaction_get_name(txn: *mut rocksdb_transaction_t, name_len: *mut usize) -> *mut c_char;
+    err(errptr) fn rocksdb_transaction_get_pinned(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
+    err(errptr) fn rocksdb_transaction_get_pinned_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
+    err(errptr) fn rocksdb_transaction_get_pinned_for_update(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, exclusive: c_uchar, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
+    err(errptr) fn rocksdb_transaction_get_pinned_for_update_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, exclusive: c_uchar, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
+    no() fn rocksdb_transaction_get_snapshot(txn: *mut rocksdb_transaction_t) -> *const rocksdb_snapshot_t;
+    no() fn rocksdb_transaction_get_writebatch_wi(txn: *mut rocksdb_transaction_t) -> *mut rocksdb_writebatch_wi_t;
+    err(errptr) fn rocksdb_transaction_merge(txn: *mut rocksdb_transaction_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transaction_merge_cf(txn: *mut rocksdb_transaction_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
+    errs(num_keys, values_list, errs) fn rocksdb_transaction_multi_get(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
+    errs(num_keys, values_list, errs) fn rocksdb_transaction_multi_get_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_families: *const *const rocksdb_column_family_handle_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
+    errs(num_keys, values_list, errs) fn rocksdb_transaction_multi_get_for_update(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
+    errs(num_keys, values_list, errs) fn rocksdb_transaction_multi_get_for_update_cf(txn: *mut rocksdb_transaction_t, options: *const rocksdb_readoptions_t, column_families: *const *const rocksdb_column_family_handle_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
+    no() fn rocksdb_transaction_options_create() -> *mut rocksdb_transaction_options_t;
+    no() fn rocksdb_transaction_options_destroy(opt: *mut rocksdb_transaction_options_t);
+    no() fn rocksdb_transaction_options_set_deadlock_detect(opt: *mut rocksdb_transaction_options_t, v: c_uchar);
+    no() fn rocksdb_transaction_options_set_deadlock_detect_depth(opt: *mut rocksdb_transaction_options_t, depth: i64);
+    no() fn rocksdb_transaction_options_set_expiration(opt: *mut rocksdb_transaction_options_t, expiration: i64);
+    no() fn rocksdb_transaction_options_set_lock_timeout(opt: *mut rocksdb_transaction_options_t, lock_timeout: i64);
+    no() fn rocksdb_transaction_options_set_max_write_batch_size(opt: *mut rocksdb_transaction_options_t, size: usize);
+    no() fn rocksdb_transaction_options_set_set_snapshot(opt: *mut rocksdb_transaction_options_t, v: c_uchar);
+    no() fn rocksdb_transaction_options_set_skip_prepare(opt: *mut rocksdb_transaction_options_t, v: c_uchar);
+    err(errptr) fn rocksdb_transaction_prepare(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transaction_put(txn: *mut rocksdb_transaction_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transaction_put_cf(txn: *mut rocksdb_transaction_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transaction_rebuild_from_writebatch(txn: *mut rocksdb_transaction_t, writebatch: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transaction_rebuild_from_writebatch_wi(txn: *mut rocksdb_transaction_t, wi: *mut rocksdb_writebatch_wi_t, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transaction_rollback(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transaction_rollback_to_savepoint(txn: *mut rocksdb_transaction_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_transaction_set_commit_timestamp(txn: *mut rocksdb_transaction_t, commit_timestamp: u64);
+    err(errptr) fn rocksdb_transaction_set_name(txn: *mut rocksdb_transaction_t, name: *const c_char, name_len: usize, errptr: *mut *mut c_char);
+    no() fn rocksdb_transaction_set_read_timestamp_for_validation(txn: *mut rocksdb_transaction_t, read_timestamp: u64);
+    no() fn rocksdb_transaction_set_savepoint(txn: *mut rocksdb_transaction_t);
+    err(errptr) fn rocksdb_transactiondb_checkpoint_object_create(txn_db: *mut rocksdb_transactiondb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t;
+    no() fn rocksdb_transactiondb_close(txn_db: *mut rocksdb_transactiondb_t);
+    no() fn rocksdb_transactiondb_close_base_db(base_db: *mut rocksdb_t);
+    err(errptr) fn rocksdb_transactiondb_create_column_family(txn_db: *mut rocksdb_transactiondb_t, column_family_options: *const rocksdb_options_t, column_family_name: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_column_family_handle_t;
+    no() fn rocksdb_transactiondb_create_iterator(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t;
+    no() fn rocksdb_transactiondb_create_iterator_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t) -> *mut rocksdb_iterator_t;
+    no() fn rocksdb_transactiondb_create_snapshot(txn_db: *mut rocksdb_transactiondb_t) -> *const rocksdb_snapshot_t;
+    err(errptr) fn rocksdb_transactiondb_delete(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transactiondb_delete_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transactiondb_flush(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_flushoptions_t, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transactiondb_flush_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_flushoptions_t, column_family: *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transactiondb_flush_cfs(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_flushoptions_t, column_families: *mut *mut rocksdb_column_family_handle_t, num_column_families: c_int, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transactiondb_flush_wal(txn_db: *mut rocksdb_transactiondb_t, sync: c_uchar, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transactiondb_get(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, vlen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
+    no() fn rocksdb_transactiondb_get_base_db(txn_db: *mut rocksdb_transactiondb_t) -> *mut rocksdb_t;
+    err(errptr) fn rocksdb_transactiondb_get_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, vallen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_transactiondb_get_pinned(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, key: *const c_char, klen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
+    err(errptr) fn rocksdb_transactiondb_get_pinned_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
+    no() fn rocksdb_transactiondb_get_prepared_transactions(txn_db: *mut rocksdb_transactiondb_t, cnt: *mut usize) -> *mut *mut rocksdb_transaction_t;
+    err(errptr) fn rocksdb_transactiondb_merge(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transactiondb_merge_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
+    errs(num_keys, values_list, errs) fn rocksdb_transactiondb_multi_get(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
+    errs(num_keys, values_list, errs) fn rocksdb_transactiondb_multi_get_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_readoptions_t, column_families: *const *const rocksdb_column_family_handle_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, errs: *mut *mut c_char);
+    err(errptr) fn rocksdb_transactiondb_open(options: *const rocksdb_options_t, txn_db_options: *const rocksdb_transactiondb_options_t, name: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_transactiondb_t;
+    err(errptr) fn rocksdb_transactiondb_open_column_families(options: *const rocksdb_options_t, txn_db_options: *const rocksdb_transactiondb_options_t, name: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char) -> *mut rocksdb_transactiondb_t;
+    no() fn rocksdb_transactiondb_options_create() -> *mut rocksdb_transactiondb_options_t;
+    no() fn rocksdb_transactiondb_options_destroy(opt: *mut rocksdb_transactiondb_options_t);
+    no() fn rocksdb_transactiondb_options_set_default_lock_timeout(opt: *mut rocksdb_transactiondb_options_t, default_lock_timeout: i64);
+    no() fn rocksdb_transactiondb_options_set_max_num_locks(opt: *mut rocksdb_transactiondb_options_t, max_num_locks: i64);
+    no() fn rocksdb_transactiondb_options_set_num_stripes(opt: *mut rocksdb_transactiondb_options_t, num_stripes: usize);
+    no() fn rocksdb_transactiondb_options_set_transaction_lock_timeout(opt: *mut rocksdb_transactiondb_options_t, txn_lock_timeout: i64);
+    no() fn rocksdb_transactiondb_options_set_use_per_key_point_lock_mgr(opt: *mut rocksdb_transactiondb_options_t, v: c_uchar);
+    no() fn rocksdb_transactiondb_property_int(db: *mut rocksdb_transactiondb_t, propname: *const c_char, out_val: *mut u64) -> c_int;
+    no() fn rocksdb_transactiondb_property_value(db: *mut rocksdb_transactiondb_t, propname: *const c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_transactiondb_put(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_transactiondb_put_cf(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
+    no() fn rocksdb_transactiondb_release_snapshot(txn_db: *mut rocksdb_transactiondb_t, snapshot: *const rocksdb_snapshot_t);
+    err(errptr) fn rocksdb_transactiondb_write(txn_db: *mut rocksdb_transactiondb_t, options: *const rocksdb_writeoptions_t, batch: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char);
+}
+
+c_unbuilt! { "user-defined timestamps":
+    no() fn rocksdb_compactoptions_set_full_history_ts_low(opt: *mut rocksdb_compactoptions_t, ts: *mut c_char, tslen: usize);
+    err(errptr) fn rocksdb_delete_cf_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_delete_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_get_cf_with_ts(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, vallen: *mut usize, ts: *mut *mut c_char, tslen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_get_full_history_ts_low(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, ts_lowlen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_get_with_ts(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, key: *const c_char, keylen: usize, vallen: *mut usize, ts: *mut *mut c_char, tslen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_increase_full_history_ts_low(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, ts_low: *const c_char, ts_lowlen: usize, errptr: *mut *mut c_char);
+    errs(num_keys, values_list, errs) fn rocksdb_multi_get_cf_with_ts(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, column_families: *const *const rocksdb_column_family_handle_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, timestamps_list: *mut *mut c_char, timestamps_list_sizes: *mut usize, errs: *mut *mut c_char);
+    errs(num_keys, values_list, errs) fn rocksdb_multi_get_with_ts(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, num_keys: usize, keys_list: *const *const c_char, keys_list_sizes: *const usize, values_list: *mut *mut c_char, values_list_sizes: *mut usize, timestamp_list: *mut *mut c_char, timestamp_list_sizes: *mut usize, errs: *mut *mut c_char);
+    err(errptr) fn rocksdb_open_and_trim_history(options: *const rocksdb_options_t, name: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, trim_ts: *mut c_char, trim_tslen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_t;
+    err(errptr) fn rocksdb_put_cf_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_put_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_singledelete_cf_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_singledelete_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_sstfilewriter_delete_with_ts(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_sstfilewriter_put_with_ts(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
+    no() fn rocksdb_writebatch_delete_cf_with_ts(writebatch: *mut rocksdb_writebatch_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, ts: *const c_char, tslen: usize);
+    no() fn rocksdb_writebatch_put_cf_with_ts(writebatch: *mut rocksdb_writebatch_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, ts: *const c_char, tslen: usize, val: *const c_char, vlen: usize);
+    no() fn rocksdb_writebatch_singledelete_cf_with_ts(b: *mut rocksdb_writebatch_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, ts: *const c_char, tslen: usize);
+    err(errptr) fn rocksdb_writebatch_update_timestamps(wb: *mut rocksdb_writebatch_t, ts: *const c_char, tslen: usize, state: *mut c_void, get_ts_size: Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_writebatch_wi_update_timestamps(wbwi: *mut rocksdb_writebatch_wi_t, ts: *const c_char, tslen: usize, state: *mut c_void, get_ts_size: Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>, errptr: *mut *mut c_char);
+}
+
+c_unbuilt! { "waiting for compactions":
+    err(errptr) fn rocksdb_wait_for_compact(db: *mut rocksdb_t, options: *mut rocksdb_wait_for_compact_options_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_wait_for_compact_options_create() -> *mut rocksdb_wait_for_compact_options_t;
+    no() fn rocksdb_wait_for_compact_options_destroy(opt: *mut rocksdb_wait_for_compact_options_t);
+    no() fn rocksdb_wait_for_compact_options_get_abort_on_pause(opt: *mut rocksdb_wait_for_compact_options_t) -> c_uchar;
+    no() fn rocksdb_wait_for_compact_options_get_close_db(opt: *mut rocksdb_wait_for_compact_options_t) -> c_uchar;
+    no() fn rocksdb_wait_for_compact_options_get_flush(opt: *mut rocksdb_wait_for_compact_options_t) -> c_uchar;
+    no() fn rocksdb_wait_for_compact_options_get_timeout(opt: *mut rocksdb_wait_for_compact_options_t) -> u64;
+    no() fn rocksdb_wait_for_compact_options_set_abort_on_pause(opt: *mut rocksdb_wait_for_compact_options_t, v: c_uchar);
+    no() fn rocksdb_wait_for_compact_options_set_close_db(opt: *mut rocksdb_wait_for_compact_options_t, v: c_uchar);
+    no() fn rocksdb_wait_for_compact_options_set_flush(opt: *mut rocksdb_wait_for_compact_options_t, v: c_uchar);
+    no() fn rocksdb_wait_for_compact_options_set_timeout(opt: *mut rocksdb_wait_for_compact_options_t, microseconds: u64);
+}
+
+c_unbuilt! { "write batches with an index":
+    err(errptr) fn rocksdb_write_writebatch_wi(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, wbwi: *mut rocksdb_writebatch_wi_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_writebatch_wi_clear(writebatch_wi: *mut rocksdb_writebatch_wi_t);
+    no() fn rocksdb_writebatch_wi_count(b: *mut rocksdb_writebatch_wi_t) -> c_int;
+    no() fn rocksdb_writebatch_wi_create(reserved_bytes: usize, overwrite_keys: c_uchar) -> *mut rocksdb_writebatch_wi_t;
+    no() fn rocksdb_writebatch_wi_create_iterator_with_base(wbwi: *mut rocksdb_writebatch_wi_t, base_iterator: *mut rocksdb_iterator_t) -> *mut rocksdb_iterator_t;
+    no() fn rocksdb_writebatch_wi_create_iterator_with_base_cf(wbwi: *mut rocksdb_writebatch_wi_t, base_iterator: *mut rocksdb_iterator_t, cf: *mut rocksdb_column_family_handle_t) -> *mut rocksdb_iterator_t;
+    no() fn rocksdb_writebatch_wi_create_iterator_with_base_cf_readopts(wbwi: *mut rocksdb_writebatch_wi_t, base_iterator: *mut rocksdb_iterator_t, cf: *mut rocksdb_column_family_handle_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t;
+    no() fn rocksdb_writebatch_wi_create_iterator_with_base_readopts(wbwi: *mut rocksdb_writebatch_wi_t, base_iterator: *mut rocksdb_iterator_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t;
+    no() fn rocksdb_writebatch_wi_create_with_params(backup_index_comparator: *mut rocksdb_comparator_t, reserved_bytes: usize, overwrite_key: c_uchar, max_bytes: usize, protection_bytes_per_key: usize) -> *mut rocksdb_writebatch_wi_t;
+    no() fn rocksdb_writebatch_wi_data(b: *mut rocksdb_writebatch_wi_t, size: *mut usize) -> *const c_char;
+    no() fn rocksdb_writebatch_wi_delete(writebatch_wi: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize);
+    no() fn rocksdb_writebatch_wi_delete_cf(writebatch_wi: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize);
+    no() fn rocksdb_writebatch_wi_delete_range(b: *mut rocksdb_writebatch_wi_t, start_key: *const c_char, start_key_len: usize, end_key: *const c_char, end_key_len: usize);
+    no() fn rocksdb_writebatch_wi_delete_range_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, start_key: *const c_char, start_key_len: usize, end_key: *const c_char, end_key_len: usize);
+    no() fn rocksdb_writebatch_wi_delete_rangev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, start_keys_list: *const *const c_char, start_keys_list_sizes: *const usize, end_keys_list: *const *const c_char, end_keys_list_sizes: *const usize);
+    no() fn rocksdb_writebatch_wi_delete_rangev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, start_keys_list: *const *const c_char, start_keys_list_sizes: *const usize, end_keys_list: *const *const c_char, end_keys_list_sizes: *const usize);
+    no() fn rocksdb_writebatch_wi_deletev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize);
+    no() fn rocksdb_writebatch_wi_deletev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize);
+    no() fn rocksdb_writebatch_wi_destroy(writebatch_wi: *mut rocksdb_writebatch_wi_t);
+    err(errptr) fn rocksdb_writebatch_wi_get_from_batch(wbwi: *mut rocksdb_writebatch_wi_t, options: *const rocksdb_options_t, key: *const c_char, keylen: usize, vallen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_writebatch_wi_get_from_batch_and_db(wbwi: *mut rocksdb_writebatch_wi_t, db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, key: *const c_char, keylen: usize, vallen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_writebatch_wi_get_from_batch_and_db_cf(wbwi: *mut rocksdb_writebatch_wi_t, db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, vallen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_writebatch_wi_get_from_batch_cf(wbwi: *mut rocksdb_writebatch_wi_t, options: *const rocksdb_options_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, vallen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
+    err(errptr) fn rocksdb_writebatch_wi_get_pinned_from_batch_and_db(wbwi: *mut rocksdb_writebatch_wi_t, db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, key: *const c_char, keylen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
+    err(errptr) fn rocksdb_writebatch_wi_get_pinned_from_batch_and_db_cf(wbwi: *mut rocksdb_writebatch_wi_t, db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
+    no() fn rocksdb_writebatch_wi_iterate(b: *mut rocksdb_writebatch_wi_t, state: *mut c_void, put: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>, deleted: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>);
+    no() fn rocksdb_writebatch_wi_merge(writebatch_wi: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize);
+    no() fn rocksdb_writebatch_wi_merge_cf(writebatch_wi: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize);
+    no() fn rocksdb_writebatch_wi_mergev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize);
+    no() fn rocksdb_writebatch_wi_mergev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize);
+    no() fn rocksdb_writebatch_wi_put(writebatch_wi: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize);
+    no() fn rocksdb_writebatch_wi_put_cf(writebatch_wi: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize);
+    no() fn rocksdb_writebatch_wi_put_log_data(writebatch_wi: *mut rocksdb_writebatch_wi_t, blob: *const c_char, len: usize);
+    no() fn rocksdb_writebatch_wi_putv(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize);
+    no() fn rocksdb_writebatch_wi_putv_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize);
+    err(errptr) fn rocksdb_writebatch_wi_rollback_to_save_point(writebatch_wi: *mut rocksdb_writebatch_wi_t, errptr: *mut *mut c_char);
+    no() fn rocksdb_writebatch_wi_set_save_point(writebatch_wi: *mut rocksdb_writebatch_wi_t);
+    no() fn rocksdb_writebatch_wi_singledelete(writebatch_wi: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize);
+    no() fn rocksdb_writebatch_wi_singledelete_cf(writebatch_wi: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize);
+}
+
+c_unbuilt! { "write-buffer managers":
+    no() fn rocksdb_options_set_write_buffer_manager(opt: *mut rocksdb_options_t, wbm: *mut rocksdb_write_buffer_manager_t);
+    no() fn rocksdb_write_buffer_manager_buffer_size(wbm: *mut rocksdb_write_buffer_manager_t) -> usize;
+    no() fn rocksdb_write_buffer_manager_cost_to_cache(wbm: *mut rocksdb_write_buffer_manager_t) -> bool;
+    no() fn rocksdb_write_buffer_manager_create(buffer_size: usize, allow_stall: bool) -> *mut rocksdb_write_buffer_manager_t;
+    no() fn rocksdb_write_buffer_manager_create_with_cache(buffer_size: usize, cache: *const rocksdb_cache_t, allow_stall: bool) -> *mut rocksdb_write_buffer_manager_t;
+    no() fn rocksdb_write_buffer_manager_destroy(wbm: *mut rocksdb_write_buffer_manager_t);
+    no() fn rocksdb_write_buffer_manager_dummy_entries_in_cache_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize;
+    no() fn rocksdb_write_buffer_manager_enabled(wbm: *mut rocksdb_write_buffer_manager_t) -> bool;
+    no() fn rocksdb_write_buffer_manager_set_allow_stall(wbm: *mut rocksdb_write_buffer_manager_t, new_allow_stall: bool);
+    no() fn rocksdb_write_buffer_manager_set_buffer_size(wbm: *mut rocksdb_write_buffer_manager_t, new_size: usize);
+}
+
+c_unbuilt! { "writing SST files":
+    err(errptr) fn rocksdb_sstfilewriter_add(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
+    no() fn rocksdb_sstfilewriter_create(env: *const rocksdb_envoptions_t, io_options: *const rocksdb_options_t) -> *mut rocksdb_sstfilewriter_t;
+    no() fn rocksdb_sstfilewriter_create_with_comparator(env: *const rocksdb_envoptions_t, io_options: *const rocksdb_options_t, comparator: *const rocksdb_comparator_t) -> *mut rocksdb_sstfilewriter_t;
+    err(errptr) fn rocksdb_sstfilewriter_delete(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_sstfilewriter_delete_range(writer: *mut rocksdb_sstfilewriter_t, begin_key: *const c_char, begin_keylen: usize, end_key: *const c_char, end_keylen: usize, errptr: *mut *mut c_char);
+    no() fn rocksdb_sstfilewriter_destroy(writer: *mut rocksdb_sstfilewriter_t);
+    no() fn rocksdb_sstfilewriter_file_size(writer: *mut rocksdb_sstfilewriter_t, file_size: *mut u64);
+    err(errptr) fn rocksdb_sstfilewriter_finish(writer: *mut rocksdb_sstfilewriter_t, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_sstfilewriter_merge(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_sstfilewriter_open(writer: *mut rocksdb_sstfilewriter_t, name: *const c_char, errptr: *mut *mut c_char);
+    err(errptr) fn rocksdb_sstfilewriter_put(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
+}
+
