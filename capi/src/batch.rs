@@ -1,10 +1,10 @@
 //! Write batches.
 
-use std::ffi::{c_char, c_int, c_uchar, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use cairn_db::{Family, WriteBatch};
 use cairn_format::batch::{BatchRef, Record};
-use cairn_types::{Error, Result};
+use cairn_types::Result;
 
 use crate::error::{array, bytes, report, store};
 use crate::families::rocksdb_column_family_handle_t;
@@ -123,12 +123,23 @@ pub(crate) unsafe fn walk(data: &[u8], state: *mut c_void, handlers: &Handlers) 
                         deleted(state, at(key), key.len());
                     }
                 }
-                Record::Merge { family, key, operand } => {
+                Record::Merge {
+                    family,
+                    key,
+                    operand,
+                } => {
                     if let Some(merge) = handlers.merge_cf {
-                        merge(state, family, at(key), key.len(), at(operand), operand.len());
+                        merge(
+                            state,
+                            family,
+                            at(key),
+                            key.len(),
+                            at(operand),
+                            operand.len(),
+                        );
                     }
                 }
-                Record::LogData { data } => {
+                Record::LogData(data) => {
                     if let Some(log_data) = handlers.log_data {
                         log_data(state, at(data), data.len());
                     }

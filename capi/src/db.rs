@@ -7,7 +7,9 @@ use cairn_db::{Db, FamilyDescriptor, OpenRequest, Snapshot};
 use cairn_platform::sync::Mutex;
 use cairn_types::Result;
 
-use crate::error::{array, malloc_bytes, malloc_text, maybe_bytes, path, report, report_or, report_ptr, store, text};
+use crate::error::{
+    array, malloc_bytes, malloc_text, maybe_bytes, path, report, report_ptr, store, text,
+};
 use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, maybe, of, take};
 use crate::options::{
@@ -208,7 +210,7 @@ c_functions! {
 
     /// A snapshot of the present state. Released by `rocksdb_release_snapshot`.
     fn rocksdb_create_snapshot(db: *mut rocksdb_t) -> *const rocksdb_snapshot_t {
-        create(of(db.cast_const()).db.snapshot()).cast_const()
+        create::<rocksdb_snapshot_t>(of(db.cast_const()).db.snapshot()).cast_const()
     }
     /// Releases a snapshot.
     fn rocksdb_release_snapshot(_db: *mut rocksdb_t, snapshot: *const rocksdb_snapshot_t) {

@@ -34,7 +34,7 @@ macro_rules! c_destructors {
 macro_rules! c_setters {
     ($handle:ty: $($name:ident($type:ty) => $($field:ident).+;)+) => {
         c_functions! {$(
-            #[doc = concat!("Sets `", stringify!($($field).+), "`.")]
+            #[doc = concat!(" Sets `", stringify!($($field).+), "`.")]
             fn $name(opt: *mut $handle, v: $type) {
                 let options = of_mut(opt);
                 if !$crate::options::scalar::Scalar::set(&mut options.$($field).+, v) {
@@ -49,7 +49,7 @@ macro_rules! c_setters {
 macro_rules! c_getters {
     ($handle:ty: $($name:ident($access:tt) -> $type:ty => $($field:ident).+;)+) => {
         c_functions! {$(
-            #[doc = concat!("The value of `", stringify!($($field).+), "`.")]
+            #[doc = concat!(" The value of `", stringify!($($field).+), "`.")]
             fn $name(opt: *$access $handle) -> $type {
                 $crate::options::scalar::Scalar::get(&of(opt.cast_const()).$($field).+)
             }
@@ -62,7 +62,7 @@ macro_rules! c_getters {
 macro_rules! c_unbuilt {
     ($what:literal: $($kind:ident($($place:ident),*) fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)?;)+) => {
         c_functions! {$(
-            #[doc = concat!("Not built: ", $what, ".")]
+            #[doc = concat!(" Not built: ", $what, ".")]
             fn $name($($arg: $type),*) $(-> $ret)? {
                 let _ = ($($arg,)*);
                 c_unbuilt_body!($kind, stringify!($name), $what, $($place),*);

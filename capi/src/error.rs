@@ -59,10 +59,7 @@ pub unsafe fn report_or<T>(
 ///
 /// That of [`report_or`].
 #[inline]
-pub unsafe fn report<T: Default>(
-    errptr: *mut *mut c_char,
-    body: impl FnOnce() -> Result<T>,
-) -> T {
+pub unsafe fn report<T: Default>(errptr: *mut *mut c_char, body: impl FnOnce() -> Result<T>) -> T {
     // SAFETY: the caller's promise.
     unsafe { report_or(errptr, T::default(), body) }
 }

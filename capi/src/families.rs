@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use cairn_db::Family;
 
 use crate::db::{pointers, rocksdb_t};
-use crate::error::{array, malloc_bytes, report, report_or, report_ptr, store, text};
+use crate::error::{array, malloc_bytes, report, report_ptr, store, text};
 use crate::handle::{create, of};
 use crate::options::rocksdb_options_t;
 

@@ -47,7 +47,7 @@ impl Shells {
 ///
 /// # Safety
 ///
-/// The type is a transparent wrapper of `Shell<Self::Object>`.
+/// Pointers to the type point to a `Shell<Self::Object>`.
 pub unsafe trait Handle: Sized {
     /// What stands behind the handle.
     type Object: 'static;
@@ -61,10 +61,9 @@ pub unsafe trait Handle: Sized {
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident = $object:ty;)+) => {$(
         $(#[$doc])*
-        #[repr(transparent)]
-        pub struct $name($crate::handle::Shell<$object>);
+        pub struct $name(());
 
-        // SAFETY: the type is a transparent wrapper of the shell.
+        // SAFETY: pointers to the type are only made by `create`, from shells of the object.
         unsafe impl $crate::handle::Handle for $name {
             type Object = $object;
             const NAME: &'static str = stringify!($name);
@@ -87,7 +86,10 @@ pub fn misuse(what: &str) -> ! {
 fn not_alive<H: Handle>(handle: *const H, word: Option<u64>) -> ! {
     misuse(&match word {
         None => format!("a null {} was passed where one is needed", H::NAME),
-        Some(DEAD) => format!("the {} at {handle:p} is used after it was destroyed", H::NAME),
+        Some(DEAD) => format!(
+            "the {} at {handle:p} is used after it was destroyed",
+            H::NAME
+        ),
         Some(_) => format!("the pointer {handle:p} is not a {}", H::NAME),
     })
 }

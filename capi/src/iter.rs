@@ -7,7 +7,7 @@ use cairn_db::{DbIter, Family, Iter};
 use cairn_types::{Error, Result};
 
 use crate::db::rocksdb_t;
-use crate::error::{array, bytes, report, save, store};
+use crate::error::{bytes, save, store};
 use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, of, of_mut};
 use crate::options::rocksdb_readoptions_t;
@@ -16,7 +16,7 @@ use crate::reads::rocksdb_slice_t;
 /// What an iterator handle holds.
 pub enum Cursor {
     /// A walk over a family.
-    Family(Iter),
+    Family(Box<Iter>),
     /// No walk: the options were refused.
     Refused(Error),
 }
@@ -32,9 +32,12 @@ c_destructors! {
 }
 
 /// A walk over `family`.
-fn cursor(family: &Family, options: &crate::options::Checked<cairn_options::ReadOptions>) -> Cursor {
+fn cursor(
+    family: &Family,
+    options: &crate::options::Checked<cairn_options::ReadOptions>,
+) -> Cursor {
     match options.checked() {
-        Ok(options) => Cursor::Family(family.iter_with(options)),
+        Ok(options) => Cursor::Family(Box::new(family.iter_with(options))),
         Err(error) => Cursor::Refused(error),
     }
 }

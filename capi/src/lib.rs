@@ -18,17 +18,10 @@
 //! names say, lengths are right, and no two threads use one handle that is not documented as
 //! thread-safe.
 
-#![expect(
-    non_camel_case_types,
-    reason = "the names of C's types are RocksDB's"
-)]
+#![expect(non_camel_case_types, reason = "the names of C's types are RocksDB's")]
 #![expect(
     clippy::missing_safety_doc,
     reason = "the contract of every function is the header's; the page above says it once"
-)]
-#![expect(
-    clippy::too_many_arguments,
-    reason = "the signatures are RocksDB's"
 )]
 
 #[macro_use]
@@ -39,6 +32,7 @@ mod define;
 pub mod batch;
 pub mod cache;
 pub mod callbacks;
+pub mod constants;
 pub mod db;
 pub mod env;
 mod error;

@@ -157,7 +157,12 @@ fn multi_get(
     options: Result<&ReadOptions>,
 ) -> Vec<Result<Option<Value>>> {
     match options {
-        Ok(options) => Family::multi_get_many(families, keys, options),
+        Ok(options) => {
+            let reads = families.iter().zip(keys);
+            reads
+                .map(|(family, key)| family.get_with(key, options))
+                .collect()
+        }
         Err(error) => keys.iter().map(|_| Err(Error::clone(&error))).collect(),
     }
 }

@@ -5,15 +5,18 @@
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
 
-use crate::batch::{rocksdb_writebatch_t};
+use crate::batch::rocksdb_writebatch_t;
 use crate::cache::{rocksdb_cache_t, rocksdb_memory_allocator_t};
 use crate::callbacks::{rocksdb_comparator_t, rocksdb_mergeoperator_t, rocksdb_slicetransform_t};
-use crate::db::{rocksdb_snapshot_t};
+use crate::db::{rocksdb_snapshot_t, rocksdb_t};
 use crate::env::{rocksdb_env_t, rocksdb_envoptions_t};
-use crate::families::{rocksdb_column_family_handle_t};
-use crate::iter::{rocksdb_iterator_t};
-use crate::options::{rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_dbpath_t, rocksdb_flushoptions_t, rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};
-use crate::reads::{rocksdb_pinnableslice_t};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::iter::rocksdb_iterator_t;
+use crate::options::{
+    rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_dbpath_t,
+    rocksdb_flushoptions_t, rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t,
+};
+use crate::reads::rocksdb_pinnableslice_t;
 
 /// An object of a feature that is not built.
 pub struct rocksdb_backup_engine_info_t(());
@@ -791,4 +794,3 @@ c_unbuilt! { "writing SST files":
     err(errptr) fn rocksdb_sstfilewriter_open(writer: *mut rocksdb_sstfilewriter_t, name: *const c_char, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_sstfilewriter_put(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
 }
-

@@ -4,8 +4,10 @@
 //! cargo xtask test             every stage of the continuous integration, in order
 //! cargo xtask test STAGE...    only these: lint unit crash meta interop fuzz
 //! cargo xtask tidy             the house rules alone (a second; part of lint)
+//! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
 //! ```
 
+mod header;
 mod licences;
 mod sources;
 mod stages;
@@ -18,8 +20,10 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.first().map(String::as_str) {
         Some("tidy") if words.len() == 1 => tidy::run(&root()),
+        Some("header") if words.len() == 1 => header::run(&root(), false),
+        Some("header") if words[1..] == ["check"] => header::run(&root(), true),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, or cargo xtask test [STAGE...]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask header, or cargo xtask test [STAGE...]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -51,7 +51,13 @@ impl Comparator for Callbacks {
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         // SAFETY: the program's function reads the two keys and nothing else of ours.
         let order = unsafe {
-            (self.compare)(self.state.pointer(), c_bytes(a), a.len(), c_bytes(b), b.len())
+            (self.compare)(
+                self.state.pointer(),
+                c_bytes(a),
+                a.len(),
+                c_bytes(b),
+                b.len(),
+            )
         };
         order.cmp(&0)
     }

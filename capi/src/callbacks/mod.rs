@@ -34,7 +34,10 @@ unsafe impl Sync for State {}
 
 impl State {
     pub(crate) fn new(pointer: *mut c_void, destructor: Destructor) -> State {
-        State { pointer, destructor }
+        State {
+            pointer,
+            destructor,
+        }
     }
 
     pub(crate) fn pointer(&self) -> *mut c_void {

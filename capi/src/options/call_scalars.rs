@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_uchar};
 
 use super::{
-    rocksdb_compactoptions_t, rocksdb_fifo_compaction_options_t, rocksdb_flushoptions_t, rocksdb_readoptions_t,
-    rocksdb_universal_compaction_options_t, rocksdb_writeoptions_t,
+    rocksdb_compactoptions_t, rocksdb_fifo_compaction_options_t, rocksdb_flushoptions_t,
+    rocksdb_readoptions_t, rocksdb_universal_compaction_options_t, rocksdb_writeoptions_t,
 };
 use crate::handle::{of, of_mut};
 

@@ -5,17 +5,16 @@
 
 use std::ffi::c_char;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
+use cairn_options::nested::{FifoCompactionOptions, UniversalCompactionOptions};
 use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, ReadOptions, TableOptions,
     WriteOptions,
 };
-use cairn_options::nested::{FifoCompactionOptions, UniversalCompactionOptions};
 use cairn_platform::World;
 use cairn_types::{Error, Result};
 
-use crate::error::{array, bytes, maybe_bytes, path, report, text};
+use crate::error::{array, maybe_bytes, path, report, text};
 use crate::handle::{create, of, of_mut};
 
 mod call_scalars;
@@ -77,8 +76,9 @@ impl<T> Checked<T> {
             Shown::Number(number) => number.to_string(),
             Shown::Real(number) => number.to_string(),
         };
-        self.refused
-            .get_or_insert_with(|| Error::invalid_argument(format!("{setter}({value}): no such value")));
+        self.refused.get_or_insert_with(|| {
+            Error::invalid_argument(format!("{setter}({value}): no such value"))
+        });
     }
 
     /// Remembers an error.

@@ -2,14 +2,12 @@
 
 use std::ffi::{c_char, c_int, c_uchar};
 
-use cairn_options::choice::{Compression, MemtableFactory};
-use cairn_options::object::DbPath;
+use cairn_options::{Compression, DbPath, MemtableFactory};
 
 use super::*;
 use crate::cache::rocksdb_cache_t;
 use crate::callbacks::{
-    rocksdb_comparator_t, rocksdb_filterpolicy_t, rocksdb_mergeoperator_t,
-    rocksdb_slicetransform_t,
+    rocksdb_comparator_t, rocksdb_filterpolicy_t, rocksdb_mergeoperator_t, rocksdb_slicetransform_t,
 };
 use crate::env::rocksdb_env_t;
 use crate::handle::{maybe, take};

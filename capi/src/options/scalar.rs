@@ -125,12 +125,18 @@ impl Scalar<c_int> for Option<Compression> {
     }
 }
 
-impl Scalar<c_char> for ChecksumKind {
-    fn set(&mut self, value: c_char) -> bool {
-        let found = u8::try_from(value).ok().and_then(ChecksumKind::from_u8);
-        found.map(|kind| *self = kind).is_some()
-    }
-    fn get(&self) -> c_char {
-        *self as c_char
-    }
+macro_rules! checksums {
+    ($($c:ty),+) => {$(
+        impl Scalar<$c> for ChecksumKind {
+            fn set(&mut self, value: $c) -> bool {
+                let found = u8::try_from(value).ok().and_then(ChecksumKind::from_u8);
+                found.map(|kind| *self = kind).is_some()
+            }
+            fn get(&self) -> $c {
+                *self as $c
+            }
+        }
+    )+};
 }
+
+checksums!(c_char, c_int);

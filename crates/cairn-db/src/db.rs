@@ -84,6 +84,17 @@ impl Db {
         &self.shared().dir
     }
 
+    /// Writes a line to the database's LOG.
+    pub fn log_line(&self, line: &str) {
+        self.shared().info.info(format_args!("{line}"));
+    }
+
+    /// Whether `other` is a handle of the same opening.
+    #[must_use]
+    pub fn is_same(&self, other: &Db) -> bool {
+        Arc::ptr_eq(&self.handle, &other.handle)
+    }
+
     /// The options in effect.
     #[must_use]
     pub fn options(&self) -> Arc<DbOptions> {

@@ -22,5 +22,5 @@ pub use filter::{
 pub use iter::Progress;
 pub use merge::{MergeInput, MergeOperator};
 pub use number::{FileNumber, SequenceNumber};
-pub use prefix::PrefixExtractor;
+pub use prefix::{PrefixExtractor, SliceTransform};
 pub use value::ValueKind;
