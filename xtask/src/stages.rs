@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{licences, tidy};
+use crate::{header, licences, tidy};
 
 /// Mutated inputs of each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
@@ -89,6 +89,7 @@ fn lint(root: &Path) -> Result<(), String> {
             "warnings",
         ],
     )?;
+    header::run(root, true)?;
     let mut doc = command(
         root,
         "cargo",
