@@ -32,9 +32,7 @@ pub use cairn_read::{Columns, DbIter, Value};
 pub use changes::{WalFile, WalFileType, WalIterator};
 pub use db::{Db, FamilyDescriptor};
 pub use family::Family;
-pub use files::{
-    ExternalSstFileInfo, Ingestion, ReplaceRange, SstFileReader, SstFileWriter, SstIter,
-};
+pub use files::*;
 pub use open::{Dropped, OpenRequest, list_families, open};
 pub use reads::Iter;
 pub use snapshot::Snapshot;

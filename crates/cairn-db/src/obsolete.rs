@@ -91,6 +91,9 @@ impl Shared {
     pub(crate) fn purge(&self) {
         let (tables, blobs, logs) = {
             let mut tree = self.tree.lock();
+            if tree.deletions_disabled > 0 {
+                return;
+            }
             let all = std::mem::take(&mut tree.obsolete_tables);
             // Nobody can gain a reference to a file whose only one is in this list.
             let (gone, read): (Vec<_>, Vec<_>) = all
@@ -140,9 +143,17 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Deletes a file. A failure is reported and left to the next opening: the file is dead weight,
-    /// not damage.
+    /// Deletes a file, or keeps it until deletions are enabled again. A failure is reported and left
+    /// to the next opening: the file is dead weight, not damage. The caller does not hold the lock
+    /// of the tree.
     pub(crate) fn delete(&self, path: &Path) {
+        {
+            let mut tree = self.tree.lock();
+            if tree.deletions_disabled > 0 {
+                tree.held_deletions.push(path.to_owned());
+                return;
+            }
+        }
         if let Err(error) = remove(&*self.world.fs, path) {
             self.info.warn(format_args!(
                 "an obsolete file could not be deleted: {error}"

@@ -146,6 +146,10 @@ pub(crate) struct Tree {
     pub(crate) max_family: u32,
     /// Jobs that delete obsolete files; the lock is given back after them.
     pub(crate) purges: usize,
+    /// How often deletions of files were disabled and not enabled again.
+    pub(crate) deletions_disabled: usize,
+    /// Files that are deleted when deletions are enabled again.
+    pub(crate) held_deletions: Vec<PathBuf>,
     /// Nothing is deleted any more: the directory may be somebody else's.
     pub(crate) closed: bool,
 }

@@ -27,15 +27,19 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use cairn_db::{
-    ExternalSstFileInfo, Ingestion, ReplaceRange, SstFileReader, SstFileWriter, SstIter,
+    BlobMetaData, ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, ExportImportFilesMetaData,
+    ExternalSstFileInfo, FileType, Ingestion, LevelMetaData, LiveFileMetaData, LiveFileStorageInfo,
+    LiveFilesStorageInfoOptions, ReplaceRange, SstFileReader, SstFileWriter, SstIter,
 };
+use cairn_options::FamilyOptions;
 pub use cairn_options::{ImportColumnFamilyOptions, IngestExternalFileOptions};
-use cairn_types::Result;
+use cairn_types::{Result, SequenceNumber};
 
 use crate::db::Db;
+use crate::family::Family;
 
 impl Db {
     /// Ingests the external tables `files` into the default family: all of them or none. Entries
@@ -88,5 +92,174 @@ impl Db {
     /// Those of [`Db::ingest_external_file`].
     pub fn ingest_external_files(&self, ingestions: &[Ingestion]) -> Result<()> {
         self.inner.ingest_external_files(ingestions)
+    }
+
+    /// Makes a second database with the present state in `dir`, which must not exist: of links to
+    /// the tables, so that it costs no space until the two go different ways, and on another device
+    /// of copies. Memtables are flushed first if the logs have `log_size_for_flush` bytes or more
+    /// (0: always, `u64::MAX`: never); what is not flushed is in the copy's logs. Returns the last
+    /// write that the copy has.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, Options};
+    ///
+    /// let options = Options::default().create_if_missing(true);
+    /// let db = Db::open(dir.path().join("db"), &options)?;
+    /// db.put(b"k", b"before")?;
+    /// db.create_checkpoint(dir.path().join("copy"), 0)?;
+    /// db.put(b"k", b"after")?;
+    /// let copy = Db::open(dir.path().join("copy"), &options)?;
+    /// assert_eq!(copy.get(b"k")?.as_deref(), Some(&b"before"[..]));
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `dir` exists; those of a flush; `IoError`. Nothing is left in `dir`
+    /// then. A crash may leave `dir` with `.tmp` behind its name, which the next attempt replaces.
+    pub fn create_checkpoint(
+        &self,
+        dir: impl AsRef<Path>,
+        log_size_for_flush: u64,
+    ) -> Result<SequenceNumber> {
+        self.inner
+            .create_checkpoint(dir.as_ref(), log_size_for_flush)
+    }
+
+    /// Creates the family `name` out of tables that `Family::export` of this or another database
+    /// has put somewhere. Several exports must not overlap each other. After a crash the family is
+    /// there with all its tables, or not at all.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, FamilyOptions, ImportColumnFamilyOptions, Options};
+    ///
+    /// let options = Options::default().create_if_missing(true);
+    /// let from = Db::open(dir.path().join("from"), &options)?;
+    /// from.put(b"k", b"v")?;
+    /// let export = from.default_family().export(&dir.path().join("export"))?;
+    ///
+    /// let to = Db::open(dir.path().join("to"), &options)?;
+    /// let how = ImportColumnFamilyOptions::default();
+    /// let family =
+    ///     to.create_family_with_import("travelled", &FamilyOptions::default(), &how, &[export])?;
+    /// assert_eq!(family.get(b"k")?.as_deref(), Some(&b"v"[..]));
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the name is empty or taken, the comparators differ, exports overlap or
+    /// a level does not exist; `Corruption` of a file. Nothing has changed then.
+    pub fn create_family_with_import(
+        &self,
+        name: &str,
+        options: &FamilyOptions,
+        import: &ImportColumnFamilyOptions,
+        exports: &[ExportImportFilesMetaData],
+    ) -> Result<Family<'_>> {
+        self.inner
+            .create_family_with_import(name, options, import, exports)
+            .map(Family::new)
+    }
+
+    /// Keeps every file that is live now from deletion, as often as it is called, until
+    /// [`Db::enable_file_deletions`] has been called as often.
+    ///
+    /// # Errors
+    ///
+    /// None today; RocksDB's has them.
+    pub fn disable_file_deletions(&self) -> Result<()> {
+        self.inner.disable_file_deletions()
+    }
+
+    /// Ends one [`Db::disable_file_deletions`]. With the last of them, obsolete files are deleted.
+    ///
+    /// # Errors
+    ///
+    /// None today; RocksDB's has them.
+    pub fn enable_file_deletions(&self) -> Result<()> {
+        self.inner.enable_file_deletions()
+    }
+
+    /// Every table of every family, with its level and bounds.
+    #[must_use]
+    pub fn live_files_metadata(&self) -> Vec<LiveFileMetaData> {
+        self.inner.live_files_metadata()
+    }
+
+    /// The files of the default family, level by level.
+    #[must_use]
+    pub fn column_family_metadata(
+        &self,
+        options: &ColumnFamilyMetaDataOptions,
+    ) -> ColumnFamilyMetaData {
+        self.inner.metadata(options)
+    }
+
+    /// The names of all live files but the logs, relative to the directory and each with a slash
+    /// before it; and how many bytes of the MANIFEST count. With `flush`, memtables are flushed
+    /// first.
+    ///
+    /// # Errors
+    ///
+    /// Those of a flush.
+    pub fn live_files(&self, flush: bool) -> Result<(Vec<String>, u64)> {
+        self.inner.live_files(flush)
+    }
+
+    /// Every file that a copy of the database needs, logs included, and how much of it: for those
+    /// who copy databases themselves.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, copy) = (dir.path().join("db"), dir.path().join("copy"));
+    /// # let options = cairn::Options::default().create_if_missing(true);
+    /// # let db = cairn::Db::open(&path, &options)?;
+    /// # db.put(b"k", b"v")?;
+    /// # std::fs::create_dir(&copy).unwrap();
+    /// db.disable_file_deletions()?;
+    /// for file in db.live_files_storage_info(&Default::default())? {
+    ///     let to = copy.join(&file.relative_filename);
+    ///     match &file.replacement_contents {
+    ///         Some(content) => std::fs::write(&to, content).unwrap(),
+    ///         None => {
+    ///             let from = file.directory.join(&file.relative_filename);
+    ///             let content = std::fs::read(&from).unwrap();
+    ///             std::fs::write(&to, &content[..file.size as usize]).unwrap();
+    ///         }
+    ///     }
+    /// }
+    /// db.enable_file_deletions()?;
+    /// assert!(cairn::Db::open(&copy, &options)?.get(b"k")?.is_some());
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of a flush; `NotSupported` for a database that was opened read-only.
+    pub fn live_files_storage_info(
+        &self,
+        options: &LiveFilesStorageInfoOptions,
+    ) -> Result<Vec<LiveFileStorageInfo>> {
+        self.inner.live_files_storage_info(options)
+    }
+
+    /// The recorded checksums of all tables and blob files: number, checksum, function.
+    #[must_use]
+    pub fn live_files_checksum_info(&self) -> Vec<(u64, Vec<u8>, String)> {
+        self.inner.live_files_checksum_info()
+    }
+
+    /// Reads every table and compares its checksum with the one that the MANIFEST has, where it has
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` names the first file that differs; `NotSupported` for a checksum function that
+    /// is not known.
+    pub fn verify_file_checksums(&self) -> Result<()> {
+        self.inner.verify_file_checksums()
     }
 }

@@ -78,8 +78,10 @@ pub use cairn_types::{
 pub use db::Db;
 pub use family::Family;
 pub use files::{
+    ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, ExportImportFilesMetaData,
     ExternalSstFileInfo, ImportColumnFamilyOptions, IngestExternalFileOptions, Ingestion,
-    ReplaceRange, SstFileReader, SstFileWriter, SstIter,
+    LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions, ReplaceRange,
+    SstFileReader, SstFileWriter, SstIter,
 };
 pub use iter::Iter;
 pub use open::Options;

@@ -78,7 +78,6 @@ pub(crate) fn copy(
     })
 }
 
-#[cfg(test)]
 /// Writes `content` to `to`, which must not exist. The file is synced; its name is not.
 pub(crate) fn write(fs: &dyn FileSystem, to: &Path, content: &[u8], use_fsync: bool) -> Result<()> {
     create_with(fs, to, use_fsync, |target| target.append(content))

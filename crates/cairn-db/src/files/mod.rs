@@ -1,12 +1,21 @@
 //! Files that enter and leave a database: tables written and read outside of one, ingestion,
 //! checkpoints, exports, and what files there are.
 
+pub(crate) mod checkpoint;
 pub(crate) mod copy;
+mod export;
 mod external;
 pub(crate) mod ingest;
+pub(crate) mod live;
 mod sst_reader;
 mod sst_writer;
+pub(crate) mod staging;
 
+pub use export::ExportImportFilesMetaData;
 pub use ingest::{Ingestion, ReplaceRange};
+pub use live::{
+    BlobMetaData, ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, FileType, LevelMetaData,
+    LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions,
+};
 pub use sst_reader::{SstFileReader, SstIter};
 pub use sst_writer::{ExternalSstFileInfo, SstFileWriter};

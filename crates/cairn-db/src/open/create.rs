@@ -12,7 +12,7 @@ use cairn_platform::sync::Ordering;
 use cairn_read::{BlobCache, BlobSource, Reading, View};
 use cairn_types::{Error, FileNumber, Result};
 use cairn_version::manifest::RecoveredFamily;
-use cairn_version::{TableSource, Version};
+use cairn_version::{TableSource, TreeEdit, Version};
 use cairn_wal::WalOptions;
 
 use crate::family::FamilyState;
@@ -105,15 +105,17 @@ impl Shared {
         let options = options.clone().sanitize(&self.options());
         // With the lead nobody writes, so the family begins with the current log.
         self.queue.lead_alone();
-        let result = self.create_family_led(name, options);
+        let result = self.create_family_led(name, options, &TreeEdit::default());
         self.queue.hand_over();
         result
     }
 
-    fn create_family_led(
+    /// Creates the family `name` with the tables of `files` in it. The caller leads.
+    pub(crate) fn create_family_led(
         self: &Arc<Self>,
         name: &str,
         options: FamilyOptions,
+        files: &TreeEdit,
     ) -> Result<Arc<FamilyState>> {
         let log = self.writer.lock().log.as_ref().map(CurrentLog::number);
         let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
@@ -129,7 +131,7 @@ impl Shared {
         let recovered = RecoveredFamily {
             id,
             name: name.to_owned(),
-            version: Version::empty(options.comparator.clone(), levels),
+            version: Version::empty(options.comparator.clone(), levels).with_edit(files)?,
             log_number: log,
             full_history_ts_low: Vec::new(),
             persist_timestamps: true,
@@ -146,13 +148,26 @@ impl Shared {
         };
         let version = recovered.version.clone();
         let state = Arc::new(self.new_family(&recovered, options, version));
-        self.log_edits(&mut manifest, vec![record])?;
+        let largest = files.added.iter().map(|(_, file)| file.largest_seq).max();
+        let mut records = vec![record];
+        if !files.is_empty() {
+            let mut record = files.record(id);
+            record.last_sequence = largest;
+            records.push(record);
+        }
+        self.log_edits(&mut manifest, records)?;
         {
             let mut tree = self.tree.lock();
             tree.max_family = id;
             tree.families.insert(id, FamilyTree::new(log));
         }
         self.families.store(Arc::new(families.with(state.clone())));
+        if let Some(largest) = largest {
+            let mut writer = self.writer.lock();
+            writer.allocated = writer.allocated.max(largest);
+            // Release: a reader that sees the number sees the family that has it.
+            self.published.store(writer.allocated.0, Ordering::Release);
+        }
         self.update_wal_limit();
         drop(manifest);
         self.write_options_file()?;

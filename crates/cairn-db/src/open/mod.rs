@@ -328,6 +328,8 @@ fn assemble(
             control: Default::default(),
             max_family: recovered.max_family,
             purges: 0,
+            deletions_disabled: 0,
+            held_deletions: Vec::new(),
             closed: false,
         }),
         changed: Condvar::new(),

@@ -4,6 +4,7 @@ mod basic;
 mod blobs;
 mod changes;
 mod controls;
+mod copies;
 mod filters;
 mod logs;
 mod options;

@@ -1,0 +1,79 @@
+//! Checkpoints: a second database with the state of a moment, made of links.
+//!
+//! Tables and blob files never change, so they are linked (copied to another device). The MANIFEST
+//! and the logs grow, so the part of them that belongs to the moment is copied. The directory gets
+//! its name when it is complete and durable; see `staging`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_types::{Result, SequenceNumber};
+
+use crate::db::Db;
+use crate::files::copy;
+use crate::files::live::{FileType, LiveFileStorageInfo};
+use crate::files::staging::Staging;
+use crate::shared::Shared;
+
+impl Db {
+    /// Makes a database with the present state in `dir`, which must not exist. Memtables are
+    /// flushed first if the logs have `log_size_for_flush` bytes or more: 0 always, `u64::MAX`
+    /// never; what is not flushed is in the copy's logs. Returns the last write that the copy has.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `dir` exists; those of a flush; `IoError`. Nothing is left in `dir`
+    /// then.
+    pub fn create_checkpoint(&self, dir: &Path, log_size_for_flush: u64) -> Result<SequenceNumber> {
+        self.shared().create_checkpoint(dir, log_size_for_flush)
+    }
+}
+
+impl Shared {
+    fn create_checkpoint(self: &Arc<Self>, dir: &Path, log_bytes: u64) -> Result<SequenceNumber> {
+        let staging = Staging::create(&*self.world.fs, dir)?;
+        self.flush_for_copy(log_bytes)?;
+        let _kept = self.keep_files();
+        let capture = self.capture()?;
+        for file in self.storage_infos(&capture, false)? {
+            self.stage(&staging, &file)?;
+        }
+        staging.publish()?;
+        self.info.info(format_args!(
+            "checkpoint {} with {} tables, up to sequence number {}",
+            dir.display(),
+            capture.tables.len(),
+            capture.last
+        ));
+        Ok(capture.last)
+    }
+
+    /// Puts `file` into a copy.
+    fn stage(&self, staging: &Staging<'_>, file: &LiveFileStorageInfo) -> Result<()> {
+        let fs = &*self.world.fs;
+        let to = staging.path(&file.relative_filename);
+        let from = file.directory.join(&file.relative_filename);
+        let full = self.options().use_fsync;
+        if let Some(content) = &file.replacement_contents {
+            return copy::write(fs, &to, content, full);
+        }
+        let unchanging = matches!(file.file_type, FileType::Table | FileType::Blob);
+        if unchanging {
+            return link_or_copy(fs, &from, &to, full);
+        }
+        copy::copy(fs, &from, &to, Some(file.size), full)
+    }
+}
+
+/// Links a file that never changes, or copies it where it cannot be linked.
+pub(crate) fn link_or_copy(
+    fs: &dyn cairn_platform::FileSystem,
+    from: &Path,
+    to: &Path,
+    use_fsync: bool,
+) -> Result<()> {
+    match fs.link(from, to) {
+        Err(error) if copy::cannot_link(&error) => copy::copy(fs, from, to, None, use_fsync),
+        linked => linked,
+    }
+}

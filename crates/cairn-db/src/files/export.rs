@@ -1,0 +1,349 @@
+//! Column families that travel: the tables of one are exported as links, and become a new family
+//! of another database, or of the same.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_format::key::{self, InternalKey};
+use cairn_format::names;
+use cairn_options::{FamilyOptions, ImportColumnFamilyOptions};
+use cairn_platform::sync::Ordering;
+use cairn_types::{Error, KeyOrder, Result, SequenceNumber};
+use cairn_version::{FileMeta, TreeEdit};
+
+use crate::db::Db;
+use crate::family::Family;
+use crate::files::checkpoint::link_or_copy;
+use crate::files::copy;
+use crate::files::external::Reader;
+use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData};
+use crate::files::staging::Staging;
+use crate::shared::Shared;
+
+/// What an export consists of: all that an import has to know besides the files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportImportFilesMetaData {
+    /// The name of the order of the keys.
+    pub db_comparator_name: String,
+    /// The files, with their levels and bounds.
+    pub files: Vec<LiveFileMetaData>,
+}
+
+impl Family {
+    /// Flushes the family and puts links to its tables into `dir`, which must not exist.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `dir` exists; `NotSupported` if values lie in blob files; those of a
+    /// flush; `IoError`. Nothing is left in `dir` then.
+    pub fn export(&self, dir: &Path) -> Result<ExportImportFilesMetaData> {
+        let shared = &self.db.shared;
+        let fs = &*shared.world.fs;
+        let staging = Staging::create(fs, dir)?;
+        if !shared.read_only {
+            shared.flush(std::slice::from_ref(&self.state))?;
+        }
+        let _kept = shared.keep_files();
+        let metadata = self.metadata(&ColumnFamilyMetaDataOptions::default());
+        if !metadata.blob_files.is_empty() {
+            return Err(Error::not_supported(format!(
+                "exporting column family {:?}: its values lie in blob files",
+                self.name()
+            )));
+        }
+        let mut exported = ExportImportFilesMetaData {
+            db_comparator_name: self.state.order().name().to_owned(),
+            files: Vec::with_capacity(metadata.file_count),
+        };
+        for mut file in metadata.levels.into_iter().flat_map(|level| level.files) {
+            let from = file.directory.join(&file.relative_filename);
+            let to = staging.path(&file.relative_filename);
+            link_or_copy(fs, &from, &to, shared.options().use_fsync)?;
+            file.directory = dir.to_owned();
+            exported.files.push(file);
+        }
+        staging.publish()?;
+        Ok(exported)
+    }
+}
+
+impl Db {
+    /// Creates the family `name` out of exported tables. Several exports must not overlap each
+    /// other. After a crash the family is there with all its tables, or not at all.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the name is empty or taken, the comparators differ, exports overlap or
+    /// a level does not exist; `Corruption` of a file. Nothing has changed then.
+    pub fn create_family_with_import(
+        &self,
+        name: &str,
+        options: &FamilyOptions,
+        import: &ImportColumnFamilyOptions,
+        exports: &[ExportImportFilesMetaData],
+    ) -> Result<Family> {
+        let shared = self.shared();
+        let state = shared.import(name, options, import, exports)?;
+        Ok(Family {
+            state,
+            db: self.handle.clone(),
+        })
+    }
+}
+
+/// A file that was brought in, and where it came from.
+struct Imported {
+    outside: PathBuf,
+    inside: PathBuf,
+    level: usize,
+    meta: FileMeta,
+}
+
+impl Shared {
+    fn import(
+        self: &Arc<Self>,
+        name: &str,
+        options: &FamilyOptions,
+        import: &ImportColumnFamilyOptions,
+        exports: &[ExportImportFilesMetaData],
+    ) -> Result<Arc<crate::family::FamilyState>> {
+        self.check_writable()?;
+        if name.is_empty() {
+            return Err(Error::invalid_argument("a column family needs a name"));
+        }
+        options.validate()?;
+        options.check_supported()?;
+        let options = options.clone().sanitize(&self.options());
+        check_exports(&options.comparator, exports)?;
+        let mut imported = Vec::new();
+        let created = self
+            .bring_in_exports(&options, import, exports, &mut imported)
+            .and_then(|edit| {
+                self.queue.lead_alone();
+                // Whoever finds the family after a power cut finds every write before it too.
+                let result = self
+                    .flush_wal(true)
+                    .and_then(|()| self.create_family_led(name, options, &edit));
+                self.queue.hand_over();
+                result
+            });
+        let state = match created {
+            Ok(state) => state,
+            Err(error) => {
+                // With a MANIFEST in doubt the database is read-only, and the files may be part of
+                // it.
+                if self.failure.load().is_none() {
+                    imported.iter().for_each(|file| self.delete(&file.inside));
+                }
+                return Err(error);
+            }
+        };
+        if import.move_files {
+            for file in &imported {
+                if let Err(error) = self.world.fs.remove(&file.outside) {
+                    self.info.warn(format_args!(
+                        "an imported file keeps its old name too: {error}"
+                    ));
+                }
+            }
+        }
+        self.attention.store(true, Ordering::Release);
+        self.schedule(&mut self.tree.lock());
+        Ok(state)
+    }
+
+    /// Links or copies the files, and returns the edit that makes them a tree.
+    fn bring_in_exports(
+        &self,
+        options: &FamilyOptions,
+        import: &ImportColumnFamilyOptions,
+        exports: &[ExportImportFilesMetaData],
+        imported: &mut Vec<Imported>,
+    ) -> Result<TreeEdit> {
+        let fs = &*self.world.fs;
+        let full = self.options().use_fsync;
+        let reader = Reader {
+            fs,
+            io: &self.io,
+            order: &options.comparator,
+            prefix_extractor: options.prefix_extractor.clone(),
+            options: Arc::new(options.table.clone()),
+        };
+        let dir = &self.table_dirs()[0];
+        for file in exports.iter().flat_map(|export| &export.files) {
+            let outside = path_of(file)?;
+            let meta = self
+                .import_meta(&reader, file, &outside, options)
+                .map_err(|error| error.context(format_args!("importing {}", outside.display())))?;
+            let inside = dir.join(names::table(meta.number));
+            imported.push(Imported {
+                outside: outside.clone(),
+                inside: inside.clone(),
+                level: file.level,
+                meta,
+            });
+            let linked = match import.move_files {
+                true => copy::link_synced(fs, &outside, &inside, full),
+                false => copy::copy(fs, &outside, &inside, None, full),
+            };
+            match linked {
+                Err(error) if import.move_files && copy::cannot_link(&error) => {
+                    copy::copy(fs, &outside, &inside, None, full)?;
+                }
+                linked => linked?,
+            }
+        }
+        fs.sync_dir(dir)?;
+        // Ages are told by epochs only if every file has one.
+        let all_have_epochs = imported.iter().all(|file| file.meta.epoch != 0);
+        let mut newest_first: Vec<usize> = (0..imported.len()).collect();
+        newest_first.sort_by_key(|&at| std::cmp::Reverse(imported[at].meta.largest_seq));
+        if !all_have_epochs {
+            for (&at, epoch) in newest_first.iter().rev().zip(1..) {
+                imported[at].meta.epoch = epoch;
+            }
+        }
+        Ok(TreeEdit {
+            added: imported
+                .iter()
+                .map(|file| (file.level, Arc::new(file.meta.clone())))
+                .collect(),
+            ..TreeEdit::default()
+        })
+    }
+
+    /// What the tree will know of an exported file.
+    fn import_meta(
+        &self,
+        reader: &Reader<'_>,
+        file: &LiveFileMetaData,
+        path: &Path,
+        options: &FamilyOptions,
+    ) -> Result<FileMeta> {
+        let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
+        if file.level >= levels {
+            return Err(Error::invalid_argument(format!(
+                "level of the file: expected less than num_levels={levels}, found {}",
+                file.level
+            )));
+        }
+        let external = reader.open(path, Some(file.largest_seqno))?;
+        if external.size != file.size {
+            return Err(Error::corruption(format!(
+                "length: expected {}, found {}",
+                file.size, external.size
+            )));
+        }
+        let (smallest, largest) = match file.smallest.is_empty() || file.largest.is_empty() {
+            true => reader
+                .bounds(&external.table)?
+                .ok_or_else(|| Error::invalid_argument("the file has no entries"))?,
+            false => (bound(&file.smallest)?, bound(&file.largest)?),
+        };
+        if key::compare(reader.order, smallest.as_bytes(), largest.as_bytes()).is_gt() {
+            return Err(Error::corruption(
+                "the smallest key is larger than the largest",
+            ));
+        }
+        let properties = external.table.properties();
+        let mut meta = FileMeta::new(self.new_file_number(), external.size, smallest, largest);
+        (meta.smallest_seq, meta.largest_seq) = (file.smallest_seqno, file.largest_seqno);
+        if meta.smallest_seq > meta.largest_seq || meta.largest_seq > SequenceNumber::MAX {
+            return Err(Error::corruption(format!(
+                "sequence numbers from {} to {}",
+                meta.smallest_seq, meta.largest_seq
+            )));
+        }
+        meta.epoch = file.epoch_number;
+        let now = self.world.clock.wall_seconds();
+        meta.oldest_ancester_time = match file.oldest_ancester_time {
+            0 => now,
+            time => time,
+        };
+        meta.creation_time = now;
+        meta.temperature = file.temperature;
+        if self.options().file_checksum_gen_factory.is_some() {
+            meta.file_checksum = copy::file_crc32c(reader.fs, path)?;
+            meta.file_checksum_func = copy::CRC32C_NAME.to_owned();
+        }
+        meta.unique_id = cairn_format::id::UniqueId::of_table(
+            &properties.db_id,
+            &properties.db_session_id,
+            properties.original_file_number,
+        )
+        .map(|id| id.short());
+        let persisted = reader.order.timestamp_size() == 0 || !properties.timestamps_stripped;
+        meta.timestamps_persisted = persisted;
+        if let Some((least, most)) = &properties.timestamps {
+            (meta.min_timestamp, meta.max_timestamp) = (least.clone(), most.clone());
+        }
+        Ok(meta)
+    }
+}
+
+fn bound(bytes: &[u8]) -> Result<InternalKey> {
+    InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("the export's metadata", 0))
+}
+
+/// Where an exported file lies. Its name is one path component.
+fn path_of(file: &LiveFileMetaData) -> Result<PathBuf> {
+    let name = file.relative_filename.trim_start_matches('/');
+    let single =
+        !name.is_empty() && !name.contains(['/', '\\', '\0']) && name != "." && name != "..";
+    match single {
+        true => Ok(file.directory.join(name)),
+        false => Err(Error::invalid_argument(format!(
+            "name of an exported file: expected one path component, found {name:?}"
+        ))),
+    }
+}
+
+/// Refuses exports in another order, without files, or that overlap each other.
+fn check_exports(order: &KeyOrder, exports: &[ExportImportFilesMetaData]) -> Result<()> {
+    let mut ranges: Vec<(&[u8], &[u8])> = Vec::new();
+    for export in exports {
+        if export.db_comparator_name != order.name() {
+            return Err(Error::invalid_argument(format!(
+                "comparator of the export: expected {}, found {}",
+                order.name(),
+                export.db_comparator_name
+            )));
+        }
+        let size = order.timestamp_size();
+        if let Some(short) = export
+            .files
+            .iter()
+            .find(|file| file.smallest_key.len() < size || file.largest_key.len() < size)
+        {
+            return Err(Error::invalid_argument(format!(
+                "bounds of {}: expected keys of at least {size} bytes",
+                short.relative_filename
+            )));
+        }
+        let compare = |a: &&[u8], b: &&[u8]| order.compare_without_timestamp(a, b);
+        let from = export
+            .files
+            .iter()
+            .map(|file| &file.smallest_key[..])
+            .min_by(compare);
+        let to = export
+            .files
+            .iter()
+            .map(|file| &file.largest_key[..])
+            .max_by(compare);
+        ranges.extend(from.zip(to));
+    }
+    if ranges.is_empty() {
+        return Err(Error::invalid_argument("the list of files is empty"));
+    }
+    ranges.sort_by(|a, b| order.compare_without_timestamp(a.0, b.0));
+    let touch = ranges.windows(2).any(|pair| {
+        order
+            .compare_without_timestamp(pair[0].1, pair[1].0)
+            .is_ge()
+    });
+    match touch {
+        true => Err(Error::invalid_argument("the exports overlap each other")),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,656 @@
+//! Which files there are: what belongs to the tree, by name and by content, and keeping it from
+//! being deleted while somebody copies it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cairn_format::names::{self, FileName};
+use cairn_platform::sync::Ordering;
+use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+use cairn_version::manifest::Manifest;
+use cairn_version::{BlobFileMeta, FileMeta, Version};
+
+use crate::db::Db;
+use crate::family::{Family, FamilyState};
+use crate::files::copy;
+use crate::shared::Shared;
+
+/// A table of the tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveFileMetaData {
+    /// The family it belongs to.
+    pub column_family_name: String,
+    /// The level it lies in.
+    pub level: usize,
+    /// The name in its directory.
+    pub relative_filename: String,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The number in its name.
+    pub file_number: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// The smallest sequence number in it.
+    pub smallest_seqno: SequenceNumber,
+    /// The largest sequence number in it.
+    pub largest_seqno: SequenceNumber,
+    /// Lower bound of its user keys.
+    pub smallest_key: Vec<u8>,
+    /// Upper bound of its user keys.
+    pub largest_key: Vec<u8>,
+    /// Lower bound as an internal key.
+    pub smallest: Vec<u8>,
+    /// Upper bound as an internal key.
+    pub largest: Vec<u8>,
+    /// Whether a running compaction reads it.
+    pub being_compacted: bool,
+    /// Entries; 0 as long as the table has not been opened.
+    pub num_entries: u64,
+    /// Deletions; 0 as long as the table has not been opened.
+    pub num_deletions: u64,
+    /// The oldest blob file that it refers to; 0 for none.
+    pub oldest_blob_file_number: u64,
+    /// When its oldest data was first written, in seconds since 1970; 0 if unknown.
+    pub oldest_ancester_time: u64,
+    /// When it was created, in seconds since 1970; 0 if unknown.
+    pub file_creation_time: u64,
+    /// Its age among the files of level 0: larger is newer.
+    pub epoch_number: u64,
+    /// RocksDB's number for the temperature of its storage.
+    pub temperature: u8,
+    /// Checksum of the whole file; empty if none is recorded.
+    pub file_checksum: Vec<u8>,
+    /// The function that made it, or `Unknown`.
+    pub file_checksum_func_name: String,
+}
+
+/// A blob file of the tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlobMetaData {
+    /// The number in its name.
+    pub blob_file_number: u64,
+    /// The name in its directory.
+    pub blob_file_name: String,
+    /// Its directory.
+    pub blob_file_path: PathBuf,
+    /// Length in bytes.
+    pub blob_file_size: u64,
+    /// Blobs in it.
+    pub total_blob_count: u64,
+    /// Bytes of their records.
+    pub total_blob_bytes: u64,
+    /// Blobs that nothing refers to any more.
+    pub garbage_blob_count: u64,
+    /// Bytes of their records.
+    pub garbage_blob_bytes: u64,
+    /// How its checksum was made; empty for none.
+    pub checksum_method: String,
+    /// Its checksum; empty for none.
+    pub checksum_value: Vec<u8>,
+}
+
+/// One level of a family.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LevelMetaData {
+    /// The level.
+    pub level: usize,
+    /// Bytes of its tables.
+    pub size: u64,
+    /// Its tables: from newest to oldest in level 0, by key below.
+    pub files: Vec<LiveFileMetaData>,
+}
+
+/// The files of a family.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnFamilyMetaData {
+    /// The name of the family.
+    pub name: String,
+    /// Bytes of its tables.
+    pub size: u64,
+    /// How many tables.
+    pub file_count: usize,
+    /// Its levels.
+    pub levels: Vec<LevelMetaData>,
+    /// Bytes of its blob files.
+    pub blob_file_size: u64,
+    /// Its blob files.
+    pub blob_files: Vec<BlobMetaData>,
+}
+
+/// Which files of a family somebody asks about.
+#[derive(Clone, Debug, Default)]
+pub struct ColumnFamilyMetaDataOptions {
+    /// Only tables that may hold this key or larger ones.
+    pub start_key: Option<Vec<u8>>,
+    /// Only tables that may hold this key or smaller ones.
+    pub end_key: Option<Vec<u8>>,
+    /// Only this level.
+    pub level: Option<usize>,
+}
+
+/// What a file of a database is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileType {
+    /// A write-ahead log.
+    Wal,
+    /// A table.
+    Table,
+    /// The MANIFEST.
+    Manifest,
+    /// CURRENT.
+    Current,
+    /// OPTIONS.
+    Options,
+    /// A blob file.
+    Blob,
+}
+
+impl FileType {
+    /// RocksDB's number of this type.
+    #[must_use]
+    pub fn number(self) -> i32 {
+        match self {
+            FileType::Wal => 0,
+            FileType::Table => 2,
+            FileType::Manifest => 3,
+            FileType::Current => 4,
+            FileType::Options => 9,
+            FileType::Blob => 10,
+        }
+    }
+}
+
+/// A file that is part of a whole copy of the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveFileStorageInfo {
+    /// The name in its directory.
+    pub relative_filename: String,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The number in its name; 0 for CURRENT.
+    pub file_number: u64,
+    /// What it is.
+    pub file_type: FileType,
+    /// How many bytes of it belong to the copy.
+    pub size: u64,
+    /// RocksDB's number for the temperature of its storage.
+    pub temperature: u8,
+    /// Checksum of the whole file; empty if none is recorded or asked for.
+    pub file_checksum: Vec<u8>,
+    /// The function that made it; `Unknown` if there is none.
+    pub file_checksum_func_name: String,
+    /// What the file holds in the copy, if that is not what it holds on disk.
+    pub replacement_contents: Option<Vec<u8>>,
+    /// Whether the file may be longer than `size`, and only its beginning belongs to the copy.
+    pub trim_to_size: bool,
+}
+
+/// What a list of live files is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LiveFilesStorageInfoOptions {
+    /// Whether checksums are filled in.
+    pub include_checksum_info: bool,
+    /// Memtables are flushed first if the logs have so many bytes or more: 0 always, `u64::MAX`
+    /// never.
+    pub wal_size_for_flush: u64,
+}
+
+/// The state of a database at one moment, as its files hold it.
+pub(crate) struct Capture {
+    pub(crate) tables: Vec<(PathBuf, Arc<FileMeta>)>,
+    pub(crate) blobs: Vec<(PathBuf, Arc<BlobFileMeta>)>,
+    pub(crate) manifest: (FileNumber, u64),
+    /// Logs with the bytes of them that count.
+    pub(crate) logs: Vec<(FileNumber, u64)>,
+    /// The last write in it.
+    pub(crate) last: SequenceNumber,
+}
+
+/// Keeps files from deletion while it lives.
+pub(crate) struct Kept<'a>(&'a Shared);
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.0.enable_file_deletions();
+    }
+}
+
+impl Shared {
+    fn disable_file_deletions(&self) {
+        self.tree.lock().deletions_disabled += 1;
+    }
+
+    /// Ends one [`Shared::disable_file_deletions`]; with the last of them, what waited is deleted.
+    fn enable_file_deletions(&self) {
+        let held = {
+            let mut tree = self.tree.lock();
+            tree.deletions_disabled = tree.deletions_disabled.saturating_sub(1);
+            if tree.deletions_disabled > 0 || tree.closed {
+                return;
+            }
+            std::mem::take(&mut tree.held_deletions)
+        };
+        held.iter().for_each(|path| self.delete(path));
+        self.purge();
+    }
+
+    /// Keeps all files that are live now, or become obsolete meanwhile.
+    pub(crate) fn keep_files(&self) -> Kept<'_> {
+        self.disable_file_deletions();
+        Kept(self)
+    }
+
+    /// Flushes everything if the logs have at least `wal_bytes`.
+    pub(crate) fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
+        if wal_bytes == u64::MAX || self.read_only {
+            return Ok(());
+        }
+        let finished: u64 = self.tree.lock().logs.values().sum();
+        let current = self.writer.lock().log.as_ref().map_or(0, |log| log.len());
+        // What no log has would be missing from the copy.
+        let unlogged = self.unlogged.load(Ordering::Acquire);
+        if finished + current < wal_bytes && !unlogged {
+            return Ok(());
+        }
+        let families: Vec<_> = self.families.load().iter().cloned().collect();
+        self.flush(&families)
+    }
+
+    /// The state of this moment. The caller keeps files from deletion. Writers wait shortly.
+    pub(crate) fn capture(self: &Arc<Self>) -> Result<Capture> {
+        self.queue.lead_alone();
+        let captured = self.capture_led();
+        self.queue.hand_over();
+        captured
+    }
+
+    fn capture_led(&self) -> Result<Capture> {
+        // What waits in memory belongs to the state too.
+        self.flush_wal(false)?;
+        let current = {
+            let writer = self.writer.lock();
+            writer.log.as_ref().map(|log| (log.number(), log.len()))
+        };
+        let manifest = self.manifest.lock();
+        let manifest = manifest.as_ref().ok_or_else(|| match self.read_only {
+            true => Error::not_supported("the files of a database that was opened read-only"),
+            false => Error::shutdown("the database is closed"),
+        })?;
+        let number_and_size = |manifest: &Manifest| (manifest.number(), manifest.size());
+        let mut capture = Capture {
+            tables: Vec::new(),
+            blobs: Vec::new(),
+            manifest: number_and_size(manifest),
+            logs: Vec::new(),
+            last: self.published(),
+        };
+        for family in self.families.load().iter() {
+            let version = family.view().version.clone();
+            let tables = family.tables();
+            let dir = |file: &FileMeta| {
+                let path = tables.path(file);
+                path.parent().map_or(self.dir.clone(), PathBuf::from)
+            };
+            for (_, file) in version.files() {
+                capture.tables.push((dir(file), file.clone()));
+            }
+            for blob in version.blob_files().values() {
+                capture.blobs.push((self.dir.clone(), blob.clone()));
+            }
+        }
+        let tree = self.tree.lock();
+        let finished = tree.logs.range(tree.durable_min_log..);
+        for (&number, &len) in finished {
+            match current {
+                Some((current, len)) if current == number => capture.logs.push((number, len)),
+                _ => capture.logs.push((number, len)),
+            }
+        }
+        Ok(capture)
+    }
+
+    /// What the tree knows of `file`.
+    fn live_file(
+        &self,
+        family: &FamilyState,
+        level: usize,
+        file: &FileMeta,
+        busy: &cairn_jobs::pick::Busy,
+    ) -> LiveFileMetaData {
+        let path = family.tables().path(file);
+        let counts = file.counts.get().copied().unwrap_or_default();
+        LiveFileMetaData {
+            column_family_name: family.name().to_owned(),
+            level,
+            relative_filename: names::table(file.number),
+            directory: path.parent().map_or(self.dir.clone(), PathBuf::from),
+            file_number: file.number.0,
+            size: file.size,
+            smallest_seqno: file.smallest_seq,
+            largest_seqno: file.largest_seq,
+            smallest_key: file.smallest.user_key().to_vec(),
+            largest_key: file.largest.user_key().to_vec(),
+            smallest: file.smallest.as_bytes().to_vec(),
+            largest: file.largest.as_bytes().to_vec(),
+            being_compacted: busy.contains(file.number),
+            num_entries: counts.entries,
+            num_deletions: counts.deletions,
+            oldest_blob_file_number: file.oldest_blob.map_or(0, |number| number.0),
+            oldest_ancester_time: file.oldest_time(),
+            file_creation_time: file.created(),
+            epoch_number: file.epoch,
+            temperature: file.temperature,
+            file_checksum: file.file_checksum.clone(),
+            file_checksum_func_name: file.file_checksum_func.clone(),
+        }
+    }
+
+    fn family_metadata(
+        &self,
+        family: &FamilyState,
+        options: &ColumnFamilyMetaDataOptions,
+    ) -> ColumnFamilyMetaData {
+        let busy = {
+            let tree = self.tree.lock();
+            let state = tree.families.get(&family.id());
+            state.map(|state| state.busy.clone()).unwrap_or_default()
+        };
+        let version = family.view().version.clone();
+        let mut metadata = ColumnFamilyMetaData {
+            name: family.name().to_owned(),
+            ..ColumnFamilyMetaData::default()
+        };
+        for level in 0..version.num_levels() {
+            if options.level.is_some_and(|only| only != level) {
+                continue;
+            }
+            let files: Vec<_> = asked_for(&version, level, options)
+                .map(|file| self.live_file(family, level, file, &busy))
+                .collect();
+            let size = files.iter().map(|file| file.size).sum();
+            metadata.size += size;
+            metadata.file_count += files.len();
+            metadata.levels.push(LevelMetaData { level, size, files });
+        }
+        for blob in version.blob_files().values() {
+            let blob = self.blob_metadata(blob);
+            metadata.blob_file_size += blob.blob_file_size;
+            metadata.blob_files.push(blob);
+        }
+        metadata
+    }
+
+    fn blob_metadata(&self, blob: &BlobFileMeta) -> BlobMetaData {
+        let name = names::blob(blob.number);
+        let path = self.dir.join(&name);
+        BlobMetaData {
+            blob_file_number: blob.number.0,
+            blob_file_name: name,
+            blob_file_path: self.dir.clone(),
+            // A file that cannot be looked at now is still listed.
+            blob_file_size: self
+                .world
+                .fs
+                .status(&path)
+                .map_or(blob.total_bytes, |found| found.len),
+            total_blob_count: blob.total_count,
+            total_blob_bytes: blob.total_bytes,
+            garbage_blob_count: blob.garbage_count,
+            garbage_blob_bytes: blob.garbage_bytes,
+            checksum_method: blob.checksum_method.clone(),
+            checksum_value: blob.checksum_value.clone(),
+        }
+    }
+
+    /// The newest OPTIONS file, with its length.
+    pub(crate) fn newest_options(&self) -> Result<Option<(FileNumber, u64)>> {
+        let _alone = self.options_file.lock();
+        let fs = &*self.world.fs;
+        let numbers =
+            fs.list(&self.dir)?
+                .into_iter()
+                .filter_map(|name| match FileName::parse(&name) {
+                    Some(FileName::Options(number)) => Some(number),
+                    _ => None,
+                });
+        let Some(newest) = numbers.max() else {
+            return Ok(None);
+        };
+        let path = self.dir.join(FileName::Options(newest).to_string());
+        Ok(Some((newest, fs.status(&path)?.len)))
+    }
+
+    /// Every file of `capture` as part of a copy.
+    pub(crate) fn storage_infos(
+        &self,
+        capture: &Capture,
+        checksums: bool,
+    ) -> Result<Vec<LiveFileStorageInfo>> {
+        let info =
+            |kind: FileType, name: FileName, directory: PathBuf, size: u64| LiveFileStorageInfo {
+                relative_filename: name.to_string(),
+                directory,
+                file_number: name.number().map_or(0, |number| number.0),
+                file_type: kind,
+                size,
+                temperature: 0,
+                file_checksum: Vec::new(),
+                file_checksum_func_name: cairn_version::file::NO_CHECKSUM_FUNCTION.to_owned(),
+                replacement_contents: None,
+                trim_to_size: false,
+            };
+        let mut all = Vec::new();
+        for (dir, file) in &capture.tables {
+            let name = FileName::Table(file.number);
+            let mut table = info(FileType::Table, name, dir.clone(), file.size);
+            table.temperature = file.temperature;
+            if checksums {
+                table.file_checksum.clone_from(&file.file_checksum);
+                table
+                    .file_checksum_func_name
+                    .clone_from(&file.file_checksum_func);
+            }
+            all.push(table);
+        }
+        for (dir, blob) in &capture.blobs {
+            let name = FileName::Blob(blob.number);
+            let size = self.world.fs.status(&dir.join(name.to_string()))?.len;
+            let mut entry = info(FileType::Blob, name, dir.clone(), size);
+            if checksums && !blob.checksum_method.is_empty() {
+                entry.file_checksum.clone_from(&blob.checksum_value);
+                entry
+                    .file_checksum_func_name
+                    .clone_from(&blob.checksum_method);
+            }
+            all.push(entry);
+        }
+        let (number, size) = capture.manifest;
+        let manifest = FileName::Manifest(number);
+        all.push(LiveFileStorageInfo {
+            trim_to_size: true,
+            ..info(FileType::Manifest, manifest, self.dir.clone(), size)
+        });
+        let current = names::encode_current(number).into_bytes();
+        let size = current.len() as u64;
+        all.push(LiveFileStorageInfo {
+            replacement_contents: Some(current),
+            ..info(FileType::Current, FileName::Current, self.dir.clone(), size)
+        });
+        if let Some((number, size)) = self.newest_options()? {
+            let name = FileName::Options(number);
+            all.push(info(FileType::Options, name, self.dir.clone(), size));
+        }
+        for &(number, size) in &capture.logs {
+            let name = FileName::Wal(number);
+            // A log that was written over holds more than its own records.
+            all.push(LiveFileStorageInfo {
+                trim_to_size: true,
+                ..info(FileType::Wal, name, self.wal_dir.clone(), size)
+            });
+        }
+        Ok(all)
+    }
+}
+
+/// The tables of a level that `options` ask for.
+fn asked_for<'v>(
+    version: &'v Version,
+    level: usize,
+    options: &'v ColumnFamilyMetaDataOptions,
+) -> impl Iterator<Item = &'v Arc<FileMeta>> {
+    let order = version.order();
+    let compare = move |key: &[u8], wanted: &[u8]| {
+        let size = order.timestamp_size();
+        let bare = |key: &[u8]| {
+            [
+                cairn_format::key::strip_timestamp(key, size),
+                &vec![0; size],
+            ]
+            .concat()
+        };
+        order.compare_without_timestamp(&bare(key), &[wanted, &vec![0; size]].concat())
+    };
+    version.level(level).files().iter().filter(move |file| {
+        let behind = options.start_key.as_ref().is_some_and(|start| {
+            let standing = compare(file.largest.user_key(), start);
+            standing.is_lt() || standing.is_eq() && file.largest.is_exclusive_bound()
+        });
+        let before = options
+            .end_key
+            .as_ref()
+            .is_some_and(|end| compare(file.smallest.user_key(), end).is_gt());
+        !behind && !before
+    })
+}
+
+impl Db {
+    /// Keeps every file that is live now from deletion, as often as it is called, until
+    /// [`Db::enable_file_deletions`] has been called as often.
+    ///
+    /// # Errors
+    ///
+    /// None today; RocksDB's has them.
+    pub fn disable_file_deletions(&self) -> Result<()> {
+        self.shared().disable_file_deletions();
+        Ok(())
+    }
+
+    /// Ends one [`Db::disable_file_deletions`]. With the last of them, obsolete files are deleted.
+    ///
+    /// # Errors
+    ///
+    /// None today; RocksDB's has them.
+    pub fn enable_file_deletions(&self) -> Result<()> {
+        self.shared().enable_file_deletions();
+        Ok(())
+    }
+
+    /// Every table of every family.
+    #[must_use]
+    pub fn live_files_metadata(&self) -> Vec<LiveFileMetaData> {
+        let shared = self.shared();
+        let families = shared.families.load();
+        let all = ColumnFamilyMetaDataOptions::default();
+        families
+            .iter()
+            .flat_map(|family| shared.family_metadata(family, &all).levels)
+            .flat_map(|level| level.files)
+            .collect()
+    }
+
+    /// The names of all live files relative to the directory, each with a slash before it, but for
+    /// logs; and how many bytes of the MANIFEST count. Files should be kept from deletion first.
+    ///
+    /// # Errors
+    ///
+    /// Those of a flush, which `flush` asks for.
+    pub fn live_files(&self, flush: bool) -> Result<(Vec<String>, u64)> {
+        let shared = self.shared();
+        if flush {
+            shared.flush_for_copy(0)?;
+        }
+        let capture = shared.capture()?;
+        let infos = shared.storage_infos(&capture, false)?;
+        let names = infos
+            .into_iter()
+            .filter(|info| info.file_type != FileType::Wal)
+            .map(|info| format!("/{}", info.relative_filename));
+        Ok((names.collect(), capture.manifest.1))
+    }
+
+    /// Every file that a copy of the database needs, logs included, with how much of it. Files
+    /// should be kept from deletion first.
+    ///
+    /// # Errors
+    ///
+    /// Those of a flush; `NotSupported` for a database that was opened read-only.
+    pub fn live_files_storage_info(
+        &self,
+        options: &LiveFilesStorageInfoOptions,
+    ) -> Result<Vec<LiveFileStorageInfo>> {
+        let shared = self.shared();
+        shared.flush_for_copy(options.wal_size_for_flush)?;
+        let capture = shared.capture()?;
+        shared.storage_infos(&capture, options.include_checksum_info)
+    }
+
+    /// The recorded checksums of all tables and blob files: number, checksum, function.
+    #[must_use]
+    pub fn live_files_checksum_info(&self) -> Vec<(u64, Vec<u8>, String)> {
+        let mut all = Vec::new();
+        for family in self.shared().families.load().iter() {
+            let version = family.view().version.clone();
+            all.extend(version.files().map(|(_, file)| {
+                let checksum = file.file_checksum.clone();
+                (file.number.0, checksum, file.file_checksum_func.clone())
+            }));
+            all.extend(version.blob_files().values().map(|blob| {
+                let checksum = blob.checksum_value.clone();
+                (blob.number.0, checksum, blob.checksum_method.clone())
+            }));
+        }
+        all
+    }
+
+    /// Reads every table of every family and compares its checksum with the one that the MANIFEST
+    /// has, where it has one.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` names the first file that differs; `NotSupported` for a checksum function that
+    /// is not known.
+    pub fn verify_file_checksums(&self) -> Result<()> {
+        let shared = self.shared();
+        let _kept = shared.keep_files();
+        for family in shared.families.load().iter() {
+            let version = family.view().version.clone();
+            for (_, file) in version.files().filter(|(_, f)| !f.file_checksum.is_empty()) {
+                let path = family.tables().path(file);
+                if file.file_checksum_func != copy::CRC32C_NAME {
+                    return Err(Error::not_supported(format!(
+                        "checksum function {} of {}",
+                        file.file_checksum_func,
+                        path.display()
+                    )));
+                }
+                let found = copy::file_crc32c(&*shared.world.fs, &path)?;
+                if found != file.file_checksum {
+                    return Err(Error::corruption(format!(
+                        "checksum of {}: expected {:02x?} as in the MANIFEST, found {found:02x?}",
+                        path.display(),
+                        file.file_checksum
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Family {
+    /// The files of the family, level by level.
+    #[must_use]
+    pub fn metadata(&self, options: &ColumnFamilyMetaDataOptions) -> ColumnFamilyMetaData {
+        self.db.shared.family_metadata(&self.state, options)
+    }
+}

@@ -1,0 +1,91 @@
+//! A directory in the making: filled under a temporary name, then renamed.
+//!
+//! A crash leaves `NAME.tmp`, which everybody can see is unfinished, or the whole directory. An
+//! error leaves nothing.
+
+use std::path::{Path, PathBuf};
+
+use cairn_platform::FileSystem;
+use cairn_types::{Error, Result, Subcode};
+
+/// A directory that does not have its name yet. Dropped before [`Staging::publish`], it removes
+/// what was put into it.
+pub(crate) struct Staging<'a> {
+    fs: &'a dyn FileSystem,
+    target: PathBuf,
+    dir: PathBuf,
+    published: bool,
+}
+
+/// The directory that holds the name of `path`.
+pub(crate) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+impl<'a> Staging<'a> {
+    /// An empty directory that is to become `target`, which must not exist.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `target` exists or has no name of its own; `IoError`.
+    pub(crate) fn create(fs: &'a dyn FileSystem, target: &Path) -> Result<Staging<'a>> {
+        if fs.exists(target)? {
+            return Err(Error::invalid_argument(format!(
+                "{} exists",
+                target.display()
+            )));
+        }
+        let name = target.file_name().ok_or_else(|| {
+            Error::invalid_argument(format!("{} names no directory", target.display()))
+        })?;
+        let mut temporary = name.to_owned();
+        temporary.push(".tmp");
+        let dir = target.with_file_name(temporary);
+        remove_all(fs, &dir)?;
+        fs.create_dir_all(&dir)?;
+        Ok(Staging {
+            fs,
+            target: target.to_owned(),
+            dir,
+            published: false,
+        })
+    }
+
+    /// Where a file of this name goes.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Gives the directory its name. It survives a power cut when this returns; its files were
+    /// synced by who made them.
+    pub(crate) fn publish(mut self) -> Result<()> {
+        self.fs.sync_dir(&self.dir)?;
+        self.fs.rename(&self.dir, &self.target)?;
+        self.published = true;
+        self.fs.sync_dir(parent(&self.target))
+    }
+}
+
+impl Drop for Staging<'_> {
+    fn drop(&mut self) {
+        if !self.published {
+            // The error that led here is the one that matters.
+            let _ = remove_all(self.fs, &self.dir);
+        }
+    }
+}
+
+/// Removes a directory of files that an earlier attempt may have left.
+fn remove_all(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    let names = match fs.list(dir) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(()),
+        names => names?,
+    };
+    for name in names {
+        fs.remove(&dir.join(name))?;
+    }
+    fs.remove_dir(dir)
+}

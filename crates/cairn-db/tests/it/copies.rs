@@ -1,0 +1,174 @@
+//! Checkpoints, exports, and lists of live files.
+
+use std::path::Path;
+
+use cairn_db::{
+    ColumnFamilyMetaDataOptions, Db, FileType, LiveFilesStorageInfoOptions, OpenRequest, open,
+};
+use cairn_options::{CompactRangeOptions, ImportColumnFamilyOptions};
+use cairn_platform::World;
+use cairn_types::{Code, Result};
+
+use crate::basic::{db_options, open_at, small};
+
+fn open_dir(world: &World, dir: &str) -> Result<Db> {
+    open(&OpenRequest {
+        path: Path::new(dir),
+        options: &db_options(),
+        families: &[],
+        others: Some(&small()),
+        read_only: false,
+        world: world.clone(),
+    })
+}
+
+fn get(db: &Db, key: &str) -> Option<Vec<u8>> {
+    let value = db.get(key.as_bytes()).expect("the read meets no error");
+    value.map(|value| value.to_vec())
+}
+
+fn fill(db: &Db, from: u32, to: u32) {
+    for n in from..to {
+        let key = format!("k{n:05}");
+        db.put(key.as_bytes(), &[b'v'; 100])
+            .expect("the write works");
+    }
+}
+
+#[test]
+fn a_checkpoint_is_a_database_with_the_state_of_its_moment() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    db.create_family("other", &small()).unwrap();
+    fill(&db, 0, 2000);
+    db.family("other").unwrap().put(b"o", b"1").unwrap();
+    // One with the log, one with everything flushed.
+    for (dir, limit) in [("/logged", u64::MAX), ("/flushed", 0)] {
+        let seq = db.create_checkpoint(dir.as_ref(), limit).unwrap();
+        assert_eq!(seq, db.latest_sequence());
+        assert_eq!(
+            db.create_checkpoint(dir.as_ref(), limit)
+                .unwrap_err()
+                .code(),
+            Code::InvalidArgument
+        );
+    }
+    db.put(b"k00001", b"changed").unwrap();
+    fill(&db, 2000, 2100);
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    for dir in ["/logged", "/flushed"] {
+        let copy = open_dir(&world, dir).unwrap();
+        assert_eq!(get(&copy, "k00001"), Some(vec![b'v'; 100]));
+        assert_eq!(
+            (get(&copy, "k01999").is_some(), get(&copy, "k02000")),
+            (true, None)
+        );
+        assert!(copy.family("other").unwrap().get(b"o").unwrap().is_some());
+        copy.put(b"own", b"1").unwrap();
+        copy.close().unwrap();
+    }
+    assert_eq!(get(&db, "own"), None);
+    assert_eq!(get(&db, "k00001").as_deref(), Some(&b"changed"[..]));
+    let left = world.fs.list("/".as_ref()).unwrap();
+    assert!(left.iter().all(|name| !name.ends_with(".tmp")), "{left:?}");
+}
+
+#[test]
+fn files_stay_while_deletions_are_disabled() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    fill(&db, 0, 500);
+    db.disable_file_deletions().unwrap();
+    db.disable_file_deletions().unwrap();
+    let infos = db
+        .live_files_storage_info(&LiveFilesStorageInfoOptions::default())
+        .unwrap();
+    fill(&db, 0, 500);
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    db.enable_file_deletions().unwrap();
+    for info in &infos {
+        let path = info.directory.join(&info.relative_filename);
+        let len = world.fs.status(&path).unwrap().len;
+        assert!(
+            len >= info.size
+                && (info.trim_to_size || len == info.size || info.file_type == FileType::Current)
+        );
+    }
+    let table = infos
+        .iter()
+        .find(|info| info.file_type == FileType::Table)
+        .unwrap();
+    db.enable_file_deletions().unwrap();
+    assert!(
+        !world
+            .fs
+            .exists(&table.directory.join(&table.relative_filename))
+            .unwrap()
+    );
+    let (names, manifest) = db.live_files(true).unwrap();
+    assert!(manifest > 0 && names.iter().any(|name| name == "/CURRENT"));
+    let all = db.live_files_metadata();
+    let family = db.metadata(&ColumnFamilyMetaDataOptions::default());
+    assert_eq!(all.len(), family.file_count);
+    assert_eq!(all.iter().map(|file| file.size).sum::<u64>(), family.size);
+    let none = db.metadata(&ColumnFamilyMetaDataOptions {
+        start_key: Some(b"z".to_vec()),
+        ..ColumnFamilyMetaDataOptions::default()
+    });
+    assert_eq!(none.file_count, 0);
+}
+
+#[test]
+fn an_exported_family_becomes_one_of_another_database() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    fill(&db, 0, 2000);
+    db.flush().unwrap();
+    fill(&db, 1000, 1500);
+    db.delete(b"k00007").unwrap();
+    db.delete_range(b"k00010", b"k00020").unwrap();
+    let export = db.export("/export".as_ref()).unwrap();
+    assert!(export.files.len() >= 2);
+    let other = open_dir(&world, "/second").unwrap();
+    let import = ImportColumnFamilyOptions { move_files: true };
+    let mut wrong = export.clone();
+    wrong.db_comparator_name = "rocksdb.ReverseBytewiseComparator".to_owned();
+    let create = |export: &_| {
+        other.create_family_with_import("in", &small(), &import, std::slice::from_ref(export))
+    };
+    assert_eq!(create(&wrong).unwrap_err().code(), Code::InvalidArgument);
+    let mut outside = export.clone();
+    outside.files[0].relative_filename = "../CURRENT".to_owned();
+    assert_eq!(create(&outside).unwrap_err().code(), Code::InvalidArgument);
+    assert!(other.family("in").is_none());
+    let family = create(&export).unwrap();
+    assert!(other.latest_sequence() >= db.latest_sequence());
+    let check = |family: &cairn_db::Family| {
+        assert!(family.get(b"k01999").unwrap().is_some());
+        assert!(family.get(b"k00007").unwrap().is_none());
+        assert!(family.get(b"k00015").unwrap().is_none());
+    };
+    check(&family);
+    assert!(world.fs.list("/export".as_ref()).unwrap().is_empty());
+    drop(family);
+    other.close().unwrap();
+    let other = open_dir(&world, "/second").unwrap();
+    check(&other.family("in").unwrap());
+    // The same database, from a copy.
+    let again = db.export("/again".as_ref()).unwrap();
+    let copied = ImportColumnFamilyOptions::default();
+    let twin = db
+        .create_family_with_import("twin", &small(), &copied, std::slice::from_ref(&again))
+        .unwrap();
+    check(&twin);
+    let twice = [again.clone(), again];
+    assert!(
+        db.create_family_with_import("x", &small(), &copied, &twice)
+            .is_err()
+    );
+    twin.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    check(&twin);
+}
