@@ -170,7 +170,7 @@ impl WriteBatch {
             .ok_or_else(|| Error::not_found("the batch has no save point"))
     }
 
-    fn add(&mut self, family: u32, write: impl FnOnce(&mut Encoded) -> Result<()>) {
+    pub(crate) fn add(&mut self, family: u32, write: impl FnOnce(&mut Encoded) -> Result<()>) {
         if let Err(error) = write(&mut self.encoded) {
             self.refused.get_or_insert(error);
         }

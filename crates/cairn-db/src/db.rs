@@ -333,7 +333,11 @@ impl Family {
     }
 
     /// Writes what `fill` puts into an empty batch.
-    fn single(&self, options: &WriteOptions, fill: impl FnOnce(&mut WriteBatch)) -> Result<()> {
+    pub(crate) fn single(
+        &self,
+        options: &WriteOptions,
+        fill: impl FnOnce(&mut WriteBatch),
+    ) -> Result<()> {
         let shared = &self.db.shared;
         SINGLE.with_borrow_mut(|batch| {
             batch.clear();

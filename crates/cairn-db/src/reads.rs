@@ -23,7 +23,7 @@ impl Shared {
 }
 
 /// The key under which `key` is looked up: with timestamps, followed by the one the read asks for.
-fn lookup(
+pub(crate) fn lookup(
     family: &FamilyState,
     key: &[u8],
     seq: SequenceNumber,

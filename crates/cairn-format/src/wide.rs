@@ -277,6 +277,29 @@ pub fn encode(columns: &[Column<'_>], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
+/// Appends the entity of `columns`, pairs of name and value in any order, to `out`.
+///
+/// # Errors
+///
+/// `Corruption` if a name repeats; those of [`encode`].
+pub fn encode_unsorted(columns: &[(&[u8], &[u8])], out: &mut Vec<u8>) -> Result<()> {
+    let mut sorted: Vec<Column<'_>> = columns
+        .iter()
+        .map(|(name, value)| Column {
+            name,
+            value: ColumnValue::Inline(value),
+        })
+        .collect();
+    sorted.sort_by_key(|column| column.name);
+    if let Some(pair) = sorted.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        return Err(Error::corruption(format!(
+            "the column \"{}\" of an entity is given twice",
+            pair[0].name.escape_ascii()
+        )));
+    }
+    encode(&sorted, out)
+}
+
 /// All sections of version 2 but the values.
 fn encode_version_2(columns: &[Column<'_>], count: u32, out: &mut Vec<u8>) {
     let (mut kinds, mut name_sizes, mut sizes, mut names) =

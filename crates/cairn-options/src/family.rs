@@ -139,9 +139,9 @@ options! {
         /// Tombstones in a row that a scan turns into a range deletion; 0 for never.
         min_tombstones_for_range_conversion: u32 = 0, dynamic, missing, recent;
         /// Merge operands of a key at which a write merges them; 0 for never.
-        max_successive_merges: u64 = 0, dynamic, missing;
+        max_successive_merges: u64 = 0, dynamic;
         /// Whether that may read files.
-        strict_max_successive_merges: bool = false, dynamic, missing, recent;
+        strict_max_successive_merges: bool = false, dynamic, recent;
         /// Whether the bottommost level has no filters.
         optimize_filters_for_hits: bool = false, hint;
         /// Whether levels are checked as the tree changes.

@@ -364,24 +364,8 @@ impl<'a> PointGet<'a> {
         self.finish_slowly()
     }
 
-    fn finish_slowly(self) -> Result<Found> {
-        let key = match self.versions.timestamps {
-            true => &self.versions.key,
-            false => self.lookup.user(),
-        };
-        let reading = &self.view.family;
-        let blobs = BlobReadOptions {
-            fill_cache: self.options.fill_cache,
-            cache_only: self.tier == ReadTier::BlockCache,
-        };
-        let stored = match self.versions.newest {
-            Newest::Missing => Found::Missing,
-            Newest::Value(value) => Found::Value(value),
-            Newest::Blob(index) => {
-                Found::Value(reading.blobs.read(&index, key, &reading.io, blobs)?)
-            }
-            Newest::Entity(entity) => Found::Entity(with_blobs(reading, key, entity, blobs)?),
-        };
+    fn finish_slowly(mut self) -> Result<Found> {
+        let stored = self.stored()?;
         if self.versions.operands.is_empty() {
             return Ok(stored);
         }
@@ -391,9 +375,47 @@ impl<'a> PointGet<'a> {
             Found::Value(value) => Below::Value(value),
             Found::Entity(entity) => Below::Entity(entity),
         };
-        Ok(match full_merge(reading, key, below, &operands)? {
-            Merged::Value(value) => Found::Value(value.into()),
-            Merged::Entity(entity) => Found::Entity(entity.into()),
+        Ok(
+            match full_merge(&self.view.family, self.key(), below, &operands)? {
+                Merged::Value(value) => Found::Value(value.into()),
+                Merged::Entity(entity) => Found::Entity(entity.into()),
+            },
+        )
+    }
+
+    /// What lies below the operands, and then those, oldest first.
+    fn finish_operands(mut self) -> Result<Vec<Value>> {
+        let below = self.stored()?.into_value()?;
+        let operands = std::mem::take(&mut self.versions.operands);
+        Ok(below
+            .into_iter()
+            .chain(operands.into_iter().rev())
+            .collect())
+    }
+
+    /// The key, with the timestamp of its newest version.
+    fn key(&self) -> &[u8] {
+        match self.versions.timestamps {
+            true => &self.versions.key,
+            false => self.lookup.user(),
+        }
+    }
+
+    /// The newest version that is no operand, with what of it lies in blob files.
+    fn stored(&mut self) -> Result<Found> {
+        let newest = std::mem::replace(&mut self.versions.newest, Newest::Missing);
+        let (key, reading) = (self.key(), &self.view.family);
+        let blobs = BlobReadOptions {
+            fill_cache: self.options.fill_cache,
+            cache_only: self.tier == ReadTier::BlockCache,
+        };
+        Ok(match newest {
+            Newest::Missing => Found::Missing,
+            Newest::Value(value) => Found::Value(value),
+            Newest::Blob(index) => {
+                Found::Value(reading.blobs.read(&index, key, &reading.io, blobs)?)
+            }
+            Newest::Entity(entity) => Found::Entity(with_blobs(reading, key, entity, blobs)?),
         })
     }
 }
@@ -431,6 +453,19 @@ pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Fou
     state.reset();
     STATE.set(state);
     found.and_then(|()| get.finish())
+}
+
+/// What the key of `lookup` was set to and the operands since, oldest first, unmerged: as `get`
+/// would merge them. Nothing if the key has no value.
+///
+/// # Errors
+///
+/// Those of [`get`], but for those of a merge.
+pub fn operands(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Vec<Value>> {
+    options.check_supported()?;
+    let mut get = PointGet::new(view, lookup, options, TableGet::default());
+    get.run_blocking()?;
+    get.finish_operands()
 }
 
 thread_local! {

@@ -21,7 +21,7 @@ pub mod visible;
 pub use blob::{BlobCache, BlobReadOptions, BlobSource};
 pub use child::Child;
 pub use columns::Columns;
-pub use get::{Found, get, get_async};
+pub use get::{Found, get, get_async, operands};
 pub use level::{LevelIter, Tables};
 pub use merge::MergingIter;
 pub use value::Value;

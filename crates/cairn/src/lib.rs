@@ -57,6 +57,7 @@
 
 pub mod compaction;
 mod db;
+pub mod entity;
 mod family;
 pub mod files;
 mod iter;
@@ -65,7 +66,9 @@ mod set_options;
 mod snapshot;
 mod wal;
 
-pub use cairn_db::{Columns, Dropped, FamilyDescriptor, Value, WalFile, WalFileType, WriteBatch};
+pub use cairn_db::{
+    Column, Columns, Dropped, FamilyDescriptor, Value, WalFile, WalFileType, WriteBatch,
+};
 pub use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions, TableOptions, WriteOptions,
 };

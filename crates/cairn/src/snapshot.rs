@@ -20,6 +20,10 @@ impl<'db> Snapshot<'db> {
         Snapshot { db, inner }
     }
 
+    pub(crate) fn database(&self) -> &'db Db {
+        self.db
+    }
+
     /// The last write that the snapshot sees.
     #[must_use]
     pub fn sequence(&self) -> SequenceNumber {

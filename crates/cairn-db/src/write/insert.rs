@@ -7,6 +7,7 @@ use cairn_types::{Error, Result, SequenceNumber, ValueKind};
 
 use crate::family::FamilyState;
 use crate::shared::Shared;
+use crate::write::successive::merged;
 
 /// One entry on its way into a memtable.
 pub(crate) struct Entry<'a> {
@@ -72,8 +73,15 @@ impl Shared {
                     .get(id)
                     .map(|family| (&**family, family.memtable()));
             }
-            if let Some((_, memtable)) = &last {
-                memtable.add(seq, entry.kind, entry.key, entry.value);
+            if let Some((family, memtable)) = &last {
+                let early = match entry.kind {
+                    ValueKind::Merge => merged(family, memtable, entry.key, entry.value, seq),
+                    _ => None,
+                };
+                match early {
+                    Some((kind, value)) => memtable.add(seq, kind, entry.key, &value),
+                    None => memtable.add(seq, entry.kind, entry.key, entry.value),
+                };
             }
             seq = seq.plus(1);
         }

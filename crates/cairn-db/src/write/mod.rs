@@ -14,6 +14,7 @@ pub(crate) mod log;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod stall;
+pub(crate) mod successive;
 pub(crate) mod wal_control;
 
 use std::sync::Arc;
@@ -140,6 +141,15 @@ impl Shared {
         }
 
         let mut next = first.plus(count(batch));
+        let in_turn = !followers.is_empty() && self.inserts_in_turn();
+        if in_turn {
+            let mut result = self.insert(batch, first);
+            for follower in followers {
+                result = result.and_then(|()| self.insert(&follower.batch, next));
+                next = next.plus(count(&follower.batch));
+            }
+            return self.publish(&mut writer, SequenceNumber(next.0 - 1), result);
+        }
         let group = (!followers.is_empty()).then(|| Group::new(followers.len()));
         for follower in followers {
             let group = group.as_ref().expect("a group with followers exists");
@@ -148,8 +158,18 @@ impl Shared {
         }
         let own = self.insert(batch, first);
         let others = group.map_or(Ok(()), |group| group.wait());
-        writer.allocated = SequenceNumber(next.0 - 1);
-        if let Err(error) = own.and(others) {
+        self.publish(&mut writer, SequenceNumber(next.0 - 1), own.and(others))
+    }
+
+    /// Shows readers all entries up to `last`, which were inserted with this result.
+    fn publish(
+        &self,
+        writer: &mut Writer,
+        last: SequenceNumber,
+        inserted: Result<()>,
+    ) -> Result<()> {
+        writer.allocated = last;
+        if let Err(error) = inserted {
             self.fail_writes(&error);
             return Err(error);
         }

@@ -5,6 +5,7 @@ mod blobs;
 mod changes;
 mod controls;
 mod copies;
+mod entities;
 mod filters;
 mod logs;
 mod options;

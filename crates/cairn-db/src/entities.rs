@@ -1,0 +1,178 @@
+//! Values beyond plain ones: wide-column entities, attribute groups, timed puts, and merge operands
+//! as they were written.
+//!
+//! An entity is a value made of named columns. A plain get of it returns the column without a name;
+//! a plain value is an entity with just that column. Attribute groups are entities of one key in
+//! several families, so that columns that are read together lie together.
+
+use cairn_format::key::LookupKey;
+use cairn_format::wide;
+use cairn_options::{ReadOptions, WriteOptions};
+use cairn_read::{Columns, Value, operands};
+use cairn_types::{Error, Result};
+
+use crate::batch::WriteBatch;
+use crate::db::Db;
+use crate::family::Family;
+use crate::reads::lookup;
+
+/// A column to write: its name and value.
+pub type Column<'a> = (&'a [u8], &'a [u8]);
+
+/// The entity of `columns`, which may come in any order.
+fn encoded(columns: &[Column<'_>]) -> Result<Vec<u8>> {
+    let mut entity = Vec::new();
+    wide::encode_unsorted(columns, &mut entity)?;
+    Ok(entity)
+}
+
+impl WriteBatch {
+    /// Sets `key` to an entity of `columns`, pairs of name and value in any order. The empty name
+    /// is that of the default column. A name that repeats is `Corruption` when the batch is
+    /// written, as in RocksDB.
+    pub fn put_entity(&mut self, key: &[u8], columns: &[Column<'_>]) {
+        self.put_entity_of(0, key, columns);
+    }
+
+    /// [`WriteBatch::put_entity`] in `family`.
+    pub fn put_entity_in(&mut self, family: &Family, key: &[u8], columns: &[Column<'_>]) {
+        self.put_entity_of(family.id(), key, columns);
+    }
+
+    fn put_entity_of(&mut self, family: u32, key: &[u8], columns: &[Column<'_>]) {
+        self.add(family, |batch| {
+            batch.put_entity(family, key, &encoded(columns)?)
+        });
+    }
+
+    /// Sets `key` to an entity in each of several families.
+    pub fn put_attribute_groups(&mut self, key: &[u8], groups: &[(&Family, &[Column<'_>])]) {
+        for (family, columns) in groups {
+            self.put_entity_in(family, key, columns);
+        }
+    }
+
+    /// Sets `key` to `value`, which was written at `unix_seconds`. The time only decides where
+    /// RocksDB's tiered compaction keeps the value.
+    pub fn timed_put(&mut self, key: &[u8], value: &[u8], unix_seconds: u64) {
+        self.add(0, |batch| batch.timed_put(0, key, value, unix_seconds));
+    }
+
+    /// [`WriteBatch::timed_put`] in `family`.
+    pub fn timed_put_in(&mut self, family: &Family, key: &[u8], value: &[u8], unix_seconds: u64) {
+        self.add(family.id(), |batch| {
+            batch.timed_put(family.id(), key, value, unix_seconds)
+        });
+    }
+}
+
+impl Family {
+    /// Sets `key` to an entity of `columns`, pairs of name and value in any order.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if a name repeats; else see [`Db::write_with`].
+    pub fn put_entity(&self, key: &[u8], columns: &[Column<'_>]) -> Result<()> {
+        self.put_entity_with(key, columns, &WriteOptions::default())
+    }
+
+    /// [`Family::put_entity`] with options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::put_entity`].
+    pub fn put_entity_with(
+        &self,
+        key: &[u8],
+        columns: &[Column<'_>],
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.single(options, |batch| batch.put_entity_in(self, key, columns))
+    }
+
+    /// Sets `key` to `value`, which was written at `unix_seconds`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn timed_put(&self, key: &[u8], value: &[u8], unix_seconds: u64) -> Result<()> {
+        self.single(&WriteOptions::default(), |batch| {
+            batch.timed_put_in(self, key, value, unix_seconds);
+        })
+    }
+
+    /// What `key` was set to, and the operands that were merged to it since, from the oldest to the
+    /// newest; nothing if it has no value. The merge operator is not asked. Of an entity the
+    /// default column is what it was set to.
+    ///
+    /// # Errors
+    ///
+    /// `Incomplete` if there are more than `expected_max`; its text says how many. Else those of
+    /// [`Family::get_with`]; `InvalidArgument` if `expected_max` is 0.
+    pub fn get_merge_operands(
+        &self,
+        key: &[u8],
+        expected_max: usize,
+        options: &ReadOptions,
+    ) -> Result<Vec<Value>> {
+        if expected_max == 0 {
+            return Err(Error::invalid_argument(
+                "expected_max_number_of_operands must be greater than 0",
+            ));
+        }
+        let view = self.state.view();
+        let shared = &self.db.shared;
+        let seq = options.snapshot.unwrap_or_else(|| shared.published());
+        let key: LookupKey = lookup(&self.state, key, seq, options)?;
+        let found = operands(&view, &key, options)?;
+        if found.len() > expected_max {
+            return Err(Error::incomplete(format!(
+                "merge operands: expected at most {expected_max}, found {}",
+                found.len()
+            )));
+        }
+        Ok(found)
+    }
+}
+
+impl Db {
+    /// Sets `key` to an entity in each of several families, all at once.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` without any group; else those of [`Family::put_entity`].
+    pub fn put_attribute_groups(
+        &self,
+        key: &[u8],
+        groups: &[(&Family, &[Column<'_>])],
+        options: &WriteOptions,
+    ) -> Result<()> {
+        if groups.is_empty() {
+            return Err(Error::invalid_argument(
+                "attribute groups to put: expected one or more, found none",
+            ));
+        }
+        let mut batch = WriteBatch::new();
+        batch.put_attribute_groups(key, groups);
+        self.write_with(&batch, options)
+    }
+
+    /// The columns of `key` in each of `families`, or why they cannot be read, as one moment sees
+    /// them.
+    pub fn get_attribute_groups(
+        &self,
+        key: &[u8],
+        families: &[&Family],
+        options: &ReadOptions,
+    ) -> Vec<Result<Option<Columns>>> {
+        let snapshot = self.snapshot();
+        let options = ReadOptions {
+            snapshot: Some(options.snapshot.unwrap_or_else(|| snapshot.sequence())),
+            ..options.clone()
+        };
+        families
+            .iter()
+            .map(|family| family.get_entity(key, &options))
+            .collect()
+    }
+}

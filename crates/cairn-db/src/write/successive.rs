@@ -1,0 +1,84 @@
+//! Merging early: operands that pile up on one key are merged as they are written.
+//!
+//! With `max_successive_merges`, an operand that finds that many others on top of its key in the
+//! memtable is merged with what lies below, and the result is inserted in its place. The log keeps
+//! the operand. Whatever stands in the way (what is below lies in a file that may not be read, the
+//! operator refuses) leaves the operand as it is: a later read or compaction deals with it.
+//!
+//! Who inserts so must see every earlier write, so that batches of a group are then inserted one
+//! after the other ([`Shared::inserts_in_turn`]).
+
+use std::ops::ControlFlow;
+
+use cairn_format::key::LookupKey;
+use cairn_memtable::Memtable;
+use cairn_options::{FamilyOptions, ReadOptions, ReadTier};
+use cairn_read::merging::{Below, Merged, full_merge};
+use cairn_read::{Found, get};
+use cairn_types::{SequenceNumber, ValueKind};
+
+use crate::family::FamilyState;
+use crate::shared::Shared;
+
+impl Shared {
+    /// Whether batches of one group must not be inserted beside each other.
+    pub(crate) fn inserts_in_turn(&self) -> bool {
+        let families = self.families.load();
+        families
+            .iter()
+            .any(|family| family.options().max_successive_merges > 0)
+    }
+}
+
+/// What takes the place of `operand`, which is about to get `seq`, if it is merged early: a kind
+/// and a value.
+pub(crate) fn merged(
+    family: &FamilyState,
+    memtable: &Memtable,
+    key: &[u8],
+    operand: &[u8],
+    seq: SequenceNumber,
+) -> Option<(ValueKind, Vec<u8>)> {
+    let options = family.options();
+    if options.max_successive_merges == 0 || options.comparator.timestamp_size() > 0 {
+        return None;
+    }
+    let before = LookupKey::new(key, SequenceNumber(seq.0.checked_sub(1)?));
+    if !are_many(memtable, &before, &options) {
+        return None;
+    }
+    let reads = ReadOptions {
+        read_tier: match options.strict_max_successive_merges {
+            true => ReadTier::All,
+            false => ReadTier::BlockCache,
+        },
+        ..ReadOptions::default()
+    };
+    let view = family.view();
+    let found = get(&view, &before, &reads).ok()?;
+    let below = match &found {
+        Found::Missing => return None,
+        Found::Value(value) => Below::Value(value),
+        Found::Entity(entity) => Below::Entity(entity),
+    };
+    match full_merge(&view.family, key, below, &[operand]).ok()? {
+        Merged::Value(value) => Some((ValueKind::Value, value)),
+        Merged::Entity(entity) => Some((ValueKind::WideColumnEntity, entity)),
+    }
+}
+
+/// Whether as many operands as the option allows lie on top of the key.
+fn are_many(memtable: &Memtable, before: &LookupKey, options: &FamilyOptions) -> bool {
+    let mut count = 0_u64;
+    memtable.find(before, |entry| {
+        if entry.kind() != ValueKind::Merge {
+            return ControlFlow::Break(());
+        }
+        count += 1;
+        match count < options.max_successive_merges {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    count >= options.max_successive_merges
+}

@@ -1,0 +1,289 @@
+//! Wide-column entities, merge operands, and merging early.
+
+#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+
+use std::sync::Arc;
+
+use cairn_db::{Column, Db, FamilyDescriptor, WriteBatch};
+use cairn_options::{
+    BlobGarbageCollectionPolicy, BottommostLevelCompaction, CompactRangeOptions, FamilyOptions,
+    Options, ReadOptions, WriteOptions,
+};
+use cairn_platform::World;
+use cairn_types::{Code, MergeInput, MergeOperator};
+
+use crate::basic::{open_at, small};
+
+fn opened(world: &World, options: FamilyOptions) -> Db {
+    open_at(world, &[FamilyDescriptor::new("default", options)]).unwrap()
+}
+
+/// Operands are joined with commas, but none without what is below it.
+struct Append;
+
+impl MergeOperator for Append {
+    fn name(&self) -> &str {
+        "append"
+    }
+
+    fn full_merge(&self, input: &MergeInput<'_>) -> Option<Vec<u8>> {
+        let mut all: Vec<&[u8]> = input.existing.into_iter().collect();
+        all.extend(input.operands);
+        Some(all.join(&b','))
+    }
+}
+
+fn appending() -> FamilyOptions {
+    let mut options = small();
+    options.disable_auto_compactions = true;
+    options.merge_operator = Some(Arc::new(Append));
+    options
+}
+
+fn columns(db: &Db, key: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let found = db.get_entity(key, &ReadOptions::default()).unwrap();
+    let found = found.unwrap();
+    let pairs = found
+        .iter()
+        .map(|(name, value)| (name.to_vec(), value.to_vec()));
+    pairs.collect()
+}
+
+fn check(db: &Db, key: &[u8], expected: &[Column<'_>]) {
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(name, value)| (name.to_vec(), value.to_vec()))
+        .collect();
+    assert_eq!(columns(db, key), expected);
+    let default = expected.iter().find(|(name, _)| name.is_empty());
+    let default = default.map_or(&[][..], |(_, value)| value);
+    assert_eq!(db.get(key).unwrap().as_deref(), Some(default));
+    for back in [false, true] {
+        let mut iter = db.iter();
+        match back {
+            false => iter.seek(key),
+            true => iter.seek_for_prev(key),
+        }
+        assert_eq!((iter.key(), iter.value()), (key, default));
+        let shown = iter.columns().unwrap();
+        let shown: Vec<_> = shown
+            .iter()
+            .map(|(name, value)| (name.to_vec(), value.to_vec()))
+            .collect();
+        assert_eq!(shown, expected);
+    }
+}
+
+fn everything() -> CompactRangeOptions {
+    CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        blob_garbage_collection_policy: BlobGarbageCollectionPolicy::Force,
+        blob_garbage_collection_age_cutoff: 1.0,
+        ..CompactRangeOptions::default()
+    }
+}
+
+#[test]
+fn entities_are_the_same_wherever_they_lie() {
+    let large = vec![b'L'; 400];
+    let huge = vec![b'H'; 900];
+    for (blobs, blob_columns) in [(false, false), (true, false), (true, true)] {
+        let world = World::in_memory();
+        let options = FamilyOptions {
+            enable_blob_files: blobs,
+            enable_blob_columns: blob_columns,
+            min_blob_size: 300,
+            ..appending()
+        };
+        let db = opened(&world, options.clone());
+        db.put(b"a", b"plain").unwrap();
+        db.put_entity(b"b", &[(b"z", b"26"), (b"", b"default"), (b"m", &large)])
+            .unwrap();
+        db.put_entity(b"c", &[(b"only", &huge)]).unwrap();
+        db.put_entity(b"d", &[]).unwrap();
+        db.put(b"e", &large).unwrap();
+        let expected = |db: &Db, more: bool| {
+            check(db, b"a", &[(b"", b"plain")]);
+            match more {
+                false => {
+                    check(
+                        db,
+                        b"b",
+                        &[(b"", b"default"), (b"m", &large), (b"z", b"26")],
+                    );
+                    check(db, b"c", &[(b"only", &huge)]);
+                    check(db, b"e", &[(b"", &large)]);
+                }
+                true => {
+                    let b: [Column<'_>; 3] = [(b"", b"default,1,2"), (b"m", &large), (b"z", b"26")];
+                    check(db, b"b", &b);
+                    check(db, b"c", &[(b"", b",1,2"), (b"only", &huge)]);
+                    check(db, b"e", &[(b"", &[&large[..], b"1,2"].join(&b','))]);
+                }
+            }
+            check(db, b"d", &[]);
+        };
+        expected(&db, false);
+        db.flush().unwrap();
+        expected(&db, false);
+        for operand in [b"1", b"2"] {
+            for key in [b"b", b"c", b"e"] {
+                db.merge(key, operand).unwrap();
+            }
+        }
+        expected(&db, true);
+        db.flush().unwrap();
+        expected(&db, true);
+        db.compact_range(None, None, &everything()).unwrap();
+        expected(&db, true);
+        let operands = db.get_merge_operands(b"e", 9, &ReadOptions::default());
+        assert_eq!(operands.unwrap().len(), 1, "the compaction has merged");
+        let files = db.property_number("rocksdb.num-blob-files").unwrap();
+        assert_eq!(files > 0, blobs);
+        assert_eq!(
+            db.property_number("rocksdb.live-blob-file-garbage-size"),
+            Some(0)
+        );
+        db.close().unwrap();
+
+        let db = opened(&world, options.clone());
+        expected(&db, true);
+        db.close().unwrap();
+        // Blobs move, and return into the tables.
+        for blobs in [blobs, false] {
+            let db = opened(
+                &world,
+                FamilyOptions {
+                    enable_blob_files: blobs,
+                    ..options.clone()
+                },
+            );
+            db.compact_range(None, None, &everything()).unwrap();
+            expected(&db, true);
+            db.close().unwrap();
+        }
+        let db = opened(&world, options);
+        assert_eq!(db.property_number("rocksdb.num-blob-files"), Some(0));
+        expected(&db, true);
+    }
+}
+
+#[test]
+fn a_column_that_is_given_twice_is_refused_and_nothing_is_written() {
+    let db = opened(&World::in_memory(), small());
+    let error = db.put_entity(b"k", &[(b"a", b"1"), (b"a", b"2")]);
+    assert_eq!(error.unwrap_err().code(), Code::Corruption);
+    let mut batch = WriteBatch::new();
+    batch.put(b"k", b"v");
+    batch.put_entity(b"k", &[(b"a", b"1"), (b"a", b"2")]);
+    assert_eq!(db.write(&batch).unwrap_err().code(), Code::Corruption);
+    assert!(db.get(b"k").unwrap().is_none());
+    db.put(b"k", b"after").unwrap();
+}
+
+#[test]
+fn attribute_groups_are_written_together() {
+    let db = opened(&World::in_memory(), small());
+    let (one, two) = (
+        db.create_family("one", &small()).unwrap(),
+        db.create_family("two", &small()).unwrap(),
+    );
+    let groups: [(&cairn_db::Family, &[Column<'_>]); 2] =
+        [(&one, &[(b"x", b"1")]), (&two, &[(b"y", b"2")])];
+    let none = WriteOptions::default();
+    db.put_attribute_groups(b"k", &groups, &none).unwrap();
+    let error = db.put_attribute_groups(b"k", &[], &none).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    let found = db.get_attribute_groups(
+        b"k",
+        &[&two, db.default_family(), &one],
+        &ReadOptions::default(),
+    );
+    let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
+    assert_eq!(found[0].as_ref().unwrap().get(b"y"), Some(&b"2"[..]));
+    assert!(found[1].is_none());
+    assert_eq!(found[2].as_ref().unwrap().get(b"x"), Some(&b"1"[..]));
+}
+
+fn operands(db: &Db, key: &[u8]) -> Vec<String> {
+    let found = db.get_merge_operands(key, 100, &ReadOptions::default());
+    let found = found.unwrap();
+    let texts = found.iter().map(|value| String::from_utf8_lossy(value));
+    texts.map(String::from).collect()
+}
+
+#[test]
+fn operands_are_shown_unmerged_oldest_first() {
+    let options = FamilyOptions {
+        enable_blob_files: true,
+        min_blob_size: 3,
+        ..appending()
+    };
+    let db = opened(&World::in_memory(), options);
+    assert_eq!(operands(&db, b"k"), [""; 0]);
+    db.merge(b"k", b"old").unwrap();
+    db.put(b"k", b"base").unwrap();
+    // A flush merges what lies in one memtable.
+    db.flush().unwrap();
+    db.merge(b"k", b"1").unwrap();
+    db.flush().unwrap();
+    db.merge(b"k", b"2").unwrap();
+    assert_eq!(operands(&db, b"k"), ["base", "1", "2"]);
+    let few = db.get_merge_operands(b"k", 2, &ReadOptions::default());
+    let few = few.unwrap_err();
+    assert_eq!(few.code(), Code::Incomplete);
+    assert!(few.text().contains("found 3"), "{few}");
+    db.delete(b"k").unwrap();
+    assert_eq!(operands(&db, b"k"), [""; 0]);
+    db.merge(b"k", b"3").unwrap();
+    assert_eq!(operands(&db, b"k"), ["3"]);
+    db.put_entity(b"k", &[(b"", b"entity"), (b"a", b"b")])
+        .unwrap();
+    db.merge(b"k", b"4").unwrap();
+    assert_eq!(operands(&db, b"k"), ["entity", "4"]);
+    db.timed_put(b"k", b"timed", 1_000_000).unwrap();
+    assert_eq!(operands(&db, b"k"), ["timed"]);
+}
+
+#[test]
+fn operands_that_pile_up_are_merged_as_they_are_written() {
+    let mut options = appending();
+    options.set("max_successive_merges", "2").unwrap();
+    let world = World::in_memory();
+    let db = opened(&world, options.clone());
+    for operand in ["1", "2", "3", "4"] {
+        db.merge(b"k", operand.as_bytes()).unwrap();
+    }
+    // The third found two before it.
+    assert_eq!(operands(&db, b"k"), ["1,2,3", "4"]);
+    db.put_entity(b"e", &[(b"a", b"b")]).unwrap();
+    let mut batch = WriteBatch::new();
+    for operand in ["1", "2", "3"] {
+        batch.merge(b"e", operand.as_bytes());
+    }
+    db.write(&batch).unwrap();
+    check(&db, b"e", &[(b"", b",1,2,3"), (b"a", b"b")]);
+    assert_eq!(operands(&db, b"e"), [",1,2,3"]);
+    db.close().unwrap();
+    // The log has the operands.
+    let db = opened(&world, options);
+    check(&db, b"e", &[(b"", b",1,2,3"), (b"a", b"b")]);
+    assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"1,2,3,4"[..]));
+
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let db = &db;
+            scope.spawn(move || {
+                for n in 0..100 {
+                    db.merge(b"many", format!("{thread}.{n}").as_bytes())
+                        .unwrap();
+                }
+            });
+        }
+    });
+    let all = db.get(b"many").unwrap().unwrap();
+    let mut all: Vec<&[u8]> = all.split(|&byte| byte == b',').collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 400);
+}

@@ -1,0 +1,182 @@
+//! Wide columns, timed puts, and merge operands as they were written.
+//!
+//! An entity is a value made of named columns. A plain get of it returns its default column, the one
+//! without a name; a plain value reads as an entity with just that column.
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let db = cairn::Db::open(dir.path().join("db"), &cairn::Options::default().create_if_missing(true))?;
+//! db.put_entity(b"granite", &[(b"", b"a rock"), (b"kind", b"igneous"), (b"mohs", b"7")])?;
+//!
+//! let columns = db.get_entity(b"granite")?.expect("it was put");
+//! assert_eq!(columns.get(b"kind"), Some(&b"igneous"[..]));
+//! assert_eq!(db.get(b"granite")?.as_deref(), Some(&b"a rock"[..]));
+//!
+//! let mut iter = db.iter();
+//! iter.seek_to_first();
+//! let names: Vec<_> = iter.columns().unwrap().iter().map(|(name, _)| name.to_vec()).collect();
+//! assert_eq!(names, [&b""[..], b"kind", b"mohs"]);
+//! # Ok::<(), cairn::Error>(())
+//! ```
+
+use cairn_db::{Column, Columns, Value};
+use cairn_options::{ReadOptions, WriteOptions};
+use cairn_types::Result;
+
+use crate::db::Db;
+use crate::family::Family;
+use crate::snapshot::Snapshot;
+
+impl Db {
+    /// Sets `key` to an entity of `columns`, pairs of name and value in any order.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if a name repeats; else see [`Db::write_with`].
+    pub fn put_entity(&self, key: &[u8], columns: &[Column<'_>]) -> Result<()> {
+        self.inner.put_entity(key, columns)
+    }
+
+    /// [`Db::put_entity`] with options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::put_entity`].
+    pub fn put_entity_with(
+        &self,
+        key: &[u8],
+        columns: &[Column<'_>],
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.inner.put_entity_with(key, columns, options)
+    }
+
+    /// The columns of `key`, sorted by name, or `None` if it has no value.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::get`].
+    pub fn get_entity(&self, key: &[u8]) -> Result<Option<Columns>> {
+        self.get_entity_with(key, &ReadOptions::default())
+    }
+
+    /// [`Db::get_entity`] with options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::get_with`].
+    pub fn get_entity_with(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Columns>> {
+        self.inner.get_entity(key, options)
+    }
+
+    /// Sets `key` to an entity in each of several families, all at once: columns that are read
+    /// together lie together.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = cairn::Db::open(dir.path().join("db"), &cairn::Options::default().create_if_missing(true))?;
+    /// # use cairn::{FamilyOptions, ReadOptions, WriteOptions};
+    /// let (looks, origin) = (
+    ///     db.create_family("looks", &FamilyOptions::default())?,
+    ///     db.create_family("origin", &FamilyOptions::default())?,
+    /// );
+    /// db.put_attribute_groups(
+    ///     b"slate",
+    ///     &[(&looks, &[(b"colour", b"grey")]), (&origin, &[(b"from", b"shale")])],
+    ///     &WriteOptions::default(),
+    /// )?;
+    /// let groups = db.get_attribute_groups(b"slate", &[&looks, &origin], &ReadOptions::default());
+    /// let origin = groups[1].as_ref().unwrap().as_ref().unwrap();
+    /// assert_eq!(origin.get(b"from"), Some(&b"shale"[..]));
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` without any group; else those of [`Db::put_entity`].
+    pub fn put_attribute_groups(
+        &self,
+        key: &[u8],
+        groups: &[(&Family<'_>, &[Column<'_>])],
+        options: &WriteOptions,
+    ) -> Result<()> {
+        let groups: Vec<(&cairn_db::Family, &[Column<'_>])> = groups
+            .iter()
+            .map(|(family, columns)| (&***family, *columns))
+            .collect();
+        self.inner.put_attribute_groups(key, &groups, options)
+    }
+
+    /// The columns of `key` in each of `families`, or why they cannot be read, as one moment sees
+    /// them.
+    pub fn get_attribute_groups(
+        &self,
+        key: &[u8],
+        families: &[&Family<'_>],
+        options: &ReadOptions,
+    ) -> Vec<Result<Option<Columns>>> {
+        let families: Vec<&cairn_db::Family> = families.iter().map(|family| &***family).collect();
+        self.inner.get_attribute_groups(key, &families, options)
+    }
+
+    /// Sets `key` to `value`, which was written at `unix_seconds`. The time only decides where
+    /// RocksDB's tiered compaction keeps the value.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn timed_put(&self, key: &[u8], value: &[u8], unix_seconds: u64) -> Result<()> {
+        self.inner.timed_put(key, value, unix_seconds)
+    }
+
+    /// What `key` was set to, and the operands that were merged to it since, from the oldest to the
+    /// newest; nothing if it has no value. The merge operator is not asked.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # use cairn::{Db, Options, ReadOptions};
+    /// let options = Options::default().create_if_missing(true).text("merge_operator=stringappend")?;
+    /// let db = Db::open(dir.path().join("db"), &options)?;
+    /// db.put(b"layers", b"clay")?;
+    /// db.merge(b"layers", b"sand")?;
+    /// db.merge(b"layers", b"chalk")?;
+    /// let operands = db.get_merge_operands(b"layers", 10, &ReadOptions::default())?;
+    /// let operands: Vec<&[u8]> = operands.iter().map(|operand| &operand[..]).collect();
+    /// assert_eq!(operands, [&b"clay"[..], b"sand", b"chalk"]);
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Incomplete` if there are more than `expected_max`; its text says how many. Else those of
+    /// [`Db::get_with`].
+    pub fn get_merge_operands(
+        &self,
+        key: &[u8],
+        expected_max: usize,
+        options: &ReadOptions,
+    ) -> Result<Vec<Value>> {
+        self.inner.get_merge_operands(key, expected_max, options)
+    }
+}
+
+impl Snapshot<'_> {
+    /// The columns that `key` had.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::get`].
+    pub fn get_entity(&self, key: &[u8]) -> Result<Option<Columns>> {
+        let options = self.options(&ReadOptions::default());
+        self.database().get_entity_with(key, &options)
+    }
+
+    /// The columns that `key` had in `family`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::get`].
+    pub fn get_entity_in(&self, family: &Family<'_>, key: &[u8]) -> Result<Option<Columns>> {
+        family.get_entity(key, &self.options(&ReadOptions::default()))
+    }
+}
