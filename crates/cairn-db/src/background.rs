@@ -8,6 +8,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use cairn_jobs::pick::run_count;
+use cairn_options::CompactionStyle;
 use cairn_platform::Priority;
 use cairn_platform::sync::{MutexGuard, Ordering};
 use cairn_types::{Code, Error, Result};
@@ -138,7 +140,10 @@ impl Shared {
         let view = family.view();
         Load {
             immutables: state.immutables.len(),
-            level_zero_files: view.version.level(0).len(),
+            level_zero_files: match family.options().compaction_style {
+                CompactionStyle::Universal => run_count(&view.version),
+                _ => view.version.level(0).len(),
+            },
             pending_bytes: self.pending_bytes(family, &view),
         }
     }

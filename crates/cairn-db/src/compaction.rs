@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions};
 use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, JobContext, compact, flush};
 use cairn_memtable::Memtable;
-use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions};
+use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, CompactionStyle};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
@@ -217,7 +217,11 @@ impl Shared {
 
     /// Bytes that compactions have to move until the tree is in shape.
     pub(crate) fn pending_bytes(&self, family: &FamilyState, view: &View) -> u64 {
-        let shape = self.pick_options(family).shape;
+        let options = self.pick_options(family);
+        if options.style != CompactionStyle::Level {
+            return 0;
+        }
+        let shape = options.shape;
         let targets = shape::targets(&view.version, &shape);
         shape::pending_compaction_bytes(&view.version, &targets, &shape)
     }

@@ -16,7 +16,16 @@ pub(crate) fn may_split(pick: &Pick, order: &KeyOrder) -> bool {
     pick.max_subcompactions > 1
         && pick.output.level > 0
         && order.timestamp_size() == 0
-        && (pick.start_level() == 0 || pick.reason == Reason::Manual)
+        && (pick.start_level() == 0 || pick.reason == Reason::Manual || is_universal(pick.reason))
+}
+
+fn is_universal(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::UniversalSizeAmplification
+            | Reason::UniversalSizeRatio
+            | Reason::UniversalSortedRunNum
+    )
 }
 
 /// User keys that divide the inputs into parts of about the same size, none of them smaller than

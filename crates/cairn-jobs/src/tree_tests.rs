@@ -6,8 +6,8 @@ use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN};
 use cairn_format::key::{self, InternalKey};
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_options::{
-    BottommostLevelCompaction, CompactRangeOptions, CompactionPri, Compression, DbOptions,
-    FamilyOptions,
+    BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, CompactionPri,
+    CompactionStyle, Compression, DbOptions, FamilyOptions,
 };
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{Arc, AtomicBool, AtomicU64, Ordering};
@@ -21,8 +21,30 @@ use proptest::prelude::*;
 
 use crate::context::{BlobGc, Cancel, JobContext};
 use crate::model::{Join, State, Write, lawful, writes};
-use crate::pick::{self, Busy, Manual, Pick, PickOptions, Step};
+use crate::pick::{self, Busy, FilesRequest, Manual, Pick, PickOptions, Step};
 use crate::{CompactJob, FlushJob, compact, flush};
+
+/// How a tree is shaped.
+#[derive(Clone, Copy, Debug)]
+enum Style {
+    Level,
+    Universal {
+        levels: i32,
+        moves: bool,
+    },
+    /// First in, first out, but with room for all: small files are merged.
+    FifoMerging,
+}
+
+fn styles() -> impl Strategy<Value = Style> {
+    let levels = prop_oneof![Just(1), Just(4)];
+    prop_oneof![
+        3 => Just(Style::Level),
+        2 => (levels, any::<bool>())
+            .prop_map(|(levels, moves)| Style::Universal { levels, moves }),
+        1 => Just(Style::FifoMerging),
+    ]
+}
 
 /// A tree and all that happened to it.
 struct Tree {
@@ -51,6 +73,11 @@ enum Op {
         to: u8,
         force: bool,
     },
+    /// One of the files, into this level.
+    File {
+        file: u8,
+        level: u8,
+    },
     Snapshot,
     Release,
 }
@@ -61,6 +88,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         5 => (any::<bool>(), any::<bool>()).prop_map(|(two, swap)| Op::Compact { two, swap }),
         1 => (0..12_u8, 0..12_u8, any::<bool>())
             .prop_map(|(a, b, force)| Op::Manual { from: a.min(b), to: a.max(b), force }),
+        1 => (any::<u8>(), 0..4_u8).prop_map(|(file, level)| Op::File { file, level }),
         2 => Just(Op::Snapshot),
         1 => Just(Op::Release),
     ];
@@ -229,6 +257,72 @@ impl Tree {
         self
     }
 
+    /// The same, shaped in another way.
+    fn with_style(mut self, style: Style) -> Tree {
+        let mut family = FamilyOptions::clone(&self.family);
+        let universal = &mut family.compaction_options_universal;
+        match style {
+            Style::Level => return self,
+            Style::Universal { levels, moves } => {
+                family.compaction_style = CompactionStyle::Universal;
+                family.num_levels = levels;
+                universal.allow_trivial_move = moves;
+                universal.size_ratio = 20;
+            }
+            Style::FifoMerging => {
+                family.compaction_style = CompactionStyle::Fifo;
+                family.num_levels = 1;
+                family.compaction_options_fifo.allow_compaction = true;
+            }
+        }
+        family.level_compaction_dynamic_level_bytes = false;
+        let db = DbOptions {
+            max_subcompactions: self.options.max_subcompactions,
+            ..DbOptions::default()
+        };
+        let levels = usize::try_from(family.num_levels).unwrap();
+        self.version = Version::empty(KeyOrder::Bytewise, levels);
+        self.options = PickOptions::new(&db, &family);
+        self.family = Arc::new(family);
+        self
+    }
+
+    /// Compacts until nothing is due.
+    fn settle(&mut self) {
+        let busy = Busy::default();
+        for _ in 0..100 {
+            if !pick::is_due(&self.version, &busy, &self.present(), &self.options) {
+                return;
+            }
+            self.compact(false, false);
+        }
+        panic!("compaction never ends: {:?}", self.version.levels());
+    }
+
+    /// Compacts one file and what has to go with it, by name.
+    fn compact_file(&mut self, file: u8, level: u8) {
+        let files: Vec<_> = self.version.files().collect();
+        let Some((from, file)) = files.get(usize::from(file) % files.len().max(1)) else {
+            return;
+        };
+        let last = self.version.num_levels() - 1;
+        let request = FilesRequest {
+            files: &[file.number],
+            output_level: usize::from(level).clamp(*from, last),
+            path_id: 0,
+            options: &CompactionOptions {
+                output_file_size_limit: 1500,
+                allow_trivial_move: level.is_multiple_of(2),
+                ..CompactionOptions::default()
+            },
+        };
+        let busy = Busy::default();
+        let (present, options) = (self.present(), self.options.clone());
+        let pick = pick::pick_files(&self.version, &busy, &present, &options, &request);
+        let from = self.version.clone();
+        self.run(&pick.unwrap(), &from);
+    }
+
     /// The blobs of each file: those that entries refer to and those that are garbage are all.
     fn check_blobs(&self) {
         let mut live: BTreeMap<FileNumber, (u64, u64)> = BTreeMap::new();
@@ -335,7 +429,7 @@ impl Tree {
     fn compact(&mut self, two: bool, swap: bool) {
         let mut busy = Busy::default();
         let mut picks = Vec::new();
-        for _ in 0..=usize::from(two) {
+        for _ in 0..=2 * usize::from(two) {
             if let Some(pick) = pick::pick(&self.version, &busy, &self.present(), &self.options) {
                 busy.add(&KeyOrder::Bytewise, &pick);
                 picks.push(pick);
@@ -424,8 +518,11 @@ proptest! {
         parts in 1..4_u32,
         operator in any::<bool>(),
         blobs in blob_modes(),
+        style in styles(),
     ) {
-        let mut tree = Tree::new(dynamic, pri, parts, operator).with_blobs(blobs);
+        let mut tree = Tree::new(dynamic, pri, parts, operator)
+            .with_blobs(blobs)
+            .with_style(style);
         let mut history = Vec::new();
         for op in ops {
             match op {
@@ -439,6 +536,7 @@ proptest! {
                 }
                 Op::Compact { two, swap } => tree.compact(two, swap),
                 Op::Manual { from, to, force } => tree.manual(from, to, force),
+                Op::File { file, level } => tree.compact_file(file, level),
                 Op::Snapshot => {
                     if tree.snapshots.last() != Some(&tree.last_seq) {
                         tree.snapshots.push(tree.last_seq);
@@ -466,27 +564,7 @@ fn a_tree_under_load_settles_within_its_targets() {
             tree.write_and_flush(&new);
             tree.compact(true, round % 2 == 0);
         }
-        for _ in 0..100 {
-            if !pick::is_due(
-                &tree.version,
-                &Busy::default(),
-                &tree.present(),
-                &tree.options,
-            ) {
-                break;
-            }
-            tree.compact(false, false);
-        }
-        assert!(
-            !pick::is_due(
-                &tree.version,
-                &Busy::default(),
-                &tree.present(),
-                &tree.options
-            ),
-            "compaction never ends: {:?}",
-            tree.version.levels()
-        );
+        tree.settle();
         assert!(
             tree.version.level(0).len() <= 2,
             "{:?}",
@@ -499,6 +577,48 @@ fn a_tree_under_load_settles_within_its_targets() {
             .sum();
         assert!(entries < 700, "old versions stay: {entries}");
     }
+}
+
+/// Universal trees come to rest with few runs; FIFO trees stay below their size and lose the oldest.
+#[test]
+fn trees_of_other_styles_come_to_rest() {
+    for style in [
+        Style::Universal {
+            levels: 4,
+            moves: false,
+        },
+        Style::Universal {
+            levels: 1,
+            moves: true,
+        },
+    ] {
+        let pri = CompactionPri::MinOverlappingRatio;
+        let mut tree = Tree::new(false, pri, 2, false).with_style(style);
+        for round in 0..30_u32 {
+            let new: Vec<Write> = (0..100_u32)
+                .map(|n| Write::Put(((n * 7 + round * 13) % 240) as u8, round as u8))
+                .collect();
+            tree.write_and_flush(&new);
+            tree.compact(true, round % 2 == 0);
+        }
+        tree.settle();
+        assert!(pick::run_count(&tree.version) <= 2);
+    }
+    let mut tree = Tree::new(false, CompactionPri::MinOverlappingRatio, 1, false);
+    tree = tree.with_style(Style::FifoMerging);
+    tree.options.fifo.allow_compaction = false;
+    tree.options.fifo.max_table_files_size = 20_000;
+    for round in 0..30_u8 {
+        tree.write_and_flush(
+            &(0..200)
+                .map(|key| Write::Put(key, round))
+                .collect::<Vec<_>>(),
+        );
+        tree.settle();
+        assert!(tree.version.level(0).bytes() <= 20_000);
+    }
+    let kept = tree.version.level(0).files();
+    assert!(kept.len() > 1 && kept[0].largest_seq.0 == tree.last_seq);
 }
 
 #[test]

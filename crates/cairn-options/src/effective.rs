@@ -229,6 +229,15 @@ impl FamilyOptions {
             self.table.index_type != IndexType::HashSearch || self.prefix_extractor.is_some(),
             "index_type=kHashSearch needs a prefix_extractor",
         )?;
+        let most_runs = self.compaction_options_universal.max_read_amp;
+        if self.compaction_style == CompactionStyle::Universal
+            && (most_runs < -1
+                || (most_runs > 0 && most_runs < self.level0_file_num_compaction_trigger))
+        {
+            return Err(Error::not_supported(
+                "max_read_amp must be -1, 0, or at least level0_file_num_compaction_trigger",
+            ));
+        }
         let share = 0.0..=1.0;
         require(
             share.contains(&self.blob_garbage_collection_age_cutoff)
@@ -269,6 +278,7 @@ impl FamilyOptions {
         if self.table.format_version < OLDEST_WRITTEN_VERSION {
             names.push("format_version");
         }
+        names.extend(self.unsupported_styles());
         // A text named them; only code can bring them.
         if self.compaction_filter.is_unresolved() {
             names.push("compaction_filter");
@@ -277,6 +287,34 @@ impl FamilyOptions {
             names.push("compaction_filter_factory");
         }
         refuse_missing(&names)
+    }
+
+    /// Options of compaction styles whose feature is not built.
+    fn unsupported_styles(&self) -> Vec<&'static str> {
+        let (universal, fifo) = (
+            &self.compaction_options_universal,
+            &self.compaction_options_fifo,
+        );
+        let asked = [
+            (
+                universal.incremental,
+                "compaction_options_universal.incremental",
+            ),
+            (
+                fifo.age_for_warm > 0,
+                "compaction_options_fifo.age_for_warm",
+            ),
+            (
+                !fifo.file_temperature_age_thresholds.is_empty(),
+                "compaction_options_fifo.file_temperature_age_thresholds",
+            ),
+            (
+                fifo.use_kv_ratio_compaction,
+                "compaction_options_fifo.use_kv_ratio_compaction",
+            ),
+        ];
+        let refused = asked.into_iter().filter(|(asked, _)| *asked);
+        refused.map(|(_, name)| name).collect()
     }
 
     /// Puts the values in place that take effect in a database with options `db`.
@@ -319,6 +357,11 @@ impl FamilyOptions {
             .level0_stop_writes_trigger
             .max(self.level0_slowdown_writes_trigger)
             .max(trigger);
+        if self.compaction_style == CompactionStyle::Fifo {
+            // Files are deleted when there are too many: writes never wait for it.
+            self.level0_slowdown_writes_trigger = i32::MAX;
+            self.level0_stop_writes_trigger = i32::MAX;
+        }
         let hard = self.hard_pending_compaction_bytes_limit;
         let soft = &mut self.soft_pending_compaction_bytes_limit;
         if *soft == 0 || (hard > 0 && *soft > hard) {
@@ -338,6 +381,13 @@ impl FamilyOptions {
             let universal = self.compaction_style == CompactionStyle::Universal;
             let rewrites = universal || self.has_compaction_filter();
             self.periodic_compaction_seconds = if blocks && rewrites { THIRTY_DAYS } else { 0 };
+        }
+        // In a universal tree the time to live works by rewriting everything.
+        if self.compaction_style == CompactionStyle::Universal && self.ttl > 0 {
+            self.periodic_compaction_seconds = match self.periodic_compaction_seconds {
+                0 => self.ttl,
+                periodic => periodic.min(self.ttl),
+            };
         }
     }
 

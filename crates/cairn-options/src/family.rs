@@ -88,14 +88,14 @@ options! {
         /// The options of that format.
         table("block_based_table_factory"): TableOptions = TableOptions::default(), dynamic, unwritten;
         /// How compactions shape the tree.
-        compaction_style: CompactionStyle = CompactionStyle::Level, missing;
+        compaction_style: CompactionStyle = CompactionStyle::Level;
         /// Which file of a level is compacted first.
         compaction_pri: CompactionPri = CompactionPri::MinOverlappingRatio;
         /// Options of universal compaction.
         compaction_options_universal: UniversalCompactionOptions =
-            UniversalCompactionOptions::default(), dynamic, hint;
+            UniversalCompactionOptions::default(), dynamic;
         /// Options of FIFO compaction.
-        compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), dynamic, hint;
+        compaction_options_fifo: FifoCompactionOptions = FifoCompactionOptions::default(), dynamic;
         /// Levels of the tree, level 0 included. Fixed once the family exists.
         num_levels: i32 = 7;
         /// Files in level 0 at which a compaction begins.

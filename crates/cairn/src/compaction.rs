@@ -38,6 +38,30 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 
+//! # Styles
+//!
+//! `compaction_style` says how a family's tree is shaped: leveled (the default: least space),
+//! universal (sorted runs merged by size: least writing), FIFO (the oldest files are dropped: for
+//! logs and caches), or not at all.
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! use cairn::{Db, Options};
+//!
+//! let options = Options::default().create_if_missing(true).text(
+//!     "compaction_style=kCompactionStyleUniversal;\
+//!      compaction_options_universal={size_ratio=10;max_size_amplification_percent=150}",
+//! )?;
+//! let db = Db::open(dir.path().join("runs"), &options)?;
+//!
+//! let options = Options::default().create_if_missing(true).text(
+//!     "compaction_style=kCompactionStyleFIFO;num_levels=1;ttl=86400;\
+//!      compaction_options_fifo={max_table_files_size=1G}",
+//! )?;
+//! let log = Db::open(dir.path().join("log"), &options)?;
+//! # Ok::<(), cairn::Error>(())
+//! ```
+//!
 //! # By hand
 //!
 //! [`Db::compact_range`] compacts a range of keys, [`Db::compact_files`] files by name;

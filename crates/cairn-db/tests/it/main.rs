@@ -10,4 +10,5 @@ mod filters;
 mod logs;
 mod options;
 mod sst;
+mod styles;
 mod wal;

@@ -4,13 +4,13 @@
 //! version, runs what it is given, installs the edit, and calls again, until it is done.
 
 use cairn_format::key::InternalKey;
-use cairn_options::{BottommostLevelCompaction, CompactRangeOptions};
+use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle};
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, SequenceNumber, ValueKind};
 use cairn_version::shape::Present;
 use cairn_version::{FileMeta, Version};
 
-use super::{Busy, LevelInputs, Pick, PickOptions, Reason, Start, Tree, expand};
+use super::{Busy, LevelInputs, Pick, PickOptions, Reason, Start, Tree, expand, fifo, universal};
 
 /// A request to compact a range of user keys.
 #[derive(Clone, Debug)]
@@ -104,6 +104,9 @@ impl Manual {
         options: &PickOptions,
     ) -> Step {
         let tree = Tree::new(version, busy, present, options);
+        if options.style != CompactionStyle::Level {
+            return self.next_unleveled(&tree);
+        }
         loop {
             let (level, output_level, from) = match &self.at {
                 At::Start => {
@@ -135,6 +138,33 @@ impl Manual {
                 }
             }
         }
+    }
+
+    /// The only step in a tree without levels: all of a universal one is merged, whatever the
+    /// range; of a FIFO one goes what would go by itself.
+    fn next_unleveled(&mut self, tree: &Tree) -> Step {
+        if matches!(self.at, At::Done) {
+            return Step::Done;
+        }
+        let style = tree.options.style;
+        if style != CompactionStyle::None && !tree.busy.is_empty() {
+            return Step::Wait;
+        }
+        let picked = match style {
+            CompactionStyle::Universal => universal::everything(tree),
+            CompactionStyle::Fifo => fifo::pick(tree),
+            _ => None,
+        };
+        self.at = At::Done;
+        let Some(mut pick) = picked else {
+            return Step::Done;
+        };
+        self.reached = Some(pick.output.level);
+        if self.max_subcompactions > 0 {
+            pick.max_subcompactions = self.max_subcompactions;
+        }
+        pick.output.path_id = self.path_id;
+        Step::Run(Box::new(pick))
     }
 
     fn bounds(&self) -> (Option<&[u8]>, Option<&[u8]>) {

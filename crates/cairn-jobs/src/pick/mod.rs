@@ -16,17 +16,19 @@
 
 mod asked;
 mod expand;
+mod fifo;
 mod level_zero;
 mod manual;
 mod options;
 mod order;
 #[cfg(test)]
 mod tests;
+mod universal;
 
 use std::collections::HashSet;
 
 use cairn_format::key::{self, InternalKey};
-use cairn_options::{Compression, CompressionOptions};
+use cairn_options::{CompactionStyle, Compression, CompressionOptions};
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, KeyOrder};
 use cairn_version::shape::{self, Marked, Present, Targets};
@@ -35,6 +37,7 @@ use cairn_version::{FileMeta, TreeEdit, Version, blob_gc};
 pub use asked::{FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit};
 pub use manual::{Manual, Step};
 pub use options::PickOptions;
+pub use universal::run_count;
 
 /// Why a compaction runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +158,8 @@ impl Pick {
     #[must_use]
     pub fn as_move(&self) -> TreeEdit {
         let mut edit = TreeEdit::default();
-        for (level, file) in self.files() {
+        let stays = |level: usize| !self.drops && level == self.output.level;
+        for (level, file) in self.files().filter(|(level, _)| !stays(*level)) {
             edit.deleted.push((level, file.number));
             if !self.drops {
                 edit.added.push((self.output.level, file.clone()));
@@ -314,10 +318,10 @@ struct Start {
     level_zero_move: bool,
 }
 
-/// Chooses the next compaction of a leveled tree, or `None` when nothing asks for one.
+/// Chooses the next compaction of a tree of any style, or `None` when nothing asks for one.
 ///
-/// The order is the order of urgency: full levels by their score, then files that ask for a
-/// compaction by their content, by what snapshots no longer need, by their age.
+/// In a leveled tree the order is the order of urgency: full levels by their score, then files
+/// that ask for a compaction by their content, by what snapshots no longer need, by their age.
 #[must_use]
 pub fn pick(
     version: &Version,
@@ -326,13 +330,21 @@ pub fn pick(
     options: &PickOptions,
 ) -> Option<Pick> {
     let tree = Tree::new(version, busy, present, options);
-    fullest_level(&tree).or_else(|| marked_files(&tree))
+    match options.style {
+        CompactionStyle::Level => fullest_level(&tree).or_else(|| marked_files(&tree)),
+        CompactionStyle::Universal => universal::pick(&tree),
+        CompactionStyle::Fifo => fifo::pick(&tree),
+        CompactionStyle::None => None,
+    }
 }
 
 /// Whether [`pick`] is worth asking: some level is due, or some file is marked. It may still find
 /// nothing while other compactions run.
 #[must_use]
 pub fn is_due(version: &Version, busy: &Busy, present: &Present, options: &PickOptions) -> bool {
+    if options.style != CompactionStyle::Level {
+        return pick(version, busy, present, options).is_some();
+    }
     let tree = Tree::new(version, busy, present, options);
     let scores = shape::scores(version, &tree.targets, busy.files(), &options.shape);
     let Marked {

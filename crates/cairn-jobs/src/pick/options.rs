@@ -1,13 +1,26 @@
-//! What decides a leveled pick, resolved from the options of a family.
+//! What decides a pick, resolved from the options of a family.
 
-use cairn_options::{CompactionPri, Compression, CompressionOptions, DbOptions, FamilyOptions};
+use cairn_options::{
+    CompactionPri, CompactionStyle, Compression, CompressionOptions, DbOptions, FamilyOptions,
+    FifoCompactionOptions, UniversalCompactionOptions,
+};
 use cairn_version::Version;
 use cairn_version::blob_gc::ForcedOptions;
 use cairn_version::shape::{ShapeOptions, Targets};
 
-/// What decides a leveled pick.
+/// What decides a pick.
 #[derive(Clone, Debug)]
 pub struct PickOptions {
+    /// How the tree is shaped.
+    pub style: CompactionStyle,
+    /// What decides in a universal tree.
+    pub universal: UniversalCompactionOptions,
+    /// What decides in a FIFO tree.
+    pub fifo: FifoCompactionOptions,
+    /// Runs at which writes stop.
+    pub level0_stop: usize,
+    /// Bytes of a memtable.
+    pub write_buffer_bytes: u64,
     /// The shape that the tree should have.
     pub shape: ShapeOptions,
     /// Which file of a level goes first.
@@ -42,6 +55,11 @@ impl PickOptions {
     pub fn new(db: &DbOptions, family: &FamilyOptions) -> PickOptions {
         let target = family.target_file_size_base.max(1);
         PickOptions {
+            style: family.compaction_style,
+            universal: family.compaction_options_universal.clone(),
+            fifo: family.compaction_options_fifo.clone(),
+            level0_stop: usize::try_from(family.level0_stop_writes_trigger).unwrap_or(0),
+            write_buffer_bytes: family.write_buffer_size as u64,
             shape: ShapeOptions::from(family),
             pri: family.compaction_pri,
             target_file_bytes: target,

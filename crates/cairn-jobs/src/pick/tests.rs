@@ -16,8 +16,9 @@
 
 use cairn_format::key::InternalKey;
 use cairn_options::{
-    BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, CompactionPri, Compression,
-    CompressionOptions, DbOptions, FamilyOptions,
+    BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, CompactionPri,
+    CompactionStyle, Compression, CompressionOptions, DbOptions, FamilyOptions,
+    FifoCompactionOptions, Options, UniversalCompactionOptions,
 };
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
@@ -34,6 +35,7 @@ struct Case {
     present: Present,
     edit: TreeEdit,
     busy: Vec<u64>,
+    levels: usize,
     output: String,
 }
 
@@ -58,6 +60,7 @@ impl Case {
             },
             edit: TreeEdit::default(),
             busy: Vec::new(),
+            levels: LEVELS,
             output: String::new(),
         }
     }
@@ -95,6 +98,25 @@ impl Case {
             "ttl" => shape.ttl = number(),
             "periodic" => shape.periodic = number(),
             "max" => self.options.max_compaction_bytes = number(),
+            "style" => {
+                self.options.style = match value {
+                    "universal" => CompactionStyle::Universal,
+                    "fifo" => CompactionStyle::Fifo,
+                    "none" => CompactionStyle::None,
+                    other => panic!("no such style: {other}"),
+                }
+            }
+            "levels" => self.levels = number() as usize,
+            "buffer" => self.options.write_buffer_bytes = number(),
+            "stop" => self.options.level0_stop = number() as usize,
+            "universal" => {
+                let text = value.replace(',', ";").replace(':', "=");
+                self.options.universal = UniversalCompactionOptions::from_text(&text).unwrap();
+            }
+            "fifo" => {
+                let text = value.replace(',', ";").replace(':', "=");
+                self.options.fifo = FifoCompactionOptions::from_text(&text).unwrap();
+            }
             "snapshot" => self.present.oldest_snapshot = SequenceNumber(number()),
             "pri" => {
                 self.options.pri = match value {
@@ -106,6 +128,7 @@ impl Case {
                     other => panic!("no such priority: {other}"),
                 }
             }
+            "lz4" => self.options.compression = Compression::Lz4,
             "per_level" => {
                 self.options.compression_per_level = vec![Compression::None, Compression::Lz4];
             }
@@ -120,7 +143,7 @@ impl Case {
     /// The tree, and what runs in it: each busy file is the only input of a job that writes it to
     /// the level below.
     fn tree(&self) -> (Version, Busy) {
-        let version = Version::empty(KeyOrder::Bytewise, LEVELS)
+        let version = Version::empty(KeyOrder::Bytewise, self.levels)
             .with_edit(&self.edit)
             .unwrap();
         let mut busy = Busy::default();
@@ -347,11 +370,18 @@ fn shown(pick: &Pick) -> String {
         .grandparents
         .iter()
         .map(|file| format!(" {}", file.number.0));
+    let stored = match pick.output.compression {
+        Compression::None => "",
+        _ => ", compressed",
+    };
     let below = match pick.grandparents.is_empty() || pick.trivial_move {
         true => String::new(),
         false => format!(", above{}", grandparents.collect::<String>()),
     };
-    format!("{how} {inputs} -> L{}{bottom}{below}", pick.output.level)
+    format!(
+        "{how} {inputs} -> L{}{bottom}{below}{stored}",
+        pick.output.level
+    )
 }
 
 #[test]

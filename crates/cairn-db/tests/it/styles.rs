@@ -1,0 +1,141 @@
+//! Universal and FIFO trees in a whole database.
+
+use cairn_db::Db;
+use cairn_options::{
+    CompactRangeOptions, CompactionStyle, FamilyOptions, Options, WaitForCompactOptions,
+};
+use cairn_platform::World;
+use cairn_types::Code;
+
+use crate::basic::small;
+use crate::controls::files;
+use crate::filters::open_with;
+
+fn styled(text: &str) -> FamilyOptions {
+    let mut family = small();
+    family.update_from(text).expect("option text");
+    family
+}
+
+/// Overwrites 3000 keys several times over.
+fn load(db: &Db, rounds: u32) {
+    for round in 0..rounds {
+        for n in 0..3000_u32 {
+            let key = format!("key{:05}", n * 7919 % 3000);
+            let value = format!("value of round {round}, {}", "x".repeat((n % 40) as usize));
+            db.put(key.as_bytes(), value.as_bytes()).expect("a write");
+        }
+    }
+    db.flush().expect("a flush");
+    db.wait_for_compact(&WaitForCompactOptions::default())
+        .expect("peace");
+}
+
+fn count(db: &Db) -> usize {
+    let mut iter = db.iter();
+    iter.seek_to_first();
+    let mut count = 0;
+    while iter.valid() {
+        count += 1;
+        iter.next();
+    }
+    iter.status().expect("the scan meets no error");
+    count
+}
+
+#[test]
+fn a_universal_tree_holds_what_was_written_and_few_runs() {
+    for levels in [1, 7] {
+        let world = World::in_memory();
+        let family = styled(&format!(
+            "compaction_style=kCompactionStyleUniversal;num_levels={levels};\
+             compaction_options_universal={{size_ratio=10;max_size_amplification_percent=100}}"
+        ));
+        for _ in 0..2 {
+            let db = open_with(&world, &family).unwrap();
+            load(&db, 3);
+            assert_eq!(count(&db), 3000);
+            let runs: u64 = files(&db, levels)[..1].iter().sum();
+            assert!(runs <= 4, "{:?}", files(&db, levels));
+            db.close().unwrap();
+        }
+        let db = open_with(&world, &family).unwrap();
+        db.compact_range(Some(b"a"), Some(b"b"), &CompactRangeOptions::default())
+            .unwrap();
+        let all = files(&db, levels);
+        assert_eq!(all.iter().rev().skip(1).sum::<u64>(), 0, "{all:?}");
+        assert!(all[levels - 1] > 0);
+        assert_eq!(count(&db), 3000);
+    }
+}
+
+/// A leveled database is opened as a universal one, and back.
+#[test]
+fn styles_can_change_between_openings() {
+    let world = World::in_memory();
+    for style in ["Level", "Universal", "None", "Level"] {
+        let family = styled(&format!("compaction_style=kCompactionStyle{style}"));
+        let db = open_with(&world, &family).unwrap();
+        load(&db, 1);
+        assert_eq!(count(&db), 3000, "{style}");
+    }
+}
+
+#[test]
+fn a_fifo_tree_forgets_what_is_oldest() {
+    let mut family = styled("compaction_style=kCompactionStyleFIFO;num_levels=1");
+    family.compaction_options_fifo.max_table_files_size = 200 << 10;
+    let db = open_with(&World::in_memory(), &family).unwrap();
+    for n in 0..10_000_u32 {
+        // What cannot be compressed well.
+        let value = format!(
+            "{:x}{:x}",
+            n.wrapping_mul(2_654_435_761),
+            n.wrapping_mul(97)
+        );
+        db.put(format!("key{n:05}").as_bytes(), value.repeat(4).as_bytes())
+            .unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_for_compact(&WaitForCompactOptions::default())
+        .unwrap();
+    let bytes = db.property_number("rocksdb.total-sst-files-size").unwrap();
+    assert!(bytes <= 200 << 10, "{bytes}");
+    assert!(db.get(b"key00000").unwrap().is_none());
+    assert!(db.get(b"key09999").unwrap().is_some());
+    let change = CompactRangeOptions {
+        change_level: true,
+        ..CompactRangeOptions::default()
+    };
+    let error = db.compact_range(None, None, &change).unwrap_err();
+    assert_eq!(error.code(), Code::NotSupported);
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    assert!(db.get(b"key09999").unwrap().is_some());
+}
+
+#[test]
+fn what_styles_do_not_do_is_refused_by_name() {
+    for (text, name) in [
+        (
+            "compaction_options_universal={incremental=true}",
+            "incremental",
+        ),
+        ("compaction_options_fifo={age_for_warm=7}", "age_for_warm"),
+        (
+            "compaction_options_fifo={use_kv_ratio_compaction=true}",
+            "use_kv_ratio_compaction",
+        ),
+        (
+            "compaction_style=kCompactionStyleUniversal;\
+             compaction_options_universal={max_read_amp=2}",
+            "max_read_amp",
+        ),
+    ] {
+        let error = open_with(&World::in_memory(), &styled(text)).err().unwrap();
+        assert_eq!(error.code(), Code::NotSupported, "{text}");
+        assert!(error.text().contains(name), "{error}");
+    }
+    let family = styled("compaction_style=kCompactionStyleNone");
+    assert_eq!(family.compaction_style, CompactionStyle::None);
+}

@@ -1,0 +1,158 @@
+//! Picks of a FIFO tree: what is oldest goes, whole files at a time.
+//!
+//! Everything lies in level 0, unless the tree had another style before: then the files of the
+//! deepest level go first, by their keys, until none is left. One pick runs at a time; it only
+//! takes names out of the tree, or merges small files.
+
+use cairn_platform::sync::Arc;
+use cairn_version::FileMeta;
+
+use super::{LevelInputs, Pick, Reason, Tree, expand};
+
+/// Chooses the next compaction of a FIFO tree.
+pub(super) fn pick(tree: &Tree) -> Option<Pick> {
+    if !tree.busy.is_empty() || tree.version.num_non_empty_levels() == 0 {
+        return None;
+    }
+    expired(tree)
+        .or_else(|| too_much(tree))
+        .or_else(|| small_files(tree))
+}
+
+/// Bytes that count against the limit: of tables, and of blob files if those are limited too.
+fn bytes(tree: &Tree) -> u64 {
+    table_bytes(tree).saturating_add(blob_bytes(tree))
+}
+
+fn table_bytes(tree: &Tree) -> u64 {
+    let levels = tree.version.levels().iter();
+    levels.fold(0, |sum, level| sum.saturating_add(level.bytes()))
+}
+
+fn blob_bytes(tree: &Tree) -> u64 {
+    match tree.options.fifo.max_data_files_size {
+        0 => 0,
+        _ => {
+            let blobs = tree.version.blob_files().values();
+            blobs.fold(0, |sum, blob| sum.saturating_add(blob.file_size()))
+        }
+    }
+}
+
+fn limit(tree: &Tree) -> u64 {
+    let fifo = &tree.options.fifo;
+    match fifo.max_data_files_size {
+        0 => fifo.max_table_files_size,
+        limit => limit,
+    }
+}
+
+/// The removal of `files` of `level`.
+fn dropped(tree: &Tree, reason: Reason, level: usize, files: Vec<Arc<FileMeta>>) -> Option<Pick> {
+    if files.is_empty() {
+        return None;
+    }
+    let inputs = vec![LevelInputs { level, files }];
+    Some(Pick {
+        drops: true,
+        bottommost: false,
+        cursor: None,
+        ..expand::described(tree, reason, inputs, level)
+    })
+}
+
+/// When the newest entry of a file was written, as far as that is known.
+fn newest_time(file: &FileMeta) -> u64 {
+    match file
+        .table
+        .get()
+        .map(|table| table.properties().newest_key_time)
+    {
+        Some(time) if time > 0 => time,
+        _ => file.created(),
+    }
+}
+
+/// The files whose entries are all older than the time to live, if the rest then fits: else the
+/// size decides.
+fn expired(tree: &Tree) -> Option<Pick> {
+    let ttl = tree.options.shape.ttl;
+    let before = (ttl > 0).then(|| tree.present.now.checked_sub(ttl))??;
+    let oldest_first = tree.version.level(0).files().iter().rev();
+    let is_old = |file: &&Arc<FileMeta>| {
+        let time = newest_time(file);
+        time > 0 && time < before
+    };
+    let files: Vec<_> = oldest_first.take_while(is_old).cloned().collect();
+    let gone: u64 = files.iter().map(|file| file.size).sum();
+    let left = table_bytes(tree) - gone;
+    // The blobs of a file are taken for its share of all of them.
+    let share = left as f64 / table_bytes(tree).max(1) as f64;
+    let left = left.saturating_add((blob_bytes(tree) as f64 * share) as u64);
+    match left <= limit(tree) {
+        true => dropped(tree, Reason::FifoTtl, 0, files),
+        false => None,
+    }
+}
+
+/// The oldest files, until the rest fits.
+fn too_much(tree: &Tree) -> Option<Pick> {
+    let mut left = bytes(tree);
+    if left <= limit(tree) {
+        return None;
+    }
+    let level = tree.version.num_non_empty_levels() - 1;
+    let files = tree.version.level(level).files();
+    let each = match tree.options.fifo.max_data_files_size {
+        0 => None,
+        _ => Some((left / files.len() as u64).max(1)),
+    };
+    let mut order: Vec<_> = files.to_vec();
+    if level == 0 {
+        order.reverse();
+    }
+    let mut taken = Vec::new();
+    for file in order {
+        if left <= limit(tree) {
+            break;
+        }
+        left = left.saturating_sub(each.unwrap_or(file.size));
+        taken.push(file);
+    }
+    dropped(tree, Reason::FifoMaxSize, level, taken)
+}
+
+/// The newest files, if they are many and none larger than a memtable: larger ones have been
+/// merged before, and would keep what is in them from growing old.
+fn small_files(tree: &Tree) -> Option<Pick> {
+    if !tree.options.fifo.allow_compaction {
+        return None;
+    }
+    let files = tree.version.level(0).files();
+    let least = tree.options.shape.level0_trigger.max(2);
+    if files.len() < least {
+        return None;
+    }
+    let most_each = tree.options.write_buffer_bytes / 10 * 11;
+    let mut bytes = files.first()?.size;
+    let mut best = u64::MAX;
+    let mut count = 1;
+    for file in &files[1..] {
+        bytes = bytes.saturating_add(file.size);
+        let each = bytes / count as u64;
+        if each > best || bytes > tree.options.max_compaction_bytes {
+            break;
+        }
+        best = each;
+        count += 1;
+    }
+    if count < least || best > most_each {
+        return None;
+    }
+    let inputs = vec![LevelInputs {
+        level: 0,
+        files: files[..count].to_vec(),
+    }];
+    let reason = Reason::FifoReduceNumFiles;
+    expand::assemble(tree, reason, 0.0, inputs, 0, false)
+}

@@ -1,0 +1,354 @@
+//! Picks of a universal tree: sorted runs, merged by size.
+//!
+//! A *run* is a file of level 0, or a whole level below. Runs are ordered by age, the newest
+//! first, and a pick takes runs that are neighbours, so that ages stay apart:
+//!
+//! 1. What is merged goes to the deepest level above the next older run, or to the last level if
+//!    there is none: newer runs have room above it.
+//! 2. A run is busy as soon as one of its files is; picks do not reach across busy runs.
+//!
+//! The reasons are tried in the order of RocksDB: age of files, space taken by old versions, runs
+//! of similar size, number of runs, files that ask for it. Each costs what the number of runs does.
+
+use std::ops::Range;
+
+use cairn_options::{CompactionStopStyle, Compression};
+use cairn_platform::sync::Arc;
+use cairn_version::{FileMeta, bounds, shape};
+
+use super::{LevelInputs, Pick, Reason, Start, Tree, expand, level_zero};
+
+/// A sorted run.
+struct Run {
+    level: usize,
+    files: Vec<Arc<FileMeta>>,
+    size: u64,
+    /// The size with what its deletions free.
+    compensated: u64,
+    busy: bool,
+}
+
+impl Run {
+    fn new(tree: &Tree, level: usize, files: Vec<Arc<FileMeta>>, average: u64) -> Run {
+        Run {
+            level,
+            size: files.iter().map(|file| file.size).sum(),
+            compensated: files
+                .iter()
+                .map(|file| shape::compensated_bytes(file, average))
+                .fold(0, u64::saturating_add),
+            busy: tree.busy.any(&files),
+            files,
+        }
+    }
+}
+
+/// The runs of the tree, the newest first.
+fn runs(tree: &Tree) -> Vec<Run> {
+    let average = shape::average_value_bytes(tree.version);
+    let newest = tree.version.level(0).files().iter();
+    let levels = 1..tree.version.num_levels();
+    newest
+        .map(|file| (0, vec![file.clone()]))
+        .chain(levels.map(|level| (level, tree.version.level(level).files().to_vec())))
+        .filter(|(_, files)| !files.is_empty())
+        .map(|(level, files)| Run::new(tree, level, files, average))
+        .collect()
+}
+
+/// How many runs there are, whether busy or not: what a read has to search, and what slows writes.
+#[must_use]
+pub fn run_count(version: &cairn_version::Version) -> usize {
+    let levels = version.levels().iter().skip(1);
+    version.level(0).len() + levels.filter(|level| !level.is_empty()).count()
+}
+
+/// Chooses the next compaction of a universal tree.
+pub(super) fn pick(tree: &Tree) -> Option<Pick> {
+    let runs = runs(tree);
+    let trigger = tree.options.shape.level0_trigger;
+    let marked = tree.marked();
+    let mut found = None;
+    if !marked.periodic.is_empty() {
+        found = by_age(tree, &runs, &marked.periodic);
+    }
+    if runs.len() >= trigger {
+        found = found
+            .or_else(|| by_amplification(tree, &runs))
+            .or_else(|| by_similar_size(tree, &runs))
+            .or_else(|| by_number(tree, &runs));
+    }
+    let aged = |pick: &Pick| pick.reason == Reason::Periodic;
+    let found = found.map(|mut pick| {
+        let moves = tree.options.universal.allow_trivial_move && !aged(&pick);
+        pick.trivial_move = moves && pick.output.level > 0 && is_disjoint(tree, &pick);
+        pick
+    });
+    found.or_else(|| {
+        let files = marked.content.iter();
+        by_content(tree, &runs, &files.cloned().collect::<Vec<_>>())
+    })
+}
+
+/// A compaction of everything into the last level, for a user.
+pub(super) fn everything(tree: &Tree) -> Option<Pick> {
+    let runs = runs(tree);
+    match runs.is_empty() || runs.iter().any(|run| run.busy) || !tree.busy.is_empty() {
+        true => None,
+        false => of_runs(tree, &runs, 0..runs.len(), Reason::Manual),
+    }
+}
+
+/// From the oldest run up to the first that is busy, because files are old.
+fn by_age(tree: &Tree, runs: &[Run], old: &[(usize, Arc<FileMeta>)]) -> Option<Pick> {
+    let from = runs.iter().rposition(|run| run.busy).map_or(0, |at| at + 1);
+    let last = runs.get(from)?;
+    // The oldest run alone is worth it only if it is itself what is old.
+    let holds_old = || {
+        let mut numbers = last.files.iter().map(|file| file.number);
+        numbers.any(|number| old.iter().any(|(_, file)| file.number == number))
+    };
+    if from + 1 == runs.len() && !holds_old() {
+        return None;
+    }
+    of_runs(tree, runs, from..runs.len(), Reason::Periodic)
+}
+
+/// Everything down to the oldest run, if what is above it is too large against it.
+fn by_amplification(tree: &Tree, runs: &[Run]) -> Option<Pick> {
+    let (base, newer) = runs.split_last()?;
+    if base.busy {
+        return None;
+    }
+    let from = newer
+        .iter()
+        .rposition(|run| run.busy)
+        .map_or(0, |at| at + 1);
+    if from == newer.len() {
+        return None;
+    }
+    let candidate: u64 = newer[from..].iter().map(|run| run.compensated).sum();
+    let limit = u64::from(tree.options.universal.max_size_amplification_percent);
+    let exceeds =
+        |candidate: u64| u128::from(candidate) * 100 >= u128::from(limit) * u128::from(base.size);
+    if !exceeds(candidate) {
+        return None;
+    }
+    let skipped = newest_to_spare(tree, &newer[from..], candidate, exceeds);
+    let range = from + skipped..runs.len();
+    of_runs(tree, runs, range, Reason::UniversalSizeAmplification)
+}
+
+/// How many of the newest files of level 0 a large compaction leaves out, so that fewer flushes
+/// come close to stopping writes while it runs; only if nearly as much is gained without them.
+fn newest_to_spare(
+    tree: &Tree,
+    newer: &[Run],
+    candidate: u64,
+    exceeds: impl Fn(u64) -> bool,
+) -> usize {
+    let universal = &tree.options.universal;
+    let level_zero = newer.iter().filter(|run| run.level == 0).count();
+    if level_zero == 0 {
+        return 0;
+    }
+    // One file of level 0 and two runs in all stay.
+    let most = (level_zero - 1).min(newer.len() - 1);
+    let room = tree.options.level0_stop.saturating_sub(newer.len() + 1);
+    let wanted = |width: u32| (width as usize).saturating_sub(room).min(most);
+    let (least, most) = (
+        wanted(universal.min_merge_width),
+        wanted(universal.max_merge_width),
+    );
+    let mut spared = 0;
+    for count in least..=most {
+        let left: u64 = newer[count..].iter().map(|run| run.compensated).sum();
+        if !exceeds(left) || left < candidate / 10 * 9 {
+            break;
+        }
+        spared = count;
+    }
+    spared
+}
+
+/// Neighbours of similar size.
+fn by_similar_size(tree: &Tree, runs: &[Run]) -> Option<Pick> {
+    let ratio = f64::from(tree.options.universal.size_ratio);
+    let range = neighbours(tree, runs, Some(ratio), usize::MAX)?;
+    of_runs(tree, runs, range, Reason::UniversalSizeRatio)
+}
+
+/// As many neighbours, of whatever size, as there are runs too many.
+fn by_number(tree: &Tree, runs: &[Run]) -> Option<Pick> {
+    let waiting = runs.iter().filter(|run| !run.busy).count();
+    let most = most_runs(tree, runs);
+    if waiting <= most {
+        return None;
+    }
+    let range = neighbours(tree, runs, None, waiting - most + 1)?;
+    of_runs(tree, runs, range, Reason::UniversalSortedRunNum)
+}
+
+/// How many runs a read may have to search.
+fn most_runs(tree: &Tree, runs: &[Run]) -> usize {
+    let universal = &tree.options.universal;
+    let trigger = tree.options.shape.level0_trigger;
+    match usize::try_from(universal.max_read_amp) {
+        Err(_) => trigger,
+        Ok(0) if universal.stop_style == CompactionStopStyle::SimilarSize => trigger,
+        Ok(0) => {
+            // The runs of a tree whose largest is as large as this one's, when each is as large as
+            // it can be without being merged for its size.
+            let largest = runs.iter().map(|run| run.size).max().unwrap_or(0) as f64;
+            let factor = f64::from(universal.size_ratio) / 100.0 + 1.0;
+            let (mut count, mut size, mut sum) = (1, tree.options.write_buffer_bytes as f64, 0.0);
+            while size < largest && count < 64 {
+                sum += size;
+                size = factor * sum;
+                count += 1;
+            }
+            count
+        }
+        Ok(most) => most,
+    }
+}
+
+/// The first neighbours that may be merged: each next one no larger than those before it together,
+/// with a tolerance of `ratio` percent (none for any size), `most` of them at most.
+fn neighbours(tree: &Tree, runs: &[Run], ratio: Option<f64>, most: usize) -> Option<Range<usize>> {
+    let universal = &tree.options.universal;
+    let least = universal.min_merge_width.max(2) as usize;
+    let most = most.min(universal.max_merge_width as usize);
+    let fits = |have: u64, next: u64| match ratio {
+        Some(ratio) => have as f64 * (100.0 + ratio) / 100.0 >= next as f64,
+        None => true,
+    };
+    for from in 0..runs.len() {
+        if runs[from].busy {
+            continue;
+        }
+        let mut size = runs[from].compensated;
+        let mut count = 1;
+        for next in runs[from + 1..].iter().take(most.saturating_sub(1)) {
+            if next.busy || !fits(size, next.size) {
+                break;
+            }
+            match universal.stop_style {
+                CompactionStopStyle::SimilarSize if !fits(next.size, size) => break,
+                CompactionStopStyle::SimilarSize => size = next.compensated,
+                CompactionStopStyle::TotalSize => size = size.saturating_add(next.compensated),
+            }
+            count += 1;
+        }
+        if count >= least {
+            return Some(from..from + count);
+        }
+    }
+    None
+}
+
+/// Files that ask for a compaction: each goes into the next older run, as in a leveled tree.
+fn by_content(tree: &Tree, runs: &[Run], files: &[(usize, Arc<FileMeta>)]) -> Option<Pick> {
+    if tree.version.num_levels() == 1 {
+        let is_marked = |run: &Run| !run.busy && run.files[0].is_marked();
+        let from = runs.split_last()?.1.iter().position(is_marked)?;
+        let until = runs[from..].iter().position(|run| run.busy);
+        let range = from..until.map_or(runs.len(), |count| from + count);
+        return match range.len() > 1 {
+            true => of_runs(tree, runs, range, Reason::FilesMarked),
+            false => None,
+        };
+    }
+    files.iter().find_map(|(level, file)| {
+        if *level == 0 && !tree.busy.is_empty() {
+            return None;
+        }
+        let last = tree.version.num_levels() - 1;
+        let below = (level + 1..=last).find(|&below| !tree.version.level(below).is_empty());
+        let output_level = match below {
+            Some(below) => below,
+            None if *level == 0 => last,
+            None => return None,
+        };
+        let files = expand::clean_cut(tree, *level, std::slice::from_ref(file))?;
+        let inputs = match *level {
+            0 => level_zero::with_overlapping(tree, files, output_level)?,
+            level => LevelInputs { level, files },
+        };
+        let start = Start {
+            reason: Reason::FilesMarked,
+            score: 0.0,
+            inputs,
+            output_level,
+            level_zero_move: false,
+        };
+        expand::finish(tree, start)
+    })
+}
+
+/// A compaction of neighbouring runs. `None` if a running compaction is in the way.
+fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Option<Pick> {
+    let last = tree.version.num_levels() - 1;
+    let output_level = match runs.get(range.end) {
+        None => last,
+        Some(next) => next.level.saturating_sub(1),
+    };
+    let mut inputs: Vec<LevelInputs> = Vec::new();
+    for run in &runs[range.clone()] {
+        match inputs.last_mut() {
+            Some(inputs) if inputs.level == run.level => inputs.files.extend(run.files.clone()),
+            _ => inputs.push(LevelInputs {
+                level: run.level,
+                files: run.files.clone(),
+            }),
+        }
+    }
+    let mut pick = expand::assemble(tree, reason, 0.0, inputs, output_level, false)?;
+    pick.score = runs.iter().filter(|run| !run.busy).count() as f64
+        / tree.options.shape.level0_trigger as f64;
+    pick.trivial_move = false;
+    // Runs are merged whole: where files of older ones end does not matter.
+    pick.grandparents = Vec::new();
+    pick.output.max_bytes = pick.output.target_bytes;
+    pick.cursor = None;
+    if !is_compressed(tree, runs, &range, reason) {
+        pick.output.compression = Compression::None;
+    }
+    Some(pick)
+}
+
+/// Whether the outputs are compressed: not if older runs are already as large a share of the tree
+/// as is to be compressed.
+fn is_compressed(tree: &Tree, runs: &[Run], range: &Range<usize>, reason: Reason) -> bool {
+    let by_size = matches!(
+        reason,
+        Reason::UniversalSizeRatio | Reason::UniversalSortedRunNum
+    );
+    let Ok(percent) = u64::try_from(tree.options.universal.compression_size_percent) else {
+        return true;
+    };
+    if !by_size {
+        return true;
+    }
+    let total: u64 = runs.iter().map(|run| run.compensated).sum();
+    let older: u64 = runs[range.end..].iter().map(|run| run.size).sum();
+    range.end == runs.len() || u128::from(older) * 100 < u128::from(total) * u128::from(percent)
+}
+
+/// Whether no two inputs share a key, so that all of them can be moved as they are.
+fn is_disjoint(tree: &Tree, pick: &Pick) -> bool {
+    let mut files: Vec<_> = pick.files().map(|(_, file)| file).collect();
+    files.sort_by(|a, b| {
+        bounds::compare(tree.order(), a.smallest.as_bytes(), b.smallest.as_bytes())
+    });
+    let apart = |left: &FileMeta, right: &FileMeta| {
+        bounds::compare(
+            tree.order(),
+            left.largest.as_bytes(),
+            right.smallest.as_bytes(),
+        )
+        .is_lt()
+    };
+    files.windows(2).all(|pair| apart(pair[0], pair[1]))
+        && files.iter().all(|file| file.path_id == pick.output.path_id)
+}
