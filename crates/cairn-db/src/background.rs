@@ -154,6 +154,7 @@ impl Shared {
         let mut worst = Condition::Normal;
         let mut debt = 0;
         let mut behind = false;
+        let mut changes = Vec::new();
         for family in self.families.load().iter() {
             let Some(state) = tree.families.get(&family.id()) else {
                 continue;
@@ -161,8 +162,13 @@ impl Shared {
             let load = self.load_of(family, state);
             debt += load.pending_bytes + ((load.level_zero_files as u64) << 20);
             let options = family.options();
-            worst = worst.worse(stall::condition(load, &options));
+            let condition = stall::condition(load, &options);
+            worst = worst.worse(condition);
+            changes.push((family.clone(), condition));
             behind |= stall::is_behind(load, &options);
+        }
+        for (family, condition) in changes {
+            self.note_condition(tree, &family, condition);
         }
         tree.condition = worst;
         let behind = behind || worst != Condition::Normal;

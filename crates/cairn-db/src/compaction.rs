@@ -16,6 +16,7 @@ use cairn_version::{FileMeta, TreeEdit, Version};
 use crate::family::FamilyState;
 use crate::install::Change;
 use crate::shared::{Immutable, Shared, Tree};
+use crate::watch::Watch;
 
 /// A compaction that has been chosen and whose inputs are taken.
 #[derive(Clone)]
@@ -76,8 +77,12 @@ impl Shared {
         chosen: &Chosen,
         manual: Option<&Canceled>,
     ) -> Result<Added> {
+        let mut watch = self.watch(family, TableFileCreationReason::Compaction);
+        let info = watch.compaction_begins(&chosen.pick, &chosen.version);
+        let watch = Arc::new(watch);
         let mut context = JobContext {
             cancel: self.compaction_cancel(manual),
+            events: Some(watch.clone()),
             ..self.job_context(family)
         };
         if let Some(blob_gc) = chosen.blob_gc {
@@ -89,28 +94,19 @@ impl Shared {
             version: chosen.version.clone(),
         };
         let started = self.world.clock.monotonic_nanos();
-        let done =
-            compact::run(&job).map_err(|error| self.cut_short(self.called_off(error, manual)))?;
-        let millis = (self.world.clock.monotonic_nanos() - started) / 1_000_000;
-        self.info.info(format_args!(
-            "[{}] compacted {:?} of level {} into level {}: {} bytes in, {} files of {} bytes out, {millis} ms",
-            family.name(),
-            chosen.pick.reason,
-            chosen.pick.start_level(),
-            chosen.pick.output.level,
-            done.stats.input_bytes,
-            done.stats.output_files,
-            done.stats.output_bytes,
-        ));
-        let added = done.edit.added.clone();
-        self.install(
-            family,
-            Change {
-                edit: done.edit,
-                ..Change::default()
-            },
-        )?;
-        Ok(added)
+        let done = compact::run(&job)
+            .map_err(|error| self.cut_short(self.called_off(error, manual)))
+            .and_then(|done| {
+                let change = Change {
+                    edit: done.edit.clone(),
+                    ..Change::default()
+                };
+                self.install(family, change).map(|()| done)
+            });
+        let micros = (self.world.clock.monotonic_nanos() - started) / 1000;
+        let outcome = done.as_ref().map(|done| (&done.edit, done.stats));
+        watch.compaction_ended(info, family, &chosen.pick, outcome, micros);
+        Ok(done?.edit.added)
     }
 
     /// What a job that was told to end says.
@@ -123,11 +119,13 @@ impl Shared {
 
     /// Writes the immutable memtables of `family` to a table and installs it.
     pub(crate) fn flush_family(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
-        let waiting: Vec<Immutable> = {
-            let tree = self.tree.lock();
-            tree.families
+        let (waiting, reason, condition) = {
+            let mut tree = self.tree.lock();
+            let waiting: Vec<Immutable> = tree
+                .families
                 .get(&family.id())
-                .map_or_else(Vec::new, |state| state.immutables.clone())
+                .map_or_else(Vec::new, |state| state.immutables.clone());
+            (waiting, tree.take_flush_reason(family.id()), tree.condition)
         };
         let Some(newest) = waiting.last() else {
             return Ok(());
@@ -137,8 +135,11 @@ impl Shared {
             .map(|immutable| immutable.memtable.clone())
             .collect();
         let version = family.view().version.clone();
-        let edit =
-            self.write_memtables(family, &version, &memtables, TableFileCreationReason::Flush)?;
+        let watch = Arc::new(self.watch(family, TableFileCreationReason::Flush));
+        let info = watch.flush_begins(&memtables, reason, condition);
+        let started = self.world.clock.monotonic_nanos();
+        let edit = self.write_watched(family, &version, &memtables, &watch)?;
+        let added = edit.added.clone();
         self.install(
             family,
             Change {
@@ -146,7 +147,11 @@ impl Shared {
                 flushed: memtables,
                 log_number: Some(newest.next_log),
             },
-        )
+        )?;
+        let micros = (self.world.clock.monotonic_nanos() - started) / 1000;
+        let left = family.view().immutables.len();
+        watch.flush_ended(info, family, &added, left, micros);
+        Ok(())
     }
 
     /// Writes `memtables` to a table of level 0 of `version`.
@@ -157,22 +162,28 @@ impl Shared {
         memtables: &[Arc<Memtable>],
         reason: TableFileCreationReason,
     ) -> Result<TreeEdit> {
+        let watch = Arc::new(self.watch(family, reason));
+        self.write_watched(family, version, memtables, &watch)
+    }
+
+    fn write_watched(
+        self: &Arc<Self>,
+        family: &FamilyState,
+        version: &Arc<Version>,
+        memtables: &[Arc<Memtable>],
+        watch: &Arc<Watch>,
+    ) -> Result<TreeEdit> {
+        let mut context = self.job_context(family);
+        context.events = Some(watch.clone());
         let job = FlushJob {
-            context: Arc::new(self.job_context(family)),
+            context: Arc::new(context),
             memtables: memtables.to_vec(),
             epoch: family.next_epoch(version),
             oldest_time: 0,
             version: Some(version.clone()),
-            reason,
+            reason: watch.reason(),
         };
         let done = flush::run(&job).map_err(|error| self.cut_short(error))?;
-        self.info.info(format_args!(
-            "[{}] flushed {} memtables: {} entries, {} bytes",
-            family.name(),
-            memtables.len(),
-            done.stats.output_entries,
-            done.stats.output_bytes
-        ));
         Ok(done.edit)
     }
 
@@ -206,6 +217,7 @@ impl Shared {
             session_id: self.session_id.clone(),
             host_id: self.host_id.clone(),
             snapshots: self.snapshots.list(),
+            events: None,
             cancel: Cancel::any([self.cancel.clone()]),
         }
     }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_observe::FlushReason;
 use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
 use cairn_types::{Error, Result, SequenceNumber};
 
@@ -196,6 +197,8 @@ impl Db {
         } else {
             families.iter().map(|family| family.state.clone()).collect()
         };
+        self.shared()
+            .flush_because(&states, FlushReason::ManualFlush);
         self.shared().flush(&states)
     }
 
@@ -352,7 +355,11 @@ impl Family {
     ///
     /// The error that made the database read-only.
     pub fn flush(&self) -> Result<()> {
-        self.db.shared.flush(std::slice::from_ref(&self.state))
+        let families = std::slice::from_ref(&self.state);
+        self.db
+            .shared
+            .flush_because(families, FlushReason::ManualFlush);
+        self.db.shared.flush(families)
     }
 
     /// The property of this name as text, or `None` if there is none.

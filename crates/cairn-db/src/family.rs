@@ -14,6 +14,7 @@ use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
 use crate::db::Handle;
+use crate::work::WorkCounts;
 
 /// One column family of an open database.
 pub(crate) struct FamilyState {
@@ -30,6 +31,8 @@ pub(crate) struct FamilyState {
     /// The size of the memtable, in bytes, at which the next leader must look at it.
     pub(crate) attention_at: AtomicUsize,
     dropped: AtomicBool,
+    /// What jobs have done.
+    pub(crate) work: WorkCounts,
     /// The largest epoch that a table of this family has been given.
     last_epoch: AtomicU64,
     /// The timestamp below which history may be gone; empty if never set.
@@ -57,6 +60,7 @@ impl FamilyState {
             tables: ArcSwap::new(tables),
             attention_at: AtomicUsize::new(0),
             dropped: AtomicBool::new(false),
+            work: WorkCounts::default(),
         };
         state
             .attention_at
@@ -209,6 +213,10 @@ impl Drop for Family {
         // The last handle of a dropped family keeps its tables. It lets go of them first, by
         // standing for another family for a moment, and then they are deleted.
         let shared = self.db.shared.clone();
+        if Arc::strong_count(&self.state) == 1 {
+            let name = self.state.name();
+            shared.notify(|listener| listener.on_column_family_handle_deletion_started(name));
+        }
         let default = shared.families.load().get(0).cloned();
         if let Some(default) = default {
             self.state = default;

@@ -16,6 +16,7 @@ mod db;
 mod entities;
 mod family;
 mod files;
+pub(crate) mod header;
 mod install;
 mod manual;
 mod obsolete;
@@ -25,6 +26,8 @@ mod reads;
 mod set_options;
 mod shared;
 mod snapshot;
+pub(crate) mod watch;
+pub(crate) mod work;
 mod write;
 
 pub use batch::WriteBatch;

@@ -10,6 +10,7 @@ use cairn_format::names::FileName;
 use cairn_jobs::BlobGc;
 use cairn_jobs::pick::{self, Busy, FilesRequest, Manual, Pick, Step, UserRange};
 use cairn_memtable::Memtable;
+use cairn_observe::FlushReason;
 use cairn_options::{Canceled, CompactRangeOptions, CompactionOptions, CompactionStyle};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::Version;
@@ -43,7 +44,9 @@ impl Shared {
             _ => true,
         };
         if needs_flush && (options.allow_write_stall || self.wait_for_room_to_flush(family)?) {
-            self.flush(std::slice::from_ref(family))?;
+            let families = std::slice::from_ref(family);
+            self.flush_because(families, FlushReason::ManualCompaction);
+            self.flush(families)?;
         }
         let blob_gc = manual_blob_gc(family, options)?;
         let mut manual = Manual::new(begin, end, options, self.next_file_number());

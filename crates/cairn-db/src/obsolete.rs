@@ -87,7 +87,8 @@ fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
 }
 
 impl Shared {
-    /// Deletes tables whose last reader has left, and logs that no family needs.
+    /// Deletes tables whose last reader has left, and logs that no family needs; tells listeners
+    /// what they are still to be told. The caller holds no lock.
     pub(crate) fn purge(&self) {
         let (tables, blobs, logs) = {
             let mut tree = self.tree.lock();
@@ -129,6 +130,7 @@ impl Shared {
             self.delete(&source.path(number));
         }
         self.retire_logs(logs);
+        self.deliver();
     }
 
     /// Purges on a background thread, for which closing waits; not at all once it is over.
@@ -154,7 +156,9 @@ impl Shared {
                 return;
             }
         }
-        if let Err(error) = remove(&*self.world.fs, path) {
+        let result = remove(&*self.world.fs, path);
+        self.note_deletion(path, 0, &result);
+        if let Err(error) = result {
             self.info.warn(format_args!(
                 "an obsolete file could not be deleted: {error}"
             ));

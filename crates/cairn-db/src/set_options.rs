@@ -105,6 +105,7 @@ impl Shared {
             self.schedule(&mut tree);
             self.changed.notify_all();
         }
+        self.deliver();
         self.update_wal_limit();
         // The next write looks at memtables with the new limits.
         self.attention.store(true, Ordering::Release);

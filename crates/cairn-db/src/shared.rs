@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use cairn_memory::BlockCache;
 use cairn_memtable::Memtable;
-use cairn_observe::Logger;
+use cairn_observe::{BackgroundErrorReason, FlushReason, Listeners, Logger};
 use cairn_options::DbOptions;
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
@@ -34,6 +34,7 @@ use crate::control::Control;
 use crate::family::Families;
 use crate::open::Dropped;
 use crate::snapshot::Snapshots;
+use crate::watch::Notices;
 use crate::write::log::CurrentLog;
 use crate::write::queue::Queue;
 use crate::write::stall::{Condition, Throttle};
@@ -50,6 +51,11 @@ pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) io: Io,
     pub(crate) info: Logger,
+    pub(crate) listeners: Listeners,
+    /// What listeners are still to be told; a short lock, held alone.
+    pub(crate) notices: Notices,
+    /// The number of the next job.
+    pub(crate) next_job: AtomicU64,
     /// The text in IDENTITY.
     pub(crate) db_id: String,
     /// The identity of this opening; tables record it.
@@ -163,6 +169,10 @@ pub(crate) struct FamilyTree {
     pub(crate) flushing: bool,
     /// Somebody asked for a flush: do not wait for more memtables to merge.
     pub(crate) flush_requested: bool,
+    /// Why the next flush runs, if not because a memtable is full.
+    pub(crate) flush_reason: Option<FlushReason>,
+    /// What the family alone asks of writers.
+    pub(crate) condition: Condition,
     /// Inputs of running compactions.
     pub(crate) busy: cairn_jobs::pick::Busy,
 }
@@ -183,6 +193,8 @@ impl FamilyTree {
             log_number,
             flushing: false,
             flush_requested: false,
+            flush_reason: None,
+            condition: Condition::Normal,
             busy: cairn_jobs::pick::Busy::default(),
         }
     }
@@ -225,6 +237,11 @@ impl Shared {
             self.info.error(format_args!(
                 "the database is read-only from now on: {error}"
             ));
+            let error = error.clone();
+            self.notify_later(move |listener| {
+                let mut error = Some(error.clone());
+                listener.on_background_error(BackgroundErrorReason::WriteCallback, &mut error);
+            });
         }
         self.attention.store(true, Ordering::Release);
         let _tree = self.tree.lock();

@@ -188,7 +188,13 @@ impl Work {
                 part,
                 armed: true,
             };
+            if let Some(events) = &self.context.events {
+                events.part_began(part);
+            }
             let result = self.run_part(part);
+            if let Some(events) = &self.context.events {
+                events.part_ended(part, result.as_ref().map(|part| part.stats));
+            }
             panicked.armed = false;
             self.set(part, result);
         }

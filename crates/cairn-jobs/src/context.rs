@@ -10,6 +10,8 @@ use cairn_table::Table;
 use cairn_types::{FileNumber, KeyOrder, Result, SequenceNumber};
 use cairn_version::{FileMeta, TreeEdit, Version, blob_gc};
 
+use crate::events::JobEvents;
+
 /// Opens a table of a level, or finds it open.
 pub type OpenTable = dyn Fn(&Arc<FileMeta>, usize) -> Result<Arc<Table>> + Send + Sync;
 
@@ -52,6 +54,8 @@ pub struct JobContext {
     /// Sequence numbers at which somebody reads, ascending, as they were when the job's inputs
     /// had become immutable. Snapshots taken later see all of the inputs.
     pub snapshots: Vec<SequenceNumber>,
+    /// Who is told what the job does.
+    pub events: Option<Arc<dyn JobEvents>>,
     /// Who may want the job to end. It then fails with `Aborted` soon.
     pub cancel: Cancel,
 }

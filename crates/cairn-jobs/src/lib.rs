@@ -16,6 +16,7 @@ pub mod compact;
 pub mod context;
 mod cuts;
 mod entity;
+mod events;
 pub mod filter;
 pub mod flush;
 pub mod garbage;
@@ -35,5 +36,6 @@ pub mod visible;
 
 pub use compact::CompactJob;
 pub use context::{BlobGc, Cancel, Done, JobContext, JobStats};
+pub use events::JobEvents;
 pub use flush::FlushJob;
 pub use pick::{Busy, Manual, Pick, PickOptions, pick};

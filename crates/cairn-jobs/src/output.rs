@@ -241,6 +241,9 @@ impl<'a> Outputs<'a> {
             direct: context.db_options.use_direct_io_for_flush_and_compaction,
             ..FileMode::default()
         };
+        if let Some(events) = &context.events {
+            events.table_started(number, &path);
+        }
         let file = context.world.fs.create(&path, mode)?;
         self.kind.created.lock().push(path);
         Ok(Open {
@@ -295,6 +298,11 @@ impl<'a> Outputs<'a> {
         let table = open.builder.finish()?;
         open.file.sync(context.db_options.use_fsync)?;
         open.file.close()?;
+        if let Some(events) = &context.events {
+            let path = context.dir.join(FileName::Table(open.number).to_string());
+            let properties = Arc::new(table.properties.clone());
+            events.table_created(open.number, &path, table.file_size, &properties);
+        }
         let bound = |bytes: &[u8]| {
             InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("a new table", 0))
         };

@@ -375,6 +375,7 @@ impl Tree {
             session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
             host_id: String::new(),
             snapshots: self.snapshots.iter().copied().map(SequenceNumber).collect(),
+            events: None,
             cancel: Cancel::default(),
         })
     }
@@ -639,6 +640,7 @@ fn a_cancelled_compaction_removes_what_it_made() {
     let before = files();
     let job = CompactJob {
         context: Arc::new(JobContext {
+            events: None,
             cancel: Cancel::any([Arc::new(AtomicBool::new(true))]),
             ..JobContext::clone(&tree.context())
         }),

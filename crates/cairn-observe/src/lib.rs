@@ -1,10 +1,16 @@
-//! What the engine shows of itself: the info log, and counters of what it has done.
+//! What the engine shows of itself: the info log, listeners, and counters of what it has done.
 //!
-//! The [`Logger`] writes the `LOG` file beside the data, in RocksDB's line style. [`Counters`] are
-//! plain sums that the database keeps at all times; they cost one relaxed addition each.
+//! The [`Logger`] writes the `LOG` file beside the data, in RocksDB's line style, or gives its lines
+//! to a [`LogSink`] of the user's. An [`EventListener`] is told of flushes, compactions and the
+//! like. [`Counters`] are plain sums; they cost one relaxed addition each.
 
 pub mod counters;
+pub mod event;
+pub mod listener;
 pub mod logger;
+pub mod reason;
 
 pub use counters::Counters;
-pub use logger::{Level, LogOptions, Logger};
+pub use listener::{EventListener, Listeners};
+pub use logger::{Level, LogOptions, LogSink, Logger, thread_number};
+pub use reason::{BackgroundErrorReason, CompactionReason, FlushReason, StallCondition};

@@ -1,17 +1,22 @@
 //! The info log: a text file of events, for people.
 //!
 //! ```text
-//! 2026/11/21-15:46:02.013456 3 [WARN] [default] stalling writes: 20 files in level 0
+//! 2026/11/21-15:46:02.013456 3 [WARN] [db/write/stall.rs:91] [default] stalling writes: 20 files in level 0
 //! ```
 //!
-//! Date and time (UTC), the number of the thread, the level where it is not `INFO`, the message.
+//! Date and time (UTC), the number of the thread, the level where it is not `INFO`, where in the
+//! engine, the message. Lines of the header and events for programs do not say where.
 //! The file is `LOG`; an older one is renamed to `LOG.old.MICROS` when a database is opened and
 //! when the size or age limit is reached, and only the newest [`LogOptions::keep_log_file_num`]
-//! stay.
+//! stay. A log without a limit of its own is bounded all the same: a file by [`FILE_BYTES`], all
+//! old ones together by [`OLD_BYTES`].
+//!
+//! No key and no value of a user is ever in it.
 //!
 //! A log that cannot be written is no reason to stop: errors end the file, never the caller.
 
 use std::fmt;
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +24,11 @@ use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_platform::{Clock, FileSystem, WritableFile};
 use cairn_types::Result;
+
+/// Bytes of a file of a log that has no limit of its own.
+pub const FILE_BYTES: u64 = 16 << 20;
+/// Bytes of all old files together of such a log.
+pub const OLD_BYTES: u64 = 64 << 20;
 
 /// How important a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +67,7 @@ pub struct LogOptions {
     pub path: PathBuf,
     /// The least important messages that are written.
     pub level: Level,
-    /// Bytes at which a new file begins; 0 for no limit.
+    /// Bytes at which a new file begins; 0 for [`FILE_BYTES`], and old files are bounded too.
     pub max_log_file_size: u64,
     /// Seconds after which a new file begins; 0 for no limit.
     pub log_file_time_to_roll: u64,
@@ -83,8 +93,26 @@ pub fn log_path(dir: &Path, log_dir: &Path) -> PathBuf {
     log_dir.join(format!("{name}_LOG"))
 }
 
+/// Takes the lines of the info log in the place of the file `LOG`.
+pub trait LogSink: Send + Sync {
+    /// A message, without time and thread. Called by any thread, at any time, with locks of the
+    /// engine held: it must not call the database.
+    fn log(&self, level: Level, message: &str);
+
+    /// The least important messages that are wanted.
+    fn level(&self) -> Level {
+        Level::Info
+    }
+}
+
 /// The info log of a database. Shared by all its threads.
-pub struct Logger(Option<Sink>);
+pub struct Logger(To);
+
+enum To {
+    Nobody,
+    File(Sink),
+    User(Arc<dyn LogSink>),
+}
 
 struct Sink {
     fs: Arc<dyn FileSystem>,
@@ -106,7 +134,13 @@ impl Logger {
     /// A logger that writes nothing.
     #[must_use]
     pub fn silent() -> Logger {
-        Logger(None)
+        Logger(To::Nobody)
+    }
+
+    /// A logger that hands everything to `sink`.
+    #[must_use]
+    pub fn to(sink: Arc<dyn LogSink>) -> Logger {
+        Logger(To::User(sink))
     }
 
     /// Begins a new file; one that is there already is renamed.
@@ -130,45 +164,94 @@ impl Logger {
             }),
         };
         sink.begin(&mut sink.open.lock())?;
-        Ok(Logger(Some(sink)))
+        Ok(Logger(To::File(sink)))
     }
 
     /// Whether messages of `level` are written. Ask before building an expensive one.
     #[inline]
     #[must_use]
     pub fn wants(&self, level: Level) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|sink| level >= sink.options.level)
+        match &self.0 {
+            To::Nobody => false,
+            To::File(sink) => level >= sink.options.level,
+            To::User(sink) => level >= sink.level(),
+        }
     }
 
     /// Writes a message, if its level is wanted.
+    #[track_caller]
     pub fn log(&self, level: Level, message: impl fmt::Display) {
-        if let Some(sink) = self.0.as_ref().filter(|_| self.wants(level)) {
-            sink.write(level, &message);
+        if self.wants(level) {
+            let place = place(Location::caller());
+            self.write(level, &format_args!("{place} {message}"));
         }
     }
 
     /// Writes an event.
+    #[track_caller]
     pub fn info(&self, message: impl fmt::Display) {
         self.log(Level::Info, message);
     }
 
     /// Writes what may need attention.
+    #[track_caller]
     pub fn warn(&self, message: impl fmt::Display) {
         self.log(Level::Warn, message);
     }
 
     /// Writes what failed.
+    #[track_caller]
     pub fn error(&self, message: impl fmt::Display) {
         self.log(Level::Error, message);
     }
+
+    /// Writes lines that every file begins with, in one piece.
+    pub fn header_lines(&self, lines: &[String]) {
+        match &self.0 {
+            To::Nobody => {}
+            To::File(sink) => sink.write_lines(Level::Header, lines),
+            To::User(sink) => lines.iter().for_each(|line| sink.log(Level::Header, line)),
+        }
+    }
+
+    /// Writes a line for programs, or a table of many lines, without saying where it comes from.
+    pub fn plain(&self, level: Level, message: impl fmt::Display) {
+        if self.wants(level) {
+            self.write(level, &message);
+        }
+    }
+
+    fn write(&self, level: Level, message: &dyn fmt::Display) {
+        match &self.0 {
+            To::Nobody => {}
+            To::File(sink) => sink.write(level, message),
+            To::User(sink) => sink.log(level, &message.to_string()),
+        }
+    }
+}
+
+/// A place in the engine: its crate, without the name that all crates share, and the file.
+fn place(location: &Location<'_>) -> String {
+    let file = location.file().replace('\\', "/");
+    let (before, inner) = file.rsplit_once("/src/").unwrap_or(("", &file));
+    let of = before.rsplit('/').next().unwrap_or("");
+    let of = of.strip_prefix("cairn-").unwrap_or(of);
+    format!("[{of}/{inner}:{}]", location.line())
 }
 
 impl Sink {
     fn write(&self, level: Level, message: &dyn fmt::Display) {
         let now = self.clock.wall_micros();
-        let line = line(now, level, message);
+        self.append(now, level, line(now, level, message));
+    }
+
+    fn write_lines(&self, level: Level, lines: &[String]) {
+        let now = self.clock.wall_micros();
+        let text = lines.iter().map(|text| line(now, level, text)).collect();
+        self.append(now, level, text);
+    }
+
+    fn append(&self, now: u64, level: Level, line: String) {
         let mut open = self.open.lock();
         if self.is_full(&open, now) {
             // The old file is closed and stays; a new one that cannot be made ends the log.
@@ -188,10 +271,12 @@ impl Sink {
         let Some(file) = &open.file else {
             return false;
         };
-        let size = self.options.max_log_file_size;
+        let size = match self.options.max_log_file_size {
+            0 => FILE_BYTES,
+            size => size,
+        };
         let age = self.options.log_file_time_to_roll.saturating_mul(1_000_000);
-        (size > 0 && file.len() >= size)
-            || (age > 0 && now >= open.since_micros.saturating_add(age))
+        file.len() >= size || (age > 0 && now >= open.since_micros.saturating_add(age))
     }
 
     /// Puts the current file aside and begins the next.
@@ -235,9 +320,20 @@ impl Sink {
         let mut old: Vec<u64> = self.fs.list(dir)?.iter().filter_map(stamp).collect();
         old.sort_unstable();
         let keep = usize::try_from(self.options.keep_log_file_num).unwrap_or(usize::MAX);
-        let surplus = (old.len() + 1).saturating_sub(keep.max(1));
+        let mut surplus = (old.len() + 1).saturating_sub(keep.max(1));
+        let file = |stamp: &u64| suffixed(path, &format!(".old.{stamp}"));
+        if self.options.max_log_file_size == 0 {
+            let mut bytes = 0;
+            for (at, stamp) in old.iter().enumerate().rev() {
+                bytes += self.fs.status(&file(stamp)).map_or(0, |status| status.len);
+                if bytes > OLD_BYTES {
+                    surplus = surplus.max(at + 1);
+                    break;
+                }
+            }
+        }
         for stamp in &old[..surplus] {
-            self.fs.remove(&suffixed(path, &format!(".old.{stamp}")))?;
+            self.fs.remove(&file(stamp))?;
         }
         Ok(())
     }
@@ -281,7 +377,8 @@ fn civil_date(days: u64) -> (u64, u64, u64) {
 }
 
 /// A small number for the calling thread, given at its first message.
-fn thread_number() -> u64 {
+#[must_use]
+pub fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
         static MINE: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -339,11 +436,55 @@ mod tests {
     }
 
     #[test]
+    fn lines_say_where_they_come_from_and_events_do_not() {
+        let world = World::in_memory();
+        world.fs.create_dir_all(Path::new("/db")).unwrap();
+        let log = open(&world, options(0, 10));
+        log.warn("careful");
+        log.plain(Level::Info, "EVENT_LOG_v1 {}");
+        let text = content(&world, "/db/LOG");
+        assert!(text.contains(" [WARN] [observe/logger.rs:"), "{text}");
+        assert!(
+            text.lines().nth(1).unwrap().ends_with(" EVENT_LOG_v1 {}"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_log_without_a_limit_is_bounded() {
+        let world = World::in_memory();
+        world.fs.create_dir_all(Path::new("/db")).unwrap();
+        let log = open(&world, options(0, 1000));
+        let line = "x".repeat(1 << 20);
+        for _ in 0..150 {
+            log.info(&line);
+        }
+        let names = world.fs.list(Path::new("/db")).unwrap();
+        assert!((3..=5).contains(&names.len()), "{names:?}");
+    }
+
+    #[test]
+    fn lines_go_to_a_sink_of_the_user() {
+        struct Kept(Mutex<Vec<(Level, String)>>);
+        impl LogSink for Kept {
+            fn log(&self, level: Level, message: &str) {
+                self.0.lock().push((level, message.to_owned()));
+            }
+        }
+        let kept = Arc::new(Kept(Mutex::new(Vec::new())));
+        let log = Logger::to(kept.clone());
+        log.error("lost");
+        log.log(Level::Debug, "not wanted");
+        let lines = kept.0.lock();
+        assert!(lines.len() == 1 && lines[0].0 == Level::Error && lines[0].1.ends_with("] lost"));
+    }
+
+    #[test]
     fn a_full_file_is_put_aside_and_the_oldest_go() {
         let world = World::in_memory();
         world.fs.create_dir_all(Path::new("/db")).unwrap();
         let log = open(&world, options(100, 3));
-        log.log(Level::Header, "the header");
+        log.header_lines(&["the header".to_owned()]);
         for _ in 0..40 {
             log.info("some event of the engine");
             log.log(Level::Debug, "not wanted");

@@ -1,12 +1,14 @@
 //! Options of a whole database.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::choice::{
     CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode,
 };
 use crate::object::DbPath;
 use crate::rows::options;
+use cairn_observe::{Listeners, LogSink};
 
 options! {
     /// Options of a whole database (RocksDB's `DBOptions`).
@@ -213,5 +215,9 @@ options! {
         follower_catchup_retry_count: u64 = 10, hint, recent;
         /// Milliseconds between them.
         follower_catchup_retry_wait_ms: u64 = 100, hint, recent;
+        /// Who is told of flushes, compactions and the like.
+        listeners: Listeners = Listeners::default(), unwritten;
+        /// What takes the lines of the info log in the place of the file `LOG`.
+        info_log: Option<Arc<dyn LogSink>> = None, unwritten;
     }
 }

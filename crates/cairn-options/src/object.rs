@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cairn_format::filter::FilterPolicy;
 use cairn_format::options_text::statements;
 use cairn_memory::{BlockCache, CacheOptions};
+use cairn_observe::{Listeners, LogSink};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
 use crate::merge;
@@ -35,6 +36,42 @@ impl Text for Option<Arc<dyn MergeOperator>> {
             Some(operator) => operator.option_text(),
             None => NULL.to_owned(),
         }
+    }
+}
+
+/// Code cannot be said in a text: listeners are set in code, and texts pass over them.
+impl Text for Listeners {
+    fn parse(text: &str) -> Result<Listeners, Refusal> {
+        match text {
+            NULL | "" => Ok(Listeners::default()),
+            _ => Err("listeners are set in code".to_owned()),
+        }
+    }
+
+    fn print(&self) -> String {
+        NULL.to_owned()
+    }
+
+    fn update(&mut self, text: &str) -> Result<(), Refusal> {
+        Listeners::parse(text).map(drop)
+    }
+}
+
+/// As with listeners.
+impl Text for Option<Arc<dyn LogSink>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        match text {
+            NULL | "" => Ok(None),
+            _ => Err("an info log is set in code".to_owned()),
+        }
+    }
+
+    fn print(&self) -> String {
+        NULL.to_owned()
+    }
+
+    fn update(&mut self, text: &str) -> Result<(), Refusal> {
+        Self::parse(text).map(drop)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cairn_format::log::Predecessor;
 use cairn_format::manifest::{FamilyChange, VersionEdit};
 use cairn_memtable::Memtable;
+use cairn_observe::FlushReason;
 use cairn_options::FamilyOptions;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
@@ -147,6 +148,7 @@ impl Shared {
             ..VersionEdit::of_family(id)
         };
         let version = recovered.version.clone();
+        self.log_options_of_family(name, &options);
         let state = Arc::new(self.new_family(&recovered, options, version));
         let largest = files.added.iter().map(|(_, file)| file.largest_seq).max();
         let mut records = vec![record];
@@ -339,6 +341,7 @@ impl Shared {
             return Ok(());
         }
         let families: Vec<_> = self.families.load().iter().cloned().collect();
+        self.flush_because(&families, FlushReason::ShutDown);
         self.flush(&families)
     }
 }

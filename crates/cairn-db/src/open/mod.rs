@@ -296,6 +296,9 @@ fn assemble(
         wal_limit: AtomicU64::new(wal_limit),
         io: Io::blocking(),
         info,
+        listeners: options.listeners.clone(),
+        notices: Default::default(),
+        next_job: AtomicU64::new(1),
         db_id,
         session_id: session.to_string(),
         queue: Default::default(),
@@ -372,6 +375,12 @@ fn assemble(
 }
 
 fn open_log(world: &World, dir: &Path, options: &DbOptions) -> Result<Logger> {
+    if let Some(sink) = &options.info_log {
+        return Ok(Logger::to(sink.clone()));
+    }
+    if !options.db_log_dir.as_os_str().is_empty() {
+        world.fs.create_dir_all(&options.db_log_dir)?;
+    }
     let log = LogOptions {
         path: cairn_observe::logger::log_path(dir, &options.db_log_dir),
         level: level(options.info_log_level),

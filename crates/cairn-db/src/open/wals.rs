@@ -265,6 +265,7 @@ impl Shared {
             self.skip_used_numbers()?;
         }
         self.check_tables()?;
+        let job = self.log_recovery_start()?;
         let outcome = self.replay_logs(recovered)?;
         let files = self.largest_sequence_in_files();
         let last = outcome.last.max(recovered.last_sequence).max(files);
@@ -275,6 +276,10 @@ impl Shared {
         }
         self.note_used_number(outcome.newest);
         self.become_current(recovered, &outcome)?;
+        let mut event = self.event(job, "recovery_finished");
+        event.text("status", "OK");
+        self.log_event(&event);
+        self.deliver();
         self.schedule(&mut self.tree.lock());
         Ok(())
     }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use cairn_format::manifest::{VersionEdit, WalAddition};
+use cairn_observe::FlushReason;
 use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result};
@@ -83,6 +84,7 @@ impl Shared {
         }
         if full.is_empty() && self.logs_are_too_large() {
             full = self.families_of_oldest_log();
+            self.flush_because(&full, FlushReason::WalFull);
         }
         if full.is_empty() {
             return Ok(());
@@ -153,6 +155,7 @@ impl Shared {
             if old.is_empty() {
                 continue;
             }
+            self.note_sealed(family, &old);
             state.immutables.push(Immutable {
                 memtable: old,
                 next_log: current,
@@ -172,7 +175,10 @@ impl Shared {
             }
         }
         self.update_conditions(&mut tree);
-        self.schedule(&mut tree);
+        drop(tree);
+        // Listeners hear of a memtable before they hear of its flush.
+        self.deliver();
+        self.schedule(&mut self.tree.lock());
         Ok(())
     }
 

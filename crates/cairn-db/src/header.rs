@@ -1,0 +1,103 @@
+//! The head of the info log: who writes it, what lies in the directory, and every option.
+
+use cairn_format::names::FileName;
+use cairn_observe::logger::Level;
+use cairn_options::{DbOptions, FamilyOptions, Options};
+use cairn_types::Result;
+
+use crate::shared::Shared;
+
+impl Shared {
+    /// Writes the head of the log. Every file of it begins with these lines.
+    pub(crate) fn log_header(&self) -> Result<()> {
+        if !self.info.wants(Level::Header) {
+            return Ok(());
+        }
+        let mut head = Vec::new();
+        head.push(format!(
+            "RocksDB version: {} (Cairn {})",
+            cairn_options::file::ROCKSDB_VERSION,
+            env!("CARGO_PKG_VERSION")
+        ));
+        head.push("DB SUMMARY".to_owned());
+        head.push(format!("Host name: {}", self.host_id));
+        head.push(format!("DB Session ID: {}", self.session_id));
+        head.push(format!("DB ID: {}", self.db_id));
+        let (mut tables, mut logs) = (0, Vec::new());
+        for name in self.world.fs.list(&self.dir)? {
+            match FileName::parse(&name) {
+                Some(FileName::Table(_)) => tables += 1,
+                Some(FileName::Wal(_)) => logs.push(name),
+                Some(FileName::Current | FileName::Identity | FileName::Manifest(_)) => {
+                    head.push(format!("file: {name}"));
+                }
+                _ => {}
+            }
+        }
+        logs.sort();
+        head.push(format!(
+            "SST files in {} dir, Total Num: {tables}",
+            self.dir.display()
+        ));
+        head.push(format!(
+            "Write Ahead Log file in {}: {}",
+            self.wal_dir.display(),
+            logs.join(" ")
+        ));
+        let options = self.options();
+        for row in DbOptions::rows() {
+            head.push(said("Options", row.name, &(row.get)(&options)));
+        }
+        for family in self.families.load().iter() {
+            head.extend(options_of_family(family.name(), &family.options()));
+        }
+        self.info.header_lines(&head);
+        Ok(())
+    }
+
+    /// Writes the options of a family that was created.
+    pub(crate) fn log_options_of_family(&self, name: &str, options: &FamilyOptions) {
+        if self.info.wants(Level::Header) {
+            self.info.header_lines(&options_of_family(name, options));
+        }
+    }
+
+    /// Says which logs are about to be replayed; the number of the recovery's job.
+    pub(crate) fn log_recovery_start(&self) -> Result<u64> {
+        let job = self.new_job();
+        self.log_header()?;
+        let mut logs: Vec<u64> = Vec::new();
+        for name in self.world.fs.list(&self.wal_dir)? {
+            if let Some(FileName::Wal(number)) = FileName::parse(&name) {
+                logs.push(number.0);
+            }
+        }
+        logs.sort_unstable();
+        if !logs.is_empty() && self.info.wants(Level::Info) {
+            let mut event = self.event(job, "recovery_started");
+            event.numbers("wal_files", &logs);
+            self.log_event(&event);
+        }
+        Ok(job)
+    }
+}
+
+/// The options of a family, one a line.
+fn options_of_family(name: &str, options: &FamilyOptions) -> Vec<String> {
+    let title = format!("--------------- Options for column family [{name}]:");
+    let own = FamilyOptions::rows().iter().filter(|row| row.written);
+    let own = own.map(|row| said("Options", row.name, &(row.get)(options)));
+    let table = cairn_options::TableOptions::rows().iter();
+    let table = table.map(|row| {
+        said(
+            "table_factory options",
+            row.name,
+            &(row.get)(&options.table),
+        )
+    });
+    std::iter::once(title).chain(own).chain(table).collect()
+}
+
+fn said(group: &str, name: &str, value: &str) -> String {
+    format!("{:>60}: {value}", format!("{group}.{name}"))
+}

@@ -1,0 +1,30 @@
+//! Whom a job tells what it does while it does it.
+
+use std::path::Path;
+
+use cairn_format::table::properties::Properties;
+use cairn_platform::sync::Arc;
+use cairn_types::{Error, FileNumber};
+
+use crate::context::JobStats;
+
+/// Is told of the tables and parts of a job, on the threads that work on it. No lock is held.
+pub trait JobEvents: Send + Sync {
+    /// A table is about to be written.
+    fn table_started(&self, number: FileNumber, path: &Path);
+
+    /// A table was written and synced.
+    fn table_created(
+        &self,
+        number: FileNumber,
+        path: &Path,
+        size: u64,
+        properties: &Arc<Properties>,
+    );
+
+    /// A part of a compaction begins.
+    fn part_began(&self, part: usize);
+
+    /// A part of a compaction has ended: what it did, or why it failed.
+    fn part_ended(&self, part: usize, result: Result<JobStats, &Error>);
+}

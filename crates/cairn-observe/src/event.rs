@@ -1,0 +1,104 @@
+//! Events of the info log that programs read: one line of JSON behind `EVENT_LOG_v1`.
+//!
+//! ```
+//! use cairn_observe::event::Event;
+//!
+//! let mut event = Event::new(1_700_000_000_000_000, 3, "flush_finished");
+//! event.text("cf_name", "a \"b\"").numbers("lsm_state", &[1, 0]);
+//! assert_eq!(
+//!     event.finish(),
+//!     r#"EVENT_LOG_v1 {"time_micros": 1700000000000000, "job": 3, "event": "flush_finished", "cf_name": "a \"b\"", "lsm_state": [1, 0]}"#,
+//! );
+//! ```
+
+use std::fmt::{Display, Write as _};
+
+/// One event, as it is put together.
+pub struct Event {
+    json: String,
+}
+
+impl Event {
+    /// The event `name` of `job` at the moment `micros`.
+    #[must_use]
+    pub fn new(micros: u64, job: u64, name: &str) -> Event {
+        let mut event = Event {
+            json: format!("EVENT_LOG_v1 {{\"time_micros\": {micros}"),
+        };
+        event.number("job", job).text("event", name);
+        event
+    }
+
+    fn key(&mut self, key: &str) -> &mut String {
+        self.json.push_str(", ");
+        quote(&mut self.json, key);
+        self.json.push_str(": ");
+        &mut self.json
+    }
+
+    /// A number.
+    pub fn number(&mut self, key: &str, value: impl Display) -> &mut Event {
+        // Writing to a string does not fail.
+        let _ = write!(self.key(key), "{value}");
+        self
+    }
+
+    /// A text. It must not hold keys or values of a user.
+    pub fn text(&mut self, key: &str, value: &str) -> &mut Event {
+        quote(self.key(key), value);
+        self
+    }
+
+    /// A list of numbers.
+    pub fn numbers(&mut self, key: &str, values: &[u64]) -> &mut Event {
+        let texts: Vec<String> = values.iter().map(u64::to_string).collect();
+        let _ = write!(self.key(key), "[{}]", texts.join(", "));
+        self
+    }
+
+    /// A group of numbers and texts; texts are quoted already.
+    pub fn group(&mut self, key: &str, values: &[(&str, String)]) -> &mut Event {
+        let json = self.key(key);
+        json.push('{');
+        for (at, (name, value)) in values.iter().enumerate() {
+            if at > 0 {
+                json.push_str(", ");
+            }
+            quote(json, name);
+            let _ = write!(json, ": {value}");
+        }
+        json.push('}');
+        self
+    }
+
+    /// The line.
+    #[must_use]
+    pub fn finish(&self) -> String {
+        format!("{}}}", self.json)
+    }
+}
+
+/// `text` as a JSON string.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let mut json = String::new();
+    quote(&mut json, text);
+    json
+}
+
+fn quote(json: &mut String, text: &str) {
+    json.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                json.push('\\');
+                json.push(c);
+            }
+            c if c.is_control() => {
+                let _ = write!(json, "\\u{:04x}", u32::from(c));
+            }
+            c => json.push(c),
+        }
+    }
+    json.push('"');
+}

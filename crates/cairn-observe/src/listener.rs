@@ -1,0 +1,388 @@
+//! Listeners: code of the user's that is told what the engine does.
+//!
+//! A listener is called on the thread that does the work, with no lock of the engine held, so it
+//! may call the database; while it runs, that job waits. A panic in a listener is caught and
+//! noted in the info log: it is the listener's trouble, not the database's.
+//!
+//! The structs carry what RocksDB's do. File paths are absolute.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use cairn_compress::Compression;
+use cairn_format::table::properties::Properties;
+use cairn_types::{Error, SequenceNumber, TableFileCreationReason};
+
+use crate::logger::{Level, Logger};
+use crate::reason::{BackgroundErrorReason, CompactionReason, FlushReason, StallCondition};
+
+/// A flush.
+#[derive(Clone, Debug, Default)]
+pub struct FlushJobInfo {
+    /// The id of the family.
+    pub family_id: u32,
+    /// Its name.
+    pub family_name: String,
+    /// The new table; empty before it exists, and if nothing was left to be written.
+    pub file_path: String,
+    /// Its number.
+    pub file_number: u64,
+    /// The oldest blob file that the table refers to; 0 for none.
+    pub oldest_blob_file_number: u64,
+    /// The number of the thread, as in the info log.
+    pub thread_id: u64,
+    /// The number of the job.
+    pub job_id: u64,
+    /// Whether writes were being slowed down when the flush began.
+    pub triggered_writes_slowdown: bool,
+    /// Whether writes were stopped when the flush began.
+    pub triggered_writes_stop: bool,
+    /// The first write in the table.
+    pub smallest_seqno: SequenceNumber,
+    /// The last one.
+    pub largest_seqno: SequenceNumber,
+    /// The properties of the table, once it exists.
+    pub table_properties: Option<Arc<Properties>>,
+    /// Why.
+    pub flush_reason: FlushReason,
+    /// The compression of blob files.
+    pub blob_compression: Option<Compression>,
+    /// Blob files that were written.
+    pub blob_files: Vec<BlobFileAddition>,
+}
+
+/// A blob file that a job wrote.
+#[derive(Clone, Debug, Default)]
+pub struct BlobFileAddition {
+    /// Where it lies.
+    pub path: String,
+    /// Its number.
+    pub number: u64,
+    /// Values in it.
+    pub total_blob_count: u64,
+    /// Their bytes.
+    pub total_blob_bytes: u64,
+}
+
+/// A file that takes part in a compaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompactionFileInfo {
+    /// Its level.
+    pub level: usize,
+    /// Its number.
+    pub file_number: u64,
+    /// The oldest blob file that it refers to; 0 for none.
+    pub oldest_blob_file_number: u64,
+}
+
+/// What a compaction did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactionJobStats {
+    /// How long it took, in microseconds.
+    pub elapsed_micros: u64,
+    /// How long its threads computed, in microseconds, where that is measured.
+    pub cpu_micros: u64,
+    /// Files read.
+    pub num_input_files: u64,
+    /// Those of them that lay in the output level.
+    pub num_input_files_at_output_level: u64,
+    /// Entries read.
+    pub num_input_records: u64,
+    /// Bytes of the files read.
+    pub total_input_bytes: u64,
+    /// Files written.
+    pub num_output_files: u64,
+    /// Entries written.
+    pub num_output_records: u64,
+    /// Bytes of the files written.
+    pub total_output_bytes: u64,
+    /// Whether all files of the family took part.
+    pub is_full_compaction: bool,
+    /// Whether somebody asked for it.
+    pub is_manual_compaction: bool,
+    /// Entries that were not keys; always 0, such a job fails.
+    pub num_corrupt_keys: u64,
+}
+
+/// A compaction.
+#[derive(Clone, Debug, Default)]
+pub struct CompactionJobInfo {
+    /// The id of the family.
+    pub family_id: u32,
+    /// Its name.
+    pub family_name: String,
+    /// How it ended.
+    pub status: Option<Error>,
+    /// The number of the thread, as in the info log.
+    pub thread_id: u64,
+    /// The number of the job.
+    pub job_id: u64,
+    /// Files in level 0 when it began or ended.
+    pub num_l0_files: usize,
+    /// The smallest level of the inputs.
+    pub base_input_level: usize,
+    /// The level of the outputs.
+    pub output_level: usize,
+    /// Paths of the inputs.
+    pub input_files: Vec<String>,
+    /// More of the inputs.
+    pub input_file_infos: Vec<CompactionFileInfo>,
+    /// Paths of the outputs; none before they exist.
+    pub output_files: Vec<String>,
+    /// More of the outputs.
+    pub output_file_infos: Vec<CompactionFileInfo>,
+    /// Properties of the outputs, by path.
+    pub table_properties: Vec<(String, Arc<Properties>)>,
+    /// Why.
+    pub compaction_reason: CompactionReason,
+    /// The compression of the outputs.
+    pub compression: Compression,
+    /// What it did.
+    pub stats: CompactionJobStats,
+    /// The compression of blob files.
+    pub blob_compression: Option<Compression>,
+    /// Blob files that were written.
+    pub blob_files: Vec<BlobFileAddition>,
+    /// Whether it was cut short.
+    pub aborted: bool,
+}
+
+/// A part of a compaction, which runs beside the others.
+#[derive(Clone, Debug, Default)]
+pub struct SubcompactionJobInfo {
+    /// The id of the family.
+    pub family_id: u32,
+    /// Its name.
+    pub family_name: String,
+    /// How it ended.
+    pub status: Option<Error>,
+    /// The number of the thread, as in the info log.
+    pub thread_id: u64,
+    /// The number of the compaction.
+    pub job_id: u64,
+    /// Which part it is.
+    pub subcompaction_job_id: usize,
+    /// The smallest level of the inputs.
+    pub base_input_level: usize,
+    /// The level of the outputs.
+    pub output_level: usize,
+    /// Why.
+    pub compaction_reason: CompactionReason,
+    /// The compression of the outputs.
+    pub compression: Compression,
+    /// What it did.
+    pub stats: CompactionJobStats,
+    /// The compression of blob files.
+    pub blob_compression: Option<Compression>,
+}
+
+/// A table or blob file that is about to be written.
+#[derive(Clone, Debug, Default)]
+pub struct FileCreationBriefInfo {
+    /// The directory of the database.
+    pub db_name: String,
+    /// The name of the family.
+    pub family_name: String,
+    /// Where it lies.
+    pub file_path: String,
+    /// The job that writes it.
+    pub job_id: u64,
+    /// Why.
+    pub reason: Option<TableFileCreationReason>,
+}
+
+/// A table that was written, or could not be.
+#[derive(Clone, Debug, Default)]
+pub struct TableFileCreationInfo {
+    /// Which one, and who wrote it.
+    pub brief: FileCreationBriefInfo,
+    /// Its size, in bytes.
+    pub file_size: u64,
+    /// Its properties.
+    pub table_properties: Arc<Properties>,
+    /// Why it could not be written.
+    pub status: Option<Error>,
+    /// The checksum of the whole file, where it is kept.
+    pub file_checksum: Vec<u8>,
+    /// What computed that.
+    pub file_checksum_func_name: String,
+}
+
+/// A blob file that was written, or could not be.
+#[derive(Clone, Debug, Default)]
+pub struct BlobFileCreationInfo {
+    /// Which one, and who wrote it.
+    pub brief: FileCreationBriefInfo,
+    /// Values in it.
+    pub total_blob_count: u64,
+    /// Their bytes.
+    pub total_blob_bytes: u64,
+    /// Why it could not be written.
+    pub status: Option<Error>,
+}
+
+/// A file that was deleted, or could not be.
+#[derive(Clone, Debug, Default)]
+pub struct FileDeletionInfo {
+    /// The directory of the database.
+    pub db_name: String,
+    /// Where it lay.
+    pub file_path: String,
+    /// The job that deleted it.
+    pub job_id: u64,
+    /// Why it could not be deleted.
+    pub status: Option<Error>,
+}
+
+/// A memtable that takes no writes any more.
+#[derive(Clone, Debug, Default)]
+pub struct MemTableInfo {
+    /// The name of the family.
+    pub family_name: String,
+    /// The first write in it.
+    pub first_seqno: SequenceNumber,
+    /// No write before this one can be in it.
+    pub earliest_seqno: SequenceNumber,
+    /// Entries.
+    pub num_entries: u64,
+    /// Deletions among them.
+    pub num_deletes: u64,
+    /// The newest timestamp in it, where it is known.
+    pub newest_udt: Vec<u8>,
+}
+
+/// A file that was ingested.
+#[derive(Clone, Debug, Default)]
+pub struct ExternalFileIngestionInfo {
+    /// The name of the family.
+    pub family_name: String,
+    /// Where it lay.
+    pub external_file_path: String,
+    /// Where it lies.
+    pub internal_file_path: String,
+    /// The sequence number of all its entries; 0 if they keep their own.
+    pub global_seqno: SequenceNumber,
+    /// Its properties.
+    pub table_properties: Arc<Properties>,
+}
+
+/// Writes of a family are slowed down, stopped or free again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteStallInfo {
+    /// The name of the family.
+    pub family_name: String,
+    /// The condition of now.
+    pub current: StallCondition,
+    /// The one before.
+    pub previous: StallCondition,
+}
+
+/// How a recovery from an error ended.
+#[derive(Clone, Debug, Default)]
+pub struct BackgroundErrorRecoveryInfo {
+    /// The error.
+    pub old_error: Option<Error>,
+    /// The error that is there now; none if the database is well.
+    pub new_error: Option<Error>,
+}
+
+/// Is told what the engine does. Every call has a body that does nothing.
+///
+/// No lock is held during a call. A call must not close the database or wait for a job: the job
+/// that calls may be the one waited for.
+#[expect(unused_variables, reason = "bodies that do nothing")]
+pub trait EventListener: Send + Sync {
+    /// What it is called in messages.
+    fn name(&self) -> &str {
+        "EventListener"
+    }
+    /// A flush begins.
+    fn on_flush_begin(&self, info: &FlushJobInfo) {}
+    /// A flush is installed.
+    fn on_flush_completed(&self, info: &FlushJobInfo) {}
+    /// A compaction begins.
+    fn on_compaction_begin(&self, info: &CompactionJobInfo) {}
+    /// A compaction is installed, or has failed.
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {}
+    /// A part of a compaction begins.
+    fn on_subcompaction_begin(&self, info: &SubcompactionJobInfo) {}
+    /// A part of a compaction ends.
+    fn on_subcompaction_completed(&self, info: &SubcompactionJobInfo) {}
+    /// A table is about to be written.
+    fn on_table_file_creation_started(&self, info: &FileCreationBriefInfo) {}
+    /// A table was written. It belongs to the tree when its job is installed.
+    fn on_table_file_created(&self, info: &TableFileCreationInfo) {}
+    /// A table was deleted.
+    fn on_table_file_deleted(&self, info: &FileDeletionInfo) {}
+    /// A blob file is about to be written.
+    fn on_blob_file_creation_started(&self, info: &FileCreationBriefInfo) {}
+    /// A blob file was written.
+    fn on_blob_file_created(&self, info: &BlobFileCreationInfo) {}
+    /// A blob file was deleted.
+    fn on_blob_file_deleted(&self, info: &FileDeletionInfo) {}
+    /// A memtable was switched.
+    fn on_memtable_sealed(&self, info: &MemTableInfo) {}
+    /// The last handle of a dropped family is let go.
+    fn on_column_family_handle_deletion_started(&self, family_name: &str) {}
+    /// A file was ingested.
+    fn on_external_file_ingested(&self, info: &ExternalFileIngestionInfo) {}
+    /// A background error is about to stop writes. Taking the error out of `error` makes it
+    /// undone: writes go on.
+    fn on_background_error(&self, reason: BackgroundErrorReason, error: &mut Option<Error>) {}
+    /// A recovery from `error` begins; clearing `auto_recovery` keeps it from running by itself.
+    fn on_error_recovery_begin(
+        &self,
+        reason: BackgroundErrorReason,
+        error: &Error,
+        auto_recovery: &mut bool,
+    ) {
+    }
+    /// A recovery has ended.
+    fn on_error_recovery_end(&self, info: &BackgroundErrorRecoveryInfo) {}
+    /// Writes of a family are slowed down, stopped or free again.
+    fn on_stall_conditions_changed(&self, info: &WriteStallInfo) {}
+}
+
+/// The listeners of a database, in the order of their calls.
+#[derive(Clone, Default)]
+pub struct Listeners(Vec<Arc<dyn EventListener>>);
+
+impl Listeners {
+    /// These listeners.
+    #[must_use]
+    pub fn new(listeners: Vec<Arc<dyn EventListener>>) -> Listeners {
+        Listeners(listeners)
+    }
+
+    /// Adds one behind the others.
+    pub fn push(&mut self, listener: Arc<dyn EventListener>) {
+        self.0.push(listener);
+    }
+
+    /// Whether there is nobody to be told.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Calls each listener. A panic ends only the call of the one that panics; `info` is told.
+    pub fn each(&self, info: &Logger, mut call: impl FnMut(&dyn EventListener)) {
+        for listener in &self.0 {
+            if catch_unwind(AssertUnwindSafe(|| call(&**listener))).is_err() {
+                info.log(
+                    Level::Error,
+                    format_args!("the listener {:?} panicked", listener.name()),
+                );
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|one| one.name()))
+            .finish()
+    }
+}
