@@ -7,9 +7,12 @@ use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::cache::{rocksdb_cache_t, rocksdb_memory_allocator_t};
-use crate::callbacks::{rocksdb_comparator_t, rocksdb_mergeoperator_t, rocksdb_slicetransform_t};
+use crate::callbacks::{
+    rocksdb_compactionfilter_t, rocksdb_compactionfilterfactory_t, rocksdb_comparator_t,
+    rocksdb_mergeoperator_t, rocksdb_slicetransform_t,
+};
 use crate::db::{rocksdb_snapshot_t, rocksdb_t};
-use crate::env::{rocksdb_env_t, rocksdb_envoptions_t};
+use crate::env::rocksdb_env_t;
 use crate::families::rocksdb_column_family_handle_t;
 use crate::iter::rocksdb_iterator_t;
 use crate::options::{
@@ -30,12 +33,6 @@ pub struct rocksdb_checkpoint_t(());
 pub struct rocksdb_column_family_metadata_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_compaction_service_options_override_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_compactionfilter_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_compactionfiltercontext_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_compactionfilterfactory_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_compactionjobinfo_t(());
 /// An object of a feature that is not built.
@@ -58,8 +55,6 @@ pub struct rocksdb_file_checksum_gen_factory_t(());
 pub struct rocksdb_flushjobinfo_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_import_column_family_options_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_ingestexternalfileoptions_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_level_metadata_t(());
 /// An object of a feature that is not built.
@@ -93,8 +88,6 @@ pub struct rocksdb_sst_file_metadata_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_sst_partitioner_factory_t(());
 /// An object of a feature that is not built.
-pub struct rocksdb_sstfilewriter_t(());
-/// An object of a feature that is not built.
 pub struct rocksdb_statistics_histogram_data_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_status_ptr_t(());
@@ -110,12 +103,6 @@ pub struct rocksdb_transaction_t(());
 pub struct rocksdb_transactiondb_options_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_transactiondb_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_wait_for_compact_options_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_wal_iterator_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_wal_readoptions_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_write_buffer_manager_t(());
 /// An object of a feature that is not built.
@@ -228,18 +215,6 @@ c_unbuilt! { "collectors of table properties":
     no() fn rocksdb_table_properties_collector_factory_destroy(factory: *mut rocksdb_table_properties_collector_factory_t);
 }
 
-c_unbuilt! { "compaction filters":
-    no() fn rocksdb_compactionfilter_create(state: *mut c_void, destructor: Option<unsafe extern "C" fn(*mut c_void)>, filter: Option<unsafe extern "C" fn(*mut c_void, c_int, *const c_char, usize, *const c_char, usize, *mut *mut c_char, *mut usize, *mut c_uchar) -> c_uchar>, name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>) -> *mut rocksdb_compactionfilter_t;
-    no() fn rocksdb_compactionfilter_destroy(compactionfilter: *mut rocksdb_compactionfilter_t);
-    no() fn rocksdb_compactionfilter_set_ignore_snapshots(compactionfilter: *mut rocksdb_compactionfilter_t, v: c_uchar);
-    no() fn rocksdb_compactionfiltercontext_is_full_compaction(context: *mut rocksdb_compactionfiltercontext_t) -> c_uchar;
-    no() fn rocksdb_compactionfiltercontext_is_manual_compaction(context: *mut rocksdb_compactionfiltercontext_t) -> c_uchar;
-    no() fn rocksdb_compactionfilterfactory_create(state: *mut c_void, destructor: Option<unsafe extern "C" fn(*mut c_void)>, create_compaction_filter: Option<unsafe extern "C" fn(*mut c_void, *mut rocksdb_compactionfiltercontext_t) -> *mut rocksdb_compactionfilter_t>, name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>) -> *mut rocksdb_compactionfilterfactory_t;
-    no() fn rocksdb_compactionfilterfactory_destroy(compactionfilterfactory: *mut rocksdb_compactionfilterfactory_t);
-    no() fn rocksdb_options_set_compaction_filter(opt: *mut rocksdb_options_t, compactionfilter: *mut rocksdb_compactionfilter_t);
-    no() fn rocksdb_options_set_compaction_filter_factory(opt: *mut rocksdb_options_t, compactionfilterfactory: *mut rocksdb_compactionfilterfactory_t);
-}
-
 c_unbuilt! { "cuckoo tables":
     no() fn rocksdb_cuckoo_options_create() -> *mut rocksdb_cuckoo_table_options_t;
     no() fn rocksdb_cuckoo_options_destroy(options: *mut rocksdb_cuckoo_table_options_t);
@@ -325,16 +300,6 @@ c_unbuilt! { "file checksums":
 c_unbuilt! { "ingestion":
     no() fn rocksdb_externalfileingestioninfo_cf_name(externalfileingestioninfo: *const rocksdb_externalfileingestioninfo_t, size: *mut usize) -> *const c_char;
     no() fn rocksdb_externalfileingestioninfo_internal_file_path(externalfileingestioninfo: *const rocksdb_externalfileingestioninfo_t, size: *mut usize) -> *const c_char;
-    err(errptr) fn rocksdb_ingest_external_file(db: *mut rocksdb_t, file_list: *const *const c_char, list_len: usize, opt: *const rocksdb_ingestexternalfileoptions_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_ingest_external_file_cf(db: *mut rocksdb_t, handle: *mut rocksdb_column_family_handle_t, file_list: *const *const c_char, list_len: usize, opt: *const rocksdb_ingestexternalfileoptions_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_ingestexternalfileoptions_create() -> *mut rocksdb_ingestexternalfileoptions_t;
-    no() fn rocksdb_ingestexternalfileoptions_destroy(opt: *mut rocksdb_ingestexternalfileoptions_t);
-    no() fn rocksdb_ingestexternalfileoptions_set_allow_blocking_flush(opt: *mut rocksdb_ingestexternalfileoptions_t, allow_blocking_flush: c_uchar);
-    no() fn rocksdb_ingestexternalfileoptions_set_allow_global_seqno(opt: *mut rocksdb_ingestexternalfileoptions_t, allow_global_seqno: c_uchar);
-    no() fn rocksdb_ingestexternalfileoptions_set_fail_if_not_bottommost_level(opt: *mut rocksdb_ingestexternalfileoptions_t, fail_if_not_bottommost_level: c_uchar);
-    no() fn rocksdb_ingestexternalfileoptions_set_ingest_behind(opt: *mut rocksdb_ingestexternalfileoptions_t, ingest_behind: c_uchar);
-    no() fn rocksdb_ingestexternalfileoptions_set_move_files(opt: *mut rocksdb_ingestexternalfileoptions_t, move_files: c_uchar);
-    no() fn rocksdb_ingestexternalfileoptions_set_snapshot_consistency(opt: *mut rocksdb_ingestexternalfileoptions_t, snapshot_consistency: c_uchar);
 }
 
 c_unbuilt! { "key_may_exist":
@@ -402,11 +367,6 @@ c_unbuilt! { "metadata of the tree":
     no() fn rocksdb_sst_file_metadata_get_relative_filename(file_meta: *mut rocksdb_sst_file_metadata_t) -> *mut c_char;
     no() fn rocksdb_sst_file_metadata_get_size(file_meta: *mut rocksdb_sst_file_metadata_t) -> u64;
     no() fn rocksdb_sst_file_metadata_get_smallestkey(file_meta: *mut rocksdb_sst_file_metadata_t, len: *mut usize) -> *mut c_char;
-}
-
-c_unbuilt! { "options that change while open":
-    err(errptr) fn rocksdb_set_options(db: *mut rocksdb_t, count: c_int, keys: *const *const c_char, values: *const *const c_char, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_set_options_cf(db: *mut rocksdb_t, handle: *mut rocksdb_column_family_handle_t, count: c_int, keys: *const *const c_char, values: *const *const c_char, errptr: *mut *mut c_char);
 }
 
 c_unbuilt! { "perf contexts":
@@ -548,33 +508,17 @@ c_unbuilt! { "statistics":
     no() fn rocksdb_statistics_histogram_data_get_sum(data: *mut rocksdb_statistics_histogram_data_t) -> u64;
 }
 
-c_unbuilt! { "the change stream":
-    err(errptr) fn rocksdb_get_updates_since(db: *mut rocksdb_t, seq_number: u64, options: *const rocksdb_wal_readoptions_t, errptr: *mut *mut c_char) -> *mut rocksdb_wal_iterator_t;
-    no() fn rocksdb_wal_iter_destroy(iter: *const rocksdb_wal_iterator_t);
-    no() fn rocksdb_wal_iter_get_batch(iter: *const rocksdb_wal_iterator_t, seq: *mut u64) -> *mut rocksdb_writebatch_t;
-    no() fn rocksdb_wal_iter_next(iter: *mut rocksdb_wal_iterator_t);
-    err(errptr) fn rocksdb_wal_iter_status(iter: *const rocksdb_wal_iterator_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_wal_iter_valid(wal_iterator: *const rocksdb_wal_iterator_t) -> c_uchar;
-}
-
 c_unbuilt! { "this function":
-    no() fn rocksdb_abort_all_compactions(db: *mut rocksdb_t);
-    no() fn rocksdb_cancel_all_background_work(db: *mut rocksdb_t, wait: c_uchar);
     no() fn rocksdb_compactoptions_get_allow_write_stall(opt: *mut rocksdb_compactoptions_t) -> c_uchar;
     no() fn rocksdb_compactoptions_set_allow_write_stall(opt: *mut rocksdb_compactoptions_t, v: c_uchar);
     err(errptr) fn rocksdb_create_iterators(db: *mut rocksdb_t, opts: *mut rocksdb_readoptions_t, column_families: *mut *mut rocksdb_column_family_handle_t, iterators: *mut *mut rocksdb_iterator_t, size: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_delete_file_in_range(db: *mut rocksdb_t, start_key: *const c_char, start_key_len: usize, limit_key: *const c_char, limit_key_len: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_delete_file_in_range_cf(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, start_key: *const c_char, start_key_len: usize, limit_key: *const c_char, limit_key_len: usize, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_disable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_disable_manual_compaction(db: *mut rocksdb_t);
     err(errptr) fn rocksdb_enable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_enable_manual_compaction(db: *mut rocksdb_t);
     no() fn rocksdb_env_join_all_threads(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_high_priority_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_high_priority_thread_pool_io_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_thread_pool_io_priority(env: *mut rocksdb_env_t);
-    err(errptr) fn rocksdb_flush_wal(db: *mut rocksdb_t, sync: c_uchar, errptr: *mut *mut c_char);
     no() fn rocksdb_get_db_identity(db: *mut rocksdb_t, id_len: *mut usize) -> *mut c_char;
     err(errptr) fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_load_latest_options(db_path: *const c_char, env: *mut rocksdb_env_t, ignore_unknown_options: bool, cache: *mut rocksdb_cache_t, db_options: *mut *mut rocksdb_options_t, num_column_families: *mut usize, column_family_names: *mut *mut *mut c_char, column_family_options: *mut *mut *mut rocksdb_options_t, errptr: *mut *mut c_char);
@@ -585,9 +529,6 @@ c_unbuilt! { "this function":
     no() fn rocksdb_options_prepare_for_bulk_load(opt: *mut rocksdb_options_t);
     no() fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t);
     no() fn rocksdb_options_set_cf_paths(opt: *mut rocksdb_options_t, path_values: *mut *const rocksdb_dbpath_t, num_paths: usize);
-    no() fn rocksdb_resume_all_compactions(db: *mut rocksdb_t);
-    err(errptr) fn rocksdb_suggest_compact_range(db: *mut rocksdb_t, start_key: *const c_char, start_key_len: usize, limit_key: *const c_char, limit_key_len: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_suggest_compact_range_cf(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, start_key: *const c_char, start_key_len: usize, limit_key: *const c_char, limit_key_len: usize, errptr: *mut *mut c_char);
 }
 
 c_unbuilt! { "transactions":
@@ -703,27 +644,11 @@ c_unbuilt! { "user-defined timestamps":
     err(errptr) fn rocksdb_put_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_singledelete_cf_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_singledelete_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_sstfilewriter_delete_with_ts(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_sstfilewriter_put_with_ts(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
     no() fn rocksdb_writebatch_delete_cf_with_ts(writebatch: *mut rocksdb_writebatch_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, ts: *const c_char, tslen: usize);
     no() fn rocksdb_writebatch_put_cf_with_ts(writebatch: *mut rocksdb_writebatch_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, ts: *const c_char, tslen: usize, val: *const c_char, vlen: usize);
     no() fn rocksdb_writebatch_singledelete_cf_with_ts(b: *mut rocksdb_writebatch_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, ts: *const c_char, tslen: usize);
     err(errptr) fn rocksdb_writebatch_update_timestamps(wb: *mut rocksdb_writebatch_t, ts: *const c_char, tslen: usize, state: *mut c_void, get_ts_size: Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_writebatch_wi_update_timestamps(wbwi: *mut rocksdb_writebatch_wi_t, ts: *const c_char, tslen: usize, state: *mut c_void, get_ts_size: Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>, errptr: *mut *mut c_char);
-}
-
-c_unbuilt! { "waiting for compactions":
-    err(errptr) fn rocksdb_wait_for_compact(db: *mut rocksdb_t, options: *mut rocksdb_wait_for_compact_options_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_wait_for_compact_options_create() -> *mut rocksdb_wait_for_compact_options_t;
-    no() fn rocksdb_wait_for_compact_options_destroy(opt: *mut rocksdb_wait_for_compact_options_t);
-    no() fn rocksdb_wait_for_compact_options_get_abort_on_pause(opt: *mut rocksdb_wait_for_compact_options_t) -> c_uchar;
-    no() fn rocksdb_wait_for_compact_options_get_close_db(opt: *mut rocksdb_wait_for_compact_options_t) -> c_uchar;
-    no() fn rocksdb_wait_for_compact_options_get_flush(opt: *mut rocksdb_wait_for_compact_options_t) -> c_uchar;
-    no() fn rocksdb_wait_for_compact_options_get_timeout(opt: *mut rocksdb_wait_for_compact_options_t) -> u64;
-    no() fn rocksdb_wait_for_compact_options_set_abort_on_pause(opt: *mut rocksdb_wait_for_compact_options_t, v: c_uchar);
-    no() fn rocksdb_wait_for_compact_options_set_close_db(opt: *mut rocksdb_wait_for_compact_options_t, v: c_uchar);
-    no() fn rocksdb_wait_for_compact_options_set_flush(opt: *mut rocksdb_wait_for_compact_options_t, v: c_uchar);
-    no() fn rocksdb_wait_for_compact_options_set_timeout(opt: *mut rocksdb_wait_for_compact_options_t, microseconds: u64);
 }
 
 c_unbuilt! { "write batches with an index":
@@ -779,18 +704,4 @@ c_unbuilt! { "write-buffer managers":
     no() fn rocksdb_write_buffer_manager_enabled(wbm: *mut rocksdb_write_buffer_manager_t) -> bool;
     no() fn rocksdb_write_buffer_manager_set_allow_stall(wbm: *mut rocksdb_write_buffer_manager_t, new_allow_stall: bool);
     no() fn rocksdb_write_buffer_manager_set_buffer_size(wbm: *mut rocksdb_write_buffer_manager_t, new_size: usize);
-}
-
-c_unbuilt! { "writing SST files":
-    err(errptr) fn rocksdb_sstfilewriter_add(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
-    no() fn rocksdb_sstfilewriter_create(env: *const rocksdb_envoptions_t, io_options: *const rocksdb_options_t) -> *mut rocksdb_sstfilewriter_t;
-    no() fn rocksdb_sstfilewriter_create_with_comparator(env: *const rocksdb_envoptions_t, io_options: *const rocksdb_options_t, comparator: *const rocksdb_comparator_t) -> *mut rocksdb_sstfilewriter_t;
-    err(errptr) fn rocksdb_sstfilewriter_delete(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_sstfilewriter_delete_range(writer: *mut rocksdb_sstfilewriter_t, begin_key: *const c_char, begin_keylen: usize, end_key: *const c_char, end_keylen: usize, errptr: *mut *mut c_char);
-    no() fn rocksdb_sstfilewriter_destroy(writer: *mut rocksdb_sstfilewriter_t);
-    no() fn rocksdb_sstfilewriter_file_size(writer: *mut rocksdb_sstfilewriter_t, file_size: *mut u64);
-    err(errptr) fn rocksdb_sstfilewriter_finish(writer: *mut rocksdb_sstfilewriter_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_sstfilewriter_merge(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_sstfilewriter_open(writer: *mut rocksdb_sstfilewriter_t, name: *const c_char, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_sstfilewriter_put(writer: *mut rocksdb_sstfilewriter_t, key: *const c_char, keylen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
 }

@@ -363,13 +363,13 @@ typedef struct rocksdb_column_family_metadata_t rocksdb_column_family_metadata_t
 // An object of a feature that is not built.
 typedef struct rocksdb_compaction_service_options_override_t rocksdb_compaction_service_options_override_t;
 
-// An object of a feature that is not built.
+// A compaction filter.
 typedef struct rocksdb_compactionfilter_t rocksdb_compactionfilter_t;
 
-// An object of a feature that is not built.
+// What a factory is told about a compaction.
 typedef struct rocksdb_compactionfiltercontext_t rocksdb_compactionfiltercontext_t;
 
-// An object of a feature that is not built.
+// What makes compaction filters.
 typedef struct rocksdb_compactionfilterfactory_t rocksdb_compactionfilterfactory_t;
 
 // An object of a feature that is not built.
@@ -432,7 +432,7 @@ typedef struct rocksdb_hyper_clock_cache_options_t rocksdb_hyper_clock_cache_opt
 // An object of a feature that is not built.
 typedef struct rocksdb_import_column_family_options_t rocksdb_import_column_family_options_t;
 
-// An object of a feature that is not built.
+// How files are ingested.
 typedef struct rocksdb_ingestexternalfileoptions_t rocksdb_ingestexternalfileoptions_t;
 
 // A walk over the keys of a family.
@@ -513,7 +513,7 @@ typedef struct rocksdb_sst_file_metadata_t rocksdb_sst_file_metadata_t;
 // An object of a feature that is not built.
 typedef struct rocksdb_sst_partitioner_factory_t rocksdb_sst_partitioner_factory_t;
 
-// An object of a feature that is not built.
+// Writes tables for ingestion.
 typedef struct rocksdb_sstfilewriter_t rocksdb_sstfilewriter_t;
 
 // An object of a feature that is not built.
@@ -546,13 +546,13 @@ typedef struct rocksdb_transactiondb_t rocksdb_transactiondb_t;
 // How universal compaction chooses runs.
 typedef struct rocksdb_universal_compaction_options_t rocksdb_universal_compaction_options_t;
 
-// An object of a feature that is not built.
+// What to wait for.
 typedef struct rocksdb_wait_for_compact_options_t rocksdb_wait_for_compact_options_t;
 
-// An object of a feature that is not built.
+// The batches written since a sequence number.
 typedef struct rocksdb_wal_iterator_t rocksdb_wal_iterator_t;
 
-// An object of a feature that is not built.
+// Options of the stream of changes.
 typedef struct rocksdb_wal_readoptions_t rocksdb_wal_readoptions_t;
 
 // An object of a feature that is not built.
@@ -936,6 +936,56 @@ void rocksdb_hyper_clock_cache_options_set_num_shard_bits(struct rocksdb_hyper_c
 void rocksdb_hyper_clock_cache_options_set_memory_allocator(struct rocksdb_hyper_clock_cache_options_t *opt,
                                                             struct rocksdb_memory_allocator_t *allocator);
 
+// Gives up the program's share of a filter.
+//
+// Null is passed over.
+void rocksdb_compactionfilter_destroy(struct rocksdb_compactionfilter_t *handle);
+
+// Frees a factory that no options own.
+//
+// Null is passed over.
+void rocksdb_compactionfilterfactory_destroy(struct rocksdb_compactionfilterfactory_t *handle);
+
+// A filter. `filter` returns 1 for an entry that goes; to change a value it sets
+// `*value_changed` and stores memory of its own in `*new_value`.
+struct rocksdb_compactionfilter_t *rocksdb_compactionfilter_create(void *state,
+                                                                   void (*destructor)(void*),
+                                                                   unsigned char (*filter)(void*,
+                                                                                           int,
+                                                                                           const char*,
+                                                                                           size_t,
+                                                                                           const char*,
+                                                                                           size_t,
+                                                                                           char**,
+                                                                                           size_t*,
+                                                                                           unsigned char*),
+                                                                   const char *(*name)(void*));
+
+// Whether the filter is asked about what snapshots see.
+void rocksdb_compactionfilter_set_ignore_snapshots(struct rocksdb_compactionfilter_t *filter,
+                                                   unsigned char ignore);
+
+// A factory. `create_compaction_filter` returns a filter that the engine owns.
+struct rocksdb_compactionfilterfactory_t *rocksdb_compactionfilterfactory_create(void *state,
+                                                                                 void (*destructor)(void*),
+                                                                                 struct rocksdb_compactionfilter_t *(*create_compaction_filter)(void*,
+                                                                                                                                                struct rocksdb_compactionfiltercontext_t*),
+                                                                                 const char *(*name)(void*));
+
+// Whether all tables of the family are inputs.
+unsigned char rocksdb_compactionfiltercontext_is_full_compaction(struct rocksdb_compactionfiltercontext_t *context);
+
+// Whether a program asked for the compaction.
+unsigned char rocksdb_compactionfiltercontext_is_manual_compaction(struct rocksdb_compactionfiltercontext_t *context);
+
+// The filter of all compactions. The options share it; the program still destroys its handle.
+void rocksdb_options_set_compaction_filter(struct rocksdb_options_t *opt,
+                                           struct rocksdb_compactionfilter_t *filter);
+
+// What makes a filter for each compaction; the options own it from now on.
+void rocksdb_options_set_compaction_filter_factory(struct rocksdb_options_t *opt,
+                                                   struct rocksdb_compactionfilterfactory_t *factory);
+
 // Gives up the program's share of a comparator.
 //
 // Null is passed over.
@@ -1055,6 +1105,114 @@ struct rocksdb_slicetransform_t *rocksdb_slicetransform_create_fixed_prefix(size
 
 // The whole key.
 struct rocksdb_slicetransform_t *rocksdb_slicetransform_create_noop(void);
+
+// Frees options.
+//
+// Null is passed over.
+void rocksdb_wait_for_compact_options_destroy(struct rocksdb_wait_for_compact_options_t *handle);
+
+// Sets `abort_on_pause`.
+void rocksdb_wait_for_compact_options_set_abort_on_pause(struct rocksdb_wait_for_compact_options_t *opt,
+                                                         unsigned char v);
+
+// Sets `close_db`.
+void rocksdb_wait_for_compact_options_set_close_db(struct rocksdb_wait_for_compact_options_t *opt,
+                                                   unsigned char v);
+
+// Sets `flush`.
+void rocksdb_wait_for_compact_options_set_flush(struct rocksdb_wait_for_compact_options_t *opt,
+                                                unsigned char v);
+
+// Sets `timeout`.
+void rocksdb_wait_for_compact_options_set_timeout(struct rocksdb_wait_for_compact_options_t *opt,
+                                                  uint64_t v);
+
+// The value of `abort_on_pause`.
+unsigned char rocksdb_wait_for_compact_options_get_abort_on_pause(struct rocksdb_wait_for_compact_options_t *opt);
+
+// The value of `close_db`.
+unsigned char rocksdb_wait_for_compact_options_get_close_db(struct rocksdb_wait_for_compact_options_t *opt);
+
+// The value of `flush`.
+unsigned char rocksdb_wait_for_compact_options_get_flush(struct rocksdb_wait_for_compact_options_t *opt);
+
+// The value of `timeout`.
+uint64_t rocksdb_wait_for_compact_options_get_timeout(struct rocksdb_wait_for_compact_options_t *opt);
+
+// What to wait for: nothing but flushes and compactions, for ever.
+struct rocksdb_wait_for_compact_options_t *rocksdb_wait_for_compact_options_create(void);
+
+// Waits until no flush or compaction runs or is due.
+void rocksdb_wait_for_compact(struct rocksdb_t *db,
+                              struct rocksdb_wait_for_compact_options_t *options,
+                              char **errptr);
+
+// Calls background work off for good; with `wait` not before what runs has ended.
+void rocksdb_cancel_all_background_work(struct rocksdb_t *db, unsigned char wait);
+
+// Calls off compactions by hand, and refuses new ones.
+void rocksdb_disable_manual_compaction(struct rocksdb_t *db);
+
+// Takes compactions by hand again.
+void rocksdb_enable_manual_compaction(struct rocksdb_t *db);
+
+// Calls off every compaction, and refuses new ones.
+void rocksdb_abort_all_compactions(struct rocksdb_t *db);
+
+// Lets compactions run again.
+void rocksdb_resume_all_compactions(struct rocksdb_t *db);
+
+// Lets the files that touch a range of the default family be compacted soon.
+void rocksdb_suggest_compact_range(struct rocksdb_t *db,
+                                   const char *start_key,
+                                   size_t start_key_len,
+                                   const char *limit_key,
+                                   size_t limit_key_len,
+                                   char **errptr);
+
+// The same of a family.
+void rocksdb_suggest_compact_range_cf(struct rocksdb_t *db,
+                                      struct rocksdb_column_family_handle_t *column_family,
+                                      const char *start_key,
+                                      size_t start_key_len,
+                                      const char *limit_key,
+                                      size_t limit_key_len,
+                                      char **errptr);
+
+// Deletes tables of the default family whose keys all lie in a range.
+void rocksdb_delete_file_in_range(struct rocksdb_t *db,
+                                  const char *start_key,
+                                  size_t start_key_len,
+                                  const char *limit_key,
+                                  size_t limit_key_len,
+                                  char **errptr);
+
+// The same of a family.
+void rocksdb_delete_file_in_range_cf(struct rocksdb_t *db,
+                                     struct rocksdb_column_family_handle_t *column_family,
+                                     const char *start_key,
+                                     size_t start_key_len,
+                                     const char *limit_key,
+                                     size_t limit_key_len,
+                                     char **errptr);
+
+// Hands the log to the system, and with `sync` to the disk.
+void rocksdb_flush_wal(struct rocksdb_t *db, unsigned char sync, char **errptr);
+
+// Changes options of the default family while the database is open.
+void rocksdb_set_options(struct rocksdb_t *db,
+                         int count,
+                         const char *const *keys,
+                         const char *const *values,
+                         char **errptr);
+
+// Changes options of a family while the database is open.
+void rocksdb_set_options_cf(struct rocksdb_t *db,
+                            struct rocksdb_column_family_handle_t *handle,
+                            int count,
+                            const char *const *keys,
+                            const char *const *values,
+                            char **errptr);
 
 // Opens the database in the directory `name`, which has no family but the default one.
 struct rocksdb_t *rocksdb_open(const struct rocksdb_options_t *options,
@@ -1268,6 +1426,156 @@ uint32_t rocksdb_column_family_handle_get_id(struct rocksdb_column_family_handle
 // The family's name, of `*name_len` bytes. Freed with `free`.
 char *rocksdb_column_family_handle_get_name(struct rocksdb_column_family_handle_t *handle,
                                             size_t *name_len);
+
+// Frees a writer. A table that was not finished is no table.
+//
+// Null is passed over.
+void rocksdb_sstfilewriter_destroy(struct rocksdb_sstfilewriter_t *handle);
+
+// Frees options.
+//
+// Null is passed over.
+void rocksdb_ingestexternalfileoptions_destroy(struct rocksdb_ingestexternalfileoptions_t *handle);
+
+// Sets `allow_blocking_flush`.
+void rocksdb_ingestexternalfileoptions_set_allow_blocking_flush(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                                unsigned char v);
+
+// Sets `allow_global_seqno`.
+void rocksdb_ingestexternalfileoptions_set_allow_global_seqno(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                              unsigned char v);
+
+// Sets `fail_if_not_bottommost_level`.
+void rocksdb_ingestexternalfileoptions_set_fail_if_not_bottommost_level(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                                        unsigned char v);
+
+// Sets `ingest_behind`.
+void rocksdb_ingestexternalfileoptions_set_ingest_behind(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                         unsigned char v);
+
+// Sets `move_files`.
+void rocksdb_ingestexternalfileoptions_set_move_files(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                      unsigned char v);
+
+// Sets `snapshot_consistency`.
+void rocksdb_ingestexternalfileoptions_set_snapshot_consistency(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                                unsigned char v);
+
+// A writer of tables with the family options in `io_options`.
+struct rocksdb_sstfilewriter_t *rocksdb_sstfilewriter_create(const struct rocksdb_envoptions_t *env,
+                                                             const struct rocksdb_options_t *io_options);
+
+// The same with another order of keys.
+struct rocksdb_sstfilewriter_t *rocksdb_sstfilewriter_create_with_comparator(const struct rocksdb_envoptions_t *env,
+                                                                             const struct rocksdb_options_t *io_options,
+                                                                             const struct rocksdb_comparator_t *comparator);
+
+// Begins a table in the file `name`.
+void rocksdb_sstfilewriter_open(struct rocksdb_sstfilewriter_t *writer,
+                                const char *name,
+                                char **errptr);
+
+// Sets `key`, which comes after all keys so far, to `val`.
+void rocksdb_sstfilewriter_add(struct rocksdb_sstfilewriter_t *writer,
+                               const char *key,
+                               size_t keylen,
+                               const char *val,
+                               size_t vallen,
+                               char **errptr);
+
+// Sets `key`, which comes after all keys so far, to `val`.
+void rocksdb_sstfilewriter_put(struct rocksdb_sstfilewriter_t *writer,
+                               const char *key,
+                               size_t keylen,
+                               const char *val,
+                               size_t vallen,
+                               char **errptr);
+
+// The same with a timestamp.
+void rocksdb_sstfilewriter_put_with_ts(struct rocksdb_sstfilewriter_t *writer,
+                                       const char *key,
+                                       size_t keylen,
+                                       const char *ts,
+                                       size_t tslen,
+                                       const char *val,
+                                       size_t vallen,
+                                       char **errptr);
+
+// Adds an operand to `key`.
+void rocksdb_sstfilewriter_merge(struct rocksdb_sstfilewriter_t *writer,
+                                 const char *key,
+                                 size_t keylen,
+                                 const char *val,
+                                 size_t vallen,
+                                 char **errptr);
+
+// Deletes `key`.
+void rocksdb_sstfilewriter_delete(struct rocksdb_sstfilewriter_t *writer,
+                                  const char *key,
+                                  size_t keylen,
+                                  char **errptr);
+
+// The same with a timestamp.
+void rocksdb_sstfilewriter_delete_with_ts(struct rocksdb_sstfilewriter_t *writer,
+                                          const char *key,
+                                          size_t keylen,
+                                          const char *ts,
+                                          size_t tslen,
+                                          char **errptr);
+
+// Deletes the keys from `begin_key` up to, not including, `end_key`.
+void rocksdb_sstfilewriter_delete_range(struct rocksdb_sstfilewriter_t *writer,
+                                        const char *begin_key,
+                                        size_t begin_keylen,
+                                        const char *end_key,
+                                        size_t end_keylen,
+                                        char **errptr);
+
+// Ends the table. The file is on the disk when the call returns.
+void rocksdb_sstfilewriter_finish(struct rocksdb_sstfilewriter_t *writer, char **errptr);
+
+// Stores the size of the file so far.
+void rocksdb_sstfilewriter_file_size(struct rocksdb_sstfilewriter_t *writer, uint64_t *file_size);
+
+// Options with their defaults.
+struct rocksdb_ingestexternalfileoptions_t *rocksdb_ingestexternalfileoptions_create(void);
+
+// Ingests tables into the default family, all of them or none.
+void rocksdb_ingest_external_file(struct rocksdb_t *db,
+                                  const char *const *file_list,
+                                  size_t list_len,
+                                  const struct rocksdb_ingestexternalfileoptions_t *opt,
+                                  char **errptr);
+
+// Ingests tables into a family, all of them or none.
+void rocksdb_ingest_external_file_cf(struct rocksdb_t *db,
+                                     struct rocksdb_column_family_handle_t *handle,
+                                     const char *const *file_list,
+                                     size_t list_len,
+                                     const struct rocksdb_ingestexternalfileoptions_t *opt,
+                                     char **errptr);
+
+// The batches written from the sequence number `seq_number` on.
+struct rocksdb_wal_iterator_t *rocksdb_get_updates_since(struct rocksdb_t *db,
+                                                         uint64_t seq_number,
+                                                         const struct rocksdb_wal_readoptions_t *options,
+                                                         char **errptr);
+
+// Goes to the next batch.
+void rocksdb_wal_iter_next(struct rocksdb_wal_iterator_t *iter);
+
+// Whether the stream stands at a batch.
+unsigned char rocksdb_wal_iter_valid(const struct rocksdb_wal_iterator_t *iter);
+
+// The error that ended the stream, if one did.
+void rocksdb_wal_iter_status(const struct rocksdb_wal_iterator_t *iter, char **errptr);
+
+// The batch, which the program destroys, and its sequence number; null where there is none.
+struct rocksdb_writebatch_t *rocksdb_wal_iter_get_batch(const struct rocksdb_wal_iterator_t *iter,
+                                                        uint64_t *seq);
+
+// Ends the stream.
+void rocksdb_wal_iter_destroy(const struct rocksdb_wal_iterator_t *iter);
 
 // Ends a walk.
 //
@@ -3521,51 +3829,6 @@ void rocksdb_options_add_table_properties_collector_factory(struct rocksdb_optio
 // Not built: collectors of table properties.
 void rocksdb_table_properties_collector_factory_destroy(struct rocksdb_table_properties_collector_factory_t *factory);
 
-// Not built: compaction filters.
-struct rocksdb_compactionfilter_t *rocksdb_compactionfilter_create(void *state,
-                                                                   void (*destructor)(void*),
-                                                                   unsigned char (*filter)(void*,
-                                                                                           int,
-                                                                                           const char*,
-                                                                                           size_t,
-                                                                                           const char*,
-                                                                                           size_t,
-                                                                                           char**,
-                                                                                           size_t*,
-                                                                                           unsigned char*),
-                                                                   const char *(*name)(void*));
-
-// Not built: compaction filters.
-void rocksdb_compactionfilter_destroy(struct rocksdb_compactionfilter_t *compactionfilter);
-
-// Not built: compaction filters.
-void rocksdb_compactionfilter_set_ignore_snapshots(struct rocksdb_compactionfilter_t *compactionfilter,
-                                                   unsigned char v);
-
-// Not built: compaction filters.
-unsigned char rocksdb_compactionfiltercontext_is_full_compaction(struct rocksdb_compactionfiltercontext_t *context);
-
-// Not built: compaction filters.
-unsigned char rocksdb_compactionfiltercontext_is_manual_compaction(struct rocksdb_compactionfiltercontext_t *context);
-
-// Not built: compaction filters.
-struct rocksdb_compactionfilterfactory_t *rocksdb_compactionfilterfactory_create(void *state,
-                                                                                 void (*destructor)(void*),
-                                                                                 struct rocksdb_compactionfilter_t *(*create_compaction_filter)(void*,
-                                                                                                                                                struct rocksdb_compactionfiltercontext_t*),
-                                                                                 const char *(*name)(void*));
-
-// Not built: compaction filters.
-void rocksdb_compactionfilterfactory_destroy(struct rocksdb_compactionfilterfactory_t *compactionfilterfactory);
-
-// Not built: compaction filters.
-void rocksdb_options_set_compaction_filter(struct rocksdb_options_t *opt,
-                                           struct rocksdb_compactionfilter_t *compactionfilter);
-
-// Not built: compaction filters.
-void rocksdb_options_set_compaction_filter_factory(struct rocksdb_options_t *opt,
-                                                   struct rocksdb_compactionfilterfactory_t *compactionfilterfactory);
-
 // Not built: cuckoo tables.
 struct rocksdb_cuckoo_table_options_t *rocksdb_cuckoo_options_create(void);
 
@@ -3828,51 +4091,6 @@ const char *rocksdb_externalfileingestioninfo_cf_name(const struct rocksdb_exter
 const char *rocksdb_externalfileingestioninfo_internal_file_path(const struct rocksdb_externalfileingestioninfo_t *externalfileingestioninfo,
                                                                  size_t *size);
 
-// Not built: ingestion.
-void rocksdb_ingest_external_file(struct rocksdb_t *db,
-                                  const char *const *file_list,
-                                  size_t list_len,
-                                  const struct rocksdb_ingestexternalfileoptions_t *opt,
-                                  char **errptr);
-
-// Not built: ingestion.
-void rocksdb_ingest_external_file_cf(struct rocksdb_t *db,
-                                     struct rocksdb_column_family_handle_t *handle,
-                                     const char *const *file_list,
-                                     size_t list_len,
-                                     const struct rocksdb_ingestexternalfileoptions_t *opt,
-                                     char **errptr);
-
-// Not built: ingestion.
-struct rocksdb_ingestexternalfileoptions_t *rocksdb_ingestexternalfileoptions_create(void);
-
-// Not built: ingestion.
-void rocksdb_ingestexternalfileoptions_destroy(struct rocksdb_ingestexternalfileoptions_t *opt);
-
-// Not built: ingestion.
-void rocksdb_ingestexternalfileoptions_set_allow_blocking_flush(struct rocksdb_ingestexternalfileoptions_t *opt,
-                                                                unsigned char allow_blocking_flush);
-
-// Not built: ingestion.
-void rocksdb_ingestexternalfileoptions_set_allow_global_seqno(struct rocksdb_ingestexternalfileoptions_t *opt,
-                                                              unsigned char allow_global_seqno);
-
-// Not built: ingestion.
-void rocksdb_ingestexternalfileoptions_set_fail_if_not_bottommost_level(struct rocksdb_ingestexternalfileoptions_t *opt,
-                                                                        unsigned char fail_if_not_bottommost_level);
-
-// Not built: ingestion.
-void rocksdb_ingestexternalfileoptions_set_ingest_behind(struct rocksdb_ingestexternalfileoptions_t *opt,
-                                                         unsigned char ingest_behind);
-
-// Not built: ingestion.
-void rocksdb_ingestexternalfileoptions_set_move_files(struct rocksdb_ingestexternalfileoptions_t *opt,
-                                                      unsigned char move_files);
-
-// Not built: ingestion.
-void rocksdb_ingestexternalfileoptions_set_snapshot_consistency(struct rocksdb_ingestexternalfileoptions_t *opt,
-                                                                unsigned char snapshot_consistency);
-
 // Not built: key_may_exist.
 unsigned char rocksdb_key_may_exist(struct rocksdb_t *db,
                                     const struct rocksdb_readoptions_t *options,
@@ -4074,21 +4292,6 @@ uint64_t rocksdb_sst_file_metadata_get_size(struct rocksdb_sst_file_metadata_t *
 // Not built: metadata of the tree.
 char *rocksdb_sst_file_metadata_get_smallestkey(struct rocksdb_sst_file_metadata_t *file_meta,
                                                 size_t *len);
-
-// Not built: options that change while open.
-void rocksdb_set_options(struct rocksdb_t *db,
-                         int count,
-                         const char *const *keys,
-                         const char *const *values,
-                         char **errptr);
-
-// Not built: options that change while open.
-void rocksdb_set_options_cf(struct rocksdb_t *db,
-                            struct rocksdb_column_family_handle_t *handle,
-                            int count,
-                            const char *const *keys,
-                            const char *const *values,
-                            char **errptr);
 
 // Not built: perf contexts.
 struct rocksdb_perfcontext_t *rocksdb_perfcontext_create(void);
@@ -4526,34 +4729,6 @@ double rocksdb_statistics_histogram_data_get_std_dev(struct rocksdb_statistics_h
 // Not built: statistics.
 uint64_t rocksdb_statistics_histogram_data_get_sum(struct rocksdb_statistics_histogram_data_t *data);
 
-// Not built: the change stream.
-struct rocksdb_wal_iterator_t *rocksdb_get_updates_since(struct rocksdb_t *db,
-                                                         uint64_t seq_number,
-                                                         const struct rocksdb_wal_readoptions_t *options,
-                                                         char **errptr);
-
-// Not built: the change stream.
-void rocksdb_wal_iter_destroy(const struct rocksdb_wal_iterator_t *iter);
-
-// Not built: the change stream.
-struct rocksdb_writebatch_t *rocksdb_wal_iter_get_batch(const struct rocksdb_wal_iterator_t *iter,
-                                                        uint64_t *seq);
-
-// Not built: the change stream.
-void rocksdb_wal_iter_next(struct rocksdb_wal_iterator_t *iter);
-
-// Not built: the change stream.
-void rocksdb_wal_iter_status(const struct rocksdb_wal_iterator_t *iter, char **errptr);
-
-// Not built: the change stream.
-unsigned char rocksdb_wal_iter_valid(const struct rocksdb_wal_iterator_t *wal_iterator);
-
-// Not built: this function.
-void rocksdb_abort_all_compactions(struct rocksdb_t *db);
-
-// Not built: this function.
-void rocksdb_cancel_all_background_work(struct rocksdb_t *db, unsigned char wait);
-
 // Not built: this function.
 unsigned char rocksdb_compactoptions_get_allow_write_stall(struct rocksdb_compactoptions_t *opt);
 
@@ -4570,33 +4745,10 @@ void rocksdb_create_iterators(struct rocksdb_t *db,
                               char **errptr);
 
 // Not built: this function.
-void rocksdb_delete_file_in_range(struct rocksdb_t *db,
-                                  const char *start_key,
-                                  size_t start_key_len,
-                                  const char *limit_key,
-                                  size_t limit_key_len,
-                                  char **errptr);
-
-// Not built: this function.
-void rocksdb_delete_file_in_range_cf(struct rocksdb_t *db,
-                                     struct rocksdb_column_family_handle_t *column_family,
-                                     const char *start_key,
-                                     size_t start_key_len,
-                                     const char *limit_key,
-                                     size_t limit_key_len,
-                                     char **errptr);
-
-// Not built: this function.
 void rocksdb_disable_file_deletions(struct rocksdb_t *db, char **errptr);
 
 // Not built: this function.
-void rocksdb_disable_manual_compaction(struct rocksdb_t *db);
-
-// Not built: this function.
 void rocksdb_enable_file_deletions(struct rocksdb_t *db, char **errptr);
-
-// Not built: this function.
-void rocksdb_enable_manual_compaction(struct rocksdb_t *db);
 
 // Not built: this function.
 void rocksdb_env_join_all_threads(struct rocksdb_env_t *env);
@@ -4612,9 +4764,6 @@ void rocksdb_env_lower_thread_pool_cpu_priority(struct rocksdb_env_t *env);
 
 // Not built: this function.
 void rocksdb_env_lower_thread_pool_io_priority(struct rocksdb_env_t *env);
-
-// Not built: this function.
-void rocksdb_flush_wal(struct rocksdb_t *db, unsigned char sync, char **errptr);
 
 // Not built: this function.
 char *rocksdb_get_db_identity(struct rocksdb_t *db, size_t *id_len);
@@ -4662,26 +4811,6 @@ void rocksdb_options_set_blob_cache(struct rocksdb_options_t *opt,
 void rocksdb_options_set_cf_paths(struct rocksdb_options_t *opt,
                                   const struct rocksdb_dbpath_t **path_values,
                                   size_t num_paths);
-
-// Not built: this function.
-void rocksdb_resume_all_compactions(struct rocksdb_t *db);
-
-// Not built: this function.
-void rocksdb_suggest_compact_range(struct rocksdb_t *db,
-                                   const char *start_key,
-                                   size_t start_key_len,
-                                   const char *limit_key,
-                                   size_t limit_key_len,
-                                   char **errptr);
-
-// Not built: this function.
-void rocksdb_suggest_compact_range_cf(struct rocksdb_t *db,
-                                      struct rocksdb_column_family_handle_t *column_family,
-                                      const char *start_key,
-                                      size_t start_key_len,
-                                      const char *limit_key,
-                                      size_t limit_key_len,
-                                      char **errptr);
 
 // Not built: transactions.
 struct rocksdb_transaction_t *rocksdb_optimistictransaction_begin(struct rocksdb_optimistictransactiondb_t *otxn_db,
@@ -5360,24 +5489,6 @@ void rocksdb_singledelete_with_ts(struct rocksdb_t *db,
                                   char **errptr);
 
 // Not built: user-defined timestamps.
-void rocksdb_sstfilewriter_delete_with_ts(struct rocksdb_sstfilewriter_t *writer,
-                                          const char *key,
-                                          size_t keylen,
-                                          const char *ts,
-                                          size_t tslen,
-                                          char **errptr);
-
-// Not built: user-defined timestamps.
-void rocksdb_sstfilewriter_put_with_ts(struct rocksdb_sstfilewriter_t *writer,
-                                       const char *key,
-                                       size_t keylen,
-                                       const char *ts,
-                                       size_t tslen,
-                                       const char *val,
-                                       size_t vallen,
-                                       char **errptr);
-
-// Not built: user-defined timestamps.
 void rocksdb_writebatch_delete_cf_with_ts(struct rocksdb_writebatch_t *writebatch,
                                           struct rocksdb_column_family_handle_t *column_family,
                                           const char *key,
@@ -5418,45 +5529,6 @@ void rocksdb_writebatch_wi_update_timestamps(struct rocksdb_writebatch_wi_t *wbw
                                              void *state,
                                              size_t (*get_ts_size)(void*, uint32_t),
                                              char **errptr);
-
-// Not built: waiting for compactions.
-void rocksdb_wait_for_compact(struct rocksdb_t *db,
-                              struct rocksdb_wait_for_compact_options_t *options,
-                              char **errptr);
-
-// Not built: waiting for compactions.
-struct rocksdb_wait_for_compact_options_t *rocksdb_wait_for_compact_options_create(void);
-
-// Not built: waiting for compactions.
-void rocksdb_wait_for_compact_options_destroy(struct rocksdb_wait_for_compact_options_t *opt);
-
-// Not built: waiting for compactions.
-unsigned char rocksdb_wait_for_compact_options_get_abort_on_pause(struct rocksdb_wait_for_compact_options_t *opt);
-
-// Not built: waiting for compactions.
-unsigned char rocksdb_wait_for_compact_options_get_close_db(struct rocksdb_wait_for_compact_options_t *opt);
-
-// Not built: waiting for compactions.
-unsigned char rocksdb_wait_for_compact_options_get_flush(struct rocksdb_wait_for_compact_options_t *opt);
-
-// Not built: waiting for compactions.
-uint64_t rocksdb_wait_for_compact_options_get_timeout(struct rocksdb_wait_for_compact_options_t *opt);
-
-// Not built: waiting for compactions.
-void rocksdb_wait_for_compact_options_set_abort_on_pause(struct rocksdb_wait_for_compact_options_t *opt,
-                                                         unsigned char v);
-
-// Not built: waiting for compactions.
-void rocksdb_wait_for_compact_options_set_close_db(struct rocksdb_wait_for_compact_options_t *opt,
-                                                   unsigned char v);
-
-// Not built: waiting for compactions.
-void rocksdb_wait_for_compact_options_set_flush(struct rocksdb_wait_for_compact_options_t *opt,
-                                                unsigned char v);
-
-// Not built: waiting for compactions.
-void rocksdb_wait_for_compact_options_set_timeout(struct rocksdb_wait_for_compact_options_t *opt,
-                                                  uint64_t microseconds);
 
 // Not built: write batches with an index.
 void rocksdb_write_writebatch_wi(struct rocksdb_t *db,
@@ -5748,67 +5820,6 @@ void rocksdb_write_buffer_manager_set_allow_stall(struct rocksdb_write_buffer_ma
 // Not built: write-buffer managers.
 void rocksdb_write_buffer_manager_set_buffer_size(struct rocksdb_write_buffer_manager_t *wbm,
                                                   size_t new_size);
-
-// Not built: writing SST files.
-void rocksdb_sstfilewriter_add(struct rocksdb_sstfilewriter_t *writer,
-                               const char *key,
-                               size_t keylen,
-                               const char *val,
-                               size_t vallen,
-                               char **errptr);
-
-// Not built: writing SST files.
-struct rocksdb_sstfilewriter_t *rocksdb_sstfilewriter_create(const struct rocksdb_envoptions_t *env,
-                                                             const struct rocksdb_options_t *io_options);
-
-// Not built: writing SST files.
-struct rocksdb_sstfilewriter_t *rocksdb_sstfilewriter_create_with_comparator(const struct rocksdb_envoptions_t *env,
-                                                                             const struct rocksdb_options_t *io_options,
-                                                                             const struct rocksdb_comparator_t *comparator);
-
-// Not built: writing SST files.
-void rocksdb_sstfilewriter_delete(struct rocksdb_sstfilewriter_t *writer,
-                                  const char *key,
-                                  size_t keylen,
-                                  char **errptr);
-
-// Not built: writing SST files.
-void rocksdb_sstfilewriter_delete_range(struct rocksdb_sstfilewriter_t *writer,
-                                        const char *begin_key,
-                                        size_t begin_keylen,
-                                        const char *end_key,
-                                        size_t end_keylen,
-                                        char **errptr);
-
-// Not built: writing SST files.
-void rocksdb_sstfilewriter_destroy(struct rocksdb_sstfilewriter_t *writer);
-
-// Not built: writing SST files.
-void rocksdb_sstfilewriter_file_size(struct rocksdb_sstfilewriter_t *writer, uint64_t *file_size);
-
-// Not built: writing SST files.
-void rocksdb_sstfilewriter_finish(struct rocksdb_sstfilewriter_t *writer, char **errptr);
-
-// Not built: writing SST files.
-void rocksdb_sstfilewriter_merge(struct rocksdb_sstfilewriter_t *writer,
-                                 const char *key,
-                                 size_t keylen,
-                                 const char *val,
-                                 size_t vallen,
-                                 char **errptr);
-
-// Not built: writing SST files.
-void rocksdb_sstfilewriter_open(struct rocksdb_sstfilewriter_t *writer,
-                                const char *name,
-                                char **errptr);
-
-// Not built: writing SST files.
-void rocksdb_sstfilewriter_put(struct rocksdb_sstfilewriter_t *writer,
-                               const char *key,
-                               size_t keylen,
-                               const char *val,
-                               size_t vallen,
-                               char **errptr);
 
 // Sets `key` to `val` in the default family.
 void rocksdb_put(struct rocksdb_t *db,

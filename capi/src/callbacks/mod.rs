@@ -6,11 +6,13 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
+mod compaction_filter;
 mod comparator;
 mod filter_policy;
 mod merge;
 mod transform;
 
+pub use compaction_filter::*;
 pub use comparator::*;
 pub use filter_policy::*;
 pub use merge::*;

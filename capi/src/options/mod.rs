@@ -62,7 +62,8 @@ impl From<f64> for Shown {
 }
 
 impl<T> Checked<T> {
-    fn new(value: T) -> Checked<T> {
+    /// Options that every setter could change so far.
+    pub fn new(value: T) -> Checked<T> {
         Checked {
             value,
             refused: None,

@@ -1,0 +1,186 @@
+//! Compaction filters and their factories.
+
+use std::ffi::{c_char, c_int, c_uchar, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cairn_options::Plugin;
+use cairn_types::{
+    CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision, FilterValue,
+};
+
+use super::{State, c_bytes};
+use crate::error::bytes;
+use crate::handle::{create, destroy, misuse, of, of_mut, take};
+use crate::options::rocksdb_options_t;
+
+handles! {
+    /// A compaction filter.
+    rocksdb_compactionfilter_t = Arc<Filter>;
+    /// What makes compaction filters.
+    rocksdb_compactionfilterfactory_t = Arc<dyn CompactionFilterFactory>;
+    /// What a factory is told about a compaction.
+    rocksdb_compactionfiltercontext_t = FilterContext;
+}
+
+c_destructors! {
+    /// Gives up the program's share of a filter.
+    rocksdb_compactionfilter_destroy(rocksdb_compactionfilter_t);
+    /// Frees a factory that no options own.
+    rocksdb_compactionfilterfactory_destroy(rocksdb_compactionfilterfactory_t);
+}
+
+/// Returns whether the entry goes; a changed value is stored and stays the program's.
+type Callback = unsafe extern "C" fn(
+    *mut c_void,
+    c_int,
+    *const c_char,
+    usize,
+    *const c_char,
+    usize,
+    *mut *mut c_char,
+    *mut usize,
+    *mut c_uchar,
+) -> c_uchar;
+/// Makes a filter, which the engine owns.
+type CreateFilter = unsafe extern "C" fn(
+    *mut c_void,
+    *mut rocksdb_compactionfiltercontext_t,
+) -> *mut rocksdb_compactionfilter_t;
+
+/// A filter of the program's.
+pub struct Filter {
+    state: State,
+    name: String,
+    filter: Callback,
+    ignore_snapshots: AtomicBool,
+}
+
+impl CompactionFilter for Filter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn filter(&self, level: usize, key: &[u8], value: FilterValue<'_>) -> FilterDecision {
+        // RocksDB's C interface asks about values only.
+        let FilterValue::Value(value) = value else {
+            return FilterDecision::Keep;
+        };
+        let level = c_int::try_from(level).unwrap_or(c_int::MAX);
+        let (mut new_value, mut new_len, mut changed) = (std::ptr::null_mut(), 0, 0);
+        // SAFETY: the program's function reads key and value, and writes a new value's place; that
+        // value stays readable until the function is called again.
+        unsafe {
+            let goes = (self.filter)(
+                self.state.pointer(),
+                level,
+                c_bytes(key),
+                key.len(),
+                c_bytes(value),
+                value.len(),
+                &mut new_value,
+                &mut new_len,
+                &mut changed,
+            );
+            match (goes != 0, changed != 0) {
+                (true, _) => FilterDecision::Remove,
+                (false, true) => {
+                    FilterDecision::ChangeValue(bytes(new_value.cast_const(), new_len).to_vec())
+                }
+                (false, false) => FilterDecision::Keep,
+            }
+        }
+    }
+
+    fn ignore_snapshots(&self) -> bool {
+        self.ignore_snapshots.load(Ordering::Relaxed)
+    }
+}
+
+struct Factory {
+    state: State,
+    name: String,
+    create: CreateFilter,
+}
+
+impl CompactionFilterFactory for Factory {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn create(&self, context: &FilterContext) -> Option<Arc<dyn CompactionFilter>> {
+        let context = create::<rocksdb_compactionfiltercontext_t>(context.clone());
+        // SAFETY: the program's function reads the context and returns null or a filter that is
+        // the engine's from then on.
+        unsafe {
+            let filter = (self.create)(self.state.pointer(), context);
+            destroy(context);
+            (!filter.is_null()).then(|| take(filter) as Arc<dyn CompactionFilter>)
+        }
+    }
+}
+
+c_functions! {
+    /// A filter. `filter` returns 1 for an entry that goes; to change a value it sets
+    /// `*value_changed` and stores memory of its own in `*new_value`.
+    fn rocksdb_compactionfilter_create(
+        state: *mut c_void,
+        destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+        filter: Option<unsafe extern "C" fn(*mut c_void, c_int, *const c_char, usize, *const c_char, usize, *mut *mut c_char, *mut usize, *mut c_uchar) -> c_uchar>,
+        name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
+    ) -> *mut rocksdb_compactionfilter_t {
+        let Some(filter) = filter else {
+            misuse("a compaction filter needs a filter function");
+        };
+        let state = State::new(state, destructor);
+        create(Arc::new(Filter {
+            name: state.name(name, "no name"),
+            state,
+            filter,
+            ignore_snapshots: AtomicBool::new(true),
+        }))
+    }
+    /// Whether the filter is asked about what snapshots see.
+    fn rocksdb_compactionfilter_set_ignore_snapshots(filter: *mut rocksdb_compactionfilter_t, ignore: c_uchar) {
+        of(filter.cast_const()).ignore_snapshots.store(ignore != 0, Ordering::Relaxed);
+    }
+    /// A factory. `create_compaction_filter` returns a filter that the engine owns.
+    fn rocksdb_compactionfilterfactory_create(
+        state: *mut c_void,
+        destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+        create_compaction_filter: Option<unsafe extern "C" fn(*mut c_void, *mut rocksdb_compactionfiltercontext_t) -> *mut rocksdb_compactionfilter_t>,
+        name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
+    ) -> *mut rocksdb_compactionfilterfactory_t {
+        let Some(make) = create_compaction_filter else {
+            misuse("a compaction filter factory needs a create_compaction_filter function");
+        };
+        let state = State::new(state, destructor);
+        create(Arc::new(Factory { name: state.name(name, "no name"), state, create: make })
+            as Arc<dyn CompactionFilterFactory>)
+    }
+    /// Whether all tables of the family are inputs.
+    fn rocksdb_compactionfiltercontext_is_full_compaction(context: *mut rocksdb_compactionfiltercontext_t) -> c_uchar {
+        of(context.cast_const()).is_full_compaction.into()
+    }
+    /// Whether a program asked for the compaction.
+    fn rocksdb_compactionfiltercontext_is_manual_compaction(context: *mut rocksdb_compactionfiltercontext_t) -> c_uchar {
+        of(context.cast_const()).is_manual_compaction.into()
+    }
+    /// The filter of all compactions. The options share it; the program still destroys its handle.
+    fn rocksdb_options_set_compaction_filter(opt: *mut rocksdb_options_t, filter: *mut rocksdb_compactionfilter_t) {
+        of_mut(opt).family.compaction_filter = match filter.is_null() {
+            true => Plugin::None,
+            false => Plugin::Object(of(filter.cast_const()).clone()),
+        };
+    }
+    /// What makes a filter for each compaction; the options own it from now on.
+    fn rocksdb_options_set_compaction_filter_factory(
+        opt: *mut rocksdb_options_t,
+        factory: *mut rocksdb_compactionfilterfactory_t,
+    ) {
+        of_mut(opt).family.compaction_filter_factory = match factory.is_null() {
+            true => Plugin::None,
+            false => Plugin::Object(take(factory)),
+        };
+    }
+}

@@ -1,0 +1,185 @@
+//! Background work: compactions by hand, pausing, waiting; logs; options that change while open.
+
+use std::ffi::{c_char, c_int, c_uchar};
+
+use cairn_db::{Db, Family};
+use cairn_options::WaitForCompactOptions;
+use cairn_types::Result;
+
+use crate::db::rocksdb_t;
+use crate::error::{array, maybe_bytes, report, text};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::{create, of, of_mut};
+use crate::options::Checked;
+
+handles! {
+    /// What to wait for.
+    rocksdb_wait_for_compact_options_t = Checked<WaitForCompactOptions>;
+}
+
+c_destructors! {
+    /// Frees options.
+    rocksdb_wait_for_compact_options_destroy(rocksdb_wait_for_compact_options_t);
+}
+
+c_setters! { rocksdb_wait_for_compact_options_t:
+    rocksdb_wait_for_compact_options_set_abort_on_pause(c_uchar) => abort_on_pause;
+    rocksdb_wait_for_compact_options_set_close_db(c_uchar) => close_db;
+    rocksdb_wait_for_compact_options_set_flush(c_uchar) => flush;
+    rocksdb_wait_for_compact_options_set_timeout(u64) => timeout;
+}
+
+c_getters! { rocksdb_wait_for_compact_options_t:
+    rocksdb_wait_for_compact_options_get_abort_on_pause(mut) -> c_uchar => abort_on_pause;
+    rocksdb_wait_for_compact_options_get_close_db(mut) -> c_uchar => close_db;
+    rocksdb_wait_for_compact_options_get_flush(mut) -> c_uchar => flush;
+    rocksdb_wait_for_compact_options_get_timeout(mut) -> u64 => timeout;
+}
+
+/// The changes that two C arrays describe.
+///
+/// # Safety
+///
+/// The arrays are what `c.h` says.
+unsafe fn changes(
+    count: c_int,
+    keys: *const *const c_char,
+    values: *const *const c_char,
+) -> Vec<(String, String)> {
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let pairs = array(keys, count).iter().zip(array(values, count));
+        pairs
+            .map(|(key, value)| (text(*key), text(*value)))
+            .collect()
+    }
+}
+
+fn set_options(family: &Family, changes: &[(String, String)]) -> Result<()> {
+    let changes: Vec<(&str, &str)> = changes
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    family.set_options(&changes)
+}
+
+fn delete_files(family: &Family, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
+    family.delete_files_in_ranges(&[(begin, end)], true)
+}
+
+fn database<'a>(db: *mut rocksdb_t) -> &'a Db {
+    // SAFETY: the handle is what `c.h` says; every caller is a function of the interface.
+    unsafe { &of(db.cast_const()).db }
+}
+
+c_functions! {
+    /// What to wait for: nothing but flushes and compactions, for ever.
+    fn rocksdb_wait_for_compact_options_create() -> *mut rocksdb_wait_for_compact_options_t {
+        create(Checked::new(WaitForCompactOptions::default()))
+    }
+    /// Waits until no flush or compaction runs or is due.
+    fn rocksdb_wait_for_compact(
+        db: *mut rocksdb_t,
+        options: *mut rocksdb_wait_for_compact_options_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || database(db).wait_for_compact(of(options.cast_const())));
+    }
+    /// Calls background work off for good; with `wait` not before what runs has ended.
+    fn rocksdb_cancel_all_background_work(db: *mut rocksdb_t, wait: c_uchar) {
+        // C gives this call no way to report an error.
+        let _ = database(db).cancel_all_background_work(wait != 0);
+    }
+    /// Calls off compactions by hand, and refuses new ones.
+    fn rocksdb_disable_manual_compaction(db: *mut rocksdb_t) {
+        database(db).disable_manual_compaction();
+    }
+    /// Takes compactions by hand again.
+    fn rocksdb_enable_manual_compaction(db: *mut rocksdb_t) {
+        database(db).enable_manual_compaction();
+    }
+    /// Calls off every compaction, and refuses new ones.
+    fn rocksdb_abort_all_compactions(db: *mut rocksdb_t) {
+        database(db).abort_all_compactions();
+    }
+    /// Lets compactions run again.
+    fn rocksdb_resume_all_compactions(db: *mut rocksdb_t) {
+        database(db).resume_all_compactions();
+    }
+    /// Lets the files that touch a range of the default family be compacted soon.
+    fn rocksdb_suggest_compact_range(
+        db: *mut rocksdb_t,
+        start_key: *const c_char,
+        start_key_len: usize,
+        limit_key: *const c_char,
+        limit_key_len: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
+        report(errptr, || database(db).suggest_compact_range(begin, end));
+    }
+    /// The same of a family.
+    fn rocksdb_suggest_compact_range_cf(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        start_key: *const c_char,
+        start_key_len: usize,
+        limit_key: *const c_char,
+        limit_key_len: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
+        report(errptr, || of(column_family.cast_const()).suggest_compact_range(begin, end));
+    }
+    /// Deletes tables of the default family whose keys all lie in a range.
+    fn rocksdb_delete_file_in_range(
+        db: *mut rocksdb_t,
+        start_key: *const c_char,
+        start_key_len: usize,
+        limit_key: *const c_char,
+        limit_key_len: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
+        report(errptr, || delete_files(database(db).default_family(), begin, end));
+    }
+    /// The same of a family.
+    fn rocksdb_delete_file_in_range_cf(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        start_key: *const c_char,
+        start_key_len: usize,
+        limit_key: *const c_char,
+        limit_key_len: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
+        report(errptr, || delete_files(of(column_family.cast_const()), begin, end));
+    }
+    /// Hands the log to the system, and with `sync` to the disk.
+    fn rocksdb_flush_wal(db: *mut rocksdb_t, sync: c_uchar, errptr: *mut *mut c_char) {
+        report(errptr, || database(db).flush_wal(sync != 0));
+    }
+    /// Changes options of the default family while the database is open.
+    fn rocksdb_set_options(
+        db: *mut rocksdb_t,
+        count: c_int,
+        keys: *const *const c_char,
+        values: *const *const c_char,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || set_options(database(db).default_family(), &changes(count, keys, values)));
+    }
+    /// Changes options of a family while the database is open.
+    fn rocksdb_set_options_cf(
+        _db: *mut rocksdb_t,
+        handle: *mut rocksdb_column_family_handle_t,
+        count: c_int,
+        keys: *const *const c_char,
+        values: *const *const c_char,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || set_options(of(handle.cast_const()), &changes(count, keys, values)));
+    }
+}

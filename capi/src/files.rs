@@ -1,0 +1,254 @@
+//! Files in and out: external tables, their ingestion, the stream of changes.
+
+use std::ffi::{c_char, c_uchar};
+
+use cairn_db::{Family, SstFileWriter, WalIterator};
+use cairn_options::IngestExternalFileOptions;
+use cairn_types::{Result, SequenceNumber};
+
+use crate::batch::{Batch, rocksdb_writebatch_t};
+use crate::callbacks::rocksdb_comparator_t;
+use crate::db::rocksdb_t;
+use crate::env::rocksdb_envoptions_t;
+use crate::error::{array, bytes, path, report, report_ptr, save, store};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::{create, destroy, maybe, of, of_mut};
+use crate::options::{Checked, rocksdb_options_t};
+
+/// Options of the stream of changes; there is nothing to choose.
+pub struct WalReadOptions;
+
+handles! {
+    /// Writes tables for ingestion.
+    rocksdb_sstfilewriter_t = SstFileWriter;
+    /// How files are ingested.
+    rocksdb_ingestexternalfileoptions_t = Checked<IngestExternalFileOptions>;
+    /// The batches written since a sequence number.
+    rocksdb_wal_iterator_t = WalIterator;
+    /// Options of the stream of changes.
+    rocksdb_wal_readoptions_t = WalReadOptions;
+}
+
+c_destructors! {
+    /// Frees a writer. A table that was not finished is no table.
+    rocksdb_sstfilewriter_destroy(rocksdb_sstfilewriter_t);
+    /// Frees options.
+    rocksdb_ingestexternalfileoptions_destroy(rocksdb_ingestexternalfileoptions_t);
+}
+
+c_setters! { rocksdb_ingestexternalfileoptions_t:
+    rocksdb_ingestexternalfileoptions_set_allow_blocking_flush(c_uchar) => allow_blocking_flush;
+    rocksdb_ingestexternalfileoptions_set_allow_global_seqno(c_uchar) => allow_global_seqno;
+    rocksdb_ingestexternalfileoptions_set_fail_if_not_bottommost_level(c_uchar) => fail_if_not_bottommost_level;
+    rocksdb_ingestexternalfileoptions_set_ingest_behind(c_uchar) => ingest_behind;
+    rocksdb_ingestexternalfileoptions_set_move_files(c_uchar) => move_files;
+    rocksdb_ingestexternalfileoptions_set_snapshot_consistency(c_uchar) => snapshot_consistency;
+}
+
+/// Ingests the files of a C array.
+///
+/// # Safety
+///
+/// The arguments are what `c.h` says.
+unsafe fn ingest(
+    family: &Family,
+    list: *const *const c_char,
+    count: usize,
+    options: *const rocksdb_ingestexternalfileoptions_t,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let files: Vec<_> = array(list, count).iter().map(|name| path(*name)).collect();
+        family.ingest_external_file(files, of(options).checked()?)
+    }
+}
+
+c_functions! {
+    /// A writer of tables with the family options in `io_options`.
+    fn rocksdb_sstfilewriter_create(
+        env: *const rocksdb_envoptions_t,
+        io_options: *const rocksdb_options_t,
+    ) -> *mut rocksdb_sstfilewriter_t {
+        let _ = maybe(env);
+        let all = of(io_options);
+        create(SstFileWriter::new(&all.world(), &all.db, &all.family))
+    }
+    /// The same with another order of keys.
+    fn rocksdb_sstfilewriter_create_with_comparator(
+        env: *const rocksdb_envoptions_t,
+        io_options: *const rocksdb_options_t,
+        comparator: *const rocksdb_comparator_t,
+    ) -> *mut rocksdb_sstfilewriter_t {
+        let _ = maybe(env);
+        let all = of(io_options);
+        let mut family = all.family.clone();
+        if let Some(order) = maybe(comparator) {
+            family.comparator = order.clone();
+        }
+        create(SstFileWriter::new(&all.world(), &all.db, &family))
+    }
+    /// Begins a table in the file `name`.
+    fn rocksdb_sstfilewriter_open(writer: *mut rocksdb_sstfilewriter_t, name: *const c_char, errptr: *mut *mut c_char) {
+        report(errptr, || of_mut(writer).open(&path(name)));
+    }
+    /// Sets `key`, which comes after all keys so far, to `val`.
+    fn rocksdb_sstfilewriter_add(
+        writer: *mut rocksdb_sstfilewriter_t,
+        key: *const c_char,
+        keylen: usize,
+        val: *const c_char,
+        vallen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || of_mut(writer).put(bytes(key, keylen), bytes(val, vallen)));
+    }
+    /// Sets `key`, which comes after all keys so far, to `val`.
+    fn rocksdb_sstfilewriter_put(
+        writer: *mut rocksdb_sstfilewriter_t,
+        key: *const c_char,
+        keylen: usize,
+        val: *const c_char,
+        vallen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || of_mut(writer).put(bytes(key, keylen), bytes(val, vallen)));
+    }
+    /// The same with a timestamp.
+    fn rocksdb_sstfilewriter_put_with_ts(
+        writer: *mut rocksdb_sstfilewriter_t,
+        key: *const c_char,
+        keylen: usize,
+        ts: *const c_char,
+        tslen: usize,
+        val: *const c_char,
+        vallen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            of_mut(writer).put_with_timestamp(bytes(key, keylen), bytes(ts, tslen), bytes(val, vallen))
+        });
+    }
+    /// Adds an operand to `key`.
+    fn rocksdb_sstfilewriter_merge(
+        writer: *mut rocksdb_sstfilewriter_t,
+        key: *const c_char,
+        keylen: usize,
+        val: *const c_char,
+        vallen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || of_mut(writer).merge(bytes(key, keylen), bytes(val, vallen)));
+    }
+    /// Deletes `key`.
+    fn rocksdb_sstfilewriter_delete(
+        writer: *mut rocksdb_sstfilewriter_t,
+        key: *const c_char,
+        keylen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || of_mut(writer).delete(bytes(key, keylen)));
+    }
+    /// The same with a timestamp.
+    fn rocksdb_sstfilewriter_delete_with_ts(
+        writer: *mut rocksdb_sstfilewriter_t,
+        key: *const c_char,
+        keylen: usize,
+        ts: *const c_char,
+        tslen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || of_mut(writer).delete_with_timestamp(bytes(key, keylen), bytes(ts, tslen)));
+    }
+    /// Deletes the keys from `begin_key` up to, not including, `end_key`.
+    fn rocksdb_sstfilewriter_delete_range(
+        writer: *mut rocksdb_sstfilewriter_t,
+        begin_key: *const c_char,
+        begin_keylen: usize,
+        end_key: *const c_char,
+        end_keylen: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            of_mut(writer).delete_range(bytes(begin_key, begin_keylen), bytes(end_key, end_keylen))
+        });
+    }
+    /// Ends the table. The file is on the disk when the call returns.
+    fn rocksdb_sstfilewriter_finish(writer: *mut rocksdb_sstfilewriter_t, errptr: *mut *mut c_char) {
+        report(errptr, || of_mut(writer).finish().map(|_| ()));
+    }
+    /// Stores the size of the file so far.
+    fn rocksdb_sstfilewriter_file_size(writer: *mut rocksdb_sstfilewriter_t, file_size: *mut u64) {
+        store(file_size, of(writer.cast_const()).file_size());
+    }
+
+    /// Options with their defaults.
+    fn rocksdb_ingestexternalfileoptions_create() -> *mut rocksdb_ingestexternalfileoptions_t {
+        create(Checked::new(IngestExternalFileOptions::default()))
+    }
+    /// Ingests tables into the default family, all of them or none.
+    fn rocksdb_ingest_external_file(
+        db: *mut rocksdb_t,
+        file_list: *const *const c_char,
+        list_len: usize,
+        opt: *const rocksdb_ingestexternalfileoptions_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || ingest(of(db.cast_const()).db.default_family(), file_list, list_len, opt));
+    }
+    /// Ingests tables into a family, all of them or none.
+    fn rocksdb_ingest_external_file_cf(
+        _db: *mut rocksdb_t,
+        handle: *mut rocksdb_column_family_handle_t,
+        file_list: *const *const c_char,
+        list_len: usize,
+        opt: *const rocksdb_ingestexternalfileoptions_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || ingest(of(handle.cast_const()), file_list, list_len, opt));
+    }
+
+    /// The batches written from the sequence number `seq_number` on.
+    fn rocksdb_get_updates_since(
+        db: *mut rocksdb_t,
+        seq_number: u64,
+        _options: *const rocksdb_wal_readoptions_t,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_wal_iterator_t {
+        report_ptr(errptr, || {
+            Ok(create(of(db.cast_const()).db.updates_since(SequenceNumber(seq_number))?))
+        })
+    }
+    /// Goes to the next batch.
+    fn rocksdb_wal_iter_next(iter: *mut rocksdb_wal_iterator_t) {
+        of_mut(iter).next();
+    }
+    /// Whether the stream stands at a batch.
+    fn rocksdb_wal_iter_valid(iter: *const rocksdb_wal_iterator_t) -> c_uchar {
+        of(iter).valid().into()
+    }
+    /// The error that ended the stream, if one did.
+    fn rocksdb_wal_iter_status(iter: *const rocksdb_wal_iterator_t, errptr: *mut *mut c_char) {
+        if let Err(error) = of(iter).status() {
+            save(errptr, &error);
+        }
+    }
+    /// The batch, which the program destroys, and its sequence number; null where there is none.
+    fn rocksdb_wal_iter_get_batch(iter: *const rocksdb_wal_iterator_t, seq: *mut u64) -> *mut rocksdb_writebatch_t {
+        let iter = of(iter);
+        let found = match iter.valid() {
+            true => iter.batch().ok(),
+            false => None,
+        };
+        match found {
+            Some((first, batch)) => {
+                store(seq, first.0);
+                create(Batch { batch, max_bytes: 0 })
+            }
+            None => std::ptr::null_mut(),
+        }
+    }
+    /// Ends the stream.
+    fn rocksdb_wal_iter_destroy(iter: *const rocksdb_wal_iterator_t) {
+        destroy(iter.cast_mut());
+    }
+}
