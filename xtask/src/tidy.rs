@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::sources::{self, Source};
 
 /// The crates, lowest first: a crate uses only crates that stand before it.
-const LAYERS: [&str; 26] = [
+const LAYERS: [&str; 28] = [
     "cairn-types",
     "cairn-compress",
     "cairn-format",
@@ -25,6 +25,8 @@ const LAYERS: [&str; 26] = [
     "cairn-backup",
     "cairn",
     "cairn-capi",
+    "cairn-librocksdb",
+    "librocksdb-sys",
     "cairn-cli",
     "cairn-sim",
     "cairn-model",

@@ -1,0 +1,24 @@
+//! RocksDB's C interface for Rust programs, provided by Cairn.
+//!
+//! A crate of the name, version and features that the crate `rocksdb` builds on. One line moves a
+//! program from RocksDB to Cairn:
+//!
+//! ```toml
+//! [patch.crates-io]
+//! librocksdb-sys = { path = "path/to/cairn/crates/librocksdb-sys" }
+//! ```
+
+pub use cairn_capi::batch::*;
+pub use cairn_capi::cache::*;
+pub use cairn_capi::callbacks::*;
+pub use cairn_capi::constants::*;
+pub use cairn_capi::control::*;
+pub use cairn_capi::db::*;
+pub use cairn_capi::env::*;
+pub use cairn_capi::families::*;
+pub use cairn_capi::files::*;
+pub use cairn_capi::iter::*;
+pub use cairn_capi::options::*;
+pub use cairn_capi::reads::*;
+pub use cairn_capi::unbuilt::*;
+pub use cairn_capi::writes::*;
