@@ -100,5 +100,24 @@ functions! {
     fn rocksdb_flush_cf(Handle, Handle, Handle, ErrorSlot);
     fn rocksdb_flush_wal(Handle, c_uchar, ErrorSlot);
     fn rocksdb_compact_range_cf(Handle, Handle, *const c_char, usize, *const c_char, usize);
+    fn rocksdb_envoptions_create() -> Handle;
+    fn rocksdb_envoptions_destroy(Handle);
+    fn rocksdb_sstfilewriter_create(Handle, Handle) -> Handle;
+    fn rocksdb_sstfilewriter_open(Handle, *const c_char, ErrorSlot);
+    fn rocksdb_sstfilewriter_put(Handle, *const c_char, usize, *const c_char, usize, ErrorSlot);
+    fn rocksdb_sstfilewriter_delete(Handle, *const c_char, usize, ErrorSlot);
+    fn rocksdb_sstfilewriter_delete_range(
+        Handle, *const c_char, usize, *const c_char, usize, ErrorSlot
+    );
+    fn rocksdb_sstfilewriter_finish(Handle, ErrorSlot);
+    fn rocksdb_sstfilewriter_destroy(Handle);
+    fn rocksdb_ingestexternalfileoptions_create() -> Handle;
+    fn rocksdb_ingestexternalfileoptions_destroy(Handle);
+    fn rocksdb_ingest_external_file_cf(
+        Handle, Handle, *const *const c_char, usize, Handle, ErrorSlot
+    );
+    fn rocksdb_checkpoint_object_create(Handle, ErrorSlot) -> Handle;
+    fn rocksdb_checkpoint_create(Handle, *const c_char, u64, ErrorSlot);
+    fn rocksdb_checkpoint_object_destroy(Handle);
     fn rocksdb_property_value_cf(Handle, Handle, *const c_char) -> *mut c_char;
 }

@@ -280,6 +280,18 @@ impl Db {
         }
     }
 
+    pub(super) fn library(&self) -> &Library {
+        &self.library
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    pub(super) fn family_handle(&self, family: Family) -> Handle {
+        self.families[family.0]
+    }
+
     /// Writes the memtable of `family` to a table and waits for it.
     ///
     /// # Errors

@@ -5,9 +5,11 @@
 
 mod api;
 mod db;
+mod files;
 mod library;
 
 pub use db::{Batch, Db, Family, Iter, OpenMode, Pinned};
+pub use files::SstWriter;
 pub use library::{Library, list_families};
 
 /// RocksDB's own words, or why the library could not be loaded.

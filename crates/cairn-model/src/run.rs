@@ -340,10 +340,11 @@ impl<'f> Runner<'f> {
     }
 }
 
-type Content = BTreeMap<String, Entries>;
+/// The entries of all families.
+pub type Content = BTreeMap<String, Entries>;
 
 /// The whole content of all families now.
-fn whole(model: &Model) -> Content {
+pub fn whole(model: &Model) -> Content {
     let numbers = model.family_numbers().into_iter();
     numbers
         .map(|(family, number)| (family, model.content_by_number(number, model.now())))

@@ -126,6 +126,22 @@ pub const WORKLOADS: &[Workload] = &[
         often: &[("flush", 3), ("reopen", 4)],
         ..FREE
     },
+    Workload {
+        name: "ingest",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["ingest", "flush", "snapshot", "deleterange"],
+        often: &[("ingest", 8), ("flush", 2), ("work", 2)],
+        ..FREE
+    },
+    Workload {
+        name: "checkpoint",
+        durability: Durability::Logged,
+        families: 1,
+        on: &["checkpoint", "flush"],
+        often: &[("checkpoint", 6)],
+        ..FREE
+    },
 ];
 
 /// The workload of this name.

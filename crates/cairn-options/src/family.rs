@@ -12,6 +12,7 @@ use crate::choice::{
     Temperature,
 };
 use crate::nested::{CompressionOptions, FifoCompactionOptions, UniversalCompactionOptions};
+use crate::object::DbPath;
 use crate::plugin::Plugin;
 use crate::rows::options;
 use crate::table::TableOptions;
@@ -212,6 +213,8 @@ options! {
         cf_allow_ingest_behind: bool = false, missing, recent;
         /// Whether the family refuses writes to its memtable.
         disallow_memtable_writes: bool = false, missing, recent;
+        /// Directories of the family's tables in the place of the database's `db_paths`.
+        cf_paths: Vec<DbPath> = Vec::new(), unwritten, missing;
     }
 }
 

@@ -36,10 +36,12 @@ pub use cairn_db::{
 };
 use cairn_options::FamilyOptions;
 pub use cairn_options::{ImportColumnFamilyOptions, IngestExternalFileOptions};
+use cairn_platform::World;
 use cairn_types::{Result, SequenceNumber};
 
 use crate::db::Db;
 use crate::family::Family;
+use crate::open::Options;
 
 impl Db {
     /// Ingests the external tables `files` into the default family: all of them or none. Entries
@@ -92,6 +94,31 @@ impl Db {
     /// Those of [`Db::ingest_external_file`].
     pub fn ingest_external_files(&self, ingestions: &[Ingestion]) -> Result<()> {
         self.inner.ingest_external_files(ingestions)
+    }
+
+    /// Deletes the database in `path`: every file of it, also in the directories that `options` name,
+    /// and nothing else. It must not be open. A database that does not exist is no error.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, Options};
+    ///
+    /// let path = dir.path().join("db");
+    /// let options = Options::default().create_if_missing(true);
+    /// let db = Db::open(&path, &options)?;
+    /// assert!(Db::destroy(&path, &options).is_err()); // it is open
+    /// db.close()?;
+    /// Db::destroy(&path, &options)?;
+    /// assert!(!path.exists());
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `IoError` if the database is open, or a file cannot be deleted; what can be deleted is.
+    pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
+        let families = std::slice::from_ref(&options.family);
+        cairn_db::destroy(&World::posix(), path.as_ref(), &options.db, families)
     }
 
     /// Makes a second database with the present state in `dir`, which must not exist: of links to

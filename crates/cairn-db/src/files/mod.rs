@@ -3,6 +3,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod copy;
+mod destroy;
 mod export;
 mod external;
 pub(crate) mod ingest;
@@ -11,6 +12,7 @@ mod sst_reader;
 mod sst_writer;
 pub(crate) mod staging;
 
+pub use destroy::destroy;
 pub use export::ExportImportFilesMetaData;
 pub use ingest::{Ingestion, ReplaceRange};
 pub use live::{

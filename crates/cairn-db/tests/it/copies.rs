@@ -172,3 +172,24 @@ fn an_exported_family_becomes_one_of_another_database() {
         .unwrap();
     check(&twin);
 }
+
+#[test]
+fn a_destroyed_database_leaves_what_is_not_its_own() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    fill(&db, 0, 300);
+    db.flush().unwrap();
+    let options = db_options();
+    let destroy = || cairn_db::destroy(&world, "/db".as_ref(), &options, &[]);
+    assert_eq!(destroy().unwrap_err().code(), Code::IoError);
+    assert!(get(&db, "k00001").is_some());
+    db.close().unwrap();
+    let mode = Default::default();
+    world.fs.create("/db/notes.txt".as_ref(), mode).unwrap();
+    destroy().unwrap();
+    assert_eq!(world.fs.list("/db".as_ref()).unwrap(), ["notes.txt"]);
+    world.fs.remove("/db/notes.txt".as_ref()).unwrap();
+    destroy().unwrap();
+    assert!(!world.fs.exists("/db".as_ref()).unwrap());
+    destroy().unwrap();
+}

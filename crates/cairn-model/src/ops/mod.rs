@@ -14,10 +14,12 @@ use crate::text::Line;
 
 pub mod change;
 pub mod check;
+pub mod checkpoint;
 pub mod compact;
 pub mod families;
 pub mod flush;
 pub mod get;
+pub mod ingest;
 pub mod reopen;
 pub mod scan;
 pub mod snapshots;
@@ -56,6 +58,8 @@ pub const KINDS: &[Kind] = &[
     reopen::KIND,
     check::KIND,
     work::KIND,
+    ingest::KIND,
+    checkpoint::KIND,
 ];
 
 /// What an operation that succeeded promises.

@@ -94,6 +94,11 @@ impl Contents<'_> {
     }
 }
 
+/// What a disk writes at once.
+const SECTOR: u64 = 512;
+/// Bytes before each record.
+const HEADER_LEN: usize = 7;
+
 /// The MANIFEST in use, open for appending.
 pub struct Manifest {
     number: FileNumber,
@@ -185,6 +190,10 @@ impl Manifest {
 
     /// Appends `edits` so that either all of them count after a crash or none.
     ///
+    /// A disk writes sectors in any order. A later record of the group that is there without an
+    /// earlier one could not be told from damage to the earlier one, so where they do not share a
+    /// sector each is synced before the next is appended.
+    ///
     /// # Errors
     ///
     /// As [`Manifest::append`].
@@ -194,7 +203,17 @@ impl Manifest {
                 edit.atomic_group_remaining = Some(remaining);
             }
         }
-        self.append(&edits)
+        let bytes: usize = edits
+            .iter()
+            .map(|edit| edit.to_bytes().len() + HEADER_LEN)
+            .sum();
+        let in_sector = self.size() % SECTOR + bytes as u64;
+        if edits.len() < 2 || in_sector <= SECTOR {
+            return self.append(&edits);
+        }
+        edits
+            .iter()
+            .try_for_each(|edit| self.append(std::slice::from_ref(edit)))
     }
 
     /// Closes the file.

@@ -1,0 +1,86 @@
+//! A copy of the database, opened and compared with the state of now: `checkpoint flush`,
+//! `checkpoint log`.
+
+use std::path::Path;
+
+use cairn_types::Result;
+
+use super::{Kind, Operation, Promise};
+use crate::cairn::CairnFactory;
+use crate::compare::content;
+use crate::engine::{Engine, Factory};
+use crate::run::{Failure, Runner, whole};
+use crate::script::Op;
+use crate::text::wrong;
+
+/// The kind.
+pub const KIND: Kind = Kind {
+    name: "checkpoint",
+    words: &["checkpoint"],
+    weight: 1,
+    switch: Some("checkpoint"),
+    read: |line| Ok(Op::new(Checkpoint::read(line.rest())?)),
+    generate: |generator| {
+        let flush = generator.options.unlogged || generator.rng.chance(1, 2);
+        Some(Op::new(Checkpoint { flush }))
+    },
+};
+
+/// Where the copy lies.
+const DIR: &str = "/checkpoint";
+
+#[derive(Debug)]
+struct Checkpoint {
+    /// Whether memtables are flushed first.
+    flush: bool,
+}
+
+impl Checkpoint {
+    fn read(text: &str) -> Result<Checkpoint> {
+        match text {
+            "flush" => Ok(Checkpoint { flush: true }),
+            "log" => Ok(Checkpoint { flush: false }),
+            _ => Err(wrong("neither flush nor log", text)),
+        }
+    }
+}
+
+impl Operation for Checkpoint {
+    fn line(&self) -> String {
+        format!("checkpoint {}", if self.flush { "flush" } else { "log" })
+    }
+
+    fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure> {
+        let world = runner.sim.world.clone();
+        let options = runner.options().clone();
+        let known = runner.model().clone();
+        let engine = runner.engine()?;
+        let families = engine.families();
+        let Some(cairn) = engine.cairn() else {
+            return Ok(Promise::Nothing);
+        };
+        let dir = Path::new(DIR);
+        let limit = if self.flush { 0 } else { u64::MAX };
+        cairn.db.create_checkpoint(dir, limit)?;
+        let mut copy = CairnFactory.open(&world, dir, &options)?;
+        let found = content(&mut *copy, &known)?;
+        runner.agree(&found, whole, |expected, found| {
+            let count = |all: &crate::run::Content| all.values().map(Vec::len).sum::<usize>();
+            format!(
+                "the checkpoint has {} entries, expected {}, or others",
+                count(found),
+                count(expected)
+            )
+        })?;
+        close(copy)?;
+        cairn_db::destroy(&world, dir, &Default::default(), &[])?;
+        Ok(match self.flush {
+            true => Promise::Flushed(families),
+            false => Promise::Nothing,
+        })
+    }
+}
+
+fn close(copy: Box<dyn Engine>) -> Result<()> {
+    copy.close()
+}

@@ -1,0 +1,198 @@
+//! Tables written outside and ingested together: `ingest put f0 a v:3:1 ; delete f0 b | put default
+//! a v:3:2`, files apart by `|`. With `link` or `move` before them they are not copied.
+
+use std::path::PathBuf;
+
+use cairn_db::{Ingestion, SstFileWriter};
+use cairn_options::IngestExternalFileOptions;
+use cairn_types::{Error, Result};
+
+use super::change::{Change, Write};
+use super::{Kind, Operation, Promise};
+use crate::cairn::Cairn;
+use crate::generate::Generator;
+use crate::model::{MergeKind, Model};
+use crate::run::{Failure, Runner};
+use crate::script::Op;
+use crate::text::wrong;
+
+/// The kind.
+pub const KIND: Kind = Kind {
+    name: "ingest",
+    words: &["ingest"],
+    weight: 3,
+    switch: Some("ingest"),
+    read: |line| Ok(Op::new(Ingest::read(line.rest())?)),
+    generate: |generator| Some(Op::new(Ingest::generate(generator))),
+};
+
+/// Where tables are written before they are ingested.
+const DIR: &str = "/ingest";
+
+/// How files get into the database.
+const WAYS: [&str; 3] = ["copy", "link", "move"];
+
+#[derive(Debug)]
+struct Ingest {
+    way: &'static str,
+    /// Each file's writes, all of one family: range deletions, then one write a key in key order.
+    files: Vec<Vec<Write>>,
+}
+
+impl Ingest {
+    fn read(text: &str) -> Result<Ingest> {
+        let (way, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let way = WAYS.into_iter().find(|known| *known == way);
+        let files = rest.split(" | ").map(|file| {
+            let writes: Result<Vec<Write>> = file.split(" ; ").map(str::parse).collect();
+            writes
+        });
+        Ok(Ingest {
+            way: way.ok_or_else(|| wrong("no way of ingesting", text))?,
+            files: files.collect::<Result<_>>()?,
+        })
+    }
+
+    fn generate(generator: &mut Generator) -> Ingest {
+        let count = 1 + generator.rng.below(3);
+        let files = (0..count).map(|_| file(generator)).collect();
+        Ingest {
+            way: WAYS[generator.rng.below(WAYS.len())],
+            files,
+        }
+    }
+
+    fn writes(&self) -> Vec<Write> {
+        self.files.iter().flatten().cloned().collect()
+    }
+
+    /// Writes the tables and ingests them.
+    fn carry_out(&self, cairn: &mut Cairn) -> Result<()> {
+        let fs = cairn.world.fs.clone();
+        fs.create_dir_all(DIR.as_ref())?;
+        let options = IngestExternalFileOptions {
+            move_files: self.way == "move",
+            link_files: self.way == "link",
+            ..IngestExternalFileOptions::default()
+        };
+        let mut all: Vec<Ingestion> = Vec::new();
+        let mut paths = Vec::new();
+        for (number, writes) in self.files.iter().enumerate() {
+            let Some(first) = writes.first() else {
+                continue;
+            };
+            let family = cairn.family(&first.family)?;
+            let path = PathBuf::from(format!("{DIR}/{number}.sst"));
+            let mut writer =
+                SstFileWriter::new(&cairn.world, &cairn.db.options(), &family.options());
+            writer.open(&path)?;
+            for write in writes {
+                add(&mut writer, write)?;
+            }
+            writer.finish()?;
+            paths.push(path.clone());
+            match all.iter_mut().find(|one| one.family.id() == family.id()) {
+                Some(ingestion) => ingestion.files.push(path),
+                None => all.push(Ingestion::new(&family, [path], &options)),
+            }
+        }
+        cairn.db.ingest_external_files(&all)?;
+        for path in paths {
+            if self.way != "move" {
+                fs.remove(&path)?;
+            } else if fs.exists(&path)? {
+                return Err(Error::aborted(format!(
+                    "{} was moved and is still there",
+                    path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The writes of a file.
+fn file(generator: &mut Generator) -> Vec<Write> {
+    let family = generator.family();
+    let mut writes: Vec<Write> = Vec::new();
+    if generator.is_on("deleterange") && generator.rng.chance(1, 3) {
+        let (key, change) = Change::generate("deleterange", &family, true, generator);
+        writes.push(Write {
+            family: family.clone(),
+            key,
+            change,
+        });
+    }
+    let ranges = writes.len();
+    for _ in 0..1 + generator.rng.below(8) {
+        let word = match generator.rng.below(4) {
+            0 if generator.is_on("delete") => "delete",
+            1 if generator.options.merge != MergeKind::None => "merge",
+            _ => "put",
+        };
+        let (key, change) = Change::generate(word, &family, false, generator);
+        let place = writes[ranges..].binary_search_by(|write| write.key.cmp(&key));
+        if let Err(at) = place {
+            let family = family.clone();
+            writes.insert(
+                ranges + at,
+                Write {
+                    family,
+                    key,
+                    change,
+                },
+            );
+        }
+    }
+    writes
+}
+
+fn add(writer: &mut SstFileWriter, write: &Write) -> Result<()> {
+    match &write.change {
+        Change::Put(value) => writer.put(&write.key, &value.bytes()),
+        Change::Merge(operand) => writer.merge(&write.key, &operand.bytes()),
+        Change::Delete => writer.delete(&write.key),
+        Change::DeleteRange(end) => writer.delete_range(&write.key, end),
+        other => Err(Error::invalid_argument(format!(
+            "an external table cannot have {other:?}"
+        ))),
+    }
+}
+
+impl Operation for Ingest {
+    fn line(&self) -> String {
+        let files = self.files.iter().map(|writes| {
+            let writes: Vec<String> = writes.iter().map(Write::to_string).collect();
+            writes.join(" ; ")
+        });
+        let files: Vec<String> = files.collect();
+        format!("ingest {} {}", self.way, files.join(" | "))
+    }
+
+    fn apply(&self, model: &mut Model) {
+        model.write(&self.writes());
+    }
+
+    fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure> {
+        let unlogged = runner.options().unlogged;
+        let engine = runner.engine()?;
+        let families = engine.families();
+        if unlogged {
+            // What no log has must not be older than what is ingested, and be lost.
+            engine.flush(&families)?;
+        }
+        match engine.cairn() {
+            Some(cairn) => self.carry_out(cairn)?,
+            None => {
+                engine.write(&self.writes(), true)?;
+                if unlogged {
+                    engine.flush(&families)?;
+                }
+            }
+        }
+        Ok(match unlogged {
+            true => Promise::Flushed(families),
+            false => Promise::Logged,
+        })
+    }
+}
