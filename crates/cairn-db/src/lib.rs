@@ -21,6 +21,7 @@ mod install;
 mod manual;
 mod obsolete;
 mod open;
+mod options_files;
 mod properties;
 mod reads;
 mod set_options;
@@ -39,6 +40,10 @@ pub use entities::Column;
 pub use family::Family;
 pub use files::*;
 pub use open::{Dropped, OpenRequest, list_families, open};
+pub use options_files::{
+    check_options_compatibility, latest_options_file, load_latest_options, load_options,
+};
 pub use reads::Iter;
+pub use set_options::Changes;
 pub use snapshot::Snapshot;
 pub use write::stall::{Cause, Condition};

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use cairn_types::{Error, Result};
 
 use crate::rows::{Options, Row, unknown};
-use crate::text::object;
+use crate::text::{Text, object};
 
 /// The options of the block-based table stand in a row of their own.
 const TABLE_FACTORY: &str = "table_factory";
@@ -37,7 +37,15 @@ pub(crate) fn steps<'t, S: Options>(name: &str, text: &'t str) -> Result<Vec<Ste
         return table_factory(text);
     }
     if let Some(row) = S::row(name) {
-        let text = Cow::Borrowed(text);
+        let text = match row.name {
+            "memtable_factory" => memtable_factory(text)?,
+            "compression_opts" | "bottommost_compression_opts" | "blob_compression_opts"
+                if !text.contains('=') =>
+            {
+                Cow::Owned(compression_list(name, text)?)
+            }
+            _ => Cow::Borrowed(text),
+        };
         return Ok(vec![Step {
             row,
             text,
@@ -59,6 +67,62 @@ pub(crate) fn steps<'t, S: Options>(name: &str, text: &'t str) -> Result<Vec<Ste
         text,
         afresh: false,
     }])
+}
+
+/// A structure of memtables by its short name, or as an object. Numbers behind a name (buckets, room
+/// to reserve) are advice that nothing here needs.
+fn memtable_factory(text: &str) -> Result<Cow<'_, str>> {
+    let refused = |why| Error::invalid_argument(format!("memtable_factory={text}: {why}"));
+    let (id, properties) = object(text).map_err(refused)?;
+    let (name, numbers) = id
+        .split_once(':')
+        .map_or((id, None), |(name, rest)| (name, Some(rest)));
+    let numbers = numbers.into_iter().flat_map(|rest| rest.split(':'));
+    for number in numbers.chain(properties.iter().map(|(_, value)| *value)) {
+        if i64::parse(number).is_err() && bool::parse(number).is_err() {
+            return Err(refused(format!("expected a number, found {number}")));
+        }
+    }
+    Ok(Cow::Borrowed(match name {
+        "skip_list" => "SkipListFactory",
+        "vector" => "VectorRepFactory",
+        "prefix_hash" => "HashSkipListRepFactory",
+        "hash_linkedlist" => "HashLinkListRepFactory",
+        other => other,
+    }))
+}
+
+/// The older form of options of a codec, `WINDOW_BITS:LEVEL:STRATEGY[:MAX_DICT_BYTES[:...]]`, as a
+/// group. The last but one number of six parts was added later than the last.
+fn compression_list(name: &str, text: &str) -> Result<String> {
+    const PARTS: [&str; 9] = [
+        "window_bits",
+        "level",
+        "strategy",
+        "max_dict_bytes",
+        "zstd_max_train_bytes",
+        "parallel_threads",
+        "enabled",
+        "max_dict_buffer_bytes",
+        "use_zstd_dict_trainer",
+    ];
+    let values: Vec<&str> = text.split(':').collect();
+    if !(3..=PARTS.len()).contains(&values.len()) {
+        return Err(Error::invalid_argument(format!(
+            "{name}={text}: expected 3 to {} parts, or {{level=...}}",
+            PARTS.len()
+        )));
+    }
+    let mut parts = PARTS.to_vec();
+    if values.len() == 6 {
+        parts.remove(5);
+    }
+    let said: Vec<String> = parts
+        .iter()
+        .zip(values)
+        .map(|(part, value)| format!("{part}={value}"))
+        .collect();
+    Ok(format!("{{{}}}", said.join(";")))
 }
 
 /// A kind of table with its options: a new object, so what is not named has its default.

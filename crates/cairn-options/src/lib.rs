@@ -36,6 +36,8 @@ mod mixed;
 pub mod nested;
 mod object;
 pub mod plugin;
+pub mod presets;
+pub mod registry;
 pub mod rows;
 pub mod table;
 pub mod text;

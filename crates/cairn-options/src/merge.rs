@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use cairn_types::{MergeInput, MergeOperator};
 
+use crate::registry;
 use crate::text::{Refusal, Text, object};
 
 /// The operator that an option text names: a short name, a recorded name, or
@@ -45,7 +46,11 @@ fn from_name(name: &str, delimiter: &str) -> Result<Arc<dyn MergeOperator>, Refu
         }
         "sortlist" | "MergeSortOperator" => Arc::new(SortList),
         "bytesxor" | "BytesXOR" => Arc::new(BytesXor),
-        _ => return Err("no built-in merge operator has this name; set it in code".to_owned()),
+        _ => {
+            return registry::merge_operator(name).ok_or_else(|| {
+                "no merge operator has this name; register it or set it in code".to_owned()
+            });
+        }
     })
 }
 

@@ -15,7 +15,7 @@ use crate::rows::{Options, split, unknown};
 pub fn apply_mixed(db: &mut DbOptions, family: &mut FamilyOptions, text: &str) -> Result<()> {
     let (mut new_db, mut new_family) = (db.clone(), family.clone());
     for (name, value) in split(text)? {
-        if DbOptions::row(name).is_some() {
+        if new_db.knows(name) && !new_family.knows(name) {
             new_db.set(name, value)?;
         } else if new_family.knows(name) {
             new_family.set(name, value)?;

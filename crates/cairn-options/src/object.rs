@@ -10,12 +10,13 @@ use cairn_observe::{Listeners, LogSink};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
 use crate::merge;
-use crate::text::{NULL, Named, Refusal, Text};
+use crate::registry;
+use crate::text::{NULL, Named, Refusal, Text, object};
 
 impl Text for KeyOrder {
     fn parse(text: &str) -> Result<KeyOrder, Refusal> {
-        KeyOrder::from_name(text)
-            .ok_or_else(|| "no built-in comparator has this name; set it in code".to_owned())
+        registry::comparator(text)
+            .ok_or_else(|| "no comparator has this name; register it or set it in code".to_owned())
     }
 
     fn print(&self) -> String {
@@ -79,8 +80,15 @@ impl Named for PrefixExtractor {}
 
 impl Text for PrefixExtractor {
     fn parse(text: &str) -> Result<PrefixExtractor, Refusal> {
-        PrefixExtractor::from_name(text)
-            .ok_or_else(|| "expected fixed:N, capped:N, noop or nullptr".to_owned())
+        // As 11.x may write it: `{id=rocksdb.FixedPrefix;length=8}` or the name alone in braces.
+        let (name, properties) = object(text)?;
+        let name = match properties[..] {
+            [("length", length)] => format!("{name}.{length}"),
+            _ => name.to_owned(),
+        };
+        registry::prefix_extractor(&name).ok_or_else(|| {
+            "expected fixed:N, capped:N, noop, nullptr or a registered name".to_owned()
+        })
     }
 
     fn print(&self) -> String {

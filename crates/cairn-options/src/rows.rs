@@ -143,6 +143,24 @@ pub trait Options: Clone + Default + Sized + 'static {
         Ok(())
     }
 
+    /// [`Options::update_from`], passing over options that do not exist; their names.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` names the first option that cannot have its value; nothing is changed.
+    fn update_from_known(&mut self, text: &str) -> Result<Vec<String>> {
+        let mut changed = self.clone();
+        let mut unknown = Vec::new();
+        for (name, value) in split(text)? {
+            match changed.knows(name) {
+                true => changed.set(name, value)?,
+                false => unknown.push(name.to_owned()),
+            }
+        }
+        *self = changed;
+        Ok(unknown)
+    }
+
     /// Every option with its value, so that [`Options::from_text`] gives these options back.
     fn to_text(&self) -> String {
         let mut text = String::new();

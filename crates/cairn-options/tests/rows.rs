@@ -126,3 +126,118 @@ proptest! {
         let _ = (DbOptions::from_text(&text), FamilyOptions::from_text(&text));
     }
 }
+
+/// The forms that RocksDB's functions for option strings take.
+#[test]
+fn texts_in_all_their_forms() {
+    let family = |text: &str| FamilyOptions::from_text(text).map_err(|error| error.to_string());
+    let get = |text: &str, name: &str| family(text).unwrap().get(name).unwrap();
+    for (text, name, expected) in [
+        (
+            "memtable_factory=skip_list:16",
+            "memtable_factory",
+            "SkipListFactory",
+        ),
+        ("memtable=vector", "memtable_factory", "VectorRepFactory"),
+        (
+            "memtable_factory={id=VectorRepFactory;count=10}",
+            "memtable_factory",
+            "VectorRepFactory",
+        ),
+        (
+            "memtable_factory=prefix_hash:1000",
+            "memtable_factory",
+            "HashSkipListRepFactory",
+        ),
+        (
+            "memtable_factory=hash_linkedlist:1000",
+            "memtable_factory",
+            "HashLinkListRepFactory",
+        ),
+        (
+            "prefix_extractor=rocksdb.FixedPrefix.8",
+            "prefix_extractor",
+            "rocksdb.FixedPrefix.8",
+        ),
+        (
+            "prefix_extractor={id=rocksdb.FixedPrefix;length=8}",
+            "prefix_extractor",
+            "rocksdb.FixedPrefix.8",
+        ),
+        (
+            "prefix_extractor=capped:3",
+            "prefix_extractor",
+            "rocksdb.CappedPrefix.3",
+        ),
+        (
+            "table_factory={id=BlockBasedTable;block_size=8K}",
+            "table_factory",
+            "BlockBasedTable",
+        ),
+        (
+            "comparator=rocksdb.ReverseBytewiseComparator",
+            "comparator",
+            "rocksdb.ReverseBytewiseComparator",
+        ),
+    ] {
+        assert_eq!(get(text, name), expected, "{text}");
+    }
+    let options = family(
+        "compression_opts=4:5:6:7:8:true;bottommost_compression_opts=4:5:6:7:8:2:true:9:false",
+    )
+    .unwrap();
+    let opts = options.compression_opts;
+    assert_eq!(
+        (
+            opts.window_bits,
+            opts.level,
+            opts.strategy,
+            opts.max_dict_bytes
+        ),
+        (4, 5, 6, 7)
+    );
+    assert!(opts.zstd_max_train_bytes == 8 && opts.enabled && opts.parallel_threads == 1);
+    let opts = options.bottommost_compression_opts;
+    assert!(
+        opts.parallel_threads == 2
+            && opts.max_dict_buffer_bytes == 9
+            && !opts.use_zstd_dict_trainer
+    );
+    let options = family(
+        "block_based_table_factory={block_size=4K;block_cache={capacity=1M;num_shard_bits=4;\
+         strict_capacity_limit=true;high_pri_pool_ratio=0.5}};table_factory.block_restart_interval=8",
+    )
+    .unwrap();
+    assert_eq!(options.table.block_restart_interval, 8);
+    assert!(
+        options
+            .table
+            .block_cache
+            .is_some_and(|cache| cache.capacity() == 1 << 20)
+    );
+    for wrong in [
+        "compression_opts=4:5",
+        "compression_opts=a:b:c",
+        "memtable_factory=skip_list:x",
+        "memtable_factory=nosuch",
+        "table_factory={id=PlainTable;user_key_len=3}",
+        "table_factory={block_size=3}",
+        "table_factory.nosuch=3",
+        "prefix_extractor=fixed:x",
+    ] {
+        assert!(family(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn unknown_options_are_passed_over_if_asked() {
+    let mut options = DbOptions::default();
+    let unknown = options.update_from_known("max_open_files=9;of_the_future=1;another={a=b}");
+    assert_eq!(unknown.unwrap(), ["of_the_future", "another"]);
+    assert_eq!(options.max_open_files, 9);
+    assert!(
+        options
+            .update_from_known("max_open_files=x;future=1")
+            .is_err()
+    );
+}

@@ -1,6 +1,9 @@
 //! The options of a database and its default family in one value.
 
-use cairn_options::{DbOptions, FamilyOptions};
+use std::sync::Arc;
+
+use cairn_observe::EventListener;
+use cairn_options::{DbOptions, FamilyOptions, presets};
 use cairn_types::Result;
 
 /// Options of a database, and of its default family and the families that have none of their own.
@@ -47,5 +50,36 @@ impl Options {
     pub fn text(mut self, text: &str) -> Result<Options> {
         cairn_options::text::apply_mixed(&mut self.db, &mut self.family, text)?;
         Ok(self)
+    }
+
+    /// For loading data as fast as it comes: no automatic compaction, no slowing down. Compact the
+    /// whole range by hand afterwards.
+    #[must_use]
+    pub fn prepare_for_bulk_load(mut self) -> Options {
+        presets::prepare_for_bulk_load(&mut self.db, &mut self.family);
+        self
+    }
+
+    /// For a database of less than a gigabyte that must not take much memory.
+    #[must_use]
+    pub fn optimize_for_small_db(mut self) -> Options {
+        self.db.optimize_for_small_db();
+        self.family.optimize_for_small_db(None);
+        self
+    }
+
+    /// The defaults of the release `major.minor` of RocksDB, where they have changed since.
+    #[must_use]
+    pub fn old_defaults(mut self, major: u32, minor: u32) -> Options {
+        self.db.old_defaults(major, minor);
+        self.family.old_defaults(major, minor);
+        self
+    }
+
+    /// Who is told of flushes, compactions and the like; one more beside those already there.
+    #[must_use]
+    pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Options {
+        self.db.listeners.push(listener);
+        self
     }
 }

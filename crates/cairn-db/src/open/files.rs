@@ -20,7 +20,7 @@ use crate::shared::Shared;
 const MAX_SMALL_FILE: u64 = 16 << 20;
 
 /// The content of a small file, or `None` if it does not exist.
-fn read_small(fs: &dyn FileSystem, path: &Path) -> Result<Option<Vec<u8>>> {
+pub(crate) fn read_small(fs: &dyn FileSystem, path: &Path) -> Result<Option<Vec<u8>>> {
     let file = match fs.open(path, FileMode::default()) {
         Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(None),
         file => file?,

@@ -34,6 +34,7 @@ use crate::shared::{FamilyTree, Shared, Tree, Writer};
 use crate::snapshot::Snapshots;
 use crate::write::stall::{Condition, Throttle, low_pri_rate};
 
+pub(crate) use files::read_small;
 pub use replay::Dropped;
 
 /// Bytes of the block cache that families without one of their own share.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cairn_db::Db;
+use cairn_db::{Db, FamilyDescriptor, check_options_compatibility, load_latest_options};
 use cairn_options::file::OptionsFile;
 use cairn_options::{Options, ReadOptions};
 use cairn_platform::World;
@@ -205,4 +205,27 @@ fn a_stall_ends_when_its_trigger_is_raised() {
     .unwrap();
     assert_eq!(db.property_number("rocksdb.is-write-stopped"), Some(0));
     db.put(b"x", b"1").unwrap();
+}
+
+#[test]
+fn options_of_the_last_opening_are_loaded_and_compared() {
+    let (world, db) = open();
+    let dir = Path::new("/db");
+    db.set_options(&[("ttl", "99")]).unwrap();
+    db.create_family("other", &Default::default()).unwrap();
+    let loaded = load_latest_options(dir, false, &world).unwrap();
+    assert_eq!(loaded.families[0].1.ttl, 99);
+    let mut given: Vec<FamilyDescriptor> = loaded
+        .families
+        .iter()
+        .map(|(name, options)| FamilyDescriptor::new(name.as_str(), options.clone()))
+        .collect();
+    let check = |given: &[FamilyDescriptor]| check_options_compatibility(dir, given, false, &world);
+    given[1].options.ttl = 5;
+    check(&given).unwrap();
+    assert!(check(&given[..1]).unwrap_err().text().contains("other"));
+    given[1].options.comparator = cairn_types::KeyOrder::ReverseBytewise;
+    assert!(check(&given).unwrap_err().text().contains("comparator"));
+    let nowhere = load_latest_options(Path::new("/nowhere"), false, &world);
+    assert!(nowhere.is_err());
 }

@@ -1,0 +1,109 @@
+//! Loading the options that a database was last opened with, and comparing others with them.
+
+use std::path::{Path, PathBuf};
+
+use cairn_format::names::FileName;
+use cairn_options::file::OptionsFile;
+use cairn_options::{FamilyOptions, Options};
+use cairn_platform::{FileSystem, World};
+use cairn_types::{Code, Error, Result, Subcode};
+
+use crate::db::FamilyDescriptor;
+use crate::open::read_small;
+
+/// The newest OPTIONS file of the database in `dir`.
+///
+/// # Errors
+///
+/// `NotFound` if there is none.
+pub fn latest_options_file(dir: &Path, world: &World) -> Result<PathBuf> {
+    let names = world.fs.list(dir)?;
+    let newest = names
+        .iter()
+        .filter_map(|name| match FileName::parse(name)? {
+            FileName::Options(number) => Some((number, name)),
+            _ => None,
+        });
+    let (_, name) = newest
+        .max()
+        .ok_or_else(|| not_found(format!("there is no OPTIONS file in {}", dir.display())))?;
+    Ok(dir.join(name))
+}
+
+/// The options in the newest OPTIONS file of the database in `dir`. With `ignore_unknown`, options
+/// that a newer release wrote and nobody here knows are passed over.
+///
+/// Objects of a program's own are found by name if they are registered
+/// ([`cairn_options::registry`]); block caches and filters' memory are not in the file.
+///
+/// # Errors
+///
+/// `NotFound` if there is none; `Corruption` or `InvalidArgument` for what it holds.
+pub fn load_latest_options(dir: &Path, ignore_unknown: bool, world: &World) -> Result<OptionsFile> {
+    load_options(&latest_options_file(dir, world)?, ignore_unknown, world)
+}
+
+/// The options in the OPTIONS file `path`.
+///
+/// # Errors
+///
+/// Those of [`load_latest_options`].
+pub fn load_options(path: &Path, ignore_unknown: bool, world: &World) -> Result<OptionsFile> {
+    let fs: &dyn FileSystem = &*world.fs;
+    let content = read_small(fs, path)?
+        .ok_or_else(|| not_found(format!("{} does not exist", path.display())))?;
+    let text = std::str::from_utf8(&content)
+        .map_err(|_| Error::corruption(format!("{} is no text", path.display())))?;
+    OptionsFile::from_text(text, ignore_unknown)
+        .map_err(|error| error.context(format_args!("options file {}", path.display())))
+}
+
+/// Refuses `families` if the database in `dir`, as its newest OPTIONS file describes it, could not
+/// be opened with them: a family that is left out, another comparator, merge operator, prefix
+/// extractor or format of tables. A database without an OPTIONS file is fine with everything.
+///
+/// # Errors
+///
+/// `InvalidArgument` names the family and the option; else those of [`load_latest_options`].
+pub fn check_options_compatibility(
+    dir: &Path,
+    families: &[FamilyDescriptor],
+    ignore_unknown: bool,
+    world: &World,
+) -> Result<()> {
+    let path = match latest_options_file(dir, world) {
+        Err(error) if error.code() == Code::NotFound => return Ok(()),
+        path => path?,
+    };
+    let recorded = load_options(&path, ignore_unknown, world)?;
+    for (name, before) in &recorded.families {
+        let given = families.iter().find(|given| given.name == *name);
+        let given = given.ok_or_else(|| {
+            Error::invalid_argument(format!("column family {name:?} is left out"))
+        })?;
+        compare(name, before, &given.options)?;
+    }
+    Ok(())
+}
+
+/// What must not change between two openings of a family.
+fn compare(family: &str, before: &FamilyOptions, given: &FamilyOptions) -> Result<()> {
+    // A merge operator may be added, as none was needed before.
+    let fixed = match before.merge_operator {
+        None => &["comparator", "table_factory"][..],
+        Some(_) => &["comparator", "table_factory", "merge_operator"],
+    };
+    for name in fixed {
+        let (old, new) = (before.get(name)?, given.get(name)?);
+        if old != new {
+            return Err(Error::invalid_argument(format!(
+                "{name} of column family {family:?}: expected {old}, as its OPTIONS file says, found {new}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn not_found(text: String) -> Error {
+    Error::new(Code::NotFound, Subcode::None, text)
+}

@@ -1,0 +1,34 @@
+//! What a database shows of itself while it works: listeners and the info log.
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("db");
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//! use cairn::observe::{EventListener, FlushJobInfo};
+//! use cairn::{Db, Options};
+//!
+//! #[derive(Default)]
+//! struct Flushes(AtomicU64);
+//! impl EventListener for Flushes {
+//!     fn on_flush_completed(&self, info: &FlushJobInfo) {
+//!         println!("{} because of {}", info.file_path, info.flush_reason.text());
+//!         self.0.fetch_add(1, Ordering::Relaxed);
+//!     }
+//! }
+//!
+//! let flushes = Arc::new(Flushes::default());
+//! let db = Db::open(&path, &Options::default().create_if_missing(true).listener(flushes.clone()))?;
+//! db.put(b"stone", b"granite")?;
+//! db.flush()?;
+//! assert_eq!(flushes.0.load(Ordering::Relaxed), 1);
+//! # Ok::<(), cairn::Error>(())
+//! ```
+//!
+//! Lines of the info log go to a [`LogSink`] in [`crate::DbOptions::info_log`], or to the file
+//! `LOG`. No key or value is ever in them.
+
+pub use cairn_observe::listener::*;
+pub use cairn_observe::{
+    BackgroundErrorReason, CompactionReason, FlushReason, Level, LogSink, StallCondition,
+};
