@@ -115,7 +115,8 @@ impl Cairn {
 }
 
 impl Cairn {
-    /// Whether the tables in the directory are those of the tree, and no log or MANIFEST lies
+    /// Whether the tables and blob files in the directory are those of the tree, and no log or
+    /// MANIFEST lies
     /// there that nobody needs. Nothing may be under way.
     fn check_files(&self) -> Result<()> {
         let fs = &*self.world.fs;
@@ -123,19 +124,24 @@ impl Cairn {
         let number = number.ok_or_else(|| Error::corruption("no CURRENT"))?;
         let order = |_: &str, name: &str| Ok(KeyOrder::from_name(name).unwrap_or_default());
         let recovered = manifest::replay(fs, &self.dir, number, &order)?;
-        let mut live = BTreeSet::new();
+        let (mut live, mut live_blobs) = (BTreeSet::new(), BTreeSet::new());
         for family in &recovered.families {
             live.extend(family.version.files().map(|(_, file)| file.number));
+            live_blobs.extend(family.version.blob_files().keys().copied());
         }
         let needed = recovered.families.iter().map(|family| family.log_number);
         let oldest_log = needed.min().unwrap_or_default();
-        let mut found = BTreeSet::new();
+        let (mut found, mut found_blobs) = (BTreeSet::new(), BTreeSet::new());
         let mut unneeded = Vec::new();
         for name in fs.list(&self.dir)? {
             let unneeded_here = match FileName::parse(&name) {
                 Some(FileName::Table(table)) => {
                     found.insert(table);
                     !live.contains(&table)
+                }
+                Some(FileName::Blob(blob)) => {
+                    found_blobs.insert(blob);
+                    !live_blobs.contains(&blob)
                 }
                 Some(FileName::Wal(log)) => log < oldest_log,
                 Some(FileName::Manifest(other)) => other != number,
@@ -148,6 +154,9 @@ impl Cairn {
         }
         if let Some(missing) = live.difference(&found).next() {
             return Err(Error::corruption(format!("table {missing} is missing")));
+        }
+        if let Some(missing) = live_blobs.difference(&found_blobs).next() {
+            return Err(Error::corruption(format!("blob file {missing} is missing")));
         }
         if !unneeded.is_empty() {
             let names = unneeded.join(", ");

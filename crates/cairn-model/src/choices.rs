@@ -20,7 +20,7 @@ const DB_OPTIONS: [Values; 11] = [
     ("max_subcompactions", &["1", "3"]),
     ("use_fsync", &["false", "true"]),
 ];
-const FAMILY_OPTIONS: [Values; 15] = [
+const FAMILY_OPTIONS: [Values; 27] = [
     // Nothing below 64 KiB takes effect.
     ("write_buffer_size", &["65536"]),
     ("max_write_buffer_number", &["2", "4"]),
@@ -55,6 +55,21 @@ const FAMILY_OPTIONS: [Values; 15] = [
         ],
     ),
     ("prefix_extractor", &["nullptr", "fixed:3", "capped:4"]),
+    ("enable_blob_files", &["true", "false"]),
+    ("min_blob_size", &["0", "10", "100"]),
+    ("blob_file_size", &["1", "4096", "268435456"]),
+    (
+        "blob_compression_type",
+        &["kNoCompression", "kLZ4Compression", "kZSTD"],
+    ),
+    ("blob_file_starting_level", &["0", "1", "2"]),
+    ("enable_blob_garbage_collection", &["true", "false"]),
+    ("blob_garbage_collection_age_cutoff", &["0.25", "0.7", "1"]),
+    ("blob_garbage_collection_force_threshold", &["1", "0.3"]),
+    ("blob_compaction_readahead_size", &["0", "4096"]),
+    ("blob_space_target", &["0", "1.3"]),
+    ("enable_blob_columns", &["true", "false"]),
+    ("max_successive_merges", &["0", "2"]),
 ];
 const TABLE_OPTIONS: [Values; 17] = [
     ("block_size", &["256", "1024", "4096"]),

@@ -89,6 +89,8 @@ struct Family {
 pub enum Version {
     /// A value.
     Value(Vec<u8>),
+    /// An entity: names and values of its columns, sorted by name.
+    Entity(Vec<(Vec<u8>, Vec<u8>)>),
     /// Nothing.
     Deleted,
     /// What was there and this operand.
@@ -218,7 +220,20 @@ impl Model {
         self.read(self.family(family), key, self.moments[moment])
     }
 
+    /// The columns of `key` at `moment`; a value is the column without a name.
+    #[must_use]
+    pub fn columns(&self, family: &str, key: &[u8], moment: usize) -> Option<Entries> {
+        self.read_columns(self.family(family), key, self.moments[moment])
+    }
+
+    /// The value, or that of the default column of an entity.
     fn read(&self, family: &Family, key: &[u8], bound: u64) -> Option<Vec<u8>> {
+        let columns = self.read_columns(family, key, bound)?;
+        let default = columns.into_iter().find(|(name, _)| name.is_empty());
+        Some(default.map(|(_, value)| value).unwrap_or_default())
+    }
+
+    fn read_columns(&self, family: &Family, key: &[u8], bound: u64) -> Option<Entries> {
         let covering = family
             .ranges
             .iter()
@@ -228,17 +243,31 @@ impl Model {
             .map(|(_, _, seq)| *seq)
             .max()
             .unwrap_or(0);
-        let mut value: Option<Vec<u8>> = None;
+        let mut value: Option<Entries> = None;
         for (seq, version) in family.keys.get(key)? {
             if *seq <= bound && *seq > covering {
                 value = match version {
-                    Version::Value(bytes) => Some(bytes.clone()),
+                    Version::Value(bytes) => Some(vec![(Vec::new(), bytes.clone())]),
+                    Version::Entity(columns) => Some(columns.clone()),
                     Version::Deleted => None,
-                    Version::Operand(operand) => Some(self.merge.apply(value.as_deref(), operand)),
+                    Version::Operand(operand) => Some(self.merged(value, operand)),
                 };
             }
         }
         value
+    }
+
+    /// What `operand` makes of `existing`: it applies to the default column, and where an entity
+    /// has none, to an empty one.
+    fn merged(&self, existing: Option<Entries>, operand: &[u8]) -> Entries {
+        let Some(mut columns) = existing else {
+            return vec![(Vec::new(), self.merge.apply(None, operand))];
+        };
+        if columns.first().is_none_or(|(name, _)| !name.is_empty()) {
+            columns.insert(0, (Vec::new(), Vec::new()));
+        }
+        columns[0].1 = self.merge.apply(Some(&columns[0].1), operand);
+        columns
     }
 
     /// What an iterator steps over at `moment`.

@@ -72,6 +72,25 @@ pub const SETS: &[NamedSet] = &[
         family: "write_buffer_size=65536;compaction_pri=kRoundRobin",
         table: "separate_key_value_in_data_block=true",
     },
+    NamedSet {
+        name: "blobs",
+        db: "",
+        family: "enable_blob_files=true;min_blob_size=12;blob_file_size=4096;\
+                 blob_compression_type=kLZ4Compression;enable_blob_garbage_collection=true;\
+                 blob_garbage_collection_age_cutoff=0.5;\
+                 blob_garbage_collection_force_threshold=0.3;disable_auto_compactions=false;\
+                 level0_file_num_compaction_trigger=2",
+        table: "",
+    },
+    NamedSet {
+        name: "bounded-blobs",
+        db: "max_subcompactions=3",
+        family: "enable_blob_files=true;min_blob_size=0;blob_space_target=1.2;\
+                 enable_blob_columns=true;max_successive_merges=2;\
+                 blob_compaction_readahead_size=4096;disable_auto_compactions=false;\
+                 level0_file_num_compaction_trigger=2;target_file_size_base=2048",
+        table: "",
+    },
 ];
 
 /// The set of this name.

@@ -18,7 +18,7 @@ use cairn_types::{Error, Result};
 use crate::engine::{Engine, Entries, Factory};
 use crate::model::{DEFAULT, MergeKind};
 use crate::ops::Operation;
-use crate::ops::change::{Change, Write};
+use crate::ops::change::{Change, Write, bytes_of};
 use crate::ops::scan::{Direction, Scan};
 use crate::ops::write::Batch;
 use crate::options::OptionSet;
@@ -212,6 +212,13 @@ impl Toy {
         match &write.change {
             Change::Put(value) => {
                 family.insert(write.key.clone(), value.bytes());
+            }
+            // It keeps no other columns than the default one.
+            Change::PutEntity(columns) => {
+                let columns = bytes_of(columns);
+                let default = columns.into_iter().find(|(name, _)| name.is_empty());
+                let value = default.map(|(_, value)| value).unwrap_or_default();
+                family.insert(write.key.clone(), value);
             }
             Change::Merge(operand) => {
                 let existing = family.get(&write.key).filter(|_| !forgets);

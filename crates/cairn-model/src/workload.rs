@@ -140,6 +140,14 @@ pub const WORKLOADS: &[Workload] = &[
         families: 1,
         on: &["checkpoint", "flush"],
         often: &[("checkpoint", 6)],
+        name: "blobs",
+        family: "enable_blob_files=true;min_blob_size=10;blob_file_size=4096;\
+                 level0_file_num_compaction_trigger=2;disable_auto_compactions=false;\
+                 enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=0.5;\
+                 blob_garbage_collection_force_threshold=0.3;enable_blob_columns=true",
+        durability: Durability::Logged,
+        on: &["flush", "compact", "collect", "putentity"],
+        often: &[("flush", 4), ("collect", 3), ("work", 3)],
         ..FREE
     },
 ];

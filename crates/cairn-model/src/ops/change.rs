@@ -47,6 +47,8 @@ impl Value {
 pub enum Change {
     /// Gives it a value.
     Put(Value),
+    /// Makes it an entity of these columns, sorted by name.
+    PutEntity(Vec<(String, Value)>),
     /// Stacks an operand on it.
     Merge(Value),
     /// Removes it.
@@ -58,7 +60,8 @@ pub enum Change {
 }
 
 /// The words of changes, how often of 12 each is chosen (a put in the rest), and its switch.
-pub const CHANGES: [(&str, usize); 4] = [
+pub const CHANGES: [(&str, usize); 5] = [
+    ("putentity", 1),
     ("delete", 2),
     ("singledelete", 1),
     ("merge", 2),
@@ -79,6 +82,7 @@ impl Change {
     pub fn effect(&self) -> Effect {
         Effect::Version(match self {
             Change::Put(value) => Version::Value(value.bytes()),
+            Change::PutEntity(columns) => Version::Entity(bytes_of(columns)),
             Change::Merge(operand) => Version::Operand(operand.bytes()),
             Change::Delete | Change::SingleDelete => Version::Deleted,
             Change::DeleteRange(end) => return Effect::RemoveUpTo(end.clone()),
@@ -89,6 +93,12 @@ impl Change {
     pub fn add_to(&self, batch: &mut WriteBatch, family: &Family, key: &[u8]) {
         match self {
             Change::Put(value) => batch.put_in(family, key, &value.bytes()),
+            Change::PutEntity(columns) => {
+                let columns = bytes_of(columns);
+                let pairs = columns.iter().map(|(name, value)| (&name[..], &value[..]));
+                // The engine sorts them.
+                batch.put_entity_in(family, key, &pairs.rev().collect::<Vec<_>>());
+            }
             Change::Merge(value) => batch.merge_in(family, key, &value.bytes()),
             Change::Delete => batch.delete_in(family, key),
             Change::SingleDelete => batch.single_delete_in(family, key),
@@ -111,6 +121,7 @@ impl Change {
                 Some(once) => return (once, Change::SingleDelete),
                 None => Change::Put(generator.value()),
             },
+            "putentity" => Change::PutEntity(some_columns(generator)),
             "merge" => Change::Merge(generator.value()),
             "deleterange" => {
                 let mut end = generator.key();
@@ -123,6 +134,32 @@ impl Change {
         };
         (key, change)
     }
+}
+
+/// Names of columns that scripts use; `_` stands for the default column, which has none.
+const NAMES: [&str; 4] = ["_", "a", "bb", "c"];
+
+fn some_columns(generator: &mut Generator) -> Vec<(String, Value)> {
+    let mut columns = Vec::new();
+    for name in NAMES {
+        if generator.rng.chance(1, 2) {
+            columns.push((name.to_owned(), generator.value()));
+        }
+    }
+    columns
+}
+
+/// Names and values as bytes.
+#[must_use]
+pub fn bytes_of(columns: &[(String, Value)]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let name = |name: &str| match name {
+        "_" => Vec::new(),
+        name => name.as_bytes().to_vec(),
+    };
+    let columns = columns.iter();
+    columns
+        .map(|(column, value)| (name(column), value.bytes()))
+        .collect()
 }
 
 /// One entry of a batch.
@@ -165,6 +202,21 @@ impl FromStr for Value {
     }
 }
 
+/// Columns as [`Write`] shows them: `=NAME=VALUE,NAME=VALUE`.
+fn columns(text: &str) -> Result<Vec<(String, Value)>> {
+    let list = text.strip_prefix('=');
+    let list = list.ok_or_else(|| wrong("no columns", text))?;
+    let column = |text: &str| {
+        let pair = text.split_once('=');
+        let (name, value) = pair.ok_or_else(|| wrong("no column", text))?;
+        Ok((name.to_owned(), value.parse()?))
+    };
+    list.split(',')
+        .filter(|text| !text.is_empty())
+        .map(column)
+        .collect()
+}
+
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Write {
@@ -175,6 +227,12 @@ impl fmt::Display for Write {
         let key = shown(key);
         match change {
             Change::Put(value) => write!(f, "put {family} {key} {value}"),
+            Change::PutEntity(columns) => {
+                write!(f, "putentity {family} {key} =")?;
+                let columns = columns.iter();
+                let texts = columns.map(|(name, value)| format!("{name}={value}"));
+                f.write_str(&texts.collect::<Vec<_>>().join(","))
+            }
             Change::Merge(value) => write!(f, "merge {family} {key} {value}"),
             Change::Delete => write!(f, "delete {family} {key}"),
             Change::SingleDelete => write!(f, "singledelete {family} {key}"),
@@ -193,6 +251,7 @@ impl FromStr for Write {
         let (family, key) = (word()?.to_owned(), word()?.as_bytes().to_vec());
         let change = match kind {
             "put" => Change::Put(word()?.parse()?),
+            "putentity" => Change::PutEntity(columns(word()?)?),
             "merge" => Change::Merge(word()?.parse()?),
             "delete" => Change::Delete,
             "singledelete" => Change::SingleDelete,

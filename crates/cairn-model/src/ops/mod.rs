@@ -15,6 +15,8 @@ use crate::text::Line;
 pub mod change;
 pub mod check;
 pub mod checkpoint;
+pub mod collect;
+pub mod columns;
 pub mod compact;
 pub mod families;
 pub mod flush;
@@ -53,6 +55,8 @@ pub const KINDS: &[Kind] = &[
     snapshots::KIND,
     flush::KIND,
     compact::KIND,
+    collect::KIND,
+    columns::KIND,
     sync_wal::KIND,
     families::KIND,
     reopen::KIND,

@@ -17,6 +17,7 @@ pub const KIND: Kind = Kind {
     name: "write",
     words: &[
         "put",
+        "putentity",
         "merge",
         "delete",
         "singledelete",
