@@ -140,6 +140,9 @@ pub const WORKLOADS: &[Workload] = &[
         families: 1,
         on: &["checkpoint", "flush"],
         often: &[("checkpoint", 6)],
+        ..FREE
+    },
+    Workload {
         name: "blobs",
         family: "enable_blob_files=true;min_blob_size=10;blob_file_size=4096;\
                  level0_file_num_compaction_trigger=2;disable_auto_compactions=false;\
