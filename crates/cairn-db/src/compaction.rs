@@ -44,6 +44,37 @@ impl Shared {
         }
     }
 
+    /// Lets the release of the oldest snapshot start the compactions that wait for it.
+    pub(crate) fn wake_with_snapshots(self: &Arc<Self>) {
+        let shared = Arc::downgrade(self);
+        self.snapshots.on_release(move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.snapshot_released();
+            }
+        });
+    }
+
+    /// The oldest snapshot is gone: bottommost files may now drop what it kept. Looking for them
+    /// costs a walk over the files, so the result is kept until the tree changes.
+    fn snapshot_released(self: &Arc<Self>) {
+        let oldest = self.snapshots.kept_from(self.published());
+        if oldest.0 <= self.bottom_threshold.load(Ordering::Acquire) {
+            return;
+        }
+        let mut tree = self.tree.lock();
+        let families = self.families.load_full();
+        let held = families.iter().flat_map(|family| {
+            let version = family.view().version.clone();
+            let files = version.files().map(|(_, file)| file.clone());
+            files.collect::<Vec<_>>()
+        });
+        let held = held.filter(|file| !file.settled && file.largest_seq >= oldest);
+        let threshold = held.map(|file| file.largest_seq.0).min();
+        self.bottom_threshold
+            .store(threshold.unwrap_or(u64::MAX), Ordering::Release);
+        self.schedule(&mut tree);
+    }
+
     /// Chooses a compaction of `family`, if one is due, and takes its inputs.
     pub(crate) fn choose(&self, tree: &mut Tree, family: &FamilyState) -> Option<Chosen> {
         let version = family.view().version.clone();

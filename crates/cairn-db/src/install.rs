@@ -81,6 +81,7 @@ impl Shared {
         self.has_obsolete.store(true, Ordering::Release);
         let view = family.view().with_version(next, &change.flushed);
         family.view.store(Arc::new(view));
+        self.bottom_threshold.store(0, Ordering::Release);
         Ok(())
     }
 

@@ -83,6 +83,8 @@ pub(crate) struct Shared {
 
     pub(crate) families: ArcSwap<Families>,
     pub(crate) snapshots: Arc<Snapshots>,
+    /// Snapshots older than this keep nothing at the bottom that a compaction would drop.
+    pub(crate) bottom_threshold: AtomicU64,
 
     pub(crate) manifest: Mutex<Option<Manifest>>,
     pub(crate) tree: Mutex<Tree>,

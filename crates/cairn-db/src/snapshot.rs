@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_platform::sync::{AtomicBool, Condvar, Mutex, Ordering};
+use cairn_platform::sync::{AtomicBool, Condvar, Mutex, OnceLock, Ordering};
 use cairn_types::SequenceNumber;
 
 /// The live snapshots of a database.
@@ -22,6 +22,8 @@ pub(crate) struct Snapshots {
     paused: AtomicBool,
     /// Told when they need not wait any more.
     resumed: Condvar,
+    /// Called, without any lock, when the oldest snapshot is gone.
+    on_release: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// Keeps new snapshots waiting while it lives.
@@ -61,6 +63,11 @@ impl Snapshots {
         let _live = self.live.lock();
         self.paused.store(true, Ordering::Relaxed);
         Pause(self)
+    }
+
+    /// Lets `wake` be called whenever the oldest snapshot is gone. The first call counts.
+    pub(crate) fn on_release(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.on_release.get_or_init(|| Box::new(wake));
     }
 
     /// The sequence numbers of the live snapshots, ascending, each once.
@@ -115,12 +122,19 @@ impl Clone for Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let mut live = self.list.live.lock();
-        if let Some(count) = live.get_mut(&self.seq) {
-            *count -= 1;
-            if *count == 0 {
-                live.remove(&self.seq);
-                self.list.released.store(true, Ordering::Relaxed);
-            }
+        let Some(count) = live.get_mut(&self.seq) else {
+            return;
+        };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        live.remove(&self.seq);
+        self.list.released.store(true, Ordering::Relaxed);
+        let was_oldest = live.keys().next().is_none_or(|&oldest| oldest > self.seq);
+        drop(live);
+        if was_oldest && let Some(wake) = self.list.on_release.get() {
+            wake();
         }
     }
 }

@@ -13,7 +13,8 @@ use cairn_platform::Priority;
 use cairn_platform::sync::{Arc, Condvar, Mutex};
 use cairn_table::IterOptions;
 use cairn_types::{
-    Code, Error, FilterContext, Result, SequenceNumber, Subcode, TableFileCreationReason, ValueKind,
+    Code, Error, FilterContext, PartitionContext, Result, SequenceNumber, SstPartitioner, Subcode,
+    TableFileCreationReason, ValueKind,
 };
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 
@@ -214,7 +215,8 @@ impl Work {
         let mut entries = self.entries(lower)?;
         let cuts = Cuts::new(order.clone(), &self.pick.output, &self.pick.grandparents);
         let written = self.written.clipped(order, lower, upper);
-        let mut outputs = Outputs::new(&self.kind, written, cuts, lower);
+        let mut outputs =
+            Outputs::new(&self.kind, written, cuts, lower).partitioned(self.partitioner());
         while let Some(entry) = entries.next(upper)? {
             outputs.add(entry)?;
         }
@@ -230,6 +232,19 @@ impl Work {
             },
             jumped: entries.jumped(),
             garbage,
+        })
+    }
+
+    /// Borders of the user's own, for one part.
+    fn partitioner(&self) -> Option<Box<dyn SstPartitioner>> {
+        let factory = self.context.options.sst_partitioner_factory.get()?;
+        let (smallest, largest) = self.pick.bounds(&self.context.order);
+        factory.create(&PartitionContext {
+            is_full_compaction: self.filter_context.is_full_compaction,
+            is_manual_compaction: self.filter_context.is_manual_compaction,
+            output_level: self.pick.output.level,
+            smallest_user_key: smallest.user_key(),
+            largest_user_key: largest.user_key(),
         })
     }
 
@@ -261,6 +276,7 @@ impl Work {
             tombstones: self.tombstones.clone(),
             bottommost: self.pick.bottommost,
             below: self.below.clone(),
+            strict_single_deletions: context.db_options.enforce_single_del_contracts,
             filter: Filter::of_job(context, &self.filter_context)?,
             cancel: context.cancel.clone(),
         };

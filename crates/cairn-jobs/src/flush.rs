@@ -115,6 +115,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
         tombstones,
         bottommost: false,
         below: Below::anything(),
+        strict_single_deletions: context.db_options.enforce_single_del_contracts,
         filter: Filter::of_job(
             context,
             &FilterContext {

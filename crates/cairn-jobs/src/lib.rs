@@ -12,6 +12,7 @@
 
 pub mod below;
 mod blobs;
+mod collect;
 pub mod compact;
 pub mod context;
 mod cuts;

@@ -255,6 +255,7 @@ pub(crate) fn compact_filtered(
         bottommost,
         below,
         filter,
+        strict_single_deletions: false,
         cancel: Cancel::default(),
     };
     let mut visible = Visible::new(merge, rules);

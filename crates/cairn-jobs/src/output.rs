@@ -14,16 +14,17 @@ use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::names::FileName;
 use cairn_format::range_del::Fragments;
-use cairn_options::CompressionOptions;
+use cairn_options::{CompressionOptions, TableOptions};
 use cairn_platform::WritableFile;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_table::{BuildParams, TableBuilder};
-use cairn_types::{FileNumber, Result, SequenceNumber, ValueKind};
+use cairn_types::{FileNumber, Result, SequenceNumber, SstPartitioner, ValueKind};
 use cairn_version::file::EntryCounts;
 use cairn_version::{BlobFileMeta, FileMeta, Version, bounds};
 
 use crate::blobs::BlobPlan;
+use crate::collect::Collecting;
 use crate::context::{JobContext, JobStats};
 use crate::cuts::Cuts;
 use crate::garbage::Garbage;
@@ -72,11 +73,22 @@ impl Kind {
             .try_for_each(|dir| self.context.world.fs.sync_dir(dir))
     }
 
+    /// The layout of the tables. Where nothing lies below, a filter only tells of keys that are
+    /// not there at all; who seldom asks for those can spare it.
+    fn table_options(&self) -> TableOptions {
+        let options = &self.context.options;
+        let mut table = options.table.clone();
+        if options.optimize_filters_for_hits && self.bottommost {
+            table.filter_policy = None;
+        }
+        table
+    }
+
     fn params(&self, number: FileNumber) -> BuildParams {
         let context = &self.context;
         let operator = context.options.merge_operator.as_ref();
         BuildParams {
-            options: Arc::new(context.options.table.clone()),
+            options: Arc::new(self.table_options()),
             order: context.order.clone(),
             compression: self.compression,
             compression_options: self.compression_options.clone(),
@@ -102,6 +114,9 @@ impl Kind {
     }
 }
 
+/// Bytes of properties, metaindex and footer, about.
+const TAIL_BYTES: u64 = 2 << 10;
+
 /// A table being written.
 struct Open {
     number: FileNumber,
@@ -113,6 +128,7 @@ struct Open {
     largest: Vec<u8>,
     oldest_blob: Option<FileNumber>,
     points: u64,
+    collecting: Collecting,
 }
 
 /// The tables of one part of a job.
@@ -121,6 +137,10 @@ pub(crate) struct Outputs<'a> {
     /// The range tombstones that are written.
     tombstones: Fragments,
     cuts: Cuts,
+    /// Borders of the user's own.
+    partitioner: Option<Box<dyn SstPartitioner>>,
+    /// Whether no table may be larger than its target, whatever follows its entries.
+    strict_size: bool,
     /// The user key from which on the current table covers; `None` from the first of all.
     lower: Option<Vec<u8>>,
     open: Option<Open>,
@@ -151,11 +171,42 @@ impl<'a> Outputs<'a> {
             kind,
             tombstones,
             cuts,
+            partitioner: None,
+            strict_size: kind.level > 0 && kind.context.options.target_file_size_is_upper_bound,
             lower: lower.map(<[u8]>::to_vec),
             open: None,
             files: Vec::new(),
             values: Some(Box::new(Values::new(kind))),
             stats: JobStats::default(),
+        }
+    }
+
+    /// The same, cut at the borders that `partitioner` sees. Level 0 is not cut.
+    #[must_use]
+    pub(crate) fn partitioned(mut self, partitioner: Option<Box<dyn SstPartitioner>>) -> Self {
+        self.partitioner = partitioner.filter(|_| self.kind.level > 0);
+        self
+    }
+
+    /// Whether a border of the user's lies between the last entry and `internal`.
+    fn is_border(&mut self, internal: &[u8]) -> bool {
+        let (Some(partitioner), Some(open)) = (&mut self.partitioner, &self.open) else {
+            return false;
+        };
+        let (last, next) = (key::user_key(&open.largest), key::user_key(internal));
+        partitioner.should_partition(last, next, open.builder.file_size())
+    }
+
+    /// How large the current table is in the eyes of the cuts, if `entry` comes next.
+    #[inline]
+    fn size_before(&self, entry: &Entry<'_>) -> u64 {
+        match &self.open {
+            None => 0,
+            Some(open) if self.strict_size => {
+                let entry = (entry.key.len() + entry.value.len()) as u64;
+                open.builder.estimated_file_size() + entry + TAIL_BYTES
+            }
+            Some(open) => open.builder.file_size(),
         }
     }
 
@@ -173,11 +224,9 @@ impl<'a> Outputs<'a> {
     #[inline]
     fn add_placed(&mut self, placed: &Placed<'_>) -> Result<()> {
         let entry = placed.entry;
-        let size = self
-            .open
-            .as_ref()
-            .map_or(0, |open| open.builder.file_size());
-        if self.cuts.ends_before(entry.key, size) && self.open.is_some() {
+        let size = self.size_before(&entry);
+        let full = self.cuts.ends_before(entry.key, size);
+        if (full || self.is_border(entry.key)) && self.open.is_some() {
             self.cut_before(entry.key)?;
         }
         if self.open.is_none() {
@@ -187,6 +236,8 @@ impl<'a> Outputs<'a> {
             unreachable!("the table was just created");
         };
         open.builder.add(entry.key, entry.value)?;
+        open.collecting
+            .add(entry.key, entry.value, open.builder.file_size())?;
         open.points += 1;
         if open.smallest.is_empty() {
             open.smallest.extend_from_slice(entry.key);
@@ -246,9 +297,12 @@ impl<'a> Outputs<'a> {
         }
         let file = context.world.fs.create(&path, mode)?;
         self.kind.created.lock().push(path);
+        let mut builder = TableBuilder::create(file.clone(), self.kind.params(number))?;
+        let (options, level) = (&context.options, self.kind.level);
         Ok(Open {
             number,
-            builder: TableBuilder::create(file.clone(), self.kind.params(number))?,
+            collecting: Collecting::new(options, context.family_id, level, &mut builder),
+            builder,
             file,
             smallest: Vec::new(),
             largest: Vec::new(),
@@ -276,6 +330,8 @@ impl<'a> Outputs<'a> {
         {
             let (start, end) = tombstone.encode();
             open.builder.add_range_tombstone(start.as_bytes(), &end)?;
+            open.collecting
+                .add(start.as_bytes(), &end, open.builder.file_size())?;
             let end = InternalKey::new(&end, SequenceNumber::MAX, ValueKind::RangeDeletion);
             if open.smallest.is_empty() {
                 open.smallest.extend_from_slice(start.as_bytes());
@@ -292,9 +348,10 @@ impl<'a> Outputs<'a> {
     }
 
     /// Finishes and syncs a table.
-    fn close(&mut self, open: Open, tombstones: &Fragments) -> Result<FileMeta> {
+    fn close(&mut self, mut open: Open, tombstones: &Fragments) -> Result<FileMeta> {
         let context = &self.kind.context;
         let seqs = open.builder.seq_range().unwrap_or_default();
+        let marked = open.collecting.finish(&mut open.builder)?;
         let table = open.builder.finish()?;
         open.file.sync(context.db_options.use_fsync)?;
         open.file.close()?;
@@ -315,6 +372,7 @@ impl<'a> Outputs<'a> {
         );
         (file.smallest_seq, file.largest_seq) = seqs;
         file.epoch = self.kind.epoch;
+        file.marked = marked;
         file.oldest_blob = open.oldest_blob;
         file.oldest_ancester_time = self.kind.oldest_time;
         file.creation_time = self.kind.now;

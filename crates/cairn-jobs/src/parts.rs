@@ -10,6 +10,9 @@ use crate::pick::{Pick, Reason};
 /// Keys that are tried as borders, at most.
 const MAX_CANDIDATES: usize = 64;
 
+/// Keys within tables that are looked for, for each part.
+const ANCHORS_EACH_PART: u64 = 8;
+
 /// Whether `pick` may be split. Parts of a compaction into level 0 would be files that overlap
 /// nothing and yet have one age; keys with timestamps are not cut apart.
 pub(crate) fn may_split(pick: &Pick, order: &KeyOrder) -> bool {
@@ -36,13 +39,14 @@ pub(crate) fn borders(
     pick: &Pick,
     io: &Io,
 ) -> Result<Vec<Vec<u8>>> {
-    let total = pick.input_bytes();
-    let parts = u64::from(pick.max_subcompactions).min(total / pick.output.target_bytes.max(1));
+    let total: u64 = runs.iter().flatten().map(data_bytes).sum();
+    let outputs = pick.input_bytes() / pick.output.target_bytes.max(1);
+    let parts = u64::from(pick.max_subcompactions).min(outputs);
     if parts < 2 {
         return Ok(Vec::new());
     }
     let mut borders = Vec::new();
-    for candidate in candidates(runs, order) {
+    for candidate in candidates(runs, order, parts, io)? {
         let before = bytes_before(runs, order, &candidate, io)?;
         let done = borders.len() as u64 + 1;
         if before >= total / parts * done && before < total && done < parts {
@@ -52,17 +56,38 @@ pub(crate) fn borders(
     Ok(borders)
 }
 
-/// The first user keys of the inputs, ascending, each once, but the smallest.
-fn candidates(runs: &[Vec<InputTable>], order: &KeyOrder) -> Vec<Vec<u8>> {
-    let tables = runs.iter().flatten();
-    let mut keys: Vec<Vec<u8>> = tables
-        .flat_map(|input| [&input.file.smallest, &input.file.largest])
-        .map(|bound| bound.user_key().to_vec())
-        .collect();
+/// User keys to divide the inputs at, ascending, each once: their bounds, and keys within those
+/// that are large against a part. The smallest of all is left out.
+fn candidates(
+    runs: &[Vec<InputTable>],
+    order: &KeyOrder,
+    parts: u64,
+    io: &Io,
+) -> Result<Vec<Vec<u8>>> {
+    let tables = || runs.iter().flatten();
+    let total: u64 = tables().map(data_bytes).sum();
+    let step = total / (parts * ANCHORS_EACH_PART) + 1;
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    for input in tables() {
+        let bounds = [&input.file.smallest, &input.file.largest];
+        keys.extend(bounds.map(|bound| bound.user_key().to_vec()));
+        let within = usize::try_from(data_bytes(input) / step).unwrap_or(0);
+        if within > 0 {
+            keys.extend(input.table.anchors(within.min(MAX_CANDIDATES), io)?);
+        }
+    }
     keys.sort_by(|a, b| order.compare(a, b));
     keys.dedup_by(|a, b| order.compare(a, b).is_eq());
     let step = keys.len().div_ceil(MAX_CANDIDATES).max(1);
-    keys.into_iter().skip(1).step_by(step).collect()
+    Ok(keys.into_iter().skip(1).step_by(step).collect())
+}
+
+/// Bytes of the entries of a table, without index and filter.
+fn data_bytes(input: &InputTable) -> u64 {
+    match input.table.properties().data_size {
+        0 => input.file.size,
+        bytes => bytes.min(input.file.size),
+    }
 }
 
 /// About how many bytes of the inputs lie before `user_key`.
@@ -80,7 +105,7 @@ fn bytes_before(
         bytes = bytes.saturating_add(
             match (before(&input.file.smallest), before(&input.file.largest)) {
                 (false, _) => 0,
-                (true, true) => input.file.size,
+                (true, true) => data_bytes(input),
                 (true, false) => input.table.approximate_offset_of(target.as_bytes(), io)?,
             },
         );

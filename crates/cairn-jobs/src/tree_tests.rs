@@ -20,7 +20,9 @@ use cairn_version::{FileMeta, Version};
 use proptest::prelude::*;
 
 use crate::context::{BlobGc, Cancel, JobContext};
+use crate::inputs::InputTable;
 use crate::model::{Join, State, Write, lawful, writes};
+use crate::parts;
 use crate::pick::{self, Busy, FilesRequest, Manual, Pick, PickOptions, Step};
 use crate::{CompactJob, FlushJob, compact, flush};
 
@@ -703,4 +705,26 @@ fn garbage_of_blobs_is_collected_as_far_as_the_options_ask() {
             _ => assert!(before > left.len() && steps > 0, "{before} {left:?}"),
         }
     }
+}
+
+/// Two large files over the same keys can be divided only within them.
+#[test]
+fn a_compaction_of_two_large_files_is_divided_within_them() {
+    let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 3, false);
+    for value in 0..2 {
+        let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();
+        tree.write_and_flush(&all);
+    }
+    let busy = Busy::default();
+    let pick = pick::pick(&tree.version, &busy, &tree.present(), &tree.options).unwrap();
+    let run = |file: &Arc<FileMeta>| {
+        vec![InputTable {
+            file: file.clone(),
+            table: open(&tree.world, file),
+        }]
+    };
+    let runs: Vec<_> = pick.files().map(|(_, file)| run(file)).collect();
+    let borders = parts::borders(&runs, &KeyOrder::Bytewise, &pick, &Io::blocking()).unwrap();
+    assert_eq!(borders.len(), 2, "{borders:?}");
+    assert!(borders[0] > crate::model::user(40) && borders[1] < crate::model::user(200));
 }

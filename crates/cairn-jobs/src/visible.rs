@@ -61,6 +61,8 @@ pub struct Rules {
     pub below: Below,
     /// The user's filter.
     pub filter: Option<Filter>,
+    /// Whether a single deletion above another deletion is an error.
+    pub strict_single_deletions: bool,
     /// Who may want the job to end.
     pub cancel: Cancel,
 }
@@ -483,6 +485,14 @@ impl<R: Run> Visible<R> {
         let hidden = self.decided == Some(stripe);
         self.advance();
         let kind = match self.same(stripe)? {
+            Some((_, ValueKind::Deletion)) if !hidden && self.rules.strict_single_deletions => {
+                return Err(Error::corruption(format!(
+                    "a single deletion above a deletion of the key {:?}: the application mixes \
+                     both for one key, which SingleDelete forbids; \
+                     enforce_single_del_contracts=false lets compactions go on",
+                    String::from_utf8_lossy(&self.user)
+                )));
+            }
             // The next one, or the deletion below it, hides as much.
             Some((_, ValueKind::SingleDeletion | ValueKind::Deletion)) => return Ok(None),
             Some((_, ValueKind::Merge)) if hidden => return Ok(None),

@@ -184,7 +184,7 @@ options! {
         /// Whether iterators ignore prefixes unless asked.
         prefix_seek_opt_in_only: bool = false, hint, recent;
         /// Whether misuse of single deletions fails the compaction that sees it.
-        enforce_single_del_contracts: bool = true, missing;
+        enforce_single_del_contracts: bool = true;
         /// Whether the MANIFEST carries the database's id.
         write_dbid_to_manifest: bool = true;
         /// Whether the IDENTITY file is written.

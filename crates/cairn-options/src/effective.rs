@@ -286,6 +286,9 @@ impl FamilyOptions {
         if self.compaction_filter_factory.is_unresolved() {
             names.push("compaction_filter_factory");
         }
+        if self.sst_partitioner_factory.is_unresolved() {
+            names.push("sst_partitioner_factory");
+        }
         refuse_missing(&names)
     }
 

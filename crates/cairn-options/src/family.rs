@@ -5,12 +5,14 @@ use std::sync::Arc;
 use cairn_memory::BlockCache;
 use cairn_types::{
     CompactionFilter, CompactionFilterFactory, KeyOrder, MergeOperator, PrefixExtractor,
+    SstPartitionerFactory,
 };
 
 use crate::choice::{
     CompactionPri, CompactionStyle, Compression, MemtableFactory, PrepopulateBlobCache, TableKind,
     Temperature,
 };
+use crate::collectors::Collectors;
 use crate::nested::{CompressionOptions, FifoCompactionOptions, UniversalCompactionOptions};
 use crate::object::DbPath;
 use crate::plugin::Plugin;
@@ -122,7 +124,7 @@ options! {
         /// How many times larger tables are in each further level.
         target_file_size_multiplier: i32 = 1, dynamic;
         /// Whether no table is larger than its target.
-        target_file_size_is_upper_bound: bool = false, dynamic, missing, recent;
+        target_file_size_is_upper_bound: bool = false, dynamic, recent;
         /// Largest input of a compaction, in bytes; 0 for 25 tables.
         max_compaction_bytes: u64 = 0, dynamic;
         /// Whether compactions only run when asked for.
@@ -208,7 +210,12 @@ options! {
         /// What makes such filters.
         compaction_filter_factory: Plugin<dyn CompactionFilterFactory> = Plugin::None;
         /// What cuts tables at borders of the user's.
-        sst_partitioner_factory: String = "nullptr".to_owned(), missing;
+        sst_partitioner_factory: Plugin<dyn SstPartitionerFactory> = Plugin::None;
+        /// What sees the entries of tables as they are written.
+        table_properties_collector_factories: Collectors = Collectors::default(), unwritten;
+        /// Whether tables dense with deletions are compacted on soon. Cairn's own: it is as if a
+        /// `CompactOnDeletion` collector were among the factories above.
+        deletion_triggered_compaction: bool = true, dynamic, unwritten;
         /// Whether ingested files may go below existing data.
         cf_allow_ingest_behind: bool = false, missing, recent;
         /// Whether the family refuses writes to its memtable.

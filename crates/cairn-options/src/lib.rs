@@ -25,6 +25,7 @@
 mod alias;
 pub mod calls;
 pub mod choice;
+pub mod collectors;
 pub mod compaction;
 pub mod db;
 pub mod effective;
@@ -35,6 +36,7 @@ pub mod merge;
 mod mixed;
 pub mod nested;
 mod object;
+pub mod partition;
 pub mod plugin;
 pub mod presets;
 pub mod registry;
@@ -45,6 +47,7 @@ pub mod text;
 pub use cairn_format::filter::FilterPolicy;
 pub use calls::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
 pub use choice::*;
+pub use collectors::{Collectors, CompactOnDeletion};
 pub use compaction::{Canceled, CompactionOptions, WaitForCompactOptions};
 pub use db::DbOptions;
 pub use family::FamilyOptions;
@@ -54,6 +57,7 @@ pub use nested::{
     CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
 };
 pub use object::DbPath;
+pub use partition::FixedPrefixPartitions;
 pub use plugin::Plugin;
 pub use rows::{Options, Row, Support};
 pub use table::TableOptions;

@@ -2,25 +2,46 @@
 
 use std::sync::Arc;
 
-use cairn_types::{CompactionFilter, CompactionFilterFactory};
+use cairn_types::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory};
 
-use crate::text::{NULL, Refusal, Text};
+use crate::partition::FixedPrefixPartitions;
+use crate::text::{NULL, Refusal, Text, object};
 
 /// What can be plugged in has a name.
 pub trait Plug: Send + Sync {
-    /// The name that files record.
-    fn plug_name(&self) -> &str;
+    /// The text that files record: its name, with properties if it has some.
+    fn plug_text(&self) -> String;
+
+    /// The built-in object that `text` describes, if it does.
+    fn built_in(text: &str) -> Option<Arc<Self>> {
+        let _ = text;
+        None
+    }
 }
 
 impl Plug for dyn CompactionFilter {
-    fn plug_name(&self) -> &str {
-        self.name()
+    fn plug_text(&self) -> String {
+        self.name().to_owned().print()
     }
 }
 
 impl Plug for dyn CompactionFilterFactory {
-    fn plug_name(&self) -> &str {
-        self.name()
+    fn plug_text(&self) -> String {
+        self.name().to_owned().print()
+    }
+}
+
+impl Plug for dyn SstPartitionerFactory {
+    fn plug_text(&self) -> String {
+        self.option_text()
+    }
+
+    fn built_in(text: &str) -> Option<Arc<dyn SstPartitionerFactory>> {
+        let (name, properties) = object(text).ok()?;
+        let length = properties.iter().find(|(name, _)| *name == "length")?.1;
+        let length = length.parse().ok()?;
+        (name == FixedPrefixPartitions::NAME)
+            .then(|| Arc::new(FixedPrefixPartitions::new(length)) as _)
     }
 }
 
@@ -68,6 +89,12 @@ impl<T: ?Sized> Clone for Plugin<T> {
     }
 }
 
+impl<T: Plug + ?Sized> std::fmt::Debug for Plugin<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.print())
+    }
+}
+
 impl<T: ?Sized> From<Arc<T>> for Plugin<T> {
     fn from(object: Arc<T>) -> Plugin<T> {
         Plugin::Object(object)
@@ -78,7 +105,10 @@ impl<T: Plug + ?Sized> Text for Plugin<T> {
     fn parse(text: &str) -> Result<Plugin<T>, Refusal> {
         match text {
             NULL | "" => Ok(Plugin::None),
-            name => String::parse(name).map(Plugin::Named),
+            text => match T::built_in(text) {
+                Some(object) => Ok(Plugin::Object(object)),
+                None => String::parse(text).map(Plugin::Named),
+            },
         }
     }
 
@@ -86,7 +116,7 @@ impl<T: Plug + ?Sized> Text for Plugin<T> {
         match self {
             Plugin::None => NULL.to_owned(),
             Plugin::Named(name) => name.print(),
-            Plugin::Object(object) => object.plug_name().to_owned().print(),
+            Plugin::Object(object) => object.plug_text(),
         }
     }
 

@@ -4,15 +4,18 @@
 //! has no dependency. Start with [`error`] for what can go wrong and [`iter`] for the contract
 //! that every iterator of the engine keeps.
 
+pub mod collector;
 pub mod comparator;
 pub mod error;
 pub mod filter;
 pub mod iter;
 pub mod merge;
 pub mod number;
+pub mod partition;
 pub mod prefix;
 pub mod value;
 
+pub use collector::{CollectorContext, TablePropertiesCollector, TablePropertiesCollectorFactory};
 pub use comparator::{Comparator, KeyOrder};
 pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
 pub use filter::{
@@ -22,5 +25,6 @@ pub use filter::{
 pub use iter::Progress;
 pub use merge::{MergeInput, MergeOperator};
 pub use number::{FileNumber, SequenceNumber};
+pub use partition::{PartitionContext, SstPartitioner, SstPartitionerFactory};
 pub use prefix::{PrefixExtractor, SliceTransform};
 pub use value::ValueKind;

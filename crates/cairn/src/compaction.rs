@@ -62,6 +62,34 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 //!
+//! # Tables
+//!
+//! A [`SstPartitionerFactory`] ends tables where the user wants them to end, so that whole tables
+//! can be moved or deleted. A [`TablePropertiesCollectorFactory`] sees every entry of a table as it
+//! is written, adds properties to the table, and may ask for its compaction. [`CompactOnDeletion`]
+//! is one that asks where deletions lie close together; with `deletion_triggered_compaction`, which
+//! is on, every family has one.
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! use std::sync::Arc;
+//! use cairn::compaction::{CompactOnDeletion, FixedPrefixPartitions, SstPartitionerFactory};
+//! use cairn::{CompactRangeOptions, Db, Options};
+//!
+//! let mut options = Options::default().create_if_missing(true);
+//! let by_day: Arc<dyn SstPartitionerFactory> = Arc::new(FixedPrefixPartitions::new(10));
+//! options.family.sst_partitioner_factory = by_day.into();
+//! let dense = CompactOnDeletion::new(1000, 300);
+//! options.family.table_properties_collector_factories.push(Arc::new(dense));
+//!
+//! let db = Db::open(dir.path().join("db"), &options)?;
+//! db.put(b"2024-05-01 08:00", b"...")?;
+//! db.put(b"2024-05-02 08:00", b"...")?;
+//! db.compact_range(None, None, &CompactRangeOptions::default())?;
+//! assert_eq!(db.property("rocksdb.num-files-at-level6").as_deref(), Some("2"));
+//! # Ok::<(), cairn::Error>(())
+//! ```
+//!
 //! # By hand
 //!
 //! [`Db::compact_range`] compacts a range of keys, [`Db::compact_files`] files by name;
@@ -94,12 +122,13 @@ use crate::db::Db;
 
 pub use cairn_db::UserRange;
 pub use cairn_options::{
-    BlobGarbageCollectionPolicy, BottommostLevelCompaction, Canceled, CompactionOptions, Plugin,
-    WaitForCompactOptions,
+    BlobGarbageCollectionPolicy, BottommostLevelCompaction, Canceled, CompactOnDeletion,
+    CompactionOptions, FixedPrefixPartitions, Plugin, WaitForCompactOptions,
 };
 pub use cairn_types::{
-    CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision, FilterValue,
-    TableFileCreationReason,
+    CollectorContext, CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision,
+    FilterValue, PartitionContext, SstPartitioner, SstPartitionerFactory, TableFileCreationReason,
+    TablePropertiesCollector, TablePropertiesCollectorFactory, ValueKind,
 };
 
 impl Db {

@@ -89,6 +89,7 @@ pub fn open(request: &OpenRequest<'_>) -> Result<Db> {
     let shared = Arc::new(assemble(
         request, options, dir, lock, &recovered, named, &trees,
     )?);
+    shared.wake_with_snapshots();
     shared.finish_opening(&recovered)?;
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
@@ -315,6 +316,7 @@ fn assemble(
         compactions_behind: AtomicBool::new(false),
         families: ArcSwap::from_pointee(Families::default()),
         snapshots: Arc::new(Snapshots::default()),
+        bottom_threshold: AtomicU64::new(0),
         manifest: Mutex::new(None),
         tree: Mutex::new(Tree {
             families: BTreeMap::new(),

@@ -10,6 +10,7 @@ mod filters;
 mod listeners;
 mod logs;
 mod options;
+mod outputs;
 mod sst;
 mod styles;
 mod wal;

@@ -99,7 +99,7 @@ fn a_fifo_tree_forgets_what_is_oldest() {
     db.flush().unwrap();
     db.wait_for_compact(&WaitForCompactOptions::default())
         .unwrap();
-    let bytes = db.property_number("rocksdb.total-sst-files-size").unwrap();
+    let bytes = db.property_number("rocksdb.live-sst-files-size").unwrap();
     assert!(bytes <= 200 << 10, "{bytes}");
     assert!(db.get(b"key00000").unwrap().is_none());
     assert!(db.get(b"key09999").unwrap().is_some());

@@ -3,7 +3,7 @@
 use cairn_format::key::InternalKey;
 use cairn_options::CompactionPri;
 use cairn_platform::sync::Arc;
-use cairn_types::KeyOrder;
+use cairn_types::{KeyOrder, PartitionContext};
 use cairn_version::{FileMeta, bounds, shape};
 
 use super::{LevelInputs, Output, Pick, Reason, Start, Tree};
@@ -328,7 +328,10 @@ fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
             .compression_options(tree.version, level)
             .clone(),
         target_bytes,
-        max_bytes: target_bytes.saturating_mul(if nothing_below { 1 } else { 2 }),
+        max_bytes: target_bytes.saturating_mul(match nothing_below || tree.options.strict_target {
+            true => 1,
+            false => 2,
+        }),
         max_compaction_bytes: tree.options.max_compaction_bytes,
     }
 }
@@ -360,10 +363,34 @@ fn is_trivial_move(tree: &Tree, pick: &Pick, level_zero_move: bool) -> bool {
     {
         return false;
     }
+    if crosses_border(tree, pick) {
+        return false;
+    }
     // A file that overlaps much of the level below would be expensive to compact from there.
     output.level + 1 == tree.version.num_levels()
         || start.iter().all(|file| {
             let below = touching(tree, output.level + 1, std::slice::from_ref(file));
             bytes(&below).saturating_add(file.size) <= output.max_compaction_bytes
         })
+}
+
+/// Whether a file of the start level holds a border of the user's own, at which it would be cut.
+fn crosses_border(tree: &Tree, pick: &Pick) -> bool {
+    let Some(factory) = tree.options.partitioner.get() else {
+        return false;
+    };
+    let (smallest, largest) = pick.bounds(tree.order());
+    let partitioner = factory.create(&PartitionContext {
+        is_full_compaction: pick.files().count() == tree.version.files().count(),
+        is_manual_compaction: pick.reason == Reason::Manual,
+        output_level: pick.output.level,
+        smallest_user_key: smallest.user_key(),
+        largest_user_key: largest.user_key(),
+    });
+    partitioner.is_some_and(|mut partitioner| {
+        let mut files = pick.files().map(|(_, file)| file);
+        files.any(|file| {
+            !partitioner.can_do_trivial_move(file.smallest.user_key(), file.largest.user_key())
+        })
+    })
 }

@@ -2,8 +2,9 @@
 
 use cairn_options::{
     CompactionPri, CompactionStyle, Compression, CompressionOptions, DbOptions, FamilyOptions,
-    FifoCompactionOptions, UniversalCompactionOptions,
+    FifoCompactionOptions, Plugin, UniversalCompactionOptions,
 };
+use cairn_types::SstPartitionerFactory;
 use cairn_version::Version;
 use cairn_version::blob_gc::ForcedOptions;
 use cairn_version::shape::{ShapeOptions, Targets};
@@ -47,6 +48,10 @@ pub struct PickOptions {
     pub bottommost_compression_options: CompressionOptions,
     /// Whether compactions are filtered.
     pub filtered: bool,
+    /// Whether no table may be larger than its target.
+    pub strict_target: bool,
+    /// Borders of the user's own.
+    pub partitioner: Plugin<dyn SstPartitionerFactory>,
 }
 
 impl PickOptions {
@@ -83,6 +88,8 @@ impl PickOptions {
             compression_options: family.compression_opts.clone(),
             bottommost_compression_options: family.bottommost_compression_opts.clone(),
             filtered: family.has_compaction_filter(),
+            strict_target: family.target_file_size_is_upper_bound,
+            partitioner: family.sst_partitioner_factory.clone(),
         }
     }
 

@@ -252,6 +252,7 @@ fn a_cancelled_job_ends_with_aborted() {
     merge.start(None);
     let rules = super::Rules {
         filter: None,
+        strict_single_deletions: false,
         order: KeyOrder::Bytewise,
         snapshots: Vec::new(),
         merge_operator: None,

@@ -1,5 +1,6 @@
 //! Reading a table: opening it, getting keys, walking it, checking it.
 
+mod anchors;
 mod block;
 mod filter;
 mod get;
