@@ -29,20 +29,32 @@ handles! {
     rocksdb_snapshot_t = Snapshot;
 }
 
-/// The open databases, so that what belongs to none of them can be said in the LOG of all.
-static OPEN: Mutex<Vec<Db>> = Mutex::new(Vec::new());
+/// The open databases and the addresses of their handles, for what is said in the LOG of all, and
+/// for listeners, who are shown a handle.
+static OPEN: Mutex<Vec<(Db, usize)>> = Mutex::new(Vec::new());
+
+/// The handle of the database in `dir`, or null.
+pub(crate) fn handle_of(dir: &Path) -> *mut rocksdb_t {
+    let open = OPEN.lock();
+    let found = open.iter().find(|(db, _)| db.path() == dir);
+    found.map_or(std::ptr::null_mut(), |(_, handle)| {
+        *handle as *mut rocksdb_t
+    })
+}
 
 /// Writes a line to the LOG of every open database.
 pub(crate) fn log_everywhere(line: &str) {
-    for db in OPEN.lock().iter() {
+    for (db, _) in OPEN.lock().iter() {
         db.log_line(line);
     }
 }
 
 /// A handle of an open database.
 pub(crate) fn hold(db: Db) -> *mut rocksdb_t {
-    OPEN.lock().push(db.clone());
-    create(Database { db })
+    let shared = db.clone();
+    let handle = create(Database { db });
+    OPEN.lock().push((shared, handle as usize));
+    handle
 }
 
 /// Opens the families that two C arrays name.
@@ -179,7 +191,7 @@ c_functions! {
     fn rocksdb_close(db: *mut rocksdb_t) {
         if !db.is_null() {
             let database = take(db);
-            OPEN.lock().retain(|open| !open.is_same(&database.db));
+            OPEN.lock().retain(|(open, _)| !open.is_same(&database.db));
             if let Err(error) = database.db.close() {
                 eprintln!("librocksdb (Cairn): closing {}: {error}", database.db.path().display());
             }

@@ -40,6 +40,7 @@ mod error;
 pub mod families;
 pub mod files;
 pub mod iter;
+pub mod metadata;
 pub mod options;
 pub mod reads;
 pub mod unbuilt;

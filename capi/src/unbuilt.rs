@@ -3,18 +3,19 @@
 //! Where there is an `errptr` it gets `Not implemented: <function>: <what>`; where there is none the
 //! result is empty and the LOG of every open database gets one line.
 
-use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uchar, c_void};
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::cache::{rocksdb_cache_t, rocksdb_memory_allocator_t};
 use crate::callbacks::{
     rocksdb_compactionfilter_t, rocksdb_compactionfilterfactory_t, rocksdb_comparator_t,
-    rocksdb_mergeoperator_t, rocksdb_slicetransform_t,
+    rocksdb_eventlistener_t, rocksdb_logger_t, rocksdb_mergeoperator_t, rocksdb_slicetransform_t,
 };
 use crate::db::{rocksdb_snapshot_t, rocksdb_t};
 use crate::env::rocksdb_env_t;
 use crate::families::rocksdb_column_family_handle_t;
 use crate::iter::rocksdb_iterator_t;
+use crate::metadata::rocksdb_checkpoint_t;
 use crate::options::{
     rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_dbpath_t,
     rocksdb_flushoptions_t, rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t,
@@ -28,13 +29,7 @@ pub struct rocksdb_backup_engine_options_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_backup_engine_t(());
 /// An object of a feature that is not built.
-pub struct rocksdb_checkpoint_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_column_family_metadata_t(());
-/// An object of a feature that is not built.
 pub struct rocksdb_compaction_service_options_override_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_compactionjobinfo_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_compactionservice_jobinfo_t(());
 /// An object of a feature that is not built.
@@ -44,31 +39,11 @@ pub struct rocksdb_compactionservice_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_cuckoo_table_options_t(());
 /// An object of a feature that is not built.
-pub struct rocksdb_eventlistener_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_export_import_files_metadata_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_externalfileingestioninfo_t(());
-/// An object of a feature that is not built.
 pub struct rocksdb_file_checksum_gen_factory_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_flushjobinfo_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_import_column_family_options_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_level_metadata_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_livefile_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_livefiles_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_logger_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_memory_consumers_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_memory_usage_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_memtableinfo_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_open_and_compact_options_t(());
 /// An object of a feature that is not built.
@@ -84,15 +59,9 @@ pub struct rocksdb_restore_options_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_sst_file_manager_t(());
 /// An object of a feature that is not built.
-pub struct rocksdb_sst_file_metadata_t(());
-/// An object of a feature that is not built.
 pub struct rocksdb_sst_partitioner_factory_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_statistics_histogram_data_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_status_ptr_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_subcompactionjobinfo_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_table_properties_collector_factory_t(());
 /// An object of a feature that is not built.
@@ -107,30 +76,6 @@ pub struct rocksdb_transactiondb_t(());
 pub struct rocksdb_write_buffer_manager_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_writebatch_wi_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_writestallcondition_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_writestallinfo_t(());
-/// A function of the program that is never called.
-pub type on_background_error_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
-pub type on_compaction_begin_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
-pub type on_compaction_completed_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
-pub type on_external_file_ingested_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
-pub type on_flush_begin_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
-pub type on_flush_completed_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
-pub type on_memtable_sealed_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
-pub type on_stall_conditions_changed_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
-pub type on_subcompaction_begin_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
-pub type on_subcompaction_completed_cb = Option<unsafe extern "C" fn()>;
 /// A function of the program that is never called.
 pub type rocksdb_compaction_service_cancel_awaiting_jobs_cb = Option<unsafe extern "C" fn()>;
 /// A function of the program that is never called.
@@ -200,13 +145,6 @@ c_unbuilt! { "backups":
     no() fn rocksdb_restore_options_set_keep_log_files(opt: *mut rocksdb_restore_options_t, v: c_int);
 }
 
-c_unbuilt! { "checkpoints":
-    err(errptr) fn rocksdb_checkpoint_create(checkpoint: *mut rocksdb_checkpoint_t, checkpoint_dir: *const c_char, log_size_for_flush: u64, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_checkpoint_export_column_family(checkpoint: *mut rocksdb_checkpoint_t, column_family: *mut rocksdb_column_family_handle_t, export_dir: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_export_import_files_metadata_t;
-    err(errptr) fn rocksdb_checkpoint_object_create(db: *mut rocksdb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t;
-    no() fn rocksdb_checkpoint_object_destroy(checkpoint: *mut rocksdb_checkpoint_t);
-}
-
 c_unbuilt! { "collectors of table properties":
     no() fn rocksdb_options_add_compact_on_deletion_collector_factory(opt: *mut rocksdb_options_t, window_size: usize, num_dels_trigger: usize);
     no() fn rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(opt: *mut rocksdb_options_t, window_size: usize, num_dels_trigger: usize, deletion_ratio: f64);
@@ -232,141 +170,15 @@ c_unbuilt! { "databases with a time to live":
     err(errptr) fn rocksdb_open_with_ttl(options: *const rocksdb_options_t, name: *const c_char, ttl: c_int, errptr: *mut *mut c_char) -> *mut rocksdb_t;
 }
 
-c_unbuilt! { "event listeners":
-    no() fn rocksdb_compactionjobinfo_base_input_level(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> c_int;
-    no() fn rocksdb_compactionjobinfo_cf_name(compactionjobinfo: *const rocksdb_compactionjobinfo_t, size: *mut usize) -> *const c_char;
-    no() fn rocksdb_compactionjobinfo_compaction_reason(info: *const rocksdb_compactionjobinfo_t) -> u32;
-    no() fn rocksdb_compactionjobinfo_elapsed_micros(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
-    no() fn rocksdb_compactionjobinfo_input_file_at(compactionjobinfo: *const rocksdb_compactionjobinfo_t, pos: usize, size: *mut usize) -> *const c_char;
-    no() fn rocksdb_compactionjobinfo_input_files_count(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> usize;
-    no() fn rocksdb_compactionjobinfo_input_records(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
-    no() fn rocksdb_compactionjobinfo_num_corrupt_keys(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
-    no() fn rocksdb_compactionjobinfo_num_input_files(info: *const rocksdb_compactionjobinfo_t) -> usize;
-    no() fn rocksdb_compactionjobinfo_num_input_files_at_output_level(info: *const rocksdb_compactionjobinfo_t) -> usize;
-    no() fn rocksdb_compactionjobinfo_output_file_at(compactionjobinfo: *const rocksdb_compactionjobinfo_t, pos: usize, size: *mut usize) -> *const c_char;
-    no() fn rocksdb_compactionjobinfo_output_files_count(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> usize;
-    no() fn rocksdb_compactionjobinfo_output_level(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> c_int;
-    no() fn rocksdb_compactionjobinfo_output_records(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
-    err(errptr) fn rocksdb_compactionjobinfo_status(info: *const rocksdb_compactionjobinfo_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_compactionjobinfo_total_input_bytes(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
-    no() fn rocksdb_compactionjobinfo_total_output_bytes(compactionjobinfo: *const rocksdb_compactionjobinfo_t) -> u64;
-    no() fn rocksdb_eventlistener_create(state_: *mut c_void, destructor_: Option<unsafe extern "C" fn(*mut c_void)>, on_flush_begin: on_flush_begin_cb, on_flush_completed: on_flush_completed_cb, on_compaction_begin: on_compaction_begin_cb, on_compaction_completed: on_compaction_completed_cb, on_subcompaction_begin: on_subcompaction_begin_cb, on_subcompaction_completed: on_subcompaction_completed_cb, on_external_file_ingested: on_external_file_ingested_cb, on_background_error: on_background_error_cb, on_stall_conditions_changed: on_stall_conditions_changed_cb, on_memtable_sealed: on_memtable_sealed_cb) -> *mut rocksdb_eventlistener_t;
-    no() fn rocksdb_eventlistener_destroy(eventlistener: *mut rocksdb_eventlistener_t);
-    no() fn rocksdb_flushjobinfo_cf_name(flushjobinfo: *const rocksdb_flushjobinfo_t, size: *mut usize) -> *const c_char;
-    no() fn rocksdb_flushjobinfo_file_path(flushjobinfo: *const rocksdb_flushjobinfo_t, size: *mut usize) -> *const c_char;
-    no() fn rocksdb_flushjobinfo_flush_reason(info: *const rocksdb_flushjobinfo_t) -> u32;
-    no() fn rocksdb_flushjobinfo_largest_seqno(flushjobinfo: *const rocksdb_flushjobinfo_t) -> u64;
-    no() fn rocksdb_flushjobinfo_smallest_seqno(flushjobinfo: *const rocksdb_flushjobinfo_t) -> u64;
-    no() fn rocksdb_flushjobinfo_triggered_writes_slowdown(flushjobinfo: *const rocksdb_flushjobinfo_t) -> c_uchar;
-    no() fn rocksdb_flushjobinfo_triggered_writes_stop(flushjobinfo: *const rocksdb_flushjobinfo_t) -> c_uchar;
-    no() fn rocksdb_memtableinfo_cf_name(memtableinfo: *const rocksdb_memtableinfo_t, size: *mut usize) -> *const c_char;
-    no() fn rocksdb_memtableinfo_earliest_seqno(memtableinfo: *const rocksdb_memtableinfo_t) -> u64;
-    no() fn rocksdb_memtableinfo_first_seqno(memtableinfo: *const rocksdb_memtableinfo_t) -> u64;
-    no() fn rocksdb_memtableinfo_num_deletes(memtableinfo: *const rocksdb_memtableinfo_t) -> u64;
-    no() fn rocksdb_memtableinfo_num_entries(memtableinfo: *const rocksdb_memtableinfo_t) -> u64;
-    no() fn rocksdb_options_add_eventlistener(opt: *mut rocksdb_options_t, eventlistener: *mut rocksdb_eventlistener_t);
-    no() fn rocksdb_reset_status(status_ptr: *mut rocksdb_status_ptr_t);
-    err(errptr) fn rocksdb_status_ptr_get_error(status: *mut rocksdb_status_ptr_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_subcompactionjobinfo_base_input_level(subcompactionjobinfo: *const rocksdb_subcompactionjobinfo_t) -> c_int;
-    no() fn rocksdb_subcompactionjobinfo_cf_name(subcompactionjobinfo: *const rocksdb_subcompactionjobinfo_t, size: *mut usize) -> *const c_char;
-    no() fn rocksdb_subcompactionjobinfo_compaction_reason(info: *const rocksdb_subcompactionjobinfo_t) -> u32;
-    no() fn rocksdb_subcompactionjobinfo_output_level(subcompactionjobinfo: *const rocksdb_subcompactionjobinfo_t) -> c_int;
-    no() fn rocksdb_subcompactionjobinfo_status(subcompactionjobinfo: *const rocksdb_subcompactionjobinfo_t, v: *mut *mut c_char);
-    no() fn rocksdb_subcompactionjobinfo_thread_id(subcompactionjobinfo: *const rocksdb_subcompactionjobinfo_t) -> u64;
-    no() fn rocksdb_writestallinfo_cf_name(writestallinfo: *const rocksdb_writestallinfo_t, size: *mut usize) -> *const c_char;
-    no() fn rocksdb_writestallinfo_cur(writestallinfo: *const rocksdb_writestallinfo_t) -> *const rocksdb_writestallcondition_t;
-    no() fn rocksdb_writestallinfo_prev(writestallinfo: *const rocksdb_writestallinfo_t) -> *const rocksdb_writestallcondition_t;
-}
-
-c_unbuilt! { "export and import of families":
-    err(errptr) fn rocksdb_create_column_family_with_import(db: *mut rocksdb_t, column_family_options: *mut rocksdb_options_t, column_family_name: *const c_char, import_options: *mut rocksdb_import_column_family_options_t, metadata: *mut rocksdb_export_import_files_metadata_t, errptr: *mut *mut c_char) -> *mut rocksdb_column_family_handle_t;
-    no() fn rocksdb_export_import_files_metadata_create() -> *mut rocksdb_export_import_files_metadata_t;
-    no() fn rocksdb_export_import_files_metadata_destroy(export_import_files_metadata: *mut rocksdb_export_import_files_metadata_t);
-    no() fn rocksdb_export_import_files_metadata_get_db_comparator_name(export_import_files_metadata: *mut rocksdb_export_import_files_metadata_t) -> *mut c_char;
-    no() fn rocksdb_export_import_files_metadata_get_files(export_import_files_metadata: *mut rocksdb_export_import_files_metadata_t) -> *mut rocksdb_livefiles_t;
-    no() fn rocksdb_export_import_files_metadata_set_db_comparator_name(export_import_files_metadata: *mut rocksdb_export_import_files_metadata_t, v: *const c_char);
-    no() fn rocksdb_export_import_files_metadata_set_files(export_import_files_metadata: *mut rocksdb_export_import_files_metadata_t, livefiles: *mut rocksdb_livefiles_t);
-    no() fn rocksdb_import_column_family_options_create() -> *mut rocksdb_import_column_family_options_t;
-    no() fn rocksdb_import_column_family_options_destroy(import_column_family_options: *mut rocksdb_import_column_family_options_t);
-    no() fn rocksdb_import_column_family_options_set_move_files(import_column_family_options: *mut rocksdb_import_column_family_options_t, v: c_uchar);
-}
-
 c_unbuilt! { "file checksums":
     no() fn rocksdb_file_checksum_gen_crc32c_factory_create() -> *mut rocksdb_file_checksum_gen_factory_t;
     no() fn rocksdb_file_checksum_gen_factory_destroy(factory: *mut rocksdb_file_checksum_gen_factory_t);
     no() fn rocksdb_options_set_file_checksum_gen_factory(opt: *mut rocksdb_options_t, file_checksum_gen_factory: *mut rocksdb_file_checksum_gen_factory_t);
 }
 
-c_unbuilt! { "ingestion":
-    no() fn rocksdb_externalfileingestioninfo_cf_name(externalfileingestioninfo: *const rocksdb_externalfileingestioninfo_t, size: *mut usize) -> *const c_char;
-    no() fn rocksdb_externalfileingestioninfo_internal_file_path(externalfileingestioninfo: *const rocksdb_externalfileingestioninfo_t, size: *mut usize) -> *const c_char;
-}
-
 c_unbuilt! { "key_may_exist":
     no() fn rocksdb_key_may_exist(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, key: *const c_char, key_len: usize, value: *mut *mut c_char, val_len: *mut usize, timestamp: *const c_char, timestamp_len: usize, value_found: *mut c_uchar) -> c_uchar;
     no() fn rocksdb_key_may_exist_cf(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, key_len: usize, value: *mut *mut c_char, val_len: *mut usize, timestamp: *const c_char, timestamp_len: usize, value_found: *mut c_uchar) -> c_uchar;
-}
-
-c_unbuilt! { "lists of live files":
-    no() fn rocksdb_livefile_create() -> *mut rocksdb_livefile_t;
-    no() fn rocksdb_livefile_destroy(livefile: *mut rocksdb_livefile_t);
-    no() fn rocksdb_livefile_set_column_family_name(livefile: *mut rocksdb_livefile_t, v: *const c_char);
-    no() fn rocksdb_livefile_set_directory(livefile: *mut rocksdb_livefile_t, v: *const c_char);
-    no() fn rocksdb_livefile_set_largest_key(livefile: *mut rocksdb_livefile_t, v: *const c_char, v2: usize);
-    no() fn rocksdb_livefile_set_largest_seqno(livefile: *mut rocksdb_livefile_t, v: u64);
-    no() fn rocksdb_livefile_set_level(livefile: *mut rocksdb_livefile_t, v: c_int);
-    no() fn rocksdb_livefile_set_name(livefile: *mut rocksdb_livefile_t, v: *const c_char);
-    no() fn rocksdb_livefile_set_num_deletions(livefile: *mut rocksdb_livefile_t, v: u64);
-    no() fn rocksdb_livefile_set_num_entries(livefile: *mut rocksdb_livefile_t, v: u64);
-    no() fn rocksdb_livefile_set_size(livefile: *mut rocksdb_livefile_t, v: usize);
-    no() fn rocksdb_livefile_set_smallest_key(livefile: *mut rocksdb_livefile_t, v: *const c_char, v2: usize);
-    no() fn rocksdb_livefile_set_smallest_seqno(livefile: *mut rocksdb_livefile_t, v: u64);
-    no() fn rocksdb_livefiles(db: *mut rocksdb_t) -> *const rocksdb_livefiles_t;
-    no() fn rocksdb_livefiles_add(livefiles: *mut rocksdb_livefiles_t, livefile: *mut rocksdb_livefile_t);
-    no() fn rocksdb_livefiles_column_family_name(livefiles: *const rocksdb_livefiles_t, index: c_int) -> *const c_char;
-    no() fn rocksdb_livefiles_count(livefiles: *const rocksdb_livefiles_t) -> c_int;
-    no() fn rocksdb_livefiles_create() -> *mut rocksdb_livefiles_t;
-    no() fn rocksdb_livefiles_deletions(livefiles: *const rocksdb_livefiles_t, index: c_int) -> u64;
-    no() fn rocksdb_livefiles_destroy(livefiles: *const rocksdb_livefiles_t);
-    no() fn rocksdb_livefiles_directory(livefiles: *const rocksdb_livefiles_t, index: c_int) -> *const c_char;
-    no() fn rocksdb_livefiles_entries(livefiles: *const rocksdb_livefiles_t, index: c_int) -> u64;
-    no() fn rocksdb_livefiles_largest_seqno(livefiles: *const rocksdb_livefiles_t, index: c_int) -> u64;
-    no() fn rocksdb_livefiles_largestkey(livefiles: *const rocksdb_livefiles_t, index: c_int, size: *mut usize) -> *const c_char;
-    no() fn rocksdb_livefiles_level(livefiles: *const rocksdb_livefiles_t, index: c_int) -> c_int;
-    no() fn rocksdb_livefiles_name(livefiles: *const rocksdb_livefiles_t, index: c_int) -> *const c_char;
-    no() fn rocksdb_livefiles_size(livefiles: *const rocksdb_livefiles_t, index: c_int) -> usize;
-    no() fn rocksdb_livefiles_smallest_seqno(livefiles: *const rocksdb_livefiles_t, index: c_int) -> u64;
-    no() fn rocksdb_livefiles_smallestkey(livefiles: *const rocksdb_livefiles_t, index: c_int, size: *mut usize) -> *const c_char;
-}
-
-c_unbuilt! { "loggers of the program":
-    no() fn rocksdb_logger_create_callback_logger(log_level: c_int, callback: Option<unsafe extern "C" fn(*mut c_void, c_uint, *mut c_char, usize)>, priv_: *mut c_void) -> *mut rocksdb_logger_t;
-    no() fn rocksdb_logger_create_stderr_logger(log_level: c_int, prefix: *const c_char) -> *mut rocksdb_logger_t;
-    no() fn rocksdb_logger_destroy(logger: *mut rocksdb_logger_t);
-    no() fn rocksdb_options_get_info_log(opt: *mut rocksdb_options_t) -> *mut rocksdb_logger_t;
-    no() fn rocksdb_options_set_info_log(opt: *mut rocksdb_options_t, logger: *mut rocksdb_logger_t);
-}
-
-c_unbuilt! { "metadata of the tree":
-    no() fn rocksdb_column_family_metadata_destroy(cf_meta: *mut rocksdb_column_family_metadata_t);
-    no() fn rocksdb_column_family_metadata_get_file_count(cf_meta: *mut rocksdb_column_family_metadata_t) -> usize;
-    no() fn rocksdb_column_family_metadata_get_level_count(cf_meta: *mut rocksdb_column_family_metadata_t) -> usize;
-    no() fn rocksdb_column_family_metadata_get_level_metadata(cf_meta: *mut rocksdb_column_family_metadata_t, i: usize) -> *mut rocksdb_level_metadata_t;
-    no() fn rocksdb_column_family_metadata_get_name(cf_meta: *mut rocksdb_column_family_metadata_t) -> *mut c_char;
-    no() fn rocksdb_column_family_metadata_get_size(cf_meta: *mut rocksdb_column_family_metadata_t) -> u64;
-    no() fn rocksdb_get_column_family_metadata(db: *mut rocksdb_t) -> *mut rocksdb_column_family_metadata_t;
-    no() fn rocksdb_get_column_family_metadata_cf(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t) -> *mut rocksdb_column_family_metadata_t;
-    no() fn rocksdb_level_metadata_destroy(level_meta: *mut rocksdb_level_metadata_t);
-    no() fn rocksdb_level_metadata_get_file_count(level_meta: *mut rocksdb_level_metadata_t) -> usize;
-    no() fn rocksdb_level_metadata_get_level(level_meta: *mut rocksdb_level_metadata_t) -> c_int;
-    no() fn rocksdb_level_metadata_get_size(level_meta: *mut rocksdb_level_metadata_t) -> u64;
-    no() fn rocksdb_level_metadata_get_sst_file_metadata(level_meta: *mut rocksdb_level_metadata_t, i: usize) -> *mut rocksdb_sst_file_metadata_t;
-    no() fn rocksdb_sst_file_metadata_destroy(file_meta: *mut rocksdb_sst_file_metadata_t);
-    no() fn rocksdb_sst_file_metadata_get_directory(file_meta: *mut rocksdb_sst_file_metadata_t) -> *mut c_char;
-    no() fn rocksdb_sst_file_metadata_get_largestkey(file_meta: *mut rocksdb_sst_file_metadata_t, len: *mut usize) -> *mut c_char;
-    no() fn rocksdb_sst_file_metadata_get_relative_filename(file_meta: *mut rocksdb_sst_file_metadata_t) -> *mut c_char;
-    no() fn rocksdb_sst_file_metadata_get_size(file_meta: *mut rocksdb_sst_file_metadata_t) -> u64;
-    no() fn rocksdb_sst_file_metadata_get_smallestkey(file_meta: *mut rocksdb_sst_file_metadata_t, len: *mut usize) -> *mut c_char;
 }
 
 c_unbuilt! { "perf contexts":
@@ -512,8 +324,6 @@ c_unbuilt! { "this function":
     no() fn rocksdb_compactoptions_get_allow_write_stall(opt: *mut rocksdb_compactoptions_t) -> c_uchar;
     no() fn rocksdb_compactoptions_set_allow_write_stall(opt: *mut rocksdb_compactoptions_t, v: c_uchar);
     err(errptr) fn rocksdb_create_iterators(db: *mut rocksdb_t, opts: *mut rocksdb_readoptions_t, column_families: *mut *mut rocksdb_column_family_handle_t, iterators: *mut *mut rocksdb_iterator_t, size: usize, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_disable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_enable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char);
     no() fn rocksdb_env_join_all_threads(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_high_priority_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_high_priority_thread_pool_io_priority(env: *mut rocksdb_env_t);

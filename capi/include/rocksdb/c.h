@@ -351,13 +351,13 @@ typedef struct rocksdb_block_based_table_options_t rocksdb_block_based_table_opt
 // A block cache.
 typedef struct rocksdb_cache_t rocksdb_cache_t;
 
-// An object of a feature that is not built.
+// Makes copies of a database.
 typedef struct rocksdb_checkpoint_t rocksdb_checkpoint_t;
 
 // A column family of an open database.
 typedef struct rocksdb_column_family_handle_t rocksdb_column_family_handle_t;
 
-// An object of a feature that is not built.
+// What a family consists of.
 typedef struct rocksdb_column_family_metadata_t rocksdb_column_family_metadata_t;
 
 // An object of a feature that is not built.
@@ -372,7 +372,7 @@ typedef struct rocksdb_compactionfiltercontext_t rocksdb_compactionfiltercontext
 // What makes compaction filters.
 typedef struct rocksdb_compactionfilterfactory_t rocksdb_compactionfilterfactory_t;
 
-// An object of a feature that is not built.
+// What a compaction did.
 typedef struct rocksdb_compactionjobinfo_t rocksdb_compactionjobinfo_t;
 
 // An object of a feature that is not built.
@@ -402,13 +402,13 @@ typedef struct rocksdb_env_t rocksdb_env_t;
 // Options of files.
 typedef struct rocksdb_envoptions_t rocksdb_envoptions_t;
 
-// An object of a feature that is not built.
+// A listener.
 typedef struct rocksdb_eventlistener_t rocksdb_eventlistener_t;
 
-// An object of a feature that is not built.
+// Tables that were exported.
 typedef struct rocksdb_export_import_files_metadata_t rocksdb_export_import_files_metadata_t;
 
-// An object of a feature that is not built.
+// What was ingested.
 typedef struct rocksdb_externalfileingestioninfo_t rocksdb_externalfileingestioninfo_t;
 
 // How FIFO compaction drops files.
@@ -420,7 +420,7 @@ typedef struct rocksdb_file_checksum_gen_factory_t rocksdb_file_checksum_gen_fac
 // A filter policy.
 typedef struct rocksdb_filterpolicy_t rocksdb_filterpolicy_t;
 
-// An object of a feature that is not built.
+// What a flush did.
 typedef struct rocksdb_flushjobinfo_t rocksdb_flushjobinfo_t;
 
 // How a flush works.
@@ -429,7 +429,7 @@ typedef struct rocksdb_flushoptions_t rocksdb_flushoptions_t;
 // Options of a clock cache.
 typedef struct rocksdb_hyper_clock_cache_options_t rocksdb_hyper_clock_cache_options_t;
 
-// An object of a feature that is not built.
+// How tables are imported.
 typedef struct rocksdb_import_column_family_options_t rocksdb_import_column_family_options_t;
 
 // How files are ingested.
@@ -438,16 +438,16 @@ typedef struct rocksdb_ingestexternalfileoptions_t rocksdb_ingestexternalfileopt
 // A walk over the keys of a family.
 typedef struct rocksdb_iterator_t rocksdb_iterator_t;
 
-// An object of a feature that is not built.
+// What a level consists of.
 typedef struct rocksdb_level_metadata_t rocksdb_level_metadata_t;
 
-// An object of a feature that is not built.
+// A file of a database.
 typedef struct rocksdb_livefile_t rocksdb_livefile_t;
 
-// An object of a feature that is not built.
+// Files of a database.
 typedef struct rocksdb_livefiles_t rocksdb_livefiles_t;
 
-// An object of a feature that is not built.
+// Where messages of a database go; empty for the file LOG.
 typedef struct rocksdb_logger_t rocksdb_logger_t;
 
 // Options of an LRU cache.
@@ -462,7 +462,7 @@ typedef struct rocksdb_memory_consumers_t rocksdb_memory_consumers_t;
 // An object of a feature that is not built.
 typedef struct rocksdb_memory_usage_t rocksdb_memory_usage_t;
 
-// An object of a feature that is not built.
+// Which memtable takes no more writes.
 typedef struct rocksdb_memtableinfo_t rocksdb_memtableinfo_t;
 
 // A merge operator.
@@ -507,7 +507,7 @@ typedef struct rocksdb_snapshot_t rocksdb_snapshot_t;
 // An object of a feature that is not built.
 typedef struct rocksdb_sst_file_manager_t rocksdb_sst_file_manager_t;
 
-// An object of a feature that is not built.
+// What a table is.
 typedef struct rocksdb_sst_file_metadata_t rocksdb_sst_file_metadata_t;
 
 // An object of a feature that is not built.
@@ -519,10 +519,10 @@ typedef struct rocksdb_sstfilewriter_t rocksdb_sstfilewriter_t;
 // An object of a feature that is not built.
 typedef struct rocksdb_statistics_histogram_data_t rocksdb_statistics_histogram_data_t;
 
-// An object of a feature that is not built.
+// An error that a listener may take back.
 typedef struct rocksdb_status_ptr_t rocksdb_status_ptr_t;
 
-// An object of a feature that is not built.
+// What a part of a compaction did.
 typedef struct rocksdb_subcompactionjobinfo_t rocksdb_subcompactionjobinfo_t;
 
 // An open database.
@@ -567,11 +567,47 @@ typedef struct rocksdb_writebatch_wi_t rocksdb_writebatch_wi_t;
 // How a write works.
 typedef struct rocksdb_writeoptions_t rocksdb_writeoptions_t;
 
-// An object of a feature that is not built.
+// How writes are held back: 0 delayed, 1 stopped, 2 not at all.
 typedef struct rocksdb_writestallcondition_t rocksdb_writestallcondition_t;
 
-// An object of a feature that is not built.
+// How writes are held back.
 typedef struct rocksdb_writestallinfo_t rocksdb_writestallinfo_t;
+
+// Called when a flush begins.
+typedef void (*on_flush_begin_cb)(void*, struct rocksdb_t*, const struct rocksdb_flushjobinfo_t*);
+
+// Called when a flush has ended.
+typedef void (*on_flush_completed_cb)(void*, struct rocksdb_t*, const struct rocksdb_flushjobinfo_t*);
+
+// Called when a compaction begins.
+typedef void (*on_compaction_begin_cb)(void*,
+                                       struct rocksdb_t*,
+                                       const struct rocksdb_compactionjobinfo_t*);
+
+// Called when a compaction has ended.
+typedef void (*on_compaction_completed_cb)(void*,
+                                           struct rocksdb_t*,
+                                           const struct rocksdb_compactionjobinfo_t*);
+
+// Called when a part of a compaction begins.
+typedef void (*on_subcompaction_begin_cb)(void*, const struct rocksdb_subcompactionjobinfo_t*);
+
+// Called when a part of a compaction has ended.
+typedef void (*on_subcompaction_completed_cb)(void*, const struct rocksdb_subcompactionjobinfo_t*);
+
+// Called when a table was ingested.
+typedef void (*on_external_file_ingested_cb)(void*,
+                                             struct rocksdb_t*,
+                                             const struct rocksdb_externalfileingestioninfo_t*);
+
+// Called when background work failed; `rocksdb_reset_status` takes the error back.
+typedef void (*on_background_error_cb)(void*, uint32_t, struct rocksdb_status_ptr_t*);
+
+// Called when writes are held back, or no longer.
+typedef void (*on_stall_conditions_changed_cb)(void*, const struct rocksdb_writestallinfo_t*);
+
+// Called when a memtable takes no more writes.
+typedef void (*on_memtable_sealed_cb)(void*, const struct rocksdb_memtableinfo_t*);
 
 // Some bytes of the program's.
 typedef struct rocksdb_slice_t {
@@ -580,36 +616,6 @@ typedef struct rocksdb_slice_t {
   // How many.
   size_t size;
 } rocksdb_slice_t;
-
-// A function of the program that is never called.
-typedef void (*on_flush_begin_cb)(void);
-
-// A function of the program that is never called.
-typedef void (*on_flush_completed_cb)(void);
-
-// A function of the program that is never called.
-typedef void (*on_compaction_begin_cb)(void);
-
-// A function of the program that is never called.
-typedef void (*on_compaction_completed_cb)(void);
-
-// A function of the program that is never called.
-typedef void (*on_subcompaction_begin_cb)(void);
-
-// A function of the program that is never called.
-typedef void (*on_subcompaction_completed_cb)(void);
-
-// A function of the program that is never called.
-typedef void (*on_external_file_ingested_cb)(void);
-
-// A function of the program that is never called.
-typedef void (*on_background_error_cb)(void);
-
-// A function of the program that is never called.
-typedef void (*on_stall_conditions_changed_cb)(void);
-
-// A function of the program that is never called.
-typedef void (*on_memtable_sealed_cb)(void);
 
 // A function of the program that is never called.
 typedef void (*rocksdb_compaction_service_schedule_cb)(void);
@@ -1049,6 +1055,190 @@ struct rocksdb_filterpolicy_t *rocksdb_filterpolicy_create_ribbon_hybrid(double 
 // The same.
 struct rocksdb_filterpolicy_t *rocksdb_filterpolicy_create_ribbon_format(double bloom_equivalent_bits_per_key,
                                                                          int bloom_before_level);
+
+// Frees a listener that no options own.
+//
+// Null is passed over.
+void rocksdb_eventlistener_destroy(struct rocksdb_eventlistener_t *handle);
+
+// A listener. Null functions are not called; the others are, from any thread, with what they may
+// look at until they return.
+struct rocksdb_eventlistener_t *rocksdb_eventlistener_create(void *state_,
+                                                             void (*destructor_)(void*),
+                                                             on_flush_begin_cb on_flush_begin,
+                                                             on_flush_completed_cb on_flush_completed,
+                                                             on_compaction_begin_cb on_compaction_begin,
+                                                             on_compaction_completed_cb on_compaction_completed,
+                                                             on_subcompaction_begin_cb on_subcompaction_begin,
+                                                             on_subcompaction_completed_cb on_subcompaction_completed,
+                                                             on_external_file_ingested_cb on_external_file_ingested,
+                                                             on_background_error_cb on_background_error,
+                                                             on_stall_conditions_changed_cb on_stall_conditions_changed,
+                                                             on_memtable_sealed_cb on_memtable_sealed);
+
+// Adds a listener, which the options own from now on.
+void rocksdb_options_add_eventlistener(struct rocksdb_options_t *opt,
+                                       struct rocksdb_eventlistener_t *listener);
+
+// The family that was flushed.
+const char *rocksdb_flushjobinfo_cf_name(const struct rocksdb_flushjobinfo_t *info, size_t *size);
+
+// The table that was written.
+const char *rocksdb_flushjobinfo_file_path(const struct rocksdb_flushjobinfo_t *info, size_t *size);
+
+// Whether writes are slowed down by it.
+unsigned char rocksdb_flushjobinfo_triggered_writes_slowdown(const struct rocksdb_flushjobinfo_t *info);
+
+// Whether writes are stopped by it.
+unsigned char rocksdb_flushjobinfo_triggered_writes_stop(const struct rocksdb_flushjobinfo_t *info);
+
+// The newest entry.
+uint64_t rocksdb_flushjobinfo_largest_seqno(const struct rocksdb_flushjobinfo_t *info);
+
+// The oldest entry.
+uint64_t rocksdb_flushjobinfo_smallest_seqno(const struct rocksdb_flushjobinfo_t *info);
+
+// Why it was flushed.
+uint32_t rocksdb_flushjobinfo_flush_reason(const struct rocksdb_flushjobinfo_t *info);
+
+// How it ended.
+void rocksdb_compactionjobinfo_status(const struct rocksdb_compactionjobinfo_t *info,
+                                      char **errptr);
+
+// The family that was compacted.
+const char *rocksdb_compactionjobinfo_cf_name(const struct rocksdb_compactionjobinfo_t *info,
+                                              size_t *size);
+
+// How many tables were read.
+size_t rocksdb_compactionjobinfo_input_files_count(const struct rocksdb_compactionjobinfo_t *info);
+
+// A table that was read; null beyond the last.
+const char *rocksdb_compactionjobinfo_input_file_at(const struct rocksdb_compactionjobinfo_t *info,
+                                                    size_t pos,
+                                                    size_t *size);
+
+// How many tables were written.
+size_t rocksdb_compactionjobinfo_output_files_count(const struct rocksdb_compactionjobinfo_t *info);
+
+// A table that was written; null beyond the last.
+const char *rocksdb_compactionjobinfo_output_file_at(const struct rocksdb_compactionjobinfo_t *info,
+                                                     size_t pos,
+                                                     size_t *size);
+
+// Microseconds it took.
+uint64_t rocksdb_compactionjobinfo_elapsed_micros(const struct rocksdb_compactionjobinfo_t *info);
+
+// Damaged keys it met.
+uint64_t rocksdb_compactionjobinfo_num_corrupt_keys(const struct rocksdb_compactionjobinfo_t *info);
+
+// The level it started from.
+int rocksdb_compactionjobinfo_base_input_level(const struct rocksdb_compactionjobinfo_t *info);
+
+// The level it wrote to.
+int rocksdb_compactionjobinfo_output_level(const struct rocksdb_compactionjobinfo_t *info);
+
+// Entries read.
+uint64_t rocksdb_compactionjobinfo_input_records(const struct rocksdb_compactionjobinfo_t *info);
+
+// Entries written.
+uint64_t rocksdb_compactionjobinfo_output_records(const struct rocksdb_compactionjobinfo_t *info);
+
+// Bytes read.
+uint64_t rocksdb_compactionjobinfo_total_input_bytes(const struct rocksdb_compactionjobinfo_t *info);
+
+// Bytes written.
+uint64_t rocksdb_compactionjobinfo_total_output_bytes(const struct rocksdb_compactionjobinfo_t *info);
+
+// Why it was compacted.
+uint32_t rocksdb_compactionjobinfo_compaction_reason(const struct rocksdb_compactionjobinfo_t *info);
+
+// Tables read.
+size_t rocksdb_compactionjobinfo_num_input_files(const struct rocksdb_compactionjobinfo_t *info);
+
+// Of these, those of the level that was written to.
+size_t rocksdb_compactionjobinfo_num_input_files_at_output_level(const struct rocksdb_compactionjobinfo_t *info);
+
+// How it ended.
+void rocksdb_subcompactionjobinfo_status(const struct rocksdb_subcompactionjobinfo_t *info,
+                                         char **errptr);
+
+// The family that was compacted.
+const char *rocksdb_subcompactionjobinfo_cf_name(const struct rocksdb_subcompactionjobinfo_t *info,
+                                                 size_t *size);
+
+// The thread that did it.
+uint64_t rocksdb_subcompactionjobinfo_thread_id(const struct rocksdb_subcompactionjobinfo_t *info);
+
+// The level it started from.
+int rocksdb_subcompactionjobinfo_base_input_level(const struct rocksdb_subcompactionjobinfo_t *info);
+
+// The level it wrote to.
+int rocksdb_subcompactionjobinfo_output_level(const struct rocksdb_subcompactionjobinfo_t *info);
+
+// Why it was compacted.
+uint32_t rocksdb_subcompactionjobinfo_compaction_reason(const struct rocksdb_subcompactionjobinfo_t *info);
+
+// The family that got the table.
+const char *rocksdb_externalfileingestioninfo_cf_name(const struct rocksdb_externalfileingestioninfo_t *info,
+                                                      size_t *size);
+
+// The table, where it lies now.
+const char *rocksdb_externalfileingestioninfo_internal_file_path(const struct rocksdb_externalfileingestioninfo_t *info,
+                                                                 size_t *size);
+
+// The family whose writes are held back.
+const char *rocksdb_writestallinfo_cf_name(const struct rocksdb_writestallinfo_t *info,
+                                           size_t *size);
+
+// How they are held back now: a pointer to an int, 0 delayed, 1 stopped, 2 not at all.
+const struct rocksdb_writestallcondition_t *rocksdb_writestallinfo_cur(const struct rocksdb_writestallinfo_t *info);
+
+// How they were held back before.
+const struct rocksdb_writestallcondition_t *rocksdb_writestallinfo_prev(const struct rocksdb_writestallinfo_t *info);
+
+// The family of the memtable.
+const char *rocksdb_memtableinfo_cf_name(const struct rocksdb_memtableinfo_t *info, size_t *size);
+
+// Its first entry.
+uint64_t rocksdb_memtableinfo_first_seqno(const struct rocksdb_memtableinfo_t *info);
+
+// A sequence number at or before its first entry.
+uint64_t rocksdb_memtableinfo_earliest_seqno(const struct rocksdb_memtableinfo_t *info);
+
+// Its entries.
+uint64_t rocksdb_memtableinfo_num_entries(const struct rocksdb_memtableinfo_t *info);
+
+// Of these, deletions.
+uint64_t rocksdb_memtableinfo_num_deletes(const struct rocksdb_memtableinfo_t *info);
+
+// The error that a listener is shown.
+void rocksdb_status_ptr_get_error(struct rocksdb_status_ptr_t *status_ptr, char **errptr);
+
+// Takes the error back: the database goes on as if it had not happened.
+void rocksdb_reset_status(struct rocksdb_status_ptr_t *status_ptr);
+
+// Gives up the program's share of a logger.
+//
+// Null is passed over.
+void rocksdb_logger_destroy(struct rocksdb_logger_t *handle);
+
+// A logger that hands messages to the program, from any thread. The program must not call the
+// database in it.
+struct rocksdb_logger_t *rocksdb_logger_create_callback_logger(int log_level,
+                                                               void (*callback)(void*,
+                                                                                unsigned int,
+                                                                                char*,
+                                                                                size_t),
+                                                               void *priv_);
+
+// A logger that writes to the standard error.
+struct rocksdb_logger_t *rocksdb_logger_create_stderr_logger(int log_level, const char *prefix);
+
+// Where messages go. The options share the logger; the program still destroys its handle.
+void rocksdb_options_set_info_log(struct rocksdb_options_t *opt, struct rocksdb_logger_t *logger);
+
+// The logger of the options, as a handle that the program destroys.
+struct rocksdb_logger_t *rocksdb_options_get_info_log(struct rocksdb_options_t *opt);
 
 // Frees an operator that no options own.
 //
@@ -1632,6 +1822,241 @@ struct rocksdb_slice_t rocksdb_iter_timestamp_slice(const struct rocksdb_iterato
 
 // The error that ended the walk, if one did.
 void rocksdb_iter_get_error(const struct rocksdb_iterator_t *iter, char **errptr);
+
+// Frees a file that was added to no list.
+//
+// Null is passed over.
+void rocksdb_livefile_destroy(struct rocksdb_livefile_t *handle);
+
+// Frees what was told of a family.
+//
+// Null is passed over.
+void rocksdb_column_family_metadata_destroy(struct rocksdb_column_family_metadata_t *handle);
+
+// Frees what was told of a level.
+//
+// Null is passed over.
+void rocksdb_level_metadata_destroy(struct rocksdb_level_metadata_t *handle);
+
+// Frees what was told of a table.
+//
+// Null is passed over.
+void rocksdb_sst_file_metadata_destroy(struct rocksdb_sst_file_metadata_t *handle);
+
+// Frees the object, not the copies.
+//
+// Null is passed over.
+void rocksdb_checkpoint_object_destroy(struct rocksdb_checkpoint_t *handle);
+
+// Frees what was told of exported tables.
+//
+// Null is passed over.
+void rocksdb_export_import_files_metadata_destroy(struct rocksdb_export_import_files_metadata_t *handle);
+
+// Frees options.
+//
+// Null is passed over.
+void rocksdb_import_column_family_options_destroy(struct rocksdb_import_column_family_options_t *handle);
+
+// Sets `move_files`.
+void rocksdb_import_column_family_options_set_move_files(struct rocksdb_import_column_family_options_t *opt,
+                                                         unsigned char v);
+
+// The tables of a database.
+const struct rocksdb_livefiles_t *rocksdb_livefiles(struct rocksdb_t *db);
+
+// An empty list.
+struct rocksdb_livefiles_t *rocksdb_livefiles_create(void);
+
+// Adds a file, which the list owns from now on.
+void rocksdb_livefiles_add(struct rocksdb_livefiles_t *files, struct rocksdb_livefile_t *livefile);
+
+// Frees a list.
+void rocksdb_livefiles_destroy(const struct rocksdb_livefiles_t *files);
+
+// How many files there are.
+int rocksdb_livefiles_count(const struct rocksdb_livefiles_t *files);
+
+// The family of a file.
+const char *rocksdb_livefiles_column_family_name(const struct rocksdb_livefiles_t *files,
+                                                 int index);
+
+// The name of a file, with a slash before it.
+const char *rocksdb_livefiles_name(const struct rocksdb_livefiles_t *files, int index);
+
+// The directory of a file.
+const char *rocksdb_livefiles_directory(const struct rocksdb_livefiles_t *files, int index);
+
+// The level of a file.
+int rocksdb_livefiles_level(const struct rocksdb_livefiles_t *files, int index);
+
+// The size of a file, in bytes.
+size_t rocksdb_livefiles_size(const struct rocksdb_livefiles_t *files, int index);
+
+// The first key of a file.
+const char *rocksdb_livefiles_smallestkey(const struct rocksdb_livefiles_t *files,
+                                          int index,
+                                          size_t *size);
+
+// The last key of a file.
+const char *rocksdb_livefiles_largestkey(const struct rocksdb_livefiles_t *files,
+                                         int index,
+                                         size_t *size);
+
+// The oldest entry of a file.
+uint64_t rocksdb_livefiles_smallest_seqno(const struct rocksdb_livefiles_t *files, int index);
+
+// The newest entry of a file.
+uint64_t rocksdb_livefiles_largest_seqno(const struct rocksdb_livefiles_t *files, int index);
+
+// The entries of a file.
+uint64_t rocksdb_livefiles_entries(const struct rocksdb_livefiles_t *files, int index);
+
+// The deletions of a file.
+uint64_t rocksdb_livefiles_deletions(const struct rocksdb_livefiles_t *files, int index);
+
+// A file of which nothing is said yet.
+struct rocksdb_livefile_t *rocksdb_livefile_create(void);
+
+// Sets the family.
+void rocksdb_livefile_set_column_family_name(struct rocksdb_livefile_t *file, const char *name);
+
+// Sets the level.
+void rocksdb_livefile_set_level(struct rocksdb_livefile_t *file, int level);
+
+// Sets the name.
+void rocksdb_livefile_set_name(struct rocksdb_livefile_t *file, const char *name);
+
+// Sets the directory.
+void rocksdb_livefile_set_directory(struct rocksdb_livefile_t *file, const char *directory);
+
+// Sets the size, in bytes.
+void rocksdb_livefile_set_size(struct rocksdb_livefile_t *file, size_t size);
+
+// Sets the first key.
+void rocksdb_livefile_set_smallest_key(struct rocksdb_livefile_t *file,
+                                       const char *key,
+                                       size_t keylen);
+
+// Sets the last key.
+void rocksdb_livefile_set_largest_key(struct rocksdb_livefile_t *file,
+                                      const char *key,
+                                      size_t keylen);
+
+// Sets the oldest entry.
+void rocksdb_livefile_set_smallest_seqno(struct rocksdb_livefile_t *file, uint64_t seqno);
+
+// Sets the newest entry.
+void rocksdb_livefile_set_largest_seqno(struct rocksdb_livefile_t *file, uint64_t seqno);
+
+// Sets the number of entries.
+void rocksdb_livefile_set_num_entries(struct rocksdb_livefile_t *file, uint64_t entries);
+
+// Sets the number of deletions.
+void rocksdb_livefile_set_num_deletions(struct rocksdb_livefile_t *file, uint64_t deletions);
+
+// What the default family consists of.
+struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata(struct rocksdb_t *db);
+
+// What a family consists of.
+struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_cf(struct rocksdb_t *db,
+                                                                               struct rocksdb_column_family_handle_t *column_family);
+
+// Bytes of its tables.
+uint64_t rocksdb_column_family_metadata_get_size(struct rocksdb_column_family_metadata_t *cf_meta);
+
+// Its tables.
+size_t rocksdb_column_family_metadata_get_file_count(struct rocksdb_column_family_metadata_t *cf_meta);
+
+// Its name. Freed with `free`.
+char *rocksdb_column_family_metadata_get_name(struct rocksdb_column_family_metadata_t *cf_meta);
+
+// Its levels.
+size_t rocksdb_column_family_metadata_get_level_count(struct rocksdb_column_family_metadata_t *cf_meta);
+
+// One of its levels, which the program destroys; null beyond the last.
+struct rocksdb_level_metadata_t *rocksdb_column_family_metadata_get_level_metadata(struct rocksdb_column_family_metadata_t *cf_meta,
+                                                                                   size_t i);
+
+// Which level it is.
+int rocksdb_level_metadata_get_level(struct rocksdb_level_metadata_t *level_meta);
+
+// Bytes of its tables.
+uint64_t rocksdb_level_metadata_get_size(struct rocksdb_level_metadata_t *level_meta);
+
+// Its tables.
+size_t rocksdb_level_metadata_get_file_count(struct rocksdb_level_metadata_t *level_meta);
+
+// One of its tables, which the program destroys; null beyond the last.
+struct rocksdb_sst_file_metadata_t *rocksdb_level_metadata_get_sst_file_metadata(struct rocksdb_level_metadata_t *level_meta,
+                                                                                 size_t i);
+
+// The name of a table. Freed with `free`.
+char *rocksdb_sst_file_metadata_get_relative_filename(struct rocksdb_sst_file_metadata_t *file_meta);
+
+// The directory of a table. Freed with `free`.
+char *rocksdb_sst_file_metadata_get_directory(struct rocksdb_sst_file_metadata_t *file_meta);
+
+// The size of a table, in bytes.
+uint64_t rocksdb_sst_file_metadata_get_size(struct rocksdb_sst_file_metadata_t *file_meta);
+
+// The first key of a table. Freed with `free`.
+char *rocksdb_sst_file_metadata_get_smallestkey(struct rocksdb_sst_file_metadata_t *file_meta,
+                                                size_t *len);
+
+// The last key of a table. Freed with `free`.
+char *rocksdb_sst_file_metadata_get_largestkey(struct rocksdb_sst_file_metadata_t *file_meta,
+                                               size_t *len);
+
+// Keeps obsolete files, so that they can be copied.
+void rocksdb_disable_file_deletions(struct rocksdb_t *db, char **errptr);
+
+// Lets obsolete files go again.
+void rocksdb_enable_file_deletions(struct rocksdb_t *db, char **errptr);
+
+// What makes copies of a database.
+struct rocksdb_checkpoint_t *rocksdb_checkpoint_object_create(struct rocksdb_t *db, char **errptr);
+
+// Makes a copy of the database in `checkpoint_dir`, which must not exist. Logs above
+// `log_size_for_flush` bytes are flushed rather than copied.
+void rocksdb_checkpoint_create(struct rocksdb_checkpoint_t *checkpoint,
+                               const char *checkpoint_dir,
+                               uint64_t log_size_for_flush,
+                               char **errptr);
+
+// Puts the tables of a family into `export_dir`, which must not exist.
+struct rocksdb_export_import_files_metadata_t *rocksdb_checkpoint_export_column_family(struct rocksdb_checkpoint_t *checkpoint,
+                                                                                       struct rocksdb_column_family_handle_t *column_family,
+                                                                                       const char *export_dir,
+                                                                                       char **errptr);
+
+// Exported tables of which nothing is said yet.
+struct rocksdb_export_import_files_metadata_t *rocksdb_export_import_files_metadata_create(void);
+
+// The name of the order of keys. Freed with `free`.
+char *rocksdb_export_import_files_metadata_get_db_comparator_name(struct rocksdb_export_import_files_metadata_t *metadata);
+
+// Sets the name of the order of keys.
+void rocksdb_export_import_files_metadata_set_db_comparator_name(struct rocksdb_export_import_files_metadata_t *metadata,
+                                                                 const char *name);
+
+// The tables, as a list that the program destroys.
+struct rocksdb_livefiles_t *rocksdb_export_import_files_metadata_get_files(struct rocksdb_export_import_files_metadata_t *metadata);
+
+// Sets the tables. The list stays the program's.
+void rocksdb_export_import_files_metadata_set_files(struct rocksdb_export_import_files_metadata_t *metadata,
+                                                    struct rocksdb_livefiles_t *files);
+
+// How tables are imported: copied.
+struct rocksdb_import_column_family_options_t *rocksdb_import_column_family_options_create(void);
+
+// Creates a family out of exported tables.
+struct rocksdb_column_family_handle_t *rocksdb_create_column_family_with_import(struct rocksdb_t *db,
+                                                                                struct rocksdb_options_t *column_family_options,
+                                                                                const char *column_family_name,
+                                                                                struct rocksdb_import_column_family_options_t *import_options,
+                                                                                struct rocksdb_export_import_files_metadata_t *metadata,
+                                                                                char **errptr);
 
 // Frees options. Databases that were opened with them are not touched.
 //
@@ -3786,24 +4211,6 @@ void rocksdb_restore_options_destroy(struct rocksdb_restore_options_t *opt);
 // Not built: backups.
 void rocksdb_restore_options_set_keep_log_files(struct rocksdb_restore_options_t *opt, int v);
 
-// Not built: checkpoints.
-void rocksdb_checkpoint_create(struct rocksdb_checkpoint_t *checkpoint,
-                               const char *checkpoint_dir,
-                               uint64_t log_size_for_flush,
-                               char **errptr);
-
-// Not built: checkpoints.
-struct rocksdb_export_import_files_metadata_t *rocksdb_checkpoint_export_column_family(struct rocksdb_checkpoint_t *checkpoint,
-                                                                                       struct rocksdb_column_family_handle_t *column_family,
-                                                                                       const char *export_dir,
-                                                                                       char **errptr);
-
-// Not built: checkpoints.
-struct rocksdb_checkpoint_t *rocksdb_checkpoint_object_create(struct rocksdb_t *db, char **errptr);
-
-// Not built: checkpoints.
-void rocksdb_checkpoint_object_destroy(struct rocksdb_checkpoint_t *checkpoint);
-
 // Not built: collectors of table properties.
 void rocksdb_options_add_compact_on_deletion_collector_factory(struct rocksdb_options_t *opt,
                                                                size_t window_size,
@@ -3882,197 +4289,6 @@ struct rocksdb_t *rocksdb_open_with_ttl(const struct rocksdb_options_t *options,
                                         int ttl,
                                         char **errptr);
 
-// Not built: event listeners.
-int rocksdb_compactionjobinfo_base_input_level(const struct rocksdb_compactionjobinfo_t *compactionjobinfo);
-
-// Not built: event listeners.
-const char *rocksdb_compactionjobinfo_cf_name(const struct rocksdb_compactionjobinfo_t *compactionjobinfo,
-                                              size_t *size);
-
-// Not built: event listeners.
-uint32_t rocksdb_compactionjobinfo_compaction_reason(const struct rocksdb_compactionjobinfo_t *info);
-
-// Not built: event listeners.
-uint64_t rocksdb_compactionjobinfo_elapsed_micros(const struct rocksdb_compactionjobinfo_t *compactionjobinfo);
-
-// Not built: event listeners.
-const char *rocksdb_compactionjobinfo_input_file_at(const struct rocksdb_compactionjobinfo_t *compactionjobinfo,
-                                                    size_t pos,
-                                                    size_t *size);
-
-// Not built: event listeners.
-size_t rocksdb_compactionjobinfo_input_files_count(const struct rocksdb_compactionjobinfo_t *compactionjobinfo);
-
-// Not built: event listeners.
-uint64_t rocksdb_compactionjobinfo_input_records(const struct rocksdb_compactionjobinfo_t *compactionjobinfo);
-
-// Not built: event listeners.
-uint64_t rocksdb_compactionjobinfo_num_corrupt_keys(const struct rocksdb_compactionjobinfo_t *compactionjobinfo);
-
-// Not built: event listeners.
-size_t rocksdb_compactionjobinfo_num_input_files(const struct rocksdb_compactionjobinfo_t *info);
-
-// Not built: event listeners.
-size_t rocksdb_compactionjobinfo_num_input_files_at_output_level(const struct rocksdb_compactionjobinfo_t *info);
-
-// Not built: event listeners.
-const char *rocksdb_compactionjobinfo_output_file_at(const struct rocksdb_compactionjobinfo_t *compactionjobinfo,
-                                                     size_t pos,
-                                                     size_t *size);
-
-// Not built: event listeners.
-size_t rocksdb_compactionjobinfo_output_files_count(const struct rocksdb_compactionjobinfo_t *compactionjobinfo);
-
-// Not built: event listeners.
-int rocksdb_compactionjobinfo_output_level(const struct rocksdb_compactionjobinfo_t *compactionjobinfo);
-
-// Not built: event listeners.
-uint64_t rocksdb_compactionjobinfo_output_records(const struct rocksdb_compactionjobinfo_t *compactionjobinfo);
-
-// Not built: event listeners.
-void rocksdb_compactionjobinfo_status(const struct rocksdb_compactionjobinfo_t *info,
-                                      char **errptr);
-
-// Not built: event listeners.
-uint64_t rocksdb_compactionjobinfo_total_input_bytes(const struct rocksdb_compactionjobinfo_t *compactionjobinfo);
-
-// Not built: event listeners.
-uint64_t rocksdb_compactionjobinfo_total_output_bytes(const struct rocksdb_compactionjobinfo_t *compactionjobinfo);
-
-// Not built: event listeners.
-struct rocksdb_eventlistener_t *rocksdb_eventlistener_create(void *state_,
-                                                             void (*destructor_)(void*),
-                                                             on_flush_begin_cb on_flush_begin,
-                                                             on_flush_completed_cb on_flush_completed,
-                                                             on_compaction_begin_cb on_compaction_begin,
-                                                             on_compaction_completed_cb on_compaction_completed,
-                                                             on_subcompaction_begin_cb on_subcompaction_begin,
-                                                             on_subcompaction_completed_cb on_subcompaction_completed,
-                                                             on_external_file_ingested_cb on_external_file_ingested,
-                                                             on_background_error_cb on_background_error,
-                                                             on_stall_conditions_changed_cb on_stall_conditions_changed,
-                                                             on_memtable_sealed_cb on_memtable_sealed);
-
-// Not built: event listeners.
-void rocksdb_eventlistener_destroy(struct rocksdb_eventlistener_t *eventlistener);
-
-// Not built: event listeners.
-const char *rocksdb_flushjobinfo_cf_name(const struct rocksdb_flushjobinfo_t *flushjobinfo,
-                                         size_t *size);
-
-// Not built: event listeners.
-const char *rocksdb_flushjobinfo_file_path(const struct rocksdb_flushjobinfo_t *flushjobinfo,
-                                           size_t *size);
-
-// Not built: event listeners.
-uint32_t rocksdb_flushjobinfo_flush_reason(const struct rocksdb_flushjobinfo_t *info);
-
-// Not built: event listeners.
-uint64_t rocksdb_flushjobinfo_largest_seqno(const struct rocksdb_flushjobinfo_t *flushjobinfo);
-
-// Not built: event listeners.
-uint64_t rocksdb_flushjobinfo_smallest_seqno(const struct rocksdb_flushjobinfo_t *flushjobinfo);
-
-// Not built: event listeners.
-unsigned char rocksdb_flushjobinfo_triggered_writes_slowdown(const struct rocksdb_flushjobinfo_t *flushjobinfo);
-
-// Not built: event listeners.
-unsigned char rocksdb_flushjobinfo_triggered_writes_stop(const struct rocksdb_flushjobinfo_t *flushjobinfo);
-
-// Not built: event listeners.
-const char *rocksdb_memtableinfo_cf_name(const struct rocksdb_memtableinfo_t *memtableinfo,
-                                         size_t *size);
-
-// Not built: event listeners.
-uint64_t rocksdb_memtableinfo_earliest_seqno(const struct rocksdb_memtableinfo_t *memtableinfo);
-
-// Not built: event listeners.
-uint64_t rocksdb_memtableinfo_first_seqno(const struct rocksdb_memtableinfo_t *memtableinfo);
-
-// Not built: event listeners.
-uint64_t rocksdb_memtableinfo_num_deletes(const struct rocksdb_memtableinfo_t *memtableinfo);
-
-// Not built: event listeners.
-uint64_t rocksdb_memtableinfo_num_entries(const struct rocksdb_memtableinfo_t *memtableinfo);
-
-// Not built: event listeners.
-void rocksdb_options_add_eventlistener(struct rocksdb_options_t *opt,
-                                       struct rocksdb_eventlistener_t *eventlistener);
-
-// Not built: event listeners.
-void rocksdb_reset_status(struct rocksdb_status_ptr_t *status_ptr);
-
-// Not built: event listeners.
-void rocksdb_status_ptr_get_error(struct rocksdb_status_ptr_t *status, char **errptr);
-
-// Not built: event listeners.
-int rocksdb_subcompactionjobinfo_base_input_level(const struct rocksdb_subcompactionjobinfo_t *subcompactionjobinfo);
-
-// Not built: event listeners.
-const char *rocksdb_subcompactionjobinfo_cf_name(const struct rocksdb_subcompactionjobinfo_t *subcompactionjobinfo,
-                                                 size_t *size);
-
-// Not built: event listeners.
-uint32_t rocksdb_subcompactionjobinfo_compaction_reason(const struct rocksdb_subcompactionjobinfo_t *info);
-
-// Not built: event listeners.
-int rocksdb_subcompactionjobinfo_output_level(const struct rocksdb_subcompactionjobinfo_t *subcompactionjobinfo);
-
-// Not built: event listeners.
-void rocksdb_subcompactionjobinfo_status(const struct rocksdb_subcompactionjobinfo_t *subcompactionjobinfo,
-                                         char **v);
-
-// Not built: event listeners.
-uint64_t rocksdb_subcompactionjobinfo_thread_id(const struct rocksdb_subcompactionjobinfo_t *subcompactionjobinfo);
-
-// Not built: event listeners.
-const char *rocksdb_writestallinfo_cf_name(const struct rocksdb_writestallinfo_t *writestallinfo,
-                                           size_t *size);
-
-// Not built: event listeners.
-const struct rocksdb_writestallcondition_t *rocksdb_writestallinfo_cur(const struct rocksdb_writestallinfo_t *writestallinfo);
-
-// Not built: event listeners.
-const struct rocksdb_writestallcondition_t *rocksdb_writestallinfo_prev(const struct rocksdb_writestallinfo_t *writestallinfo);
-
-// Not built: export and import of families.
-struct rocksdb_column_family_handle_t *rocksdb_create_column_family_with_import(struct rocksdb_t *db,
-                                                                                struct rocksdb_options_t *column_family_options,
-                                                                                const char *column_family_name,
-                                                                                struct rocksdb_import_column_family_options_t *import_options,
-                                                                                struct rocksdb_export_import_files_metadata_t *metadata,
-                                                                                char **errptr);
-
-// Not built: export and import of families.
-struct rocksdb_export_import_files_metadata_t *rocksdb_export_import_files_metadata_create(void);
-
-// Not built: export and import of families.
-void rocksdb_export_import_files_metadata_destroy(struct rocksdb_export_import_files_metadata_t *export_import_files_metadata);
-
-// Not built: export and import of families.
-char *rocksdb_export_import_files_metadata_get_db_comparator_name(struct rocksdb_export_import_files_metadata_t *export_import_files_metadata);
-
-// Not built: export and import of families.
-struct rocksdb_livefiles_t *rocksdb_export_import_files_metadata_get_files(struct rocksdb_export_import_files_metadata_t *export_import_files_metadata);
-
-// Not built: export and import of families.
-void rocksdb_export_import_files_metadata_set_db_comparator_name(struct rocksdb_export_import_files_metadata_t *export_import_files_metadata,
-                                                                 const char *v);
-
-// Not built: export and import of families.
-void rocksdb_export_import_files_metadata_set_files(struct rocksdb_export_import_files_metadata_t *export_import_files_metadata,
-                                                    struct rocksdb_livefiles_t *livefiles);
-
-// Not built: export and import of families.
-struct rocksdb_import_column_family_options_t *rocksdb_import_column_family_options_create(void);
-
-// Not built: export and import of families.
-void rocksdb_import_column_family_options_destroy(struct rocksdb_import_column_family_options_t *import_column_family_options);
-
-// Not built: export and import of families.
-void rocksdb_import_column_family_options_set_move_files(struct rocksdb_import_column_family_options_t *import_column_family_options,
-                                                         unsigned char v);
-
 // Not built: file checksums.
 struct rocksdb_file_checksum_gen_factory_t *rocksdb_file_checksum_gen_crc32c_factory_create(void);
 
@@ -4082,14 +4298,6 @@ void rocksdb_file_checksum_gen_factory_destroy(struct rocksdb_file_checksum_gen_
 // Not built: file checksums.
 void rocksdb_options_set_file_checksum_gen_factory(struct rocksdb_options_t *opt,
                                                    struct rocksdb_file_checksum_gen_factory_t *file_checksum_gen_factory);
-
-// Not built: ingestion.
-const char *rocksdb_externalfileingestioninfo_cf_name(const struct rocksdb_externalfileingestioninfo_t *externalfileingestioninfo,
-                                                      size_t *size);
-
-// Not built: ingestion.
-const char *rocksdb_externalfileingestioninfo_internal_file_path(const struct rocksdb_externalfileingestioninfo_t *externalfileingestioninfo,
-                                                                 size_t *size);
 
 // Not built: key_may_exist.
 unsigned char rocksdb_key_may_exist(struct rocksdb_t *db,
@@ -4113,185 +4321,6 @@ unsigned char rocksdb_key_may_exist_cf(struct rocksdb_t *db,
                                        const char *timestamp,
                                        size_t timestamp_len,
                                        unsigned char *value_found);
-
-// Not built: lists of live files.
-struct rocksdb_livefile_t *rocksdb_livefile_create(void);
-
-// Not built: lists of live files.
-void rocksdb_livefile_destroy(struct rocksdb_livefile_t *livefile);
-
-// Not built: lists of live files.
-void rocksdb_livefile_set_column_family_name(struct rocksdb_livefile_t *livefile, const char *v);
-
-// Not built: lists of live files.
-void rocksdb_livefile_set_directory(struct rocksdb_livefile_t *livefile, const char *v);
-
-// Not built: lists of live files.
-void rocksdb_livefile_set_largest_key(struct rocksdb_livefile_t *livefile,
-                                      const char *v,
-                                      size_t v2);
-
-// Not built: lists of live files.
-void rocksdb_livefile_set_largest_seqno(struct rocksdb_livefile_t *livefile, uint64_t v);
-
-// Not built: lists of live files.
-void rocksdb_livefile_set_level(struct rocksdb_livefile_t *livefile, int v);
-
-// Not built: lists of live files.
-void rocksdb_livefile_set_name(struct rocksdb_livefile_t *livefile, const char *v);
-
-// Not built: lists of live files.
-void rocksdb_livefile_set_num_deletions(struct rocksdb_livefile_t *livefile, uint64_t v);
-
-// Not built: lists of live files.
-void rocksdb_livefile_set_num_entries(struct rocksdb_livefile_t *livefile, uint64_t v);
-
-// Not built: lists of live files.
-void rocksdb_livefile_set_size(struct rocksdb_livefile_t *livefile, size_t v);
-
-// Not built: lists of live files.
-void rocksdb_livefile_set_smallest_key(struct rocksdb_livefile_t *livefile,
-                                       const char *v,
-                                       size_t v2);
-
-// Not built: lists of live files.
-void rocksdb_livefile_set_smallest_seqno(struct rocksdb_livefile_t *livefile, uint64_t v);
-
-// Not built: lists of live files.
-const struct rocksdb_livefiles_t *rocksdb_livefiles(struct rocksdb_t *db);
-
-// Not built: lists of live files.
-void rocksdb_livefiles_add(struct rocksdb_livefiles_t *livefiles,
-                           struct rocksdb_livefile_t *livefile);
-
-// Not built: lists of live files.
-const char *rocksdb_livefiles_column_family_name(const struct rocksdb_livefiles_t *livefiles,
-                                                 int index);
-
-// Not built: lists of live files.
-int rocksdb_livefiles_count(const struct rocksdb_livefiles_t *livefiles);
-
-// Not built: lists of live files.
-struct rocksdb_livefiles_t *rocksdb_livefiles_create(void);
-
-// Not built: lists of live files.
-uint64_t rocksdb_livefiles_deletions(const struct rocksdb_livefiles_t *livefiles, int index);
-
-// Not built: lists of live files.
-void rocksdb_livefiles_destroy(const struct rocksdb_livefiles_t *livefiles);
-
-// Not built: lists of live files.
-const char *rocksdb_livefiles_directory(const struct rocksdb_livefiles_t *livefiles, int index);
-
-// Not built: lists of live files.
-uint64_t rocksdb_livefiles_entries(const struct rocksdb_livefiles_t *livefiles, int index);
-
-// Not built: lists of live files.
-uint64_t rocksdb_livefiles_largest_seqno(const struct rocksdb_livefiles_t *livefiles, int index);
-
-// Not built: lists of live files.
-const char *rocksdb_livefiles_largestkey(const struct rocksdb_livefiles_t *livefiles,
-                                         int index,
-                                         size_t *size);
-
-// Not built: lists of live files.
-int rocksdb_livefiles_level(const struct rocksdb_livefiles_t *livefiles, int index);
-
-// Not built: lists of live files.
-const char *rocksdb_livefiles_name(const struct rocksdb_livefiles_t *livefiles, int index);
-
-// Not built: lists of live files.
-size_t rocksdb_livefiles_size(const struct rocksdb_livefiles_t *livefiles, int index);
-
-// Not built: lists of live files.
-uint64_t rocksdb_livefiles_smallest_seqno(const struct rocksdb_livefiles_t *livefiles, int index);
-
-// Not built: lists of live files.
-const char *rocksdb_livefiles_smallestkey(const struct rocksdb_livefiles_t *livefiles,
-                                          int index,
-                                          size_t *size);
-
-// Not built: loggers of the program.
-struct rocksdb_logger_t *rocksdb_logger_create_callback_logger(int log_level,
-                                                               void (*callback)(void*,
-                                                                                unsigned int,
-                                                                                char*,
-                                                                                size_t),
-                                                               void *priv_);
-
-// Not built: loggers of the program.
-struct rocksdb_logger_t *rocksdb_logger_create_stderr_logger(int log_level, const char *prefix);
-
-// Not built: loggers of the program.
-void rocksdb_logger_destroy(struct rocksdb_logger_t *logger);
-
-// Not built: loggers of the program.
-struct rocksdb_logger_t *rocksdb_options_get_info_log(struct rocksdb_options_t *opt);
-
-// Not built: loggers of the program.
-void rocksdb_options_set_info_log(struct rocksdb_options_t *opt, struct rocksdb_logger_t *logger);
-
-// Not built: metadata of the tree.
-void rocksdb_column_family_metadata_destroy(struct rocksdb_column_family_metadata_t *cf_meta);
-
-// Not built: metadata of the tree.
-size_t rocksdb_column_family_metadata_get_file_count(struct rocksdb_column_family_metadata_t *cf_meta);
-
-// Not built: metadata of the tree.
-size_t rocksdb_column_family_metadata_get_level_count(struct rocksdb_column_family_metadata_t *cf_meta);
-
-// Not built: metadata of the tree.
-struct rocksdb_level_metadata_t *rocksdb_column_family_metadata_get_level_metadata(struct rocksdb_column_family_metadata_t *cf_meta,
-                                                                                   size_t i);
-
-// Not built: metadata of the tree.
-char *rocksdb_column_family_metadata_get_name(struct rocksdb_column_family_metadata_t *cf_meta);
-
-// Not built: metadata of the tree.
-uint64_t rocksdb_column_family_metadata_get_size(struct rocksdb_column_family_metadata_t *cf_meta);
-
-// Not built: metadata of the tree.
-struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata(struct rocksdb_t *db);
-
-// Not built: metadata of the tree.
-struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_cf(struct rocksdb_t *db,
-                                                                               struct rocksdb_column_family_handle_t *column_family);
-
-// Not built: metadata of the tree.
-void rocksdb_level_metadata_destroy(struct rocksdb_level_metadata_t *level_meta);
-
-// Not built: metadata of the tree.
-size_t rocksdb_level_metadata_get_file_count(struct rocksdb_level_metadata_t *level_meta);
-
-// Not built: metadata of the tree.
-int rocksdb_level_metadata_get_level(struct rocksdb_level_metadata_t *level_meta);
-
-// Not built: metadata of the tree.
-uint64_t rocksdb_level_metadata_get_size(struct rocksdb_level_metadata_t *level_meta);
-
-// Not built: metadata of the tree.
-struct rocksdb_sst_file_metadata_t *rocksdb_level_metadata_get_sst_file_metadata(struct rocksdb_level_metadata_t *level_meta,
-                                                                                 size_t i);
-
-// Not built: metadata of the tree.
-void rocksdb_sst_file_metadata_destroy(struct rocksdb_sst_file_metadata_t *file_meta);
-
-// Not built: metadata of the tree.
-char *rocksdb_sst_file_metadata_get_directory(struct rocksdb_sst_file_metadata_t *file_meta);
-
-// Not built: metadata of the tree.
-char *rocksdb_sst_file_metadata_get_largestkey(struct rocksdb_sst_file_metadata_t *file_meta,
-                                               size_t *len);
-
-// Not built: metadata of the tree.
-char *rocksdb_sst_file_metadata_get_relative_filename(struct rocksdb_sst_file_metadata_t *file_meta);
-
-// Not built: metadata of the tree.
-uint64_t rocksdb_sst_file_metadata_get_size(struct rocksdb_sst_file_metadata_t *file_meta);
-
-// Not built: metadata of the tree.
-char *rocksdb_sst_file_metadata_get_smallestkey(struct rocksdb_sst_file_metadata_t *file_meta,
-                                                size_t *len);
 
 // Not built: perf contexts.
 struct rocksdb_perfcontext_t *rocksdb_perfcontext_create(void);
@@ -4743,12 +4772,6 @@ void rocksdb_create_iterators(struct rocksdb_t *db,
                               struct rocksdb_iterator_t **iterators,
                               size_t size,
                               char **errptr);
-
-// Not built: this function.
-void rocksdb_disable_file_deletions(struct rocksdb_t *db, char **errptr);
-
-// Not built: this function.
-void rocksdb_enable_file_deletions(struct rocksdb_t *db, char **errptr);
 
 // Not built: this function.
 void rocksdb_env_join_all_threads(struct rocksdb_env_t *env);

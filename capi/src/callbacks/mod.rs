@@ -9,12 +9,16 @@ use std::ffi::{CStr, c_char, c_void};
 mod compaction_filter;
 mod comparator;
 mod filter_policy;
+mod listener;
+mod logger;
 mod merge;
 mod transform;
 
 pub use compaction_filter::*;
 pub use comparator::*;
 pub use filter_policy::*;
+pub use listener::*;
+pub use logger::*;
 pub use merge::*;
 pub use transform::*;
 

@@ -18,6 +18,7 @@ pub use cairn_capi::env::*;
 pub use cairn_capi::families::*;
 pub use cairn_capi::files::*;
 pub use cairn_capi::iter::*;
+pub use cairn_capi::metadata::*;
 pub use cairn_capi::options::*;
 pub use cairn_capi::reads::*;
 pub use cairn_capi::unbuilt::*;

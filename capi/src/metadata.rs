@@ -1,0 +1,418 @@
+//! What the tree consists of, and copies of it: lists of files, checkpoints, exports and imports.
+
+use std::ffi::{CString, c_char, c_int, c_uchar};
+use std::path::Path;
+
+use cairn_db::{
+    ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, Db, ExportImportFilesMetaData,
+    LevelMetaData, LiveFileMetaData,
+};
+use cairn_options::ImportColumnFamilyOptions;
+use cairn_types::SequenceNumber;
+
+use crate::db::rocksdb_t;
+use crate::error::{bytes, malloc_bytes, malloc_text, path, report, report_ptr, store, text};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::{create, destroy, misuse, of, of_mut, take};
+use crate::options::{Checked, rocksdb_options_t};
+
+/// A file, with its texts as C reads them.
+#[derive(Default)]
+pub struct LiveFile {
+    meta: LiveFileMetaData,
+    family: CString,
+    name: CString,
+    directory: CString,
+}
+
+handles! {
+    /// A file of a database.
+    rocksdb_livefile_t = LiveFile;
+    /// Files of a database.
+    rocksdb_livefiles_t = Vec<LiveFile>;
+    /// What a family consists of.
+    rocksdb_column_family_metadata_t = ColumnFamilyMetaData;
+    /// What a level consists of.
+    rocksdb_level_metadata_t = LevelMetaData;
+    /// What a table is.
+    rocksdb_sst_file_metadata_t = LiveFileMetaData;
+    /// Makes copies of a database.
+    rocksdb_checkpoint_t = Db;
+    /// Tables that were exported.
+    rocksdb_export_import_files_metadata_t = ExportImportFilesMetaData;
+    /// How tables are imported.
+    rocksdb_import_column_family_options_t = Checked<ImportColumnFamilyOptions>;
+}
+
+c_destructors! {
+    /// Frees a file that was added to no list.
+    rocksdb_livefile_destroy(rocksdb_livefile_t);
+    /// Frees what was told of a family.
+    rocksdb_column_family_metadata_destroy(rocksdb_column_family_metadata_t);
+    /// Frees what was told of a level.
+    rocksdb_level_metadata_destroy(rocksdb_level_metadata_t);
+    /// Frees what was told of a table.
+    rocksdb_sst_file_metadata_destroy(rocksdb_sst_file_metadata_t);
+    /// Frees the object, not the copies.
+    rocksdb_checkpoint_object_destroy(rocksdb_checkpoint_t);
+    /// Frees what was told of exported tables.
+    rocksdb_export_import_files_metadata_destroy(rocksdb_export_import_files_metadata_t);
+    /// Frees options.
+    rocksdb_import_column_family_options_destroy(rocksdb_import_column_family_options_t);
+}
+
+c_setters! { rocksdb_import_column_family_options_t:
+    rocksdb_import_column_family_options_set_move_files(c_uchar) => move_files;
+}
+
+/// A text for C; what comes after a zero is cut off.
+fn c_text(text: &str) -> CString {
+    let end = text.find('\0').unwrap_or(text.len());
+    CString::new(&text[..end]).unwrap_or_default()
+}
+
+fn c_path(path: &Path) -> CString {
+    c_text(&path.to_string_lossy())
+}
+
+impl From<LiveFileMetaData> for LiveFile {
+    fn from(meta: LiveFileMetaData) -> LiveFile {
+        LiveFile {
+            family: c_text(&meta.column_family_name),
+            // The name as a path from the directory.
+            name: c_text(&format!("/{}", meta.relative_filename)),
+            directory: c_path(&meta.directory),
+            meta,
+        }
+    }
+}
+
+/// The file `index` of a list.
+///
+/// # Safety
+///
+/// The handle is what `c.h` says.
+unsafe fn at<'a>(files: *const rocksdb_livefiles_t, index: c_int) -> &'a LiveFile {
+    // SAFETY: the caller's promise.
+    let files = unsafe { of(files) };
+    let file = usize::try_from(index)
+        .ok()
+        .and_then(|index| files.get(index));
+    file.unwrap_or_else(|| {
+        misuse(&format!(
+            "file {index} of a list of {} files was asked for",
+            files.len()
+        ))
+    })
+}
+
+/// A key for C.
+///
+/// # Safety
+///
+/// `size` is null or may be written to.
+unsafe fn key(key: &[u8], size: *mut usize) -> *const c_char {
+    // SAFETY: the caller's promise.
+    unsafe { store(size, key.len()) };
+    key.as_ptr().cast()
+}
+
+/// A key for C, copied.
+///
+/// # Safety
+///
+/// `size` is null or may be written to.
+unsafe fn key_copy(key: &[u8], size: *mut usize) -> *mut c_char {
+    // SAFETY: the caller's promise.
+    unsafe { store(size, key.len()) };
+    malloc_bytes(key)
+}
+
+fn family_metadata(family: &cairn_db::Family) -> *mut rocksdb_column_family_metadata_t {
+    create(family.metadata(&ColumnFamilyMetaDataOptions::default()))
+}
+
+c_functions! {
+    /// The tables of a database.
+    fn rocksdb_livefiles(db: *mut rocksdb_t) -> *const rocksdb_livefiles_t {
+        let files = of(db.cast_const()).db.live_files_metadata();
+        create::<rocksdb_livefiles_t>(files.into_iter().map(LiveFile::from).collect()).cast_const()
+    }
+    /// An empty list.
+    fn rocksdb_livefiles_create() -> *mut rocksdb_livefiles_t {
+        create(Vec::new())
+    }
+    /// Adds a file, which the list owns from now on.
+    fn rocksdb_livefiles_add(files: *mut rocksdb_livefiles_t, livefile: *mut rocksdb_livefile_t) {
+        let mut file = take(livefile);
+        file.meta.relative_filename = file.meta.relative_filename.trim_start_matches('/').to_owned();
+        of_mut(files).push(file.meta.into());
+    }
+    /// Frees a list.
+    fn rocksdb_livefiles_destroy(files: *const rocksdb_livefiles_t) {
+        destroy(files.cast_mut());
+    }
+    /// How many files there are.
+    fn rocksdb_livefiles_count(files: *const rocksdb_livefiles_t) -> c_int {
+        c_int::try_from(of(files).len()).unwrap_or(c_int::MAX)
+    }
+    /// The family of a file.
+    fn rocksdb_livefiles_column_family_name(files: *const rocksdb_livefiles_t, index: c_int) -> *const c_char {
+        at(files, index).family.as_ptr()
+    }
+    /// The name of a file, with a slash before it.
+    fn rocksdb_livefiles_name(files: *const rocksdb_livefiles_t, index: c_int) -> *const c_char {
+        at(files, index).name.as_ptr()
+    }
+    /// The directory of a file.
+    fn rocksdb_livefiles_directory(files: *const rocksdb_livefiles_t, index: c_int) -> *const c_char {
+        at(files, index).directory.as_ptr()
+    }
+    /// The level of a file.
+    fn rocksdb_livefiles_level(files: *const rocksdb_livefiles_t, index: c_int) -> c_int {
+        c_int::try_from(at(files, index).meta.level).unwrap_or(c_int::MAX)
+    }
+    /// The size of a file, in bytes.
+    fn rocksdb_livefiles_size(files: *const rocksdb_livefiles_t, index: c_int) -> usize {
+        usize::try_from(at(files, index).meta.size).unwrap_or(usize::MAX)
+    }
+    /// The first key of a file.
+    fn rocksdb_livefiles_smallestkey(files: *const rocksdb_livefiles_t, index: c_int, size: *mut usize) -> *const c_char {
+        key(&at(files, index).meta.smallest_key, size)
+    }
+    /// The last key of a file.
+    fn rocksdb_livefiles_largestkey(files: *const rocksdb_livefiles_t, index: c_int, size: *mut usize) -> *const c_char {
+        key(&at(files, index).meta.largest_key, size)
+    }
+    /// The oldest entry of a file.
+    fn rocksdb_livefiles_smallest_seqno(files: *const rocksdb_livefiles_t, index: c_int) -> u64 {
+        at(files, index).meta.smallest_seqno.0
+    }
+    /// The newest entry of a file.
+    fn rocksdb_livefiles_largest_seqno(files: *const rocksdb_livefiles_t, index: c_int) -> u64 {
+        at(files, index).meta.largest_seqno.0
+    }
+    /// The entries of a file.
+    fn rocksdb_livefiles_entries(files: *const rocksdb_livefiles_t, index: c_int) -> u64 {
+        at(files, index).meta.num_entries
+    }
+    /// The deletions of a file.
+    fn rocksdb_livefiles_deletions(files: *const rocksdb_livefiles_t, index: c_int) -> u64 {
+        at(files, index).meta.num_deletions
+    }
+
+    /// A file of which nothing is said yet.
+    fn rocksdb_livefile_create() -> *mut rocksdb_livefile_t {
+        create(LiveFile::default())
+    }
+    /// Sets the family.
+    fn rocksdb_livefile_set_column_family_name(file: *mut rocksdb_livefile_t, name: *const c_char) {
+        of_mut(file).meta.column_family_name = text(name);
+    }
+    /// Sets the level.
+    fn rocksdb_livefile_set_level(file: *mut rocksdb_livefile_t, level: c_int) {
+        of_mut(file).meta.level = usize::try_from(level).unwrap_or(0);
+    }
+    /// Sets the name.
+    fn rocksdb_livefile_set_name(file: *mut rocksdb_livefile_t, name: *const c_char) {
+        of_mut(file).meta.relative_filename = text(name);
+    }
+    /// Sets the directory.
+    fn rocksdb_livefile_set_directory(file: *mut rocksdb_livefile_t, directory: *const c_char) {
+        of_mut(file).meta.directory = path(directory);
+    }
+    /// Sets the size, in bytes.
+    fn rocksdb_livefile_set_size(file: *mut rocksdb_livefile_t, size: usize) {
+        of_mut(file).meta.size = size as u64;
+    }
+    /// Sets the first key.
+    fn rocksdb_livefile_set_smallest_key(file: *mut rocksdb_livefile_t, key: *const c_char, keylen: usize) {
+        of_mut(file).meta.smallest_key = bytes(key, keylen).to_vec();
+    }
+    /// Sets the last key.
+    fn rocksdb_livefile_set_largest_key(file: *mut rocksdb_livefile_t, key: *const c_char, keylen: usize) {
+        of_mut(file).meta.largest_key = bytes(key, keylen).to_vec();
+    }
+    /// Sets the oldest entry.
+    fn rocksdb_livefile_set_smallest_seqno(file: *mut rocksdb_livefile_t, seqno: u64) {
+        of_mut(file).meta.smallest_seqno = SequenceNumber(seqno);
+    }
+    /// Sets the newest entry.
+    fn rocksdb_livefile_set_largest_seqno(file: *mut rocksdb_livefile_t, seqno: u64) {
+        of_mut(file).meta.largest_seqno = SequenceNumber(seqno);
+    }
+    /// Sets the number of entries.
+    fn rocksdb_livefile_set_num_entries(file: *mut rocksdb_livefile_t, entries: u64) {
+        of_mut(file).meta.num_entries = entries;
+    }
+    /// Sets the number of deletions.
+    fn rocksdb_livefile_set_num_deletions(file: *mut rocksdb_livefile_t, deletions: u64) {
+        of_mut(file).meta.num_deletions = deletions;
+    }
+
+    /// What the default family consists of.
+    fn rocksdb_get_column_family_metadata(db: *mut rocksdb_t) -> *mut rocksdb_column_family_metadata_t {
+        family_metadata(of(db.cast_const()).db.default_family())
+    }
+    /// What a family consists of.
+    fn rocksdb_get_column_family_metadata_cf(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+    ) -> *mut rocksdb_column_family_metadata_t {
+        family_metadata(of(column_family.cast_const()))
+    }
+    /// Bytes of its tables.
+    fn rocksdb_column_family_metadata_get_size(cf_meta: *mut rocksdb_column_family_metadata_t) -> u64 {
+        of(cf_meta.cast_const()).size
+    }
+    /// Its tables.
+    fn rocksdb_column_family_metadata_get_file_count(cf_meta: *mut rocksdb_column_family_metadata_t) -> usize {
+        of(cf_meta.cast_const()).file_count
+    }
+    /// Its name. Freed with `free`.
+    fn rocksdb_column_family_metadata_get_name(cf_meta: *mut rocksdb_column_family_metadata_t) -> *mut c_char {
+        malloc_text(&of(cf_meta.cast_const()).name)
+    }
+    /// Its levels.
+    fn rocksdb_column_family_metadata_get_level_count(cf_meta: *mut rocksdb_column_family_metadata_t) -> usize {
+        of(cf_meta.cast_const()).levels.len()
+    }
+    /// One of its levels, which the program destroys; null beyond the last.
+    fn rocksdb_column_family_metadata_get_level_metadata(
+        cf_meta: *mut rocksdb_column_family_metadata_t,
+        i: usize,
+    ) -> *mut rocksdb_level_metadata_t {
+        let level = of(cf_meta.cast_const()).levels.get(i).cloned();
+        level.map_or(std::ptr::null_mut(), create)
+    }
+    /// Which level it is.
+    fn rocksdb_level_metadata_get_level(level_meta: *mut rocksdb_level_metadata_t) -> c_int {
+        c_int::try_from(of(level_meta.cast_const()).level).unwrap_or(c_int::MAX)
+    }
+    /// Bytes of its tables.
+    fn rocksdb_level_metadata_get_size(level_meta: *mut rocksdb_level_metadata_t) -> u64 {
+        of(level_meta.cast_const()).size
+    }
+    /// Its tables.
+    fn rocksdb_level_metadata_get_file_count(level_meta: *mut rocksdb_level_metadata_t) -> usize {
+        of(level_meta.cast_const()).files.len()
+    }
+    /// One of its tables, which the program destroys; null beyond the last.
+    fn rocksdb_level_metadata_get_sst_file_metadata(
+        level_meta: *mut rocksdb_level_metadata_t,
+        i: usize,
+    ) -> *mut rocksdb_sst_file_metadata_t {
+        let file = of(level_meta.cast_const()).files.get(i).cloned();
+        file.map_or(std::ptr::null_mut(), create)
+    }
+    /// The name of a table. Freed with `free`.
+    fn rocksdb_sst_file_metadata_get_relative_filename(file_meta: *mut rocksdb_sst_file_metadata_t) -> *mut c_char {
+        malloc_text(&of(file_meta.cast_const()).relative_filename)
+    }
+    /// The directory of a table. Freed with `free`.
+    fn rocksdb_sst_file_metadata_get_directory(file_meta: *mut rocksdb_sst_file_metadata_t) -> *mut c_char {
+        malloc_text(&of(file_meta.cast_const()).directory.to_string_lossy())
+    }
+    /// The size of a table, in bytes.
+    fn rocksdb_sst_file_metadata_get_size(file_meta: *mut rocksdb_sst_file_metadata_t) -> u64 {
+        of(file_meta.cast_const()).size
+    }
+    /// The first key of a table. Freed with `free`.
+    fn rocksdb_sst_file_metadata_get_smallestkey(file_meta: *mut rocksdb_sst_file_metadata_t, len: *mut usize) -> *mut c_char {
+        key_copy(&of(file_meta.cast_const()).smallest_key, len)
+    }
+    /// The last key of a table. Freed with `free`.
+    fn rocksdb_sst_file_metadata_get_largestkey(file_meta: *mut rocksdb_sst_file_metadata_t, len: *mut usize) -> *mut c_char {
+        key_copy(&of(file_meta.cast_const()).largest_key, len)
+    }
+
+    /// Keeps obsolete files, so that they can be copied.
+    fn rocksdb_disable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+        report(errptr, || of(db.cast_const()).db.disable_file_deletions());
+    }
+    /// Lets obsolete files go again.
+    fn rocksdb_enable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+        report(errptr, || of(db.cast_const()).db.enable_file_deletions());
+    }
+
+    /// What makes copies of a database.
+    fn rocksdb_checkpoint_object_create(db: *mut rocksdb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t {
+        report_ptr(errptr, || Ok(create(of(db.cast_const()).db.clone())))
+    }
+    /// Makes a copy of the database in `checkpoint_dir`, which must not exist. Logs above
+    /// `log_size_for_flush` bytes are flushed rather than copied.
+    fn rocksdb_checkpoint_create(
+        checkpoint: *mut rocksdb_checkpoint_t,
+        checkpoint_dir: *const c_char,
+        log_size_for_flush: u64,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let db = of(checkpoint.cast_const());
+            db.create_checkpoint(&path(checkpoint_dir), log_size_for_flush).map(|_| ())
+        });
+    }
+    /// Puts the tables of a family into `export_dir`, which must not exist.
+    fn rocksdb_checkpoint_export_column_family(
+        checkpoint: *mut rocksdb_checkpoint_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        export_dir: *const c_char,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_export_import_files_metadata_t {
+        let _ = of(checkpoint.cast_const());
+        report_ptr(errptr, || Ok(create(of(column_family.cast_const()).export(&path(export_dir))?)))
+    }
+    /// Exported tables of which nothing is said yet.
+    fn rocksdb_export_import_files_metadata_create() -> *mut rocksdb_export_import_files_metadata_t {
+        create(ExportImportFilesMetaData::default())
+    }
+    /// The name of the order of keys. Freed with `free`.
+    fn rocksdb_export_import_files_metadata_get_db_comparator_name(
+        metadata: *mut rocksdb_export_import_files_metadata_t,
+    ) -> *mut c_char {
+        malloc_text(&of(metadata.cast_const()).db_comparator_name)
+    }
+    /// Sets the name of the order of keys.
+    fn rocksdb_export_import_files_metadata_set_db_comparator_name(
+        metadata: *mut rocksdb_export_import_files_metadata_t,
+        name: *const c_char,
+    ) {
+        of_mut(metadata).db_comparator_name = text(name);
+    }
+    /// The tables, as a list that the program destroys.
+    fn rocksdb_export_import_files_metadata_get_files(
+        metadata: *mut rocksdb_export_import_files_metadata_t,
+    ) -> *mut rocksdb_livefiles_t {
+        let files = of(metadata.cast_const()).files.iter().cloned();
+        create(files.map(LiveFile::from).collect())
+    }
+    /// Sets the tables. The list stays the program's.
+    fn rocksdb_export_import_files_metadata_set_files(
+        metadata: *mut rocksdb_export_import_files_metadata_t,
+        files: *mut rocksdb_livefiles_t,
+    ) {
+        of_mut(metadata).files = of(files.cast_const()).iter().map(|file| file.meta.clone()).collect();
+    }
+    /// How tables are imported: copied.
+    fn rocksdb_import_column_family_options_create() -> *mut rocksdb_import_column_family_options_t {
+        create(Checked::new(ImportColumnFamilyOptions::default()))
+    }
+    /// Creates a family out of exported tables.
+    fn rocksdb_create_column_family_with_import(
+        db: *mut rocksdb_t,
+        column_family_options: *mut rocksdb_options_t,
+        column_family_name: *const c_char,
+        import_options: *mut rocksdb_import_column_family_options_t,
+        metadata: *mut rocksdb_export_import_files_metadata_t,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_column_family_handle_t {
+        report_ptr(errptr, || {
+            let options = of(column_family_options.cast_const()).checked()?;
+            let import = of(import_options.cast_const()).checked()?;
+            let exports = std::slice::from_ref(of(metadata.cast_const()));
+            let db = &of(db.cast_const()).db;
+            let family = db.create_family_with_import(&text(column_family_name), &options.family, import, exports)?;
+            Ok(create(family))
+        })
+    }
+}
