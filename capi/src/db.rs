@@ -198,6 +198,13 @@ c_functions! {
         }
     }
 
+    /// Deletes the database in the directory `name`, and nothing that is not its own.
+    fn rocksdb_destroy_db(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char) {
+        report(errptr, || {
+            let all = of(options);
+            cairn_db::destroy(&all.world(), &path(name), &all.db, std::slice::from_ref(&all.family))
+        });
+    }
     /// The names of the column families of the database in the directory `name`.
     fn rocksdb_list_column_families(
         options: *const rocksdb_options_t,

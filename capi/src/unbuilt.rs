@@ -10,6 +10,7 @@ use crate::cache::{rocksdb_cache_t, rocksdb_memory_allocator_t};
 use crate::callbacks::{
     rocksdb_compactionfilter_t, rocksdb_compactionfilterfactory_t, rocksdb_comparator_t,
     rocksdb_eventlistener_t, rocksdb_logger_t, rocksdb_mergeoperator_t, rocksdb_slicetransform_t,
+    rocksdb_sst_partitioner_factory_t, rocksdb_table_properties_collector_factory_t,
 };
 use crate::db::{rocksdb_snapshot_t, rocksdb_t};
 use crate::env::rocksdb_env_t;
@@ -59,11 +60,7 @@ pub struct rocksdb_restore_options_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_sst_file_manager_t(());
 /// An object of a feature that is not built.
-pub struct rocksdb_sst_partitioner_factory_t(());
-/// An object of a feature that is not built.
 pub struct rocksdb_statistics_histogram_data_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_table_properties_collector_factory_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_transaction_options_t(());
 /// An object of a feature that is not built.
@@ -84,12 +81,6 @@ pub type rocksdb_compaction_service_on_installation_cb = Option<unsafe extern "C
 pub type rocksdb_compaction_service_schedule_cb = Option<unsafe extern "C" fn()>;
 /// A function of the program that is never called.
 pub type rocksdb_compaction_service_wait_cb = Option<unsafe extern "C" fn()>;
-
-c_unbuilt! { "SST partitioners":
-    no() fn rocksdb_options_set_sst_partitioner_factory(opt: *mut rocksdb_options_t, sst_partitioner_factory: *mut rocksdb_sst_partitioner_factory_t);
-    no() fn rocksdb_sst_partitioner_factory_destroy(factory: *mut rocksdb_sst_partitioner_factory_t);
-    no() fn rocksdb_sst_partitioner_fixed_prefix_factory_create(prefix_len: usize) -> *mut rocksdb_sst_partitioner_factory_t;
-}
 
 c_unbuilt! { "a row cache":
     no() fn rocksdb_options_set_row_cache(opt: *mut rocksdb_options_t, cache: *mut rocksdb_cache_t);
@@ -143,14 +134,6 @@ c_unbuilt! { "backups":
     no() fn rocksdb_restore_options_create() -> *mut rocksdb_restore_options_t;
     no() fn rocksdb_restore_options_destroy(opt: *mut rocksdb_restore_options_t);
     no() fn rocksdb_restore_options_set_keep_log_files(opt: *mut rocksdb_restore_options_t, v: c_int);
-}
-
-c_unbuilt! { "collectors of table properties":
-    no() fn rocksdb_options_add_compact_on_deletion_collector_factory(opt: *mut rocksdb_options_t, window_size: usize, num_dels_trigger: usize);
-    no() fn rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(opt: *mut rocksdb_options_t, window_size: usize, num_dels_trigger: usize, deletion_ratio: f64);
-    no() fn rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(opt: *mut rocksdb_options_t, window_size: usize, num_dels_trigger: usize, deletion_ratio: f64, min_file_size: u64);
-    no() fn rocksdb_options_add_table_properties_collector_factory(opt: *mut rocksdb_options_t, table_properties_collector_factory: *mut rocksdb_table_properties_collector_factory_t);
-    no() fn rocksdb_table_properties_collector_factory_destroy(factory: *mut rocksdb_table_properties_collector_factory_t);
 }
 
 c_unbuilt! { "cuckoo tables":
@@ -253,7 +236,6 @@ c_unbuilt! { "remote compaction":
 }
 
 c_unbuilt! { "repair and destruction":
-    err(errptr) fn rocksdb_destroy_db(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_repair_db(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char);
 }
 
@@ -331,12 +313,6 @@ c_unbuilt! { "this function":
     no() fn rocksdb_env_lower_thread_pool_io_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_get_db_identity(db: *mut rocksdb_t, id_len: *mut usize) -> *mut c_char;
     err(errptr) fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_load_latest_options(db_path: *const c_char, env: *mut rocksdb_env_t, ignore_unknown_options: bool, cache: *mut rocksdb_cache_t, db_options: *mut *mut rocksdb_options_t, num_column_families: *mut usize, column_family_names: *mut *mut *mut c_char, column_family_options: *mut *mut *mut rocksdb_options_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_load_latest_options_destroy(db_options: *mut rocksdb_options_t, list_column_family_names: *mut *mut c_char, list_column_family_options: *mut *mut rocksdb_options_t, len: usize);
-    no() fn rocksdb_options_optimize_for_point_lookup(opt: *mut rocksdb_options_t, block_cache_size_mb: u64);
-    no() fn rocksdb_options_optimize_level_style_compaction(opt: *mut rocksdb_options_t, memtable_memory_budget: u64);
-    no() fn rocksdb_options_optimize_universal_style_compaction(opt: *mut rocksdb_options_t, memtable_memory_budget: u64);
-    no() fn rocksdb_options_prepare_for_bulk_load(opt: *mut rocksdb_options_t);
     no() fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t);
     no() fn rocksdb_options_set_cf_paths(opt: *mut rocksdb_options_t, path_values: *mut *const rocksdb_dbpath_t, num_paths: usize);
 }

@@ -510,7 +510,7 @@ typedef struct rocksdb_sst_file_manager_t rocksdb_sst_file_manager_t;
 // What a table is.
 typedef struct rocksdb_sst_file_metadata_t rocksdb_sst_file_metadata_t;
 
-// An object of a feature that is not built.
+// What cuts tables at borders between keys.
 typedef struct rocksdb_sst_partitioner_factory_t rocksdb_sst_partitioner_factory_t;
 
 // Writes tables for ingestion.
@@ -528,7 +528,7 @@ typedef struct rocksdb_subcompactionjobinfo_t rocksdb_subcompactionjobinfo_t;
 // An open database.
 typedef struct rocksdb_t rocksdb_t;
 
-// An object of a feature that is not built.
+// What makes collectors of table properties.
 typedef struct rocksdb_table_properties_collector_factory_t rocksdb_table_properties_collector_factory_t;
 
 // An object of a feature that is not built.
@@ -1273,6 +1273,46 @@ struct rocksdb_mergeoperator_t *rocksdb_mergeoperator_create(void *state,
                                                                                   size_t),
                                                              const char *(*name)(void*));
 
+// Gives up the program's share of a partitioner.
+//
+// Null is passed over.
+void rocksdb_sst_partitioner_factory_destroy(struct rocksdb_sst_partitioner_factory_t *handle);
+
+// Gives up the program's share of a collector's maker.
+//
+// Null is passed over.
+void rocksdb_table_properties_collector_factory_destroy(struct rocksdb_table_properties_collector_factory_t *handle);
+
+// Cuts tables where the first `prefix_len` bytes of keys change.
+struct rocksdb_sst_partitioner_factory_t *rocksdb_sst_partitioner_fixed_prefix_factory_create(size_t prefix_len);
+
+// What cuts tables. The options share it; the program still destroys its handle.
+void rocksdb_options_set_sst_partitioner_factory(struct rocksdb_options_t *opt,
+                                                 struct rocksdb_sst_partitioner_factory_t *factory);
+
+// Adds a collector of table properties. The options share it; the program still destroys its
+// handle.
+void rocksdb_options_add_table_properties_collector_factory(struct rocksdb_options_t *opt,
+                                                            struct rocksdb_table_properties_collector_factory_t *factory);
+
+// Compacts tables with `num_dels_trigger` deletions among `window_size` entries in a row.
+void rocksdb_options_add_compact_on_deletion_collector_factory(struct rocksdb_options_t *opt,
+                                                               size_t window_size,
+                                                               size_t num_dels_trigger);
+
+// The same, or with this share of deletions in the whole table.
+void rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(struct rocksdb_options_t *opt,
+                                                                         size_t window_size,
+                                                                         size_t num_dels_trigger,
+                                                                         double deletion_ratio);
+
+// The same, for tables of at least so many bytes.
+void rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(struct rocksdb_options_t *opt,
+                                                                             size_t window_size,
+                                                                             size_t num_dels_trigger,
+                                                                             double deletion_ratio,
+                                                                             uint64_t min_file_size);
+
 // Frees an extractor that no options own.
 //
 // Null is passed over.
@@ -1437,6 +1477,9 @@ struct rocksdb_t *rocksdb_open_for_read_only_column_families(const struct rocksd
 // Closes a database. Iterators, snapshots and handles of families that still live can only be
 // destroyed after that; other uses of them report that the database is closed.
 void rocksdb_close(struct rocksdb_t *db);
+
+// Deletes the database in the directory `name`, and nothing that is not its own.
+void rocksdb_destroy_db(const struct rocksdb_options_t *options, const char *name, char **errptr);
 
 // The names of the column families of the database in the directory `name`.
 char **rocksdb_list_column_families(const struct rocksdb_options_t *options,
@@ -2608,6 +2651,39 @@ void rocksdb_options_set_hash_link_list_rep(struct rocksdb_options_t *opt, size_
 
 // Options for a machine that gives the database `total_threads` threads.
 void rocksdb_options_increase_parallelism(struct rocksdb_options_t *opt, int total_threads);
+
+// Options for point lookups with a cache of so many MiB.
+void rocksdb_options_optimize_for_point_lookup(struct rocksdb_options_t *opt,
+                                               uint64_t block_cache_size_mb);
+
+// Options for leveled compaction with so many bytes of memtables.
+void rocksdb_options_optimize_level_style_compaction(struct rocksdb_options_t *opt,
+                                                     uint64_t memtable_memory_budget);
+
+// Options for universal compaction with so many bytes of memtables.
+void rocksdb_options_optimize_universal_style_compaction(struct rocksdb_options_t *opt,
+                                                         uint64_t memtable_memory_budget);
+
+// Options for loading much data, to be compacted afterwards.
+void rocksdb_options_prepare_for_bulk_load(struct rocksdb_options_t *opt);
+
+// The options in the newest OPTIONS file of a database: the database's, and for each family its
+// name and options. Freed by `rocksdb_load_latest_options_destroy`.
+void rocksdb_load_latest_options(const char *db_path,
+                                 struct rocksdb_env_t *env,
+                                 bool ignore_unknown_options,
+                                 struct rocksdb_cache_t *cache,
+                                 struct rocksdb_options_t **db_options,
+                                 size_t *num_column_families,
+                                 char ***column_family_names,
+                                 struct rocksdb_options_t ***column_family_options,
+                                 char **errptr);
+
+// Frees what `rocksdb_load_latest_options` stored.
+void rocksdb_load_latest_options_destroy(struct rocksdb_options_t *db_options,
+                                         char **list_column_family_names,
+                                         struct rocksdb_options_t **list_column_family_options,
+                                         size_t len);
 
 // Sets `db.compaction_readahead_size`.
 void rocksdb_options_compaction_readahead_size(struct rocksdb_options_t *opt, size_t v);
@@ -4028,16 +4104,6 @@ void rocksdb_batched_multi_get_cf_slice(struct rocksdb_t *db,
                                         char **errs,
                                         bool sorted_input);
 
-// Not built: SST partitioners.
-void rocksdb_options_set_sst_partitioner_factory(struct rocksdb_options_t *opt,
-                                                 struct rocksdb_sst_partitioner_factory_t *sst_partitioner_factory);
-
-// Not built: SST partitioners.
-void rocksdb_sst_partitioner_factory_destroy(struct rocksdb_sst_partitioner_factory_t *factory);
-
-// Not built: SST partitioners.
-struct rocksdb_sst_partitioner_factory_t *rocksdb_sst_partitioner_fixed_prefix_factory_create(size_t prefix_len);
-
 // Not built: a row cache.
 void rocksdb_options_set_row_cache(struct rocksdb_options_t *opt, struct rocksdb_cache_t *cache);
 
@@ -4210,31 +4276,6 @@ void rocksdb_restore_options_destroy(struct rocksdb_restore_options_t *opt);
 
 // Not built: backups.
 void rocksdb_restore_options_set_keep_log_files(struct rocksdb_restore_options_t *opt, int v);
-
-// Not built: collectors of table properties.
-void rocksdb_options_add_compact_on_deletion_collector_factory(struct rocksdb_options_t *opt,
-                                                               size_t window_size,
-                                                               size_t num_dels_trigger);
-
-// Not built: collectors of table properties.
-void rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(struct rocksdb_options_t *opt,
-                                                                         size_t window_size,
-                                                                         size_t num_dels_trigger,
-                                                                         double deletion_ratio);
-
-// Not built: collectors of table properties.
-void rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(struct rocksdb_options_t *opt,
-                                                                             size_t window_size,
-                                                                             size_t num_dels_trigger,
-                                                                             double deletion_ratio,
-                                                                             uint64_t min_file_size);
-
-// Not built: collectors of table properties.
-void rocksdb_options_add_table_properties_collector_factory(struct rocksdb_options_t *opt,
-                                                            struct rocksdb_table_properties_collector_factory_t *table_properties_collector_factory);
-
-// Not built: collectors of table properties.
-void rocksdb_table_properties_collector_factory_destroy(struct rocksdb_table_properties_collector_factory_t *factory);
 
 // Not built: cuckoo tables.
 struct rocksdb_cuckoo_table_options_t *rocksdb_cuckoo_options_create(void);
@@ -4564,9 +4605,6 @@ void rocksdb_options_set_compaction_service(struct rocksdb_options_t *options,
                                             struct rocksdb_compactionservice_t *service);
 
 // Not built: repair and destruction.
-void rocksdb_destroy_db(const struct rocksdb_options_t *options, const char *name, char **errptr);
-
-// Not built: repair and destruction.
 void rocksdb_repair_db(const struct rocksdb_options_t *options, const char *name, char **errptr);
 
 // Not built: reports of memory use.
@@ -4793,38 +4831,6 @@ char *rocksdb_get_db_identity(struct rocksdb_t *db, size_t *id_len);
 
 // Not built: this function.
 void rocksdb_iter_refresh(const struct rocksdb_iterator_t *iter, char **errptr);
-
-// Not built: this function.
-void rocksdb_load_latest_options(const char *db_path,
-                                 struct rocksdb_env_t *env,
-                                 bool ignore_unknown_options,
-                                 struct rocksdb_cache_t *cache,
-                                 struct rocksdb_options_t **db_options,
-                                 size_t *num_column_families,
-                                 char ***column_family_names,
-                                 struct rocksdb_options_t ***column_family_options,
-                                 char **errptr);
-
-// Not built: this function.
-void rocksdb_load_latest_options_destroy(struct rocksdb_options_t *db_options,
-                                         char **list_column_family_names,
-                                         struct rocksdb_options_t **list_column_family_options,
-                                         size_t len);
-
-// Not built: this function.
-void rocksdb_options_optimize_for_point_lookup(struct rocksdb_options_t *opt,
-                                               uint64_t block_cache_size_mb);
-
-// Not built: this function.
-void rocksdb_options_optimize_level_style_compaction(struct rocksdb_options_t *opt,
-                                                     uint64_t memtable_memory_budget);
-
-// Not built: this function.
-void rocksdb_options_optimize_universal_style_compaction(struct rocksdb_options_t *opt,
-                                                         uint64_t memtable_memory_budget);
-
-// Not built: this function.
-void rocksdb_options_prepare_for_bulk_load(struct rocksdb_options_t *opt);
 
 // Not built: this function.
 void rocksdb_options_set_blob_cache(struct rocksdb_options_t *opt,

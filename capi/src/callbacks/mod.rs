@@ -12,6 +12,7 @@ mod filter_policy;
 mod listener;
 mod logger;
 mod merge;
+mod tables;
 mod transform;
 
 pub use compaction_filter::*;
@@ -20,6 +21,7 @@ pub use filter_policy::*;
 pub use listener::*;
 pub use logger::*;
 pub use merge::*;
+pub use tables::*;
 pub use transform::*;
 
 /// `void (*)(void*)`.

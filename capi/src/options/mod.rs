@@ -19,12 +19,14 @@ use crate::handle::{create, of, of_mut};
 
 mod call_scalars;
 mod objects;
+mod presets;
 pub mod scalar;
 mod scalars;
 mod table_scalars;
 
 pub use call_scalars::*;
 pub use objects::*;
+pub use presets::*;
 pub use scalars::*;
 pub use table_scalars::*;
 

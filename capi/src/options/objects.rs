@@ -223,9 +223,4 @@ c_functions! {
     fn rocksdb_options_set_hash_link_list_rep(opt: *mut rocksdb_options_t, _bucket_count: usize) {
         of_mut(opt).family.memtable_factory = MemtableFactory::HashLinkList;
     }
-
-    /// Options for a machine that gives the database `total_threads` threads.
-    fn rocksdb_options_increase_parallelism(opt: *mut rocksdb_options_t, total_threads: c_int) {
-        of_mut(opt).db.max_background_jobs = total_threads;
-    }
 }

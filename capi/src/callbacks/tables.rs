@@ -1,0 +1,93 @@
+//! What looks at tables as they are written: partitioners, collectors of properties.
+
+use std::sync::Arc;
+
+use cairn_options::{CompactOnDeletion, FixedPrefixPartitions, Plugin};
+use cairn_types::{SstPartitionerFactory, TablePropertiesCollectorFactory};
+
+use crate::handle::{create, of, of_mut};
+use crate::options::rocksdb_options_t;
+
+handles! {
+    /// What cuts tables at borders between keys.
+    rocksdb_sst_partitioner_factory_t = Arc<dyn SstPartitionerFactory>;
+    /// What makes collectors of table properties.
+    rocksdb_table_properties_collector_factory_t = Arc<dyn TablePropertiesCollectorFactory>;
+}
+
+c_destructors! {
+    /// Gives up the program's share of a partitioner.
+    rocksdb_sst_partitioner_factory_destroy(rocksdb_sst_partitioner_factory_t);
+    /// Gives up the program's share of a collector's maker.
+    rocksdb_table_properties_collector_factory_destroy(rocksdb_table_properties_collector_factory_t);
+}
+
+/// Marks tables that are dense with deletions for compaction.
+fn compact_on_deletion(
+    window: usize,
+    trigger: usize,
+    ratio: f64,
+    min_size: u64,
+) -> CompactOnDeletion {
+    CompactOnDeletion {
+        deletion_ratio: ratio,
+        min_file_size: min_size,
+        ..CompactOnDeletion::new(window, trigger)
+    }
+}
+
+c_functions! {
+    /// Cuts tables where the first `prefix_len` bytes of keys change.
+    fn rocksdb_sst_partitioner_fixed_prefix_factory_create(prefix_len: usize) -> *mut rocksdb_sst_partitioner_factory_t {
+        create(Arc::new(FixedPrefixPartitions::new(prefix_len)) as Arc<dyn SstPartitionerFactory>)
+    }
+    /// What cuts tables. The options share it; the program still destroys its handle.
+    fn rocksdb_options_set_sst_partitioner_factory(
+        opt: *mut rocksdb_options_t,
+        factory: *mut rocksdb_sst_partitioner_factory_t,
+    ) {
+        of_mut(opt).family.sst_partitioner_factory = match factory.is_null() {
+            true => Plugin::None,
+            false => Plugin::Object(of(factory.cast_const()).clone()),
+        };
+    }
+    /// Adds a collector of table properties. The options share it; the program still destroys its
+    /// handle.
+    fn rocksdb_options_add_table_properties_collector_factory(
+        opt: *mut rocksdb_options_t,
+        factory: *mut rocksdb_table_properties_collector_factory_t,
+    ) {
+        let factory = of(factory.cast_const()).clone();
+        of_mut(opt).family.table_properties_collector_factories.push(factory);
+    }
+    /// Compacts tables with `num_dels_trigger` deletions among `window_size` entries in a row.
+    fn rocksdb_options_add_compact_on_deletion_collector_factory(
+        opt: *mut rocksdb_options_t,
+        window_size: usize,
+        num_dels_trigger: usize,
+    ) {
+        let collector = compact_on_deletion(window_size, num_dels_trigger, 0.0, 0);
+        of_mut(opt).family.table_properties_collector_factories.push(Arc::new(collector));
+    }
+    /// The same, or with this share of deletions in the whole table.
+    fn rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(
+        opt: *mut rocksdb_options_t,
+        window_size: usize,
+        num_dels_trigger: usize,
+        deletion_ratio: f64,
+    ) {
+        let collector = compact_on_deletion(window_size, num_dels_trigger, deletion_ratio, 0);
+        of_mut(opt).family.table_properties_collector_factories.push(Arc::new(collector));
+    }
+    /// The same, for tables of at least so many bytes.
+    fn rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(
+        opt: *mut rocksdb_options_t,
+        window_size: usize,
+        num_dels_trigger: usize,
+        deletion_ratio: f64,
+        min_file_size: u64,
+    ) {
+        let collector = compact_on_deletion(window_size, num_dels_trigger, deletion_ratio, min_file_size);
+        of_mut(opt).family.table_properties_collector_factories.push(Arc::new(collector));
+    }
+}

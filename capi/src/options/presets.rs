@@ -1,0 +1,89 @@
+//! Options made by recipe, or read from an OPTIONS file.
+
+use std::ffi::{c_char, c_int};
+
+use crate::cache::rocksdb_cache_t;
+use crate::db::pointers;
+use crate::env::rocksdb_env_t;
+use crate::error::{array, malloc_text, path, report, store};
+use crate::handle::{create, destroy, maybe, of, of_mut};
+use crate::options::{AllOptions, Checked, rocksdb_options_t};
+
+c_functions! {
+    /// Options for a machine that gives the database `total_threads` threads.
+    fn rocksdb_options_increase_parallelism(opt: *mut rocksdb_options_t, total_threads: c_int) {
+        of_mut(opt).db.increase_parallelism(total_threads);
+    }
+    /// Options for point lookups with a cache of so many MiB.
+    fn rocksdb_options_optimize_for_point_lookup(opt: *mut rocksdb_options_t, block_cache_size_mb: u64) {
+        of_mut(opt).family.optimize_for_point_lookup(block_cache_size_mb);
+    }
+    /// Options for leveled compaction with so many bytes of memtables.
+    fn rocksdb_options_optimize_level_style_compaction(opt: *mut rocksdb_options_t, memtable_memory_budget: u64) {
+        of_mut(opt).family.optimize_level_style_compaction(memtable_memory_budget);
+    }
+    /// Options for universal compaction with so many bytes of memtables.
+    fn rocksdb_options_optimize_universal_style_compaction(opt: *mut rocksdb_options_t, memtable_memory_budget: u64) {
+        of_mut(opt).family.optimize_universal_style_compaction(memtable_memory_budget);
+    }
+    /// Options for loading much data, to be compacted afterwards.
+    fn rocksdb_options_prepare_for_bulk_load(opt: *mut rocksdb_options_t) {
+        let all = &mut **of_mut(opt);
+        cairn_options::presets::prepare_for_bulk_load(&mut all.db, &mut all.family);
+    }
+
+    /// The options in the newest OPTIONS file of a database: the database's, and for each family its
+    /// name and options. Freed by `rocksdb_load_latest_options_destroy`.
+    fn rocksdb_load_latest_options(
+        db_path: *const c_char,
+        env: *mut rocksdb_env_t,
+        ignore_unknown_options: bool,
+        cache: *mut rocksdb_cache_t,
+        db_options: *mut *mut rocksdb_options_t,
+        num_column_families: *mut usize,
+        column_family_names: *mut *mut *mut c_char,
+        column_family_options: *mut *mut *mut rocksdb_options_t,
+        errptr: *mut *mut c_char,
+    ) {
+        store(db_options, std::ptr::null_mut());
+        store(num_column_families, 0);
+        store(column_family_names, std::ptr::null_mut());
+        store(column_family_options, std::ptr::null_mut());
+        report(errptr, || {
+            let world = of(env.cast_const()).world.clone();
+            let mut file = cairn_db::load_latest_options(&path(db_path), ignore_unknown_options, &world)?;
+            if let Some(cache) = maybe(cache.cast_const()) {
+                for (_, family) in &mut file.families {
+                    family.table.block_cache = Some(cache.clone());
+                }
+            }
+            let handle = |db, family| {
+                create(Checked::new(AllOptions { db, family, world: Some(world.clone()) }))
+            };
+            store(num_column_families, file.families.len());
+            let names = file.families.iter().map(|(name, _)| malloc_text(name));
+            store(column_family_names, pointers(names));
+            let options = file.families.iter().map(|(_, family)| handle(Default::default(), family.clone()));
+            store(column_family_options, pointers(options));
+            store(db_options, handle(file.db, Default::default()));
+            Ok(())
+        });
+    }
+    /// Frees what `rocksdb_load_latest_options` stored.
+    fn rocksdb_load_latest_options_destroy(
+        db_options: *mut rocksdb_options_t,
+        list_column_family_names: *mut *mut c_char,
+        list_column_family_options: *mut *mut rocksdb_options_t,
+        len: usize,
+    ) {
+        destroy(db_options);
+        for name in array(list_column_family_names.cast_const(), len) {
+            libc::free(name.cast());
+        }
+        libc::free(list_column_family_names.cast());
+        for options in array(list_column_family_options.cast_const(), len) {
+            destroy(*options);
+        }
+        libc::free(list_column_family_options.cast());
+    }
+}
