@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo xtask test             every stage of the continuous integration, in order
-//! cargo xtask test STAGE...    only these: lint unit crash meta interop fuzz
+//! cargo xtask test STAGE...    only these: lint unit crash fault meta interop fuzz
 //! cargo xtask tidy             the house rules alone (a second; part of lint)
 //! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
 //! ```

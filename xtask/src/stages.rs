@@ -18,7 +18,7 @@ struct Stage {
 /// The engine that the crash and model tests drive.
 const ENGINE: &str = "cairn";
 
-const STAGES: [Stage; 6] = [
+const STAGES: [Stage; 7] = [
     Stage {
         name: "lint",
         run: lint,
@@ -30,6 +30,10 @@ const STAGES: [Stage; 6] = [
     Stage {
         name: "crash",
         run: crash,
+    },
+    Stage {
+        name: "fault",
+        run: fault,
     },
     Stage {
         name: "meta",
@@ -125,6 +129,14 @@ fn crash(root: &Path) -> Result<(), String> {
         root,
         "crash",
         &["--count", "6", "--ops", "50", "--images", "2"],
+    )
+}
+
+fn fault(root: &Path) -> Result<(), String> {
+    model(
+        root,
+        "fault",
+        &["--count", "2", "--ops", "30", "--runs", "600"],
     )
 }
 

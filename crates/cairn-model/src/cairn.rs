@@ -116,9 +116,8 @@ impl Cairn {
 
 impl Cairn {
     /// Whether the tables and blob files in the directory are those of the tree, and no log or
-    /// MANIFEST lies
-    /// there that nobody needs. Nothing may be under way.
-    fn check_files(&self) -> Result<()> {
+    /// MANIFEST lies there that nobody needs. Nothing may be under way.
+    fn check_files(&self, leftovers: bool) -> Result<()> {
         let fs = &*self.world.fs;
         let number = manifest::current(fs, &self.dir)?;
         let number = number.ok_or_else(|| Error::corruption("no CURRENT"))?;
@@ -158,7 +157,7 @@ impl Cairn {
         if let Some(missing) = live_blobs.difference(&found_blobs).next() {
             return Err(Error::corruption(format!("blob file {missing} is missing")));
         }
-        if !unneeded.is_empty() {
+        if !leftovers && !unneeded.is_empty() {
             let names = unneeded.join(", ");
             return Err(Error::corruption(format!("nobody needs {names}")));
         }
@@ -291,11 +290,11 @@ impl Engine for Cairn {
         families.iter().map(|f| f.name().to_owned()).collect()
     }
 
-    fn check(&mut self) -> Result<()> {
+    fn check(&mut self, leftovers: bool) -> Result<()> {
         self.db.background_error().map_or(Ok(()), Err)?;
         self.db.wait_until_quiet()?;
         while self.world.executor.help() {}
-        self.check_files()
+        self.check_files(leftovers)
     }
 
     fn stopped(&self) -> Option<String> {

@@ -41,8 +41,9 @@ pub trait Engine {
     fn drop_family(&mut self, name: &str) -> Result<()>;
     /// The names of all families.
     fn families(&self) -> Vec<String>;
-    /// Whether the structure is sound: levels, file set, checksums.
-    fn check(&mut self) -> Result<()> {
+    /// Whether the structure is sound: levels, file set, checksums. Files that nobody needs may be
+    /// allowed.
+    fn check(&mut self, _leftovers: bool) -> Result<()> {
         Ok(())
     }
     /// Why nothing can be written at present, if that is so.

@@ -4,7 +4,8 @@
 //! carries it out on an [`Engine`] and compares every answer with the [`Model`]'s; [`crash`] does
 //! so in a simulated world, then opens every disk that a crash could have left and checks that
 //! what is found is the state after some number of writes, no fewer than were promised to survive.
-//! [`token`] is how a failure says how to see it again.
+//! [`fault`] runs it once for each file operation and way to fail, and checks that the database says
+//! so and gets over it. [`token`] is how a failure says how to see it again.
 //!
 //! Only [`cairn`] knows the engine: [`engine::Engine`] is the little that scripts need of one.
 //! [`toy`] is an engine so simple that it is right by inspection, and can be told to be wrong, to
@@ -38,6 +39,7 @@
 //! ```text
 //! cargo run -p cairn-model -- meta --count 200             all named option sets, each script
 //! cargo run -p cairn-model -- crash --workload NAME --count 4
+//! cargo run -p cairn-model -- fault --workload NAME --count 1 --runs 500
 //! cargo run -p cairn-model -- file SCRIPT                  a script that you wrote
 //! ```
 
@@ -46,6 +48,7 @@ pub mod choices;
 pub mod compare;
 pub mod crash;
 pub mod engine;
+pub mod fault;
 pub mod generate;
 pub mod model;
 pub mod ops;

@@ -14,6 +14,8 @@ use cairn_model::token::{CrashPoint, Token};
 use cairn_model::toy::ToyFactory;
 use cairn_model::workload::Workload;
 use cairn_model::{generate, sets, workload};
+
+mod faults;
 use cairn_platform::PosixFileSystem;
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_types::{Error, Result};
@@ -26,6 +28,8 @@ usage: cairn-model COMMAND [--name value]...
   crash    runs scripts and crashes them     --seed N --count N --ops N --engine E [--thorough]
                                              --images N (of a moment and model) --models M,M
                                              both: --threads N --workload W (else all)
+  fault    lets each file operation fail     --seed N --count N --ops N --engine E --workload W
+                                             --runs N (of each script) --threads N --keep-going
   script   prints a script                   --seed N --ops N --workload W
   file     runs the script in a file         PATH --seed N --engine E
   replay   repeats a failure, with its trace TOKEN
@@ -89,6 +93,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "meta" => many(&arguments, false),
         "crash" => many(&arguments, true),
+        "fault" => faults::many(&arguments),
         "script" => print_script(&arguments),
         "file" => file(&arguments),
         "replay" => replay(&arguments),
@@ -124,6 +129,7 @@ impl Task {
             seed: self.seed,
             ops: self.ops,
             crash,
+            fault: None,
         }
     }
 
@@ -273,6 +279,9 @@ fn replay(arguments: &Arguments) -> Result<()> {
     let factory = engine(&token.engine)?;
     let script = Task::of(&token)?.script();
     print!("{script}");
+    if let Some(point) = &token.fault {
+        return faults::replay(factory.as_ref(), &script, &token, point);
+    }
     let checker = Checker::new(factory.as_ref(), &script, token.seed)
         .map_err(|failure| failed(&failure, &token))?;
     let Some(point) = token.crash else {

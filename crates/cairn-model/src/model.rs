@@ -142,9 +142,8 @@ impl Model {
             .position(|family| family.alive && family.name == name)
     }
 
-    fn family(&self, name: &str) -> &Family {
-        let index = self.index(name).expect("scripts name families that exist");
-        &self.families[index]
+    fn family(&self, name: &str) -> Option<&Family> {
+        self.index(name).map(|index| &self.families[index])
     }
 
     /// Whether there is a family of this name.
@@ -181,7 +180,7 @@ impl Model {
     /// The moment of the last write to a family.
     #[must_use]
     pub fn last_written(&self, family: &str) -> usize {
-        self.family(family).last_written
+        self.family(family).map_or(0, |family| family.last_written)
     }
 
     /// Carries a batch out. One that names a family that is not there does nothing, and is a
@@ -217,13 +216,13 @@ impl Model {
     /// The value of `key` at `moment`.
     #[must_use]
     pub fn get(&self, family: &str, key: &[u8], moment: usize) -> Option<Vec<u8>> {
-        self.read(self.family(family), key, self.moments[moment])
+        self.read(self.family(family)?, key, self.moments[moment])
     }
 
     /// The columns of `key` at `moment`; a value is the column without a name.
     #[must_use]
     pub fn columns(&self, family: &str, key: &[u8], moment: usize) -> Option<Entries> {
-        self.read_columns(self.family(family), key, self.moments[moment])
+        self.read_columns(self.family(family)?, key, self.moments[moment])
     }
 
     /// The value, or that of the default column of an entity.
@@ -273,8 +272,7 @@ impl Model {
     /// What an iterator steps over at `moment`.
     #[must_use]
     pub fn scan(&self, family: &str, scan: &Scan, moment: usize) -> Entries {
-        let family = self.family(family);
-        let mut entries = self.entries(family, self.moments[moment]);
+        let mut entries = self.content(family, moment);
         entries.retain(|(key, _)| {
             scan.lower.as_ref().is_none_or(|lower| key >= lower)
                 && scan.upper.as_ref().is_none_or(|upper| key < upper)
@@ -303,13 +301,17 @@ impl Model {
     /// Every key that was ever written to a family.
     #[must_use]
     pub fn keys(&self, family: &str) -> Vec<Vec<u8>> {
-        self.family(family).keys.keys().cloned().collect()
+        let keys = self.family(family).map(|family| family.keys.keys());
+        keys.into_iter().flatten().cloned().collect()
     }
 
-    /// The whole content of a family at `moment`.
+    /// The whole content of a family at `moment`; nothing of one that is not there.
     #[must_use]
     pub fn content(&self, family: &str, moment: usize) -> Entries {
-        self.entries(self.family(family), self.moments[moment])
+        let family = self.family(family);
+        family.map_or_else(Entries::new, |family| {
+            self.entries(family, self.moments[moment])
+        })
     }
 
     /// The families that are there, each with a number that no other family ever has.
@@ -338,7 +340,9 @@ impl Model {
     /// to it: then a single delete is legal.
     #[must_use]
     pub fn single_delete_is_legal(&self, family: &str, key: &[u8]) -> bool {
-        let family = self.family(family);
+        let Some(family) = self.family(family) else {
+            return false;
+        };
         let in_range = |(start, end, _): &(Vec<u8>, Vec<u8>, u64)| {
             start.as_slice() <= key && key < end.as_slice()
         };

@@ -19,6 +19,9 @@ use crate::script::{Op, Script};
 /// Where the database lies in the simulated world.
 pub const DIR: &str = "/db";
 
+/// So many possible states are told apart; later doubts are resolved as if nothing had been done.
+const POSSIBLE: usize = 64;
+
 /// What went wrong, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -129,6 +132,8 @@ pub struct Runner<'f> {
     pub sim: SimWorld,
     /// By the script's name: the engine's, and the moment.
     pub snapshots: BTreeMap<u64, (u64, usize)>,
+    /// Whether files may lie there that nobody needs.
+    pub allows_leftovers: bool,
     factory: &'f dyn Factory,
     engine: Option<Box<dyn Engine>>,
     /// The state, or the states that are possible where it is in doubt whether an operation that
@@ -151,6 +156,7 @@ impl<'f> Runner<'f> {
             engine: None,
             models: vec![Model::new(script.options.merge)],
             snapshots: BTreeMap::new(),
+            allows_leftovers: false,
             handed: 0,
             floor: 0,
             flushed: BTreeMap::new(),
@@ -273,10 +279,73 @@ impl<'f> Runner<'f> {
     pub fn step(&mut self, op: &Op) -> Result<(), Failure> {
         let began = self.sim.fs.operations();
         let promise = op.run(self)?;
+        if self.models.iter().any(|model| op.fits(model)) {
+            self.models.retain(|model| op.fits(model));
+        }
         for model in &mut self.models {
             op.apply(model);
         }
         self.mark(began, promise);
+        Ok(())
+    }
+
+    /// Whether the database is open.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// All states that are possible.
+    #[must_use]
+    pub fn models(&self) -> &[Model] {
+        &self.models
+    }
+
+    /// The first moment that a power cut may leave, and that of each family that was flushed.
+    #[must_use]
+    pub fn promised(&self) -> (usize, BTreeMap<usize, usize>) {
+        (self.floor, self.flushed.clone())
+    }
+
+    /// Notes that an operation was never tried. As many moments pass as it would have taken.
+    pub fn leave_out(&mut self, op: &Op) {
+        for model in &mut self.models {
+            let mut with = model.clone();
+            op.apply(&mut with);
+            while model.now() < with.now() {
+                model.skip();
+            }
+        }
+    }
+
+    /// Notes that an operation was refused: perhaps it was carried out nevertheless.
+    pub fn doubt(&mut self, op: &Op) {
+        let mut done = self.models.clone();
+        self.leave_out(op);
+        for (done, undone) in done.iter_mut().zip(&self.models) {
+            let before = (done.now(), done.family_numbers());
+            op.apply(done);
+            if (done.now(), done.family_numbers()) == before {
+                return; // It changes nothing.
+            }
+            debug_assert_eq!(done.now(), undone.now());
+        }
+        self.models.append(&mut done);
+        self.models.truncate(POSSIBLE);
+    }
+
+    /// Finds out, after an opening, which of the possible states is there.
+    ///
+    /// # Errors
+    ///
+    /// If none of them is; those of the engine.
+    pub fn settle(&mut self) -> Result<(), Failure> {
+        self.check_content()?;
+        if self.models.len() > 1 {
+            let known = self.models[0].clone();
+            let found = content(self.engine()?, &known)?;
+            self.models.retain(|model| whole(model) == found);
+        }
         Ok(())
     }
 

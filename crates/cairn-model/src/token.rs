@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cairn_sim::CrashModel;
+use cairn_sim::{CrashModel, Fault};
 use cairn_types::{Error, Result};
 
 /// A run, and if it was crashed, where and how. Valid for the commit that printed it.
@@ -22,6 +22,19 @@ pub struct Token {
     pub ops: usize,
     /// The disk that failed, or `None` if the run itself did.
     pub crash: Option<CrashPoint>,
+    /// What was made to fail, if anything.
+    pub fault: Option<FaultPoint>,
+}
+
+/// A fault in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultPoint {
+    /// The number of the file operation.
+    pub at: usize,
+    /// What happens to it.
+    pub fault: Fault,
+    /// Whether it happens to those after it too.
+    pub lasting: bool,
 }
 
 /// One disk of those that crashes could leave.
@@ -40,10 +53,10 @@ pub struct CrashPoint {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.crash.is_some() {
-            "crash"
-        } else {
-            "meta"
+        let kind = match (&self.crash, &self.fault) {
+            (Some(_), _) => "crash",
+            (None, Some(_)) => "fault",
+            (None, None) => "meta",
         };
         let Token {
             engine,
@@ -60,6 +73,10 @@ impl fmt::Display for Token {
             f,
             "CAIRN_REPRO={kind}:v1:engine={engine}:work={workload}{set}:seed={seed:#x}:ops={ops}"
         )?;
+        if let Some(FaultPoint { at, fault, lasting }) = &self.fault {
+            let lasting = if *lasting { "lasting" } else { "once" };
+            write!(f, ":at={at}:fault={fault}/{lasting}")?;
+        }
         let Some(crash) = &self.crash else {
             return Ok(());
         };
@@ -79,7 +96,7 @@ impl FromStr for Token {
         let body = text.trim().trim_start_matches("CAIRN_REPRO=");
         let mut parts = body.split(':');
         let kind = parts.next().unwrap_or("");
-        if parts.next() != Some("v1") || !["crash", "meta"].contains(&kind) {
+        if parts.next() != Some("v1") || !["crash", "fault", "meta"].contains(&kind) {
             return Err(wrong("an unknown kind or version"));
         }
         let part = |name: &str| {
@@ -116,7 +133,21 @@ impl FromStr for Token {
         } else {
             None
         };
+        let fault = match kind {
+            "fault" => {
+                let (fault, lasting) = needed("fault")?
+                    .split_once('/')
+                    .ok_or_else(|| wrong("no pair"))?;
+                Some(FaultPoint {
+                    at: number(needed("at")?)? as usize,
+                    fault: fault.parse()?,
+                    lasting: lasting == "lasting",
+                })
+            }
+            _ => None,
+        };
         Ok(Token {
+            fault,
             engine: needed("engine")?.to_owned(),
             workload: needed("work")?.to_owned(),
             set: part("set").map(str::to_owned),
@@ -135,6 +166,7 @@ mod tests {
     fn a_token_reads_back_as_it_was_printed() {
         for text in [
             "CAIRN_REPRO=meta:v1:engine=toy:work=free:set=eager:seed=0x5e1f:ops=400",
+            "CAIRN_REPRO=fault:v1:engine=toy:work=free:seed=0x5e1f:ops=400:at=7:fault=eio/lasting",
             "CAIRN_REPRO=crash:v1:engine=toy:work=deep:seed=0x5e1f:ops=400:at=173:model=blocks/9",
             "CAIRN_REPRO=crash:v1:engine=toy:work=free:seed=0x1:ops=4:at=1:model=kill/0:nest=12.3",
         ] {

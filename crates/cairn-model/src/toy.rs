@@ -28,6 +28,8 @@ use crate::options::OptionSet;
 pub enum Bug {
     /// A write that asks for a sync gets none.
     SyncForgotten,
+    /// A sync that fails is taken for one that did not.
+    SyncErrorSwallowed,
     /// The directory is not synced after the log was created.
     DirectoryNotSynced,
     /// Replay goes on behind a record that is damaged.
@@ -82,6 +84,8 @@ struct Toy {
     snapshots: BTreeMap<u64, Families>,
     next_snapshot: u64,
     log: Arc<dyn WritableFile>,
+    /// The error after which nothing more is logged.
+    stopped: Option<Error>,
     _lock: Box<dyn FileLock>,
 }
 
@@ -102,6 +106,14 @@ fn record(log: &[u8]) -> Option<&[u8]> {
     (len > 0 && checksum(payload) == sum).then_some(payload)
 }
 
+fn read(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Vec<u8>> {
+    let file = fs.open(path, FileMode::default())?;
+    let mut bytes = vec![0; file.len()? as usize];
+    let got = file.read_at(0, &mut bytes)?;
+    bytes.truncate(got);
+    Ok(bytes)
+}
+
 impl Toy {
     fn open(
         bug: Option<Bug>,
@@ -113,42 +125,43 @@ impl Toy {
         fs.sync_dir(dir.parent().unwrap_or(dir))?;
         let lock = fs.lock(&dir.join("LOCK"))?;
         let path: PathBuf = dir.join("LOG");
-        let existed = fs.exists(&path)?;
-        let log = match existed {
-            true => fs.open_append(&path, FileMode::default())?,
-            false => fs.create(&path, FileMode::default())?,
-        };
-        if bug != Some(Bug::DirectoryNotSynced) {
-            fs.sync_dir(dir)?;
+        let next = dir.join("LOG.next");
+        if fs.exists(&next)? {
+            fs.remove(&next)?;
         }
+        let old = match fs.exists(&path)? {
+            true => read(fs, &path)?,
+            false => Vec::new(),
+        };
         let mut toy = Toy {
             bug,
             merge,
             families: Families::from([(DEFAULT.to_owned(), BTreeMap::new())]),
             snapshots: BTreeMap::new(),
             next_snapshot: 1,
-            log,
+            log: fs.create(&next, FileMode::default())?,
+            stopped: None,
             _lock: lock,
         };
-        if existed {
-            toy.replay(fs, &path)?;
+        toy.replay(&old)?;
+        // What was recovered is written anew and made durable before anybody sees it: the old
+        // log may end with half a record, or with pages that a failed sync left unwritten.
+        toy.log.sync(false)?;
+        fs.rename(&next, &path)?;
+        if bug != Some(Bug::DirectoryNotSynced) {
+            fs.sync_dir(dir)?;
         }
         Ok(toy)
     }
 
-    fn replay(&mut self, fs: &Arc<dyn FileSystem>, path: &Path) -> Result<()> {
-        let file = fs.open(path, FileMode::default())?;
-        let mut bytes = vec![0; file.len()? as usize];
-        let got = file.read_at(0, &mut bytes)?;
-        bytes.truncate(got);
+    fn replay(&mut self, bytes: &[u8]) -> Result<()> {
         let mut payloads = Vec::new();
-        let (mut at, mut end) = (0, 0);
+        let mut at = 0;
         while at < bytes.len() {
             match record(&bytes[at..]) {
                 Some(payload) => {
                     payloads.push(payload);
                     at += HEADER + payload.len();
-                    end = at;
                 }
                 None if self.bug == Some(Bug::ReplayGoesOn) => at += 1,
                 None => break,
@@ -159,22 +172,32 @@ impl Toy {
         }
         for payload in payloads {
             let lines = String::from_utf8_lossy(payload);
+            self.append(&lines)?;
             for line in lines.lines() {
                 self.apply(line)?;
             }
         }
-        // What lies behind the last good record must not come back to life behind new ones. And
-        // what was recovered stays: it is made durable before anybody sees it.
-        self.log.truncate(end as u64)?;
-        self.log.sync(false)
+        Ok(())
     }
 
-    fn append(&self, payload: &str) -> Result<()> {
+    /// An error of the log, which ends all writing: nobody knows what it holds then.
+    fn logged(&mut self, done: Result<()>) -> Result<()> {
+        if let Err(error) = &done {
+            self.stopped = Some(error.clone());
+        }
+        done
+    }
+
+    fn append(&mut self, payload: &str) -> Result<()> {
+        if let Some(error) = &self.stopped {
+            return Err(error.clone());
+        }
         let payload = payload.as_bytes();
         let len = u32::try_from(payload.len())
             .map_err(|_| Error::invalid_argument("a batch is too long"))?;
         let header = [len.to_le_bytes(), checksum(payload).to_le_bytes()].concat();
-        self.log.append(&[&header, payload].concat())
+        let done = self.log.append(&[&header, payload].concat());
+        self.logged(done)
     }
 
     /// Carries out what a line of a payload says.
@@ -198,7 +221,7 @@ impl Toy {
     /// Logs a line and carries it out.
     fn log_and_apply(&mut self, line: &str) -> Result<()> {
         self.append(line)?;
-        self.log.sync(false)?;
+        self.sync()?;
         self.apply(line)
     }
 
@@ -233,6 +256,16 @@ impl Toy {
         Ok(())
     }
 
+    fn sync(&mut self) -> Result<()> {
+        if let Some(error) = &self.stopped {
+            return Err(error.clone());
+        }
+        match self.log.sync(false) {
+            Err(_) if self.bug == Some(Bug::SyncErrorSwallowed) => Ok(()),
+            done => self.logged(done),
+        }
+    }
+
     fn seen(&self, snapshot: Option<u64>) -> &Families {
         match snapshot {
             Some(name) if self.bug != Some(Bug::SnapshotSeesLater) => {
@@ -245,6 +278,11 @@ impl Toy {
 
 impl Engine for Toy {
     fn write(&mut self, writes: &[Write], sync: bool) -> Result<()> {
+        for Write { family, .. } in writes {
+            if !self.families.contains_key(family) {
+                return Err(Error::invalid_argument(format!("no family {family}")));
+            }
+        }
         let batch = Batch {
             writes: writes.to_vec(),
             sync: false,
@@ -257,7 +295,7 @@ impl Engine for Toy {
             self.append(&batch.line())?;
         }
         if sync && self.bug != Some(Bug::SyncForgotten) {
-            self.log.sync(false)?;
+            self.sync()?;
         }
         self.apply(&batch.line())
     }
@@ -306,7 +344,7 @@ impl Engine for Toy {
     }
 
     fn flush(&mut self, _families: &[String]) -> Result<()> {
-        self.log.sync(false)
+        self.sync()
     }
 
     fn compact(&mut self, _: &str, _: Option<&[u8]>, _: Option<&[u8]>) -> Result<()> {
@@ -314,7 +352,7 @@ impl Engine for Toy {
     }
 
     fn sync_wal(&mut self) -> Result<()> {
-        self.log.sync(false)
+        self.sync()
     }
 
     fn create_family(&mut self, name: &str) -> Result<()> {
@@ -329,8 +367,12 @@ impl Engine for Toy {
         self.families.keys().cloned().collect()
     }
 
-    fn close(self: Box<Self>) -> Result<()> {
-        self.log.sync(false)?;
+    fn stopped(&self) -> Option<String> {
+        self.stopped.as_ref().map(Error::to_string)
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.sync()?;
         self.log.close()
     }
 }

@@ -52,6 +52,13 @@ pub const FREE: Workload = Workload {
     often: &[],
 };
 
+/// A small logged one, for tests of the checkers.
+pub const SMALL: Workload = Workload {
+    name: "small",
+    durability: Durability::Logged,
+    ..FREE
+};
+
 /// All workloads.
 pub const WORKLOADS: &[Workload] = &[
     FREE,

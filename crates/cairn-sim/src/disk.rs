@@ -121,6 +121,10 @@ impl Tree {
                 data,
             } => self.write(*inode, *offset, data),
             Change::Truncate { inode, len } => self.set_len(*inode, *len),
+            Change::SyncReverted { inode, durable } => {
+                self.set_len(*inode, durable.len());
+                self.write(*inode, 0, durable);
+            }
             Change::Sync { .. } | Change::SyncFailed { .. } | Change::SyncDirectory { .. } => {}
         }
     }

@@ -3,18 +3,28 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
 
-use cairn_types::Error;
+use cairn_types::{Error, Result};
 
 use crate::trace::{Call, file_name};
 
 /// What happens to an operation instead of what should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// `EIO`. A sync that meets it leaves its pages clean: they are never written.
+    /// `EIO`. A sync that meets it leaves its pages clean: reads still see them, and they are never
+    /// written.
     InputOutput,
+    /// `EIO` of a sync that takes back at once what it could not write.
+    SyncReverted,
     /// `ENOSPC`.
     NoSpace,
+    /// `EMFILE`: no descriptor is free.
+    NoDescriptor,
+    /// `EACCES`.
+    Denied,
+    /// `EINTR`.
+    Interrupted,
     /// Half of the bytes are read, the rest reported as behind the end of the file.
     ShortRead,
     /// Half of the bytes are written, then `ENOSPC`.
@@ -64,6 +74,7 @@ pub struct FaultRule {
 pub struct FaultPlan {
     rules: Vec<(FaultRule, usize)>,
     injected: usize,
+    first: Option<usize>,
 }
 
 impl FaultPlan {
@@ -73,6 +84,7 @@ impl FaultPlan {
         FaultPlan {
             rules: rules.into_iter().map(|rule| (rule, 0)).collect(),
             injected: 0,
+            first: None,
         }
     }
 
@@ -80,6 +92,12 @@ impl FaultPlan {
     #[must_use]
     pub fn injected(&self) -> usize {
         self.injected
+    }
+
+    /// The number of the first operation that one happened to.
+    #[must_use]
+    pub fn first_injected(&self) -> Option<usize> {
+        self.first
     }
 
     /// What happens to operation `number`.
@@ -119,8 +137,42 @@ impl FaultPlan {
                 decided = Some(rule.fault);
             }
         }
-        self.injected += usize::from(decided.is_some());
+        if decided.is_some() {
+            self.injected += 1;
+            self.first.get_or_insert(number);
+        }
         decided
+    }
+}
+
+/// All faults, with their names.
+pub const FAULTS: [(Fault, &str); 9] = [
+    (Fault::InputOutput, "eio"),
+    (Fault::SyncReverted, "reverted"),
+    (Fault::NoSpace, "enospc"),
+    (Fault::NoDescriptor, "emfile"),
+    (Fault::Denied, "eacces"),
+    (Fault::Interrupted, "eintr"),
+    (Fault::ShortRead, "short-read"),
+    (Fault::ShortWrite, "short-write"),
+    (Fault::FlippedBit, "flip"),
+];
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = FAULTS.iter().find(|(fault, _)| fault == self);
+        f.write_str(named.expect("every fault has a name").1)
+    }
+}
+
+impl FromStr for Fault {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Fault> {
+        let named = FAULTS.iter().find(|(_, name)| *name == text);
+        named
+            .map(|(fault, _)| *fault)
+            .ok_or_else(|| Error::invalid_argument(format!("no fault is called {text:?}")))
     }
 }
 
@@ -140,6 +192,26 @@ impl Fault {
                     | Call::Sync
                     | Call::Allocate
             ),
+            Fault::SyncReverted => call == Call::Sync,
+            Fault::NoDescriptor => matches!(
+                call,
+                Call::Open | Call::Create | Call::OpenAppend | Call::List | Call::Lock
+            ),
+            Fault::Denied => matches!(
+                call,
+                Call::Open
+                    | Call::Create
+                    | Call::OpenAppend
+                    | Call::List
+                    | Call::Lock
+                    | Call::Remove
+                    | Call::Rename
+                    | Call::Link
+                    | Call::CreateDirectory
+            ),
+            Fault::Interrupted => {
+                matches!(call, Call::Open | Call::Read | Call::Append | Call::Sync)
+            }
             Fault::ShortRead | Fault::FlippedBit => call == Call::Read,
             Fault::ShortWrite => call == Call::Append,
         }
@@ -148,12 +220,15 @@ impl Fault {
     /// The error that the caller of an operation sees.
     #[must_use]
     pub(crate) fn error(self, call: Call, path: &Path) -> Error {
-        let kind = match self {
-            Fault::NoSpace | Fault::ShortWrite => io::ErrorKind::StorageFull,
-            // EIO has no kind of its own.
-            _ => return Error::io(verb(call), path, io::Error::from_raw_os_error(5)),
+        let code = match self {
+            Fault::NoSpace | Fault::ShortWrite => 28,
+            Fault::NoDescriptor => 24,
+            Fault::Denied => 13,
+            Fault::Interrupted => 4,
+            _ => 5,
         };
-        Error::io(verb(call), path, io::Error::from(kind))
+        // The numbers of Linux, so that errors read as they do there.
+        Error::io(verb(call), path, io::Error::from_raw_os_error(code))
     }
 }
 

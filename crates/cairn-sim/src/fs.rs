@@ -66,6 +66,12 @@ impl SimFs {
         self.state.lock().plan.injected()
     }
 
+    /// The first operation that the present plan made fail.
+    #[must_use]
+    pub fn first_injected(&self) -> Option<usize> {
+        self.state.lock().plan.first_injected()
+    }
+
     /// Sets how many bytes the disk holds.
     pub fn set_capacity(&self, bytes: u64) {
         self.state.lock().capacity = bytes;
@@ -195,6 +201,17 @@ struct Entered<'f> {
 }
 
 impl Entered<'_> {
+    /// What of a file would survive a power cut now.
+    fn durable(&self, inode: Inode) -> Arc<[u8]> {
+        let trace = Trace {
+            initial: self.state.initial.clone(),
+            operations: self.state.operations.clone(),
+        };
+        let mut replay = trace.replay();
+        while replay.step() {}
+        replay.durable(inode)
+    }
+
     /// Carries `change` out and records that this operation did it.
     fn change(&mut self, change: Change) {
         self.state.live.apply(&change);
@@ -206,20 +223,21 @@ fn failed<T>(call: Call, path: &Path, kind: ErrorKind) -> Result<T> {
     Err(Error::io(verb(call), path, IoError::from(kind)))
 }
 
-/// The first frame of the stack outside this crate and the standard library.
+/// The frames of the stack that are the engine's, innermost first.
 fn call_site() -> Option<Arc<str>> {
     let stack = std::backtrace::Backtrace::force_capture().to_string();
-    stack
+    let frames: Vec<&str> = stack
         .lines()
-        .filter_map(|line| line.trim().strip_prefix("at "))
-        .find(|place| place.contains("cairn-") && !place.contains("cairn-sim/src/"))
-        .or_else(|| {
-            let mut places = stack
-                .lines()
-                .filter_map(|line| line.trim().strip_prefix("at "));
-            places.find(|place| place.ends_with(".rs") && !place.contains("/rustc/"))
+        .filter_map(|line| line.split_once(": ").map(|(_, frame)| frame.trim()))
+        .filter(|frame| frame.contains("cairn_") && !frame.starts_with("<cairn_sim"))
+        .filter(|frame| {
+            !["cairn_sim::", "cairn_model::"]
+                .iter()
+                .any(|own| frame.contains(own))
         })
-        .map(Arc::from)
+        .take(12)
+        .collect();
+    (!frames.is_empty()).then(|| Arc::from(frames.join(" < ")))
 }
 
 impl FileSystem for SimFs {

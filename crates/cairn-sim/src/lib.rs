@@ -31,9 +31,9 @@ pub mod trace;
 pub mod world;
 
 pub use disk::DiskImage;
-pub use fault::{Fault, FaultPlan, FaultRule, Trigger};
+pub use fault::{FAULTS, Fault, FaultPlan, FaultRule, Trigger};
 pub use fs::SimFs;
 pub use images::CrashModel;
 pub use rng::Rng;
-pub use trace::{Replay, Trace};
+pub use trace::{Call, Replay, Trace};
 pub use world::{SimClock, SimExecutor, SimWorld};

@@ -55,6 +55,7 @@ impl fmt::Display for Operation {
             }
             Some(Change::Truncate { len, .. }) => write!(f, " to {len}")?,
             Some(Change::SyncFailed { .. }) => write!(f, " failed")?,
+            Some(Change::SyncReverted { .. }) => write!(f, " failed and took back")?,
             Some(Change::Rename { to, .. }) => write!(f, " to {}", to.text)?,
             _ => {}
         }
@@ -95,6 +96,9 @@ pub enum Change {
     /// A sync reported an error. The kernel marked the pages clean: a later sync succeeds without
     /// writing them.
     SyncFailed { inode: Inode },
+    /// A sync reported an error, and what it could not write is gone at once: the file reads as
+    /// it was when it was last durable.
+    SyncReverted { inode: Inode, durable: Arc<[u8]> },
     /// The names in a directory become durable.
     SyncDirectory { directory: Inode },
 }
@@ -253,7 +257,7 @@ impl Replay<'_> {
                     }
                 }
             }
-            Change::SyncFailed { inode } => {
+            Change::SyncFailed { inode } | Change::SyncReverted { inode, .. } => {
                 for pending in self.data.get_mut(inode).into_iter().flatten() {
                     pending.lost = true;
                 }
@@ -271,6 +275,13 @@ impl Replay<'_> {
             },
         }
         true
+    }
+
+    /// The bytes of a file that would survive a power cut for sure.
+    #[must_use]
+    pub(crate) fn durable(&self, inode: Inode) -> Arc<[u8]> {
+        let bytes = self.durable.file(inode);
+        bytes.map_or_else(|| Arc::from([]), |bytes| Arc::from(bytes.as_slice()))
     }
 
     /// Whether the operation before this moment changed what a crash may leave.

@@ -14,6 +14,7 @@ pub(crate) mod replay;
 mod wals;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,9 +73,10 @@ pub fn open(request: &OpenRequest<'_>) -> Result<Db> {
     let fs = &*request.world.fs;
     let writes = !request.read_only;
     if writes && options.create_if_missing {
-        create_dir(fs, request.path)?;
+        let known = fs.exists(&request.path.join(FileName::Current.to_string()))?;
+        create_dir(fs, request.path, known)?;
         if !options.wal_dir.as_os_str().is_empty() {
-            create_dir(fs, &options.wal_dir)?;
+            create_dir(fs, &options.wal_dir, known)?;
         }
     }
     let dir = fs
@@ -96,10 +98,20 @@ pub fn open(request: &OpenRequest<'_>) -> Result<Db> {
     Ok(db)
 }
 
-/// Creates `dir` if it is missing, so that it survives a power cut.
-fn create_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+/// Creates `dir` if it is missing, so that it survives a power cut. Its name is made durable also
+/// if it is there, but not of a database that is `known`: an opening before may have failed between
+/// creating and syncing it.
+fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<()> {
     if fs.exists(dir)? {
-        return Ok(());
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+        return match parent {
+            Some(parent) if !known => match fs.sync_dir(parent) {
+                // Somebody else's directory: it was not created here.
+                Err(error) if error.io_kind() == Some(ErrorKind::PermissionDenied) => Ok(()),
+                done => done,
+            },
+            _ => Ok(()),
+        };
     }
     fs.create_dir_all(dir)?;
     // Directories above that were created too hang on the first one that was there.

@@ -42,7 +42,7 @@ impl Checker<'_> {
         let found = content(engine.as_mut(), &self.record.model)?;
         self.is_a_prefix(&found, expectation)?;
         engine
-            .check()
+            .check(false)
             .map_err(|error| text("structure after the crash", error))?;
         self.resume(sim, engine, found, options)?;
         Ok(recovery)

@@ -25,7 +25,8 @@ impl Operation for Check {
 
     fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
         runner.check_content()?;
-        runner.engine()?.check()?;
+        let leftovers = runner.allows_leftovers;
+        runner.engine()?.check(leftovers)?;
         Ok(Promise::Nothing)
     }
 }

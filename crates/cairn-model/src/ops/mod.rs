@@ -90,6 +90,11 @@ pub trait Operation: Debug + Send + Sync {
     /// doubt whether a failed operation was carried out.
     fn apply(&self, _model: &mut Model) {}
 
+    /// Whether it can have succeeded in this state; where several are possible, the others are out.
+    fn fits(&self, _model: &Model) -> bool {
+        true
+    }
+
     /// Asks the engine and compares its answer with the model, to which the operation is applied
     /// *afterwards*. Errors of the engine are passed on with `?`; a wrong answer is
     /// [`Failure::wrong`], or comes from [`Runner::agree`].

@@ -107,6 +107,11 @@ impl Operation for Batch {
         model.write(&self.writes);
     }
 
+    fn fits(&self, model: &Model) -> bool {
+        let mut families = self.writes.iter().map(|write| &write.family);
+        families.all(|family| model.has_family(family))
+    }
+
     fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure> {
         runner.engine()?.write(&self.writes, self.sync)?;
         Ok(match self.sync {

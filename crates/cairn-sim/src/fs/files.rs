@@ -134,7 +134,10 @@ impl WritableFile for SimWriter {
         }
         match room == data.len() && op.fault.is_none() {
             true => Ok(()),
-            false => Err(Fault::NoSpace.error(Call::Append, &self.handle.path)),
+            false => {
+                let fault = op.fault.unwrap_or(Fault::NoSpace);
+                Err(fault.error(Call::Append, &self.handle.path))
+            }
         }
     }
 
@@ -147,7 +150,13 @@ impl WritableFile for SimWriter {
                 Ok(())
             }
             Some(fault) => {
-                op.change(Change::SyncFailed { inode });
+                op.change(match fault {
+                    Fault::SyncReverted => Change::SyncReverted {
+                        inode,
+                        durable: op.durable(inode),
+                    },
+                    _ => Change::SyncFailed { inode },
+                });
                 Err(fault.error(Call::Sync, &self.handle.path))
             }
         }

@@ -1,0 +1,117 @@
+//! What may be found on a disk that a crash left after a fault.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cairn_sim::{DiskImage, SimWorld};
+
+use crate::compare::content;
+use crate::engine::{Entries, Factory};
+use crate::model::Model;
+use crate::ops::change::Write;
+use crate::options::OptionSet;
+use crate::run::{DIR, Failure, Runner};
+
+/// The states that are possible.
+pub(super) struct Possible {
+    models: Vec<Model>,
+    floor: usize,
+    flushed: BTreeMap<usize, usize>,
+    options: OptionSet,
+}
+
+impl Possible {
+    /// What a crash of the machine now may leave.
+    pub(super) fn now(runner: &Runner<'_>, torn: bool) -> Possible {
+        let (floor, flushed) = runner.promised();
+        Possible {
+            models: runner.models().to_vec(),
+            floor: if torn { 0 } else { floor },
+            flushed,
+            options: runner.options().clone(),
+        }
+    }
+
+    /// Opens the disk, compares, and writes on.
+    pub(super) fn check(
+        &self,
+        factory: &dyn Factory,
+        disk: DiskImage,
+        seed: u64,
+    ) -> Result<(), Failure> {
+        let sim = SimWorld::on(disk, seed);
+        let dir = Path::new(DIR);
+        let mut engine = factory.open(&sim.world, dir, &self.options)?;
+        let found = content(engine.as_mut(), &self.models[0])?;
+        if !self.explain(&found) {
+            return Err(Failure::wrong(self.difference(&found)));
+        }
+        let write: Write = "put default k0002 v:5:900003".parse()?;
+        engine.write(std::slice::from_ref(&write), true)?;
+        engine.check(false)?;
+        engine.close()?;
+        let mut engine = factory.open(&sim.world, dir, &self.options)?;
+        let value = engine.get("default", &write.key, None)?;
+        engine.close()?;
+        match self.options.unlogged || value.is_some() {
+            true => Ok(()),
+            false => Err(Failure::wrong("what was written after the crash is gone")),
+        }
+    }
+
+    /// Whether this is one of the states.
+    pub(super) fn explain(&self, found: &BTreeMap<String, Entries>) -> bool {
+        self.models.iter().any(|model| self.explains(model, found))
+    }
+
+    fn explains(&self, model: &Model, found: &BTreeMap<String, Entries>) -> bool {
+        let families = model.family_numbers();
+        let mut names: Vec<&String> = families.iter().map(|(name, _)| name).collect();
+        names.sort();
+        if !names.into_iter().eq(found.keys()) {
+            return false;
+        }
+        let is_at = |name: &String, number: usize, moment: usize| {
+            model.content_by_number(number, moment) == found[name]
+        };
+        let now = model.now();
+        if self.options.unlogged && !self.options.flushes_atomically() {
+            return families.iter().all(|(name, number)| {
+                let flushed = self.flushed.get(number).copied().unwrap_or(0);
+                let floor = self.floor.max(flushed);
+                (floor..=now)
+                    .rev()
+                    .any(|moment| is_at(name, *number, moment))
+            });
+        }
+        (self.floor..=now).rev().any(|moment| {
+            let mut each = families.iter();
+            each.all(|(name, number)| is_at(name, *number, moment))
+        })
+    }
+
+    fn difference(&self, found: &BTreeMap<String, Entries>) -> String {
+        let lower = Possible {
+            floor: 0,
+            flushed: BTreeMap::new(),
+            models: self.models.clone(),
+            options: self.options.clone(),
+        };
+        let sizes: Vec<String> = found
+            .iter()
+            .map(|(name, entries)| format!("{name} with {} keys", entries.len()))
+            .collect();
+        let lost = lower.explain(found);
+        let what = match lost {
+            true => "promised writes are lost",
+            false => "no state that is possible",
+        };
+        format!(
+            "{what}: {} possible histories of {} to {} batches, found {}",
+            self.models.len(),
+            self.floor,
+            self.models[0].now(),
+            sizes.join(", ")
+        )
+    }
+}

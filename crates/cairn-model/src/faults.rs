@@ -1,0 +1,177 @@
+//! The command that lets file operations fail.
+
+use std::collections::BTreeMap;
+
+use cairn_model::engine::Factory;
+use cairn_model::fault::{Counts, Faulty};
+use cairn_model::script::Script;
+use cairn_model::token::{FaultPoint, Token};
+use cairn_model::workload::{self, Workload};
+use cairn_platform::World;
+use cairn_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use cairn_types::{Error, Result};
+
+use crate::{Arguments, Task, engine, failed};
+
+/// A case that takes longer than this hangs: a waiter that nobody wakes.
+const PATIENCE_SECONDS: u64 = 60;
+
+/// What a worker is at, for whoever looks whether it hangs: the token, and when it began.
+type Current = Mutex<Option<(String, u64)>>;
+
+/// Runs the cases of many scripts.
+pub fn many(arguments: &Arguments) -> Result<()> {
+    let name = arguments.text("--engine").unwrap_or("cairn");
+    engine(name)?;
+    let workloads: Vec<&Workload> = match arguments.text("--workload") {
+        Some(name) => vec![workload::find(name)?],
+        None => workload::WORKLOADS.iter().collect(),
+    };
+    let first = arguments.number("--seed", 1)?;
+    let count = arguments.number("--count", 1)?;
+    let ops = arguments.number("--ops", 30)? as usize;
+    let runs = arguments.number("--runs", 400)? as usize;
+    let mut tasks = Vec::new();
+    for seed in first..first.saturating_add(count) {
+        tasks.extend(workloads.iter().map(|workload| Task {
+            workload,
+            set: None,
+            seed,
+            ops,
+        }));
+    }
+    let goes_on = arguments.has("--keep-going");
+    let next = AtomicU64::new(0);
+    let done = AtomicBool::new(false);
+    let total = Mutex::new(Counts::default());
+    let failures: Mutex<BTreeMap<String, (String, usize)>> = Mutex::new(BTreeMap::new());
+    let threads = arguments.number("--threads", 2)?.clamp(1, 64);
+    let current: Vec<Current> = (0..threads).map(|_| Mutex::new(None)).collect();
+    let clock = World::posix().clock;
+    let work = |current: &Current| -> Result<()> {
+        let factory = engine(name)?;
+        loop {
+            // Relaxed: a number that orders nothing else.
+            let number = next.fetch_add(1, Ordering::Relaxed) as usize;
+            let Some(task) = tasks.get(number) else {
+                return Ok(());
+            };
+            let script = task.script();
+            let faulty = Faulty::new(factory.as_ref(), &script, task.seed)
+                .map_err(|failure| failed(&failure, &task.token(name, None)))?;
+            for point in faulty.cases(runs) {
+                if !goes_on && !failures.lock().is_empty() {
+                    return Ok(());
+                }
+                let mut token = task.token(name, None);
+                token.fault = Some(point);
+                *current.lock() = Some((token.to_string(), clock.monotonic_nanos()));
+                let mut counts = Counts::default();
+                if let Err(failure) = faulty.case(&point, &mut counts) {
+                    let mut failures = failures.lock();
+                    let entry = failures.entry(signature(&failure.text));
+                    entry
+                        .or_insert_with(|| (format!("{failure}\n{token}"), 0))
+                        .1 += 1;
+                }
+                *total.lock() += counts;
+            }
+            *current.lock() = None;
+        }
+    };
+    let refused = Mutex::new(None);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = current
+            .iter()
+            .map(|current| {
+                scope.spawn(|| {
+                    if let Err(error) = work(current) {
+                        refused.lock().get_or_insert(error);
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| watch(&current, &done));
+        for worker in workers {
+            // A panic of a worker is reported by the scope.
+            let _ = worker.join();
+        }
+        done.store(true, Ordering::Release);
+    });
+    if let Some(error) = refused.into_inner() {
+        return Err(error);
+    }
+    report(&total.into_inner(), &failures.into_inner())
+}
+
+/// What failures have in common that differ in numbers only.
+fn signature(text: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace().take(60) {
+        let letters: String = word
+            .chars()
+            .filter(|letter| !letter.is_ascii_digit())
+            .collect();
+        words.push(letters);
+    }
+    words.join(" ")
+}
+
+/// Ends the process if a case hangs.
+fn watch(current: &[Current], done: &AtomicBool) {
+    let clock = World::posix().clock;
+    while !done.load(Ordering::Acquire) {
+        clock.sleep(std::time::Duration::from_millis(20));
+        let now = clock.monotonic_nanos();
+        for worker in current {
+            if let Some((token, began)) = worker.lock().clone()
+                && now.saturating_sub(began) > PATIENCE_SECONDS * 1_000_000_000
+            {
+                eprintln!("no progress in {PATIENCE_SECONDS} s: somebody waits for ever\n{token}");
+                std::process::exit(1);
+            }
+        }
+    }
+}
+
+fn report(counts: &Counts, failures: &BTreeMap<String, (String, usize)>) -> Result<()> {
+    let Counts {
+        runs,
+        refused,
+        stopped,
+        images,
+        harmless,
+        kinds,
+    } = counts;
+    println!(
+        "{runs} runs with a fault, over {} pairs of a call and a fault: {refused} refused \
+         something, {stopped} stopped, {harmless} harmless; {images} disks checked",
+        kinds.len()
+    );
+    match failures.is_empty() {
+        true => Ok(()),
+        false => {
+            let texts: Vec<String> = failures
+                .values()
+                .map(|(text, count)| format!("{count} times: {text}"))
+                .collect();
+            Err(Error::aborted(texts.join("\n\n")))
+        }
+    }
+}
+
+/// Carries the case of a token out again.
+pub fn replay(
+    factory: &dyn Factory,
+    script: &Script,
+    token: &Token,
+    point: &FaultPoint,
+) -> Result<()> {
+    let mut faulty = Faulty::new(factory, script, token.seed).map_err(|f| failed(&f, token))?;
+    faulty.tells = true;
+    let mut counts = Counts::default();
+    let done = faulty.case(point, &mut counts);
+    done.map_err(|failure| failed(&failure, token))?;
+    println!("no failure");
+    Ok(())
+}
