@@ -1,5 +1,6 @@
 //! Flushes and compactions of one family: choosing, running and installing them.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions};
@@ -9,7 +10,7 @@ use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, 
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
-use cairn_types::{Code, Error, Result, TableFileCreationReason};
+use cairn_types::{Code, Error, FileNumber, Result, TableFileCreationReason};
 use cairn_version::shape::{self, Present};
 use cairn_version::{FileMeta, TreeEdit, Version};
 
@@ -267,6 +268,25 @@ impl Shared {
         let shape = options.shape;
         let targets = shape::targets(&view.version, &shape);
         shape::pending_compaction_bytes(&view.version, &targets, &shape)
+    }
+
+    /// How urgently each level wants a compaction, beside what is `busy`.
+    pub(crate) fn scores(
+        &self,
+        family: &FamilyState,
+        view: &View,
+        busy: &HashSet<FileNumber>,
+    ) -> BTreeMap<usize, f64> {
+        let options = self.pick_options(family);
+        let runs = view.version.level(0).len() as f64;
+        if options.style != CompactionStyle::Level {
+            let trigger = family.options().level0_file_num_compaction_trigger.max(1);
+            return BTreeMap::from([(0, runs / f64::from(trigger))]);
+        }
+        let targets = shape::targets(&view.version, &options.shape);
+        shape::scores(&view.version, &targets, busy, &options.shape)
+            .into_iter()
+            .collect()
     }
 
     /// Whether a compaction of `family` is due.

@@ -38,6 +38,11 @@ pub(crate) struct Control {
 }
 
 impl Control {
+    /// Aborts of compactions that have not been resumed.
+    pub(crate) fn aborts(&self) -> usize {
+        self.aborts
+    }
+
     /// Whether flushes may start.
     pub(crate) fn lets_flush(&self) -> bool {
         self.paused == 0

@@ -177,7 +177,10 @@ impl Db {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = self.shared();
-        shared.snapshots.take(|| shared.published())
+        let snapshot = shared.snapshots.take(|| shared.published());
+        let now = shared.world.clock.wall_seconds();
+        shared.snapshots.note_time(snapshot.sequence(), now);
+        snapshot
     }
 
     /// The sequence number of the last write.

@@ -1,13 +1,13 @@
 //! Column families: what one is, and the handle a user holds.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, Guard};
 use cairn_memory::BlockCache;
 use cairn_memtable::Memtable;
 use cairn_options::FamilyOptions;
-use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 use cairn_read::View;
 use cairn_types::KeyOrder;
 use cairn_version::manifest::RecoveredFamily;
@@ -31,6 +31,10 @@ pub(crate) struct FamilyState {
     /// The size of the memtable, in bytes, at which the next leader must look at it.
     pub(crate) attention_at: AtomicUsize,
     dropped: AtomicBool,
+    /// Versions that were replaced and may still be read.
+    old_versions: Mutex<Vec<Weak<Version>>>,
+    /// How often what reads see was replaced.
+    pub(crate) views: AtomicU64,
     /// What jobs have done.
     pub(crate) work: WorkCounts,
     /// The largest epoch that a table of this family has been given.
@@ -60,6 +64,8 @@ impl FamilyState {
             tables: ArcSwap::new(tables),
             attention_at: AtomicUsize::new(0),
             dropped: AtomicBool::new(false),
+            old_versions: Mutex::default(),
+            views: AtomicU64::new(1),
             work: WorkCounts::default(),
         };
         state
@@ -123,6 +129,24 @@ impl FamilyState {
         self.last_epoch
             .fetch_max(version.max_epoch(), Ordering::Relaxed);
         self.last_epoch.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// `old` was replaced by another version.
+    pub(crate) fn note_replaced(&self, old: &Arc<Version>) {
+        let mut versions = self.old_versions.lock();
+        versions.retain(|version| version.strong_count() > 0);
+        versions.push(Arc::downgrade(old));
+        self.views.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many versions there are: the current one, and older ones with readers.
+    pub(crate) fn live_versions(&self) -> usize {
+        let current = self.view().version.clone();
+        let versions = self.old_versions.lock();
+        let alive = versions.iter().filter_map(Weak::upgrade);
+        1 + alive
+            .filter(|version| !Arc::ptr_eq(version, &current))
+            .count()
     }
 
     /// The family's block cache.

@@ -3,6 +3,7 @@
 use cairn_format::names::FileName;
 use cairn_observe::logger::Level;
 use cairn_options::{DbOptions, FamilyOptions, Options};
+use cairn_platform::sync::Ordering;
 use cairn_types::Result;
 
 use crate::shared::Shared;
@@ -60,6 +61,33 @@ impl Shared {
         if self.info.wants(Level::Header) {
             self.info.header_lines(&options_of_family(name, options));
         }
+    }
+
+    /// Writes statistics to the log, if `stats_dump_period_sec` have passed since the last time.
+    /// Asked at the end of jobs: what has not changed is not said again.
+    pub(crate) fn dump_stats(&self) {
+        let period = u64::from(self.options().stats_dump_period_sec) * 1_000_000_000;
+        let now = self.world.clock.monotonic_nanos();
+        let last = self.stats_dumped.load(Ordering::Relaxed);
+        if period == 0 || now.saturating_sub(last) < period || !self.info.wants(Level::Info) {
+            return;
+        }
+        // One of several threads that come at once writes.
+        let order = Ordering::Relaxed;
+        if self
+            .stats_dumped
+            .compare_exchange(last, now, order, order)
+            .is_err()
+        {
+            return;
+        }
+        let mut text = String::from("------- DUMPING STATS -------\n");
+        text += &self.db_stats();
+        for family in self.families.load().iter() {
+            text += &self.family_stats(family, &family.view(), true);
+            text += &self.cache_stats(family).unwrap_or_default();
+        }
+        self.info.warn(text.trim_end());
     }
 
     /// Says which logs are about to be replayed; the number of the recovery's job.

@@ -207,6 +207,7 @@ impl Shared {
 
 /// Hands the files that `next` has no more to the deletion of obsolete files.
 pub(crate) fn retire(tree: &mut Tree, family: &FamilyState, base: &Arc<Version>, next: &Version) {
+    family.note_replaced(base);
     if !base.blob_files().is_empty() {
         tree.old_versions.push(Arc::downgrade(base));
     }

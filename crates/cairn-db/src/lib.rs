@@ -19,6 +19,7 @@ mod files;
 pub(crate) mod header;
 mod install;
 mod manual;
+mod memory;
 mod obsolete;
 mod open;
 mod options_files;
@@ -27,6 +28,8 @@ mod reads;
 mod set_options;
 mod shared;
 mod snapshot;
+mod stats;
+mod table_properties;
 pub(crate) mod watch;
 pub(crate) mod work;
 mod write;
@@ -39,6 +42,7 @@ pub use db::{Db, FamilyDescriptor};
 pub use entities::Column;
 pub use family::Family;
 pub use files::*;
+pub use memory::{MemoryUsage, approximate_memory_usage};
 pub use open::{Dropped, OpenRequest, list_families, open};
 pub use options_files::{
     check_options_compatibility, latest_options_file, load_latest_options, load_options,
@@ -46,4 +50,5 @@ pub use options_files::{
 pub use reads::Iter;
 pub use set_options::Changes;
 pub use snapshot::Snapshot;
+pub use table_properties::{TablePropertiesCollection, table_properties_text};
 pub use write::stall::{Cause, Condition};

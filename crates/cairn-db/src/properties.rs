@@ -2,12 +2,19 @@
 //!
 //! [`NAMES`] lists those that have an answer; others answer `None`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use crate::blob_numbers::{BlobNumbers, blob_cache};
-use crate::family::FamilyState;
+use crate::db::Db;
+use crate::family::{Family, FamilyState};
 use crate::shared::{FamilyTree, Shared};
+use crate::stats::{Map, stall_text};
+use crate::table_properties::{table_properties_map, table_properties_text};
 use crate::write::stall::Condition;
+use cairn_options::CompactionStyle;
+use cairn_platform::sync::Ordering;
 use cairn_read::View;
 
 /// What a property is computed from.
@@ -22,6 +29,11 @@ struct Sources<'a> {
     compaction_pending: bool,
     condition: Condition,
     min_log: u64,
+    /// Sorted runs that running compactions read.
+    running_runs: u64,
+    /// Aborts of compactions that are in force.
+    aborts: u64,
+    deletes_files: bool,
 }
 
 type Number = fn(&Sources<'_>) -> u64;
@@ -66,6 +78,45 @@ const NUMBERS: &[(&str, Number)] = &[
             .sum()
     }),
     ("rocksdb.estimate-num-keys", estimate_keys),
+    ("rocksdb.num-immutable-mem-table-flushed", |_| 0),
+    ("rocksdb.num-running-compaction-sorted-runs", |s| {
+        s.running_runs
+    }),
+    ("rocksdb.num-unscheduled-compactions", |s| {
+        u64::from(s.compaction_pending && s.running.1 >= s.shared.options().background_limits().1)
+    }),
+    ("rocksdb.compaction-abort-count", |s| s.aborts),
+    ("rocksdb.estimate-table-readers-mem", |s| {
+        let tables = s
+            .view
+            .version
+            .files()
+            .filter_map(|(_, file)| file.table.get());
+        tables.map(|table| table.memory_usage() as u64).sum()
+    }),
+    ("rocksdb.is-file-deletions-enabled", |s| {
+        u64::from(s.deletes_files)
+    }),
+    ("rocksdb.oldest-snapshot-time", |s| {
+        s.shared.snapshots.oldest_time()
+    }),
+    ("rocksdb.num-live-versions", |s| {
+        s.family.live_versions() as u64
+    }),
+    ("rocksdb.current-super-version-number", |s| {
+        s.family.views.load(Ordering::Relaxed)
+    }),
+    ("rocksdb.estimate-live-data-size", live_data),
+    ("rocksdb.min-obsolete-sst-number-to-keep", |s| {
+        // A job may be writing any file; without one every obsolete table may go.
+        if s.running == (0, 0) { u64::MAX } else { 0 }
+    }),
+    ("rocksdb.obsolete-sst-files-size", obsolete_table_bytes),
+    ("rocksdb.block-cache-pinned-usage", |s| {
+        s.family
+            .cache()
+            .map_or(0, |cache| cache.pinned_usage() as u64)
+    }),
     ("rocksdb.num-snapshots", |s| {
         s.shared.snapshots.count() as u64
     }),
@@ -107,15 +158,6 @@ const NUMBERS: &[(&str, Number)] = &[
     }),
     ("rocksdb.live-blob-file-garbage-size", |s| {
         BlobNumbers::of(&s.view.version).garbage
-    }),
-    ("rocksdb.blob-cache-capacity", |s| {
-        blob_cache(s.view).map_or(0, |(capacity, _, _)| capacity)
-    }),
-    ("rocksdb.blob-cache-usage", |s| {
-        blob_cache(s.view).map_or(0, |(_, usage, _)| usage)
-    }),
-    ("rocksdb.blob-cache-pinned-usage", |s| {
-        blob_cache(s.view).map_or(0, |(_, _, pinned)| pinned)
     }),
 ];
 
@@ -174,12 +216,59 @@ fn estimate_keys(s: &Sources<'_>) -> u64 {
     entries.saturating_sub(2 * (scaled(known.1) + in_memory.1))
 }
 
-/// Properties that are texts; a number may follow the first.
+/// Bytes of tables that nothing below them can make obsolete, counted from the last level up.
+fn live_data(s: &Sources<'_>) -> u64 {
+    let order = s.family.order();
+    let mut bytes = 0;
+    let mut counted: Vec<&cairn_version::FileMeta> = Vec::new();
+    for files in s.view.version.levels().iter().rev() {
+        // Files of level 0 may lie over one another: the newest is last.
+        for file in files.files().iter().rev() {
+            let overlaps = counted.iter().any(|below| {
+                order
+                    .compare_without_timestamp(file.smallest.user_key(), below.largest.user_key())
+                    .is_le()
+                    && order
+                        .compare_without_timestamp(
+                            file.largest.user_key(),
+                            below.smallest.user_key(),
+                        )
+                        .is_ge()
+            });
+            if !overlaps {
+                bytes += file.size;
+                counted.push(file);
+            }
+        }
+    }
+    bytes
+}
+
+/// Properties that are texts. A number follows those that end in `-at-level` or
+/// `-at-temperature`.
 const TEXTS: &[&str] = &[
     "rocksdb.num-files-at-level",
-    "rocksdb.levelstats",
+    "rocksdb.compression-ratio-at-level",
+    "rocksdb.stats",
     "rocksdb.sstables",
+    "rocksdb.cfstats",
+    "rocksdb.cfstats-no-file-histogram",
+    "rocksdb.cf-file-histogram",
+    "rocksdb.cf-write-stall-stats",
+    "rocksdb.db-write-stall-stats",
+    "rocksdb.dbstats",
+    "rocksdb.levelstats",
+    "rocksdb.block-cache-entry-stats",
+    "rocksdb.fast-block-cache-entry-stats",
+    "rocksdb.live-sst-files-size-at-temperature",
+    "rocksdb.aggregated-table-properties",
+    "rocksdb.aggregated-table-properties-at-level",
+    "rocksdb.estimate-oldest-key-time",
+    "rocksdb.options-statistics",
     "rocksdb.blob-stats",
+    "rocksdb.blob-cache-capacity",
+    "rocksdb.blob-cache-usage",
+    "rocksdb.blob-cache-pinned-usage",
 ];
 
 impl Shared {
@@ -193,34 +282,62 @@ impl Shared {
 
     /// The property `name` of `family` as a number, if it is one.
     pub(crate) fn property_number(&self, family: &FamilyState, name: &str) -> Option<u64> {
-        let (_, number) = NUMBERS.iter().find(|(known, _)| *known == name)?;
         let view = family.view.load_full();
-        let (running, immutables, flush_pending, condition, min_log) = {
-            let tree = self.tree.lock();
-            let none = FamilyTree::new(Default::default());
-            let state = tree.families.get(&family.id()).unwrap_or(&none);
-            let pending = !state.immutables.is_empty() && !state.flushing;
-            let min_log = tree.durable_min_log.0;
-            (
-                (tree.flushes, tree.compactions),
-                state.immutables.len(),
-                pending,
-                tree.condition,
-                min_log,
-            )
-        };
+        if let Some(number) = self.sometimes(family, &view, name) {
+            return number;
+        }
+        let (_, number) = NUMBERS.iter().find(|(known, _)| *known == name)?;
         let compaction_pending = self.wants_compaction(family, &view);
-        Some(number(&Sources {
+        let tree = self.tree.lock();
+        let none = FamilyTree::new(Default::default());
+        let state = tree.families.get(&family.id()).unwrap_or(&none);
+        let busy = state.busy.files();
+        let levels = view.version.levels().iter().enumerate();
+        let runs = levels.map(|(level, files)| {
+            let taken = files
+                .files()
+                .iter()
+                .filter(|file| busy.contains(&file.number));
+            match level {
+                0 => taken.count() as u64,
+                _ => u64::from(taken.count() > 0),
+            }
+        });
+        let sources = Sources {
             shared: self,
             family,
             view: &view,
-            running,
-            immutables,
-            flush_pending,
+            running: (tree.flushes, tree.compactions),
+            immutables: state.immutables.len(),
+            flush_pending: !state.immutables.is_empty() && !state.flushing,
             compaction_pending,
-            condition,
-            min_log,
-        }))
+            condition: tree.condition,
+            min_log: tree.durable_min_log.0,
+            running_runs: runs.sum(),
+            aborts: tree.control.aborts() as u64,
+            deletes_files: tree.deletions_disabled == 0,
+        };
+        drop(tree);
+        Some(number(&sources))
+    }
+
+    /// Properties that are numbers only where they mean something.
+    fn sometimes(&self, family: &FamilyState, view: &View, name: &str) -> Option<Option<u64>> {
+        let options = family.options();
+        let blobs = || blob_cache(view);
+        Some(match name {
+            "rocksdb.blob-cache-capacity" => blobs().map(|(capacity, _, _)| capacity),
+            "rocksdb.blob-cache-usage" => blobs().map(|(_, usage, _)| usage),
+            "rocksdb.blob-cache-pinned-usage" => blobs().map(|(_, _, pinned)| pinned),
+            // As in RocksDB: only where no file is ever merged with a younger one.
+            "rocksdb.estimate-oldest-key-time" => {
+                let fifo = options.compaction_style == CompactionStyle::Fifo
+                    && !options.compaction_options_fifo.allow_compaction;
+                let times = view.version.files().map(|(_, file)| file.oldest_time());
+                times.filter(|_| fifo).filter(|time| *time > 0).min()
+            }
+            _ => return None,
+        })
     }
 
     /// The property `name` of `family` as text.
@@ -229,17 +346,112 @@ impl Shared {
             return Some(number.to_string());
         }
         let view = family.view.load_full();
-        if let Some(level) = name.strip_prefix("rocksdb.num-files-at-level") {
-            let level: usize = level.parse().ok()?;
+        let argument = |prefix: &str| -> Option<usize> { name.strip_prefix(prefix)?.parse().ok() };
+        if let Some(level) = argument("rocksdb.num-files-at-level") {
             return Some(view.version.levels().get(level)?.len().to_string());
         }
-        match name {
-            "rocksdb.levelstats" => Some(level_stats(&view)),
-            "rocksdb.sstables" => Some(tables(&view)),
-            "rocksdb.blob-stats" => Some(BlobNumbers::of(&view.version).to_string()),
-            _ => None,
+        if let Some(level) = argument("rocksdb.compression-ratio-at-level") {
+            return self
+                .compression_ratio(family, &view, level)
+                .map(|ratio| format!("{ratio:.6}"));
         }
+        if let Some(level) = argument("rocksdb.aggregated-table-properties-at-level") {
+            let sum = self.added_up(family, &view, Some(level))?;
+            return Some(table_properties_text(&sum));
+        }
+        if let Some(temperature) = argument("rocksdb.live-sst-files-size-at-temperature") {
+            let files = view.version.files();
+            let files = files.filter(|(_, file)| usize::from(file.temperature) == temperature);
+            return Some(files.map(|(_, file)| file.size).sum::<u64>().to_string());
+        }
+        Some(match name {
+            "rocksdb.levelstats" => level_stats(&view),
+            "rocksdb.sstables" => tables(&view),
+            "rocksdb.blob-stats" => BlobNumbers::of(&view.version).to_string(),
+            "rocksdb.cfstats" => self.family_stats(family, &view, false) + &histogram(family),
+            "rocksdb.cfstats-no-file-histogram" => self.family_stats(family, &view, false),
+            "rocksdb.cf-file-histogram" => histogram(family),
+            "rocksdb.dbstats" => self.db_stats(),
+            "rocksdb.stats" => {
+                self.family_stats(family, &view, false) + &histogram(family) + &self.db_stats()
+            }
+            "rocksdb.cf-write-stall-stats" => stall_text(&self.family_stall_stats(family)),
+            "rocksdb.db-write-stall-stats" => stall_text(&self.db_stall_stats()),
+            "rocksdb.block-cache-entry-stats" | "rocksdb.fast-block-cache-entry-stats" => {
+                return self.cache_stats(family);
+            }
+            "rocksdb.aggregated-table-properties" => {
+                table_properties_text(&self.added_up(family, &view, None)?)
+            }
+            _ => return None,
+        })
     }
+
+    /// The property `name` of `family` as a map, if it has that form.
+    pub(crate) fn property_map(&self, family: &FamilyState, name: &str) -> Option<Map> {
+        let view = family.view.load_full();
+        if let Some(level) = name.strip_prefix("rocksdb.aggregated-table-properties-at-level") {
+            let sum = self.added_up(family, &view, Some(level.parse().ok()?))?;
+            return Some(table_properties_map(&sum));
+        }
+        Some(match name {
+            "rocksdb.cfstats" => self.family_stats_map(family, &view),
+            "rocksdb.dbstats" => self.db_stats_map(),
+            "rocksdb.cf-write-stall-stats" => self.family_stall_stats(family),
+            "rocksdb.db-write-stall-stats" => self.db_stall_stats(),
+            "rocksdb.block-cache-entry-stats" | "rocksdb.fast-block-cache-entry-stats" => {
+                return self.cache_stats_map(family);
+            }
+            "rocksdb.aggregated-table-properties" => {
+                table_properties_map(&self.added_up(family, &view, None)?)
+            }
+            _ => return None,
+        })
+    }
+
+    /// The numbers of all families together. A cache that several families share counts once.
+    pub(crate) fn aggregated(&self, name: &str) -> Option<u64> {
+        let families = self.families.load_full();
+        let mut seen = Vec::new();
+        let mut sum = 0_u64;
+        for family in families.iter() {
+            if name.starts_with("rocksdb.block-cache-") {
+                let cache = family.cache().map(|cache| Arc::as_ptr(&cache));
+                if seen.contains(&cache) {
+                    continue;
+                }
+                seen.push(cache);
+            }
+            sum = sum.saturating_add(self.property_number(family, name)?);
+        }
+        Some(sum)
+    }
+}
+
+impl Family {
+    /// The property of this name as a map, if it has that form: `rocksdb.cfstats`,
+    /// `rocksdb.dbstats`, stall and cache statistics, added-up table properties.
+    #[must_use]
+    pub fn property_map(&self, name: &str) -> Option<BTreeMap<String, String>> {
+        self.db.shared.property_map(&self.state, name)
+    }
+}
+
+impl Db {
+    /// The property of this name, which is a number, added up over all families. A block cache that
+    /// several of them share counts once.
+    #[must_use]
+    pub fn aggregated_property_number(&self, name: &str) -> Option<u64> {
+        self.handle.shared.aggregated(name)
+    }
+}
+
+/// How long reads of files took. Nothing is measured yet, so no level has a table.
+fn histogram(family: &FamilyState) -> String {
+    format!(
+        "\n** File Read Latency Histogram By Level [{}] **\n",
+        family.name()
+    )
 }
 
 fn level_stats(view: &View) -> String {

@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use cairn_memory::BlockCache;
 use cairn_memtable::Memtable;
-use cairn_observe::{BackgroundErrorReason, FlushReason, Listeners, Logger};
+use cairn_observe::{BackgroundErrorReason, Counters, FlushReason, Listeners, Logger};
 use cairn_options::DbOptions;
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
@@ -34,6 +34,7 @@ use crate::control::Control;
 use crate::family::Families;
 use crate::open::Dropped;
 use crate::snapshot::Snapshots;
+use crate::stats::SumsBefore;
 use crate::watch::Notices;
 use crate::write::log::CurrentLog;
 use crate::write::queue::Queue;
@@ -54,6 +55,14 @@ pub(crate) struct Shared {
     pub(crate) listeners: Listeners,
     /// What listeners are still to be told; a short lock, held alone.
     pub(crate) notices: Notices,
+    /// Sums of what was done.
+    pub(crate) counters: Counters,
+    /// Those sums at the last `rocksdb.dbstats`.
+    pub(crate) stats_before: SumsBefore,
+    /// When statistics were last written to the info log, in nanoseconds of the monotonic clock.
+    pub(crate) stats_dumped: AtomicU64,
+    /// When the database was opened, in nanoseconds of the monotonic clock.
+    pub(crate) opened_at: u64,
     /// The number of the next job.
     pub(crate) next_job: AtomicU64,
     /// The text in IDENTITY.

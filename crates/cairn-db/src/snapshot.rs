@@ -16,6 +16,8 @@ use cairn_types::SequenceNumber;
 pub(crate) struct Snapshots {
     /// Sequence number to the number of snapshots that stand on it.
     live: Mutex<BTreeMap<SequenceNumber, usize>>,
+    /// When snapshots were taken, in seconds since 1970; of those on one number, the last.
+    times: Mutex<BTreeMap<SequenceNumber, u64>>,
     /// Whether a snapshot was released since the database was opened.
     released: AtomicBool,
     /// Whether new snapshots have to wait. Changed under `live`.
@@ -73,6 +75,24 @@ impl Snapshots {
     /// The sequence numbers of the live snapshots, ascending, each once.
     pub(crate) fn list(&self) -> Vec<SequenceNumber> {
         self.live.lock().keys().copied().collect()
+    }
+
+    /// The snapshot on `seq` was taken at `now`.
+    pub(crate) fn note_time(&self, seq: SequenceNumber, now: u64) {
+        let oldest = self.oldest();
+        let mut times = self.times.lock();
+        if let Some(oldest) = oldest {
+            *times = times.split_off(&oldest);
+        }
+        times.insert(seq, now);
+    }
+
+    /// When the oldest live snapshot was taken; 0 if there is none.
+    pub(crate) fn oldest_time(&self) -> u64 {
+        let oldest = self.oldest();
+        oldest
+            .and_then(|seq| self.times.lock().get(&seq).copied())
+            .unwrap_or(0)
     }
 
     /// How many snapshots live.

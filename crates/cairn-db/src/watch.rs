@@ -133,6 +133,7 @@ impl Shared {
             return;
         };
         let before = std::mem::replace(&mut state.condition, condition);
+        let level_zero_is_busy = state.busy.takes_level_zero();
         if before == condition {
             return;
         }
@@ -147,7 +148,9 @@ impl Shared {
         };
         match kind {
             Some((stopped, cause)) => {
-                family.work.stalled(stopped, cause as usize);
+                family
+                    .work
+                    .stalled(stopped, cause as usize, level_zero_is_busy);
                 self.info.warn(format_args!("[{}] {text}", family.name()));
             }
             None => self
@@ -166,6 +169,7 @@ impl Shared {
 
     /// `memtable` of `family` takes no writes any more.
     pub(crate) fn note_sealed(&self, family: &FamilyState, memtable: &Memtable) {
+        family.views.fetch_add(1, Ordering::Relaxed);
         if self.listeners.is_empty() {
             return;
         }

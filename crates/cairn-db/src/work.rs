@@ -45,6 +45,27 @@ impl LevelWork {
         self.entries_dropped += other.entries_dropped;
         self.jobs += other.jobs;
     }
+
+    /// What was done since `before`.
+    pub(crate) fn minus(&self, before: &LevelWork) -> LevelWork {
+        LevelWork {
+            micros: self.micros - before.micros,
+            read_above: self.read_above - before.read_above,
+            read_here: self.read_here - before.read_here,
+            read_blobs: self.read_blobs - before.read_blobs,
+            written: self.written - before.written,
+            written_blobs: self.written_blobs - before.written_blobs,
+            moved: self.moved - before.moved,
+            entries_in: self.entries_in - before.entries_in,
+            entries_dropped: self.entries_dropped - before.entries_dropped,
+            jobs: self.jobs - before.jobs,
+        }
+    }
+
+    /// Bytes read, all together.
+    pub(crate) fn read(&self) -> u64 {
+        self.read_above + self.read_here + self.read_blobs
+    }
 }
 
 /// What was done to a family.
@@ -56,6 +77,14 @@ pub(crate) struct Work {
     pub(crate) flushes: LevelWork,
     /// Jobs by why they ran.
     pub(crate) reasons: BTreeMap<u32, u64>,
+    /// Bytes and number of files that were ingested.
+    pub(crate) ingested: (u64, u64),
+    /// Those of them that went to level 0.
+    pub(crate) ingested_level_zero: u64,
+    /// Entries in them.
+    pub(crate) ingested_entries: u64,
+    /// Delays and stops by level 0 while a compaction of it ran.
+    pub(crate) level_zero_stalls_while_compacting: (u64, u64),
     /// Times that writes were slowed down and stopped, by cause: memtables, level 0, debt.
     pub(crate) delays: [u64; 3],
     /// The same for stops.
@@ -64,12 +93,46 @@ pub(crate) struct Work {
 
 /// The work of a family, counted by several threads.
 #[derive(Default)]
-pub(crate) struct WorkCounts(Mutex<Work>);
+pub(crate) struct WorkCounts {
+    work: Mutex<Work>,
+    /// The work at the last periodic report, and the seconds at which that was.
+    reported: Mutex<(Work, f64)>,
+}
 
 impl WorkCounts {
+    /// The counts of now.
+    pub(crate) fn get(&self) -> Work {
+        self.work.lock().clone()
+    }
+
+    /// The counts of the last periodic report, and when it was. `renew` makes `now` the last one.
+    pub(crate) fn interval(&self, seconds: f64, now: &Work, renew: bool) -> (Work, f64) {
+        let mut reported = self.reported.lock();
+        match renew {
+            true => std::mem::replace(&mut *reported, (now.clone(), seconds)),
+            false => reported.clone(),
+        }
+    }
+
+    /// A file of `bytes` with so many `entries` was ingested into `level`.
+    pub(crate) fn ingested(&self, level: usize, bytes: u64, entries: u64) {
+        let mut work = self.work.lock();
+        work.ingested.0 += bytes;
+        work.ingested.1 += 1;
+        work.ingested_level_zero += u64::from(level == 0);
+        work.ingested_entries += entries;
+        let done = LevelWork {
+            written: bytes,
+            ..LevelWork::default()
+        };
+        work.levels.entry(level).or_default().add(&done);
+        let reason = CompactionReason::ExternalSstIngestion.number();
+        *work.reasons.entry(reason).or_default() += 1;
+    }
+
     /// A flush has written to level 0.
     pub(crate) fn flushed(&self, done: &LevelWork) {
-        let mut work = self.0.lock();
+        let mut work = self.work.lock();
         work.flushes.add(done);
         work.levels.entry(0).or_default().add(done);
         *work
@@ -80,17 +143,25 @@ impl WorkCounts {
 
     /// A compaction has written, or moved, to `level`.
     pub(crate) fn compacted(&self, level: usize, reason: CompactionReason, done: &LevelWork) {
-        let mut work = self.0.lock();
+        let mut work = self.work.lock();
         work.levels.entry(level).or_default().add(done);
         *work.reasons.entry(reason.number()).or_default() += 1;
     }
 
     /// Writes are slowed down, or stopped, for the cause of that number.
-    pub(crate) fn stalled(&self, stopped: bool, cause: usize) {
-        let mut work = self.0.lock();
+    pub(crate) fn stalled(&self, stopped: bool, cause: usize, level_zero_is_busy: bool) {
+        const LEVEL_ZERO: usize = 1;
+        let mut work = self.work.lock();
+        let busy = u64::from(cause == LEVEL_ZERO && level_zero_is_busy);
         match stopped {
-            true => work.stops[cause] += 1,
-            false => work.delays[cause] += 1,
+            true => {
+                work.stops[cause] += 1;
+                work.level_zero_stalls_while_compacting.1 += busy;
+            }
+            false => {
+                work.delays[cause] += 1;
+                work.level_zero_stalls_while_compacting.0 += busy;
+            }
         }
     }
 }

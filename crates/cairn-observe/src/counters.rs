@@ -54,6 +54,10 @@ counters! {
     write_groups,
     /// Batches written.
     writes,
+    /// Batches that went to a log.
+    wal_writes,
+    /// Times that writes were stopped because the write buffer manager had no room.
+    write_buffer_manager_stops,
     /// Bytes appended to WALs.
     wal_bytes,
     /// Syncs of WALs.
@@ -80,6 +84,20 @@ counters! {
     compaction_written_bytes,
     /// Files deleted as obsolete.
     files_deleted,
+}
+
+impl Counters {
+    /// A group of `writes` batches of `bytes` is written, with or without the log.
+    #[inline]
+    pub fn note_group(&self, writes: usize, bytes: usize, logged: bool) {
+        self.writes.add(writes as u64);
+        self.write_groups.add(1);
+        self.bytes_written.add(bytes as u64);
+        if logged {
+            self.wal_writes.add(writes as u64);
+            self.wal_bytes.add(bytes as u64);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -116,6 +116,9 @@ impl Shared {
         else {
             unreachable!("a batch is written");
         };
+        let bytes: usize = followers.iter().map(|follower| follower.batch.len()).sum();
+        self.counters
+            .note_group(1 + followers.len(), batch.len() + bytes, !disable_wal);
         let mut writer = self.writer.lock();
         let first = writer.allocated.plus(1);
         let count = |bytes: &[u8]| u64::from(count_of(bytes));
@@ -168,6 +171,7 @@ impl Shared {
         last: SequenceNumber,
         inserted: Result<()>,
     ) -> Result<()> {
+        self.counters.keys_written.add(last.0 - writer.allocated.0);
         writer.allocated = last;
         if let Err(error) = inserted {
             self.fail_writes(&error);
@@ -192,6 +196,7 @@ impl Shared {
         log.append(batches, sync)?;
         writer.unflushed_log_bytes = log.len();
         if sync {
+            self.counters.wal_syncs.add(1);
             log.syncer().sync(&*self.world.fs)
         } else {
             Ok(())

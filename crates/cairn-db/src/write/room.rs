@@ -47,6 +47,7 @@ impl Shared {
                     "writes are slowed down ({condition:?}) and no_slowdown is set"
                 )));
             }
+            let began = self.world.clock.monotonic_nanos();
             match condition {
                 Condition::Stopped(_) => {
                     self.wait_until(|tree| {
@@ -55,12 +56,13 @@ impl Shared {
                     });
                 }
                 Condition::Delayed(_) if !delayed => {
-                    let now = self.world.clock.monotonic_nanos();
-                    self.world.clock.sleep(self.throttle.delay(bytes, now));
+                    self.world.clock.sleep(self.throttle.delay(bytes, began));
                     delayed = true;
                 }
                 _ => return Ok(()),
             }
+            let waited = self.world.clock.monotonic_nanos().saturating_sub(began);
+            self.counters.stall_micros.add(waited / 1000);
         }
     }
 

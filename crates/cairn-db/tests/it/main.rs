@@ -11,6 +11,7 @@ mod listeners;
 mod logs;
 mod options;
 mod outputs;
+mod properties;
 mod sst;
 mod styles;
 mod wal;

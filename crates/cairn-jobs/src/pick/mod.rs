@@ -281,7 +281,8 @@ impl Busy {
     }
 
     /// Whether a compaction of level 0 runs. Only one may: its files overlap.
-    fn takes_level_zero(&self) -> bool {
+    #[must_use]
+    pub fn takes_level_zero(&self) -> bool {
         self.running.iter().any(|running| running.start_level == 0)
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn_format::key::InternalKey;
 use cairn_jobs::ingest::{self, Place, Rules};
 use cairn_jobs::pick::JobId;
+use cairn_observe::listener::ExternalFileIngestionInfo;
 use cairn_options::CompactionStyle;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
@@ -409,7 +410,33 @@ impl Shared {
         self.published.store(writer.allocated.0, Ordering::Release);
     }
 
-    /// Says in the info log what was ingested.
+    /// Tells listeners of a file that was ingested.
+    fn tell_ingested(
+        &self,
+        job: &Prepared<'_>,
+        file: &PreparedFile,
+        level: usize,
+        meta: &Arc<FileMeta>,
+    ) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        let family = job.family();
+        let table = family.tables().open(meta, level, &self.io).cloned();
+        let info = ExternalFileIngestionInfo {
+            family_name: family.name().to_owned(),
+            external_file_path: file.outside.to_string_lossy().into_owned(),
+            internal_file_path: file.inside.to_string_lossy().into_owned(),
+            global_seqno: meta.largest_seq,
+            // A table that cannot be opened says so when it is read.
+            table_properties: table
+                .map(|table| Arc::new(table.properties().clone()))
+                .unwrap_or_default(),
+        };
+        self.notify(|listener| listener.on_external_file_ingested(&info));
+    }
+
+    /// Says in the info log, and to listeners, what was ingested. The caller holds no lock.
     pub(super) fn log_ingested(&self, job: &Prepared<'_>) {
         let family = job.family();
         let version = family.view().version.clone();
@@ -424,6 +451,8 @@ impl Shared {
                 file.size,
                 meta.largest_seq
             ));
+            family.work.ingested(level, file.size, file.counts.entries);
+            self.tell_ingested(job, file, level, meta);
         }
     }
 }

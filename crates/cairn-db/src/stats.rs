@@ -1,0 +1,620 @@
+//! The tables of statistics that people read: what jobs did to each level of a family, what was
+//! written to the database, and what the block cache holds. Text and map forms, laid out as
+//! RocksDB's, because programs parse them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use cairn_memory::CacheRole;
+use cairn_observe::Counters;
+use cairn_platform::sync::Mutex;
+use cairn_read::View;
+
+use crate::blob_numbers::BlobNumbers;
+use crate::family::FamilyState;
+use crate::shared::Shared;
+use crate::work::{LevelWork, Work};
+
+const MB: f64 = 1_048_576.0;
+const GB: f64 = MB * 1024.0;
+
+/// The columns: the name in maps, and the title in tables. `CompactedFiles` stands in the column
+/// of `NumFiles`.
+const COLUMNS: [(&str, &str); 22] = [
+    ("NumFiles", "Files"),
+    ("CompactedFiles", ""),
+    ("SizeBytes", "Size"),
+    ("Score", "Score"),
+    ("ReadGB", "Read(GB)"),
+    ("RnGB", "Rn(GB)"),
+    ("Rnp1GB", "Rnp1(GB)"),
+    ("WriteGB", "Write(GB)"),
+    ("WPreCompGB", "WPreComp(GB)"),
+    ("WnewGB", "Wnew(GB)"),
+    ("MovedGB", "Moved(GB)"),
+    ("WriteAmp", "W-Amp"),
+    ("ReadMBps", "Rd(MB/s)"),
+    ("WriteMBps", "Wr(MB/s)"),
+    ("CompSec", "Comp(sec)"),
+    ("CompMergeCPU", "CompMergeCPU(sec)"),
+    ("CompCount", "Comp(cnt)"),
+    ("AvgSec", "Avg(sec)"),
+    ("KeyIn", "KeyIn"),
+    ("KeyDrop", "KeyDrop"),
+    ("RblobGB", "Rblob(GB)"),
+    ("WblobGB", "Wblob(GB)"),
+];
+
+/// A map property.
+pub(crate) type Map = BTreeMap<String, String>;
+
+/// What a row says beside the work.
+#[derive(Clone, Copy, Default)]
+struct Present {
+    files: usize,
+    busy: usize,
+    bytes: u64,
+    score: f64,
+    write_amplification: f64,
+}
+
+/// The values of a row, in the order of [`COLUMNS`].
+fn row(present: Present, work: &LevelWork) -> [f64; 22] {
+    let gb = |bytes: u64| bytes as f64 / GB;
+    let seconds = work.micros as f64 / 1e6;
+    let elapsed = (work.micros + 1) as f64 / 1e6;
+    let average = match work.jobs {
+        0 => 0.0,
+        jobs => seconds / jobs as f64,
+    };
+    [
+        present.files as f64,
+        present.busy as f64,
+        present.bytes as f64,
+        present.score,
+        gb(work.read()),
+        gb(work.read_above),
+        gb(work.read_here),
+        gb(work.written),
+        // Bytes before compression are not counted.
+        gb(0),
+        (work.written as f64 - work.read_here as f64) / GB,
+        gb(work.moved),
+        present.write_amplification,
+        work.read() as f64 / MB / elapsed,
+        (work.written + work.written_blobs) as f64 / MB / elapsed,
+        seconds,
+        // Nor is the time of processors.
+        0.0,
+        work.jobs as f64,
+        average,
+        work.entries_in as f64,
+        work.entries_dropped as f64,
+        gb(work.read_blobs),
+        gb(work.written_blobs),
+    ]
+}
+
+fn header(family: &str, by: &str) -> String {
+    let mut line = format!("{by}    {}", COLUMNS[0].1);
+    for (at, (_, title)) in COLUMNS.iter().enumerate().skip(2) {
+        let gap = match at {
+            2 | 3 => "   ",
+            4 => "     ",
+            6 => "  ",
+            _ => " ",
+        };
+        line.push_str(gap);
+        line.push_str(title);
+    }
+    line.push('\n');
+    let rule = "-".repeat(line.len());
+    format!("\n** Compaction Stats [{family}] **\n{line}{rule}\n")
+}
+
+fn print_row(name: &str, v: &[f64; 22]) -> String {
+    format!(
+        "{name:>4} {:>6.0}/{:<3.0} {:>10} {:>5.1} {:>8.1} {:>7.1} {:>8.1} {:>9.1} {:>9.1} {:>8.1} \
+         {:>9.1} {:>5.1} {:>8.1} {:>8.1} {:>9.2} {:>17.2} {:>9.0} {:>8.3} {:>7} {:>6} {:>9.1} {:>9.1}\n",
+        v[0],
+        v[1],
+        human_bytes(v[2]),
+        v[3],
+        v[4],
+        v[5],
+        v[6],
+        v[7],
+        v[8],
+        v[9],
+        v[10],
+        v[11],
+        v[12],
+        v[13],
+        v[14],
+        v[15],
+        v[16],
+        v[17],
+        human_count(v[18] as u64),
+        human_count(v[19] as u64),
+        v[20],
+        v[21],
+    )
+}
+
+/// A size with two digits and its unit, KB at least.
+pub(crate) fn human_bytes(bytes: f64) -> String {
+    let mut size = bytes / 1024.0;
+    let mut unit = "KB";
+    for larger in ["MB", "GB", "TB"] {
+        if size < 1024.0 {
+            break;
+        }
+        size /= 1024.0;
+        unit = larger;
+    }
+    format!("{size:.2} {unit}")
+}
+
+/// A number of at most four digits, with a letter for thousands, millions or billions.
+pub(crate) fn human_count(count: u64) -> String {
+    match count {
+        0..10_000 => count.to_string(),
+        10_000..10_000_000 => format!("{}K", count / 1_000),
+        10_000_000..10_000_000_000 => format!("{}M", count / 1_000_000),
+        _ => format!("{}G", count / 1_000_000_000),
+    }
+}
+
+fn human_micros(micros: u64) -> String {
+    let seconds = micros / 1_000_000;
+    let rest = (micros % 60_000_000) as f64 / 1e6;
+    format!(
+        "{:02}:{:02}:{rest:06.3} H:M:S",
+        seconds / 3600,
+        seconds / 60 % 60
+    )
+}
+
+/// Levels with their rows, and the sum.
+struct Levels {
+    rows: Vec<(usize, [f64; 22])>,
+    sum: [f64; 22],
+    total: LevelWork,
+}
+
+impl Shared {
+    fn levels(&self, family: &FamilyState, view: &View, work: &Work) -> Levels {
+        let (busy, scores) = {
+            let tree = self.tree.lock();
+            let state = tree.families.get(&family.id());
+            let busy = state
+                .map(|state| state.busy.files().clone())
+                .unwrap_or_default();
+            let scores = self.scores(family, view, &busy);
+            (busy, scores)
+        };
+        let ingest = work.flushes.written + work.ingested.0;
+        let amplification = |input: u64, work: &LevelWork| match input {
+            0 => 0.0,
+            input => (work.written + work.written_blobs) as f64 / input as f64,
+        };
+        let mut rows = Vec::new();
+        let mut total = LevelWork::default();
+        let mut all = Present::default();
+        for (level, files) in view.version.levels().iter().enumerate() {
+            let done = work.levels.get(&level).copied().unwrap_or_default();
+            let taken = files
+                .files()
+                .iter()
+                .filter(|file| busy.contains(&file.number));
+            let present = Present {
+                files: files.len(),
+                busy: taken.count(),
+                bytes: files.bytes(),
+                score: scores.get(&level).copied().unwrap_or_default(),
+                write_amplification: amplification(
+                    if level == 0 {
+                        ingest
+                    } else {
+                        done.read_above + done.read_blobs
+                    },
+                    &done,
+                ),
+            };
+            all.files += present.files;
+            all.busy += present.busy;
+            if done.micros > 0 || present.files > 0 {
+                all.bytes += present.bytes;
+                total.add(&done);
+                rows.push((level, row(present, &done)));
+            }
+        }
+        all.write_amplification = amplification(ingest, &total);
+        Levels {
+            rows,
+            sum: row(all, &total),
+            total,
+        }
+    }
+
+    /// `rocksdb.cfstats-no-file-histogram`. A `periodic` one begins the next interval.
+    pub(crate) fn family_stats(&self, family: &FamilyState, view: &View, periodic: bool) -> String {
+        let work = family.work.get();
+        let levels = self.levels(family, view, &work);
+        let (before, since) = family.work.interval(self.uptime(), &work, periodic);
+        let mut text = header(family.name(), "Level");
+        for (level, values) in &levels.rows {
+            text += &print_row(&format!("L{level}"), values);
+        }
+        text += &print_row("Sum", &levels.sum);
+        let interval = total_of(&work).minus(&total_of(&before));
+        let ingest = |work: &Work| work.flushes.written + work.ingested.0;
+        let amplification = (interval.written + interval.written_blobs) as f64
+            / (ingest(&work) - ingest(&before) + 1) as f64;
+        let present = Present {
+            write_amplification: amplification,
+            ..Present::default()
+        };
+        text += &print_row("Int", &row(present, &interval));
+        text += &header(family.name(), "Priority");
+        let mut low = levels.total;
+        low = low.minus(&work.flushes);
+        for (name, work) in [("Low", low), ("High", work.flushes)] {
+            if work.micros > 0 {
+                text += &print_row(name, &row(Present::default(), &work));
+            }
+        }
+        let blobs = BlobNumbers::of(&view.version);
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "\nBlob file count: {}, total size: {:.1} GB, garbage size: {:.1} GB, space amp: {:.1}\n\n",
+            view.version.blob_files().len(),
+            blobs.bytes as f64 / GB,
+            blobs.garbage as f64 / GB,
+            blob_amplification(&blobs),
+        );
+        let seconds = (self.uptime(), self.uptime() - since);
+        text += &totals(&work, &before, &levels.total, &interval, seconds);
+        let _ = writeln!(
+            text,
+            "Estimated pending compaction bytes: {}",
+            self.pending_bytes(family, view)
+        );
+        text += &stall_text(&family_stalls(&work));
+        text
+    }
+
+    /// The map form of `rocksdb.cfstats`.
+    pub(crate) fn family_stats_map(&self, family: &FamilyState, view: &View) -> Map {
+        let work = family.work.get();
+        let levels = self.levels(family, view, &work);
+        let mut map = family_stalls(&work);
+        let named = levels
+            .rows
+            .iter()
+            .map(|(level, row)| (format!("L{level}"), row));
+        for (level, values) in named.chain([("Sum".to_owned(), &levels.sum)]) {
+            for ((name, _), value) in COLUMNS.iter().zip(values) {
+                map.insert(format!("compaction.{level}.{name}"), format!("{value:.6}"));
+            }
+        }
+        map
+    }
+
+    /// `rocksdb.cf-write-stall-stats`.
+    pub(crate) fn family_stall_stats(&self, family: &FamilyState) -> Map {
+        family_stalls(&family.work.get())
+    }
+
+    /// `rocksdb.db-write-stall-stats`.
+    pub(crate) fn db_stall_stats(&self) -> Map {
+        let stops = self.counters.write_buffer_manager_stops.get();
+        Map::from([(
+            "write-buffer-manager-limit-stops".to_owned(),
+            stops.to_string(),
+        )])
+    }
+
+    /// Seconds since the database was opened.
+    pub(crate) fn uptime(&self) -> f64 {
+        let now = self.world.clock.monotonic_nanos();
+        now.saturating_sub(self.opened_at) as f64 / 1e9
+    }
+
+    /// `rocksdb.dbstats`. Each one begins the next interval.
+    pub(crate) fn db_stats(&self) -> String {
+        let now = Sums::of(&self.counters, self.uptime());
+        let before = std::mem::replace(&mut *self.stats_before.lock(), now);
+        let mut text = format!(
+            "\n** DB Stats **\nUptime(secs): {:.1} total, {:.1} interval\n",
+            now.seconds,
+            now.seconds - before.seconds
+        );
+        text += &now.print("Cumulative");
+        text += &now.minus(&before).print("Interval");
+        text + &stall_text(&self.db_stall_stats())
+    }
+
+    /// The map form of `rocksdb.dbstats`.
+    pub(crate) fn db_stats_map(&self) -> Map {
+        let now = Sums::of(&self.counters, self.uptime());
+        let mut map = self.db_stall_stats();
+        for (name, value) in [
+            ("db.wal_bytes_written", now.wal_bytes),
+            ("db.wal_syncs", now.wal_syncs),
+            ("db.user_bytes_written", now.bytes),
+            ("db.user_keys_written", now.keys),
+            ("db.user_writes_by_other", now.writes - now.groups),
+            ("db.user_writes_by_self", now.groups),
+            ("db.user_writes_with_wal", now.wal_writes),
+            ("db.user_write_stall_micros", now.stall_micros),
+        ] {
+            map.insert(name.to_owned(), value.to_string());
+        }
+        map.insert("db.uptime".to_owned(), format!("{:.6}", now.seconds));
+        map
+    }
+
+    /// `rocksdb.block-cache-entry-stats`: what the cache of `family` holds, by role.
+    pub(crate) fn cache_stats(&self, family: &FamilyState) -> Option<String> {
+        let cache = family.cache()?;
+        let capacity = cache.capacity();
+        let mut text = format!(
+            "Block cache LRUCache@{:p} capacity: {} usage: {} occupancy: {}\n\
+             Block cache entry stats(count,size,portion):",
+            std::sync::Arc::as_ptr(&cache),
+            human_bytes(capacity as f64),
+            human_bytes(cache.usage() as f64),
+            cache.entries(),
+        );
+        for role in CacheRole::ALL {
+            let counts = cache.role_counts(role);
+            if counts.entries > 0 {
+                let _ = write!(
+                    text,
+                    " {}({},{},{}%)",
+                    role.name(),
+                    counts.entries,
+                    human_bytes(counts.usage as f64),
+                    share(counts.usage, capacity)
+                );
+            }
+        }
+        text.push('\n');
+        Some(text)
+    }
+
+    /// The map form of [`Shared::cache_stats`].
+    pub(crate) fn cache_stats_map(&self, family: &FamilyState) -> Option<Map> {
+        let cache = family.cache()?;
+        let capacity = cache.capacity();
+        let mut map = Map::from([
+            (
+                "id".to_owned(),
+                format!("LRUCache@{:p}", std::sync::Arc::as_ptr(&cache)),
+            ),
+            ("capacity".to_owned(), capacity.to_string()),
+            ("secs_for_last_collection".to_owned(), "0.000000".to_owned()),
+            ("secs_since_last_collection".to_owned(), "0".to_owned()),
+        ]);
+        for role in CacheRole::ALL {
+            let counts = cache.role_counts(role);
+            let name = hyphened(role.name());
+            map.insert(format!("count.{name}"), counts.entries.to_string());
+            map.insert(format!("bytes.{name}"), counts.usage.to_string());
+            let percent = format!("{:.6}", share(counts.usage, capacity));
+            map.insert(format!("percent.{name}"), percent);
+        }
+        Some(map)
+    }
+}
+
+fn share(part: usize, whole: usize) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => 100.0 * part as f64 / whole as f64,
+    }
+}
+
+/// `DataBlock` as `data-block`.
+fn hyphened(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !text.is_empty() {
+            text.push('-');
+        }
+        text.push(c.to_ascii_lowercase());
+    }
+    text
+}
+
+fn blob_amplification(blobs: &BlobNumbers) -> f64 {
+    match blobs.bytes.saturating_sub(blobs.garbage) {
+        0 => 0.0,
+        live => blobs.bytes as f64 / live as f64,
+    }
+}
+
+fn total_of(work: &Work) -> LevelWork {
+    let mut total = LevelWork::default();
+    work.levels.values().for_each(|level| total.add(level));
+    total
+}
+
+/// The lines between the tables and the stalls.
+fn totals(
+    work: &Work,
+    before: &Work,
+    total: &LevelWork,
+    interval: &LevelWork,
+    (up, since): (f64, f64),
+) -> String {
+    let gb = |bytes: u64| bytes as f64 / GB;
+    let mut text = format!(
+        "Uptime(secs): {up:.1} total, {since:.1} interval\n\
+         Flush(GB): cumulative {:.3}, interval {:.3}\n\
+         AddFile(GB): cumulative {:.3}, interval {:.3}\n\
+         AddFile(Total Files): cumulative {}, interval {}\n\
+         AddFile(L0 Files): cumulative {}, interval {}\n\
+         AddFile(Keys): cumulative {}, interval {}\n",
+        gb(work.flushes.written),
+        gb(work.flushes.written - before.flushes.written),
+        gb(work.ingested.0),
+        gb(work.ingested.0 - before.ingested.0),
+        work.ingested.1,
+        work.ingested.1 - before.ingested.1,
+        work.ingested_level_zero,
+        work.ingested_level_zero - before.ingested_level_zero,
+        work.ingested_entries,
+        work.ingested_entries - before.ingested_entries,
+    );
+    for (word, work, seconds) in [("Cumulative", total, up), ("Interval", interval, since)] {
+        let written = work.written + work.written_blobs;
+        let rate = |bytes: u64| bytes as f64 / MB / seconds.max(0.001);
+        let _ = writeln!(
+            text,
+            "{word} compaction: {:.2} GB write, {:.2} MB/s write, {:.2} GB read, {:.2} MB/s read, \
+             {:.1} seconds",
+            gb(written),
+            rate(written),
+            gb(work.read()),
+            rate(work.read()),
+            work.micros as f64 / 1e6
+        );
+    }
+    text
+}
+
+/// How often writes of a family were held back, by cause.
+fn family_stalls(work: &Work) -> Map {
+    const CAUSES: [&str; 3] = [
+        "memtable-limit",
+        "l0-file-count-limit",
+        "pending-compaction-bytes",
+    ];
+    let mut map = Map::new();
+    for (at, cause) in CAUSES.iter().enumerate() {
+        map.insert(format!("{cause}-delays"), work.delays[at].to_string());
+        map.insert(format!("{cause}-stops"), work.stops[at].to_string());
+    }
+    let busy = work.level_zero_stalls_while_compacting;
+    for (word, count) in [("delays", busy.0), ("stops", busy.1)] {
+        let name = format!("cf-l0-file-count-limit-{word}-with-ongoing-compaction");
+        map.insert(name, count.to_string());
+    }
+    let sum = |counts: &[u64; 3]| counts.iter().sum::<u64>().to_string();
+    map.insert("total-delays".to_owned(), sum(&work.delays));
+    map.insert("total-stops".to_owned(), sum(&work.stops));
+    map
+}
+
+/// Stalls as one line.
+pub(crate) fn stall_text(stalls: &Map) -> String {
+    let words: Vec<String> = stalls
+        .iter()
+        .map(|(name, count)| format!("{name}: {count}"))
+        .collect();
+    format!("Write Stall (count): {}\n", words.join(", "))
+}
+
+/// Sums of what was written, at one moment.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sums {
+    seconds: f64,
+    writes: u64,
+    keys: u64,
+    groups: u64,
+    bytes: u64,
+    wal_writes: u64,
+    wal_bytes: u64,
+    wal_syncs: u64,
+    stall_micros: u64,
+}
+
+/// The sums at the last report.
+pub(crate) type SumsBefore = Mutex<Sums>;
+
+impl Sums {
+    fn of(counters: &Counters, seconds: f64) -> Sums {
+        Sums {
+            seconds,
+            // Groups first: each has one write at least, whenever it is read.
+            groups: counters.write_groups.get(),
+            writes: counters.writes.get().max(counters.write_groups.get()),
+            keys: counters.keys_written.get(),
+            bytes: counters.bytes_written.get(),
+            wal_writes: counters.wal_writes.get(),
+            wal_bytes: counters.wal_bytes.get(),
+            wal_syncs: counters.wal_syncs.get(),
+            stall_micros: counters.stall_micros.get(),
+        }
+    }
+
+    fn minus(&self, before: &Sums) -> Sums {
+        Sums {
+            seconds: self.seconds - before.seconds,
+            writes: self.writes - before.writes,
+            keys: self.keys - before.keys,
+            groups: self.groups - before.groups,
+            bytes: self.bytes - before.bytes,
+            wal_writes: self.wal_writes - before.wal_writes,
+            wal_bytes: self.wal_bytes - before.wal_bytes,
+            wal_syncs: self.wal_syncs - before.wal_syncs,
+            stall_micros: self.stall_micros - before.stall_micros,
+        }
+    }
+
+    fn print(&self, word: &str) -> String {
+        let seconds = self.seconds.max(0.001);
+        let ingest = match word {
+            "Interval" => format!("{:.2} MB", self.bytes as f64 / MB),
+            _ => format!("{:.2} GB", self.bytes as f64 / GB),
+        };
+        format!(
+            "{word} writes: {} writes, {} keys, {} commit groups, {:.1} writes per commit group, \
+             ingest: {ingest}, {:.2} MB/s\n\
+             {word} WAL: {} writes, {} syncs, {:.2} writes per sync, written: {:.2} GB, {:.2} MB/s\n\
+             {word} stall: {}, {:.1} percent\n",
+            human_count(self.writes),
+            human_count(self.keys),
+            human_count(self.groups),
+            self.writes as f64 / (self.groups as f64).max(1.0),
+            self.bytes as f64 / MB / seconds,
+            human_count(self.wal_writes),
+            human_count(self.wal_syncs),
+            self.wal_writes as f64 / (self.wal_syncs as f64).max(1.0),
+            self.wal_bytes as f64 / GB,
+            self.wal_bytes as f64 / MB / seconds,
+            human_micros(self.stall_micros),
+            self.stall_micros as f64 / 1e4 / seconds,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(human_count(9_999), "9999");
+        assert_eq!(human_count(12_345_678), "12M");
+        assert_eq!(human_bytes(0.0), "0.00 KB");
+        assert_eq!(human_bytes(5.0 * MB), "5.00 MB");
+        assert_eq!(human_micros(3_723_004_000), "01:02:03.004 H:M:S");
+        assert_eq!(hyphened("FilterMetaBlock"), "filter-meta-block");
+    }
+
+    #[test]
+    fn rows_stand_under_their_titles() {
+        let text = header("f", "Level");
+        let titles = text.lines().nth(2).expect("titles");
+        let row = print_row("Sum", &row(Present::default(), &LevelWork::default()));
+        assert!(
+            titles.starts_with("Level    Files   Size   Score     Read(GB) Rn(GB)"),
+            "{titles}"
+        );
+        assert_eq!(row.split_whitespace().count(), 23, "{row}");
+    }
+}

@@ -1,0 +1,246 @@
+//! Properties: every name of RocksDB has an answer, and the answers are right.
+
+use std::collections::BTreeMap;
+
+use cairn_db::{Db, approximate_memory_usage};
+use cairn_options::CompactRangeOptions;
+use cairn_platform::World;
+
+use crate::basic::open_at;
+
+/// The names in RocksDB 11.9's `DB::Properties`, with an argument where one belongs.
+const NAMES: &[&str] = &[
+    "num-files-at-level0",
+    "compression-ratio-at-level6",
+    "stats",
+    "sstables",
+    "cfstats",
+    "cfstats-no-file-histogram",
+    "cf-file-histogram",
+    "cf-write-stall-stats",
+    "db-write-stall-stats",
+    "dbstats",
+    "levelstats",
+    "block-cache-entry-stats",
+    "fast-block-cache-entry-stats",
+    "num-immutable-mem-table",
+    "num-immutable-mem-table-flushed",
+    "mem-table-flush-pending",
+    "num-running-flushes",
+    "compaction-pending",
+    "num-running-compactions",
+    "num-running-compaction-sorted-runs",
+    "compaction-abort-count",
+    "num-unscheduled-compactions",
+    "background-errors",
+    "cur-size-active-mem-table",
+    "cur-size-all-mem-tables",
+    "size-all-mem-tables",
+    "num-entries-active-mem-table",
+    "num-entries-imm-mem-tables",
+    "num-deletes-active-mem-table",
+    "num-deletes-imm-mem-tables",
+    "estimate-num-keys",
+    "estimate-table-readers-mem",
+    "is-file-deletions-enabled",
+    "num-snapshots",
+    "oldest-snapshot-time",
+    "oldest-snapshot-sequence",
+    "num-live-versions",
+    "current-super-version-number",
+    "estimate-live-data-size",
+    "min-log-number-to-keep",
+    "min-obsolete-sst-number-to-keep",
+    "total-sst-files-size",
+    "live-sst-files-size",
+    "obsolete-sst-files-size",
+    "live-sst-files-size-at-temperature0",
+    "base-level",
+    "estimate-pending-compaction-bytes",
+    "aggregated-table-properties",
+    "aggregated-table-properties-at-level6",
+    "actual-delayed-write-rate",
+    "is-write-stopped",
+    "block-cache-capacity",
+    "block-cache-usage",
+    "block-cache-pinned-usage",
+    "num-blob-files",
+    "blob-stats",
+    "total-blob-file-size",
+    "live-blob-file-size",
+    "live-blob-file-garbage-size",
+];
+
+/// These answer only where they mean something: FIFO, a blob cache, statistics.
+const CONDITIONAL: &[&str] = &[
+    "estimate-oldest-key-time",
+    "options-statistics",
+    "blob-cache-capacity",
+    "blob-cache-usage",
+    "blob-cache-pinned-usage",
+];
+
+fn filled() -> Db {
+    let db = open_at(&World::in_memory(), &[]).expect("it opens");
+    for round in 0..3_u32 {
+        for n in 0..200_u32 {
+            db.put(format!("key{n:05}").as_bytes(), &round.to_le_bytes())
+                .expect("it writes");
+        }
+        db.flush().expect("it flushes");
+    }
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .expect("it compacts");
+    db.put(b"in memory", b"1").expect("it writes");
+    db
+}
+
+#[test]
+fn every_name_has_an_answer() {
+    let db = filled();
+    for name in NAMES {
+        let name = format!("rocksdb.{name}");
+        assert!(db.property(&name).is_some(), "{name}");
+    }
+    for name in CONDITIONAL {
+        assert_eq!(db.property(&format!("rocksdb.{name}")), None, "{name}");
+    }
+    assert_eq!(NAMES.len() + CONDITIONAL.len(), 64);
+    assert_eq!(Db::property_names().count(), 64);
+    for wrong in [
+        "rocksdb.nosuch",
+        "rocksdb.num-files-at-level77",
+        "num-snapshots",
+        "rocksdb.",
+    ] {
+        assert_eq!(db.property(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn numbers_are_right() {
+    let db = filled();
+    let other = db.create_family("other", &Default::default()).unwrap();
+    other.put(b"k", b"v").unwrap();
+    let number = |name: &str| {
+        db.property_number(&format!("rocksdb.{name}"))
+            .expect("a number")
+    };
+    assert_eq!(number("num-entries-active-mem-table"), 1);
+    assert_eq!(number("is-file-deletions-enabled"), 1);
+    assert_eq!(
+        (number("num-live-versions"), number("num-snapshots")),
+        (1, 0)
+    );
+    assert_eq!(
+        number("estimate-live-data-size"),
+        number("live-sst-files-size")
+    );
+    assert_eq!(number("oldest-snapshot-time"), 0);
+    let held = db.iter();
+    let snapshot = db.snapshot();
+    db.flush().unwrap();
+    assert_eq!(
+        (number("num-live-versions"), number("num-snapshots")),
+        (2, 1)
+    );
+    assert_eq!(number("oldest-snapshot-sequence"), snapshot.sequence().0);
+    drop((held, snapshot));
+    assert_eq!(number("num-live-versions"), 1);
+    assert!(db.get(b"key00007").unwrap().is_some());
+    assert!(number("estimate-table-readers-mem") > 0);
+    let sum = |name: &str| db.aggregated_property_number(&format!("rocksdb.{name}"));
+    assert_eq!(sum("num-entries-active-mem-table"), Some(1));
+    // Both families share one cache.
+    assert_eq!(
+        sum("block-cache-capacity"),
+        Some(number("block-cache-capacity"))
+    );
+    assert_eq!(sum("cfstats"), None);
+    let memory = approximate_memory_usage(&[&db], &[]);
+    assert!(memory.mem_table_total >= memory.mem_table_unflushed);
+    assert_eq!(
+        Some(memory.mem_table_unflushed),
+        sum("cur-size-all-mem-tables")
+    );
+}
+
+#[test]
+fn statistics_can_be_parsed() {
+    let db = filled();
+    let text = db.property("rocksdb.stats").unwrap();
+    for part in [
+        "\n** Compaction Stats [default] **\nLevel    Files   Size   ",
+        "\n  L6      1/0 ",
+        "\n Sum      1/0 ",
+        "\n Int      0/0 ",
+        "\n** Compaction Stats [default] **\nPriority    Files",
+        "\nBlob file count: 0, total size: 0.0 GB",
+        "\nUptime(secs): ",
+        "\nFlush(GB): cumulative 0.000, interval 0.000\n",
+        "\nCumulative compaction: ",
+        "\n** DB Stats **\n",
+        "Cumulative writes: 601 writes, 601 keys, 601 commit groups, 1.0 writes per commit group",
+        "Cumulative WAL: 601 writes, 0 syncs",
+        "Write Stall (count): ",
+    ] {
+        assert!(text.contains(part), "{part:?} is missing from\n{text}");
+    }
+    let map = db.property_map("rocksdb.cfstats").unwrap();
+    let value = |map: &BTreeMap<String, String>, name: &str| -> f64 {
+        map.get(name)
+            .unwrap_or_else(|| panic!("{name}"))
+            .parse()
+            .expect("a number")
+    };
+    assert_eq!(value(&map, "compaction.L6.NumFiles"), 1.0);
+    assert_eq!(value(&map, "compaction.L6.KeyIn"), 600.0);
+    assert_eq!(value(&map, "compaction.L6.KeyDrop"), 400.0);
+    assert_eq!(value(&map, "compaction.Sum.CompCount"), 4.0);
+    assert_eq!(value(&map, "total-stops"), 0.0);
+    let map = db.property_map("rocksdb.dbstats").unwrap();
+    assert_eq!(value(&map, "db.user_keys_written"), 601.0);
+    let map = db
+        .property_map("rocksdb.aggregated-table-properties")
+        .unwrap();
+    assert_eq!(value(&map, "num_entries"), 200.0);
+    let text = db
+        .property("rocksdb.aggregated-table-properties-at-level6")
+        .unwrap();
+    assert!(
+        text.starts_with("# data blocks=") && text.contains("; # entries=200; "),
+        "{text}"
+    );
+    let map = db.property_map("rocksdb.block-cache-entry-stats").unwrap();
+    assert!(map.contains_key("count.data-block") && value(&map, "capacity") > 0.0);
+    assert_eq!(db.property_map("rocksdb.num-snapshots"), None);
+}
+
+#[test]
+fn properties_of_tables_are_listed_by_path_and_range() {
+    let db = filled();
+    db.put(b"zebra", b"1").unwrap();
+    db.delete(b"in memory").unwrap();
+    db.flush().unwrap();
+    let all = db.properties_of_all_tables().unwrap();
+    assert_eq!(all.len(), 2);
+    assert!(
+        all.keys()
+            .all(|path| path.starts_with("/db/") && path.ends_with(".sst"))
+    );
+    let some = db
+        .properties_of_tables_in_range(&[(b"key00050", b"key00060")])
+        .unwrap();
+    let entries: Vec<u64> = some
+        .values()
+        .map(|properties| properties.num_entries)
+        .collect();
+    assert_eq!(entries.iter().max(), Some(&200));
+    assert!(
+        db.properties_of_tables_in_range(&[(b"zz", b"zzz")])
+            .unwrap()
+            .is_empty()
+    );
+    let levels = db.properties_of_tables_by_level().unwrap();
+    assert_eq!((levels[0].len(), levels[6].len()), (1, 1));
+}
