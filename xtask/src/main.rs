@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! cargo xtask test             every stage of the continuous integration, in order
-//! cargo xtask test STAGE...    only these: lint unit crash fault meta interop fuzz
+//! cargo xtask test STAGE...    only these: lint unit crash fault meta interop capi fuzz
 //! cargo xtask tidy             the house rules alone (a second; part of lint)
 //! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
 //! ```
 
+mod capi;
 mod header;
 mod licences;
 mod sources;

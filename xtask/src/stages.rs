@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{header, licences, tidy};
+use crate::{capi, header, licences, tidy};
 
 /// Mutated inputs of each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
@@ -18,7 +18,7 @@ struct Stage {
 /// The engine that the crash and model tests drive.
 const ENGINE: &str = "cairn";
 
-const STAGES: [Stage; 7] = [
+const STAGES: [Stage; 8] = [
     Stage {
         name: "lint",
         run: lint,
@@ -42,6 +42,10 @@ const STAGES: [Stage; 7] = [
     Stage {
         name: "interop",
         run: interop,
+    },
+    Stage {
+        name: "capi",
+        run: capi::run,
     },
     Stage {
         name: "fuzz",

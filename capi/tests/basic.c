@@ -1,0 +1,228 @@
+/* Opening, reading, writing, scanning, snapshots, batches, families, properties. */
+#include "check.h"
+
+static void count_put(void* state, const char* k, size_t klen, const char* v, size_t vlen) {
+  (void)k, (void)klen, (void)v, (void)vlen;
+  ((int*)state)[0]++;
+}
+
+static void count_deleted(void* state, const char* k, size_t klen) {
+  (void)k, (void)klen;
+  ((int*)state)[1]++;
+}
+
+static void points(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w) {
+  char* err = NULL;
+  rocksdb_put(db, w, "a", 1, "one", 3, &err);
+  CHECK_OK(err);
+  rocksdb_put(db, w, "b", 1, "", 0, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "a", "one");
+  CHECK_GET(db, r, "b", "");
+  CHECK_GET(db, r, "c", NULL);
+
+  size_t len = 99;
+  rocksdb_pinnableslice_t* pinned = rocksdb_get_pinned(db, r, "a", 1, &err);
+  CHECK_OK(err);
+  CHECK(same(rocksdb_pinnableslice_value(pinned, &len), len, "one"));
+  rocksdb_pinnableslice_destroy(pinned);
+  CHECK(rocksdb_get_pinned(db, r, "zz", 2, &err) == NULL && err == NULL);
+
+  char buffer[2];
+  unsigned char found = 9;
+  CHECK(!rocksdb_get_into_buffer(db, r, "a", 1, buffer, sizeof buffer, &len, &found, &err));
+  CHECK(found == 1 && len == 3 && err == NULL);
+
+  const char* keys[] = {"a", "c", "b"};
+  size_t sizes[] = {1, 1, 1};
+  char* values[3];
+  size_t lengths[3];
+  char* errs[3];
+  rocksdb_multi_get(db, r, 3, keys, sizes, values, lengths, errs);
+  CHECK(same(values[0], lengths[0], "one") && values[1] == NULL && lengths[2] == 0);
+  for (int i = 0; i < 3; i++) {
+    CHECK(errs[i] == NULL);
+    rocksdb_free(values[i]);
+  }
+
+  rocksdb_delete(db, w, "b", 1, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "b", NULL);
+  rocksdb_singledelete(db, w, "a", 1, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "a", NULL);
+}
+
+static void batches(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w) {
+  char* err = NULL;
+  rocksdb_writebatch_t* batch = rocksdb_writebatch_create();
+  rocksdb_writebatch_put(batch, "k1", 2, "v1", 2);
+  const char* parts[] = {"k", "2"};
+  size_t sizes[] = {1, 1};
+  rocksdb_writebatch_putv(batch, 2, parts, sizes, 2, parts, sizes);
+  rocksdb_writebatch_set_save_point(batch);
+  rocksdb_writebatch_delete(batch, "k1", 2);
+  rocksdb_writebatch_rollback_to_save_point(batch, &err);
+  CHECK_OK(err);
+  rocksdb_writebatch_delete(batch, "never", 5);
+  CHECK(rocksdb_writebatch_count(batch) == 3);
+  rocksdb_writebatch_rollback_to_save_point(batch, &err);
+  CHECK_ERROR(err, "NotFound: ");
+
+  int seen[2] = {0, 0};
+  rocksdb_writebatch_iterate(batch, seen, count_put, count_deleted);
+  CHECK(seen[0] == 2 && seen[1] == 1);
+
+  size_t size = 0;
+  const char* data = rocksdb_writebatch_data(batch, &size);
+  rocksdb_writebatch_t* copy = rocksdb_writebatch_create_from(data, size);
+  rocksdb_write(db, w, copy, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "k1", "v1");
+  CHECK_GET(db, r, "k2", "k2");
+  rocksdb_writebatch_clear(batch);
+  CHECK(rocksdb_writebatch_count(batch) == 0);
+  rocksdb_writebatch_destroy(batch);
+  rocksdb_writebatch_destroy(copy);
+}
+
+static void scans(rocksdb_t* db, rocksdb_writeoptions_t* w) {
+  char* err = NULL;
+  char key[3];
+  for (char c = 'a'; c <= 'e'; c++) {
+    snprintf(key, sizeof key, "s%c", c);
+    rocksdb_put(db, w, key, 2, key, 2, &err);
+    CHECK_OK(err);
+  }
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  const rocksdb_snapshot_t* snapshot = rocksdb_create_snapshot(db);
+  rocksdb_readoptions_set_snapshot(r, snapshot);
+  rocksdb_readoptions_set_iterate_lower_bound(r, "sb", 2);
+  rocksdb_readoptions_set_iterate_upper_bound(r, "se", 2);
+  rocksdb_put(db, w, "sbb", 3, "late", 4, &err);
+  CHECK_OK(err);
+  rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
+  CHECK(!rocksdb_iter_valid(iter));
+  size_t len;
+  const char* want[] = {"sb", "sc", "sd"};
+  int at = 0;
+  for (rocksdb_iter_seek_to_first(iter); rocksdb_iter_valid(iter); rocksdb_iter_next(iter)) {
+    CHECK(at < 3 && same(rocksdb_iter_key(iter, &len), len, want[at]));
+    CHECK(same(rocksdb_iter_value(iter, &len), len, want[at]));
+    at++;
+  }
+  CHECK(at == 3);
+  rocksdb_iter_get_error(iter, &err);
+  CHECK_OK(err);
+  rocksdb_iter_seek_to_last(iter);
+  rocksdb_iter_prev(iter);
+  CHECK(same(rocksdb_iter_key(iter, &len), len, "sc"));
+  rocksdb_iter_seek_for_prev(iter, "scz", 3);
+  CHECK(same(rocksdb_iter_key(iter, &len), len, "sc"));
+  rocksdb_slice_t slice = rocksdb_iter_key_slice(iter);
+  CHECK(same(slice.data, slice.size, "sc"));
+  rocksdb_iter_seek(iter, "zz", 2);
+  CHECK(!rocksdb_iter_valid(iter) && rocksdb_iter_key(iter, &len) == NULL);
+  rocksdb_iter_destroy(iter);
+  rocksdb_release_snapshot(db, snapshot);
+  rocksdb_readoptions_destroy(r);
+}
+
+static void families(const char* path, rocksdb_options_t* options) {
+  char* err = NULL;
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_column_family_handle_t* made = rocksdb_create_column_family(db, options, "stones", &err);
+  CHECK_OK(err);
+  size_t len;
+  char* name = rocksdb_column_family_handle_get_name(made, &len);
+  CHECK(same(name, len, "stones") && rocksdb_column_family_handle_get_id(made) == 1);
+  rocksdb_free(name);
+  CHECK(rocksdb_create_column_family(db, options, "stones", &err) == NULL);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_column_family_handle_destroy(made);
+  rocksdb_close(db);
+
+  CHECK(rocksdb_open(options, path, &err) == NULL);
+  CHECK_ERROR(err, "Invalid argument: ");
+
+  size_t count;
+  char** names = rocksdb_list_column_families(options, path, &count, &err);
+  CHECK_OK(err);
+  CHECK(count == 2 && strcmp(names[1], "stones") == 0);
+  const rocksdb_options_t* each[] = {options, options};
+  rocksdb_column_family_handle_t* handles[2];
+  db = rocksdb_open_column_families(options, path, 2, (const char* const*)names, each, handles, &err);
+  CHECK_OK(err);
+  rocksdb_list_column_families_destroy(names, count);
+
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  rocksdb_put_cf(db, w, handles[1], "k", 1, "in stones", 9, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "k", NULL);
+  char* value = rocksdb_get_cf(db, r, handles[1], "k", 1, &len, &err);
+  CHECK(same(value, len, "in stones"));
+  rocksdb_free(value);
+  rocksdb_delete_range_cf(db, w, handles[1], "a", 1, "z", 1, &err);
+  CHECK_OK(err);
+  CHECK(rocksdb_get_cf(db, r, handles[1], "k", 1, &len, &err) == NULL && err == NULL);
+  rocksdb_drop_column_family(db, handles[1], &err);
+  CHECK_OK(err);
+  rocksdb_column_family_handle_destroy(handles[0]);
+  rocksdb_column_family_handle_destroy(handles[1]);
+  rocksdb_readoptions_destroy(r);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_close(db);
+}
+
+int main(int argc, char** argv) {
+  CHECK(argc == 2);
+  char* err = NULL;
+  char* path = below(argv[1], "db");
+  rocksdb_options_t* options = rocksdb_options_create();
+  CHECK(rocksdb_open(options, path, &err) == NULL);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  CHECK(rocksdb_open(options, path, &err) == NULL);
+  CHECK_ERROR(err, "IO error: ");
+
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  points(db, r, w);
+  batches(db, r, w);
+  scans(db, w);
+
+  uint64_t number = 0;
+  CHECK(rocksdb_property_int(db, "rocksdb.estimate-num-keys", &number) == 0 && number > 0);
+  CHECK(rocksdb_property_int(db, "rocksdb.no-such-thing", &number) == -1);
+  char* text = rocksdb_property_value(db, "rocksdb.num-files-at-level0");
+  CHECK(text != NULL && strcmp(text, "0") == 0);
+  rocksdb_free(text);
+  rocksdb_flushoptions_t* f = rocksdb_flushoptions_create();
+  rocksdb_flush(db, f, &err);
+  CHECK_OK(err);
+  rocksdb_compact_range(db, NULL, 0, NULL, 0);
+  CHECK_GET(db, r, "k1", "v1");
+  CHECK(rocksdb_get_latest_sequence_number(db) > 8);
+  rocksdb_close(db);
+
+  db = rocksdb_open_for_read_only(options, path, 0, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "k1", "v1");
+  rocksdb_put(db, w, "k1", 2, "x", 1, &err);
+  CHECK_ERROR(err, "Not implemented: ");
+  rocksdb_close(db);
+
+  families(path, options);
+  rocksdb_destroy_db(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_flushoptions_destroy(f);
+  rocksdb_readoptions_destroy(r);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_options_destroy(options);
+  free(path);
+  return 0;
+}

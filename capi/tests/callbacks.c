@@ -1,0 +1,189 @@
+/* Objects whose methods are functions of this program: they are called, with the right arguments, and
+ * their destructors run once. */
+#include "check.h"
+
+static int destroyed;
+
+static void destructor(void* state) {
+  (void)state;
+  destroyed++;
+}
+
+static const char* name(void* state) {
+  (void)state;
+  return "test.callback";
+}
+
+/* Longer keys first, then bytewise. */
+static int by_length(void* state, const char* a, size_t alen, const char* b, size_t blen) {
+  (void)state;
+  if (alen != blen) return alen > blen ? -1 : 1;
+  return memcmp(a, b, alen);
+}
+
+static unsigned char filter(void* state, int level, const char* key, size_t klen, const char* value,
+                            size_t vlen, char** new_value, size_t* new_len, unsigned char* changed) {
+  (void)state, (void)level, (void)value, (void)vlen;
+  static char replaced[] = "replaced";
+  if (same(key, klen, "drop")) return 1;
+  if (same(key, klen, "change")) {
+    *new_value = replaced;
+    *new_len = strlen(replaced);
+    *changed = 1;
+  }
+  return 0;
+}
+
+static rocksdb_compactionfilter_t* make_filter(void* state, rocksdb_compactionfiltercontext_t* context) {
+  *(int*)state += rocksdb_compactionfiltercontext_is_manual_compaction(context);
+  return rocksdb_compactionfilter_create(NULL, destructor, filter, name);
+}
+
+/* Joins operands with commas. */
+static char* join(const char* first, size_t first_len, const char* const* operands,
+                  const size_t* lengths, int count, unsigned char* success, size_t* len) {
+  size_t size = first_len;
+  for (int i = 0; i < count; i++) size += lengths[i] + 1;
+  char* out = malloc(size + 1);
+  char* end = out;
+  if (first != NULL) {
+    memcpy(end, first, first_len);
+    end += first_len;
+  }
+  for (int i = 0; i < count; i++) {
+    if (end != out) *end++ = ',';
+    memcpy(end, operands[i], lengths[i]);
+    end += lengths[i];
+  }
+  *success = 1;
+  *len = (size_t)(end - out);
+  return out;
+}
+
+static char* full_merge(void* state, const char* key, size_t klen, const char* existing, size_t elen,
+                        const char* const* operands, const size_t* lengths, int count,
+                        unsigned char* success, size_t* len) {
+  (void)state, (void)key, (void)klen;
+  return join(existing, elen, operands, lengths, count, success, len);
+}
+
+static char* partial_merge(void* state, const char* key, size_t klen, const char* const* operands,
+                           const size_t* lengths, int count, unsigned char* success, size_t* len) {
+  (void)state, (void)key, (void)klen;
+  return join(NULL, 0, operands, lengths, count, success, len);
+}
+
+static char* first_byte(void* state, const char* key, size_t len, size_t* dst) {
+  (void)state, (void)len;
+  *dst = 1;
+  return (char*)key;
+}
+
+static unsigned char not_empty(void* state, const char* key, size_t len) {
+  (void)state, (void)key;
+  return len > 0;
+}
+
+struct told {
+  int flushes, compactions, sealed;
+};
+
+static void flushed(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* info) {
+  size_t len;
+  (void)db;
+  CHECK(same(rocksdb_flushjobinfo_cf_name(info, &len), len, "default"));
+  CHECK(rocksdb_flushjobinfo_largest_seqno(info) >= rocksdb_flushjobinfo_smallest_seqno(info));
+  ((struct told*)state)->flushes++;
+}
+
+static void compacted(void* state, rocksdb_t* db, const rocksdb_compactionjobinfo_t* info) {
+  char* err = NULL;
+  (void)db;
+  rocksdb_compactionjobinfo_status(info, &err);
+  CHECK_OK(err);
+  CHECK(rocksdb_compactionjobinfo_input_files_count(info) > 0);
+  ((struct told*)state)->compactions++;
+}
+
+static void sealed(void* state, const rocksdb_memtableinfo_t* info) {
+  CHECK(rocksdb_memtableinfo_num_entries(info) > 0);
+  ((struct told*)state)->sealed++;
+}
+
+static int lines;
+
+static void logged(void* priv, unsigned level, char* message, size_t len) {
+  (void)level;
+  CHECK(priv == &lines && strlen(message) == len);
+  lines++;
+}
+
+int main(int argc, char** argv) {
+  CHECK(argc == 2);
+  char* err = NULL;
+  char* path = below(argv[1], "db");
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_comparator_t* order = rocksdb_comparator_create(NULL, destructor, by_length, name);
+  rocksdb_options_set_comparator(options, order);
+  int manual = 0;
+  rocksdb_options_set_compaction_filter_factory(
+      options, rocksdb_compactionfilterfactory_create(&manual, destructor, make_filter, name));
+  rocksdb_options_set_merge_operator(
+      options, rocksdb_mergeoperator_create(NULL, destructor, full_merge, partial_merge, NULL, name));
+  rocksdb_options_set_prefix_extractor(
+      options, rocksdb_slicetransform_create(NULL, destructor, first_byte, not_empty, name));
+  struct told told = {0, 0, 0};
+  rocksdb_options_add_eventlistener(
+      options, rocksdb_eventlistener_create(&told, destructor, NULL, flushed, NULL, compacted, NULL,
+                                            NULL, NULL, NULL, NULL, sealed));
+  rocksdb_logger_t* logger = rocksdb_logger_create_callback_logger(1, logged, &lines);
+  rocksdb_options_set_info_log(options, logger);
+
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  rocksdb_readoptions_set_total_order_seek(r, 1);
+  rocksdb_put(db, w, "drop", 4, "x", 1, &err);
+  rocksdb_put(db, w, "change", 6, "x", 1, &err);
+  rocksdb_put(db, w, "m", 1, "a", 1, &err);
+  rocksdb_merge(db, w, "m", 1, "b", 1, &err);
+  rocksdb_merge(db, w, "m", 1, "c", 1, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "m", "a,b,c");
+
+  size_t len;
+  rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
+  rocksdb_iter_seek_to_first(iter);
+  CHECK(same(rocksdb_iter_key(iter, &len), len, "change"));
+  rocksdb_iter_seek_to_last(iter);
+  CHECK(same(rocksdb_iter_key(iter, &len), len, "m"));
+  rocksdb_iter_destroy(iter);
+
+  rocksdb_flushoptions_t* f = rocksdb_flushoptions_create();
+  rocksdb_flush(db, f, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "drop", "x");
+  rocksdb_compactoptions_t* c = rocksdb_compactoptions_create();
+  rocksdb_compactoptions_set_bottommost_level_compaction(c, 2);
+  rocksdb_compact_range_opt(db, c, NULL, 0, NULL, 0);
+  CHECK_GET(db, r, "drop", NULL);
+  CHECK_GET(db, r, "change", "replaced");
+  CHECK_GET(db, r, "m", "a,b,c");
+  CHECK(manual > 0 && lines > 0);
+  CHECK(told.flushes == 1 && told.compactions > 0 && told.sealed == 1);
+
+  rocksdb_close(db);
+  rocksdb_compactoptions_destroy(c);
+  rocksdb_flushoptions_destroy(f);
+  rocksdb_readoptions_destroy(r);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_logger_destroy(logger);
+  rocksdb_options_destroy(options);
+  rocksdb_comparator_destroy(order);
+  /* The comparator, the factory and its filters, the operator, the extractor, the listener. */
+  CHECK(destroyed >= 6);
+  free(path);
+  return 0;
+}

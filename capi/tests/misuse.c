@@ -1,0 +1,79 @@
+/* Misuse: the cases of capi/MISUSE.md. A case that ends in an error ends with status 0; one that ends
+ * the process does it with a message and SIGABRT. */
+#include "check.h"
+
+static rocksdb_t* open_db(const char* dir, rocksdb_options_t** options) {
+  char* err = NULL;
+  char* path = below(dir, "db");
+  *options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(*options, 1);
+  rocksdb_t* db = rocksdb_open(*options, path, &err);
+  CHECK_OK(err);
+  free(path);
+  return db;
+}
+
+int main(int argc, char** argv) {
+  CHECK(argc == 3);
+  char* err = NULL;
+  size_t len;
+  const char* which = argv[2];
+  rocksdb_options_t* o;
+  rocksdb_t* db = open_db(argv[1], &o);
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+
+  if (strcmp(which, "null-db") == 0) {
+    rocksdb_put(NULL, w, "k", 1, "v", 1, &err);
+  } else if (strcmp(which, "null-options") == 0) {
+    rocksdb_put(db, NULL, "k", 1, "v", 1, &err);
+  } else if (strcmp(which, "null-errptr") == 0) {
+    rocksdb_singledelete(db, w, "k", 1, NULL); /* no error: nothing to store */
+    CHECK(rocksdb_open(o, "/nonexistent/db", NULL) == NULL);
+  } else if (strcmp(which, "after-close") == 0) {
+    rocksdb_close(db);
+    rocksdb_put(db, w, "k", 1, "v", 1, &err);
+  } else if (strcmp(which, "close-twice") == 0) {
+    rocksdb_close(db);
+    rocksdb_close(db);
+  } else if (strcmp(which, "options-destroyed") == 0) {
+    rocksdb_writeoptions_destroy(w);
+    rocksdb_put(db, w, "k", 1, "v", 1, &err);
+  } else if (strcmp(which, "iterator-destroyed") == 0) {
+    rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
+    rocksdb_iter_destroy(iter);
+    rocksdb_iter_seek_to_first(iter);
+  } else if (strcmp(which, "null-data") == 0) {
+    rocksdb_put(db, w, NULL, 0, NULL, 0, &err); /* the empty key and value */
+    CHECK_OK(err);
+    CHECK_GET(db, r, "", "");
+    rocksdb_close(db);
+    rocksdb_writeoptions_destroy(w);
+    rocksdb_readoptions_destroy(r);
+    rocksdb_options_destroy(o);
+    return 0;
+  } else if (strcmp(which, "close-with-readers") == 0) {
+    rocksdb_put(db, w, "k", 1, "v", 1, &err);
+    rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
+    rocksdb_iter_seek_to_first(iter);
+    const rocksdb_snapshot_t* snapshot = rocksdb_create_snapshot(db);
+    rocksdb_column_family_handle_t* family = rocksdb_get_default_column_family_handle(db);
+    rocksdb_pinnableslice_t* pinned = rocksdb_get_pinned(db, r, "k", 1, &err);
+    rocksdb_close(db);
+    CHECK(same(rocksdb_pinnableslice_value(pinned, &len), len, "v"));
+    CHECK(same(rocksdb_iter_key(iter, &len), len, "k"));
+    rocksdb_iter_destroy(iter);
+    rocksdb_release_snapshot(NULL, snapshot);
+    rocksdb_pinnableslice_destroy(pinned);
+    rocksdb_column_family_handle_destroy(family);
+    rocksdb_writeoptions_destroy(w);
+    rocksdb_readoptions_destroy(r);
+    rocksdb_options_destroy(o);
+    return 0;
+  } else {
+    fprintf(stderr, "no case %s\n", which);
+    return 2;
+  }
+  /* The cases that end in an abort do not come here. */
+  return 3;
+}

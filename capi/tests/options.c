@@ -1,0 +1,87 @@
+/* Options: what is set is what is got, texts, presets, files, values that do not exist. */
+#include "check.h"
+
+int main(int argc, char** argv) {
+  CHECK(argc == 2);
+  char* err = NULL;
+  char* path = below(argv[1], "db");
+  rocksdb_options_t* o = rocksdb_options_create();
+  CHECK(rocksdb_options_get_write_buffer_size(o) == (64 << 20));
+  CHECK(rocksdb_options_get_max_open_files(o) == -1);
+  CHECK(rocksdb_options_get_bottommost_compression(o) == 255);
+  rocksdb_options_set_write_buffer_size(o, 1 << 20);
+  rocksdb_options_set_compression(o, rocksdb_zstd_compression);
+  rocksdb_options_set_compaction_pri(o, rocksdb_k_round_robin_compaction_pri);
+  rocksdb_options_set_wal_recovery_mode(o, rocksdb_absolute_consistency_recovery);
+  rocksdb_options_set_max_bytes_for_level_multiplier(o, 8.5);
+  CHECK(rocksdb_options_get_write_buffer_size(o) == (1 << 20));
+  CHECK(rocksdb_options_get_compression(o) == rocksdb_zstd_compression);
+  CHECK(rocksdb_options_get_compaction_pri(o) == rocksdb_k_round_robin_compaction_pri);
+  CHECK(rocksdb_options_get_wal_recovery_mode(o) == rocksdb_absolute_consistency_recovery);
+  CHECK(rocksdb_options_get_max_bytes_for_level_multiplier(o) == 8.5);
+  rocksdb_options_t* copy = rocksdb_options_create_copy(o);
+  rocksdb_options_set_write_buffer_size(o, 2 << 20);
+  CHECK(rocksdb_options_get_write_buffer_size(copy) == (1 << 20));
+
+  rocksdb_get_options_from_string(
+      o, "max_open_files=77;write_buffer_size=3M;block_based_table_factory={filter_policy=bloomfilter:10:false}",
+      copy, &err);
+  CHECK_OK(err);
+  CHECK(rocksdb_options_get_write_buffer_size(copy) == (3 << 20));
+  CHECK(rocksdb_options_get_compression(copy) == rocksdb_zstd_compression);
+  rocksdb_get_options_from_string(o, "no_such_option=1", copy, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+
+  rocksdb_block_based_table_options_t* t = rocksdb_block_based_options_create();
+  rocksdb_cache_t* cache = rocksdb_cache_create_lru(8 << 20);
+  rocksdb_block_based_options_set_block_cache(t, cache);
+  rocksdb_block_based_options_set_filter_policy(t, rocksdb_filterpolicy_create_ribbon_hybrid(10, 1));
+  rocksdb_block_based_options_set_block_size(t, 8192);
+  rocksdb_options_set_block_based_table_factory(o, t);
+  rocksdb_block_based_options_destroy(t);
+  CHECK(rocksdb_cache_get_capacity(cache) == (8 << 20));
+  rocksdb_cache_destroy(cache);
+
+  rocksdb_options_set_create_if_missing(o, 1);
+  rocksdb_options_set_compression(o, 99);
+  CHECK(rocksdb_open(o, path, &err) == NULL);
+  CHECK_ERROR(err, "Invalid argument: rocksdb_options_set_compression(99)");
+  rocksdb_options_destroy(o);
+
+  o = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(o, 1);
+  rocksdb_options_optimize_for_point_lookup(o, 8);
+  rocksdb_options_increase_parallelism(o, 4);
+  CHECK(rocksdb_options_get_max_background_jobs(o) == 4);
+  rocksdb_t* db = rocksdb_open(o, path, &err);
+  CHECK_OK(err);
+  const char* names[] = {"write_buffer_size", "disable_auto_compactions"};
+  const char* values[] = {"131072", "true"};
+  rocksdb_set_options(db, 2, names, values, &err);
+  CHECK_OK(err);
+  const char* fixed[] = {"num_levels"};
+  const char* three[] = {"3"};
+  rocksdb_set_options(db, 1, fixed, three, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_close(db);
+
+  rocksdb_env_t* env = rocksdb_create_default_env();
+  rocksdb_options_t* db_options = NULL;
+  rocksdb_options_t** family_options = NULL;
+  char** family_names = NULL;
+  size_t count = 0;
+  rocksdb_cache_t* loaded_cache = rocksdb_cache_create_lru(1 << 20);
+  rocksdb_load_latest_options(path, env, false, loaded_cache, &db_options, &count, &family_names,
+                              &family_options, &err);
+  CHECK_OK(err);
+  CHECK(count == 1 && strcmp(family_names[0], "default") == 0);
+  CHECK(rocksdb_options_get_write_buffer_size(family_options[0]) == 131072);
+  CHECK(rocksdb_options_get_disable_auto_compactions(family_options[0]) == 1);
+  rocksdb_load_latest_options_destroy(db_options, family_names, family_options, count);
+  rocksdb_cache_destroy(loaded_cache);
+  rocksdb_env_destroy(env);
+  rocksdb_options_destroy(copy);
+  rocksdb_options_destroy(o);
+  free(path);
+  return 0;
+}

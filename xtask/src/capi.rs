@@ -1,0 +1,249 @@
+//! The stage `capi`: the C libraries from a C program's and from a Rust program's point of view.
+//!
+//! Builds `librocksdb.so`, compares what it exports with the functions of RocksDB 11.1.1's library
+//! (`capi/symbols.txt`), runs the C programs of `capi/tests` under AddressSanitizer, and runs the tests
+//! of the published crate `rocksdb`, whose library is replaced by Cairn's. Tests that need what is not
+//! built are left out by name, with the reason, in `capi/rocksdb-crate.txt`.
+
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// C programs that run to their end.
+const PROGRAMS: [&str; 4] = ["basic", "callbacks", "files", "options"];
+
+/// Cases of `misuse.c`, and whether they end in an abort.
+const MISUSE: [(&str, bool); 9] = [
+    ("null-db", true),
+    ("null-options", true),
+    ("null-errptr", true),
+    ("after-close", true),
+    ("close-twice", true),
+    ("options-destroyed", true),
+    ("iterator-destroyed", true),
+    ("null-data", false),
+    ("close-with-readers", false),
+];
+
+/// The version of the crate `rocksdb` whose tests run.
+const CRATE_VERSION: &str = "0.25.0";
+
+/// Runs the stage.
+pub fn run(root: &Path) -> Result<(), String> {
+    let target = target(root);
+    cargo(root, &["build", "--locked", "--package", "cairn-librocksdb"])?;
+    let libraries = target.join("debug");
+    symbols(root, &libraries.join("librocksdb.so"))?;
+    programs(root, &libraries)?;
+    if std::env::var("SKIP_CRATE").is_err() { published_crate(root, &target)?; }
+    Ok(())
+}
+
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
+}
+
+fn cargo(dir: &Path, arguments: &[&str]) -> Result<(), String> {
+    let status = Command::new("cargo")
+        .args(arguments)
+        .current_dir(dir)
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("cargo {} failed", arguments.join(" "))),
+    }
+}
+
+fn output(command: &mut Command) -> Result<Output, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.output().map_err(|error| format!("{name}: {error}"))
+}
+
+/// Nothing but the interface is exported, and all of it.
+fn symbols(root: &Path, library: &Path) -> Result<(), String> {
+    let listed = output(Command::new("nm").args(["-D", "--defined-only"]).arg(library))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let exported: BTreeSet<&str> = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .collect();
+    let wanted = read(&root.join("capi/symbols.txt"))?;
+    let missing: Vec<&str> = wanted
+        .lines()
+        .filter(|name| !exported.contains(name))
+        .collect();
+    let foreign: Vec<&&str> = exported
+        .iter()
+        .filter(|name| !name.starts_with("rocksdb_") && !name.starts_with("cairn_"))
+        .collect();
+    if !missing.is_empty() || !foreign.is_empty() {
+        return Err(format!(
+            "librocksdb.so lacks {missing:?} and exports {foreign:?} beside its interface"
+        ));
+    }
+    println!("librocksdb.so exports {} functions", exported.len());
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A fresh, empty directory.
+fn fresh(path: &Path) -> Result<(), String> {
+    if path.exists() {
+        std::fs::remove_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Compiles and runs the C programs.
+fn programs(root: &Path, libraries: &Path) -> Result<(), String> {
+    let work = libraries.join("capi-tests");
+    fresh(&work)?;
+    for name in PROGRAMS {
+        let program = compile(root, libraries, &work, name)?;
+        let done = start(libraries, &program, &work.join(format!("{name}-dir")), &[])?;
+        if !done.status.success() {
+            return Err(format!(
+                "capi/tests/{name}.c ended with {}: {}",
+                done.status,
+                String::from_utf8_lossy(&done.stderr)
+            ));
+        }
+        println!("capi/tests/{name}.c: right");
+    }
+    let program = compile(root, libraries, &work, "misuse")?;
+    for (case, aborts) in MISUSE {
+        let done = start(libraries, &program, &work.join(case), &[case])?;
+        let words = String::from_utf8_lossy(&done.stderr);
+        let expected = match aborts {
+            // SIGABRT, after a message of the library's.
+            true => done.status.signal() == Some(6) && words.contains("librocksdb (Cairn): "),
+            false => done.status.success(),
+        };
+        if !expected {
+            return Err(format!("misuse {case} ended with {}: {words}", done.status));
+        }
+        println!("misuse {case}: right");
+    }
+    Ok(())
+}
+
+fn compile(root: &Path, libraries: &Path, work: &Path, name: &str) -> Result<PathBuf, String> {
+    let program = work.join(name);
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let done = output(
+        Command::new(compiler)
+            .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-g"])
+            .args(["-fsanitize=address,undefined", "-I"])
+            .arg(root.join("capi/include"))
+            .arg(root.join(format!("capi/tests/{name}.c")))
+            .arg("-o")
+            .arg(&program)
+            .arg("-L")
+            .arg(libraries)
+            .arg("-lrocksdb"),
+    )?;
+    match done.status.success() {
+        true => Ok(program),
+        false => Err(format!(
+            "capi/tests/{name}.c: {}",
+            String::from_utf8_lossy(&done.stderr)
+        )),
+    }
+}
+
+fn start(libraries: &Path, program: &Path, dir: &Path, words: &[&str]) -> Result<Output, String> {
+    fresh(dir)?;
+    // The program asks for the library by its soname.
+    let soname = libraries.join("librocksdb.so.11");
+    if !soname.exists() {
+        std::os::unix::fs::symlink("librocksdb.so", &soname)
+            .map_err(|error| format!("{}: {error}", soname.display()))?;
+    }
+    output(
+        Command::new(program)
+            .arg(dir)
+            .args(words)
+            .env("LD_LIBRARY_PATH", libraries)
+            .env("ASAN_OPTIONS", "detect_leaks=1"),
+    )
+}
+
+/// Runs the tests of the published crate with Cairn's library under it.
+fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
+    let copy = target.join("rocksdb-crate");
+    fresh(&copy)?;
+    let source = download(target)?;
+    let done = output(Command::new("cp").arg("-r").arg(source.join(".")).arg(&copy))?;
+    if !done.status.success() {
+        return Err(String::from_utf8_lossy(&done.stderr).into_owned());
+    }
+    for file in ["Cargo.lock", "rust-toolchain.toml"] {
+        let _ = std::fs::remove_file(copy.join(file));
+    }
+    let manifest = copy.join("Cargo.toml");
+    let patched = format!(
+        "{}\n[patch.crates-io]\nlibrocksdb-sys = {{ path = {:?} }}\n\n[workspace]\n",
+        read(&manifest)?,
+        root.join("crates/librocksdb-sys")
+    );
+    std::fs::write(&manifest, patched).map_err(|e| format!("{}: {e}", manifest.display()))?;
+
+    let list = read(&root.join("capi/rocksdb-crate.txt"))?;
+    let mut arguments = vec!["test".to_owned(), "--quiet".to_owned(), "--lib".to_owned()];
+    let mut skips = Vec::new();
+    for line in list.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        let word = line.split_whitespace().next().unwrap_or_default();
+        match word.strip_prefix('-') {
+            Some(test) => skips.push(test.to_owned()),
+            None if word.is_empty() => {}
+            None => arguments.extend(["--test".to_owned(), word.to_owned()]),
+        }
+    }
+    arguments.push("--".to_owned());
+    for test in skips {
+        arguments.extend(["--skip".to_owned(), test]);
+    }
+    let status = Command::new("cargo")
+        .args(&arguments)
+        .current_dir(&copy)
+        .env("CARGO_TARGET_DIR", target.join("rocksdb-crate-target"))
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("RUSTFLAGS", "-Awarnings")
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("the tests of the crate rocksdb {CRATE_VERSION} failed")),
+    }
+}
+
+/// The source of the published crate, where cargo keeps it.
+fn download(target: &Path) -> Result<PathBuf, String> {
+    let probe = target.join("rocksdb-crate-probe");
+    fresh(&probe.join("src"))?;
+    let manifest = format!(
+        "[package]\nname = \"probe\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n\
+         [dependencies]\nrocksdb = \"={CRATE_VERSION}\"\n\n[workspace]\n"
+    );
+    std::fs::write(probe.join("Cargo.toml"), manifest).map_err(|error| error.to_string())?;
+    std::fs::write(probe.join("src/lib.rs"), "").map_err(|error| error.to_string())?;
+    let found = output(
+        Command::new("cargo")
+            .args(["metadata", "--format-version", "1"])
+            .current_dir(&probe),
+    )?;
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&found.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
+    let rocksdb = packages.iter().find(|package| package["name"] == "rocksdb");
+    let manifest = rocksdb.and_then(|package| package["manifest_path"].as_str());
+    manifest
+        .and_then(|path| Path::new(path).parent())
+        .map(Path::to_owned)
+        .ok_or_else(|| format!("the crate rocksdb {CRATE_VERSION} could not be fetched"))
+}
