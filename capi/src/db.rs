@@ -246,6 +246,12 @@ c_functions! {
     ) {
         crate::handle::of_mut(opt).snapshot = maybe(snapshot).map(Snapshot::sequence);
     }
+    /// The database's id, of `*id_len` bytes. Freed with `free`.
+    fn rocksdb_get_db_identity(db: *mut rocksdb_t, id_len: *mut usize) -> *mut c_char {
+        let id = of(db.cast_const()).db.identity();
+        store(id_len, id.len());
+        malloc_text(id)
+    }
     /// The sequence number of the last write.
     fn rocksdb_get_latest_sequence_number(db: *mut rocksdb_t) -> u64 {
         of(db.cast_const()).db.latest_sequence().0

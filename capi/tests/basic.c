@@ -24,7 +24,7 @@ static void points(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoptions
   size_t len = 99;
   rocksdb_pinnableslice_t* pinned = rocksdb_get_pinned(db, r, "a", 1, &err);
   CHECK_OK(err);
-  CHECK(same(rocksdb_pinnableslice_value(pinned, &len), len, "one"));
+  CHECK(same_at(rocksdb_pinnableslice_value(pinned, &len), &len, "one"));
   rocksdb_pinnableslice_destroy(pinned);
   CHECK(rocksdb_get_pinned(db, r, "zz", 2, &err) == NULL && err == NULL);
 
@@ -107,8 +107,8 @@ static void scans(rocksdb_t* db, rocksdb_writeoptions_t* w) {
   const char* want[] = {"sb", "sc", "sd"};
   int at = 0;
   for (rocksdb_iter_seek_to_first(iter); rocksdb_iter_valid(iter); rocksdb_iter_next(iter)) {
-    CHECK(at < 3 && same(rocksdb_iter_key(iter, &len), len, want[at]));
-    CHECK(same(rocksdb_iter_value(iter, &len), len, want[at]));
+    CHECK(at < 3 && same_at(rocksdb_iter_key(iter, &len), &len, want[at]));
+    CHECK(same_at(rocksdb_iter_value(iter, &len), &len, want[at]));
     at++;
   }
   CHECK(at == 3);
@@ -116,9 +116,9 @@ static void scans(rocksdb_t* db, rocksdb_writeoptions_t* w) {
   CHECK_OK(err);
   rocksdb_iter_seek_to_last(iter);
   rocksdb_iter_prev(iter);
-  CHECK(same(rocksdb_iter_key(iter, &len), len, "sc"));
+  CHECK(same_at(rocksdb_iter_key(iter, &len), &len, "sc"));
   rocksdb_iter_seek_for_prev(iter, "scz", 3);
-  CHECK(same(rocksdb_iter_key(iter, &len), len, "sc"));
+  CHECK(same_at(rocksdb_iter_key(iter, &len), &len, "sc"));
   rocksdb_slice_t slice = rocksdb_iter_key_slice(iter);
   CHECK(same(slice.data, slice.size, "sc"));
   rocksdb_iter_seek(iter, "zz", 2);

@@ -91,7 +91,7 @@ struct told {
 static void flushed(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* info) {
   size_t len;
   (void)db;
-  CHECK(same(rocksdb_flushjobinfo_cf_name(info, &len), len, "default"));
+  CHECK(same_at(rocksdb_flushjobinfo_cf_name(info, &len), &len, "default"));
   CHECK(rocksdb_flushjobinfo_largest_seqno(info) >= rocksdb_flushjobinfo_smallest_seqno(info));
   ((struct told*)state)->flushes++;
 }
@@ -156,9 +156,9 @@ int main(int argc, char** argv) {
   size_t len;
   rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
   rocksdb_iter_seek_to_first(iter);
-  CHECK(same(rocksdb_iter_key(iter, &len), len, "change"));
+  CHECK(same_at(rocksdb_iter_key(iter, &len), &len, "change"));
   rocksdb_iter_seek_to_last(iter);
-  CHECK(same(rocksdb_iter_key(iter, &len), len, "m"));
+  CHECK(same_at(rocksdb_iter_key(iter, &len), &len, "m"));
   rocksdb_iter_destroy(iter);
 
   rocksdb_flushoptions_t* f = rocksdb_flushoptions_create();

@@ -41,6 +41,11 @@ static inline int same(const char* data, size_t len, const char* want) {
   return data != NULL && len == strlen(want) && memcmp(data, want, len) == 0;
 }
 
+/* The same where a call that stores the length is the first argument. */
+static inline int same_at(const char* data, const size_t* len, const char* want) {
+  return same(data, *len, want);
+}
+
 /* `key` has the value `want`, or none if `want` is null. */
 #define CHECK_GET(db, readoptions, key, want)                                \
   do {                                                                       \

@@ -85,6 +85,12 @@ impl Db {
         &self.shared().dir
     }
 
+    /// The database's id, which its MANIFEST and tables carry.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.shared().db_id
+    }
+
     /// Writes a line to the database's LOG.
     pub fn log_line(&self, line: &str) {
         self.shared().info.info(format_args!("{line}"));

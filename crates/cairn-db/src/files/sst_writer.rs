@@ -63,6 +63,8 @@ pub struct SstFileWriter {
     /// The number of the next file, counted by this writer.
     next: u64,
     open: Option<Open>,
+    /// Bytes of the last finished table.
+    finished_size: u64,
 }
 
 /// The table that is being written.
@@ -85,6 +87,7 @@ impl SstFileWriter {
             target: None,
             next: 1,
             open: None,
+            finished_size: 0,
         }
     }
 
@@ -378,6 +381,7 @@ impl SstFileWriter {
             let _ = self.world.fs.remove(&info.file_path);
         })?;
         info.file_size = table.file_size;
+        self.finished_size = table.file_size;
         if let Some(crc) = table.file_crc32c {
             info.file_checksum = crc.to_be_bytes().to_vec();
             info.file_checksum_func_name = CRC32C_NAME.to_owned();
@@ -385,10 +389,12 @@ impl SstFileWriter {
         Ok(info)
     }
 
-    /// Bytes of the current table so far.
+    /// Bytes of the current table so far, or of the last one that was finished.
     #[must_use]
     pub fn file_size(&self) -> u64 {
-        self.open.as_ref().map_or(0, |open| open.info.file_size)
+        self.open
+            .as_ref()
+            .map_or(self.finished_size, |open| open.info.file_size)
     }
 }
 
