@@ -311,7 +311,6 @@ c_unbuilt! { "this function":
     no() fn rocksdb_env_lower_high_priority_thread_pool_io_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_thread_pool_io_priority(env: *mut rocksdb_env_t);
-    no() fn rocksdb_get_db_identity(db: *mut rocksdb_t, id_len: *mut usize) -> *mut c_char;
     err(errptr) fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char);
     no() fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t);
     no() fn rocksdb_options_set_cf_paths(opt: *mut rocksdb_options_t, path_values: *mut *const rocksdb_dbpath_t, num_paths: usize);

@@ -32,12 +32,14 @@ const CRATE_VERSION: &str = "0.25.0";
 /// Runs the stage.
 pub fn run(root: &Path) -> Result<(), String> {
     let target = target(root);
-    cargo(root, &["build", "--locked", "--package", "cairn-librocksdb"])?;
+    cargo(
+        root,
+        &["build", "--locked", "--package", "cairn-librocksdb"],
+    )?;
     let libraries = target.join("debug");
     symbols(root, &libraries.join("librocksdb.so"))?;
     programs(root, &libraries)?;
-    if std::env::var("SKIP_CRATE").is_err() { published_crate(root, &target)?; }
-    Ok(())
+    published_crate(root, &target)
 }
 
 fn target(root: &Path) -> PathBuf {
@@ -63,7 +65,11 @@ fn output(command: &mut Command) -> Result<Output, String> {
 
 /// Nothing but the interface is exported, and all of it.
 fn symbols(root: &Path, library: &Path) -> Result<(), String> {
-    let listed = output(Command::new("nm").args(["-D", "--defined-only"]).arg(library))?;
+    let listed = output(
+        Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(library),
+    )?;
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let exported: BTreeSet<&str> = listed
         .lines()
@@ -178,7 +184,12 @@ fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
     let copy = target.join("rocksdb-crate");
     fresh(&copy)?;
     let source = download(target)?;
-    let done = output(Command::new("cp").arg("-r").arg(source.join(".")).arg(&copy))?;
+    let done = output(
+        Command::new("cp")
+            .arg("-r")
+            .arg(source.join("."))
+            .arg(&copy),
+    )?;
     if !done.status.success() {
         return Err(String::from_utf8_lossy(&done.stderr).into_owned());
     }
@@ -196,7 +207,11 @@ fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
     let list = read(&root.join("capi/rocksdb-crate.txt"))?;
     let mut arguments = vec!["test".to_owned(), "--quiet".to_owned(), "--lib".to_owned()];
     let mut skips = Vec::new();
-    for line in list.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+    for line in list
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with('#'))
+    {
         let word = line.split_whitespace().next().unwrap_or_default();
         match word.strip_prefix('-') {
             Some(test) => skips.push(test.to_owned()),
@@ -218,7 +233,9 @@ fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
         .map_err(|error| format!("cargo: {error}"))?;
     match status.success() {
         true => Ok(()),
-        false => Err(format!("the tests of the crate rocksdb {CRATE_VERSION} failed")),
+        false => Err(format!(
+            "the tests of the crate rocksdb {CRATE_VERSION} failed"
+        )),
     }
 }
 
@@ -237,8 +254,8 @@ fn download(target: &Path) -> Result<PathBuf, String> {
             .args(["metadata", "--format-version", "1"])
             .current_dir(&probe),
     )?;
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&found.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    let metadata: serde_json::Value = serde_json::from_slice(&found.stdout)
+        .map_err(|error| format!("cargo metadata: {error}"))?;
     let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
     let rocksdb = packages.iter().find(|package| package["name"] == "rocksdb");
     let manifest = rocksdb.and_then(|package| package["manifest_path"].as_str());

@@ -1503,6 +1503,9 @@ uint64_t rocksdb_snapshot_get_sequence_number(const struct rocksdb_snapshot_t *s
 void rocksdb_readoptions_set_snapshot(struct rocksdb_readoptions_t *opt,
                                       const struct rocksdb_snapshot_t *snapshot);
 
+// The database's id, of `*id_len` bytes. Freed with `free`.
+char *rocksdb_get_db_identity(struct rocksdb_t *db, size_t *id_len);
+
 // The sequence number of the last write.
 uint64_t rocksdb_get_latest_sequence_number(struct rocksdb_t *db);
 
@@ -4825,9 +4828,6 @@ void rocksdb_env_lower_thread_pool_cpu_priority(struct rocksdb_env_t *env);
 
 // Not built: this function.
 void rocksdb_env_lower_thread_pool_io_priority(struct rocksdb_env_t *env);
-
-// Not built: this function.
-char *rocksdb_get_db_identity(struct rocksdb_t *db, size_t *id_len);
 
 // Not built: this function.
 void rocksdb_iter_refresh(const struct rocksdb_iterator_t *iter, char **errptr);
