@@ -107,6 +107,58 @@ Examples:
 Example:
   cairn flush --db stones")]
     Flush(Flush),
+    /// Make tables that were written elsewhere part of a database.
+    #[command(after_help = "\
+Examples:
+  cairn ingest --db stones new.sst more.sst       copies them; later files are newer
+  cairn ingest --db stones --move new.sst         links them and gives their names up
+  cairn ingest --db stones --db-files 000012.sst  a table that a database wrote
+
+All files become part of the database, or none. They are newer than what is there. Tables are
+written by SstFileWriter (Cairn's or RocksDB's): keys in order, each once.")]
+    Ingest(Ingest),
+    /// Make a second database with the present state, of links.
+    #[command(after_help = "\
+Examples:
+  cairn checkpoint --db stones --to stones-monday
+
+Costs no space until the two go different ways; on another device the files are copied. The
+directory must not exist, and it is there only when it is complete.")]
+    Checkpoint(Checkpoint),
+    /// Put the tables of a column family into a directory, to be imported elsewhere.
+    #[command(after_help = "\
+Examples:
+  cairn export --db stones --family ores --to ores-export
+  cairn import --db other --family ores ores-export")]
+    Export(Export),
+    /// Create a column family out of exported tables.
+    #[command(after_help = "\
+Examples:
+  cairn import --db other --family ores ores-export
+  cairn import --db other --family ores --move ores-export    gives the exported files up")]
+    Import(Import),
+    /// Make a damaged database whole again.
+    #[command(after_help = "\
+Examples:
+  cairn verify --db stones                                    what is damaged?
+  cairn repair --db stones --quarantine all-damaged           take damaged tables out
+  cairn repair --db stones --quarantine 000012.sst            take this one out
+  cairn repair --db stones                                    also if the MANIFEST is lost
+
+Nothing is deleted: what the database does not use any more is moved to the directory `lost` inside
+it. For each table that is taken out the keys are named between which entries may be lost; what was
+deleted or overwritten there may have come back. The exit code is 1 if a table was taken out or a
+part of a log could not be read.")]
+    Repair(Repair),
+    /// Delete a database.
+    #[command(after_help = "\
+Example:
+  cairn destroy --db stones --yes
+
+Deletes every file that belongs to the database, and nothing else; the directory goes too if nothing
+is left in it. Directories that only the OPTIONS file names are not touched: give them by --options
+'wal_dir=...'.")]
+    Destroy(Destroy),
     /// Show a file of a database as text.
     #[command(after_help = "\
 Examples:
@@ -367,6 +419,106 @@ pub struct Compact {
 pub struct Flush {
     #[command(flatten)]
     pub target: Target,
+}
+
+/// `ingest`.
+#[derive(Debug, Args)]
+pub struct Ingest {
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub family: FamilyName,
+    /// Link the files and give their names up.
+    #[arg(long = "move", conflicts_with = "link")]
+    pub moved: bool,
+    /// Link the files and leave their names.
+    #[arg(long)]
+    pub link: bool,
+    /// Put them below everything: keys that exist keep their values.
+    #[arg(long)]
+    pub behind: bool,
+    /// Take tables that a database wrote, with the sequence numbers they have.
+    #[arg(long)]
+    pub db_files: bool,
+    /// Check every block first.
+    #[arg(long)]
+    pub verify: bool,
+    /// Create the database if it does not exist.
+    #[arg(long)]
+    pub create: bool,
+    /// The tables.
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+}
+
+/// `checkpoint`.
+#[derive(Debug, Args)]
+pub struct Checkpoint {
+    #[command(flatten)]
+    pub target: Target,
+    /// Directory of the copy; it must not exist.
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+}
+
+/// `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub family: FamilyName,
+    /// Directory for the tables; it must not exist.
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+}
+
+/// `import`.
+#[derive(Debug, Args)]
+pub struct Import {
+    #[command(flatten)]
+    pub target: Target,
+    /// Column family to create.
+    #[arg(long, value_name = "NAME")]
+    pub family: String,
+    /// Link the files and give their names up.
+    #[arg(long = "move")]
+    pub moved: bool,
+    /// Create the database if it does not exist.
+    #[arg(long)]
+    pub create: bool,
+    /// Directories that `cairn export` has made.
+    #[arg(required = true)]
+    pub exports: Vec<PathBuf>,
+}
+
+/// `repair`.
+#[derive(Debug, Args)]
+pub struct Repair {
+    #[command(flatten)]
+    pub target: Target,
+    /// Only take tables out: `all-damaged`, or the name of a table. May be given several times.
+    #[arg(long, value_name = "FILE|all-damaged")]
+    pub quarantine: Vec<String>,
+}
+
+/// `destroy`.
+#[derive(Debug, Args)]
+pub struct Destroy {
+    /// Directory of the database.
+    #[arg(long, value_name = "DIR")]
+    pub db: PathBuf,
+    /// Options that say where else its files lie, in RocksDB's text form.
+    #[arg(
+        long,
+        value_name = "STRING",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub options: String,
+    /// Do it.
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// `inspect`.

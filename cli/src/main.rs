@@ -7,6 +7,7 @@
 mod args;
 mod bench;
 mod commands;
+mod files;
 mod inspect;
 mod load;
 mod progress;
@@ -56,6 +57,12 @@ fn run(command: &Command, out: &mut dyn Write) -> Result<bool> {
         Command::Properties(flags) => done(commands::properties(flags, out)),
         Command::Compact(flags) => done(commands::compact(flags)),
         Command::Flush(flags) => done(commands::flush(flags)),
+        Command::Ingest(flags) => done(files::ingest(flags)),
+        Command::Checkpoint(flags) => done(files::checkpoint(flags, out)),
+        Command::Export(flags) => done(files::export(flags, out)),
+        Command::Import(flags) => done(files::import(flags, out)),
+        Command::Repair(flags) => files::repair(flags, out),
+        Command::Destroy(flags) => done(files::destroy(flags)),
         Command::Inspect(flags) => inspect::run(flags, out),
         Command::Verify(flags) => verify::run(flags, out),
         Command::Bench(flags) => done(bench::run(flags, out)),

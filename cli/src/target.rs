@@ -61,6 +61,37 @@ pub fn open(target: &Target, purpose: Use) -> Result<Db> {
     )
 }
 
+/// The options for the database of `target`, without looking at its MANIFEST: it may be lost.
+///
+/// # Errors
+///
+/// Those of the options' texts.
+pub fn settings(target: &Target) -> Result<(cairn::Options, Vec<FamilyDescriptor>)> {
+    let base = match target.ignore_options_file {
+        true => None,
+        false => newest_options(&target.db)?,
+    };
+    let mut names: Vec<String> = base
+        .iter()
+        .flat_map(|file| file.families.iter().map(|(name, _)| name.clone()))
+        .collect();
+    for text in &target.family_options {
+        let name = text.split('=').next().unwrap_or_default();
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    let settings = Settings::new(base, &target.options)?;
+    let families = settings.families(&names, &target.family_options)?;
+    let mut unknown = FamilyOptions::default();
+    apply_mixed(&mut DbOptions::default(), &mut unknown, &target.options)?;
+    let options = cairn::Options {
+        db: settings.db,
+        family: unknown,
+    };
+    Ok((options, families))
+}
+
 /// Options before they are spread over the families.
 struct Settings<'a> {
     db: DbOptions,

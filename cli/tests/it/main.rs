@@ -9,6 +9,7 @@ mod data;
 mod files;
 mod golden;
 mod measure;
+mod moves;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

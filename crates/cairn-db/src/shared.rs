@@ -112,6 +112,9 @@ pub(crate) struct Shared {
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
     /// What recovery left out.
     pub(crate) dropped: Mutex<Vec<Dropped>>,
+    /// For an opening after a repair: entries of families up to these numbers are in tables,
+    /// though the MANIFEST does not say so.
+    pub(crate) replay_above: Mutex<BTreeMap<u32, SequenceNumber>>,
     /// When the archive of logs was last looked through, in seconds since 1970.
     pub(crate) archive_purged: AtomicU64,
     /// Whether there are files that wait for their last reader.

@@ -64,6 +64,7 @@ mod iter;
 pub mod observe;
 mod open;
 pub mod options;
+pub mod repair;
 mod set_options;
 mod snapshot;
 mod wal;

@@ -8,6 +8,7 @@ mod export;
 mod external;
 pub(crate) mod ingest;
 pub(crate) mod live;
+mod repair;
 mod sst_reader;
 mod sst_writer;
 pub(crate) mod staging;
@@ -19,5 +20,6 @@ pub use live::{
     BlobMetaData, ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, FileType, LevelMetaData,
     LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions,
 };
+pub use repair::{LostTable, Quarantine, RepairReport, quarantine, repair};
 pub use sst_reader::{SstFileReader, SstIter};
 pub use sst_writer::{ExternalSstFileInfo, SstFileWriter};

@@ -65,6 +65,15 @@ pub struct OpenRequest<'a> {
 /// for options that make no sense; `NotSupported` for options and files that Cairn does not know;
 /// `IoError` if somebody else has it open; `Corruption` that names file and offset.
 pub fn open(request: &OpenRequest<'_>) -> Result<Db> {
+    open_above(request, &BTreeMap::new())
+}
+
+/// [`open`], without the entries of logs whose sequence numbers are no larger than the family's in
+/// `above`: the tables of the family have them.
+pub(crate) fn open_above(
+    request: &OpenRequest<'_>,
+    above: &BTreeMap<u32, SequenceNumber>,
+) -> Result<Db> {
     request.options.validate()?;
     if !request.read_only {
         request.options.check_supported()?;
@@ -92,6 +101,7 @@ pub fn open(request: &OpenRequest<'_>) -> Result<Db> {
         request, options, dir, lock, &recovered, named, &trees,
     )?);
     shared.wake_with_snapshots();
+    shared.replay_above.lock().clone_from(above);
     shared.finish_opening(&recovered)?;
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
@@ -368,6 +378,7 @@ fn assemble(
         closed: Mutex::new(false),
         lock: Mutex::new(lock),
         dropped: Mutex::new(Vec::new()),
+        replay_above: Mutex::default(),
         default_cache: Arc::new(BlockCache::new(
             DEFAULT_CACHE_BYTES,
             CacheOptions::default(),

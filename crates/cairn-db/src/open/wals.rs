@@ -31,6 +31,8 @@ struct Memtables<'a> {
     shared: &'a Arc<Shared>,
     families: Arc<Families>,
     logs: std::collections::BTreeMap<u32, FileNumber>,
+    /// Entries up to these numbers are in tables already.
+    above: std::collections::BTreeMap<u32, SequenceNumber>,
     /// Tables that a full memtable was flushed to need a new MANIFEST, whatever the options say.
     flushed: bool,
 }
@@ -47,6 +49,9 @@ impl Sink for Memtables<'_> {
     }
 
     fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]) {
+        if self.above.get(&family).is_some_and(|above| seq <= *above) {
+            return;
+        }
         let Some(family) = self.families.get(family) else {
             return;
         };
@@ -321,6 +326,7 @@ impl Shared {
                     .map(|family| (family.id, family.log_number))
                     .collect(),
                 families: families.clone(),
+                above: self.replay_above.lock().clone(),
                 flushed: false,
             },
             stopped_at: None,

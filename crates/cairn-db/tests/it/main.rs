@@ -12,6 +12,7 @@ mod logs;
 mod options;
 mod outputs;
 mod properties;
+mod repair;
 mod sst;
 mod styles;
 mod wal;

@@ -1,0 +1,294 @@
+//! What the files of a database say where no MANIFEST does: families from the properties of their
+//! tables, the age of tables from the sequence numbers in them.
+//!
+//! All tables go to level 0. There a point read believes the newer table first, and which is newer
+//! can only be said of a whole table. Where the numbers of two tables that share keys are mixed, the
+//! family is compacted afterwards: a compaction goes by the number of each entry.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_blob::BlobFile;
+use cairn_format::blob::{FOOTER_LEN, HEADER_LEN};
+use cairn_format::id::UniqueId;
+use cairn_format::key;
+use cairn_format::names::FileName;
+use cairn_options::FamilyOptions;
+use cairn_platform::Io;
+use cairn_platform::fs::FileMode;
+use cairn_table::{IterOptions, TableIter};
+use cairn_types::{Code, Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
+use cairn_version::manifest::{Recovered, RecoveredFamily};
+use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, bounds};
+
+use super::{LostTable, Patient, empty_tree, salvage};
+
+/// The id in the properties of tables that belong to no family in particular.
+const ANY_FAMILY: u64 = 0x7fff_ffff;
+
+/// The files of a database, by family.
+pub(super) struct Found<'a> {
+    families: BTreeMap<u32, Family<'a>>,
+    /// Files that are set aside and whose old names go.
+    pub(super) gone: Vec<PathBuf>,
+}
+
+struct Family<'a> {
+    name: String,
+    options: &'a FamilyOptions,
+    order: KeyOrder,
+    tables: Vec<Table>,
+    blobs: Vec<BlobFileMeta>,
+}
+
+struct Table {
+    meta: FileMeta,
+    /// An ingested table: its sequence number was in the lost MANIFEST.
+    external: bool,
+}
+
+impl<'a> Found<'a> {
+    /// Reads every table, and sets aside what does not read whole.
+    pub(super) fn look(patient: &mut Patient<'a>) -> Result<Found<'a>> {
+        let dirs = patient.all_table_dirs();
+        let is_table =
+            |name: FileName| matches!(name, FileName::Table(_) | FileName::LegacyTable(_));
+        let tables = salvage::files(patient.fs(), &dirs, is_table)?;
+        let is_blob = |name: FileName| matches!(name, FileName::Blob(_));
+        let blobs = salvage::files(patient.fs(), &dirs, is_blob)?;
+        let logs = cairn_wal::list(patient.fs(), patient.wal_dir())?;
+        if tables.is_empty() && logs.is_empty() {
+            return Err(Error::invalid_argument(format!(
+                "{} holds no database: neither tables nor logs",
+                patient.dir.display()
+            )));
+        }
+        let mut found = Found {
+            families: BTreeMap::new(),
+            gone: Vec::new(),
+        };
+        let default = patient.options_of("default");
+        let order = default.comparator.clone();
+        found.add_family(0, "default", default, order);
+        for (name, path) in tables {
+            let number = name.number().unwrap_or_default();
+            if let Err(error) = found.take_table(patient, number, &path) {
+                if error.io_kind().is_some() || error.code() == Code::InvalidArgument {
+                    // Not the file's fault: another attempt may read it.
+                    return Err(error);
+                }
+                let moved = patient.set_aside(&path)?;
+                found.gone.push(path);
+                patient.report.lost.push(LostTable {
+                    path: moved,
+                    family: String::new(),
+                    level: 0,
+                    keys: None,
+                    reason: error.to_string(),
+                });
+            }
+        }
+        for (name, path) in blobs {
+            let number = name.number().unwrap_or_default();
+            if found.take_blob(patient, number, &path).is_err() {
+                let moved = patient.set_aside(&path)?;
+                patient.report.set_aside.push(moved);
+                found.gone.push(path);
+            }
+        }
+        Ok(found)
+    }
+
+    fn add_family(&mut self, id: u32, name: &str, options: &'a FamilyOptions, order: KeyOrder) {
+        self.families.entry(id).or_insert_with(|| Family {
+            name: name.to_owned(),
+            options,
+            order,
+            tables: Vec::new(),
+            blobs: Vec::new(),
+        });
+    }
+
+    fn take_table(&mut self, patient: &Patient<'a>, number: FileNumber, path: &Path) -> Result<()> {
+        let io = Io::blocking();
+        // The order is in the file; any one opens it if it is asked for by its name.
+        let properties = salvage::properties(patient.world, &patient.orders(), path, &io)?;
+        let (id, name) = match properties.column_family_id {
+            ANY_FAMILY => (0, "default".to_owned()),
+            id => {
+                let id = u32::try_from(id)
+                    .map_err(|_| Error::corruption(format!("column family id {id}")))?;
+                (id, properties.column_family_name.clone())
+            }
+        };
+        let name = match (id, name.is_empty()) {
+            (0, _) => "default".to_owned(),
+            (id, true) => format!("family-{id}"),
+            (_, false) => name,
+        };
+        let options = patient.options_of(&name);
+        let order = salvage::order(options, &properties.comparator)?;
+        let reader = salvage::reader(patient.world, &io, options, &order);
+        let external = reader.open(path, None)?;
+        external.table.verify_checksums(&io)?;
+        let (smallest, largest) = reader
+            .bounds(&external.table)?
+            .ok_or_else(|| Error::corruption("the table has no entries"))?;
+        let properties = external.table.properties();
+        let mut meta = FileMeta::new(number, external.size, smallest, largest);
+        let mut seqs: Option<(SequenceNumber, SequenceNumber)> = None;
+        let mut note = |seq: SequenceNumber| {
+            let (least, most) = seqs.unwrap_or((seq, seq));
+            seqs = Some((least.min(seq), most.max(seq)));
+        };
+        let tombstones = external.table.range_tombstones();
+        for range in tombstones.iter().flat_map(|all| all.iter()) {
+            range.seqs.iter().copied().for_each(&mut note);
+        }
+        let options = IterOptions {
+            fill_cache: false,
+            ..IterOptions::default()
+        };
+        let mut iter = TableIter::new(external.table.clone(), options);
+        let mut progress = iter.seek_to_first();
+        loop {
+            iter.complete(progress, &io);
+            iter.status()?;
+            if !iter.valid() {
+                break;
+            }
+            let entry = iter.key();
+            note(key::sequence(entry));
+            if key::packed(entry) as u8 == ValueKind::BlobIndex as u8 {
+                let blob = cairn_format::blob::BlobIndex::decode(iter.value())
+                    .map_err(|malformed| malformed.in_file(path.display(), 0))?;
+                let oldest = meta.oldest_blob.map_or(blob.file, |old| old.min(blob.file));
+                meta.oldest_blob = Some(oldest);
+            }
+            progress = iter.next();
+        }
+        (meta.smallest_seq, meta.largest_seq) = seqs.unwrap_or_default();
+        meta.unique_id = UniqueId::of_table(
+            &properties.db_id,
+            &properties.db_session_id,
+            properties.original_file_number,
+        )
+        .map(|id| id.short());
+        meta.timestamps_persisted = order.timestamp_size() == 0 || !properties.timestamps_stripped;
+        meta.oldest_ancester_time = properties.creation_time;
+        meta.creation_time = properties.file_creation_time;
+        let dirs = patient.table_dirs(&name);
+        let place = dirs
+            .iter()
+            .position(|dir| Some(dir.as_path()) == path.parent());
+        meta.path_id = place
+            .and_then(|place| u32::try_from(place).ok())
+            .ok_or_else(|| Error::corruption("the table lies in a directory of another family"))?;
+        let is_external = properties.external_version.is_some();
+        self.add_family(id, &name, patient.options_of(&name), order);
+        let family = self.families.get_mut(&id).expect("it was just added");
+        family.tables.push(Table {
+            meta,
+            external: is_external,
+        });
+        Ok(())
+    }
+
+    fn take_blob(&mut self, patient: &Patient<'a>, number: FileNumber, path: &Path) -> Result<()> {
+        let file = patient.fs().open(path, FileMode::default())?;
+        let file = BlobFile::open(file, number)?;
+        let id = file.header().family;
+        let family = self
+            .families
+            .get_mut(&id)
+            .ok_or_else(|| Error::corruption("no table of its family is left"))?;
+        family.blobs.push(BlobFileMeta {
+            number,
+            total_count: file.blob_count(),
+            total_bytes: file
+                .file_size()
+                .saturating_sub((HEADER_LEN + FOOTER_LEN) as u64),
+            checksum_method: String::new(),
+            checksum_value: Vec::new(),
+            garbage_count: 0,
+            garbage_bytes: 0,
+        });
+        Ok(())
+    }
+
+    /// What logs need not add: up to its newest flushed table a family has everything. Ingested
+    /// tables say nothing, for they come past the memtable.
+    pub(super) fn floors(&self) -> BTreeMap<u32, SequenceNumber> {
+        let of = |family: &Family<'_>| {
+            let own = family.tables.iter().filter(|table| !table.external);
+            own.map(|table| table.meta.largest_seq).max()
+        };
+        self.families
+            .iter()
+            .filter_map(|(id, family)| Some((*id, of(family)?)))
+            .collect()
+    }
+
+    /// The families with tables of which neither is older than the other.
+    pub(super) fn mixed(&self) -> Vec<String> {
+        let is_mixed = |family: &Family<'_>| {
+            let mut by_key: Vec<&FileMeta> = family.tables.iter().map(|t| &t.meta).collect();
+            by_key.sort_by(|a, b| {
+                key::compare(&family.order, a.smallest.as_bytes(), b.smallest.as_bytes())
+            });
+            by_key.iter().enumerate().any(|(at, a)| {
+                by_key[at + 1..]
+                    .iter()
+                    .take_while(|b| touch(&family.order, a, b))
+                    .any(|b| a.smallest_seq <= b.largest_seq && b.smallest_seq <= a.largest_seq)
+            })
+        };
+        let mixed = self.families.values().filter(|family| is_mixed(family));
+        mixed.map(|family| family.name.clone()).collect()
+    }
+
+    /// The state that the files amount to.
+    pub(super) fn recovered(&self) -> Result<Recovered> {
+        let mut families = Vec::new();
+        let mut last = SequenceNumber::ZERO;
+        let mut next = FileNumber(1);
+        for (id, family) in &self.families {
+            let added = family.tables.iter().map(|table| {
+                last = last.max(table.meta.largest_seq);
+                next = next.max(FileNumber(table.meta.number.0 + 1));
+                (0, Arc::new(table.meta.clone()))
+            });
+            let edit = TreeEdit {
+                added: added.collect(),
+                added_blobs: family.blobs.iter().cloned().map(Arc::new).collect(),
+                ..TreeEdit::default()
+            };
+            let version = empty_tree(family.options, family.order.clone()).with_edit(&edit)?;
+            families.push(RecoveredFamily {
+                id: *id,
+                name: family.name.clone(),
+                version: version.with_epochs(false),
+                log_number: FileNumber(0),
+                full_history_ts_low: Vec::new(),
+                persist_timestamps: family.options.persist_user_defined_timestamps,
+            });
+        }
+        Ok(Recovered {
+            manifest: FileNumber(0),
+            manifest_bytes: 0,
+            max_family: self.families.keys().copied().max().unwrap_or(0),
+            families,
+            next_file: next,
+            last_sequence: last,
+            min_log_to_keep: FileNumber(0),
+            db_id: None,
+            wals: BTreeMap::new(),
+        })
+    }
+}
+
+/// Whether `b`, which begins no earlier, shares keys with `a`.
+fn touch(order: &KeyOrder, a: &FileMeta, b: &FileMeta) -> bool {
+    bounds::compare(order, a.largest.as_bytes(), b.smallest.as_bytes()).is_ge()
+}

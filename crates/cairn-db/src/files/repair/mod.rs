@@ -1,0 +1,510 @@
+//! Repair: a database that does not open, or has damaged tables, made whole again as far as its
+//! files allow, and a report of what may be lost.
+//!
+//! [`quarantine`] takes damaged tables out of a database whose MANIFEST is whole. [`repair`] does
+//! the same, and where the MANIFEST is lost it makes a new one from the tables and logs. Neither
+//! deletes nor overwrites a data file: what the database does not use any more is moved to the
+//! directory `lost` inside it, and logs are kept there before they are replayed.
+
+mod found;
+mod salvage;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cairn_format::names::FileName;
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, WalRecoveryMode};
+use cairn_platform::{FileSystem, World};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
+use cairn_version::manifest::{self, Contents, FamilyContents, Manifest, Recovered};
+use cairn_version::{FileMeta, TreeEdit, Version};
+
+use crate::db::FamilyDescriptor;
+use crate::files::copy;
+use crate::open::{Dropped, OpenRequest, open_above};
+
+use found::Found;
+
+/// The directory of files that the database does not use any more.
+const LOST: &str = "lost";
+
+/// A table that left the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostTable {
+    /// Where it lies now; where it should have been, if it is missing.
+    pub path: PathBuf,
+    /// The family it belonged to; empty if nobody knows.
+    pub family: String,
+    /// The level it was in.
+    pub level: usize,
+    /// The first and last user key that it may have had; `None` if nobody knows.
+    pub keys: Option<(Vec<u8>, Vec<u8>)>,
+    /// Why it left.
+    pub reason: String,
+}
+
+/// What a repair did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairReport {
+    /// Whether a new MANIFEST was made from the tables: the old one was lost.
+    pub rebuilt: bool,
+    /// Tables that the database has now.
+    pub kept: usize,
+    /// Tables that it has no more. What they held in their keys' range may be lost; older values
+    /// and deleted keys may have come back there.
+    pub lost: Vec<LostTable>,
+    /// Files that no family needs, moved to `lost`.
+    pub set_aside: Vec<PathBuf>,
+    /// Parts of logs that could not be replayed.
+    pub dropped: Vec<Dropped>,
+    /// The last write that the database has now.
+    pub last_sequence: SequenceNumber,
+}
+
+/// Which tables are taken out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Quarantine {
+    /// All that are missing or do not read whole.
+    AllDamaged,
+    /// These.
+    Tables(Vec<FileNumber>),
+}
+
+/// A database that nobody has open, being repaired.
+struct Patient<'a> {
+    world: &'a World,
+    dir: PathBuf,
+    options: &'a DbOptions,
+    families: &'a [FamilyDescriptor],
+    unknown: &'a FamilyOptions,
+    report: RepairReport,
+}
+
+/// Takes tables out of the database in `path`. Its MANIFEST must be whole; logs stay as they are.
+///
+/// # Errors
+///
+/// `IoError` if the database is open; `Corruption` of the MANIFEST, for which [`repair`] is there;
+/// `InvalidArgument` if a table to be taken out is none of the database.
+pub fn quarantine(
+    world: &World,
+    path: &Path,
+    options: &DbOptions,
+    families: &[FamilyDescriptor],
+    unknown: &FamilyOptions,
+    which: &Quarantine,
+) -> Result<RepairReport> {
+    let mut patient = Patient::new(world, path, options, families, unknown)?;
+    let _lock = world.fs.lock(&patient.path_of(FileName::Lock))?;
+    let recovered = patient.whole_manifest()?;
+    patient.take_out(recovered, which)?;
+    Ok(patient.report)
+}
+
+/// Makes the database in `path` whole as far as its files allow. Options of families that are not
+/// named are `unknown`.
+///
+/// # Errors
+///
+/// `IoError` if the database is open; `InvalidArgument` if there is none, or a comparator is
+/// needed that was not given.
+pub fn repair(
+    world: &World,
+    path: &Path,
+    options: &DbOptions,
+    families: &[FamilyDescriptor],
+    unknown: &FamilyOptions,
+) -> Result<RepairReport> {
+    let mut patient = Patient::new(world, path, options, families, unknown)?;
+    let mut floors = BTreeMap::new();
+    let mut mixed = Vec::new();
+    {
+        let _lock = world.fs.lock(&patient.path_of(FileName::Lock))?;
+        patient.keep_logs()?;
+        match patient.whole_manifest() {
+            Ok(recovered) => patient.take_out(recovered, &Quarantine::AllDamaged)?,
+            Err(_) => {
+                let found = Found::look(&mut patient)?;
+                floors = found.floors();
+                mixed = found.mixed();
+                patient.rebuild(&found)?;
+            }
+        }
+    }
+    patient.open_and_close(&floors, &mixed)?;
+    Ok(patient.report)
+}
+
+impl<'a> Patient<'a> {
+    fn new(
+        world: &'a World,
+        path: &Path,
+        options: &'a DbOptions,
+        families: &'a [FamilyDescriptor],
+        unknown: &'a FamilyOptions,
+    ) -> Result<Patient<'a>> {
+        let dir = world
+            .fs
+            .canonical(path)
+            .map_err(|error| match error.subcode() {
+                Subcode::PathNotFound => {
+                    Error::invalid_argument(format!("{} does not exist", path.display()))
+                }
+                _ => error,
+            })?;
+        Ok(Patient {
+            world,
+            dir,
+            options,
+            families,
+            unknown,
+            report: RepairReport::default(),
+        })
+    }
+
+    fn fs(&self) -> &'a dyn FileSystem {
+        &*self.world.fs
+    }
+
+    fn path_of(&self, name: FileName) -> PathBuf {
+        self.dir.join(name.to_string())
+    }
+
+    fn wal_dir(&self) -> &Path {
+        match self.options.wal_dir.as_os_str().is_empty() {
+            true => &self.dir,
+            false => &self.options.wal_dir,
+        }
+    }
+
+    /// The options of a family.
+    fn options_of(&self, name: &str) -> &'a FamilyOptions {
+        let given = self.families.iter().find(|given| given.name == name);
+        given.map_or(self.unknown, |given| &given.options)
+    }
+
+    /// Every order that keys may be in.
+    fn orders(&self) -> Vec<KeyOrder> {
+        let given = self.families.iter().map(|given| &given.options);
+        let given = given
+            .chain([self.unknown])
+            .map(|options| &options.comparator);
+        let built_in = [
+            KeyOrder::Bytewise,
+            KeyOrder::ReverseBytewise,
+            KeyOrder::BytewiseU64Ts,
+            KeyOrder::ReverseBytewiseU64Ts,
+        ];
+        built_in.into_iter().chain(given.cloned()).collect()
+    }
+
+    /// What the MANIFEST says, if it is whole.
+    fn whole_manifest(&self) -> Result<Recovered> {
+        let number = manifest::current(self.fs(), &self.dir)?
+            .ok_or_else(|| Error::corruption(format!("{} has no CURRENT", self.dir.display())))?;
+        let order = |name: &str, recorded: &str| salvage::order(self.options_of(name), recorded);
+        manifest::replay(self.fs(), &self.dir, number, &order)
+    }
+
+    /// The directories of tables, by path id.
+    fn table_dirs(&self, family: &str) -> Vec<PathBuf> {
+        let own = &self.options_of(family).cf_paths;
+        let paths = if own.is_empty() {
+            &self.options.db_paths
+        } else {
+            own
+        };
+        match paths.is_empty() {
+            true => vec![self.dir.clone()],
+            false => paths.iter().map(|place| place.path.clone()).collect(),
+        }
+    }
+
+    /// Every directory that may have tables.
+    fn all_table_dirs(&self) -> Vec<PathBuf> {
+        let names = self.families.iter().map(|given| given.name.as_str());
+        let mut dirs: Vec<PathBuf> = names
+            .chain(["default"])
+            .flat_map(|name| self.table_dirs(name))
+            .collect();
+        dirs.push(self.dir.clone());
+        dirs.sort();
+        dirs.dedup();
+        dirs
+    }
+
+    /// Gives `path` a name in `lost`, and returns it. The old name stays until [`Patient::let_go`].
+    fn set_aside(&self, path: &Path) -> Result<PathBuf> {
+        let fs = self.fs();
+        let lost = self.dir.join(LOST);
+        fs.create_dir_all(&lost)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let mut to = lost.join(&*name);
+        let mut attempt = 0;
+        while fs.exists(&to)? {
+            attempt += 1;
+            to = lost.join(format!("{name}.{attempt}"));
+        }
+        match fs.link(path, &to) {
+            Err(error) if copy::cannot_link(&error) => {
+                copy::copy(fs, path, &to, None, self.options.use_fsync)?;
+            }
+            linked => linked?,
+        }
+        Ok(to)
+    }
+
+    /// Makes the names in `lost` durable.
+    fn sync_lost(&self) -> Result<()> {
+        let lost = self.dir.join(LOST);
+        match self.fs().exists(&lost)? {
+            true => self
+                .fs()
+                .sync_dir(&lost)
+                .and_then(|()| self.fs().sync_dir(&self.dir)),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives up the old names of files that have one in `lost`.
+    fn let_go(&self, paths: &[PathBuf]) -> Result<()> {
+        for path in paths {
+            match self.fs().remove(path) {
+                Err(error) if error.subcode() != Subcode::PathNotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a second name of every log: the opening that follows replays and deletes them.
+    fn keep_logs(&mut self) -> Result<()> {
+        for log in cairn_wal::list(self.fs(), self.wal_dir())? {
+            if self.fs().status(&log.path)?.len > 0 {
+                let kept = self.set_aside(&log.path)?;
+                self.report.set_aside.push(kept);
+            }
+        }
+        self.sync_lost()
+    }
+
+    /// Takes the tables that `which` names out of the tree of `recovered`.
+    fn take_out(&mut self, mut recovered: Recovered, which: &Quarantine) -> Result<()> {
+        let mut gone = Vec::new();
+        let mut named = match which {
+            Quarantine::AllDamaged => Vec::new(),
+            Quarantine::Tables(numbers) => numbers.clone(),
+        };
+        for family in &mut recovered.families {
+            let dirs = self.table_dirs(&family.name);
+            let options = self.options_of(&family.name);
+            let mut edit = TreeEdit::default();
+            let files: Vec<_> = family
+                .version
+                .files()
+                .map(|(l, f)| (l, f.clone()))
+                .collect();
+            for (level, file) in files {
+                let path = salvage::path_in(&dirs, &file);
+                let asked = named.iter().position(|number| *number == file.number);
+                let reason = match (which, asked) {
+                    (Quarantine::Tables(_), None) => None,
+                    (Quarantine::Tables(_), Some(at)) => {
+                        named.swap_remove(at);
+                        Some("it was to be taken out".to_owned())
+                    }
+                    (Quarantine::AllDamaged, _) => {
+                        let order = family.version.order();
+                        salvage::damage(self.world, options, order, &file, &path)
+                            .map(|error| error.to_string())
+                    }
+                };
+                let Some(reason) = reason else {
+                    self.report.kept += 1;
+                    continue;
+                };
+                edit.deleted.push((level, file.number));
+                let moved = match self.fs().exists(&path)? {
+                    true => self.set_aside(&path)?,
+                    false => path.clone(),
+                };
+                gone.push(path);
+                self.report.lost.push(LostTable {
+                    path: moved,
+                    family: family.name.clone(),
+                    level,
+                    keys: Some(keys_of(&file)),
+                    reason,
+                });
+            }
+            family.version = family.version.with_edit(&edit)?;
+        }
+        if let Some(number) = named.first() {
+            return Err(Error::invalid_argument(format!(
+                "table {number} is none of the database"
+            )));
+        }
+        self.report.last_sequence = recovered.last_sequence;
+        self.set_aside_unknown(&recovered, &mut gone)?;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.sync_lost()?;
+        if !self.report.lost.is_empty() {
+            self.write_manifest(&recovered)?;
+        }
+        self.let_go(&gone)
+    }
+
+    /// Sets tables and blob files aside that the MANIFEST does not know: the next opening would
+    /// delete them.
+    fn set_aside_unknown(&mut self, recovered: &Recovered, gone: &mut Vec<PathBuf>) -> Result<()> {
+        let known = |number: FileNumber| {
+            recovered.families.iter().any(|family| {
+                family.version.blob_files().contains_key(&number)
+                    || family
+                        .version
+                        .files()
+                        .any(|(_, file)| file.number == number)
+            })
+        };
+        for dir in self.all_table_dirs() {
+            for name in salvage::list(self.fs(), &dir)? {
+                let number = match FileName::parse(&name) {
+                    Some(FileName::Table(n) | FileName::LegacyTable(n) | FileName::Blob(n)) => n,
+                    _ => continue,
+                };
+                let path = dir.join(&name);
+                if !known(number) && !gone.contains(&path) {
+                    let kept = self.set_aside(&path)?;
+                    self.report.set_aside.push(kept);
+                    gone.push(path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a MANIFEST of `found` the current one. Whatever else there was is set aside.
+    fn rebuild(&mut self, found: &Found) -> Result<()> {
+        self.report.rebuilt = true;
+        let mut gone = found.gone.clone();
+        for name in salvage::list(self.fs(), &self.dir)? {
+            if let Some(FileName::Manifest(_)) = FileName::parse(&name) {
+                let path = self.dir.join(&name);
+                let kept = self.set_aside(&path)?;
+                self.report.set_aside.push(kept);
+                gone.push(path);
+            }
+        }
+        self.sync_lost()?;
+        let recovered = found.recovered()?;
+        self.report.kept = recovered
+            .families
+            .iter()
+            .map(|family| family.version.files().count())
+            .sum();
+        let number = self.write_manifest(&recovered)?;
+        gone.retain(|path| *path != self.path_of(FileName::Manifest(number)));
+        self.let_go(&gone)
+    }
+
+    /// Writes the state to a new MANIFEST that becomes the current one.
+    fn write_manifest(&self, recovered: &Recovered) -> Result<FileNumber> {
+        let fs = self.fs();
+        let mut largest = recovered.next_file.0;
+        for dir in self
+            .all_table_dirs()
+            .iter()
+            .map(PathBuf::as_path)
+            .chain([self.wal_dir()])
+        {
+            for name in salvage::list(fs, dir)? {
+                let number = FileName::parse(&name).and_then(FileName::number);
+                largest = largest.max(number.map_or(0, |number| number.0 + 1));
+            }
+        }
+        let number = FileNumber(largest);
+        let contents = Contents {
+            db_id: recovered.db_id.as_deref(),
+            next_file: FileNumber(largest + 1),
+            last_sequence: recovered.last_sequence,
+            min_log_to_keep: recovered.min_log_to_keep,
+            max_family: recovered.max_family,
+            wals: &recovered.wals,
+            families: recovered
+                .families
+                .iter()
+                .map(|family| FamilyContents {
+                    id: family.id,
+                    name: &family.name,
+                    version: &family.version,
+                    log_number: family.log_number,
+                    full_history_ts_low: &family.full_history_ts_low,
+                    persist_timestamps: family.persist_timestamps,
+                })
+                .collect(),
+        };
+        Manifest::create(fs, &self.dir, number, &contents, &[])?.close()?;
+        Ok(number)
+    }
+
+    /// Opens the database once: logs are replayed as far as they can be read, and become tables.
+    /// The families in `mixed` are compacted.
+    fn open_and_close(
+        &mut self,
+        floors: &BTreeMap<u32, SequenceNumber>,
+        mixed: &[String],
+    ) -> Result<()> {
+        let options = DbOptions {
+            create_if_missing: false,
+            error_if_exists: false,
+            create_missing_column_families: false,
+            wal_recovery_mode: WalRecoveryMode::SkipAnyCorruptedRecords,
+            avoid_flush_during_recovery: false,
+            // A log that becomes another one would change the copy in `lost`, which is a link.
+            recycle_log_file_num: 0,
+            track_and_verify_wals_in_manifest: false,
+            track_and_verify_wals: false,
+            ..self.options.clone()
+        };
+        let known = crate::open::list_families(&self.dir, self.world)?;
+        let families: Vec<FamilyDescriptor> = self
+            .families
+            .iter()
+            .filter(|given| known.contains(&given.name))
+            .cloned()
+            .collect();
+        let request = OpenRequest {
+            path: &self.dir,
+            options: &options,
+            families: &families,
+            others: Some(self.unknown),
+            read_only: false,
+            world: self.world.clone(),
+        };
+        let db = open_above(&request, floors)?;
+        self.report.dropped = db.dropped_at_recovery();
+        self.report.last_sequence = db.latest_sequence();
+        for name in mixed {
+            if let Some(family) = db.family(name) {
+                family.compact_range(None, None, &CompactRangeOptions::default())?;
+            }
+        }
+        db.close()
+    }
+}
+
+/// The user keys between which a table may have some.
+fn keys_of(file: &FileMeta) -> (Vec<u8>, Vec<u8>) {
+    (
+        file.smallest.user_key().to_vec(),
+        file.largest.user_key().to_vec(),
+    )
+}
+
+/// An empty tree of `options`.
+fn empty_tree(options: &FamilyOptions, order: KeyOrder) -> Version {
+    let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
+    Version::empty(order, levels)
+}

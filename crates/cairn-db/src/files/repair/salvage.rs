@@ -1,0 +1,122 @@
+//! Small questions that a repair asks of files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_format::names::{self, FileName};
+use cairn_format::table::Properties;
+use cairn_options::FamilyOptions;
+use cairn_platform::{FileSystem, Io, World};
+use cairn_types::{Error, KeyOrder, Result, Subcode};
+use cairn_version::FileMeta;
+
+use crate::files::external::Reader;
+
+/// The names in `dir`; none if it does not exist.
+pub(super) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<String>> {
+    match fs.list(dir) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(Vec::new()),
+        names => names,
+    }
+}
+
+/// The order of a family's keys: the one of its options if that is the one recorded, or a built-in
+/// one.
+pub(super) fn order(options: &FamilyOptions, recorded: &str) -> Result<KeyOrder> {
+    match options.comparator.name() == recorded {
+        true => Ok(options.comparator.clone()),
+        false => KeyOrder::from_name(recorded).ok_or_else(|| {
+            Error::invalid_argument(format!(
+                "a family is ordered by comparator {recorded:?}, which was not given"
+            ))
+        }),
+    }
+}
+
+/// Where `file` lies among the directories of its family.
+pub(super) fn path_in(dirs: &[PathBuf], file: &FileMeta) -> PathBuf {
+    let dir = dirs.get(file.path_id as usize).or(dirs.last());
+    let name = names::table(file.number);
+    dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
+}
+
+/// What reads the tables of a family.
+pub(super) fn reader<'a>(
+    world: &'a World,
+    io: &'a Io,
+    options: &FamilyOptions,
+    order: &'a KeyOrder,
+) -> Reader<'a> {
+    Reader {
+        fs: &*world.fs,
+        io,
+        order,
+        prefix_extractor: options.prefix_extractor.clone(),
+        options: Arc::new(options.table.clone()),
+    }
+}
+
+/// What is wrong with a table of the tree, if something is.
+pub(super) fn damage(
+    world: &World,
+    options: &FamilyOptions,
+    order: &KeyOrder,
+    file: &FileMeta,
+    path: &Path,
+) -> Option<Error> {
+    let io = Io::blocking();
+    let check = || {
+        let found = match world.fs.status(path) {
+            Err(error) if error.subcode() == Subcode::PathNotFound => {
+                return Err(Error::corruption("the file is missing"));
+            }
+            status => status?.len,
+        };
+        if found != file.size {
+            return Err(Error::corruption(format!(
+                "length: expected {}, found {found}",
+                file.size
+            )));
+        }
+        let external = reader(world, &io, options, order).open(path, Some(file.largest_seq))?;
+        external.table.verify_checksums(&io)
+    };
+    check().err()
+}
+
+/// Every file of `dirs` that `wanted` takes, with its path, in the order of numbers.
+pub(super) fn files(
+    fs: &dyn FileSystem,
+    dirs: &[PathBuf],
+    wanted: impl Fn(FileName) -> bool,
+) -> Result<Vec<(FileName, PathBuf)>> {
+    let mut all = Vec::new();
+    for dir in dirs {
+        for name in list(fs, dir)? {
+            match FileName::parse(&name) {
+                Some(kind) if wanted(kind) => all.push((kind, dir.join(&name))),
+                _ => {}
+            }
+        }
+    }
+    all.sort_by_key(|(kind, _)| kind.number());
+    Ok(all)
+}
+
+/// The properties of the table at `path`, whose keys are in one of `orders`.
+pub(super) fn properties(
+    world: &World,
+    orders: &[KeyOrder],
+    path: &Path,
+    io: &Io,
+) -> Result<Properties> {
+    let options = FamilyOptions::default();
+    let mut refused = None;
+    for order in orders {
+        match reader(world, io, &options, order).open(path, None) {
+            Ok(external) => return Ok(external.table.properties().clone()),
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refused.unwrap_or_else(|| Error::corruption("the table cannot be opened")))
+}

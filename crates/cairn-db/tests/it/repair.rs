@@ -1,0 +1,190 @@
+//! Damaged and headless databases are made whole again, and nothing is thrown away.
+
+use std::path::{Path, PathBuf};
+
+use cairn_db::{Db, Quarantine, RepairReport};
+use cairn_options::CompactRangeOptions;
+use cairn_platform::World;
+use cairn_types::{Code, FileNumber, Result};
+
+use crate::basic::{db_options, open_at, small};
+
+const DIR: &str = "/db";
+
+fn repair(world: &World) -> Result<RepairReport> {
+    cairn_db::repair(world, DIR.as_ref(), &db_options(), &[], &small())
+}
+
+fn quarantine(world: &World, which: &Quarantine) -> Result<RepairReport> {
+    cairn_db::quarantine(world, DIR.as_ref(), &db_options(), &[], &small(), which)
+}
+
+fn names(world: &World, dir: &str) -> Vec<String> {
+    let mut names = world.fs.list(dir.as_ref()).unwrap_or_default();
+    names.sort();
+    names
+}
+
+fn tables(world: &World) -> Vec<PathBuf> {
+    let names = names(world, DIR).into_iter();
+    let tables = names.filter(|name| name.ends_with(".sst"));
+    tables.map(|name| Path::new(DIR).join(name)).collect()
+}
+
+fn get(db: &Db, key: &str) -> Option<String> {
+    let value = db.get(key.as_bytes()).expect("the read meets no error");
+    value.map(|value| String::from_utf8_lossy(&value).into_owned())
+}
+
+/// Changes a byte in the middle of a file.
+fn damage(world: &World, path: &Path) {
+    let fs = &world.fs;
+    let file = fs.open(path, Default::default()).expect("it is there");
+    let mut bytes = vec![0; file.len().expect("it has a length") as usize];
+    file.read_at(0, &mut bytes).expect("it can be read");
+    drop(file);
+    bytes[20] ^= 0x55;
+    fs.remove(path).expect("it can be removed");
+    let file = fs
+        .create(path, Default::default())
+        .expect("it can be created");
+    file.append(&bytes).expect("it can be written");
+}
+
+/// A database with a table for each of `a`, `m` and `z`, and `later` in its log.
+fn three_tables(world: &World) {
+    let db = open_at(world, &[]).expect("it opens");
+    for key in ["a", "m", "z"] {
+        db.put(key.as_bytes(), b"flushed").expect("a write");
+        db.put(&[key.as_bytes(), b"2"].concat(), b"flushed")
+            .expect("a write");
+        db.flush().expect("a flush");
+    }
+    db.put(b"later", b"logged").expect("a write");
+    db.close().expect("it closes");
+}
+
+#[test]
+fn a_damaged_table_is_set_aside_and_its_range_is_named() {
+    let world = World::in_memory();
+    three_tables(&world);
+    let open = open_at(&world, &[]).unwrap();
+    assert_eq!(
+        quarantine(&world, &Quarantine::AllDamaged)
+            .unwrap_err()
+            .code(),
+        Code::IoError
+    );
+    open.close().unwrap();
+    let before = tables(&world);
+    damage(&world, &before[1]);
+    let report = quarantine(&world, &Quarantine::AllDamaged).unwrap();
+    assert_eq!((report.kept, report.lost.len()), (before.len() - 1, 1));
+    let lost = &report.lost[0];
+    assert_eq!(lost.keys, Some((b"m".to_vec(), b"m2".to_vec())));
+    assert_eq!((lost.family.as_str(), lost.level), ("default", 0));
+    assert!(world.fs.exists(&lost.path).unwrap());
+    assert!(!world.fs.exists(&before[1]).unwrap());
+    let db = open_at(&world, &[]).unwrap();
+    assert_eq!(get(&db, "a").as_deref(), Some("flushed"));
+    assert_eq!(get(&db, "later").as_deref(), Some("logged"));
+    assert_eq!((get(&db, "m"), get(&db, "m2")), (None, None));
+    db.close().unwrap();
+    // One by its number, and a number that is none.
+    let number = |path: &Path| {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        FileNumber(name.parse().unwrap())
+    };
+    let which = Quarantine::Tables(vec![number(&before[0])]);
+    assert_eq!(quarantine(&world, &which).unwrap().lost.len(), 1);
+    assert_eq!(
+        quarantine(&world, &which).unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    let db = open_at(&world, &[]).unwrap();
+    assert_eq!(
+        (get(&db, "a"), get(&db, "z").as_deref()),
+        (None, Some("flushed"))
+    );
+}
+
+#[test]
+fn a_database_without_manifest_is_made_of_its_tables_and_logs() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    let other = db.create_family("other", &small()).unwrap();
+    for round in 0..3 {
+        for key in ["a", "b", "c"] {
+            db.put(key.as_bytes(), format!("{key}{round}").as_bytes())
+                .unwrap();
+        }
+        other.put(b"o", b"x").unwrap();
+        db.flush_families(&[]).unwrap();
+    }
+    db.delete(b"b").unwrap();
+    db.put(b"c", b"logged").unwrap();
+    drop(other);
+    db.close().unwrap();
+    let logs = names(&world, DIR)
+        .iter()
+        .filter(|name| name.ends_with(".log"))
+        .count();
+    world.fs.remove("/db/CURRENT".as_ref()).unwrap();
+    let report = repair(&world).unwrap();
+    assert!(report.rebuilt && report.lost.is_empty() && report.dropped.is_empty());
+    let lost = names(&world, "/db/lost");
+    assert!(
+        lost.iter().any(|name| name.starts_with("MANIFEST-")),
+        "{lost:?}"
+    );
+    assert_eq!(
+        lost.iter().filter(|name| name.ends_with(".log")).count(),
+        logs
+    );
+    let db = open_at(&world, &[]).unwrap();
+    assert_eq!(get(&db, "a").as_deref(), Some("a2"));
+    assert_eq!(get(&db, "b"), None);
+    assert_eq!(get(&db, "c").as_deref(), Some("logged"));
+    let other = db.family("other").expect("its name is in its tables");
+    assert_eq!(other.get(b"o").unwrap().as_deref(), Some(&b"x"[..]));
+    assert!(db.latest_sequence() >= report.last_sequence);
+}
+
+#[test]
+fn an_older_value_does_not_come_back_where_tables_are_mixed() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    // The compacted table has the older value of k and numbers beyond that of the newer one.
+    db.put(b"k", b"old").unwrap();
+    db.put(b"z", b"old").unwrap();
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    db.put(b"k", b"new").unwrap();
+    db.flush().unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.put(b"j", b"1").unwrap();
+    db.compact_range(Some(b"a"), Some(b"j"), &CompactRangeOptions::default())
+        .unwrap();
+    assert_eq!(get(&db, "k").as_deref(), Some("new"));
+    db.close().unwrap();
+    world.fs.remove("/db/CURRENT".as_ref()).unwrap();
+    repair(&world).unwrap();
+    let db = open_at(&world, &[]).unwrap();
+    assert_eq!(get(&db, "k").as_deref(), Some("new"));
+    assert_eq!(get(&db, "z").as_deref(), Some("old"));
+}
+
+#[test]
+fn what_is_no_database_is_not_repaired() {
+    let world = World::in_memory();
+    assert_eq!(repair(&world).unwrap_err().code(), Code::InvalidArgument);
+    world.fs.create_dir_all(DIR.as_ref()).unwrap();
+    assert_eq!(repair(&world).unwrap_err().code(), Code::InvalidArgument);
+    // A whole one stays as it is.
+    three_tables(&world);
+    let report = repair(&world).unwrap();
+    assert!(!report.rebuilt && report.lost.is_empty());
+    let db = open_at(&world, &[]).unwrap();
+    assert_eq!(get(&db, "m").as_deref(), Some("flushed"));
+    assert_eq!(get(&db, "later").as_deref(), Some("logged"));
+}
