@@ -16,7 +16,7 @@ use cairn_types::{Code, Error, Result};
 
 use crate::control::is_called_off;
 use crate::family::FamilyState;
-use crate::shared::{FamilyTree, Immutable, Shared, Tree};
+use crate::shared::{FamilyTree, Shared, Tree};
 use crate::write::stall::{self, Condition, Load};
 
 impl Shared {
@@ -27,44 +27,13 @@ impl Shared {
         }
         let families = self.families.load_full();
         if tree.control.lets_flush() {
-            for family in families.iter() {
-                self.schedule_flush(tree, family);
-            }
+            self.schedule_flushes(tree, &families);
         }
         if tree.control.lets_compact() {
             for family in families.iter() {
                 while self.schedule_compaction(tree, family) {}
             }
         }
-    }
-
-    fn schedule_flush(self: &Arc<Self>, tree: &mut Tree, family: &Arc<FamilyState>) {
-        let to_merge = family.options().min_write_buffer_number_to_merge.max(1) as usize;
-        if tree.flushes >= self.options().background_limits().0 {
-            return;
-        }
-        let Some(state) = tree.families.get_mut(&family.id()) else {
-            return;
-        };
-        let enough = state.flush_requested || state.immutables.len() >= to_merge;
-        if state.flushing || state.immutables.is_empty() || !enough {
-            return;
-        }
-        state.flushing = true;
-        tree.flushes += 1;
-        let family = family.clone();
-        self.spawn(Priority::High, move |shared| {
-            let result = shared.guarded("a flush", || shared.flush_family(&family));
-            let mut tree = shared.tree.lock();
-            tree.flushes -= 1;
-            if let Some(state) = tree.families.get_mut(&family.id()) {
-                state.flushing = false;
-                state.flush_requested &= !state.immutables.is_empty();
-            }
-            // The last to know a family that was dropped would keep its tables from deletion.
-            drop(family);
-            shared.job_ended(tree, result);
-        });
     }
 
     /// Starts a compaction of `family` if one is due; whether it did.
@@ -98,7 +67,7 @@ impl Shared {
     }
 
     /// Runs `job` in the background with the database.
-    fn spawn(
+    pub(crate) fn spawn(
         self: &Arc<Self>,
         priority: Priority,
         job: impl FnOnce(&Arc<Shared>) + Send + 'static,
@@ -121,7 +90,11 @@ impl Shared {
     }
 
     /// What follows every job: writers and waiters are told, and the next jobs start.
-    fn job_ended<'t>(self: &'t Arc<Self>, mut tree: MutexGuard<'t, Tree>, result: Result<()>) {
+    pub(crate) fn job_ended<'t>(
+        self: &'t Arc<Self>,
+        mut tree: MutexGuard<'t, Tree>,
+        result: Result<()>,
+    ) {
         if let Err(error) = &result
             && error.code() != Code::ShutdownInProgress
         {
@@ -185,70 +158,6 @@ impl Shared {
             self.attention.store(true, Ordering::Release);
             self.changed.notify_all();
         }
-    }
-
-    /// Switches the memtables of `families` and waits until everything in them is in tables.
-    pub(crate) fn flush(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
-        self.check_writable()?;
-        // Most of the log is synced before anybody has to wait for the lead.
-        let syncer = self
-            .writer
-            .lock()
-            .log
-            .as_ref()
-            .filter(|log| !log.is_empty())
-            .map(|log| log.syncer());
-        if let Some(syncer) = syncer {
-            syncer
-                .sync(&*self.world.fs)
-                .inspect_err(|error| self.fail_writes(error))?;
-        }
-        self.queue.lead_alone();
-        let switched = self
-            .check_writable()
-            .and_then(|()| self.switch_memtables(families));
-        self.queue.hand_over();
-        switched?;
-        self.await_flushes(families)
-    }
-
-    /// [`Shared::flush`] for a caller who leads, and goes on leading.
-    pub(crate) fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
-        self.switch_memtables(families)?;
-        self.await_flushes(families)
-    }
-
-    /// Waits until the immutable memtables that `families` have now are in tables.
-    fn await_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
-        let goals: Vec<(u32, Option<Immutable>)> = {
-            let mut tree = self.tree.lock();
-            let goals = families
-                .iter()
-                .map(|family| {
-                    let state = tree.families.get_mut(&family.id());
-                    let last = state.and_then(|state| {
-                        state.flush_requested = !state.immutables.is_empty();
-                        state.immutables.last().cloned()
-                    });
-                    (family.id(), last)
-                })
-                .collect();
-            self.schedule(&mut tree);
-            goals
-        };
-        self.wait_until(|tree| {
-            self.failure.load().is_some()
-                || goals.iter().all(|(id, goal)| {
-                    let Some(goal) = goal else { return true };
-                    tree.families.get(id).is_none_or(|state| {
-                        !state
-                            .immutables
-                            .iter()
-                            .any(|i| Arc::ptr_eq(&i.memtable, &goal.memtable))
-                    })
-                })
-        });
-        self.check_failure()
     }
 
     /// Waits until no job runs or is due.

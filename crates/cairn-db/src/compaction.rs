@@ -198,7 +198,7 @@ impl Shared {
         self.write_watched(family, version, memtables, &watch)
     }
 
-    fn write_watched(
+    pub(crate) fn write_watched(
         self: &Arc<Self>,
         family: &FamilyState,
         version: &Arc<Version>,

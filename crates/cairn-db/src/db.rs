@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_observe::FlushReason;
 use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
 use cairn_types::{Error, Result, SequenceNumber};
 
@@ -195,22 +194,6 @@ impl Db {
         self.shared().published()
     }
 
-    /// Writes the memtables of `families` to tables, and waits for it: an empty list means all.
-    ///
-    /// # Errors
-    ///
-    /// The error that made the database read-only.
-    pub fn flush_families(&self, families: &[&Family]) -> Result<()> {
-        let states: Vec<_> = if families.is_empty() {
-            self.shared().families.load().iter().cloned().collect()
-        } else {
-            families.iter().map(|family| family.state.clone()).collect()
-        };
-        self.shared()
-            .flush_because(&states, FlushReason::ManualFlush);
-        self.shared().flush(&states)
-    }
-
     /// Waits until no flush or compaction runs or is due.
     ///
     /// # Errors
@@ -356,19 +339,6 @@ impl Family {
             fill(batch);
             shared.write(batch, options)
         })
-    }
-
-    /// Writes the family's memtable to a table, and waits for it.
-    ///
-    /// # Errors
-    ///
-    /// The error that made the database read-only.
-    pub fn flush(&self) -> Result<()> {
-        let families = std::slice::from_ref(&self.state);
-        self.db
-            .shared
-            .flush_because(families, FlushReason::ManualFlush);
-        self.db.shared.flush(families)
     }
 
     /// The property of this name as text, or `None` if there is none.

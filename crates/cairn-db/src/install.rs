@@ -37,57 +37,77 @@ impl Shared {
     /// `Corruption` if the edit contradicts the tree, and nothing has changed; `IoError` of the
     /// MANIFEST, and the change is in doubt.
     pub(crate) fn install(&self, family: &FamilyState, change: Change) -> Result<()> {
+        self.install_together(&[(family, &change)])
+    }
+
+    /// Makes each change part of its family, durably, all of them or none. Families that were
+    /// dropped are left out.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Shared::install`]; `ShutdownInProgress` if all of the families were dropped.
+    pub(crate) fn install_together(&self, group: &[(&FamilyState, &Change)]) -> Result<()> {
         let mut manifest = self.manifest.lock();
-        if family.is_dropped() {
+        let (dropped, group): (Vec<_>, Vec<_>) =
+            group.iter().partition(|(family, _)| family.is_dropped());
+        for (family, change) in &dropped {
             self.delete_outputs(family, &change.edit);
+        }
+        if let ([(family, _), ..], []) = (&dropped[..], &group[..]) {
             return Err(Error::shutdown(format!(
                 "column family {:?} was dropped",
                 family.name()
             )));
         }
-        let base = family.view().version.clone();
-        let next = Arc::new(base.with_edit(&change.edit)?);
-        let min_log = self.min_log_after(family, change.log_number);
-        let mut record = change.edit.record(family.id());
-        record.log_number = change.log_number;
-        record.min_log_number_to_keep = change.log_number.map(|_| min_log);
+        let min_log = self.min_log_after(&group);
         let mut records = Vec::new();
-        if self.options().track_and_verify_wals_in_manifest
-            && let Some(min_log) = record.min_log_number_to_keep
-        {
+        let mut nexts = Vec::new();
+        for (family, change) in &group {
+            let base = family.view().version.clone();
+            let next = Arc::new(base.with_edit(&change.edit)?);
+            let mut record = change.edit.record(family.id());
+            record.log_number = change.log_number;
+            record.min_log_number_to_keep = change.log_number.map(|_| min_log);
+            records.push(record);
+            nexts.push((base, next));
+        }
+        let frees_logs = group.iter().any(|(_, change)| change.log_number.is_some());
+        if self.options().track_and_verify_wals_in_manifest && frees_logs {
             // RocksDB looks at nothing else in a record that speaks of logs.
-            records.push(VersionEdit {
+            let of_logs = VersionEdit {
                 wals_deleted_before: Some(min_log),
                 ..VersionEdit::default()
-            });
+            };
+            records.insert(0, of_logs);
         }
-        records.push(record);
         self.log_edits(&mut manifest, records)?;
 
         let mut tree = self.tree.lock();
         tree.durable_min_log = tree.durable_min_log.max(min_log);
-        if let Some(state) = tree.families.get_mut(&family.id()) {
-            state.immutables.retain(|immutable| {
-                !change
-                    .flushed
-                    .iter()
-                    .any(|gone| Arc::ptr_eq(gone, &immutable.memtable))
-            });
-            if let Some(number) = change.log_number {
-                state.log_number = state.log_number.max(number);
+        for ((family, change), (base, next)) in group.iter().zip(nexts) {
+            if let Some(state) = tree.families.get_mut(&family.id()) {
+                state.immutables.retain(|immutable| {
+                    !change
+                        .flushed
+                        .iter()
+                        .any(|gone| Arc::ptr_eq(gone, &immutable.memtable))
+                });
+                if let Some(number) = change.log_number {
+                    state.log_number = state.log_number.max(number);
+                }
             }
+            retire(&mut tree, family, &base, &next);
+            let view = family.view().with_version(next, &change.flushed);
+            family.view.store(Arc::new(view));
         }
-        retire(&mut tree, family, &base, &next);
         self.has_obsolete.store(true, Ordering::Release);
-        let view = family.view().with_version(next, &change.flushed);
-        family.view.store(Arc::new(view));
         self.bottom_threshold.store(0, Ordering::Release);
         Ok(())
     }
 
     /// Deletes the tables and blob files that a job wrote for a family that is not there any more. Those that it
     /// only moved belong to versions that may still be read.
-    fn delete_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
+    pub(crate) fn delete_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
         let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
         for (_, file) in &edit.added {
             if !is_moved(file.number) {
@@ -99,12 +119,13 @@ impl Shared {
         }
     }
 
-    /// The smallest log that any family needs once `family` needs only `log_number` and later.
-    fn min_log_after(&self, family: &FamilyState, log_number: Option<FileNumber>) -> FileNumber {
+    /// The smallest log that any family needs once these changes count.
+    fn min_log_after(&self, group: &[(&FamilyState, &Change)]) -> FileNumber {
         let tree = self.tree.lock();
-        let needs = tree.families.iter().map(|(id, state)| match log_number {
-            Some(number) if *id == family.id() => number.max(state.log_number),
-            _ => state.log_number,
+        let needs = tree.families.iter().map(|(id, state)| {
+            let change = group.iter().find(|(family, _)| family.id() == *id);
+            let number = change.and_then(|(_, change)| change.log_number);
+            number.unwrap_or_default().max(state.log_number)
         });
         needs.min().unwrap_or_default()
     }

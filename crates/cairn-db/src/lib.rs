@@ -16,6 +16,7 @@ mod db;
 mod entities;
 mod family;
 mod files;
+mod flush;
 pub(crate) mod header;
 mod install;
 mod manual;

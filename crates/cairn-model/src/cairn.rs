@@ -131,6 +131,8 @@ impl Cairn {
         let needed = recovered.families.iter().map(|family| family.log_number);
         let oldest_log = needed.min().unwrap_or_default();
         let (mut found, mut found_blobs) = (BTreeSet::new(), BTreeSet::new());
+        // Obsolete logs may wait to be written over as new ones.
+        let recycles = self.db.options().recycle_log_file_num > 0;
         let mut unneeded = Vec::new();
         for name in fs.list(&self.dir)? {
             let unneeded_here = match FileName::parse(&name) {
@@ -142,7 +144,7 @@ impl Cairn {
                     found_blobs.insert(blob);
                     !live_blobs.contains(&blob)
                 }
-                Some(FileName::Wal(log)) => log < oldest_log,
+                Some(FileName::Wal(log)) => log < oldest_log && !recycles,
                 Some(FileName::Manifest(other)) => other != number,
                 Some(FileName::Temp(_) | FileName::OptionsTemp(_)) => true,
                 _ => false,

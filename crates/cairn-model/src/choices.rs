@@ -7,7 +7,7 @@ use crate::options::{OptionSet, pairs};
 
 /// Values of options, one of which a seed may choose for each name.
 type Values = (&'static str, &'static [&'static str]);
-const DB_OPTIONS: [Values; 11] = [
+const DB_OPTIONS: [Values; 12] = [
     ("max_total_wal_size", &["0", "16384", "100000"]),
     ("wal_bytes_per_sync", &["0", "4096"]),
     ("bytes_per_sync", &["0", "4096"]),
@@ -19,6 +19,7 @@ const DB_OPTIONS: [Values; 11] = [
     ("max_manifest_file_size", &["1024", "1073741824"]),
     ("max_subcompactions", &["1", "3"]),
     ("use_fsync", &["false", "true"]),
+    ("recycle_log_file_num", &["0", "2"]),
 ];
 const FAMILY_OPTIONS: [Values; 27] = [
     // Nothing below 64 KiB takes effect.

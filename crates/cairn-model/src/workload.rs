@@ -124,6 +124,51 @@ pub const WORKLOADS: &[Workload] = &[
         ..FREE
     },
     Workload {
+        name: "log-recycled",
+        db: "recycle_log_file_num=2;max_total_wal_size=16384",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["sync", "syncwal", "flush"],
+        often: &[("flush", 3)],
+        ..FREE
+    },
+    Workload {
+        name: "log-by-hand",
+        db: "manual_wal_flush=true",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["sync", "flushwal", "flush"],
+        often: &[("flushwal", 4)],
+        ..FREE
+    },
+    Workload {
+        name: "archive",
+        db: "WAL_size_limit_MB=1;track_and_verify_wals=true;max_total_wal_size=16384",
+        durability: Durability::Logged,
+        families: 1,
+        on: &["flush", "reopen", "updates"],
+        often: &[("flush", 3), ("reopen", 2), ("updates", 3)],
+        ..FREE
+    },
+    Workload {
+        name: "atomic",
+        db: "atomic_flush=true",
+        durability: Durability::Unlogged,
+        families: 2,
+        on: &["flush", "batch", "family"],
+        often: &[("flush", 3)],
+        ..FREE
+    },
+    Workload {
+        name: "atomic-logged",
+        db: "atomic_flush=true",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["flush", "batch", "family"],
+        often: &[("flush", 3)],
+        ..FREE
+    },
+    Workload {
         name: "manifest",
         db: "max_manifest_file_size=1024;track_and_verify_wals_in_manifest=true;\
              track_and_verify_wals=true",

@@ -88,7 +88,7 @@ options! {
         /// Whether the call waits for the flush.
         wait: bool = true;
         /// Whether the flush may begin where it stalls writes.
-        allow_write_stall: bool = false, missing;
+        allow_write_stall: bool = false;
     }
 }
 

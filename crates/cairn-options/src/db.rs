@@ -121,8 +121,9 @@ options! {
         delayed_write_rate: u64 = 0, dynamic;
         /// Whether log and memtable of a write group overlap with those of the next.
         enable_pipelined_write: bool = false, hint;
-        /// Whether writes reach memtables in any order, and snapshots are weaker.
-        unordered_write: bool = false, missing;
+        /// Whether writes may reach memtables in any order. They keep their order all the same: what
+        /// the option gives up is not given up.
+        unordered_write: bool = false, hint;
         /// Whether writes without memtable have a queue of their own.
         two_write_queues: bool = false, missing;
         /// Whether several threads insert into a memtable at once.
@@ -136,7 +137,7 @@ options! {
         /// Bytes of a write group.
         max_write_batch_group_size_bytes: u64 = 1 << 20;
         /// Whether flushes of several families take effect together.
-        atomic_flush: bool = false, missing;
+        atomic_flush: bool = false;
         /// Whether recovery leaves its data in memtables.
         avoid_flush_during_recovery: bool = false;
         /// Whether closing drops data that has no log.

@@ -326,6 +326,10 @@ impl FamilyOptions {
         self.table = self.table.sanitize();
         self.sanitize_memtables();
         self.sanitize_tree();
+        if db.atomic_flush {
+            // All families are flushed together, whenever one of them has to be.
+            self.min_write_buffer_number_to_merge = 1;
+        }
         // Sizes of levels cannot follow the last one and the paths' sizes at once.
         self.level_compaction_dynamic_level_bytes &= db.db_paths.len() < 2;
         self
@@ -476,7 +480,7 @@ mod tests {
         let old = family("block_based_table_factory={format_version=1}");
         assert!(old.validate().is_ok() && old.check_supported().is_err());
         assert!(
-            DbOptions::from_text("atomic_flush=true")
+            DbOptions::from_text("two_write_queues=true")
                 .unwrap()
                 .check_supported()
                 .is_err()

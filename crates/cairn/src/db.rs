@@ -248,15 +248,6 @@ impl Db {
         self.inner.drop_family(family)
     }
 
-    /// Writes the memtables of all families to tables, and waits for it.
-    ///
-    /// # Errors
-    ///
-    /// The error that made the database read-only.
-    pub fn flush(&self) -> Result<()> {
-        self.inner.flush_families(&[])
-    }
-
     /// Compacts the keys of the default family from `begin` to `end`, both inclusive; `None` is
     /// unbounded.
     ///

@@ -60,6 +60,7 @@ mod db;
 pub mod entity;
 mod family;
 pub mod files;
+mod flush;
 mod iter;
 pub mod observe;
 mod open;
@@ -73,7 +74,8 @@ pub use cairn_db::{
     Column, Columns, Dropped, FamilyDescriptor, Value, WalFile, WalFileType, WriteBatch,
 };
 pub use cairn_options::{
-    CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions, TableOptions, WriteOptions,
+    CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, ReadOptions, TableOptions,
+    WriteOptions,
 };
 pub use cairn_platform::World;
 pub use cairn_types::{

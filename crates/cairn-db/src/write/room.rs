@@ -84,14 +84,16 @@ impl Shared {
         if nearly_full {
             self.sync_log_ahead();
         }
+        let mut asked = false;
         if full.is_empty() && self.logs_are_too_large() {
             full = self.families_of_oldest_log();
             self.flush_because(&full, FlushReason::WalFull);
+            asked = true;
         }
         if full.is_empty() {
             return Ok(());
         }
-        self.switch_memtables(&full)
+        self.switch_memtables(&full, asked)
     }
 
     /// Starts a background sync of the current log, once a log.
@@ -137,14 +139,26 @@ impl Shared {
             .collect()
     }
 
-    /// Gives each of `families` a new memtable, and a new log to all, and schedules flushes. The
-    /// caller leads.
-    pub(crate) fn switch_memtables(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+    /// Gives each of `families` a new memtable, and a new log to all, and schedules flushes, which
+    /// do not wait for more memtables to merge if they were `asked` for. The caller leads.
+    pub(crate) fn switch_memtables(
+        self: &Arc<Self>,
+        families: &[Arc<FamilyState>],
+        asked: bool,
+    ) -> Result<()> {
         self.switch_log()
             .inspect_err(|error| self.fail_writes(error))?;
         let current = self.writer.lock().log.as_ref().map(|log| log.number());
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let all = self.families.load_full();
+        let every: Vec<_>;
+        let families = match self.flushes_atomically() {
+            true => {
+                every = all.iter().cloned().collect();
+                &every[..]
+            }
+            false => families,
+        };
         let mut tree = self.tree.lock();
         for family in families {
             family
@@ -154,6 +168,7 @@ impl Shared {
                 continue;
             };
             let old = family.memtable();
+            state.flush_requested |= asked && !(old.is_empty() && state.immutables.is_empty());
             if old.is_empty() {
                 continue;
             }

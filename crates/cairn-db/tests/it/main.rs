@@ -7,6 +7,7 @@ mod controls;
 mod copies;
 mod entities;
 mod filters;
+mod flushes;
 mod listeners;
 mod logs;
 mod options;

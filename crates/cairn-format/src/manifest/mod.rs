@@ -72,6 +72,21 @@ pub struct VersionEdit {
     pub compacted_manifest_bytes: Option<u64>,
 }
 
+/// Begins the record of an edit that follows others of its atomic group. Whoever finds such a
+/// record behind bytes that are none knows that they belong to the same append.
+pub fn mark_later_in_group(out: &mut Vec<u8>) {
+    crate::coding::put_varint32(out, tag::LATER_IN_GROUP);
+    crate::coding::put_lps(out, &[]);
+}
+
+/// Whether `record`, or its beginning, is marked by [`mark_later_in_group`].
+#[must_use]
+pub fn is_later_in_group(record: &[u8]) -> bool {
+    let mut mark = Vec::new();
+    mark_later_in_group(&mut mark);
+    record.starts_with(&mark)
+}
+
 /// Whether a family comes or goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FamilyChange {

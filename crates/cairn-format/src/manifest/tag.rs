@@ -77,6 +77,9 @@ pub const COMPACTION_PROGRESS: u32 = SKIPPABLE + 10;
 /// Size of the MANIFEST when it was freshly written.
 pub const COMPACTED_MANIFEST_BYTES: u32 = SKIPPABLE + 11;
 
+/// Cairn's own, which RocksDB skips: the edit is one of an atomic group, and not the first.
+pub const LATER_IN_GROUP: u32 = SKIPPABLE + 0xca1;
+
 /// Ends the sub-tags of a WAL addition.
 pub(super) const WAL_END: u32 = 1;
 /// Synced size of a WAL.

@@ -20,12 +20,14 @@ pub mod columns;
 pub mod compact;
 pub mod families;
 pub mod flush;
+pub mod flush_wal;
 pub mod get;
 pub mod ingest;
 pub mod reopen;
 pub mod scan;
 pub mod snapshots;
 pub mod sync_wal;
+pub mod updates;
 pub mod work;
 pub mod write;
 
@@ -58,6 +60,8 @@ pub const KINDS: &[Kind] = &[
     collect::KIND,
     columns::KIND,
     sync_wal::KIND,
+    flush_wal::KIND,
+    updates::KIND,
     families::KIND,
     reopen::KIND,
     check::KIND,

@@ -4,9 +4,11 @@
 //! and others not, and where the file already has its length the missing ones read as zeros. Such
 //! an append was never acknowledged, so the MANIFEST ends before it. Damage to what was synced
 //! looks different: bits are wrong in sectors that are not zero, or records stand behind it. The
-//! one must be forgiven and the other not, for what is not in the MANIFEST is deleted.
+//! one must be forgiven and the other not, for what is not in the MANIFEST is deleted. The records
+//! of an atomic group are one append: those that follow others say so.
 
 use cairn_format::checksum::{crc32c, unmask};
+use cairn_format::manifest::is_later_in_group;
 use cairn_platform::RandomAccessFile;
 use cairn_types::Result;
 
@@ -46,8 +48,9 @@ fn lacks_a_sector(rest: &[u8], offset: u64) -> bool {
         .any(|sector| !sector.is_empty() && sector.iter().all(|byte| *byte == 0))
 }
 
-/// Whether a record, or the first piece of one, stands anywhere in `rest`. Later pieces may be
-/// those of the record that was cut short.
+/// Whether a record of another append, or the first piece of one, stands anywhere in `rest`. Later
+/// pieces may be those of the record that was cut short, and later records of a group may belong to
+/// the append that was.
 fn has_a_record(rest: &[u8], offset: u64) -> bool {
     let mut checksummed = 0;
     (0..rest.len()).any(|at| {
@@ -64,5 +67,6 @@ fn has_a_record(rest: &[u8], offset: u64) -> bool {
         let covered = &rest[at + HEADER - 1..at + HEADER + len];
         checksummed > MAX_CHECKSUMMED
             || unmask(u32::from_le_bytes([c0, c1, c2, c3])) == crc32c(covered)
+                && !is_later_in_group(&covered[1..])
     })
 }

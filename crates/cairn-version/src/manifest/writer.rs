@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cairn_format::log::{Framing, LogWriter};
-use cairn_format::manifest::{FamilyChange, VersionEdit, WalAddition};
+use cairn_format::manifest::{FamilyChange, VersionEdit, WalAddition, mark_later_in_group};
 use cairn_format::names::FileName;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Arc;
@@ -227,8 +227,15 @@ impl Manifest {
 
     fn write(&mut self, edits: &[VersionEdit]) -> Result<()> {
         let mut bytes = Vec::new();
+        let mut in_group = false;
         for edit in edits {
-            self.log.add(&edit.to_bytes(), &mut bytes);
+            let mut record = Vec::new();
+            if in_group {
+                mark_later_in_group(&mut record);
+            }
+            in_group = edit.atomic_group_remaining.is_some_and(|left| left > 0);
+            edit.encode(&mut record);
+            self.log.add(&record, &mut bytes);
         }
         self.file.append(&bytes)
     }

@@ -1,0 +1,353 @@
+//! Flushing memtables: when a flush begins, and waiting for one.
+//!
+//! Families are flushed one by one, each as soon as it has as many full memtables as it wants to
+//! merge or somebody asked. With `atomic_flush` all families switch their memtables together, one
+//! job writes what all of them have waiting, and one group of edits makes it count: what a crash
+//! leaves is then a moment of the whole database even where nothing was logged.
+
+use std::sync::Arc;
+
+use cairn_observe::FlushReason;
+use cairn_observe::listener::FlushJobInfo;
+use cairn_options::FlushOptions;
+use cairn_platform::Priority;
+use cairn_types::{Error, Result, TableFileCreationReason};
+
+use crate::db::Db;
+use crate::family::{Families, Family, FamilyState};
+use crate::install::Change;
+use crate::shared::{Immutable, Shared, Tree};
+use crate::watch::Watch;
+use crate::write::stall::{self, Condition};
+
+/// The part of one family in an atomic flush, written and not yet part of the tree.
+struct Job {
+    family: Arc<FamilyState>,
+    change: Change,
+    watch: Arc<Watch>,
+    info: FlushJobInfo,
+    started: u64,
+}
+
+impl Shared {
+    /// Whether all families are flushed together.
+    pub(crate) fn flushes_atomically(&self) -> bool {
+        self.options().atomic_flush
+    }
+
+    /// Starts the flushes that are due.
+    pub(crate) fn schedule_flushes(self: &Arc<Self>, tree: &mut Tree, families: &Families) {
+        if self.flushes_atomically() {
+            return self.schedule_flush_of_all(tree);
+        }
+        for family in families.iter() {
+            self.schedule_flush(tree, family);
+        }
+    }
+
+    fn schedule_flush(self: &Arc<Self>, tree: &mut Tree, family: &Arc<FamilyState>) {
+        let to_merge = family.options().min_write_buffer_number_to_merge.max(1) as usize;
+        if tree.flushes >= self.options().background_limits().0 {
+            return;
+        }
+        let Some(state) = tree.families.get_mut(&family.id()) else {
+            return;
+        };
+        let enough = state.flush_requested || state.immutables.len() >= to_merge;
+        if state.flushing || state.immutables.is_empty() || !enough {
+            return;
+        }
+        state.flushing = true;
+        tree.flushes += 1;
+        let family = family.clone();
+        self.spawn(Priority::High, move |shared| {
+            let result = shared.guarded("a flush", || shared.flush_family(&family));
+            let mut tree = shared.tree.lock();
+            tree.flushes -= 1;
+            if let Some(state) = tree.families.get_mut(&family.id()) {
+                state.flushing = false;
+                state.flush_requested &= !state.immutables.is_empty();
+            }
+            // The last to know a family that was dropped would keep its tables from deletion.
+            drop(family);
+            shared.job_ended(tree, result);
+        });
+    }
+
+    fn schedule_flush_of_all(self: &Arc<Self>, tree: &mut Tree) {
+        let waits = tree
+            .families
+            .values()
+            .any(|state| !state.immutables.is_empty());
+        // One job at a time: the next moment may only count when this one does.
+        if tree.flushes > 0 || !waits {
+            return;
+        }
+        tree.flushes += 1;
+        for state in tree.families.values_mut() {
+            state.flushing = !state.immutables.is_empty();
+        }
+        self.spawn(Priority::High, move |shared| {
+            let result = shared.guarded("an atomic flush", || shared.flush_all());
+            let mut tree = shared.tree.lock();
+            tree.flushes -= 1;
+            for state in tree.families.values_mut() {
+                state.flushing = false;
+                state.flush_requested = false;
+            }
+            shared.job_ended(tree, result);
+        });
+    }
+
+    /// Writes the immutable memtables of all families to tables and installs them together.
+    fn flush_all(self: &Arc<Self>) -> Result<()> {
+        let families = self.families.load_full();
+        // Families switch together under this lock, so what waits now is of one moment.
+        let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
+            let tree = self.tree.lock();
+            families
+                .iter()
+                .filter_map(|family| {
+                    let state = tree.families.get(&family.id())?;
+                    let waits = !state.immutables.is_empty();
+                    waits.then(|| (family.clone(), state.immutables.clone()))
+                })
+                .collect()
+        };
+        let mut jobs: Vec<Job> = Vec::new();
+        for (family, immutables) in waiting {
+            match self.flush_of(&family, &immutables) {
+                Ok(job) => jobs.push(job),
+                Err(error) => {
+                    for job in &jobs {
+                        self.delete_outputs(&job.family, &job.change.edit);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let group: Vec<_> = jobs.iter().map(|job| (&*job.family, &job.change)).collect();
+        self.install_together(&group)?;
+        for job in jobs {
+            let micros = (self.world.clock.monotonic_nanos() - job.started) / 1000;
+            let left = job.family.view().immutables.len();
+            let added = &job.change.edit.added;
+            job.watch
+                .flush_ended(job.info, &job.family, added, left, micros);
+        }
+        Ok(())
+    }
+
+    /// Writes the part of one family in an atomic flush.
+    fn flush_of(
+        self: &Arc<Self>,
+        family: &Arc<FamilyState>,
+        immutables: &[Immutable],
+    ) -> Result<Job> {
+        let (reason, condition) = {
+            let mut tree = self.tree.lock();
+            (tree.take_flush_reason(family.id()), tree.condition)
+        };
+        let flushed: Vec<_> = immutables
+            .iter()
+            .map(|immutable| immutable.memtable.clone())
+            .collect();
+        let version = family.view().version.clone();
+        let watch = Arc::new(self.watch(family, TableFileCreationReason::Flush));
+        let info = watch.flush_begins(&flushed, reason, condition);
+        let started = self.world.clock.monotonic_nanos();
+        let edit = self.write_watched(family, &version, &flushed, &watch)?;
+        Ok(Job {
+            family: family.clone(),
+            change: Change {
+                edit,
+                flushed,
+                log_number: immutables.last().map(|newest| newest.next_log),
+            },
+            watch,
+            info,
+            started,
+        })
+    }
+
+    /// Switches the memtables of `families` and waits until everything in them is in tables.
+    pub(crate) fn flush(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+        let at_once = FlushOptions {
+            allow_write_stall: true,
+            ..FlushOptions::default()
+        };
+        self.flush_with(families, &at_once)
+    }
+
+    /// [`Shared::flush`] with a user's options.
+    pub(crate) fn flush_with(
+        self: &Arc<Self>,
+        families: &[Arc<FamilyState>],
+        options: &FlushOptions,
+    ) -> Result<()> {
+        self.check_writable()?;
+        options.check_supported()?;
+        let all: Vec<_>;
+        let families = match self.flushes_atomically() {
+            true => {
+                all = self.families.load().iter().cloned().collect();
+                &all[..]
+            }
+            false => families,
+        };
+        if !options.allow_write_stall {
+            self.wait_before_flush(families)?;
+        }
+        // Most of the log is synced before anybody has to wait for the lead.
+        self.sync_log_so_far()?;
+        self.queue.lead_alone();
+        let switched = self
+            .check_writable()
+            .and_then(|()| self.switch_memtables(families, true));
+        self.queue.hand_over();
+        switched?;
+        match options.wait {
+            true => self.await_flushes(families),
+            false => Ok(()),
+        }
+    }
+
+    /// [`Shared::flush`] for a caller who leads, and goes on leading.
+    pub(crate) fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+        self.switch_memtables(families, true)?;
+        self.await_flushes(families)
+    }
+
+    /// Waits until the immutable memtables that `families` have now are in tables.
+    fn await_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+        let goals: Vec<(u32, Option<Immutable>)> = {
+            let tree = self.tree.lock();
+            families
+                .iter()
+                .map(|family| {
+                    let state = tree.families.get(&family.id());
+                    let last = state.and_then(|state| state.immutables.last().cloned());
+                    (family.id(), last)
+                })
+                .collect()
+        };
+        self.wait_until(|tree| {
+            self.failure.load().is_some()
+                || goals.iter().all(|(id, goal)| {
+                    let Some(goal) = goal else { return true };
+                    tree.families.get(id).is_none_or(|state| {
+                        !state
+                            .immutables
+                            .iter()
+                            .any(|i| Arc::ptr_eq(&i.memtable, &goal.memtable))
+                    })
+                })
+        });
+        self.check_failure()
+    }
+
+    fn sync_log_so_far(&self) -> Result<()> {
+        let syncer = self
+            .writer
+            .lock()
+            .log
+            .as_ref()
+            .filter(|log| !log.is_empty())
+            .map(|log| log.syncer());
+        match syncer {
+            None => Ok(()),
+            Some(syncer) => syncer
+                .sync(&*self.world.fs)
+                .inspect_err(|error| self.fail_writes(error)),
+        }
+    }
+
+    /// Waits until one more memtable of each family, and one more file of level 0, would not slow
+    /// writes down, or the memtables have been switched meanwhile.
+    fn wait_before_flush(&self, families: &[Arc<FamilyState>]) -> Result<()> {
+        for family in families {
+            let active = family.memtable();
+            self.wait_until(|tree| {
+                let switched = !Arc::ptr_eq(&active, &family.memtable());
+                let Some(state) = tree.families.get(&family.id()) else {
+                    return true;
+                };
+                let mut load = self.load_of(family, state);
+                if switched || active.is_empty() && load.immutables == 0 {
+                    return true;
+                }
+                let options = family.options();
+                // Below the triggers of flushes and compactions nothing would end the waiting.
+                let merged = options.min_write_buffer_number_to_merge.max(1) as usize;
+                let trigger = options.level0_file_num_compaction_trigger;
+                if load.immutables < merged
+                    && i32::try_from(load.level_zero_files).is_ok_and(|files| files < trigger)
+                {
+                    return true;
+                }
+                load.immutables += 1;
+                load.level_zero_files += 1;
+                stall::condition(load, &options) == Condition::Normal
+                    || self.check_writable().is_err()
+            });
+        }
+        self.check_writable()
+    }
+}
+
+impl Db {
+    /// Writes the memtables of `families` to tables: an empty list means all. With `atomic_flush`
+    /// all families are flushed, and survive together or not at all.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only; `ShutdownInProgress`.
+    pub fn flush_families_with(&self, families: &[&Family], options: &FlushOptions) -> Result<()> {
+        let states: Vec<_> = match families {
+            [] => self.shared().families.load().iter().cloned().collect(),
+            families => families.iter().map(|family| family.state.clone()).collect(),
+        };
+        if let Some(dropped) = states.iter().find(|state| state.is_dropped()) {
+            return Err(Error::invalid_argument(format!(
+                "column family {:?} was dropped",
+                dropped.name()
+            )));
+        }
+        self.shared()
+            .flush_because(&states, FlushReason::ManualFlush);
+        self.shared().flush_with(&states, options)
+    }
+
+    /// [`Db::flush_families_with`] the default options: it waits.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only.
+    pub fn flush_families(&self, families: &[&Family]) -> Result<()> {
+        self.flush_families_with(families, &FlushOptions::default())
+    }
+}
+
+impl Family {
+    /// Writes the family's memtable to a table, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only.
+    pub fn flush(&self) -> Result<()> {
+        self.flush_with(&FlushOptions::default())
+    }
+
+    /// [`Family::flush`] with options.
+    ///
+    /// # Errors
+    ///
+    /// The error that made the database read-only.
+    pub fn flush_with(&self, options: &FlushOptions) -> Result<()> {
+        let state = std::slice::from_ref(&self.state);
+        self.db
+            .shared
+            .flush_because(state, FlushReason::ManualFlush);
+        self.db.shared.flush_with(state, options)
+    }
+}

@@ -1,0 +1,142 @@
+//! Flushes of one family and of all.
+
+use std::path::Path;
+
+use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
+use cairn_options::{DbOptions, FamilyOptions, FlushOptions, Options, WriteOptions};
+use cairn_platform::World;
+use cairn_types::Code;
+
+use crate::basic::db_options;
+
+fn open_two(world: &World, db: &DbOptions, family: &FamilyOptions) -> Db {
+    let families = ["default", "other"].map(|name| FamilyDescriptor::new(name, family.clone()));
+    let options = DbOptions {
+        create_missing_column_families: true,
+        ..db.clone()
+    };
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &families,
+        others: None,
+        read_only: false,
+        world: world.clone(),
+    })
+    .expect("it opens")
+}
+
+fn unlogged() -> WriteOptions {
+    WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    }
+}
+
+fn files(db: &Db, family: &str) -> Option<u64> {
+    let family = db.family(family).expect("it is there");
+    let text = family.property("rocksdb.num-files-at-level0");
+    text.and_then(|text| text.parse().ok())
+}
+
+#[test]
+fn an_atomic_flush_of_one_family_is_one_of_all() {
+    let world = World::in_memory();
+    let options = DbOptions {
+        atomic_flush: true,
+        ..db_options()
+    };
+    let db = open_two(&world, &options, &FamilyOptions::default());
+    let other = db.family("other").unwrap();
+    for n in 0..3_u8 {
+        let mut batch = WriteBatch::new();
+        batch.put(&[n], b"1");
+        batch.put_in(&other, &[n], b"2");
+        db.write_with(&batch, &unlogged()).unwrap();
+        other.flush().unwrap();
+    }
+    assert_eq!(
+        (files(&db, "default"), files(&db, "other")),
+        (Some(3), Some(3))
+    );
+    db.drop_family(&other).unwrap();
+    db.put(b"k", b"v").unwrap();
+    assert_eq!(
+        db.flush_families(&[&other]).unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    db.flush().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn a_full_memtable_switches_all_families_of_an_atomic_database() {
+    let world = World::in_memory();
+    let options = DbOptions {
+        atomic_flush: true,
+        ..db_options()
+    };
+    let family = FamilyOptions::from_text(
+        "write_buffer_size=65536;min_write_buffer_number_to_merge=2;max_write_buffer_number=4",
+    )
+    .unwrap();
+    let db = open_two(&world, &options, &family);
+    assert_eq!(
+        db.default_family()
+            .options()
+            .min_write_buffer_number_to_merge,
+        1
+    );
+    let other = db.family("other").unwrap();
+    other.put_with(b"k", b"v", &unlogged()).unwrap();
+    for n in 0..40_u8 {
+        db.put_with(&[n], &[n; 4096], &unlogged()).unwrap();
+    }
+    db.wait_until_quiet().unwrap();
+    assert_eq!(files(&db, "other"), Some(1));
+    assert!(files(&db, "default") >= Some(1));
+}
+
+#[test]
+fn a_flush_waits_for_its_end_only_if_asked_to() {
+    let world = World::in_memory();
+    let db = open_two(&world, &db_options(), &FamilyOptions::default());
+    db.put(b"k", b"v").unwrap();
+    let later = FlushOptions {
+        wait: false,
+        ..FlushOptions::default()
+    };
+    db.default_family().flush_with(&later).unwrap();
+    db.wait_until_quiet().unwrap();
+    assert_eq!(files(&db, "default"), Some(1));
+}
+
+#[test]
+fn memtables_wait_to_be_merged_unless_a_flush_is_asked_for_or_logs_are_too_large() {
+    let world = World::in_memory();
+    let family = FamilyOptions::from_text(
+        "write_buffer_size=65536;max_write_buffer_number=6;min_write_buffer_number_to_merge=4",
+    )
+    .unwrap();
+    let db = open_two(&world, &db_options(), &family);
+    for n in 0..60_u8 {
+        db.put(&[n], &[n; 2048]).unwrap();
+    }
+    db.wait_until_quiet().unwrap();
+    assert_eq!(files(&db, "default"), Some(0));
+    db.flush().unwrap();
+    assert_eq!(files(&db, "default"), Some(1));
+    db.close().unwrap();
+
+    let world = World::in_memory();
+    let options = DbOptions {
+        max_total_wal_size: 30_000,
+        ..db_options()
+    };
+    let db = open_two(&world, &options, &family);
+    for n in 0..60_u8 {
+        db.put(&[n], &[n; 2048]).unwrap();
+    }
+    db.wait_until_quiet().unwrap();
+    assert!(files(&db, "default") >= Some(1));
+}
