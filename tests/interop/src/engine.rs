@@ -37,7 +37,10 @@ impl Engine for RocksDb {
         let mut batch = self.0.batch();
         for change in changes {
             match change {
-                Change::Put(family, key, value) => batch.put(Family(*family), key, value),
+                // The C API writes no entities.
+                Change::Put(family, key, value) | Change::Entity(family, key, value) => {
+                    batch.put(Family(*family), key, value);
+                }
                 Change::Merge(family, key, operand) => batch.merge(Family(*family), key, operand),
                 Change::Delete(family, key) => batch.delete(Family(*family), key),
                 Change::SingleDelete(family, key) => batch.single_delete(Family(*family), key),
@@ -96,6 +99,10 @@ impl Engine for Cairn {
         for change in changes {
             match change {
                 Change::Put(family, key, value) => batch.put_in(&self.family(*family), key, value),
+                Change::Entity(family, key, value) => {
+                    let columns = [(&b""[..], &value[..]), (b"length", &key[..])];
+                    batch.put_entity_in(&self.family(*family), key, &columns);
+                }
                 Change::Merge(family, key, operand) => {
                     batch.merge_in(&self.family(*family), key, operand);
                 }

@@ -39,6 +39,9 @@ const REVERSE: usize = 2;
 pub enum Change {
     /// Sets a key.
     Put(usize, Vec<u8>, Vec<u8>),
+    /// Sets a key to an entity whose default column is this value. Who cannot write entities puts
+    /// the value alone: seen by its default column it is the same.
+    Entity(usize, Vec<u8>, Vec<u8>),
     /// Adds a merge operand.
     Merge(usize, Vec<u8>, Vec<u8>),
     /// Removes a key.
@@ -161,6 +164,7 @@ impl Generator {
             8 => self.once(),
             _ if family == SUMS => Change::Put(family, key, self.rng.bits().to_le_bytes().to_vec()),
             9 => Change::Put(family, key, self.value(3000)),
+            10 => Change::Entity(family, key, self.value(40)),
             _ => Change::Put(family, key, self.value(60)),
         }
     }
@@ -227,7 +231,7 @@ pub struct Model {
 impl Model {
     fn apply(&mut self, change: &Change) {
         match change {
-            Change::Put(family, key, value) => {
+            Change::Put(family, key, value) | Change::Entity(family, key, value) => {
                 self.families[*family].insert(key.clone(), value.clone());
             }
             Change::Delete(family, key) | Change::SingleDelete(family, key) => {

@@ -9,6 +9,7 @@ mod driver;
 mod files;
 mod golden;
 mod outgoing;
+mod turns;
 
 use cairn_bench::rocksdb::Library;
 use cairn_interop::reference;
