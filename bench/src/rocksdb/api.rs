@@ -65,6 +65,7 @@ functions! {
         Handle, Handle, Handle, *const c_char, usize, *const c_char, usize, ErrorSlot
     );
     fn rocksdb_writebatch_create() -> Handle;
+    fn rocksdb_writebatch_create_from(*const c_char, usize) -> Handle;
     fn rocksdb_writebatch_destroy(Handle);
     fn rocksdb_writebatch_clear(Handle);
     fn rocksdb_writebatch_count(Handle) -> c_int;

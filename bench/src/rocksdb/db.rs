@@ -233,6 +233,19 @@ impl Db {
         }
     }
 
+    /// The batch whose serialized form is `bytes`, which may hold records that the C interface has
+    /// no function for.
+    #[must_use]
+    pub fn batch_of(&self, bytes: &[u8]) -> Batch<'_> {
+        let (bytes, len) = pointer(Some(bytes));
+        Batch {
+            db: self,
+            // SAFETY: readable bytes, which RocksDB copies; returns a new handle, which `Batch`
+            // destroys.
+            handle: unsafe { (self.library.api.rocksdb_writebatch_create_from)(bytes, len) },
+        }
+    }
+
     /// Writes all of `batch`, or nothing of it.
     ///
     /// # Errors

@@ -19,6 +19,17 @@ pub struct Row {
 }
 
 impl Row {
+    /// The same row with these columns, unless they are a lone default column.
+    #[must_use]
+    pub fn with_columns(mut self, columns: &[(&[u8], &[u8])]) -> Row {
+        if !matches!(columns, [(b"", _)]) {
+            let columns = columns.iter();
+            let columns = columns.map(|(name, value)| (hex(name), hex(value)));
+            self.columns = Some(columns.collect());
+        }
+        self
+    }
+
     /// A row of plain bytes.
     #[must_use]
     pub fn of(key: &[u8], value: &[u8]) -> Row {
@@ -29,6 +40,14 @@ impl Row {
             timestamp: None,
         }
     }
+}
+
+/// `content` as somebody sees it who is shown default columns only.
+#[must_use]
+pub fn without_columns(mut content: Content) -> Content {
+    let rows = content.values_mut().flat_map(|family| &mut family.rows);
+    rows.for_each(|row| row.columns = None);
+    content
 }
 
 /// A family: its rows in order, and whether reading it ended in an error.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cairn_bench::rocksdb::{Db, Family, OpenMode};
 
-use crate::content::Content;
+use crate::content::{Content, Row, without_columns};
 use crate::reference;
 use crate::workload::{Change, Durable, Engine, FAMILIES};
 
@@ -34,6 +34,13 @@ impl Durable for RocksDb {
 
 impl Engine for RocksDb {
     fn write(&mut self, changes: &[Change]) {
+        if changes
+            .iter()
+            .any(|change| matches!(change, Change::PutEntity(..)))
+        {
+            let batch = self.0.batch_of(&encoded(changes));
+            return self.0.write(&batch).expect("RocksDB writes");
+        }
         let mut batch = self.0.batch();
         for change in changes {
             match change {
@@ -41,6 +48,8 @@ impl Engine for RocksDb {
                 Change::Put(family, key, value) | Change::Entity(family, key, value) => {
                     batch.put(Family(*family), key, value);
                 }
+                Change::PutEntity(..) => unreachable!("there is none"),
+                Change::Put(family, key, value) => batch.put(Family(*family), key, value),
                 Change::Merge(family, key, operand) => batch.merge(Family(*family), key, operand),
                 Change::Delete(family, key) => batch.delete(Family(*family), key),
                 Change::SingleDelete(family, key) => batch.single_delete(Family(*family), key),
@@ -63,6 +72,35 @@ impl Engine for RocksDb {
     fn content(&mut self) -> Content {
         reference::read(&self.0)
     }
+
+    /// The C interface shows the default column only.
+    fn shown(&self, content: Content) -> Content {
+        without_columns(content)
+    }
+}
+
+/// `changes` as a serialized batch. Families have their places in the list as ids.
+fn encoded(changes: &[Change]) -> Vec<u8> {
+    let mut batch = cairn_format::batch::WriteBatch::new();
+    let id = |family: &usize| u32::try_from(*family).expect("there are few families");
+    for change in changes {
+        let added = match change {
+            Change::Put(family, key, value) => batch.put(id(family), key, value),
+            Change::PutEntity(family, key, columns) => {
+                let pairs = columns.iter().map(|(name, value)| (&name[..], &value[..]));
+                let mut entity = Vec::new();
+                cairn_format::wide::encode_unsorted(&pairs.collect::<Vec<_>>(), &mut entity)
+                    .expect("the columns have different names");
+                batch.put_entity(id(family), key, &entity)
+            }
+            Change::Merge(family, key, operand) => batch.merge(id(family), key, operand),
+            Change::Delete(family, key) => batch.delete(id(family), key),
+            Change::SingleDelete(family, key) => batch.single_delete(id(family), key),
+            Change::DeleteRange(family, begin, end) => batch.delete_range(id(family), begin, end),
+        };
+        added.expect("the batch is small");
+    }
+    batch.into_bytes()
 }
 
 /// Cairn, on a directory.
@@ -98,6 +136,11 @@ impl Engine for Cairn {
         let mut batch = cairn::WriteBatch::new();
         for change in changes {
             match change {
+                Change::PutEntity(family, key, columns) => {
+                    let columns = columns.iter().map(|(name, value)| (&name[..], &value[..]));
+                    let columns: Vec<_> = columns.collect();
+                    batch.put_entity_in(&self.family(*family), key, &columns);
+                }
                 Change::Put(family, key, value) => batch.put_in(&self.family(*family), key, value),
                 Change::Entity(family, key, value) => {
                     let columns = [(&b""[..], &value[..]), (b"length", &key[..])];
@@ -140,8 +183,10 @@ impl Engine for Cairn {
             let mut iter = family.iter();
             iter.seek_to_first();
             while iter.valid() {
-                rows.rows
-                    .push(crate::content::Row::of(iter.key(), iter.value()));
+                let columns = iter.columns().expect("it stands on a key");
+                let columns: Vec<_> = columns.iter().collect();
+                let row = Row::of(iter.key(), iter.value());
+                rows.rows.push(row.with_columns(&columns));
                 iter.next();
             }
             rows.error = iter.status().err().map(|error| error.to_string());

@@ -34,6 +34,9 @@ const DEFAULT: usize = 0;
 const SUMS: usize = 1;
 const REVERSE: usize = 2;
 
+/// Names and values.
+pub type Columns = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// One change of one family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -42,6 +45,8 @@ pub enum Change {
     /// Sets a key to an entity whose default column is this value. Who cannot write entities puts
     /// the value alone: seen by its default column it is the same.
     Entity(usize, Vec<u8>, Vec<u8>),
+    /// Sets a key to an entity of these columns, sorted by name.
+    PutEntity(usize, Vec<u8>, Columns),
     /// Adds a merge operand.
     Merge(usize, Vec<u8>, Vec<u8>),
     /// Removes a key.
@@ -75,6 +80,10 @@ pub trait Engine {
     fn settle(&mut self) {}
     /// Everything there is.
     fn content(&mut self) -> Content;
+    /// What this engine's `content` shows of `content`.
+    fn shown(&self, content: Content) -> Content {
+        content
+    }
 
     /// Carries out `steps`.
     fn run(&mut self, steps: &[Step]) {
@@ -120,8 +129,11 @@ pub trait Durable: Engine + Sized {
 /// Makes steps; the same seed makes the same ones.
 pub struct Generator {
     rng: Rng,
-    /// How many keys were put that a single delete may take.
+    /// How many keys were put to be taken by a single delete, and those that were not yet.
     once: u64,
+    untaken: Vec<u64>,
+    /// Whether keys are set to entities too.
+    entities: bool,
 }
 
 impl Generator {
@@ -131,7 +143,16 @@ impl Generator {
         Generator {
             rng: Rng(seed),
             once: 0,
+            untaken: Vec::new(),
+            entities: false,
         }
+    }
+
+    /// The same, which sets keys to entities too.
+    #[must_use]
+    pub fn with_entities(mut self, entities: bool) -> Generator {
+        self.entities = entities;
+        self
     }
 
     /// The next `count` steps.
@@ -165,6 +186,7 @@ impl Generator {
             _ if family == SUMS => Change::Put(family, key, self.rng.bits().to_le_bytes().to_vec()),
             9 => Change::Put(family, key, self.value(3000)),
             10 => Change::Entity(family, key, self.value(40)),
+            10 if self.entities => Change::PutEntity(family, key, self.columns()),
             _ => Change::Put(family, key, self.value(60)),
         }
     }
@@ -191,6 +213,16 @@ impl Generator {
         value
     }
 
+    fn columns(&mut self) -> Columns {
+        let mut columns = Columns::new();
+        for name in ["", "colour", "hardness", "origin"] {
+            if self.rng.below(2) == 0 {
+                columns.push((name.as_bytes().to_vec(), self.value(80)));
+            }
+        }
+        columns
+    }
+
     /// A range of keys, in the order of its family.
     fn range(&mut self, family: usize) -> Change {
         let from = self.rng.below(2000);
@@ -207,17 +239,17 @@ impl Generator {
 
     /// Puts a key that is never put again, or takes one of those away.
     fn once(&mut self) -> Change {
-        if self.once > 4 && self.rng.below(2) == 0 {
-            // Each is taken at most once: the counter goes down past it.
-            self.once -= 1;
-            return Change::SingleDelete(DEFAULT, once_key(self.once));
+        if self.untaken.len() > 4 && self.rng.below(2) == 0 {
+            let number = self.untaken.pop().expect("there are some");
+            return Change::SingleDelete(DEFAULT, once_key(number));
         }
+        self.untaken.push(self.once);
         self.once += 1;
         Change::Put(DEFAULT, once_key(self.once - 1), self.value(20))
     }
 }
 
-/// The key is free again once it was taken away, so a later put of it is its first.
+/// A key that was taken away never comes back: RocksDB brings older values to light where it does.
 fn once_key(number: u64) -> Vec<u8> {
     format!("once{number:06}").into_bytes()
 }
@@ -225,7 +257,7 @@ fn once_key(number: u64) -> Vec<u8> {
 /// The map that says what is right.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    families: [BTreeMap<Vec<u8>, Vec<u8>>; FAMILIES.len()],
+    families: [BTreeMap<Vec<u8>, Columns>; FAMILIES.len()],
 }
 
 impl Model {
@@ -233,6 +265,12 @@ impl Model {
         match change {
             Change::Put(family, key, value) | Change::Entity(family, key, value) => {
                 self.families[*family].insert(key.clone(), value.clone());
+            Change::Put(family, key, value) => {
+                let plain = vec![(Vec::new(), value.clone())];
+                self.families[*family].insert(key.clone(), plain);
+            }
+            Change::PutEntity(family, key, columns) => {
+                self.families[*family].insert(key.clone(), columns.clone());
             }
             Change::Delete(family, key) | Change::SingleDelete(family, key) => {
                 self.families[*family].remove(key);
@@ -244,13 +282,22 @@ impl Model {
                 self.families[*family].retain(|key, _| !(key >= begin && key < end));
             }
             Change::Merge(family, key, operand) => {
-                let old = self.families[*family].get(key);
-                let new = if *family == SUMS {
-                    sum(old, operand)
-                } else {
-                    joined(old, operand)
+                let existing = self.families[*family].remove(key);
+                // Operands apply to the default column; that of an entity without one is empty.
+                let (old, mut columns) = match existing {
+                    None => (None, Columns::new()),
+                    Some(mut columns) if columns.first().is_some_and(|c| c.0.is_empty()) => {
+                        (Some(columns.remove(0).1), columns)
+                    }
+                    Some(columns) => (Some(Vec::new()), columns),
                 };
-                self.families[*family].insert(key.clone(), new);
+                let new = if *family == SUMS {
+                    sum(old.as_ref(), operand)
+                } else {
+                    joined(old.as_ref(), operand)
+                };
+                columns.insert(0, (Vec::new(), new));
+                self.families[*family].insert(key.clone(), columns);
             }
         }
     }
@@ -269,6 +316,14 @@ fn joined(old: Option<&Vec<u8>>, operand: &[u8]) -> Vec<u8> {
     )
 }
 
+fn row(key: &[u8], columns: &Columns) -> Row {
+    let pairs = columns.iter().map(|(name, value)| (&name[..], &value[..]));
+    let pairs: Vec<(&[u8], &[u8])> = pairs.collect();
+    let default = pairs.iter().find(|(name, _)| name.is_empty());
+    let value = default.map_or(&[][..], |(_, value)| value);
+    Row::of(key, value).with_columns(&pairs)
+}
+
 impl Engine for Model {
     fn write(&mut self, changes: &[Change]) {
         for change in changes {
@@ -285,7 +340,7 @@ impl Engine for Model {
         for (number, family) in self.families.iter().enumerate() {
             let mut rows: Vec<_> = family
                 .iter()
-                .map(|(key, value)| Row::of(key, value))
+                .map(|(key, columns)| row(key, columns))
                 .collect();
             if number == REVERSE {
                 rows.reverse();
