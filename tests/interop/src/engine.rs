@@ -44,10 +44,6 @@ impl Engine for RocksDb {
         let mut batch = self.0.batch();
         for change in changes {
             match change {
-                // The C API writes no entities.
-                Change::Put(family, key, value) | Change::Entity(family, key, value) => {
-                    batch.put(Family(*family), key, value);
-                }
                 Change::PutEntity(..) => unreachable!("there is none"),
                 Change::Put(family, key, value) => batch.put(Family(*family), key, value),
                 Change::Merge(family, key, operand) => batch.merge(Family(*family), key, operand),
@@ -142,10 +138,6 @@ impl Engine for Cairn {
                     batch.put_entity_in(&self.family(*family), key, &columns);
                 }
                 Change::Put(family, key, value) => batch.put_in(&self.family(*family), key, value),
-                Change::Entity(family, key, value) => {
-                    let columns = [(&b""[..], &value[..]), (b"length", &key[..])];
-                    batch.put_entity_in(&self.family(*family), key, &columns);
-                }
                 Change::Merge(family, key, operand) => {
                     batch.merge_in(&self.family(*family), key, operand);
                 }

@@ -42,9 +42,6 @@ pub type Columns = Vec<(Vec<u8>, Vec<u8>)>;
 pub enum Change {
     /// Sets a key.
     Put(usize, Vec<u8>, Vec<u8>),
-    /// Sets a key to an entity whose default column is this value. Who cannot write entities puts
-    /// the value alone: seen by its default column it is the same.
-    Entity(usize, Vec<u8>, Vec<u8>),
     /// Sets a key to an entity of these columns, sorted by name.
     PutEntity(usize, Vec<u8>, Columns),
     /// Adds a merge operand.
@@ -185,7 +182,6 @@ impl Generator {
             8 => self.once(),
             _ if family == SUMS => Change::Put(family, key, self.rng.bits().to_le_bytes().to_vec()),
             9 => Change::Put(family, key, self.value(3000)),
-            10 => Change::Entity(family, key, self.value(40)),
             10 if self.entities => Change::PutEntity(family, key, self.columns()),
             _ => Change::Put(family, key, self.value(60)),
         }
@@ -263,8 +259,6 @@ pub struct Model {
 impl Model {
     fn apply(&mut self, change: &Change) {
         match change {
-            Change::Put(family, key, value) | Change::Entity(family, key, value) => {
-                self.families[*family].insert(key.clone(), value.clone());
             Change::Put(family, key, value) => {
                 let plain = vec![(Vec::new(), value.clone())];
                 self.families[*family].insert(key.clone(), plain);
