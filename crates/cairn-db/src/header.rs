@@ -2,7 +2,9 @@
 
 use cairn_format::names::FileName;
 use cairn_observe::logger::Level;
-use cairn_options::{DbOptions, FamilyOptions, Options};
+use cairn_options::{
+    DataBlockIndexType, DbOptions, FamilyOptions, IndexShortening, IndexType, Options,
+};
 use cairn_platform::sync::Ordering;
 use cairn_types::Result;
 
@@ -20,6 +22,12 @@ impl Shared {
             cairn_options::file::ROCKSDB_VERSION,
             env!("CARGO_PKG_VERSION")
         ));
+        // The library takes its host's allocator; checksums choose their instructions as they run.
+        head.push("Jemalloc supported: 0".to_owned());
+        head.push(
+            "Fast CRC32 supported: Supported on x86 and Arm64 where the processor has it"
+                .to_owned(),
+        );
         head.push("DB SUMMARY".to_owned());
         head.push(format!("Host name: {}", self.host_id));
         head.push(format!("DB Session ID: {}", self.session_id));
@@ -116,14 +124,39 @@ fn options_of_family(name: &str, options: &FamilyOptions) -> Vec<String> {
     let own = FamilyOptions::rows().iter().filter(|row| row.written);
     let own = own.map(|row| said("Options", row.name, &(row.get)(options)));
     let table = cairn_options::TableOptions::rows().iter();
-    let table = table.map(|row| {
-        said(
-            "table_factory options",
-            row.name,
-            &(row.get)(&options.table),
-        )
-    });
+    let table = table.map(|row| table_option(row.name, &(row.get)(&options.table)));
+    let collectors = options.table_properties_collector_factories.all();
+    let collectors = collectors.iter().map(|factory| factory.describe());
+    let collectors = said(
+        "Options",
+        "table_properties_collectors",
+        &collectors.collect::<Vec<_>>().join("; "),
+    );
+    let own = own.chain([collectors]);
     std::iter::once(title).chain(own).chain(table).collect()
+}
+
+/// A line of the table's options as RocksDB prints them, which programs read: booleans and choices are
+/// numbers.
+fn table_option(name: &str, value: &str) -> String {
+    fn place<T>(all: &[(T, &str)], value: &str) -> Option<usize> {
+        all.iter().position(|(_, word)| *word == value)
+    }
+    let number = match name {
+        "index_type" => place(IndexType::ALL, value),
+        "data_block_index_type" => place(DataBlockIndexType::ALL, value),
+        "index_shortening" => place(IndexShortening::ALL, value),
+        _ => match value {
+            "false" => Some(0),
+            "true" => Some(1),
+            _ => None,
+        },
+    };
+    match (number, name, value.parse::<f64>()) {
+        (Some(number), ..) => format!("  {name}: {number}"),
+        (_, "data_block_hash_table_util_ratio", Ok(ratio)) => format!("  {name}: {ratio:.6}"),
+        _ => format!("  {name}: {value}"),
+    }
 }
 
 fn said(group: &str, name: &str, value: &str) -> String {

@@ -84,6 +84,16 @@ impl TablePropertiesCollectorFactory for CompactOnDeletion {
         "CompactOnDeletionCollector"
     }
 
+    fn describe(&self) -> String {
+        format!(
+            "{} (Sliding window size = {} Deletion trigger = {} Deletion ratio = {})",
+            self.name(),
+            self.window_size,
+            self.deletion_trigger,
+            self.deletion_ratio
+        )
+    }
+
     fn create(&self, _: &CollectorContext) -> Option<Box<dyn TablePropertiesCollector>> {
         Some(Box::new(Density {
             rule: *self,

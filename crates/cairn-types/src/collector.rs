@@ -52,6 +52,11 @@ pub trait TablePropertiesCollectorFactory: Send + Sync {
     /// The name that tables record.
     fn name(&self) -> &str;
 
+    /// The name with its settings, for the info log.
+    fn describe(&self) -> String {
+        self.name().to_owned()
+    }
+
     /// A collector for one table, or none.
     fn create(&self, context: &CollectorContext) -> Option<Box<dyn TablePropertiesCollector>>;
 }
