@@ -21,6 +21,7 @@ pub(crate) mod header;
 mod install;
 mod manual;
 mod memory;
+mod multi_get;
 mod obsolete;
 mod open;
 mod options_files;

@@ -1,9 +1,11 @@
 //! Reads of an open family: gets and iterators.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
-use cairn_options::ReadOptions;
+use cairn_options::{ReadOptions, ReadTier};
+use cairn_platform::sync::Ordering;
 use cairn_read::{Columns, DbIter, Found, Value, View, get};
 use cairn_types::{Error, Result, SequenceNumber};
 
@@ -20,6 +22,19 @@ impl Shared {
         let seq = self.published();
         (view, seq)
     }
+}
+
+/// `options` with what `kPersistedTier` means now: memtables are left out only while they hold what
+/// no log has.
+pub(crate) fn tier_of<'o>(shared: &Shared, options: &'o ReadOptions) -> Cow<'o, ReadOptions> {
+    let unlogged = || shared.unlogged.load(Ordering::Acquire);
+    if options.read_tier != ReadTier::Persisted || unlogged() {
+        return Cow::Borrowed(options);
+    }
+    Cow::Owned(ReadOptions {
+        read_tier: ReadTier::All,
+        ..options.clone()
+    })
 }
 
 /// The key under which `key` is looked up: with timestamps, followed by the one the read asks for.
@@ -80,7 +95,8 @@ impl Family {
         let shared = &self.db.shared;
         let view = self.state.view();
         let seq = options.snapshot.unwrap_or_else(|| shared.published());
-        get(&view, &lookup(&self.state, key, seq, options)?, options)
+        let lookup = lookup(&self.state, key, seq, options)?;
+        get(&view, &lookup, &tier_of(shared, options))
     }
 
     /// An iterator over the family, which stands nowhere yet. It shows the present state, whatever

@@ -54,11 +54,11 @@ options! {
         /// Whether range deletions are ignored.
         ignore_range_deletions: bool = false;
         /// Microseconds since 1970 at which the read gives up; 0 for never.
-        deadline: u64 = 0, missing;
+        deadline: u64 = 0;
         /// Microseconds that one read of a file may take; 0 for any.
-        io_timeout: u64 = 0, missing;
+        io_timeout: u64 = 0;
         /// Bytes of values at which a batched lookup stops.
-        value_size_soft_limit: u64 = u64::MAX, missing;
+        value_size_soft_limit: u64 = u64::MAX;
     }
 }
 
@@ -138,22 +138,7 @@ impl ReadOptions {
     /// `NotSupported` names the first.
     #[inline]
     pub fn check_supported(&self) -> Result<()> {
-        let limits = self.deadline | self.io_timeout | !self.value_size_soft_limit;
-        match self.tailing || limits != 0 {
-            false => Ok(()),
-            true => self.refuse_missing(),
-        }
-    }
-
-    #[cold]
-    fn refuse_missing(&self) -> Result<()> {
-        refuse(self.tailing, "tailing")?;
-        refuse(self.deadline != 0, "deadline")?;
-        refuse(self.io_timeout != 0, "io_timeout")?;
-        refuse(
-            self.value_size_soft_limit != u64::MAX,
-            "value_size_soft_limit",
-        )
+        refuse(self.tailing, "tailing")
     }
 }
 

@@ -109,6 +109,14 @@ pub trait FileLock: Send + Sync {}
 pub trait RandomAccessFile: Send + Sync {
     /// Reads `buf.len()` bytes at `offset`; fewer only where the file ends. Returns how many.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// Carries out all of `reads`, each as [`RandomAccessFile::read_at`] would and in any order;
+    /// an error of one says nothing about the others. One after another unless the file system
+    /// knows better.
+    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
+        for read in reads {
+            read.got = self.read_at(read.offset, read.buf);
+        }
+    }
     /// The length of the file in bytes, now.
     fn len(&self) -> Result<u64>;
     /// Where the file was opened; for messages.
@@ -123,6 +131,16 @@ pub trait RandomAccessFile: Send + Sync {
     }
     /// Drops the file's pages from the page cache. A hint.
     fn drop_cached(&self) {}
+}
+
+/// One of several reads of a file.
+pub struct ReadAt<'a> {
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// Where the bytes go.
+    pub buf: &'a mut [u8],
+    /// How many bytes were read, once they were.
+    pub got: Result<usize>,
 }
 
 /// The manner in which a file will be read.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cairn_types::{Error, Result};
 
-use crate::fs::RandomAccessFile;
+use crate::fs::{RandomAccessFile, ReadAt};
 
 /// Immutable bytes in shared memory: a block as it was read, or decompressed. Cloning counts one
 /// reference more; the bytes live as long as any clone.
@@ -85,17 +85,21 @@ impl ReadRequest {
     /// `IoError` of the file system; `Corruption` if the file ends before the last byte.
     pub fn read_now(&self) -> Result<Buffer> {
         Buffer::filled(self.len, |buf| {
-            let got = self.file.read_at(self.offset, buf)?;
-            if got == self.len {
-                return Ok(());
-            }
-            Err(Error::corruption(format!(
-                "file ends early: expected {} bytes at offset {} of {}, found {got}",
-                self.len,
-                self.offset,
-                self.file.path().display()
-            )))
+            self.check(self.file.read_at(self.offset, buf)?)
         })
+    }
+
+    /// Refuses a read that brought fewer bytes than were asked for.
+    fn check(&self, got: usize) -> Result<()> {
+        if got == self.len {
+            return Ok(());
+        }
+        Err(Error::corruption(format!(
+            "file ends early: expected {} bytes at offset {} of {}, found {got}",
+            self.len,
+            self.offset,
+            self.file.path().display()
+        )))
     }
 }
 
@@ -117,6 +121,41 @@ impl Io {
     /// Those of [`ReadRequest::read_now`].
     pub fn read_now(&self, request: &ReadRequest) -> Result<Buffer> {
         request.read_now()
+    }
+
+    /// Carries all of `requests` out on the calling thread, those of one file that stand together
+    /// as one batch. Each has its own result, in the order of the requests.
+    #[must_use]
+    pub fn read_batch(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
+        if let [only] = requests {
+            return vec![self.read_now(only)];
+        }
+        let mut results = Vec::with_capacity(requests.len());
+        let same_file = |a: &ReadRequest, b: &ReadRequest| Arc::ptr_eq(&a.file, &b.file);
+        for batch in requests.chunk_by(same_file) {
+            let mut bytes: Vec<Arc<[u8]>> = batch
+                .iter()
+                .map(|request| std::iter::repeat_n(0, request.len).collect())
+                .collect();
+            let mut reads: Vec<ReadAt<'_>> = batch
+                .iter()
+                .zip(&mut bytes)
+                .map(|(request, bytes)| ReadAt {
+                    offset: request.offset,
+                    buf: Arc::get_mut(bytes).expect("nobody else has it yet"),
+                    got: Ok(0),
+                })
+                .collect();
+            batch[0].file.read_many(&mut reads);
+            let got: Vec<Result<usize>> = reads.into_iter().map(|read| read.got).collect();
+            for ((request, bytes), got) in batch.iter().zip(bytes).zip(got) {
+                results.push(
+                    got.and_then(|got| request.check(got))
+                        .map(|()| Buffer(bytes)),
+                );
+            }
+        }
+        results
     }
 
     /// Carries `request` out; the future of the asynchronous faces.

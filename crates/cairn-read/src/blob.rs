@@ -17,7 +17,7 @@ use cairn_memory::{BlockCache, CacheKey, CachePriority, CacheRole};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Mutex;
-use cairn_platform::{Buffer, FileSystem, Io};
+use cairn_platform::{Buffer, FileSystem, Io, ReadRequest};
 use cairn_types::{Error, FileNumber, Result};
 
 use crate::value::Value;
@@ -126,12 +126,32 @@ impl BlobSource {
         io: &Io,
         options: BlobReadOptions,
     ) -> Result<Value> {
+        match self.locate(index, user_key, options)? {
+            Located::Here(value) => Ok(value),
+            Located::There(place, request) => {
+                self.complete(&place, user_key, io.read_now(&request)?)
+            }
+        }
+    }
+
+    /// The value of `user_key` (timestamp included) that the encoded `index` leads to, if it is in
+    /// the cache, or what must be read for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`BlobSource::read`], but for those of reading.
+    pub fn locate(
+        &self,
+        index: &[u8],
+        user_key: &[u8],
+        options: BlobReadOptions,
+    ) -> Result<Located> {
         let index = BlobIndex::decode(index).map_err(|e| e.in_file("a blob index", 0))?;
         if let Some(cache) = &self.cache
             && let Some(buffer) = cache.cache.lookup(&cache.key(&index), CacheRole::Blob)
             && let Some(range) = cached_value(&index, user_key, &buffer)
         {
-            return Ok(Value::in_block(buffer, range));
+            return Ok(Located::Here(Value::in_block(buffer, range)));
         }
         if options.cache_only {
             return Err(Error::incomplete(
@@ -139,12 +159,27 @@ impl BlobSource {
             ));
         }
         let file = self.file(index.file)?;
-        let record = io.read_now(&file.request(&index, user_key)?)?;
-        let (buffer, range) = file.complete(&index, user_key, record)?.into_parts();
+        let request = file.request(&index, user_key)?;
+        let place = BlobPlace {
+            file,
+            index,
+            fill_cache: options.fill_cache,
+        };
+        Ok(Located::There(place, request))
+    }
+
+    /// The value of `user_key` at `place`, of the bytes that were read for it.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if they are damaged or another key's.
+    pub fn complete(&self, place: &BlobPlace, user_key: &[u8], record: Buffer) -> Result<Value> {
+        let value = place.file.complete(&place.index, user_key, record)?;
+        let (buffer, range) = value.into_parts();
         if let Some(cache) = &self.cache
-            && options.fill_cache
+            && place.fill_cache
         {
-            cache.insert(&index, buffer.clone());
+            cache.insert(&place.index, buffer.clone());
         }
         Ok(Value::in_block(buffer, range))
     }
@@ -166,6 +201,21 @@ impl BlobSource {
     pub fn forget(&self, number: FileNumber) {
         self.open.lock().remove(&number);
     }
+}
+
+/// Where a value of a blob file is.
+pub enum Located {
+    /// In memory.
+    Here(Value),
+    /// In its file: what these bytes are read for.
+    There(BlobPlace, ReadRequest),
+}
+
+/// A value in a blob file that was not read yet.
+pub struct BlobPlace {
+    file: Arc<BlobFile>,
+    index: BlobIndex,
+    fill_cache: bool,
 }
 
 impl BlobCache {

@@ -18,12 +18,13 @@ use cairn_table::{GetOptions, Table, TableGet};
 use cairn_types::{KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 use cairn_version::FileMeta;
 
-use crate::blob::BlobReadOptions;
+use crate::blob::{BlobPlace, BlobReadOptions, Located};
 use crate::columns::{Columns, default_column, with_blobs};
 use crate::level::nothing_may_be_read;
 use crate::merging::{Below, Merged, full_merge};
+use crate::patience::Patience;
 use crate::value::Value;
-use crate::view::View;
+use crate::view::{Reading, View};
 
 /// What a point read found.
 #[derive(Clone, Debug)]
@@ -146,7 +147,7 @@ impl Versions {
 }
 
 /// A point read on its way.
-struct PointGet<'a> {
+pub(crate) struct PointGet<'a> {
     view: &'a View,
     lookup: &'a LookupKey,
     options: GetOptions,
@@ -154,6 +155,7 @@ struct PointGet<'a> {
     read_ts: Option<&'a [u8]>,
     ignore_range_deletions: bool,
     tier: ReadTier,
+    patience: Patience,
     stage: Stage,
     /// The table that is being searched.
     table: Option<&'a Arc<Table>>,
@@ -164,7 +166,7 @@ struct PointGet<'a> {
 
 impl<'a> PointGet<'a> {
     #[inline]
-    fn new(
+    pub(crate) fn new(
         view: &'a View,
         lookup: &'a LookupKey,
         options: &'a ReadOptions,
@@ -180,6 +182,7 @@ impl<'a> PointGet<'a> {
             read_ts: options.timestamp.as_deref(),
             ignore_range_deletions: options.ignore_range_deletions,
             tier: options.read_tier,
+            patience: Patience::of(options),
             stage: match options.read_tier {
                 ReadTier::Persisted => Stage::File(0, 0),
                 _ => Stage::Memtables,
@@ -202,32 +205,95 @@ impl<'a> PointGet<'a> {
     #[inline]
     fn run(&mut self) -> Result<Progress> {
         while self.stage != Stage::Over {
-            if let Some(table) = self.table {
-                if !self.search(table)?.is_ready() {
-                    self.lack = Some(Lack::Block);
-                    return Ok(Progress::Lacks);
-                }
-                self.table = None;
-            } else if self.stage == Stage::Memtables {
-                self.search_memtables();
-                self.stage = match self.tier {
-                    ReadTier::Memtable => Stage::Over,
-                    _ => Stage::File(0, 0),
-                };
-            } else if let Some((file, level)) = self.next_file() {
-                match file.table.get() {
-                    Some(table) => self.enter(table),
-                    None => {
-                        self.lack = Some(Lack::Table(file, level));
-                        return Ok(Progress::Lacks);
-                    }
-                }
+            if self.stage == Stage::Memtables {
+                self.ask_memtables();
+            } else if self.table.is_some() || self.approach(usize::MAX) {
+                self.search_table()?;
             }
-            if self.versions.over {
-                self.stage = Stage::Over;
+            if self.lack.is_some() {
+                return Ok(Progress::Lacks);
             }
         }
         Ok(Progress::Ready)
+    }
+
+    /// Asks the memtables, if they come next.
+    #[inline]
+    pub(crate) fn ask_memtables(&mut self) {
+        if self.stage != Stage::Memtables {
+            return;
+        }
+        self.search_memtables();
+        self.stage = match self.tier == ReadTier::Memtable || self.versions.over {
+            true => Stage::Over,
+            false => Stage::File(0, 0),
+        };
+    }
+
+    /// Goes to the next table that may hold the key, of a level before `limit`, and returns whether
+    /// there is one to be searched. One that is not open stops the read.
+    #[inline]
+    pub(crate) fn approach(&mut self, limit: usize) -> bool {
+        if self.table.is_none()
+            && let Some((file, level)) = self.next_file(limit)
+        {
+            match file.table.get() {
+                Some(table) => self.enter(table),
+                None => self.lack = Some(Lack::Table(file, level)),
+            }
+        }
+        self.table.is_some()
+    }
+
+    /// Searches the table that was approached, until it has nothing more or lacks a block.
+    #[inline]
+    pub(crate) fn search_table(&mut self) -> Result<()> {
+        let Some(table) = self.table else {
+            return Ok(());
+        };
+        if !self.search(table)?.is_ready() {
+            self.lack = Some(Lack::Block);
+            return Ok(());
+        }
+        self.table = None;
+        if self.versions.over {
+            self.stage = Stage::Over;
+        }
+        Ok(())
+    }
+
+    /// Whether there is more to do that needs nothing that is not in memory.
+    #[inline]
+    pub(crate) fn can_go_on(&self) -> bool {
+        self.lack.is_none() && self.stage != Stage::Over
+    }
+
+    /// Whether the read waits for what it lacks.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.lack.is_some()
+    }
+
+    /// How many levels there are to search.
+    pub(crate) fn levels(&self) -> usize {
+        self.view.version.num_levels()
+    }
+
+    pub(crate) fn reading(&self) -> &'a Reading {
+        &self.view.family
+    }
+
+    /// Brings the part of the table's filter that will be asked into the processor's cache.
+    #[inline]
+    pub(crate) fn touch_filter(&self) -> u8 {
+        self.table
+            .map_or(0, |table| table.touch_filter(self.lookup))
+    }
+
+    /// The memory of the search, for the next one.
+    pub(crate) fn take_state(&mut self) -> TableGet {
+        let mut state = std::mem::take(&mut self.state);
+        state.reset();
+        state
     }
 
     /// Goes on until the search is over, reading on the calling thread.
@@ -235,7 +301,7 @@ impl<'a> PointGet<'a> {
     fn run_blocking(&mut self) -> Result<()> {
         while !self.run()?.is_ready() {
             if let Some(request) = self.lacking()? {
-                let bytes = self.view.family.io.read_now(&request);
+                let bytes = self.patience.read(&self.view.family, &request);
                 self.supply(bytes)?;
             }
         }
@@ -266,13 +332,14 @@ impl<'a> PointGet<'a> {
         self.versions.covered_by = self.versions.covered_by.max(seq);
     }
 
-    /// The next file that may hold the key, and its level.
+    /// The next file of a level before `limit` that may hold the key, and its level.
     #[inline]
-    fn next_file(&mut self) -> Option<(&'a Arc<FileMeta>, usize)> {
+    fn next_file(&mut self, limit: usize) -> Option<(&'a Arc<FileMeta>, usize)> {
         let order = &self.view.family.order;
         let (version, user) = (&self.view.version, self.lookup.user());
         loop {
             match self.stage {
+                Stage::File(level, _) | Stage::Level(level) if level >= limit => return None,
                 Stage::File(level, at) => {
                     let Some(file) = version.level(level).files().get(at) else {
                         self.stage = Stage::Level(level + 1);
@@ -328,7 +395,7 @@ impl<'a> PointGet<'a> {
     }
 
     /// The block that lacks, after a table that lacks was opened; `None` if that was all.
-    fn lacking(&mut self) -> Result<Option<ReadRequest>> {
+    pub(crate) fn lacking(&mut self) -> Result<Option<ReadRequest>> {
         if self.tier == ReadTier::BlockCache {
             return Err(nothing_may_be_read());
         }
@@ -336,6 +403,7 @@ impl<'a> PointGet<'a> {
             None => Ok(None),
             Some(Lack::Block) => Ok(Some(self.state.request())),
             Some(Lack::Table(file, level)) => {
+                self.patience.check(&self.view.family)?;
                 let family = &self.view.family;
                 let table = family.tables.open(file, level, &family.io)?;
                 self.enter(table);
@@ -344,16 +412,64 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    fn supply(&mut self, bytes: Result<Buffer>) -> Result<()> {
+    /// Hands over the block that lacks.
+    pub(crate) fn supply(&mut self, bytes: Result<Buffer>) -> Result<()> {
         match self.table {
             Some(table) => self.state.supply(table, bytes),
             None => bytes.map(|_| ()),
         }
     }
 
+    /// Whether `other`, which waits too, lacks the same block.
+    pub(crate) fn lacks_the_same(&self, other: &PointGet<'_>) -> bool {
+        let same_table = match (self.table, other.table) {
+            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
+            _ => false,
+        };
+        same_table && self.state.lacking_at() == other.state.lacking_at()
+    }
+
+    /// Hands over the block that lacks from `other`, which lacked the same and has it now.
+    pub(crate) fn supply_from(&mut self, other: &PointGet<'_>) {
+        if !self.state.supply_from(&other.state) {
+            // `other` has found it in the cache or used it up: it is asked for again.
+            self.lack = Some(Lack::Block);
+        }
+    }
+
+    /// What must be read for a plain value that lies in a blob file; `None` for other results, and
+    /// where it is in memory.
+    pub(crate) fn blob_request(&mut self) -> Result<Option<(BlobPlace, ReadRequest)>> {
+        let Newest::Blob(index) = &self.versions.newest else {
+            return Ok(None);
+        };
+        let blobs = &self.view.family.blobs;
+        match blobs.locate(index, self.key(), self.blob_options())? {
+            Located::There(place, request) => Ok(Some((place, request))),
+            Located::Here(value) => {
+                self.versions.newest = Newest::Value(value);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Hands over the bytes that [`PointGet::blob_request`] asked for.
+    pub(crate) fn supply_blob(&mut self, place: &BlobPlace, bytes: Buffer) -> Result<()> {
+        let blobs = &self.view.family.blobs;
+        self.versions.newest = Newest::Value(blobs.complete(place, self.key(), bytes)?);
+        Ok(())
+    }
+
+    fn blob_options(&self) -> BlobReadOptions {
+        BlobReadOptions {
+            fill_cache: self.options.fill_cache,
+            cache_only: self.tier == ReadTier::BlockCache,
+        }
+    }
+
     /// What the versions amount to.
     #[inline]
-    fn finish(self) -> Result<Found> {
+    pub(crate) fn finish(self) -> Result<Found> {
         if self.versions.operands.is_empty() {
             match self.versions.newest {
                 Newest::Missing => return Ok(Found::Missing),
@@ -403,18 +519,15 @@ impl<'a> PointGet<'a> {
 
     /// The newest version that is no operand, with what of it lies in blob files.
     fn stored(&mut self) -> Result<Found> {
+        if let Some((place, request)) = self.blob_request()? {
+            let bytes = self.patience.read(&self.view.family, &request)?;
+            self.supply_blob(&place, bytes)?;
+        }
         let newest = std::mem::replace(&mut self.versions.newest, Newest::Missing);
-        let (key, reading) = (self.key(), &self.view.family);
-        let blobs = BlobReadOptions {
-            fill_cache: self.options.fill_cache,
-            cache_only: self.tier == ReadTier::BlockCache,
-        };
+        let (key, reading, blobs) = (self.key(), &self.view.family, self.blob_options());
         Ok(match newest {
-            Newest::Missing => Found::Missing,
+            Newest::Missing | Newest::Blob(_) => Found::Missing,
             Newest::Value(value) => Found::Value(value),
-            Newest::Blob(index) => {
-                Found::Value(reading.blobs.read(&index, key, &reading.io, blobs)?)
-            }
             Newest::Entity(entity) => Found::Entity(with_blobs(reading, key, entity, blobs)?),
         })
     }

@@ -5,6 +5,7 @@
 //! and stop where something lacks; a small loop around them fetches it, blocking or in a future.
 //! Who asks, and which view is the present one, is not known here.
 
+pub mod batch;
 pub mod blob;
 mod bound;
 pub mod child;
@@ -14,10 +15,12 @@ pub mod get;
 pub mod level;
 pub mod merge;
 pub mod merging;
+mod patience;
 pub mod value;
 pub mod view;
 pub mod visible;
 
+pub use batch::{Wanted, multi_get};
 pub use blob::{BlobCache, BlobReadOptions, BlobSource};
 pub use child::Child;
 pub use columns::Columns;

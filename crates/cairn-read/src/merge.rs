@@ -189,13 +189,20 @@ impl MergingIter {
 
     /// Obtains what the iterator lacks on the calling thread, until it stands.
     pub fn wait(&mut self, io: &Io) {
-        while let Some(&child) = self.lacking.last() {
-            let request = self.children[child].request();
-            let bytes = match request {
-                Some(request) => io.read_now(&request),
-                None => Err(Error::aborted("a source of an iterator was lost")),
-            };
-            let _progress = self.supply(child, bytes);
+        self.wait_by(|requests| io.read_batch(requests));
+    }
+
+    /// [`MergingIter::wait`] with reads that `read` carries out: all that are lacking at once.
+    pub fn wait_by(&mut self, mut read: impl FnMut(&[ReadRequest]) -> Vec<Result<Buffer>>) {
+        while !self.lacking.is_empty() {
+            let (children, requests): (Vec<usize>, Vec<ReadRequest>) = self.requests().unzip();
+            if children.is_empty() {
+                self.lacking.clear();
+                return self.fail(Error::aborted("a source of an iterator was lost"));
+            }
+            for (child, bytes) in children.into_iter().zip(read(&requests)) {
+                let _progress = self.supply(child, bytes);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_memtable::Memtable;
-use cairn_platform::Io;
+use cairn_platform::{Clock, Io};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor};
 use cairn_version::{TableSource, Version};
 
@@ -27,6 +27,8 @@ pub struct Reading {
     pub blobs: Arc<BlobSource>,
     /// Carries reads out.
     pub io: Io,
+    /// What deadlines are measured by.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// What a read sees of one family. Immutable; a new one replaces it when memtables switch and when

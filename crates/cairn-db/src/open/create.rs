@@ -49,6 +49,7 @@ impl Shared {
                 }),
             )),
             io: self.io.clone(),
+            clock: self.world.clock.clone(),
         };
         let view = View {
             memtable: self.new_memtable(&options),

@@ -14,6 +14,7 @@ mod options;
 mod outputs;
 mod properties;
 mod repair;
+mod reads;
 mod sst;
 mod styles;
 mod wal;

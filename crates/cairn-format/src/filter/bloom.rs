@@ -21,14 +21,19 @@ fn fast_probes(hash: u64, probes: u8) -> impl Iterator<Item = usize> {
 
 #[inline]
 pub(super) fn fast_may_match(bytes: &[u8], lines: u32, probes: u8, hash: u64) -> bool {
-    let at = fastrange32(hash as u32, lines) as usize * LINE_LEN;
     let Some(line) = bytes
-        .get(at..)
+        .get(fast_line(lines, hash)..)
         .and_then(|rest| rest.first_chunk::<LINE_LEN>())
     else {
         return true;
     };
     fast_probes(hash, probes).all(|bit| line[bit >> 3] >> (bit & 7) & 1 != 0)
+}
+
+/// Where the line of a key begins.
+#[inline]
+pub(super) fn fast_line(lines: u32, hash: u64) -> usize {
+    fastrange32(hash as u32, lines) as usize * LINE_LEN
 }
 
 #[inline]

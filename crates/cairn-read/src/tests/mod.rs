@@ -1,6 +1,7 @@
 //! Reads against a map that answers them: random views of memtables, level-0 tables and levels,
 //! in tiny blocks, and every operation in both directions at several snapshots.
 
+mod batch;
 mod world;
 
 use cairn_format::key::LookupKey;

@@ -9,6 +9,7 @@ use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_options::{TableOptions, merge};
+use cairn_platform::clock::SystemClock;
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::{FileSystem, Io};
@@ -135,6 +136,7 @@ impl World {
                 None,
             )),
             io: Io::blocking(),
+            clock: Arc::new(SystemClock),
         };
         let view = View {
             memtable,

@@ -26,6 +26,7 @@ use crate::columns::Columns;
 use crate::cover::Cover;
 use crate::level::{Tables, nothing_may_be_read};
 use crate::merge::MergingIter;
+use crate::patience::Patience;
 use crate::value::Value;
 use crate::view::View;
 
@@ -85,6 +86,7 @@ pub struct DbIter {
     cache_only: bool,
     blob_options: BlobReadOptions,
     max_hidden: u64,
+    patience: Patience,
     merging: MergingIter,
     cover: Option<Cover>,
     at: At,
@@ -154,6 +156,7 @@ impl DbIter {
                 cache_only,
             },
             max_hidden: options.max_skippable_internal_keys,
+            patience: Patience::of(options),
             merging: MergingIter::new(order, children),
             view,
             cover,
@@ -428,7 +431,9 @@ impl DbIter {
             return;
         }
         let view = self.view.clone();
-        self.merging.wait(&view.family.io);
+        let patience = self.patience;
+        self.merging
+            .wait_by(|requests| patience.read_batch(&view.family, requests));
     }
 
     #[cold]

@@ -1,7 +1,7 @@
 //! The filter of a table in use: whether it may have a key, or keys of a prefix.
 
 use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm};
-use cairn_format::filter::may_match;
+use cairn_format::filter::{FilterKey, FilterKind, may_match};
 use cairn_format::key::{self, LookupKey, strip_timestamp};
 use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
@@ -47,6 +47,28 @@ impl Table {
             return self.ask(filter, prefix, lookup.internal(), supplied);
         }
         Ok(Ok(true))
+    }
+
+    /// Reads a byte of what the filter has on the key of `lookup`, if the filter is held in memory
+    /// as a whole, so that it is in the processor's cache when it is asked.
+    #[inline]
+    #[must_use]
+    pub fn touch_filter(&self, lookup: &LookupKey) -> u8 {
+        let Some(filter) = &self.filter else {
+            return 0;
+        };
+        let Some(bits) = filter.root.held.as_ref().filter(|_| !filter.partitioned) else {
+            return 0;
+        };
+        let user_key = strip_timestamp(lookup.user(), self.params.order.timestamp_size());
+        let extractor = self.prefix_extractor.as_ref();
+        let probe = match filter.whole_keys {
+            true => Some(user_key),
+            false => extractor.and_then(|extractor| extractor.prefix(user_key)),
+        };
+        probe.map_or(0, |probe| {
+            FilterKind::parse(bits).touch(bits, &FilterKey::new(probe))
+        })
     }
 
     /// Whether the table may have keys with the prefix of `user_key`, as the file has it.

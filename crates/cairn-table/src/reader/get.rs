@@ -113,6 +113,24 @@ impl TableGet {
         }
     }
 
+    /// Where the block that the get lacks lies in its file; `None` if it lacks none.
+    #[must_use]
+    pub fn lacking_at(&self) -> Option<u64> {
+        self.lack.as_ref().map(|(lack, ..)| lack.handle.offset)
+    }
+
+    /// Hands over the block that this get lacks from `other`, a get of the same table that lacked
+    /// the same block and was supplied with it just now. `false` if `other` does not have it.
+    pub fn supply_from(&mut self, other: &TableGet) -> bool {
+        let at = self.lacking_at();
+        let block = other.supplied.last().filter(|(have, _)| Some(*have) == at);
+        if let Some(block) = block {
+            self.supplied.push(block.clone());
+            self.lack = None;
+        }
+        block.is_some()
+    }
+
     pub(super) fn supplied(&self) -> &[(u64, Buffer)] {
         &self.supplied
     }

@@ -1,0 +1,298 @@
+//! Batched point reads: many keys, sorted once, descending together.
+//!
+//! All keys ask the memtables, then go down level by level. Before the filters of a level are
+//! asked, the line of each filter that a key needs is touched, so that the misses of the
+//! processor's cache overlap. A key whose block is not in memory stops there while the others go
+//! on; when nobody can go on without a file, the blocks that all of them lack, of whatever files
+//! and levels, are read as one batch, each once, and the keys continue. The same batch carries
+//! blocks of indexes and filters; values in blob files follow in a batch of their own.
+//!
+//! Each key has its own result: an error of one block is the error of the keys that need it.
+
+use std::cell::Cell;
+use std::hint::black_box;
+
+use cairn_format::key::{self, LookupKey};
+use cairn_options::ReadOptions;
+use cairn_platform::ReadRequest;
+use cairn_table::TableGet;
+use cairn_types::{Error, Result};
+
+use crate::get::{Found, PointGet};
+use crate::patience::Patience;
+use crate::view::View;
+
+/// Keys that descend together. More overlap more reads; each costs some 400 bytes meanwhile.
+const TOGETHER: usize = 128;
+/// The same when `value_size_soft_limit` is set, so that little is read in vain.
+const TOGETHER_UNDER_LIMIT: usize = 32;
+
+/// One key of a batch.
+pub struct Wanted<'a> {
+    /// What the read sees of the key's family.
+    pub view: &'a View,
+    /// The key.
+    pub lookup: LookupKey,
+}
+
+/// The newest versions of all keys in `wanted`, in its order. `sorted` promises that keys of one
+/// family stand together and ascend, which saves sorting them.
+///
+/// When the values found exceed `value_size_soft_limit` the keys that are not yet done fail with
+/// `Aborted`; when the deadline passes, those that need a file fail with `TimedOut`.
+#[must_use]
+pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> Vec<Result<Found>> {
+    let mut results: Vec<Option<Result<Found>>> = wanted.iter().map(|_| None).collect();
+    if let Err(error) = options.check_supported() {
+        return wanted.iter().map(|_| Err(error.clone())).collect();
+    }
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    if !sorted {
+        // Families are told apart by where their views lie: any order of them will do.
+        let view = |at: usize| std::ptr::from_ref(wanted[at].view);
+        order.sort_by(|&a, &b| {
+            view(a).cmp(&view(b)).then_with(|| {
+                let order = &wanted[a].view.family.order;
+                key::compare(
+                    order,
+                    wanted[a].lookup.internal(),
+                    wanted[b].lookup.internal(),
+                )
+            })
+        });
+    }
+    let together = match options.value_size_soft_limit {
+        u64::MAX => TOGETHER,
+        _ => TOGETHER_UNDER_LIMIT,
+    };
+    let mut bytes = 0_u64;
+    let mut states = STATES.take();
+    for part in order.chunks(together) {
+        let exceeded = bytes > options.value_size_soft_limit;
+        if exceeded {
+            for &at in part {
+                results[at] = Some(Err(too_large(options)));
+            }
+            continue;
+        }
+        let mut batch = Batch::new(wanted, part, options, &mut states);
+        batch.search();
+        batch.read_blobs();
+        for (&at, member) in part.iter().zip(batch.members) {
+            results[at] = Some(match bytes > options.value_size_soft_limit {
+                true => Err(too_large(options)),
+                false => member.finish(&mut states),
+            });
+            if let Some(Ok(Found::Value(value) | Found::Entity(value))) = &results[at] {
+                bytes = bytes.saturating_add(value.len() as u64);
+            }
+        }
+    }
+    states.truncate(TOGETHER);
+    STATES.set(states);
+    let unanswered = || Err(Error::aborted("a key of a batch was not looked up"));
+    results
+        .into_iter()
+        .map(|result| result.unwrap_or_else(unanswered))
+        .collect()
+}
+
+thread_local! {
+    /// What searching tables needs besides the tables, kept for the thread's next batch.
+    static STATES: Cell<Vec<TableGet>> = const { Cell::new(Vec::new()) };
+}
+
+#[cold]
+fn too_large(options: &ReadOptions) -> Error {
+    Error::aborted(format!(
+        "the values of the batch exceed {} bytes (value_size_soft_limit)",
+        options.value_size_soft_limit
+    ))
+}
+
+/// Keys that descend together.
+struct Batch<'a> {
+    members: Vec<Member<'a>>,
+    patience: Patience,
+}
+
+/// One key on its way.
+struct Member<'a> {
+    get: PointGet<'a>,
+    /// The error that ended its way.
+    error: Option<Error>,
+}
+
+impl Member<'_> {
+    fn finish(mut self, states: &mut Vec<TableGet>) -> Result<Found> {
+        states.push(self.get.take_state());
+        match self.error {
+            Some(error) => Err(error),
+            None => self.get.finish(),
+        }
+    }
+
+    /// Notes the error of a step.
+    fn note(&mut self, result: Result<()>) {
+        if let Err(error) = result {
+            self.error = Some(error);
+        }
+    }
+}
+
+impl<'a> Batch<'a> {
+    fn new(
+        wanted: &'a [Wanted<'a>],
+        part: &[usize],
+        options: &'a ReadOptions,
+        states: &mut Vec<TableGet>,
+    ) -> Batch<'a> {
+        let member = |&at: &usize| Member {
+            get: PointGet::new(
+                wanted[at].view,
+                &wanted[at].lookup,
+                options,
+                states.pop().unwrap_or_default(),
+            ),
+            error: None,
+        };
+        Batch {
+            members: part.iter().map(member).collect(),
+            patience: Patience::of(options),
+        }
+    }
+
+    /// Searches until every member is over or has failed.
+    fn search(&mut self) {
+        let levels = self.members.iter().map(|member| member.get.levels()).max();
+        let levels = levels.unwrap_or_default();
+        for member in &mut self.members {
+            member.get.ask_memtables();
+        }
+        loop {
+            for level in 0..levels {
+                while self.descend(level) {}
+            }
+            if !self.fetch() {
+                return;
+            }
+        }
+    }
+
+    /// Every member that can looks into its next table of `level`. Returns whether any did.
+    fn descend(&mut self, level: usize) -> bool {
+        let (mut touched, mut any) = (0, false);
+        for member in self.going() {
+            if member.get.approach(level + 1) {
+                touched ^= member.get.touch_filter();
+                any = true;
+            }
+        }
+        black_box(touched);
+        if any {
+            for member in self.going() {
+                let searched = member.get.search_table();
+                member.note(searched);
+            }
+        }
+        any
+    }
+
+    /// Members that are neither over nor stopped.
+    fn going(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
+        let goes = |member: &&mut Member<'_>| member.error.is_none() && member.get.can_go_on();
+        self.members.iter_mut().filter(goes)
+    }
+
+    /// Obtains what the members lack. Returns whether any lacked something.
+    fn fetch(&mut self) -> bool {
+        let mut any = false;
+        let mut requests: Vec<ReadRequest> = Vec::new();
+        // Who is supplied by which request, and who by the member that a request was made for.
+        let mut leaders: Vec<usize> = Vec::new();
+        let mut followers: Vec<(usize, usize)> = Vec::new();
+        for at in 0..self.members.len() {
+            let member = &mut self.members[at];
+            if member.error.is_some() || !member.get.is_stopped() {
+                continue;
+            }
+            any = true;
+            match member.get.lacking() {
+                Ok(None) => {}
+                Ok(Some(request)) => {
+                    let same = |&leader: &usize| {
+                        self.members[leader]
+                            .get
+                            .lacks_the_same(&self.members[at].get)
+                    };
+                    match leaders.iter().rposition(same) {
+                        Some(leader) => followers.push((at, leader)),
+                        None => {
+                            leaders.push(at);
+                            requests.push(request);
+                        }
+                    }
+                }
+                Err(error) => member.error = Some(error),
+            }
+        }
+        let Some(first) = leaders.first() else {
+            return any;
+        };
+        let reading = self.members[*first].get.reading();
+        let mut failed: Vec<Option<Error>> = Vec::with_capacity(leaders.len());
+        for (&at, bytes) in leaders
+            .iter()
+            .zip(self.patience.read_batch(reading, &requests))
+        {
+            let member = &mut self.members[at];
+            let supplied = member.get.supply(bytes);
+            failed.push(supplied.as_ref().err().cloned());
+            member.note(supplied);
+        }
+        for (at, leader) in followers {
+            let leading = leaders[leader];
+            let error = failed[leader].clone();
+            let [member, from] = self
+                .members
+                .get_disjoint_mut([at, leading])
+                .expect("a follower is not its own leader");
+            match error {
+                Some(error) => member.error = Some(error),
+                None => member.get.supply_from(&from.get),
+            }
+        }
+        true
+    }
+
+    /// Reads the values that lie in blob files.
+    fn read_blobs(&mut self) {
+        let mut of: Vec<usize> = Vec::new();
+        let mut requests: Vec<ReadRequest> = Vec::new();
+        let mut places = Vec::new();
+        for (at, member) in self.members.iter_mut().enumerate() {
+            if member.error.is_some() {
+                continue;
+            }
+            match member.get.blob_request() {
+                Ok(None) => {}
+                Ok(Some((place, request))) => {
+                    of.push(at);
+                    places.push(place);
+                    requests.push(request);
+                }
+                Err(error) => member.error = Some(error),
+            }
+        }
+        let Some(first) = of.first() else {
+            return;
+        };
+        let reading = self.members[*first].get.reading();
+        let results = self.patience.read_batch(reading, &requests);
+        for ((at, place), bytes) in of.into_iter().zip(places).zip(results) {
+            let member = &mut self.members[at];
+            let supplied = bytes.and_then(|bytes| member.get.supply_blob(&place, bytes));
+            member.note(supplied);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! How long a read may take: `deadline` and `io_timeout`, looked at around every read of a file.
+//!
+//! A read that blocks cannot be called back, so one that takes too long is noticed when it returns:
+//! its bytes are dropped and the call fails with `TimedOut`. What is in memory is served even
+//! after the deadline.
+
+use cairn_options::ReadOptions;
+use cairn_platform::{Buffer, ReadRequest};
+use cairn_types::{Error, Result};
+
+use crate::view::Reading;
+
+/// The limits of one read, in microseconds; 0 for none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    deadline: u64,
+    io_timeout: u64,
+}
+
+impl Patience {
+    #[inline]
+    pub(crate) fn of(options: &ReadOptions) -> Patience {
+        Patience {
+            deadline: options.deadline,
+            io_timeout: options.io_timeout,
+        }
+    }
+
+    fn is_endless(self) -> bool {
+        self.deadline | self.io_timeout == 0
+    }
+
+    /// Fails with `TimedOut` when the deadline has passed.
+    pub(crate) fn check(self, reading: &Reading) -> Result<()> {
+        if self.deadline == 0 {
+            return Ok(());
+        }
+        let now = reading.clock.wall_micros();
+        match now < self.deadline {
+            true => Ok(()),
+            false => Err(Error::timed_out(format!(
+                "the deadline of the read passed {} microseconds ago",
+                now - self.deadline
+            ))),
+        }
+    }
+
+    /// Carries `request` out.
+    pub(crate) fn read(self, reading: &Reading, request: &ReadRequest) -> Result<Buffer> {
+        if self.is_endless() {
+            return reading.io.read_now(request);
+        }
+        self.within(reading, || reading.io.read_now(request))?
+    }
+
+    /// Carries all of `requests` out, as one wait.
+    pub(crate) fn read_batch(
+        self,
+        reading: &Reading,
+        requests: &[ReadRequest],
+    ) -> Vec<Result<Buffer>> {
+        if self.is_endless() {
+            return reading.io.read_batch(requests);
+        }
+        match self.within(reading, || reading.io.read_batch(requests)) {
+            Ok(results) => results,
+            Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    /// What `read` brings, unless it begins or ends too late.
+    fn within<T>(self, reading: &Reading, read: impl FnOnce() -> T) -> Result<T> {
+        self.check(reading)?;
+        let began = reading.clock.monotonic_nanos();
+        let result = read();
+        let took = (reading.clock.monotonic_nanos().saturating_sub(began)) / 1_000;
+        if self.io_timeout > 0 && took > self.io_timeout {
+            return Err(Error::timed_out(format!(
+                "a read of a file took {took} microseconds, io_timeout allows {}",
+                self.io_timeout
+            )));
+        }
+        self.check(reading)?;
+        Ok(result)
+    }
+}
