@@ -21,6 +21,7 @@ const LAYERS: [&str; 28] = [
     "cairn-read",
     "cairn-jobs",
     "cairn-db",
+    "cairn-indexed",
     "cairn-txn",
     "cairn-backup",
     "cairn",

@@ -38,7 +38,8 @@ mod write;
 
 pub use batch::WriteBatch;
 pub use cairn_jobs::pick::UserRange;
-pub use cairn_read::{Columns, DbIter, Value};
+pub use cairn_read::merging::{Below, Merged};
+pub use cairn_read::{Columns, DbIter, Found, Value};
 pub use changes::{WalFile, WalFileType, WalIterator};
 pub use db::{Db, FamilyDescriptor};
 pub use entities::Column;

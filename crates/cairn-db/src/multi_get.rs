@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_options::ReadOptions;
+use cairn_read::merging::{Below, Merged, full_merge};
 use cairn_read::{Columns, Found, Value, View, Wanted, multi_get};
 use cairn_types::{Error, Result, SequenceNumber};
 
@@ -75,6 +76,33 @@ impl Family {
         options: &ReadOptions,
     ) -> Vec<Result<Option<Columns>>> {
         self.batch(keys, options, false, Found::into_columns)
+    }
+
+    /// [`Family::multi_get`] that tells plain values and entities apart. `sorted` promises that the
+    /// keys ascend.
+    #[must_use]
+    pub fn multi_find<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+        sorted: bool,
+    ) -> Vec<Result<Found>> {
+        self.batch(keys, options, sorted, Ok)
+    }
+
+    /// What `operands` (oldest first) of `key` make of what lies below them: what a read would find
+    /// if they were written.
+    ///
+    /// # Errors
+    ///
+    /// `MergeInProgress` if the family has no merge operator, `Corruption` if it refuses.
+    pub fn merge_operands(
+        &self,
+        key: &[u8],
+        below: Below<'_>,
+        operands: &[&[u8]],
+    ) -> Result<Merged> {
+        full_merge(&self.state.view().family, key, below, operands)
     }
 
     fn batch<K: AsRef<[u8]>, T>(

@@ -91,7 +91,13 @@ impl Family {
         self.find(key, options)?.into_columns()
     }
 
-    fn find(&self, key: &[u8], options: &ReadOptions) -> Result<Found> {
+    /// What `key` has: [`Family::get_with`] that tells plain values and entities apart.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with`].
+    #[inline]
+    pub fn find(&self, key: &[u8], options: &ReadOptions) -> Result<Found> {
         let shared = &self.db.shared;
         let view = self.state.view();
         let seq = options.snapshot.unwrap_or_else(|| shared.published());

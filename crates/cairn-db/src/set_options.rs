@@ -147,6 +147,7 @@ impl Shared {
             tables: tables.clone(),
             blobs: view.family.blobs.clone(),
             io: view.family.io.clone(),
+            clock: view.family.clock.clone(),
         };
         family.set_options(Arc::new(options), tables);
         family.view.store(Arc::new(View {

@@ -61,11 +61,13 @@ pub mod entity;
 mod family;
 pub mod files;
 mod flush;
+mod indexed;
 mod iter;
 pub mod observe;
 mod open;
 pub mod options;
 pub mod repair;
+mod reads;
 mod set_options;
 mod snapshot;
 mod wal;
@@ -83,6 +85,7 @@ pub use cairn_types::{
     SequenceNumber, Subcode,
 };
 
+pub use cairn_indexed::{BatchIter, IndexedBatch, WriteEntry, WriteKind};
 pub use db::Db;
 pub use family::Family;
 pub use files::{
@@ -91,6 +94,7 @@ pub use files::{
     LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions, ReplaceRange,
     SstFileReader, SstFileWriter, SstIter,
 };
+pub use indexed::JoinedIter;
 pub use iter::Iter;
 pub use open::Options;
 pub use snapshot::Snapshot;

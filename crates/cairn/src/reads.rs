@@ -75,5 +75,7 @@ impl Db {
 }
 
 fn inner_keys<'k>(keys: &'k [(&Family<'_>, &'k [u8])]) -> Vec<(&'k cairn_db::Family, &'k [u8])> {
-    keys.iter().map(|(family, key)| (&***family, *key)).collect()
+    keys.iter()
+        .map(|(family, key)| (&***family, *key))
+        .collect()
 }

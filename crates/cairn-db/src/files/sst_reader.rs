@@ -84,6 +84,7 @@ impl SstFileReader {
                 None,
             )),
             io: io.clone(),
+            clock: world.clock.clone(),
         };
         let memtable = MemtableOptions {
             arena_block_size: 4 << 10,

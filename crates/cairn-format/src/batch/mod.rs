@@ -214,6 +214,17 @@ impl<'a> BatchRef<'a> {
         }
     }
 
+    /// The record that begins at offset `at`, as [`Records::at`] has told it.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] if no record begins there.
+    pub fn record_at(&self, at: usize) -> Decoded<Record<'a>> {
+        let mut input = Input::new(self.bytes);
+        input.take(at)?;
+        read_record(&mut input)
+    }
+
     /// Reads all records and throws them away.
     ///
     /// # Errors

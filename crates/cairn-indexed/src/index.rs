@@ -1,0 +1,284 @@
+//! The index: for every family, its keys in order, and where in the batch their records lie.
+//!
+//! Adding costs one search in a balanced tree and a copy of the key. Of a key's records the newest
+//! comes first. When keys are overwritten, a record other than a merge takes the place of the
+//! newest one; merges are always added, because those before them still count.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use cairn_db::WriteBatch;
+use cairn_format::batch::{BatchRef, Record};
+use cairn_types::{Error, KeyOrder, Result};
+
+/// What a record of a batch does to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// Sets it to a plain value.
+    Put,
+    /// Sets it to a wide-column entity; the value is the encoded entity.
+    PutEntity,
+    /// Adds a merge operand; the value is the operand.
+    Merge,
+    /// Deletes it.
+    Delete,
+    /// Deletes the one put of it.
+    SingleDelete,
+}
+
+/// A key in the order of its family.
+#[derive(Clone)]
+struct Ordered {
+    order: KeyOrder,
+    key: Box<[u8]>,
+}
+
+/// Something that has a key in an order: lets the tree be searched without copying the key.
+trait InOrder {
+    fn parts(&self) -> (&KeyOrder, &[u8]);
+}
+
+impl InOrder for Ordered {
+    fn parts(&self) -> (&KeyOrder, &[u8]) {
+        (&self.order, &self.key)
+    }
+}
+
+impl InOrder for (&KeyOrder, &[u8]) {
+    fn parts(&self) -> (&KeyOrder, &[u8]) {
+        *self
+    }
+}
+
+impl Ord for dyn InOrder + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (order, key) = self.parts();
+        order.compare(key, other.parts().1)
+    }
+}
+
+impl PartialOrd for dyn InOrder + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for dyn InOrder + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for dyn InOrder + '_ {}
+
+impl Ord for Ordered {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order.compare(&self.key, &other.key)
+    }
+}
+
+impl PartialOrd for Ordered {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ordered {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Ordered {}
+
+impl<'a> Borrow<dyn InOrder + 'a> for Ordered {
+    fn borrow(&self) -> &(dyn InOrder + 'a) {
+        self
+    }
+}
+
+/// The keys of one family.
+pub(crate) struct FamilyIndex {
+    order: KeyOrder,
+    /// By key: offsets of its records in the batch, the newest last.
+    keys: BTreeMap<Ordered, Vec<usize>>,
+}
+
+impl FamilyIndex {
+    fn new(order: KeyOrder) -> FamilyIndex {
+        FamilyIndex {
+            order,
+            keys: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn order(&self) -> &KeyOrder {
+        &self.order
+    }
+
+    /// Where the records of `key` lie, the newest last; empty if there are none.
+    pub(crate) fn records(&self, key: &[u8]) -> &[usize] {
+        let target: &dyn InOrder = &(&self.order, key);
+        self.keys.get(target).map_or(&[], Vec::as_slice)
+    }
+
+    /// The first key at `from` or behind it.
+    pub(crate) fn at_or_after(&self, from: Bound<&[u8]>) -> Option<&[u8]> {
+        self.range(from, Bound::Unbounded).next()
+    }
+
+    /// The last key at `to` or before it.
+    pub(crate) fn at_or_before(&self, to: Bound<&[u8]>) -> Option<&[u8]> {
+        self.range(Bound::Unbounded, to).next_back()
+    }
+
+    fn range<'a>(
+        &'a self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+        let (from, to) = (
+            from.map(|key| (&self.order, key)),
+            to.map(|key| (&self.order, key)),
+        );
+        let bounds = (
+            from.as_ref().map(|key| key as &dyn InOrder),
+            to.as_ref().map(|key| key as &dyn InOrder),
+        );
+        let found = self.keys.range::<dyn InOrder, _>(bounds);
+        found.map(|(key, _)| &*key.key)
+    }
+
+    fn add(&mut self, key: &[u8], at: usize, replaces: bool) {
+        let target: &dyn InOrder = &(&self.order, key);
+        let Some(records) = self.keys.get_mut(target) else {
+            let key = Ordered {
+                order: self.order.clone(),
+                key: key.into(),
+            };
+            self.keys.insert(key, vec![at]);
+            return;
+        };
+        match records.last_mut() {
+            Some(newest) if replaces => *newest = at,
+            _ => records.push(at),
+        }
+    }
+}
+
+/// A batch and the index of it.
+pub(crate) struct Indexed {
+    pub(crate) batch: WriteBatch,
+    families: BTreeMap<u32, FamilyIndex>,
+    /// The order of families that nobody named the order of.
+    default_order: KeyOrder,
+    overwrite: bool,
+}
+
+impl Indexed {
+    pub(crate) fn new(default_order: KeyOrder, overwrite: bool) -> Indexed {
+        Indexed {
+            batch: WriteBatch::new(),
+            families: BTreeMap::new(),
+            default_order,
+            overwrite,
+        }
+    }
+
+    pub(crate) fn family(&self, id: u32) -> Option<&FamilyIndex> {
+        self.families.get(&id)
+    }
+
+    /// Adds a write with `add` and indexes it under `key`, unless the batch refused it.
+    pub(crate) fn add(
+        &mut self,
+        family: u32,
+        order: impl FnOnce() -> KeyOrder,
+        key: &[u8],
+        kind: WriteKind,
+        add: impl FnOnce(&mut WriteBatch),
+    ) {
+        let (at, count) = (self.batch.data().len(), self.batch.count());
+        add(&mut self.batch);
+        if self.batch.count() > count {
+            let index = self.families.entry(family);
+            let index = index.or_insert_with(|| FamilyIndex::new(order()));
+            index.add(key, at, self.overwrite && kind != WriteKind::Merge);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.batch.clear();
+        for index in self.families.values_mut() {
+            index.keys.clear();
+        }
+    }
+
+    /// Indexes the batch anew.
+    pub(crate) fn rebuild(&mut self) -> Result<()> {
+        for index in self.families.values_mut() {
+            index.keys.clear();
+        }
+        let bad = |error: cairn_types::Malformed| error.in_file("the write batch", 0);
+        let mut records = BatchRef::parse(self.batch.data()).map_err(bad)?.records();
+        loop {
+            let at = records.at();
+            let Some(record) = records.next() else {
+                return Ok(());
+            };
+            let record = record.map_err(bad)?;
+            let Some((family, kind, key, _)) = keyed(&record) else {
+                if record.is_counted() {
+                    return Err(unsupported(&record));
+                }
+                continue;
+            };
+            let index = self.families.entry(family);
+            let index = index.or_insert_with(|| FamilyIndex::new(self.default_order.clone()));
+            index.add(key, at, self.overwrite && kind != WriteKind::Merge);
+        }
+    }
+
+    /// The kind and the value of the record at offset `at`.
+    pub(crate) fn record(&self, at: usize) -> Result<(WriteKind, &[u8])> {
+        let record = BatchRef::parse(self.batch.data())
+            .and_then(|batch| batch.record_at(at))
+            .map_err(|error| error.in_file("the write batch", 0))?;
+        match keyed(&record) {
+            Some((_, kind, _, value)) => Ok((kind, value)),
+            None => Err(unsupported(&record)),
+        }
+    }
+}
+
+/// Family, kind, key and value of a record that changes one key.
+fn keyed<'a>(record: &Record<'a>) -> Option<(u32, WriteKind, &'a [u8], &'a [u8])> {
+    Some(match *record {
+        Record::Put { family, key, value } => (family, WriteKind::Put, key, value),
+        Record::PutEntity {
+            family,
+            key,
+            entity,
+        } => (family, WriteKind::PutEntity, key, entity),
+        Record::Merge {
+            family,
+            key,
+            operand,
+        } => (family, WriteKind::Merge, key, operand),
+        Record::Delete { family, key } => (family, WriteKind::Delete, key, &[]),
+        Record::SingleDelete { family, key } => (family, WriteKind::SingleDelete, key, &[]),
+        _ => return None,
+    })
+}
+
+#[cold]
+fn unsupported(record: &Record<'_>) -> Error {
+    let what = match record {
+        Record::DeleteRange { .. } => "a range deletion",
+        Record::TimedPut { .. } => "a put with a time",
+        _ => "a record that changes no single key",
+    };
+    Error::not_supported(format!("{what} in a write batch with index"))
+}

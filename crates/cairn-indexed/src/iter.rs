@@ -1,0 +1,145 @@
+//! Walking the records of one family in a batch.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use cairn_platform::sync::Mutex;
+use cairn_types::{Error, Result};
+
+use crate::index::{Indexed, WriteKind};
+
+/// One write of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteEntry {
+    /// What it does.
+    pub kind: WriteKind,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// The value, operand or encoded entity; empty for deletions.
+    pub value: Vec<u8>,
+}
+
+/// Walks the records of one family in a batch, in the order of their keys; of one key the newest
+/// first. It sees what is added while it lives; the entry that it stands on is a copy.
+pub struct BatchIter {
+    shared: Arc<Mutex<Indexed>>,
+    family: u32,
+    /// Where it stands: the entry, and how many records of its key are newer.
+    at: Option<(WriteEntry, usize)>,
+    error: Option<Error>,
+}
+
+impl BatchIter {
+    pub(crate) fn new(shared: Arc<Mutex<Indexed>>, family: u32) -> BatchIter {
+        BatchIter {
+            shared,
+            family,
+            at: None,
+            error: None,
+        }
+    }
+
+    /// Moves to the newest record of the first key.
+    pub fn seek_to_first(&mut self) {
+        self.land(Bound::Unbounded, false);
+    }
+
+    /// Moves to the oldest record of the last key.
+    pub fn seek_to_last(&mut self) {
+        self.land(Bound::Unbounded, true);
+    }
+
+    /// Moves to the newest record of the first key at or behind `target`.
+    pub fn seek(&mut self, target: &[u8]) {
+        self.land(Bound::Included(target), false);
+    }
+
+    /// Moves to the oldest record of the last key at or before `target`.
+    pub fn seek_for_prev(&mut self, target: &[u8]) {
+        self.land(Bound::Included(target), true);
+    }
+
+    /// Moves to the next older record of the key, or to the next key.
+    pub fn next(&mut self) {
+        let Some((entry, newer)) = self.at.take() else {
+            return;
+        };
+        if !self.stand(&entry.key, newer + 1) {
+            self.land(Bound::Excluded(&entry.key), false);
+        }
+    }
+
+    /// Moves to the next newer record of the key, or to the key before.
+    pub fn prev(&mut self) {
+        let Some((entry, newer)) = self.at.take() else {
+            return;
+        };
+        if newer == 0 || !self.stand(&entry.key, newer - 1) {
+            self.land(Bound::Excluded(&entry.key), true);
+        }
+    }
+
+    /// Whether the iterator stands on a record.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// The record, or `None` when the iterator stands nowhere.
+    #[must_use]
+    pub fn entry(&self) -> Option<&WriteEntry> {
+        self.at.as_ref().map(|(entry, _)| entry)
+    }
+
+    /// Why the iterator stands nowhere, if not because there are no more records.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if the batch cannot be decoded.
+    pub fn status(&self) -> Result<()> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// Goes to the first key at `bound` or behind it, or to the last at or before it.
+    fn land(&mut self, bound: Bound<&[u8]>, back: bool) {
+        self.at = None;
+        self.error = None;
+        let found = {
+            let indexed = self.shared.lock();
+            let Some(index) = indexed.family(self.family) else {
+                return;
+            };
+            let key = match back {
+                true => index.at_or_before(bound),
+                false => index.at_or_after(bound),
+            };
+            key.map(|key| (key.to_vec(), index.records(key).len()))
+        };
+        if let Some((key, records)) = found {
+            self.stand(&key, if back { records - 1 } else { 0 });
+        }
+    }
+
+    /// Stands on the record of `key` that has `newer` newer ones. `false` if there is none.
+    fn stand(&mut self, key: &[u8], newer: usize) -> bool {
+        let indexed = self.shared.lock();
+        let records = indexed
+            .family(self.family)
+            .map_or(&[][..], |index| index.records(key));
+        let Some(&at) = records.iter().rev().nth(newer) else {
+            return false;
+        };
+        match indexed.record(at) {
+            Ok((kind, value)) => {
+                let entry = WriteEntry {
+                    kind,
+                    key: key.to_vec(),
+                    value: value.to_vec(),
+                };
+                self.at = Some((entry, newer));
+            }
+            Err(error) => self.error = Some(error),
+        }
+        true
+    }
+}

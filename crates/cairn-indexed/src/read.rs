@@ -1,0 +1,235 @@
+//! Reading keys from a batch, and from a batch and the database below it.
+
+use cairn_db::{Below, Columns, Family, Found, Merged, Value};
+use cairn_options::ReadOptions;
+use cairn_types::{Code, Error, Result, Subcode};
+
+use crate::batch::IndexedBatch;
+use crate::index::{Indexed, WriteKind};
+
+/// What a batch says about a key.
+pub(crate) enum Said {
+    /// Nothing.
+    Nothing,
+    /// This is what it is.
+    Found(Found),
+    /// Operands, oldest first, over this, or over what the database has.
+    Operands(Vec<Vec<u8>>, Option<Found>),
+}
+
+/// What the records of `key` amount to.
+pub(crate) fn resolve(indexed: &Indexed, family: u32, key: &[u8]) -> Result<Said> {
+    let mut operands = Vec::new();
+    let mut below = None;
+    let records = indexed
+        .family(family)
+        .map_or(&[][..], |index| index.records(key));
+    for &at in records.iter().rev() {
+        let (kind, value) = indexed.record(at)?;
+        below = Some(match kind {
+            WriteKind::Merge => {
+                operands.push(value.to_vec());
+                continue;
+            }
+            WriteKind::Put => Found::Value(value.to_vec().into()),
+            WriteKind::PutEntity => Found::Entity(value.to_vec().into()),
+            WriteKind::Delete | WriteKind::SingleDelete => Found::Missing,
+        });
+        break;
+    }
+    Ok(match (operands.is_empty(), below) {
+        (true, None) => Said::Nothing,
+        (true, Some(found)) => Said::Found(found),
+        (false, below) => {
+            operands.reverse();
+            Said::Operands(operands, below)
+        }
+    })
+}
+
+/// What `operands` (oldest first) make of `below`.
+pub(crate) fn merged(
+    family: &Family,
+    key: &[u8],
+    below: &Found,
+    operands: &[Vec<u8>],
+) -> Result<Found> {
+    let below = match below {
+        Found::Missing => Below::Nothing,
+        Found::Value(value) => Below::Value(value),
+        Found::Entity(entity) => Below::Entity(entity),
+    };
+    let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
+    Ok(match family.merge_operands(key, below, &operands)? {
+        Merged::Value(value) => Found::Value(value.into()),
+        Merged::Entity(entity) => Found::Entity(entity.into()),
+    })
+}
+
+impl IndexedBatch {
+    fn said(&self, family: u32, key: &[u8]) -> Result<Said> {
+        resolve(&self.shared.lock(), family, key)
+    }
+
+    /// What the batch alone sets `key` of the default family to; `None` if it deletes it or says
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the key has merge operands, which only a family can merge.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        match self.said(0, key)? {
+            Said::Nothing => Ok(None),
+            Said::Found(found) => found.into_value(),
+            Said::Operands(..) => Err(Error::invalid_argument(
+                "the key has merge operands in the batch: name its column family to merge them",
+            )),
+        }
+    }
+
+    /// What the batch alone sets `key` of `family` to.
+    ///
+    /// # Errors
+    ///
+    /// `MergeInProgress` if the batch has merge operands of the key and not what they are merged
+    /// into; those of a merge.
+    pub fn get_in(&self, family: &Family, key: &[u8]) -> Result<Option<Value>> {
+        self.find_in(family, key)?.into_value()
+    }
+
+    /// [`IndexedBatch::get_in`] as a wide-column entity.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`IndexedBatch::get_in`].
+    pub fn get_entity_in(&self, family: &Family, key: &[u8]) -> Result<Option<Columns>> {
+        self.find_in(family, key)?.into_columns()
+    }
+
+    fn find_in(&self, family: &Family, key: &[u8]) -> Result<Found> {
+        match self.said(family.id(), key)? {
+            Said::Nothing => Ok(Found::Missing),
+            Said::Found(found) => Ok(found),
+            Said::Operands(operands, Some(below)) => merged(family, key, &below, &operands),
+            Said::Operands(_, None) => Err(Error::new(
+                Code::MergeInProgress,
+                Subcode::None,
+                "the batch has merge operands of the key and not what they are merged into",
+            )),
+        }
+    }
+
+    /// The value that `key` of `family` will have once the batch is written. A snapshot in
+    /// `options` is about the database; what the batch says counts all the same.
+    ///
+    /// # Errors
+    ///
+    /// Those of a get and of a merge.
+    pub fn get_over(
+        &self,
+        family: &Family,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Value>> {
+        self.find_over(family, key, options)?.into_value()
+    }
+
+    /// [`IndexedBatch::get_over`] as a wide-column entity.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`IndexedBatch::get_over`].
+    pub fn get_entity_over(
+        &self,
+        family: &Family,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Columns>> {
+        self.find_over(family, key, options)?.into_columns()
+    }
+
+    fn find_over(&self, family: &Family, key: &[u8], options: &ReadOptions) -> Result<Found> {
+        match self.said(family.id(), key)? {
+            Said::Nothing => family.find(key, options),
+            Said::Found(found) => Ok(found),
+            Said::Operands(operands, Some(below)) => merged(family, key, &below, &operands),
+            Said::Operands(operands, None) => {
+                let below = family.find(key, options)?;
+                merged(family, key, &below, &operands)
+            }
+        }
+    }
+
+    /// [`IndexedBatch::get_over`] of many keys, which are read from the database as one batch.
+    /// `sorted` promises that they ascend in the order of the family.
+    #[must_use]
+    pub fn multi_get_over<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        keys: &[K],
+        options: &ReadOptions,
+        sorted: bool,
+    ) -> Vec<Result<Option<Value>>> {
+        let found = self.multi_find_over(family, keys, options, sorted);
+        found
+            .into_iter()
+            .map(|found| found.and_then(Found::into_value))
+            .collect()
+    }
+
+    /// [`IndexedBatch::multi_get_over`] of wide-column entities.
+    #[must_use]
+    pub fn multi_get_entity_over<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        keys: &[K],
+        options: &ReadOptions,
+        sorted: bool,
+    ) -> Vec<Result<Option<Columns>>> {
+        let found = self.multi_find_over(family, keys, options, sorted);
+        found
+            .into_iter()
+            .map(|found| found.and_then(Found::into_columns))
+            .collect()
+    }
+
+    fn multi_find_over<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        keys: &[K],
+        options: &ReadOptions,
+        sorted: bool,
+    ) -> Vec<Result<Found>> {
+        let said: Vec<Result<Said>> = {
+            let indexed = self.shared.lock();
+            let said = |key: &K| resolve(&indexed, family.id(), key.as_ref());
+            keys.iter().map(said).collect()
+        };
+        let asks =
+            |said: &Result<Said>| matches!(said, Ok(Said::Nothing | Said::Operands(_, None)));
+        let asked: Vec<&[u8]> = keys
+            .iter()
+            .zip(&said)
+            .filter(|(_, said)| asks(said))
+            .map(|(key, _)| key.as_ref())
+            .collect();
+        let mut below = family.multi_find(&asked, options, sorted).into_iter();
+        let mut below = || {
+            let lost = || Err(Error::aborted("a key of a batch was not looked up"));
+            below.next().unwrap_or_else(lost)
+        };
+        keys.iter()
+            .zip(said)
+            .map(|(key, said)| match said? {
+                Said::Nothing => below(),
+                Said::Found(found) => Ok(found),
+                Said::Operands(operands, Some(found)) => {
+                    merged(family, key.as_ref(), &found, &operands)
+                }
+                Said::Operands(operands, None) => {
+                    merged(family, key.as_ref(), &below()?, &operands)
+                }
+            })
+            .collect()
+    }
+}

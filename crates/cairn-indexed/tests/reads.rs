@@ -1,0 +1,286 @@
+//! A batch over a database reads like the database after the batch was written.
+
+use std::path::Path;
+
+use cairn_db::{Db, OpenRequest, WriteBatch, open};
+use cairn_indexed::{IndexedBatch, JoinedIter, WriteKind};
+use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions, merge};
+use cairn_platform::World;
+use cairn_types::{Code, KeyOrder};
+use proptest::prelude::*;
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn database(order: &KeyOrder) -> Db {
+    let options = FamilyOptions {
+        comparator: order.clone(),
+        merge_operator: merge::from_text("stringappend"),
+        ..FamilyOptions::default()
+    };
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &DbOptions {
+            create_if_missing: true,
+            ..DbOptions::default()
+        },
+        families: &[],
+        others: Some(&options),
+        read_only: false,
+        world: World::in_memory(),
+    })
+    .unwrap()
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(u8, u8),
+    Entity(u8, u8),
+    Merge(u8, u8),
+    Delete(u8),
+    SavePoint,
+    RollBack,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let key = 0u8..12;
+    prop_oneof![
+        4 => (key.clone(), any::<u8>()).prop_map(|(key, n)| Op::Put(key, n)),
+        1 => (key.clone(), any::<u8>()).prop_map(|(key, n)| Op::Entity(key, n)),
+        3 => (key.clone(), b'a'..b'z').prop_map(|(key, n)| Op::Merge(key, n)),
+        3 => key.prop_map(Op::Delete),
+        1 => Just(Op::SavePoint),
+        1 => Just(Op::RollBack),
+    ]
+}
+
+fn add(batch: &IndexedBatch, db: &Db, op: &Op) {
+    let family = db.default_family();
+    match *op {
+        Op::Put(key, n) => batch.put_in(family, &[key], &[n]),
+        Op::Entity(key, n) => {
+            let columns: [(&[u8], &[u8]); 2] = [(b"", &[n]), (b"other", b"column")];
+            batch.put_entity_in(family, &[key], &columns);
+        }
+        Op::Merge(key, n) => batch.merge_in(family, &[key], &[n]),
+        Op::Delete(key) => batch.delete_in(family, &[key]),
+        Op::SavePoint => batch.set_save_point(),
+        // Without a save point there is nothing to go back to.
+        Op::RollBack => drop(batch.rollback_to_save_point()),
+    }
+}
+
+fn ahead(iter: &mut JoinedIter) -> Pairs {
+    let mut found = Vec::new();
+    while iter.valid() {
+        let columns = iter.columns().unwrap();
+        assert_eq!(columns.get(b"").unwrap_or_default(), iter.value());
+        found.push((iter.key().to_vec(), iter.value().to_vec()));
+        iter.next();
+    }
+    iter.status().unwrap();
+    found
+}
+
+fn behind(iter: &mut JoinedIter) -> Pairs {
+    let mut found = Vec::new();
+    while iter.valid() {
+        found.push((iter.key().to_vec(), iter.value().to_vec()));
+        iter.prev();
+    }
+    iter.status().unwrap();
+    found.reverse();
+    found
+}
+
+fn everything(db: &Db, options: &ReadOptions) -> Pairs {
+    let mut iter = db.iter_with(options);
+    iter.seek_to_first();
+    let mut found = Vec::new();
+    while iter.valid() {
+        found.push((iter.key().to_vec(), iter.value().to_vec()));
+        iter.next();
+    }
+    iter.status().unwrap();
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn reads_before_the_write_are_those_after_it(
+        before in proptest::collection::vec(op(), 0..30),
+        ops in proptest::collection::vec(op(), 0..40),
+        overwrite in any::<bool>(),
+        reverse in any::<bool>(),
+        lower in proptest::option::of(0u8..12),
+        upper in proptest::option::of(0u8..12),
+        probe in 0u8..13,
+        turns in proptest::collection::vec(any::<bool>(), 0..12),
+    ) {
+        let order = if reverse { KeyOrder::ReverseBytewise } else { KeyOrder::Bytewise };
+        let db = database(&order);
+        let first = IndexedBatch::with_order(order.clone(), true);
+        before.iter().for_each(|op| add(&first, &db, op));
+        first.write_to(&db, &WriteOptions::default()).unwrap();
+
+        let batch = IndexedBatch::with_order(order.clone(), overwrite);
+        ops.iter().for_each(|op| add(&batch, &db, op));
+        let family = db.default_family();
+        let options = ReadOptions {
+            iterate_lower_bound: lower.map(|key| vec![key]),
+            iterate_upper_bound: upper.map(|key| vec![key]),
+            ..ReadOptions::default()
+        };
+        let keys: Vec<[u8; 1]> = (0..13).map(|key| [key]).collect();
+        let many: Vec<_> = batch
+            .multi_get_over(family, &keys, &ReadOptions::default(), false)
+            .into_iter()
+            .map(|found| found.unwrap().map(|value| value.to_vec()))
+            .collect();
+        let one = |key: &[u8; 1]| {
+            let found = batch.get_over(family, key, &ReadOptions::default());
+            found.unwrap().map(|value| value.to_vec())
+        };
+        prop_assert_eq!(&many, &keys.iter().map(one).collect::<Vec<_>>());
+        let columns: Vec<usize> = keys
+            .iter()
+            .map(|key| batch.get_entity_over(family, key, &ReadOptions::default()).unwrap())
+            .map(|columns| columns.map_or(0, |columns| columns.len()))
+            .collect();
+
+        let walk = || batch.iter_over(family, db.iter_with(&options), &options);
+        let (mut iter, mut seen) = (walk(), Vec::new());
+        iter.seek_to_first();
+        let forward = ahead(&mut iter);
+        iter.seek_to_last();
+        prop_assert_eq!(&behind(&mut iter), &forward);
+        iter.seek(&[probe]);
+        let from = ahead(&mut iter);
+        iter.seek_for_prev(&[probe]);
+        let to = behind(&mut iter);
+        iter.seek(&[probe]);
+        for back in turns {
+            seen.push(iter.valid().then(|| iter.key().to_vec()));
+            if back { iter.prev() } else { iter.next() }
+            if !iter.valid() { break }
+        }
+
+        batch.write_to(&db, &WriteOptions::default()).unwrap();
+        let after = everything(&db, &options);
+        prop_assert_eq!(&forward, &after);
+        let at = after.partition_point(|(key, _)| order.compare(key, &[probe]).is_lt());
+        prop_assert_eq!(&from[..], &after[at..]);
+        let at = after.partition_point(|(key, _)| order.compare(key, &[probe]).is_le());
+        prop_assert_eq!(&to[..], &after[..at]);
+        for (key, found) in keys.iter().zip(&many) {
+            let now = db.get(key).unwrap().map(|value| value.to_vec());
+            prop_assert_eq!(&now, found);
+        }
+        for (key, count) in keys.iter().zip(columns) {
+            let now = db.get_entity(key, &ReadOptions::default()).unwrap();
+            prop_assert_eq!(now.map_or(0, |columns| columns.len()), count);
+        }
+        for key in seen.into_iter().flatten() {
+            prop_assert!(after.iter().any(|(found, _)| *found == key));
+        }
+    }
+}
+
+#[test]
+fn records_are_walked_newest_first() {
+    let kinds = |overwrite: bool| {
+        let batch = IndexedBatch::new(overwrite);
+        batch.put(b"b", b"1");
+        batch.merge(b"b", b"2");
+        batch.put(b"a", b"3");
+        batch.delete(b"b");
+        batch.single_delete(b"c");
+        let mut iter = batch.iter();
+        let mut found = Vec::new();
+        iter.seek_to_first();
+        while let Some(entry) = iter.entry() {
+            found.push((entry.key.clone(), entry.kind));
+            iter.next();
+        }
+        iter.seek_to_last();
+        let mut back = Vec::new();
+        while let Some(entry) = iter.entry() {
+            back.push((entry.key.clone(), entry.kind));
+            iter.prev();
+        }
+        back.reverse();
+        assert_eq!(back, found);
+        found
+    };
+    let entry = |key: &[u8], kind| (key.to_vec(), kind);
+    assert_eq!(
+        kinds(false),
+        [
+            entry(b"a", WriteKind::Put),
+            entry(b"b", WriteKind::Delete),
+            entry(b"b", WriteKind::Merge),
+            entry(b"b", WriteKind::Put),
+            entry(b"c", WriteKind::SingleDelete),
+        ]
+    );
+    // The deletion takes the place of the merge, the newest record.
+    assert_eq!(
+        kinds(true),
+        [
+            entry(b"a", WriteKind::Put),
+            entry(b"b", WriteKind::Delete),
+            entry(b"b", WriteKind::Put),
+            entry(b"c", WriteKind::SingleDelete),
+        ]
+    );
+}
+
+#[test]
+fn what_a_batch_cannot_do_is_an_error() {
+    let db = database(&KeyOrder::Bytewise);
+    let family = db.default_family();
+    let batch = IndexedBatch::new(true);
+    assert_eq!(
+        batch.delete_range(b"a", b"b").unwrap_err().code(),
+        Code::NotSupported
+    );
+    assert_eq!(
+        batch.rollback_to_save_point().unwrap_err().code(),
+        Code::NotFound
+    );
+    batch.merge(b"k", b"operand");
+    assert_eq!(batch.get(b"k").unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(
+        batch.get_in(family, b"k").unwrap_err().code(),
+        Code::MergeInProgress
+    );
+    let mut ranges = WriteBatch::new();
+    ranges.delete_range(b"a", b"b");
+    assert_eq!(
+        batch.rebuild_from(&ranges).unwrap_err().code(),
+        Code::NotSupported
+    );
+    assert_eq!(batch.count(), 0);
+}
+
+#[test]
+fn an_iterator_sees_what_is_added_while_it_stands() {
+    let db = database(&KeyOrder::Bytewise);
+    db.put(b"a", b"1").unwrap();
+    db.put(b"d", b"1").unwrap();
+    let batch = IndexedBatch::new(true);
+    let family = db.default_family();
+    let mut iter = batch.iter_over(family, db.iter(), &ReadOptions::default());
+    iter.seek_to_first();
+    assert_eq!(iter.key(), b"a");
+    batch.put(b"b", b"2");
+    batch.delete(b"d");
+    batch.put(b"e", b"2");
+    iter.next();
+    assert_eq!((iter.key(), iter.value()), (&b"b"[..], &b"2"[..]));
+    iter.next();
+    assert_eq!(iter.key(), b"e");
+    iter.prev();
+    assert_eq!(iter.key(), b"b");
+}
