@@ -114,10 +114,6 @@ impl FamilyIndex {
         }
     }
 
-    pub(crate) fn order(&self) -> &KeyOrder {
-        &self.order
-    }
-
     /// Where the records of `key` lie, the newest last; empty if there are none.
     pub(crate) fn records(&self, key: &[u8]) -> &[usize] {
         let target: &dyn InOrder = &(&self.order, key);

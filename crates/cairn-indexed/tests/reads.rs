@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cairn_db::{Db, OpenRequest, WriteBatch, open};
+use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
 use cairn_indexed::{IndexedBatch, JoinedIter, WriteKind};
 use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions, merge};
 use cairn_platform::World;
@@ -14,7 +14,7 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 fn database(order: &KeyOrder) -> Db {
     let options = FamilyOptions {
         comparator: order.clone(),
-        merge_operator: merge::from_text("stringappend"),
+        merge_operator: merge::from_text("stringappend").ok(),
         ..FamilyOptions::default()
     };
     open(&OpenRequest {
@@ -23,8 +23,8 @@ fn database(order: &KeyOrder) -> Db {
             create_if_missing: true,
             ..DbOptions::default()
         },
-        families: &[],
-        others: Some(&options),
+        families: &[FamilyDescriptor::new("default", options)],
+        others: None,
         read_only: false,
         world: World::in_memory(),
     })
