@@ -55,6 +55,7 @@
 //! a power cut as well, and so does every earlier write; without it a power cut may take the last
 //! writes, never one from the middle. [`Db::sync_wal`] and [`Db::close`] make everything durable.
 
+pub mod blobs;
 pub mod compaction;
 mod db;
 pub mod entity;
