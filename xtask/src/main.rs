@@ -4,10 +4,12 @@
 //! cargo xtask test             every stage of the continuous integration, in order
 //! cargo xtask test STAGE...    only these: lint unit crash fault meta interop capi fuzz
 //! cargo xtask tidy             the house rules alone (a second; part of lint)
+//! cargo xtask compat           writes the lists of options in docs/compatibility.md
 //! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
 //! ```
 
 mod capi;
+mod compat;
 mod header;
 mod licences;
 mod sources;
@@ -23,8 +25,9 @@ fn main() -> ExitCode {
         Some("tidy") if words.len() == 1 => tidy::run(&root()),
         Some("header") if words.len() == 1 => header::run(&root(), false),
         Some("header") if words[1..] == ["check"] => header::run(&root(), true),
+        Some("compat") if words.len() == 1 => compat::run(&root()),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask header, or cargo xtask test [STAGE...]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, or cargo xtask test [STAGE...]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::compat;
 use crate::sources::{self, Source};
 
 /// The crates, lowest first: a crate uses only crates that stand before it.
@@ -86,6 +87,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     }
     layers(root, &mut complaints);
     architecture(root, &mut complaints);
+    compat::check(root, &mut complaints);
     fuzz_targets(root, &mut complaints);
     weight(root, "fuzz/corpus", CORPUS_LIMIT, &mut complaints);
     weight(root, "tests/golden", GOLDEN_LIMIT, &mut complaints);

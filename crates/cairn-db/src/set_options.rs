@@ -167,7 +167,7 @@ impl Shared {
             self.info
                 .warn(format_args!("SetDBOptions() failed: {error}"));
         })?;
-        if after.to_text() == before.to_text() {
+        if after.to_text() == before.to_text() && !self.options_unsaved.load(Ordering::Relaxed) {
             return Ok(());
         }
         let (flushes, compactions) = after.background_limits();
@@ -217,7 +217,10 @@ impl Shared {
     }
 
     fn save_options(&self) -> Result<()> {
-        self.write_options_file().map_err(|error| {
+        let written = self.write_options_file();
+        self.options_unsaved
+            .store(written.is_err(), Ordering::Relaxed);
+        written.map_err(|error| {
             self.info.warn(format_args!(
                 "the OPTIONS file could not be written: {error}"
             ));

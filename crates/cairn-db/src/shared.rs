@@ -119,6 +119,8 @@ pub(crate) struct Shared {
     pub(crate) archive_purged: AtomicU64,
     /// Whether there are files that wait for their last reader.
     pub(crate) has_obsolete: AtomicBool,
+    /// The newest options could not be written to an OPTIONS file yet.
+    pub(crate) options_unsaved: AtomicBool,
     /// Held while options change, before any other lock.
     pub(crate) options_change: Mutex<()>,
     /// Held while an OPTIONS file is written, so that the newest file has the newest options.

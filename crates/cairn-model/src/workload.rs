@@ -187,6 +187,14 @@ pub const WORKLOADS: &[Workload] = &[
         ..FREE
     },
     Workload {
+        name: "options",
+        durability: Durability::Logged,
+        families: 1,
+        on: &["setoptions", "flush", "reopen"],
+        often: &[("setoptions", 12), ("flush", 2), ("work", 2)],
+        ..FREE
+    },
+    Workload {
         name: "checkpoint",
         durability: Durability::Logged,
         families: 1,

@@ -149,7 +149,7 @@ options! {
         /// Microseconds between them.
         bgerror_resume_retry_interval: u64 = 1_000_000, missing;
         /// Seconds between dumps of statistics to the LOG; 0 for none.
-        stats_dump_period_sec: u32 = 600, dynamic, hint;
+        stats_dump_period_sec: u32 = 600, dynamic;
         /// Seconds between snapshots of statistics; 0 for none.
         stats_persist_period_sec: u32 = 600, dynamic, hint;
         /// Whether those snapshots are stored in a column family.

@@ -67,6 +67,7 @@ mod iter;
 pub mod observe;
 mod open;
 pub mod options;
+pub mod properties;
 mod reads;
 pub mod repair;
 mod set_options;

@@ -367,6 +367,7 @@ fn assemble(
         changed: Condvar::new(),
         next_file: Arc::new(AtomicU64::new(recovered.next_file.0)),
         has_obsolete: AtomicBool::new(false),
+        options_unsaved: AtomicBool::new(false),
         options_change: Mutex::new(()),
         options_file: Mutex::new(()),
         archive_purged: AtomicU64::new(0),

@@ -25,6 +25,7 @@ pub mod get;
 pub mod ingest;
 pub mod reopen;
 pub mod scan;
+pub mod set_options;
 pub mod snapshots;
 pub mod sync_wal;
 pub mod updates;
@@ -68,6 +69,7 @@ pub const KINDS: &[Kind] = &[
     work::KIND,
     ingest::KIND,
     checkpoint::KIND,
+    set_options::KIND,
 ];
 
 /// What an operation that succeeded promises.

@@ -1,0 +1,167 @@
+//! The lists of options in docs/compatibility.md: made from the rows in cairn-options, and checked
+//! against them.
+//!
+//! A list is the run of lines that begin with "- " after the paragraph that introduces it. The rows
+//! are read as text, so that the house rules need none of the engine's crates.
+
+use std::fs;
+use std::path::Path;
+
+use crate::sources;
+
+const PAGE: &str = "docs/compatibility.md";
+
+/// The lists: what the paragraph before one says, and the word of the rows in it.
+const LISTS: [(&str, &str); 2] = [
+    ("Every option of RocksDB 11.9 is known by name", "missing"),
+    ("These are accepted and change nothing.", "hint"),
+];
+
+/// The lines of a list: their title, and the files that have their rows.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("`DBOptions`", &["db.rs"]),
+    ("`ColumnFamilyOptions`", &["family.rs"]),
+    ("`BlockBasedTableOptions`", &["table.rs"]),
+    (
+        "options of a call",
+        &["calls.rs", "compaction.rs", "ingest.rs"],
+    ),
+];
+
+/// Words that may stand behind the default of a row.
+const WORDS: [&str; 5] = ["dynamic", "unwritten", "recent", "hint", "missing"];
+
+/// Rewrites the lists.
+pub fn run(root: &Path) -> Result<(), String> {
+    let page = root.join(PAGE);
+    let text = sources::read(root, &page).text;
+    let new = rewritten(root, &text)?;
+    fs::write(&page, &new).map_err(|error| format!("{PAGE}: {error}"))?;
+    println!(
+        "compat: {PAGE} {}",
+        if new == text {
+            "was right"
+        } else {
+            "is rewritten"
+        }
+    );
+    Ok(())
+}
+
+/// Complains if a list is not what the rows say.
+pub fn check(root: &Path, complaints: &mut Vec<String>) {
+    let text = sources::read(root, &root.join(PAGE)).text;
+    match rewritten(root, &text) {
+        Ok(new) if new == text => {}
+        Ok(_) => complaints.push(format!(
+            "{PAGE}: the lists of options are not those of the rows: cargo xtask compat"
+        )),
+        Err(words) => complaints.push(words),
+    }
+}
+
+/// The page with its lists made anew.
+fn rewritten(root: &Path, text: &str) -> Result<String, String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for (marker, word) in LISTS {
+        let paragraph = lines.iter().position(|line| line.starts_with(marker));
+        let paragraph = paragraph.ok_or(format!("{PAGE}: no line begins with {marker:?}"))?;
+        let begin = lines[paragraph..]
+            .iter()
+            .position(|line| line.starts_with("- "));
+        let begin = paragraph + begin.ok_or(format!("{PAGE}: no list after {marker:?}"))?;
+        let is_list = |line: &&String| line.starts_with("- ");
+        let end = begin + lines[begin..].iter().take_while(is_list).count();
+        lines.splice(begin..end, list(root, word));
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
+/// The lines of the list of rows with `word`. A group without any has no line.
+fn list(root: &Path, word: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (title, files) in GROUPS {
+        let mut names: Vec<String> = Vec::new();
+        for file in files {
+            let path = root.join("crates/cairn-options/src").join(file);
+            let source = sources::read(root, &path).text;
+            for row in rows(&source).filter(|row| row.words.contains(&word)) {
+                let name = format!("`{}`", row.name);
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        if !names.is_empty() {
+            lines.push(format!("- {title}: {}.", names.join(", ")));
+        }
+    }
+    lines
+}
+
+/// A row of an `options!` table.
+struct Row<'s> {
+    name: &'s str,
+    words: Vec<&'s str>,
+}
+
+/// The rows of all tables in a source file.
+fn rows(source: &str) -> impl Iterator<Item = Row<'_>> {
+    let tables = source.split("\noptions! {").skip(1);
+    let bodies = tables.map(|table| table.split("\n}\n").next().unwrap_or(""));
+    bodies.flat_map(|body| {
+        let mut rows = Vec::new();
+        let mut begin = None;
+        for line in body.split_inclusive('\n') {
+            let at = line.as_ptr() as usize - body.as_ptr() as usize;
+            let code = line.trim();
+            if code.starts_with("///") || code.is_empty() {
+                continue;
+            }
+            // The head of the table ends with a brace.
+            if begin.is_none() && code.ends_with('{') {
+                continue;
+            }
+            let from = *begin.get_or_insert(at);
+            if code.ends_with(';') {
+                rows.extend(row(body[from..at + line.len()].trim()));
+                begin = None;
+            }
+        }
+        rows
+    })
+}
+
+/// `name("TEXT"): type = default, word, word;`
+fn row(statement: &str) -> Option<Row<'_>> {
+    let (head, _) = statement.split_once(": ")?;
+    let name = match head.split_once("(\"") {
+        Some((_, text)) => text.strip_suffix("\")")?,
+        None => head,
+    };
+    let mut words = Vec::new();
+    let mut parts = statement.trim_end_matches(';').rsplit(',').map(str::trim);
+    while let Some(word) = parts.next().filter(|word| WORDS.contains(word)) {
+        words.push(word);
+    }
+    Some(Row { name, words })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_found_with_their_words() {
+        let source = "\noptions! {\n    /// X.\n    S, \"S\" {\n        /// A.\n        a: bool = false, dynamic, hint;\n        /// B.\n        b(\"BBB\"): Vec<i32> =\n            vec![1, 2], missing;\n        c: u64 = 5;\n    }\n}\n";
+        let found: Vec<(&str, Vec<&str>)> = rows(source).map(|row| (row.name, row.words)).collect();
+        assert_eq!(
+            found,
+            [
+                ("a", vec!["hint", "dynamic"]),
+                ("BBB", vec!["missing"]),
+                ("c", vec![])
+            ]
+        );
+    }
+}
