@@ -1,9 +1,9 @@
 //! Iterators.
 
 use std::ffi::{c_char, c_uchar};
-use std::ops::{Deref, DerefMut};
 
-use cairn_db::{DbIter, Family, Iter};
+use cairn_db::{Family, Iter};
+use cairn_indexed::JoinedIter;
 use cairn_types::{Error, Result};
 
 use crate::db::rocksdb_t;
@@ -15,8 +15,10 @@ use crate::reads::rocksdb_slice_t;
 
 /// What an iterator handle holds.
 pub enum Cursor {
-    /// A walk over a family.
-    Family(Box<Iter>),
+    /// A walk over a family, and the family.
+    Family(Box<(Iter, Family)>),
+    /// A walk over a family with the writes of a batch on it.
+    Joined(Box<JoinedIter>),
     /// No walk: the options were refused.
     Refused(Error),
 }
@@ -37,32 +39,69 @@ fn cursor(
     options: &crate::options::Checked<cairn_options::ReadOptions>,
 ) -> Cursor {
     match options.checked() {
-        Ok(options) => Cursor::Family(Box::new(family.iter_with(options))),
+        Ok(options) => Cursor::Family(Box::new((family.iter_with(options), family.clone()))),
         Err(error) => Cursor::Refused(error),
     }
 }
 
+/// Calls a method of whatever walk there is.
+macro_rules! walk {
+    ($cursor:expr, $iter:ident => $move:expr) => {
+        match $cursor {
+            Cursor::Family(walk) => {
+                let $iter = &mut walk.0;
+                $move;
+            }
+            Cursor::Joined($iter) => {
+                $move;
+            }
+            Cursor::Refused(_) => {}
+        }
+    };
+}
+
 impl Cursor {
-    /// Moves, if there is a walk.
     #[inline]
-    fn walk(&mut self, step: impl FnOnce(&mut DbIter)) {
-        if let Cursor::Family(iter) = self {
-            step(iter.deref_mut());
+    fn valid(&self) -> bool {
+        match self {
+            Cursor::Family(walk) => walk.0.valid(),
+            Cursor::Joined(iter) => iter.valid(),
+            Cursor::Refused(_) => false,
         }
     }
 
-    /// What stands at the walk's place, if it is at one.
+    /// The key, if the walk stands on an entry.
     #[inline]
-    fn here<'a>(&'a self, part: impl FnOnce(&'a DbIter) -> &'a [u8]) -> Option<&'a [u8]> {
+    fn key(&self) -> Option<&[u8]> {
         match self {
-            Cursor::Family(iter) if iter.valid() => Some(part(iter.deref())),
+            Cursor::Family(walk) if walk.0.valid() => Some(walk.0.key()),
+            Cursor::Joined(iter) if iter.valid() => Some(iter.key()),
+            _ => None,
+        }
+    }
+
+    /// The value, if the walk stands on an entry.
+    #[inline]
+    fn value(&self) -> Option<&[u8]> {
+        match self {
+            Cursor::Family(walk) if walk.0.valid() => Some(walk.0.value()),
+            Cursor::Joined(iter) if iter.valid() => Some(iter.value()),
+            _ => None,
+        }
+    }
+
+    /// The timestamp, if the walk stands on an entry of a database.
+    fn timestamp(&self) -> Option<&[u8]> {
+        match self {
+            Cursor::Family(walk) if walk.0.valid() => Some(walk.0.timestamp()),
             _ => None,
         }
     }
 
     fn status(&self) -> Result<()> {
         match self {
-            Cursor::Family(iter) => iter.status(),
+            Cursor::Family(walk) => walk.0.status(),
+            Cursor::Joined(iter) => iter.status(),
             Cursor::Refused(error) => Err(error.clone()),
         }
     }
@@ -103,66 +142,61 @@ c_functions! {
     }
     /// Whether the walk stands on an entry.
     fn rocksdb_iter_valid(iter: *const rocksdb_iterator_t) -> c_uchar {
-        match of(iter) {
-            Cursor::Family(iter) => iter.valid().into(),
-            Cursor::Refused(_) => 0,
-        }
+        of(iter).valid().into()
     }
     /// Goes to the first entry.
     fn rocksdb_iter_seek_to_first(iter: *mut rocksdb_iterator_t) {
-        of_mut(iter).walk(DbIter::seek_to_first);
+        walk!(of_mut(iter), iter => iter.seek_to_first());
     }
     /// Goes to the last entry.
     fn rocksdb_iter_seek_to_last(iter: *mut rocksdb_iterator_t) {
-        of_mut(iter).walk(DbIter::seek_to_last);
+        walk!(of_mut(iter), iter => iter.seek_to_last());
     }
     /// Goes to the first entry at or after `k`.
     fn rocksdb_iter_seek(iter: *mut rocksdb_iterator_t, k: *const c_char, klen: usize) {
-        of_mut(iter).walk(|iter| iter.seek(bytes(k, klen)));
+        walk!(of_mut(iter), iter => iter.seek(bytes(k, klen)));
     }
     /// Goes to the last entry at or before `k`.
     fn rocksdb_iter_seek_for_prev(iter: *mut rocksdb_iterator_t, k: *const c_char, klen: usize) {
-        of_mut(iter).walk(|iter| iter.seek_for_prev(bytes(k, klen)));
+        walk!(of_mut(iter), iter => iter.seek_for_prev(bytes(k, klen)));
     }
     /// Goes to the next entry.
     fn rocksdb_iter_next(iter: *mut rocksdb_iterator_t) {
-        of_mut(iter).walk(|iter| {
-            if iter.valid() {
-                iter.next();
-            }
-        });
+        let cursor = of_mut(iter);
+        if cursor.valid() {
+            walk!(cursor, iter => iter.next());
+        }
     }
     /// Goes to the entry before.
     fn rocksdb_iter_prev(iter: *mut rocksdb_iterator_t) {
-        of_mut(iter).walk(|iter| {
-            if iter.valid() {
-                iter.prev();
-            }
-        });
+        let cursor = of_mut(iter);
+        if cursor.valid() {
+            walk!(cursor, iter => iter.prev());
+        }
     }
     /// The key, until the walk moves; null where there is no entry.
     fn rocksdb_iter_key(iter: *const rocksdb_iterator_t, klen: *mut usize) -> *const c_char {
-        pointer(of(iter).here(DbIter::key), klen)
+        pointer(of(iter).key(), klen)
     }
     /// The value, until the walk moves; null where there is no entry.
     fn rocksdb_iter_value(iter: *const rocksdb_iterator_t, vlen: *mut usize) -> *const c_char {
-        pointer(of(iter).here(DbIter::value), vlen)
+        pointer(of(iter).value(), vlen)
     }
     /// The timestamp of the entry, until the walk moves.
     fn rocksdb_iter_timestamp(iter: *const rocksdb_iterator_t, tslen: *mut usize) -> *const c_char {
-        pointer(of(iter).here(DbIter::timestamp), tslen)
+        pointer(of(iter).timestamp(), tslen)
     }
     /// The key, until the walk moves.
     fn rocksdb_iter_key_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
-        slice(of(iter).here(DbIter::key))
+        slice(of(iter).key())
     }
     /// The value, until the walk moves.
     fn rocksdb_iter_value_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
-        slice(of(iter).here(DbIter::value))
+        slice(of(iter).value())
     }
     /// The timestamp of the entry, until the walk moves.
     fn rocksdb_iter_timestamp_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
-        slice(of(iter).here(DbIter::timestamp))
+        slice(of(iter).timestamp())
     }
     /// The error that ended the walk, if one did.
     fn rocksdb_iter_get_error(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {

@@ -158,10 +158,11 @@ fn multi_get(
 ) -> Vec<Result<Option<Value>>> {
     match options {
         Ok(options) => {
-            let reads = families.iter().zip(keys);
-            reads
-                .map(|(family, key)| family.get_with(key, options))
-                .collect()
+            let all: Vec<(&Family, &[u8])> = families.iter().copied().zip(keys.iter().copied()).collect();
+            match families.first() {
+                Some(family) => family.multi_get_with(&all, options),
+                None => Vec::new(),
+            }
         }
         Err(error) => keys.iter().map(|_| Err(Error::clone(&error))).collect(),
     }

@@ -1,0 +1,342 @@
+//! Write batches with an index: read before they are written.
+
+use std::ffi::{c_char, c_int, c_uchar, c_void};
+
+use cairn_db::{Family, Value};
+use cairn_indexed::IndexedBatch;
+use cairn_types::{Error, Result};
+
+use crate::batch::{Handlers, joined, walk};
+use crate::callbacks::rocksdb_comparator_t;
+use crate::db::rocksdb_t;
+use crate::error::{bytes, malloc_bytes, note_not_built, report, report_ptr, store};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::{create, maybe, of, take};
+use crate::iter::{Cursor, rocksdb_iterator_t};
+use crate::options::{rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};
+use crate::reads::rocksdb_pinnableslice_t;
+
+handles! {
+    /// Writes that take effect together, and that can be read before.
+    rocksdb_writebatch_wi_t = IndexedBatch;
+}
+
+c_destructors! {
+    /// Frees a batch. Iterators over it keep what they need.
+    rocksdb_writebatch_wi_destroy(rocksdb_writebatch_wi_t);
+}
+
+/// A copy of a value for the program; null without one.
+///
+/// # Safety
+///
+/// The places are what `c.h` says.
+unsafe fn copy(
+    vallen: *mut usize,
+    errptr: *mut *mut c_char,
+    find: impl FnOnce() -> Result<Option<Value>>,
+) -> *mut c_char {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let found = report(errptr, find);
+        store(vallen, found.as_ref().map_or(0, |value| value.len()));
+        found.map_or(std::ptr::null_mut(), |value| malloc_bytes(&value))
+    }
+}
+
+/// The walk over `base` with the writes of `batch` on it. The base is the new walk's.
+///
+/// # Safety
+///
+/// The handles are what `c.h` says.
+unsafe fn over(
+    batch: *mut rocksdb_writebatch_wi_t,
+    base: *mut rocksdb_iterator_t,
+    family: Option<&Family>,
+    options: *const rocksdb_readoptions_t,
+) -> *mut rocksdb_iterator_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let batch = of(batch.cast_const());
+        create(match take(base) {
+            Cursor::Family(walk) => {
+                let (iter, own) = *walk;
+                let family = family.unwrap_or(&own);
+                let options = maybe(options).map(|options| (**options).clone());
+                Cursor::Joined(Box::new(batch.iter_over(family, iter, &options.unwrap_or_default())))
+            }
+            Cursor::Joined(_) => Cursor::Refused(Error::invalid_argument(
+                "the base of an iterator over a batch must be an iterator over a database",
+            )),
+            refused @ Cursor::Refused(_) => refused,
+        })
+    }
+}
+
+/// RocksDB's indexed batches refuse range deletions, and C has no way to say so.
+fn no_ranges(function: &str) {
+    note_not_built(function, "range deletions in write batches with an index");
+}
+
+c_functions! {
+    /// An empty batch; with `overwrite_keys` it remembers the last write of a key only.
+    fn rocksdb_writebatch_wi_create(_reserved_bytes: usize, overwrite_keys: c_uchar) -> *mut rocksdb_writebatch_wi_t {
+        create(IndexedBatch::new(overwrite_keys != 0))
+    }
+    /// An empty batch whose default family has another order of keys.
+    fn rocksdb_writebatch_wi_create_with_params(
+        backup_index_comparator: *mut rocksdb_comparator_t,
+        _reserved_bytes: usize,
+        overwrite_key: c_uchar,
+        _max_bytes: usize,
+        _protection_bytes_per_key: usize,
+    ) -> *mut rocksdb_writebatch_wi_t {
+        let order = maybe(backup_index_comparator.cast_const()).cloned().unwrap_or_default();
+        create(IndexedBatch::with_order(order, overwrite_key != 0))
+    }
+    /// Removes everything.
+    fn rocksdb_writebatch_wi_clear(b: *mut rocksdb_writebatch_wi_t) {
+        of(b.cast_const()).clear();
+    }
+    /// How many writes it holds.
+    fn rocksdb_writebatch_wi_count(b: *mut rocksdb_writebatch_wi_t) -> c_int {
+        c_int::try_from(of(b.cast_const()).count()).unwrap_or(c_int::MAX)
+    }
+    /// The serialized form, until the batch changes.
+    fn rocksdb_writebatch_wi_data(b: *mut rocksdb_writebatch_wi_t, size: *mut usize) -> *const c_char {
+        of(b.cast_const()).with_batch(|batch| {
+            store(size, batch.data().len());
+            batch.data().as_ptr().cast()
+        })
+    }
+    /// Sets a key to a value in the default family.
+    fn rocksdb_writebatch_wi_put(b: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize) {
+        of(b.cast_const()).put(bytes(key, klen), bytes(val, vlen));
+    }
+    /// Sets a key to a value in a family.
+    fn rocksdb_writebatch_wi_put_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize) {
+        of(b.cast_const()).put_in(of(column_family.cast_const()), bytes(key, klen), bytes(val, vlen));
+    }
+    /// Sets a key to a value in the default family, given in pieces.
+    fn rocksdb_writebatch_wi_putv(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize) {
+        of(b.cast_const()).put(&joined(num_keys, keys_list, keys_list_sizes), &joined(num_values, values_list, values_list_sizes));
+    }
+    /// Sets a key to a value in a family, given in pieces.
+    fn rocksdb_writebatch_wi_putv_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize) {
+        of(b.cast_const()).put_in(of(column_family.cast_const()), &joined(num_keys, keys_list, keys_list_sizes), &joined(num_values, values_list, values_list_sizes));
+    }
+    /// Adds an operand for the merge operator to a key in the default family.
+    fn rocksdb_writebatch_wi_merge(b: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize) {
+        of(b.cast_const()).merge(bytes(key, klen), bytes(val, vlen));
+    }
+    /// Adds an operand for the merge operator to a key in a family.
+    fn rocksdb_writebatch_wi_merge_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize) {
+        of(b.cast_const()).merge_in(of(column_family.cast_const()), bytes(key, klen), bytes(val, vlen));
+    }
+    /// Adds an operand for the merge operator to a key in the default family, given in pieces.
+    fn rocksdb_writebatch_wi_mergev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize) {
+        of(b.cast_const()).merge(&joined(num_keys, keys_list, keys_list_sizes), &joined(num_values, values_list, values_list_sizes));
+    }
+    /// Adds an operand for the merge operator to a key in a family, given in pieces.
+    fn rocksdb_writebatch_wi_mergev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize) {
+        of(b.cast_const()).merge_in(of(column_family.cast_const()), &joined(num_keys, keys_list, keys_list_sizes), &joined(num_values, values_list, values_list_sizes));
+    }
+    /// Deletes a key in the default family.
+    fn rocksdb_writebatch_wi_delete(b: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize) {
+        of(b.cast_const()).delete(bytes(key, klen));
+    }
+    /// Deletes a key in a family.
+    fn rocksdb_writebatch_wi_delete_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize) {
+        of(b.cast_const()).delete_in(of(column_family.cast_const()), bytes(key, klen));
+    }
+    /// Deletes a key in the default family, given in pieces.
+    fn rocksdb_writebatch_wi_deletev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize) {
+        of(b.cast_const()).delete(&joined(num_keys, keys_list, keys_list_sizes));
+    }
+    /// Deletes a key in a family, given in pieces.
+    fn rocksdb_writebatch_wi_deletev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize) {
+        of(b.cast_const()).delete_in(of(column_family.cast_const()), &joined(num_keys, keys_list, keys_list_sizes));
+    }
+    /// Deletes a key that was put exactly once in the default family.
+    fn rocksdb_writebatch_wi_singledelete(b: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize) {
+        of(b.cast_const()).single_delete(bytes(key, klen));
+    }
+    /// Deletes a key that was put exactly once in a family.
+    fn rocksdb_writebatch_wi_singledelete_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize) {
+        of(b.cast_const()).single_delete_in(of(column_family.cast_const()), bytes(key, klen));
+    }
+    /// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+    fn rocksdb_writebatch_wi_delete_range(b: *mut rocksdb_writebatch_wi_t, start_key: *const c_char, start_key_len: usize, end_key: *const c_char, end_key_len: usize) {
+        let _ = (b, start_key, start_key_len, end_key, end_key_len);
+        no_ranges("rocksdb_writebatch_wi_delete_range");
+    }
+    /// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+    fn rocksdb_writebatch_wi_delete_range_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, start_key: *const c_char, start_key_len: usize, end_key: *const c_char, end_key_len: usize) {
+        let _ = (b, column_family, start_key, start_key_len, end_key, end_key_len);
+        no_ranges("rocksdb_writebatch_wi_delete_range_cf");
+    }
+    /// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+    fn rocksdb_writebatch_wi_delete_rangev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, start_keys_list: *const *const c_char, start_keys_list_sizes: *const usize, end_keys_list: *const *const c_char, end_keys_list_sizes: *const usize) {
+        let _ = (b, num_keys, start_keys_list, start_keys_list_sizes, end_keys_list, end_keys_list_sizes);
+        no_ranges("rocksdb_writebatch_wi_delete_rangev");
+    }
+    /// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+    fn rocksdb_writebatch_wi_delete_rangev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, start_keys_list: *const *const c_char, start_keys_list_sizes: *const usize, end_keys_list: *const *const c_char, end_keys_list_sizes: *const usize) {
+        let _ = (b, column_family, num_keys, start_keys_list, start_keys_list_sizes, end_keys_list, end_keys_list_sizes);
+        no_ranges("rocksdb_writebatch_wi_delete_rangev_cf");
+    }
+    /// Adds bytes that only the log carries.
+    fn rocksdb_writebatch_wi_put_log_data(b: *mut rocksdb_writebatch_wi_t, blob: *const c_char, len: usize) {
+        of(b.cast_const()).put_log_data(bytes(blob, len));
+    }
+    /// Remembers the present state.
+    fn rocksdb_writebatch_wi_set_save_point(b: *mut rocksdb_writebatch_wi_t) {
+        of(b.cast_const()).set_save_point();
+    }
+    /// Goes back to the last save point and forgets it.
+    fn rocksdb_writebatch_wi_rollback_to_save_point(b: *mut rocksdb_writebatch_wi_t, errptr: *mut *mut c_char) {
+        report(errptr, || of(b.cast_const()).rollback_to_save_point());
+    }
+    /// Shows the writes of the default family, in their order.
+    fn rocksdb_writebatch_wi_iterate(
+        b: *mut rocksdb_writebatch_wi_t,
+        state: *mut c_void,
+        put: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>,
+        deleted: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
+    ) {
+        // The program's functions may change the batch: they are shown a copy.
+        let data = of(b.cast_const()).with_batch(|batch| batch.data().to_vec());
+        let _ = walk(&data, state, &Handlers { put, deleted, ..Handlers::default() });
+    }
+    /// Writes a batch: all of it or nothing.
+    fn rocksdb_write_writebatch_wi(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_writeoptions_t,
+        wbwi: *mut rocksdb_writebatch_wi_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || of(wbwi.cast_const()).write_to(&of(db.cast_const()).db, of(options).checked()?));
+    }
+    /// What the batch alone sets a key of the default family to, copied; null if it does not.
+    fn rocksdb_writebatch_wi_get_from_batch(
+        wbwi: *mut rocksdb_writebatch_wi_t,
+        options: *const rocksdb_options_t,
+        key: *const c_char,
+        keylen: usize,
+        vallen: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut c_char {
+        let _ = options;
+        copy(vallen, errptr, || of(wbwi.cast_const()).get(bytes(key, keylen)))
+    }
+    /// The same of a family.
+    fn rocksdb_writebatch_wi_get_from_batch_cf(
+        wbwi: *mut rocksdb_writebatch_wi_t,
+        options: *const rocksdb_options_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        vallen: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut c_char {
+        let _ = options;
+        copy(vallen, errptr, || {
+            of(wbwi.cast_const()).get_in(of(column_family.cast_const()), bytes(key, keylen))
+        })
+    }
+    /// The value that a key of the default family will have once the batch is written, copied.
+    fn rocksdb_writebatch_wi_get_from_batch_and_db(
+        wbwi: *mut rocksdb_writebatch_wi_t,
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        key: *const c_char,
+        keylen: usize,
+        vallen: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut c_char {
+        copy(vallen, errptr, || {
+            let family = of(db.cast_const()).db.default_family();
+            of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
+        })
+    }
+    /// The same of a family.
+    fn rocksdb_writebatch_wi_get_from_batch_and_db_cf(
+        wbwi: *mut rocksdb_writebatch_wi_t,
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        vallen: *mut usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut c_char {
+        copy(vallen, errptr, || {
+            let family = of(column_family.cast_const());
+            of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
+        })
+    }
+    /// The same of the default family, where the value lies.
+    fn rocksdb_writebatch_wi_get_pinned_from_batch_and_db(
+        wbwi: *mut rocksdb_writebatch_wi_t,
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        key: *const c_char,
+        keylen: usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_pinnableslice_t {
+        report_ptr(errptr, || {
+            let family = of(db.cast_const()).db.default_family();
+            let found = of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)?;
+            Ok(found.map_or(std::ptr::null_mut(), create))
+        })
+    }
+    /// The same of a family, where the value lies.
+    fn rocksdb_writebatch_wi_get_pinned_from_batch_and_db_cf(
+        wbwi: *mut rocksdb_writebatch_wi_t,
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_pinnableslice_t {
+        report_ptr(errptr, || {
+            let family = of(column_family.cast_const());
+            let found = of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)?;
+            Ok(found.map_or(std::ptr::null_mut(), create))
+        })
+    }
+    /// A walk over the base's family as it will be once the batch is written. The base is the new
+    /// walk's from now on.
+    fn rocksdb_writebatch_wi_create_iterator_with_base(
+        wbwi: *mut rocksdb_writebatch_wi_t,
+        base_iterator: *mut rocksdb_iterator_t,
+    ) -> *mut rocksdb_iterator_t {
+        over(wbwi, base_iterator, None, std::ptr::null())
+    }
+    /// The same, with the family said.
+    fn rocksdb_writebatch_wi_create_iterator_with_base_cf(
+        wbwi: *mut rocksdb_writebatch_wi_t,
+        base_iterator: *mut rocksdb_iterator_t,
+        cf: *mut rocksdb_column_family_handle_t,
+    ) -> *mut rocksdb_iterator_t {
+        over(wbwi, base_iterator, Some(of(cf.cast_const())), std::ptr::null())
+    }
+    /// The same, with the options of the base, for their bounds.
+    fn rocksdb_writebatch_wi_create_iterator_with_base_readopts(
+        wbwi: *mut rocksdb_writebatch_wi_t,
+        base_iterator: *mut rocksdb_iterator_t,
+        options: *const rocksdb_readoptions_t,
+    ) -> *mut rocksdb_iterator_t {
+        over(wbwi, base_iterator, None, options)
+    }
+    /// The same, with family and options.
+    fn rocksdb_writebatch_wi_create_iterator_with_base_cf_readopts(
+        wbwi: *mut rocksdb_writebatch_wi_t,
+        base_iterator: *mut rocksdb_iterator_t,
+        cf: *mut rocksdb_column_family_handle_t,
+        options: *const rocksdb_readoptions_t,
+    ) -> *mut rocksdb_iterator_t {
+        over(wbwi, base_iterator, Some(of(cf.cast_const())), options)
+    }
+}
