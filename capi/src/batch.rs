@@ -37,7 +37,11 @@ fn new_batch(batch: WriteBatch, max_bytes: usize) -> *mut rocksdb_writebatch_t {
 /// # Safety
 ///
 /// The arrays are what `c.h` says.
-pub(crate) unsafe fn joined(count: c_int, pieces: *const *const c_char, sizes: *const usize) -> Vec<u8> {
+pub(crate) unsafe fn joined(
+    count: c_int,
+    pieces: *const *const c_char,
+    sizes: *const usize,
+) -> Vec<u8> {
     let count = usize::try_from(count).unwrap_or(0);
     // SAFETY: the caller's promise.
     unsafe {

@@ -198,6 +198,14 @@ c_functions! {
         }
     }
 
+    /// Makes the database in the directory `name` whole as far as its files allow; what is damaged is set
+    /// aside in `lost/`.
+    fn rocksdb_repair_db(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char) {
+        report(errptr, || {
+            let all = of(options).checked()?;
+            cairn_db::repair(&all.world(), &path(name), &all.db, &[], &all.family).map(|_| ())
+        });
+    }
     /// Deletes the database in the directory `name`, and nothing that is not its own.
     fn rocksdb_destroy_db(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char) {
         report(errptr, || {

@@ -63,7 +63,11 @@ unsafe fn over(
                 let (iter, own) = *walk;
                 let family = family.unwrap_or(&own);
                 let options = maybe(options).map(|options| (**options).clone());
-                Cursor::Joined(Box::new(batch.iter_over(family, iter, &options.unwrap_or_default())))
+                Cursor::Joined(Box::new(batch.iter_over(
+                    family,
+                    iter,
+                    &options.unwrap_or_default(),
+                )))
             }
             Cursor::Joined(_) => Cursor::Refused(Error::invalid_argument(
                 "the base of an iterator over a batch must be an iterator over a database",

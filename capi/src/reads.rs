@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_uchar};
 
-use cairn_db::{Family, Value};
+use cairn_db::{Db, Family, Value};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result};
 
@@ -150,19 +150,20 @@ impl Lists {
     }
 }
 
-/// Answers for `keys` of `families` (one each), at one point in time.
+/// Answers for `keys` of `families` (one each), at one point in time. `sorted` promises that the keys
+/// ascend.
 fn multi_get(
+    db: &Db,
     families: &[&Family],
     keys: &[&[u8]],
     options: Result<&ReadOptions>,
+    sorted: bool,
 ) -> Vec<Result<Option<Value>>> {
     match options {
         Ok(options) => {
-            let all: Vec<(&Family, &[u8])> = families.iter().copied().zip(keys.iter().copied()).collect();
-            match families.first() {
-                Some(family) => family.multi_get_with(&all, options),
-                None => Vec::new(),
-            }
+            let all: Vec<(&Family, &[u8])> =
+                families.iter().copied().zip(keys.iter().copied()).collect();
+            db.multi_get_in(&all, options, sorted)
         }
         Err(error) => keys.iter().map(|_| Err(Error::clone(&error))).collect(),
     }
@@ -174,6 +175,7 @@ fn multi_get(
 ///
 /// The arrays are what `c.h` says.
 unsafe fn batched(
+    (db, sorted): (*mut rocksdb_t, bool),
     family: &Family,
     options: *const rocksdb_readoptions_t,
     keys: &[&[u8]],
@@ -183,7 +185,8 @@ unsafe fn batched(
     // SAFETY: the caller's promise.
     unsafe {
         let families = vec![family; keys.len()];
-        let results = multi_get(&families, keys, of(options).checked());
+        let db = &of(db.cast_const()).db;
+        let results = multi_get(db, &families, keys, of(options).checked(), sorted);
         for (at, result) in results.into_iter().enumerate() {
             errs.add(at).write(std::ptr::null_mut());
             let value = match result {
@@ -330,13 +333,13 @@ c_functions! {
         let keys = keys(num_keys, keys_list, keys_list_sizes);
         let families = vec![of(db.cast_const()).db.default_family(); keys.len()];
         let lists = Lists { values: values_list, sizes: values_list_sizes, errors: errs };
-        for (at, result) in multi_get(&families, &keys, of(options).checked()).into_iter().enumerate() {
+        for (at, result) in multi_get(&of(db.cast_const()).db, &families, &keys, of(options).checked(), false).into_iter().enumerate() {
             lists.put(at, result);
         }
     }
     /// The values of several keys, each of a family of its own.
     fn rocksdb_multi_get_cf(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
         column_families: *const *const rocksdb_column_family_handle_t,
         num_keys: usize,
@@ -349,13 +352,13 @@ c_functions! {
         let keys = keys(num_keys, keys_list, keys_list_sizes);
         let families: Vec<&Family> = array(column_families, num_keys).iter().map(|handle| of(*handle)).collect();
         let lists = Lists { values: values_list, sizes: values_list_sizes, errors: errs };
-        for (at, result) in multi_get(&families, &keys, of(options).checked()).into_iter().enumerate() {
+        for (at, result) in multi_get(&of(db.cast_const()).db, &families, &keys, of(options).checked(), false).into_iter().enumerate() {
             lists.put(at, result);
         }
     }
     /// The values of several keys of one family, where they lie.
     fn rocksdb_batched_multi_get_cf(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
         column_family: *mut rocksdb_column_family_handle_t,
         num_keys: usize,
@@ -363,23 +366,23 @@ c_functions! {
         keys_list_sizes: *const usize,
         values: *mut *mut rocksdb_pinnableslice_t,
         errs: *mut *mut c_char,
-        _sorted_input: bool,
+        sorted_input: bool,
     ) {
         let keys = keys(num_keys, keys_list, keys_list_sizes);
-        batched(of(column_family.cast_const()), options, &keys, values, errs);
+        batched((db, sorted_input), of(column_family.cast_const()), options, &keys, values, errs);
     }
     /// The same, with keys as slices.
     fn rocksdb_batched_multi_get_cf_slice(
-        _db: *mut rocksdb_t,
+        db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
         column_family: *mut rocksdb_column_family_handle_t,
         num_keys: usize,
         keys_list: *const rocksdb_slice_t,
         values: *mut *mut rocksdb_pinnableslice_t,
         errs: *mut *mut c_char,
-        _sorted_input: bool,
+        sorted_input: bool,
     ) {
         let keys: Vec<&[u8]> = array(keys_list, num_keys).iter().map(|key| bytes(key.data, key.size)).collect();
-        batched(of(column_family.cast_const()), options, &keys, values, errs);
+        batched((db, sorted_input), of(column_family.cast_const()), options, &keys, values, errs);
     }
 }

@@ -15,6 +15,7 @@ use crate::callbacks::{
 use crate::db::{rocksdb_snapshot_t, rocksdb_t};
 use crate::env::rocksdb_env_t;
 use crate::families::rocksdb_column_family_handle_t;
+use crate::indexed::rocksdb_writebatch_wi_t;
 use crate::iter::rocksdb_iterator_t;
 use crate::metadata::rocksdb_checkpoint_t;
 use crate::options::{
@@ -42,10 +43,6 @@ pub struct rocksdb_cuckoo_table_options_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_file_checksum_gen_factory_t(());
 /// An object of a feature that is not built.
-pub struct rocksdb_memory_consumers_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_memory_usage_t(());
-/// An object of a feature that is not built.
 pub struct rocksdb_open_and_compact_options_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_optimistictransaction_options_t(());
@@ -71,8 +68,6 @@ pub struct rocksdb_transactiondb_options_t(());
 pub struct rocksdb_transactiondb_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_write_buffer_manager_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_writebatch_wi_t(());
 /// A function of the program that is never called.
 pub type rocksdb_compaction_service_cancel_awaiting_jobs_cb = Option<unsafe extern "C" fn()>;
 /// A function of the program that is never called.
@@ -235,21 +230,7 @@ c_unbuilt! { "remote compaction":
     no() fn rocksdb_options_set_compaction_service(options: *mut rocksdb_options_t, service: *mut rocksdb_compactionservice_t);
 }
 
-c_unbuilt! { "repair and destruction":
-    err(errptr) fn rocksdb_repair_db(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char);
-}
-
 c_unbuilt! { "reports of memory use":
-    err(errptr) fn rocksdb_approximate_memory_usage_create(consumers: *mut rocksdb_memory_consumers_t, errptr: *mut *mut c_char) -> *mut rocksdb_memory_usage_t;
-    no() fn rocksdb_approximate_memory_usage_destroy(usage: *mut rocksdb_memory_usage_t);
-    no() fn rocksdb_approximate_memory_usage_get_cache_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64;
-    no() fn rocksdb_approximate_memory_usage_get_mem_table_readers_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64;
-    no() fn rocksdb_approximate_memory_usage_get_mem_table_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64;
-    no() fn rocksdb_approximate_memory_usage_get_mem_table_unflushed(memory_usage: *mut rocksdb_memory_usage_t) -> u64;
-    no() fn rocksdb_memory_consumers_add_cache(consumers: *mut rocksdb_memory_consumers_t, cache: *mut rocksdb_cache_t);
-    no() fn rocksdb_memory_consumers_add_db(consumers: *mut rocksdb_memory_consumers_t, db: *mut rocksdb_t);
-    no() fn rocksdb_memory_consumers_create() -> *mut rocksdb_memory_consumers_t;
-    no() fn rocksdb_memory_consumers_destroy(consumers: *mut rocksdb_memory_consumers_t);
     no() fn rocksdb_write_buffer_manager_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize;
     no() fn rocksdb_write_buffer_manager_mutable_memtable_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize;
 }
@@ -434,48 +415,6 @@ c_unbuilt! { "user-defined timestamps":
     no() fn rocksdb_writebatch_singledelete_cf_with_ts(b: *mut rocksdb_writebatch_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, ts: *const c_char, tslen: usize);
     err(errptr) fn rocksdb_writebatch_update_timestamps(wb: *mut rocksdb_writebatch_t, ts: *const c_char, tslen: usize, state: *mut c_void, get_ts_size: Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_writebatch_wi_update_timestamps(wbwi: *mut rocksdb_writebatch_wi_t, ts: *const c_char, tslen: usize, state: *mut c_void, get_ts_size: Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>, errptr: *mut *mut c_char);
-}
-
-c_unbuilt! { "write batches with an index":
-    err(errptr) fn rocksdb_write_writebatch_wi(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, wbwi: *mut rocksdb_writebatch_wi_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_writebatch_wi_clear(writebatch_wi: *mut rocksdb_writebatch_wi_t);
-    no() fn rocksdb_writebatch_wi_count(b: *mut rocksdb_writebatch_wi_t) -> c_int;
-    no() fn rocksdb_writebatch_wi_create(reserved_bytes: usize, overwrite_keys: c_uchar) -> *mut rocksdb_writebatch_wi_t;
-    no() fn rocksdb_writebatch_wi_create_iterator_with_base(wbwi: *mut rocksdb_writebatch_wi_t, base_iterator: *mut rocksdb_iterator_t) -> *mut rocksdb_iterator_t;
-    no() fn rocksdb_writebatch_wi_create_iterator_with_base_cf(wbwi: *mut rocksdb_writebatch_wi_t, base_iterator: *mut rocksdb_iterator_t, cf: *mut rocksdb_column_family_handle_t) -> *mut rocksdb_iterator_t;
-    no() fn rocksdb_writebatch_wi_create_iterator_with_base_cf_readopts(wbwi: *mut rocksdb_writebatch_wi_t, base_iterator: *mut rocksdb_iterator_t, cf: *mut rocksdb_column_family_handle_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t;
-    no() fn rocksdb_writebatch_wi_create_iterator_with_base_readopts(wbwi: *mut rocksdb_writebatch_wi_t, base_iterator: *mut rocksdb_iterator_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t;
-    no() fn rocksdb_writebatch_wi_create_with_params(backup_index_comparator: *mut rocksdb_comparator_t, reserved_bytes: usize, overwrite_key: c_uchar, max_bytes: usize, protection_bytes_per_key: usize) -> *mut rocksdb_writebatch_wi_t;
-    no() fn rocksdb_writebatch_wi_data(b: *mut rocksdb_writebatch_wi_t, size: *mut usize) -> *const c_char;
-    no() fn rocksdb_writebatch_wi_delete(writebatch_wi: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize);
-    no() fn rocksdb_writebatch_wi_delete_cf(writebatch_wi: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize);
-    no() fn rocksdb_writebatch_wi_delete_range(b: *mut rocksdb_writebatch_wi_t, start_key: *const c_char, start_key_len: usize, end_key: *const c_char, end_key_len: usize);
-    no() fn rocksdb_writebatch_wi_delete_range_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, start_key: *const c_char, start_key_len: usize, end_key: *const c_char, end_key_len: usize);
-    no() fn rocksdb_writebatch_wi_delete_rangev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, start_keys_list: *const *const c_char, start_keys_list_sizes: *const usize, end_keys_list: *const *const c_char, end_keys_list_sizes: *const usize);
-    no() fn rocksdb_writebatch_wi_delete_rangev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, start_keys_list: *const *const c_char, start_keys_list_sizes: *const usize, end_keys_list: *const *const c_char, end_keys_list_sizes: *const usize);
-    no() fn rocksdb_writebatch_wi_deletev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize);
-    no() fn rocksdb_writebatch_wi_deletev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize);
-    no() fn rocksdb_writebatch_wi_destroy(writebatch_wi: *mut rocksdb_writebatch_wi_t);
-    err(errptr) fn rocksdb_writebatch_wi_get_from_batch(wbwi: *mut rocksdb_writebatch_wi_t, options: *const rocksdb_options_t, key: *const c_char, keylen: usize, vallen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
-    err(errptr) fn rocksdb_writebatch_wi_get_from_batch_and_db(wbwi: *mut rocksdb_writebatch_wi_t, db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, key: *const c_char, keylen: usize, vallen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
-    err(errptr) fn rocksdb_writebatch_wi_get_from_batch_and_db_cf(wbwi: *mut rocksdb_writebatch_wi_t, db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, vallen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
-    err(errptr) fn rocksdb_writebatch_wi_get_from_batch_cf(wbwi: *mut rocksdb_writebatch_wi_t, options: *const rocksdb_options_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, vallen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
-    err(errptr) fn rocksdb_writebatch_wi_get_pinned_from_batch_and_db(wbwi: *mut rocksdb_writebatch_wi_t, db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, key: *const c_char, keylen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
-    err(errptr) fn rocksdb_writebatch_wi_get_pinned_from_batch_and_db_cf(wbwi: *mut rocksdb_writebatch_wi_t, db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, errptr: *mut *mut c_char) -> *mut rocksdb_pinnableslice_t;
-    no() fn rocksdb_writebatch_wi_iterate(b: *mut rocksdb_writebatch_wi_t, state: *mut c_void, put: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>, deleted: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>);
-    no() fn rocksdb_writebatch_wi_merge(writebatch_wi: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize);
-    no() fn rocksdb_writebatch_wi_merge_cf(writebatch_wi: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize);
-    no() fn rocksdb_writebatch_wi_mergev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize);
-    no() fn rocksdb_writebatch_wi_mergev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize);
-    no() fn rocksdb_writebatch_wi_put(writebatch_wi: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize);
-    no() fn rocksdb_writebatch_wi_put_cf(writebatch_wi: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize);
-    no() fn rocksdb_writebatch_wi_put_log_data(writebatch_wi: *mut rocksdb_writebatch_wi_t, blob: *const c_char, len: usize);
-    no() fn rocksdb_writebatch_wi_putv(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize);
-    no() fn rocksdb_writebatch_wi_putv_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize);
-    err(errptr) fn rocksdb_writebatch_wi_rollback_to_save_point(writebatch_wi: *mut rocksdb_writebatch_wi_t, errptr: *mut *mut c_char);
-    no() fn rocksdb_writebatch_wi_set_save_point(writebatch_wi: *mut rocksdb_writebatch_wi_t);
-    no() fn rocksdb_writebatch_wi_singledelete(writebatch_wi: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize);
-    no() fn rocksdb_writebatch_wi_singledelete_cf(writebatch_wi: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize);
 }
 
 c_unbuilt! { "write-buffer managers":

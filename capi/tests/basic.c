@@ -128,6 +128,39 @@ static void scans(rocksdb_t* db, rocksdb_writeoptions_t* w) {
   rocksdb_readoptions_destroy(r);
 }
 
+static void indexed(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w) {
+  char* err = NULL;
+  size_t len;
+  rocksdb_put(db, w, "i1", 2, "old", 3, &err);
+  rocksdb_put(db, w, "i3", 2, "base", 4, &err);
+  CHECK_OK(err);
+  rocksdb_writebatch_wi_t* batch = rocksdb_writebatch_wi_create(0, 1);
+  rocksdb_writebatch_wi_put(batch, "i1", 2, "new", 3);
+  rocksdb_writebatch_wi_put(batch, "i2", 2, "mine", 4);
+  rocksdb_writebatch_wi_set_save_point(batch);
+  rocksdb_writebatch_wi_delete(batch, "i3", 2);
+  char* value = rocksdb_writebatch_wi_get_from_batch_and_db(batch, db, r, "i1", 2, &len, &err);
+  CHECK(same_at(value, &len, "new"));
+  rocksdb_free(value);
+  CHECK(rocksdb_writebatch_wi_get_from_batch_and_db(batch, db, r, "i3", 2, &len, &err) == NULL);
+  rocksdb_writebatch_wi_rollback_to_save_point(batch, &err);
+  CHECK_OK(err);
+  rocksdb_iterator_t* iter =
+      rocksdb_writebatch_wi_create_iterator_with_base(batch, rocksdb_create_iterator(db, r));
+  rocksdb_iter_seek(iter, "i", 1);
+  CHECK(same_at(rocksdb_iter_value(iter, &len), &len, "new"));
+  rocksdb_iter_next(iter);
+  CHECK(same_at(rocksdb_iter_value(iter, &len), &len, "mine"));
+  rocksdb_iter_next(iter);
+  CHECK(same_at(rocksdb_iter_value(iter, &len), &len, "base"));
+  rocksdb_iter_destroy(iter);
+  CHECK_GET(db, r, "i1", "old");
+  rocksdb_write_writebatch_wi(db, w, batch, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "i1", "new");
+  rocksdb_writebatch_wi_destroy(batch);
+}
+
 static void families(const char* path, rocksdb_options_t* options) {
   char* err = NULL;
   rocksdb_t* db = rocksdb_open(options, path, &err);
@@ -194,6 +227,7 @@ int main(int argc, char** argv) {
   points(db, r, w);
   batches(db, r, w);
   scans(db, w);
+  indexed(db, r, w);
 
   uint64_t number = 0;
   CHECK(rocksdb_property_int(db, "rocksdb.estimate-num-keys", &number) == 0 && number > 0);

@@ -456,10 +456,10 @@ typedef struct rocksdb_lru_cache_options_t rocksdb_lru_cache_options_t;
 // A memory allocator.
 typedef struct rocksdb_memory_allocator_t rocksdb_memory_allocator_t;
 
-// An object of a feature that is not built.
+// Databases and caches whose memory is asked for.
 typedef struct rocksdb_memory_consumers_t rocksdb_memory_consumers_t;
 
-// An object of a feature that is not built.
+// What they hold.
 typedef struct rocksdb_memory_usage_t rocksdb_memory_usage_t;
 
 // Which memtable takes no more writes.
@@ -561,7 +561,7 @@ typedef struct rocksdb_write_buffer_manager_t rocksdb_write_buffer_manager_t;
 // Writes that take effect together.
 typedef struct rocksdb_writebatch_t rocksdb_writebatch_t;
 
-// An object of a feature that is not built.
+// Writes that take effect together, and that can be read before.
 typedef struct rocksdb_writebatch_wi_t rocksdb_writebatch_wi_t;
 
 // How a write works.
@@ -1478,6 +1478,12 @@ struct rocksdb_t *rocksdb_open_for_read_only_column_families(const struct rocksd
 // destroyed after that; other uses of them report that the database is closed.
 void rocksdb_close(struct rocksdb_t *db);
 
+// Makes the database in the directory `name` whole as far as its files allow; what is damaged is set
+// aside in `lost/`.
+void rocksdb_repair_db(const struct rocksdb_options_t *options,
+                       const char *name,
+                       char **errptr);
+
 // Deletes the database in the directory `name`, and nothing that is not its own.
 void rocksdb_destroy_db(const struct rocksdb_options_t *options, const char *name, char **errptr);
 
@@ -1813,6 +1819,261 @@ struct rocksdb_writebatch_t *rocksdb_wal_iter_get_batch(const struct rocksdb_wal
 // Ends the stream.
 void rocksdb_wal_iter_destroy(const struct rocksdb_wal_iterator_t *iter);
 
+// Frees a batch. Iterators over it keep what they need.
+//
+// Null is passed over.
+void rocksdb_writebatch_wi_destroy(struct rocksdb_writebatch_wi_t *handle);
+
+// An empty batch; with `overwrite_keys` it remembers the last write of a key only.
+struct rocksdb_writebatch_wi_t *rocksdb_writebatch_wi_create(size_t reserved_bytes,
+                                                             unsigned char overwrite_keys);
+
+// An empty batch whose default family has another order of keys.
+struct rocksdb_writebatch_wi_t *rocksdb_writebatch_wi_create_with_params(struct rocksdb_comparator_t *backup_index_comparator,
+                                                                         size_t reserved_bytes,
+                                                                         unsigned char overwrite_key,
+                                                                         size_t max_bytes,
+                                                                         size_t protection_bytes_per_key);
+
+// Removes everything.
+void rocksdb_writebatch_wi_clear(struct rocksdb_writebatch_wi_t *b);
+
+// How many writes it holds.
+int rocksdb_writebatch_wi_count(struct rocksdb_writebatch_wi_t *b);
+
+// The serialized form, until the batch changes.
+const char *rocksdb_writebatch_wi_data(struct rocksdb_writebatch_wi_t *b, size_t *size);
+
+// Sets a key to a value in the default family.
+void rocksdb_writebatch_wi_put(struct rocksdb_writebatch_wi_t *b,
+                               const char *key,
+                               size_t klen,
+                               const char *val,
+                               size_t vlen);
+
+// Sets a key to a value in a family.
+void rocksdb_writebatch_wi_put_cf(struct rocksdb_writebatch_wi_t *b,
+                                  struct rocksdb_column_family_handle_t *column_family,
+                                  const char *key,
+                                  size_t klen,
+                                  const char *val,
+                                  size_t vlen);
+
+// Sets a key to a value in the default family, given in pieces.
+void rocksdb_writebatch_wi_putv(struct rocksdb_writebatch_wi_t *b,
+                                int num_keys,
+                                const char *const *keys_list,
+                                const size_t *keys_list_sizes,
+                                int num_values,
+                                const char *const *values_list,
+                                const size_t *values_list_sizes);
+
+// Sets a key to a value in a family, given in pieces.
+void rocksdb_writebatch_wi_putv_cf(struct rocksdb_writebatch_wi_t *b,
+                                   struct rocksdb_column_family_handle_t *column_family,
+                                   int num_keys,
+                                   const char *const *keys_list,
+                                   const size_t *keys_list_sizes,
+                                   int num_values,
+                                   const char *const *values_list,
+                                   const size_t *values_list_sizes);
+
+// Adds an operand for the merge operator to a key in the default family.
+void rocksdb_writebatch_wi_merge(struct rocksdb_writebatch_wi_t *b,
+                                 const char *key,
+                                 size_t klen,
+                                 const char *val,
+                                 size_t vlen);
+
+// Adds an operand for the merge operator to a key in a family.
+void rocksdb_writebatch_wi_merge_cf(struct rocksdb_writebatch_wi_t *b,
+                                    struct rocksdb_column_family_handle_t *column_family,
+                                    const char *key,
+                                    size_t klen,
+                                    const char *val,
+                                    size_t vlen);
+
+// Adds an operand for the merge operator to a key in the default family, given in pieces.
+void rocksdb_writebatch_wi_mergev(struct rocksdb_writebatch_wi_t *b,
+                                  int num_keys,
+                                  const char *const *keys_list,
+                                  const size_t *keys_list_sizes,
+                                  int num_values,
+                                  const char *const *values_list,
+                                  const size_t *values_list_sizes);
+
+// Adds an operand for the merge operator to a key in a family, given in pieces.
+void rocksdb_writebatch_wi_mergev_cf(struct rocksdb_writebatch_wi_t *b,
+                                     struct rocksdb_column_family_handle_t *column_family,
+                                     int num_keys,
+                                     const char *const *keys_list,
+                                     const size_t *keys_list_sizes,
+                                     int num_values,
+                                     const char *const *values_list,
+                                     const size_t *values_list_sizes);
+
+// Deletes a key in the default family.
+void rocksdb_writebatch_wi_delete(struct rocksdb_writebatch_wi_t *b, const char *key, size_t klen);
+
+// Deletes a key in a family.
+void rocksdb_writebatch_wi_delete_cf(struct rocksdb_writebatch_wi_t *b,
+                                     struct rocksdb_column_family_handle_t *column_family,
+                                     const char *key,
+                                     size_t klen);
+
+// Deletes a key in the default family, given in pieces.
+void rocksdb_writebatch_wi_deletev(struct rocksdb_writebatch_wi_t *b,
+                                   int num_keys,
+                                   const char *const *keys_list,
+                                   const size_t *keys_list_sizes);
+
+// Deletes a key in a family, given in pieces.
+void rocksdb_writebatch_wi_deletev_cf(struct rocksdb_writebatch_wi_t *b,
+                                      struct rocksdb_column_family_handle_t *column_family,
+                                      int num_keys,
+                                      const char *const *keys_list,
+                                      const size_t *keys_list_sizes);
+
+// Deletes a key that was put exactly once in the default family.
+void rocksdb_writebatch_wi_singledelete(struct rocksdb_writebatch_wi_t *b,
+                                        const char *key,
+                                        size_t klen);
+
+// Deletes a key that was put exactly once in a family.
+void rocksdb_writebatch_wi_singledelete_cf(struct rocksdb_writebatch_wi_t *b,
+                                           struct rocksdb_column_family_handle_t *column_family,
+                                           const char *key,
+                                           size_t klen);
+
+// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+void rocksdb_writebatch_wi_delete_range(struct rocksdb_writebatch_wi_t *b,
+                                        const char *start_key,
+                                        size_t start_key_len,
+                                        const char *end_key,
+                                        size_t end_key_len);
+
+// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+void rocksdb_writebatch_wi_delete_range_cf(struct rocksdb_writebatch_wi_t *b,
+                                           struct rocksdb_column_family_handle_t *column_family,
+                                           const char *start_key,
+                                           size_t start_key_len,
+                                           const char *end_key,
+                                           size_t end_key_len);
+
+// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+void rocksdb_writebatch_wi_delete_rangev(struct rocksdb_writebatch_wi_t *b,
+                                         int num_keys,
+                                         const char *const *start_keys_list,
+                                         const size_t *start_keys_list_sizes,
+                                         const char *const *end_keys_list,
+                                         const size_t *end_keys_list_sizes);
+
+// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+void rocksdb_writebatch_wi_delete_rangev_cf(struct rocksdb_writebatch_wi_t *b,
+                                            struct rocksdb_column_family_handle_t *column_family,
+                                            int num_keys,
+                                            const char *const *start_keys_list,
+                                            const size_t *start_keys_list_sizes,
+                                            const char *const *end_keys_list,
+                                            const size_t *end_keys_list_sizes);
+
+// Adds bytes that only the log carries.
+void rocksdb_writebatch_wi_put_log_data(struct rocksdb_writebatch_wi_t *b,
+                                        const char *blob,
+                                        size_t len);
+
+// Remembers the present state.
+void rocksdb_writebatch_wi_set_save_point(struct rocksdb_writebatch_wi_t *b);
+
+// Goes back to the last save point and forgets it.
+void rocksdb_writebatch_wi_rollback_to_save_point(struct rocksdb_writebatch_wi_t *b, char **errptr);
+
+// Shows the writes of the default family, in their order.
+void rocksdb_writebatch_wi_iterate(struct rocksdb_writebatch_wi_t *b,
+                                   void *state,
+                                   void (*put)(void*, const char*, size_t, const char*, size_t),
+                                   void (*deleted)(void*, const char*, size_t));
+
+// Writes a batch: all of it or nothing.
+void rocksdb_write_writebatch_wi(struct rocksdb_t *db,
+                                 const struct rocksdb_writeoptions_t *options,
+                                 struct rocksdb_writebatch_wi_t *wbwi,
+                                 char **errptr);
+
+// What the batch alone sets a key of the default family to, copied; null if it does not.
+char *rocksdb_writebatch_wi_get_from_batch(struct rocksdb_writebatch_wi_t *wbwi,
+                                           const struct rocksdb_options_t *options,
+                                           const char *key,
+                                           size_t keylen,
+                                           size_t *vallen,
+                                           char **errptr);
+
+// The same of a family.
+char *rocksdb_writebatch_wi_get_from_batch_cf(struct rocksdb_writebatch_wi_t *wbwi,
+                                              const struct rocksdb_options_t *options,
+                                              struct rocksdb_column_family_handle_t *column_family,
+                                              const char *key,
+                                              size_t keylen,
+                                              size_t *vallen,
+                                              char **errptr);
+
+// The value that a key of the default family will have once the batch is written, copied.
+char *rocksdb_writebatch_wi_get_from_batch_and_db(struct rocksdb_writebatch_wi_t *wbwi,
+                                                  struct rocksdb_t *db,
+                                                  const struct rocksdb_readoptions_t *options,
+                                                  const char *key,
+                                                  size_t keylen,
+                                                  size_t *vallen,
+                                                  char **errptr);
+
+// The same of a family.
+char *rocksdb_writebatch_wi_get_from_batch_and_db_cf(struct rocksdb_writebatch_wi_t *wbwi,
+                                                     struct rocksdb_t *db,
+                                                     const struct rocksdb_readoptions_t *options,
+                                                     struct rocksdb_column_family_handle_t *column_family,
+                                                     const char *key,
+                                                     size_t keylen,
+                                                     size_t *vallen,
+                                                     char **errptr);
+
+// The same of the default family, where the value lies.
+struct rocksdb_pinnableslice_t *rocksdb_writebatch_wi_get_pinned_from_batch_and_db(struct rocksdb_writebatch_wi_t *wbwi,
+                                                                                   struct rocksdb_t *db,
+                                                                                   const struct rocksdb_readoptions_t *options,
+                                                                                   const char *key,
+                                                                                   size_t keylen,
+                                                                                   char **errptr);
+
+// The same of a family, where the value lies.
+struct rocksdb_pinnableslice_t *rocksdb_writebatch_wi_get_pinned_from_batch_and_db_cf(struct rocksdb_writebatch_wi_t *wbwi,
+                                                                                      struct rocksdb_t *db,
+                                                                                      const struct rocksdb_readoptions_t *options,
+                                                                                      struct rocksdb_column_family_handle_t *column_family,
+                                                                                      const char *key,
+                                                                                      size_t keylen,
+                                                                                      char **errptr);
+
+// A walk over the base's family as it will be once the batch is written. The base is the new
+// walk's from now on.
+struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base(struct rocksdb_writebatch_wi_t *wbwi,
+                                                                           struct rocksdb_iterator_t *base_iterator);
+
+// The same, with the family said.
+struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base_cf(struct rocksdb_writebatch_wi_t *wbwi,
+                                                                              struct rocksdb_iterator_t *base_iterator,
+                                                                              struct rocksdb_column_family_handle_t *cf);
+
+// The same, with the options of the base, for their bounds.
+struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base_readopts(struct rocksdb_writebatch_wi_t *wbwi,
+                                                                                    struct rocksdb_iterator_t *base_iterator,
+                                                                                    const struct rocksdb_readoptions_t *options);
+
+// The same, with family and options.
+struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base_cf_readopts(struct rocksdb_writebatch_wi_t *wbwi,
+                                                                                       struct rocksdb_iterator_t *base_iterator,
+                                                                                       struct rocksdb_column_family_handle_t *cf,
+                                                                                       const struct rocksdb_readoptions_t *options);
+
 // Ends a walk.
 //
 // Null is passed over.
@@ -1868,6 +2129,43 @@ struct rocksdb_slice_t rocksdb_iter_timestamp_slice(const struct rocksdb_iterato
 
 // The error that ended the walk, if one did.
 void rocksdb_iter_get_error(const struct rocksdb_iterator_t *iter, char **errptr);
+
+// Frees the list, not what is in it.
+//
+// Null is passed over.
+void rocksdb_memory_consumers_destroy(struct rocksdb_memory_consumers_t *handle);
+
+// Frees a report.
+//
+// Null is passed over.
+void rocksdb_approximate_memory_usage_destroy(struct rocksdb_memory_usage_t *handle);
+
+// An empty list.
+struct rocksdb_memory_consumers_t *rocksdb_memory_consumers_create(void);
+
+// Adds a database.
+void rocksdb_memory_consumers_add_db(struct rocksdb_memory_consumers_t *consumers,
+                                     struct rocksdb_t *db);
+
+// Adds a cache.
+void rocksdb_memory_consumers_add_cache(struct rocksdb_memory_consumers_t *consumers,
+                                        struct rocksdb_cache_t *cache);
+
+// What the databases and caches of a list hold now.
+struct rocksdb_memory_usage_t *rocksdb_approximate_memory_usage_create(struct rocksdb_memory_consumers_t *consumers,
+                                                                       char **errptr);
+
+// Bytes of memtables.
+uint64_t rocksdb_approximate_memory_usage_get_mem_table_total(struct rocksdb_memory_usage_t *memory_usage);
+
+// Of these, bytes that are not flushed.
+uint64_t rocksdb_approximate_memory_usage_get_mem_table_unflushed(struct rocksdb_memory_usage_t *memory_usage);
+
+// Bytes of indexes and filters that open tables hold outside of caches.
+uint64_t rocksdb_approximate_memory_usage_get_mem_table_readers_total(struct rocksdb_memory_usage_t *memory_usage);
+
+// Bytes of caches.
+uint64_t rocksdb_approximate_memory_usage_get_cache_total(struct rocksdb_memory_usage_t *memory_usage);
 
 // Frees a file that was added to no list.
 //
@@ -4607,42 +4905,6 @@ char *rocksdb_open_and_compact_with_options(const struct rocksdb_open_and_compac
 void rocksdb_options_set_compaction_service(struct rocksdb_options_t *options,
                                             struct rocksdb_compactionservice_t *service);
 
-// Not built: repair and destruction.
-void rocksdb_repair_db(const struct rocksdb_options_t *options, const char *name, char **errptr);
-
-// Not built: reports of memory use.
-struct rocksdb_memory_usage_t *rocksdb_approximate_memory_usage_create(struct rocksdb_memory_consumers_t *consumers,
-                                                                       char **errptr);
-
-// Not built: reports of memory use.
-void rocksdb_approximate_memory_usage_destroy(struct rocksdb_memory_usage_t *usage);
-
-// Not built: reports of memory use.
-uint64_t rocksdb_approximate_memory_usage_get_cache_total(struct rocksdb_memory_usage_t *memory_usage);
-
-// Not built: reports of memory use.
-uint64_t rocksdb_approximate_memory_usage_get_mem_table_readers_total(struct rocksdb_memory_usage_t *memory_usage);
-
-// Not built: reports of memory use.
-uint64_t rocksdb_approximate_memory_usage_get_mem_table_total(struct rocksdb_memory_usage_t *memory_usage);
-
-// Not built: reports of memory use.
-uint64_t rocksdb_approximate_memory_usage_get_mem_table_unflushed(struct rocksdb_memory_usage_t *memory_usage);
-
-// Not built: reports of memory use.
-void rocksdb_memory_consumers_add_cache(struct rocksdb_memory_consumers_t *consumers,
-                                        struct rocksdb_cache_t *cache);
-
-// Not built: reports of memory use.
-void rocksdb_memory_consumers_add_db(struct rocksdb_memory_consumers_t *consumers,
-                                     struct rocksdb_t *db);
-
-// Not built: reports of memory use.
-struct rocksdb_memory_consumers_t *rocksdb_memory_consumers_create(void);
-
-// Not built: reports of memory use.
-void rocksdb_memory_consumers_destroy(struct rocksdb_memory_consumers_t *consumers);
-
 // Not built: reports of memory use.
 size_t rocksdb_write_buffer_manager_memory_usage(struct rocksdb_write_buffer_manager_t *wbm);
 
@@ -5558,261 +5820,6 @@ void rocksdb_writebatch_wi_update_timestamps(struct rocksdb_writebatch_wi_t *wbw
                                              void *state,
                                              size_t (*get_ts_size)(void*, uint32_t),
                                              char **errptr);
-
-// Not built: write batches with an index.
-void rocksdb_write_writebatch_wi(struct rocksdb_t *db,
-                                 const struct rocksdb_writeoptions_t *options,
-                                 struct rocksdb_writebatch_wi_t *wbwi,
-                                 char **errptr);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_clear(struct rocksdb_writebatch_wi_t *writebatch_wi);
-
-// Not built: write batches with an index.
-int rocksdb_writebatch_wi_count(struct rocksdb_writebatch_wi_t *b);
-
-// Not built: write batches with an index.
-struct rocksdb_writebatch_wi_t *rocksdb_writebatch_wi_create(size_t reserved_bytes,
-                                                             unsigned char overwrite_keys);
-
-// Not built: write batches with an index.
-struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base(struct rocksdb_writebatch_wi_t *wbwi,
-                                                                           struct rocksdb_iterator_t *base_iterator);
-
-// Not built: write batches with an index.
-struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base_cf(struct rocksdb_writebatch_wi_t *wbwi,
-                                                                              struct rocksdb_iterator_t *base_iterator,
-                                                                              struct rocksdb_column_family_handle_t *cf);
-
-// Not built: write batches with an index.
-struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base_cf_readopts(struct rocksdb_writebatch_wi_t *wbwi,
-                                                                                       struct rocksdb_iterator_t *base_iterator,
-                                                                                       struct rocksdb_column_family_handle_t *cf,
-                                                                                       const struct rocksdb_readoptions_t *options);
-
-// Not built: write batches with an index.
-struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base_readopts(struct rocksdb_writebatch_wi_t *wbwi,
-                                                                                    struct rocksdb_iterator_t *base_iterator,
-                                                                                    const struct rocksdb_readoptions_t *options);
-
-// Not built: write batches with an index.
-struct rocksdb_writebatch_wi_t *rocksdb_writebatch_wi_create_with_params(struct rocksdb_comparator_t *backup_index_comparator,
-                                                                         size_t reserved_bytes,
-                                                                         unsigned char overwrite_key,
-                                                                         size_t max_bytes,
-                                                                         size_t protection_bytes_per_key);
-
-// Not built: write batches with an index.
-const char *rocksdb_writebatch_wi_data(struct rocksdb_writebatch_wi_t *b, size_t *size);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_delete(struct rocksdb_writebatch_wi_t *writebatch_wi,
-                                  const char *key,
-                                  size_t klen);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_delete_cf(struct rocksdb_writebatch_wi_t *writebatch_wi,
-                                     struct rocksdb_column_family_handle_t *column_family,
-                                     const char *key,
-                                     size_t klen);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_delete_range(struct rocksdb_writebatch_wi_t *b,
-                                        const char *start_key,
-                                        size_t start_key_len,
-                                        const char *end_key,
-                                        size_t end_key_len);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_delete_range_cf(struct rocksdb_writebatch_wi_t *b,
-                                           struct rocksdb_column_family_handle_t *column_family,
-                                           const char *start_key,
-                                           size_t start_key_len,
-                                           const char *end_key,
-                                           size_t end_key_len);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_delete_rangev(struct rocksdb_writebatch_wi_t *b,
-                                         int num_keys,
-                                         const char *const *start_keys_list,
-                                         const size_t *start_keys_list_sizes,
-                                         const char *const *end_keys_list,
-                                         const size_t *end_keys_list_sizes);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_delete_rangev_cf(struct rocksdb_writebatch_wi_t *b,
-                                            struct rocksdb_column_family_handle_t *column_family,
-                                            int num_keys,
-                                            const char *const *start_keys_list,
-                                            const size_t *start_keys_list_sizes,
-                                            const char *const *end_keys_list,
-                                            const size_t *end_keys_list_sizes);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_deletev(struct rocksdb_writebatch_wi_t *b,
-                                   int num_keys,
-                                   const char *const *keys_list,
-                                   const size_t *keys_list_sizes);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_deletev_cf(struct rocksdb_writebatch_wi_t *b,
-                                      struct rocksdb_column_family_handle_t *column_family,
-                                      int num_keys,
-                                      const char *const *keys_list,
-                                      const size_t *keys_list_sizes);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_destroy(struct rocksdb_writebatch_wi_t *writebatch_wi);
-
-// Not built: write batches with an index.
-char *rocksdb_writebatch_wi_get_from_batch(struct rocksdb_writebatch_wi_t *wbwi,
-                                           const struct rocksdb_options_t *options,
-                                           const char *key,
-                                           size_t keylen,
-                                           size_t *vallen,
-                                           char **errptr);
-
-// Not built: write batches with an index.
-char *rocksdb_writebatch_wi_get_from_batch_and_db(struct rocksdb_writebatch_wi_t *wbwi,
-                                                  struct rocksdb_t *db,
-                                                  const struct rocksdb_readoptions_t *options,
-                                                  const char *key,
-                                                  size_t keylen,
-                                                  size_t *vallen,
-                                                  char **errptr);
-
-// Not built: write batches with an index.
-char *rocksdb_writebatch_wi_get_from_batch_and_db_cf(struct rocksdb_writebatch_wi_t *wbwi,
-                                                     struct rocksdb_t *db,
-                                                     const struct rocksdb_readoptions_t *options,
-                                                     struct rocksdb_column_family_handle_t *column_family,
-                                                     const char *key,
-                                                     size_t keylen,
-                                                     size_t *vallen,
-                                                     char **errptr);
-
-// Not built: write batches with an index.
-char *rocksdb_writebatch_wi_get_from_batch_cf(struct rocksdb_writebatch_wi_t *wbwi,
-                                              const struct rocksdb_options_t *options,
-                                              struct rocksdb_column_family_handle_t *column_family,
-                                              const char *key,
-                                              size_t keylen,
-                                              size_t *vallen,
-                                              char **errptr);
-
-// Not built: write batches with an index.
-struct rocksdb_pinnableslice_t *rocksdb_writebatch_wi_get_pinned_from_batch_and_db(struct rocksdb_writebatch_wi_t *wbwi,
-                                                                                   struct rocksdb_t *db,
-                                                                                   const struct rocksdb_readoptions_t *options,
-                                                                                   const char *key,
-                                                                                   size_t keylen,
-                                                                                   char **errptr);
-
-// Not built: write batches with an index.
-struct rocksdb_pinnableslice_t *rocksdb_writebatch_wi_get_pinned_from_batch_and_db_cf(struct rocksdb_writebatch_wi_t *wbwi,
-                                                                                      struct rocksdb_t *db,
-                                                                                      const struct rocksdb_readoptions_t *options,
-                                                                                      struct rocksdb_column_family_handle_t *column_family,
-                                                                                      const char *key,
-                                                                                      size_t keylen,
-                                                                                      char **errptr);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_iterate(struct rocksdb_writebatch_wi_t *b,
-                                   void *state,
-                                   void (*put)(void*, const char*, size_t, const char*, size_t),
-                                   void (*deleted)(void*, const char*, size_t));
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_merge(struct rocksdb_writebatch_wi_t *writebatch_wi,
-                                 const char *key,
-                                 size_t klen,
-                                 const char *val,
-                                 size_t vlen);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_merge_cf(struct rocksdb_writebatch_wi_t *writebatch_wi,
-                                    struct rocksdb_column_family_handle_t *column_family,
-                                    const char *key,
-                                    size_t klen,
-                                    const char *val,
-                                    size_t vlen);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_mergev(struct rocksdb_writebatch_wi_t *b,
-                                  int num_keys,
-                                  const char *const *keys_list,
-                                  const size_t *keys_list_sizes,
-                                  int num_values,
-                                  const char *const *values_list,
-                                  const size_t *values_list_sizes);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_mergev_cf(struct rocksdb_writebatch_wi_t *b,
-                                     struct rocksdb_column_family_handle_t *column_family,
-                                     int num_keys,
-                                     const char *const *keys_list,
-                                     const size_t *keys_list_sizes,
-                                     int num_values,
-                                     const char *const *values_list,
-                                     const size_t *values_list_sizes);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_put(struct rocksdb_writebatch_wi_t *writebatch_wi,
-                               const char *key,
-                               size_t klen,
-                               const char *val,
-                               size_t vlen);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_put_cf(struct rocksdb_writebatch_wi_t *writebatch_wi,
-                                  struct rocksdb_column_family_handle_t *column_family,
-                                  const char *key,
-                                  size_t klen,
-                                  const char *val,
-                                  size_t vlen);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_put_log_data(struct rocksdb_writebatch_wi_t *writebatch_wi,
-                                        const char *blob,
-                                        size_t len);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_putv(struct rocksdb_writebatch_wi_t *b,
-                                int num_keys,
-                                const char *const *keys_list,
-                                const size_t *keys_list_sizes,
-                                int num_values,
-                                const char *const *values_list,
-                                const size_t *values_list_sizes);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_putv_cf(struct rocksdb_writebatch_wi_t *b,
-                                   struct rocksdb_column_family_handle_t *column_family,
-                                   int num_keys,
-                                   const char *const *keys_list,
-                                   const size_t *keys_list_sizes,
-                                   int num_values,
-                                   const char *const *values_list,
-                                   const size_t *values_list_sizes);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_rollback_to_save_point(struct rocksdb_writebatch_wi_t *writebatch_wi,
-                                                  char **errptr);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_set_save_point(struct rocksdb_writebatch_wi_t *writebatch_wi);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_singledelete(struct rocksdb_writebatch_wi_t *writebatch_wi,
-                                        const char *key,
-                                        size_t klen);
-
-// Not built: write batches with an index.
-void rocksdb_writebatch_wi_singledelete_cf(struct rocksdb_writebatch_wi_t *writebatch_wi,
-                                           struct rocksdb_column_family_handle_t *column_family,
-                                           const char *key,
-                                           size_t klen);
 
 // Not built: write-buffer managers.
 void rocksdb_options_set_write_buffer_manager(struct rocksdb_options_t *opt,
