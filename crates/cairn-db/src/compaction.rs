@@ -239,7 +239,7 @@ impl Shared {
             new_number: Arc::new(move || shared.new_file_number()),
             blobs: family.view().family.blobs.clone(),
             blob_gc: BlobGc::new(&family.options()),
-            dir: self.table_dirs().swap_remove(0),
+            dirs: family.tables().paths.clone(),
             family_id: family.id(),
             family_name: family.name().to_owned(),
             order: family.order().clone(),

@@ -32,7 +32,7 @@ impl Shared {
     ) -> Result<()> {
         self.check_writable()?;
         self.tree.lock().control.refuses_manual(&options.canceled)?;
-        self.check_path(options.target_path_id)?;
+        family.check_path(options.target_path_id)?;
         let fifo = family.options().compaction_style == CompactionStyle::Fifo;
         if fifo && options.change_level {
             return Err(Error::not_supported(
@@ -61,17 +61,6 @@ impl Shared {
                 self.alone(|| self.refit(family, level, target))
             }
             None => Ok(()),
-        }
-    }
-
-    /// Refuses a directory of tables that there is not.
-    fn check_path(&self, path_id: u32) -> Result<()> {
-        match (path_id as usize) < self.table_dirs().len() {
-            true => Ok(()),
-            false => Err(Error::invalid_argument(format!(
-                "target path {path_id}: there are {} paths of tables",
-                self.table_dirs().len()
-            ))),
         }
     }
 
@@ -328,7 +317,7 @@ impl Shared {
         self.check_writable()?;
         options.check_supported()?;
         let path_id = path_id.unwrap_or(0);
-        self.check_path(path_id)?;
+        family.check_path(path_id)?;
         let files: Vec<FileNumber> = names
             .iter()
             .map(|name| table_number(name))
@@ -494,5 +483,18 @@ impl Family {
     /// Those of [`Family::set_options`].
     pub fn enable_auto_compaction(&self) -> Result<()> {
         self.set_options(&[("disable_auto_compactions", "false")])
+    }
+}
+
+impl FamilyState {
+    /// Refuses a directory of tables that there is not.
+    fn check_path(&self, path_id: u32) -> Result<()> {
+        let count = self.tables().paths.len();
+        match (path_id as usize) < count {
+            true => Ok(()),
+            false => Err(Error::invalid_argument(format!(
+                "target path {path_id}: there are {count} paths of tables"
+            ))),
+        }
     }
 }

@@ -63,6 +63,22 @@ pub(crate) fn scan(fs: &dyn FileSystem, dirs: &[&Path], keep: &Keep) -> Result<(
     Ok(())
 }
 
+/// Deletes the tables and blob files from `dir` that `keep` does not keep, and nothing else: the
+/// directory may have other uses.
+pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Result<()> {
+    for name in fs.list(dir)? {
+        match FileName::parse(&name) {
+            Some(kind @ (FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)))
+                if keep.is_obsolete(kind) =>
+            {
+                remove(fs, &dir.join(&name))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// The OPTIONS files among `names` that newer ones have replaced.
 pub(crate) fn old_options(names: Vec<String>) -> impl Iterator<Item = String> {
     let number = |name: &String| match FileName::parse(name) {

@@ -33,8 +33,8 @@ pub struct JobContext {
     pub blobs: Arc<BlobSource>,
     /// Which blobs a compaction moves to new files.
     pub blob_gc: BlobGc,
-    /// Where the family's new tables go.
-    pub dir: PathBuf,
+    /// The family's directories of tables, by path id.
+    pub dirs: Vec<PathBuf>,
     /// The id of the family.
     pub family_id: u32,
     /// The name of the family.

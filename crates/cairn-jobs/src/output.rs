@@ -35,6 +35,8 @@ use crate::visible::Entry;
 pub(crate) struct Kind {
     pub(crate) context: Arc<JobContext>,
     pub(crate) level: usize,
+    /// Which of the family's directories they lie in.
+    pub(crate) path_id: u32,
     pub(crate) compression: Compression,
     pub(crate) compression_options: CompressionOptions,
     pub(crate) target_bytes: u64,
@@ -82,6 +84,14 @@ impl Kind {
             table.filter_policy = None;
         }
         table
+    }
+
+    /// Where the table of this number goes.
+    fn path_of(&self, number: FileNumber) -> PathBuf {
+        let dirs = &self.context.dirs;
+        let dir = dirs.get(self.path_id as usize).or(dirs.first());
+        let name = FileName::Table(number).to_string();
+        dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
     }
 
     fn params(&self, number: FileNumber) -> BuildParams {
@@ -287,7 +297,7 @@ impl<'a> Outputs<'a> {
     fn create(&self) -> Result<Open> {
         let context = &self.kind.context;
         let number = (context.new_number)();
-        let path = context.dir.join(FileName::Table(number).to_string());
+        let path = self.kind.path_of(number);
         let mode = FileMode {
             direct: context.db_options.use_direct_io_for_flush_and_compaction,
             ..FileMode::default()
@@ -356,7 +366,7 @@ impl<'a> Outputs<'a> {
         open.file.sync(context.db_options.use_fsync)?;
         open.file.close()?;
         if let Some(events) = &context.events {
-            let path = context.dir.join(FileName::Table(open.number).to_string());
+            let path = self.kind.path_of(open.number);
             let properties = Arc::new(table.properties.clone());
             events.table_created(open.number, &path, table.file_size, &properties);
         }
@@ -370,6 +380,7 @@ impl<'a> Outputs<'a> {
             bound(&open.smallest)?,
             bound(&open.largest)?,
         );
+        file.path_id = self.kind.path_id;
         (file.smallest_seq, file.largest_seq) = seqs;
         file.epoch = self.kind.epoch;
         file.marked = marked;

@@ -367,7 +367,7 @@ impl Tree {
             new_number: Arc::new(move || FileNumber(number.fetch_add(1, Ordering::Relaxed))),
             blobs: self.blobs.clone(),
             blob_gc: BlobGc::new(&self.family),
-            dir: "/db".into(),
+            dirs: vec!["/db".into()],
             family_id: 0,
             family_name: "default".to_owned(),
             order: KeyOrder::Bytewise,

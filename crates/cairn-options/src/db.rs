@@ -171,7 +171,7 @@ options! {
         /// Directory of LOG files; empty for the database's own.
         db_log_dir: PathBuf = PathBuf::new();
         /// Directories of tables, each with the bytes it should hold; empty for the database's own.
-        db_paths: Vec<DbPath> = Vec::new(), unwritten, missing;
+        db_paths: Vec<DbPath> = Vec::new(), unwritten;
         /// Directory of WALs; empty for the database's own.
         wal_dir: PathBuf = PathBuf::new();
         /// Microseconds between searches for obsolete files.

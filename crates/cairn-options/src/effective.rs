@@ -11,6 +11,7 @@ use crate::choice::{CompactionStyle, Compression, IndexType, TableKind, WalRecov
 use crate::db::DbOptions;
 use crate::family::{DEFAULT_TTL, FamilyOptions};
 use crate::nested::CompressionOptions;
+use crate::object::DbPath;
 use crate::rows::Options;
 use crate::table::TableOptions;
 
@@ -201,6 +202,35 @@ impl TableOptions {
 }
 
 impl FamilyOptions {
+    /// The directories of the family's tables; empty for the database's own.
+    #[must_use]
+    pub fn paths_of<'a>(&'a self, db: &'a DbOptions) -> &'a [DbPath] {
+        match self.cf_paths.is_empty() {
+            true => &db.db_paths,
+            false => &self.cf_paths,
+        }
+    }
+
+    /// Refuses several directories of tables where they cannot be.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported`, as RocksDB says it.
+    pub fn check_paths(&self, db: &DbOptions) -> Result<()> {
+        let paths = self.paths_of(db);
+        if paths.len() > 4 {
+            return Err(Error::not_supported(
+                "more than four paths of tables are not supported",
+            ));
+        }
+        if paths.len() > 1 && self.compaction_style != CompactionStyle::Level {
+            return Err(Error::not_supported(
+                "several paths of tables need compaction_style kCompactionStyleLevel",
+            ));
+        }
+        Ok(())
+    }
+
     /// Refuses values that no family can have.
     ///
     /// # Errors
@@ -331,7 +361,7 @@ impl FamilyOptions {
             self.min_write_buffer_number_to_merge = 1;
         }
         // Sizes of levels cannot follow the last one and the paths' sizes at once.
-        self.level_compaction_dynamic_level_bytes &= db.db_paths.len() < 2;
+        self.level_compaction_dynamic_level_bytes &= self.paths_of(db).len() < 2;
         self
     }
 

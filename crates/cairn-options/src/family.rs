@@ -221,7 +221,7 @@ options! {
         /// Whether the family refuses writes to its memtable.
         disallow_memtable_writes: bool = false, missing, recent;
         /// Directories of the family's tables in the place of the database's `db_paths`.
-        cf_paths: Vec<DbPath> = Vec::new(), unwritten, missing;
+        cf_paths: Vec<DbPath> = Vec::new(), unwritten;
     }
 }
 

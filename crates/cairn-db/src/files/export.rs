@@ -169,7 +169,8 @@ impl Shared {
             prefix_extractor: options.prefix_extractor.clone(),
             options: Arc::new(options.table.clone()),
         };
-        let dir = &self.table_dirs()[0];
+        self.create_table_dirs(options)?;
+        let dir = &self.table_dirs(options)[0];
         for file in exports.iter().flat_map(|export| &export.files) {
             let outside = path_of(file)?;
             let meta = self

@@ -1,7 +1,7 @@
 //! Which files there are: what belongs to the tree, by name and by content, and keeping it from
 //! being deleted while somebody copies it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_format::names::{self, FileName};
@@ -295,7 +295,7 @@ impl Shared {
                 capture.tables.push((dir(file), file.clone()));
             }
             for blob in version.blob_files().values() {
-                capture.blobs.push((self.dir.clone(), blob.clone()));
+                capture.blobs.push((tables.paths[0].clone(), blob.clone()));
             }
         }
         let tree = self.tree.lock();
@@ -373,20 +373,20 @@ impl Shared {
             metadata.levels.push(LevelMetaData { level, size, files });
         }
         for blob in version.blob_files().values() {
-            let blob = self.blob_metadata(blob);
+            let blob = self.blob_metadata(&family.tables().paths[0], blob);
             metadata.blob_file_size += blob.blob_file_size;
             metadata.blob_files.push(blob);
         }
         metadata
     }
 
-    fn blob_metadata(&self, blob: &BlobFileMeta) -> BlobMetaData {
+    fn blob_metadata(&self, dir: &Path, blob: &BlobFileMeta) -> BlobMetaData {
         let name = names::blob(blob.number);
-        let path = self.dir.join(&name);
+        let path = dir.join(&name);
         BlobMetaData {
             blob_file_number: blob.number.0,
             blob_file_name: name,
-            blob_file_path: self.dir.clone(),
+            blob_file_path: dir.to_owned(),
             // A file that cannot be looked at now is still listed.
             blob_file_size: self
                 .world

@@ -1,5 +1,6 @@
 //! Families that come and go, new logs, and the end of an open database.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ impl Shared {
             tables: tables.clone(),
             blobs: Arc::new(BlobSource::new(
                 self.world.fs.clone(),
-                self.dir.clone(),
+                self.table_dirs(&options).swap_remove(0),
                 tables.mode,
                 options.blob_cache.clone().map(|cache| BlobCache {
                     cache,
@@ -65,7 +66,7 @@ impl Shared {
         let db = self.options();
         TableSource {
             fs: self.world.fs.clone(),
-            paths: self.table_dirs(),
+            paths: self.table_dirs(options),
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
@@ -87,9 +88,32 @@ impl Shared {
         Arc::new(Memtable::new(options.comparator.clone(), memtable))
     }
 
-    /// The directories of tables, by path id.
-    pub(crate) fn table_dirs(&self) -> Vec<PathBuf> {
-        vec![self.dir.clone()]
+    /// The directories of the tables of a family with these options, by path id.
+    pub(crate) fn table_dirs(&self, family: &FamilyOptions) -> Vec<PathBuf> {
+        let options = self.options();
+        match family.paths_of(&options) {
+            [] => vec![self.dir.clone()],
+            paths => paths.iter().map(|place| place.path.clone()).collect(),
+        }
+    }
+
+    /// The directories of the tables of all families.
+    pub(crate) fn all_table_dirs(&self) -> BTreeSet<PathBuf> {
+        let families = self.families.load();
+        families
+            .iter()
+            .flat_map(|family| self.table_dirs(&family.options()))
+            .collect()
+    }
+
+    /// Makes the directories of a family's tables.
+    pub(crate) fn create_table_dirs(&self, family: &FamilyOptions) -> Result<()> {
+        family.check_paths(&self.options())?;
+        let dirs = self.table_dirs(family);
+        let others = dirs.iter().filter(|dir| **dir != self.dir);
+        others
+            .into_iter()
+            .try_for_each(|dir| super::create_dir(&*self.world.fs, dir, false))
     }
 
     /// Creates the family `name`, durably.
@@ -105,6 +129,7 @@ impl Shared {
         options.validate()?;
         options.check_supported()?;
         let options = options.clone().sanitize(&self.options());
+        self.create_table_dirs(&options)?;
         // With the lead nobody writes, so the family begins with the current log.
         self.queue.lead_alone();
         let result = self.create_family_led(name, options, &TreeEdit::default());

@@ -204,20 +204,23 @@ impl Shared {
             min_pending: self.next_file_number(),
         };
         self.open_archive(min_log)?;
+        let fs = &*self.world.fs;
         let dirs: BTreeSet<&Path> = BTreeSet::from([self.dir.as_path(), self.wal_dir.as_path()]);
-        obsolete::scan(
-            &*self.world.fs,
-            &dirs.into_iter().collect::<Vec<_>>(),
-            &keep,
-        )
+        for dir in self.all_table_dirs() {
+            if !dirs.contains(dir.as_path()) {
+                obsolete::scan_tables(fs, &dir, &keep)?;
+            }
+        }
+        obsolete::scan(fs, &dirs.into_iter().collect::<Vec<_>>(), &keep)
     }
 
     /// Makes sure that new files get numbers that no file has.
     pub(super) fn skip_used_numbers(&self) -> Result<()> {
         let fs = &*self.world.fs;
-        let dirs: BTreeSet<&Path> = BTreeSet::from([self.dir.as_path(), self.wal_dir.as_path()]);
+        let mut dirs = self.all_table_dirs();
+        dirs.extend([self.dir.clone(), self.wal_dir.clone()]);
         for dir in dirs {
-            for name in fs.list(dir)? {
+            for name in fs.list(&dir)? {
                 if let Some(number) = FileName::parse(&name).and_then(FileName::number) {
                     self.note_used_number(number);
                 }

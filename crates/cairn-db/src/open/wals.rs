@@ -267,6 +267,9 @@ impl Shared {
     /// Replays the logs, makes the recovered state the current one, and begins to work.
     pub(super) fn finish_opening(self: &Arc<Self>, recovered: &Recovered) -> Result<()> {
         if !self.read_only {
+            for family in self.families.load().iter() {
+                self.create_table_dirs(&family.options())?;
+            }
             self.skip_used_numbers()?;
         }
         self.check_tables()?;
@@ -419,7 +422,7 @@ impl Shared {
                 .for_each(|state| state.log_number = log);
             tree.durable_min_log = log;
         }
-        for dir in self.table_dirs() {
+        for dir in self.all_table_dirs() {
             self.world.fs.sync_dir(&dir)?;
         }
         let manifest = self.write_manifest(&families, &[])?;

@@ -12,6 +12,7 @@ mod listeners;
 mod logs;
 mod options;
 mod outputs;
+mod paths;
 mod properties;
 mod reads;
 mod repair;

@@ -321,7 +321,7 @@ fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
     let target_bytes = tree.options.target_bytes(&tree.targets, level);
     Output {
         level,
-        path_id: 0,
+        path_id: super::paths::of_level(tree.options, level),
         compression: tree.options.compression(tree.version, &tree.targets, level),
         compression_options: tree
             .options

@@ -21,6 +21,7 @@ mod level_zero;
 mod manual;
 mod options;
 mod order;
+mod paths;
 #[cfg(test)]
 mod tests;
 mod universal;

@@ -26,6 +26,8 @@ pub struct PickOptions {
     pub shape: ShapeOptions,
     /// Which file of a level goes first.
     pub pri: CompactionPri,
+    /// Bytes of tables that each of the family's directories should hold.
+    pub path_targets: Vec<u64>,
     /// Size of a table in the first level below level 0, in bytes.
     pub target_file_bytes: u64,
     /// How many times larger tables are in each further level.
@@ -67,6 +69,11 @@ impl PickOptions {
             write_buffer_bytes: family.write_buffer_size as u64,
             shape: ShapeOptions::from(family),
             pri: family.compaction_pri,
+            path_targets: family
+                .paths_of(db)
+                .iter()
+                .map(|place| place.target_size)
+                .collect(),
             target_file_bytes: target,
             target_file_multiplier: u64::try_from(family.target_file_size_multiplier)
                 .unwrap_or(1)

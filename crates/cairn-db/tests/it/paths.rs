@@ -1,0 +1,130 @@
+//! Tables of one family in several directories.
+
+use std::path::Path;
+
+use cairn_db::{Db, FamilyDescriptor, OpenRequest, open};
+use cairn_options::{CompactRangeOptions, CompactionStyle, DbOptions, DbPath, FamilyOptions};
+use cairn_platform::World;
+use cairn_types::{Code, Result};
+
+use crate::basic::{db_options, small};
+
+fn place(path: &str, target_size: u64) -> DbPath {
+    DbPath {
+        path: path.into(),
+        target_size,
+    }
+}
+
+fn options() -> DbOptions {
+    DbOptions {
+        db_paths: vec![place("/fast", 300 << 10), place("/slow", 1 << 40)],
+        ..db_options()
+    }
+}
+
+fn open_with(world: &World, options: &DbOptions, family: FamilyOptions) -> Result<Db> {
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options,
+        families: &[FamilyDescriptor::new("default", family)],
+        others: Some(&small()),
+        read_only: false,
+        world: world.clone(),
+    })
+}
+
+fn tables(world: &World, dir: &str) -> usize {
+    let names = world.fs.list(dir.as_ref()).expect("the directory is there");
+    names.iter().filter(|name| name.ends_with(".sst")).count()
+}
+
+fn value(n: u32) -> Vec<u8> {
+    // Hard to compress, so that levels fill.
+    let mut state = u64::from(n) + 1;
+    (0..200)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as u8
+        })
+        .collect()
+}
+
+#[test]
+fn upper_levels_lie_in_the_first_directory_and_lower_ones_in_the_next() {
+    let world = World::in_memory();
+    let db = open_with(&world, &options(), small()).unwrap();
+    let key = |n: u32| format!("key{n:06}").into_bytes();
+    for n in 0..10_000 {
+        db.put(&key(n * 7919 % 10_000), &value(n * 7919 % 10_000))
+            .unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_until_quiet().unwrap();
+    assert!(tables(&world, "/slow") > 0);
+    assert_eq!(tables(&world, "/db"), 0);
+    for dir in ["/fast", "/slow"] {
+        let named = db.live_files_metadata().into_iter();
+        let count = named
+            .filter(|file| file.directory == Path::new(dir))
+            .count();
+        assert_eq!(count, tables(&world, dir), "{dir}");
+    }
+    db.create_checkpoint("/copy".as_ref(), 0).unwrap();
+    db.close().unwrap();
+    world
+        .fs
+        .create("/slow/999999.txt".as_ref(), Default::default())
+        .unwrap();
+    let db = open_with(&world, &options(), small()).unwrap();
+    for n in 0..10_000 {
+        assert_eq!(
+            db.get(&key(n)).unwrap().as_deref(),
+            Some(&value(n)[..]),
+            "{n}"
+        );
+    }
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    assert_eq!(db.get(&key(77)).unwrap().as_deref(), Some(&value(77)[..]));
+    db.close().unwrap();
+    cairn_db::destroy(&world, "/db".as_ref(), &options(), &[]).unwrap();
+    assert_eq!(world.fs.list("/slow".as_ref()).unwrap(), ["999999.txt"]);
+    assert!(!world.fs.exists("/fast".as_ref()).unwrap());
+    let copy = open(&OpenRequest {
+        path: Path::new("/copy"),
+        options: &db_options(),
+        families: &[],
+        others: Some(&small()),
+        read_only: false,
+        world: world.clone(),
+    })
+    .unwrap();
+    assert_eq!(copy.get(&key(77)).unwrap().as_deref(), Some(&value(77)[..]));
+}
+
+#[test]
+fn a_family_has_directories_of_its_own_and_only_leveled_trees_several() {
+    let world = World::in_memory();
+    let own = FamilyOptions {
+        cf_paths: vec![place("/own", 1 << 30)],
+        ..small()
+    };
+    let db = open_with(&world, &options(), own.clone()).unwrap();
+    db.put(b"k", b"v").unwrap();
+    db.flush().unwrap();
+    assert_eq!((tables(&world, "/own"), tables(&world, "/db")), (1, 0));
+    db.close().unwrap();
+    assert!(open_with(&world, &options(), own).is_ok());
+    let fifo = FamilyOptions {
+        compaction_style: CompactionStyle::Fifo,
+        ..small()
+    };
+    let refused = open_with(&World::in_memory(), &options(), fifo);
+    assert_eq!(
+        refused.err().map(|error| error.code()),
+        Some(Code::NotSupported)
+    );
+}

@@ -1,0 +1,60 @@
+//! Which directory the tables of a level go to, where a family has several.
+//!
+//! The first directories hold the upper levels: levels are counted off against the bytes that each
+//! directory should hold, from level 0 on, and one that does not fit goes to the next. The last
+//! directory takes what is left.
+
+use super::PickOptions;
+
+/// The directory of `level`, by its position.
+pub(super) fn of_level(options: &PickOptions, level: usize) -> u32 {
+    let targets = &options.path_targets;
+    let Some(last) = targets.len().checked_sub(1) else {
+        return 0;
+    };
+    let shape = &options.shape;
+    // Level 0 counts as large as level 1.
+    let (mut level_bytes, mut at_level) = (shape.base_bytes as f64, 0);
+    let (mut path, mut left) = (0, targets[0] as f64);
+    while path < last {
+        if level_bytes > left {
+            path += 1;
+            left = targets[path] as f64;
+            continue;
+        }
+        if at_level == level {
+            break;
+        }
+        left -= level_bytes;
+        if at_level > 0 {
+            let additional = shape.additional.get(at_level).copied().unwrap_or(1);
+            level_bytes *= shape.multiplier * f64::from(additional.max(1));
+        }
+        at_level += 1;
+    }
+    u32::try_from(path).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_options::{DbOptions, DbPath, FamilyOptions};
+
+    #[test]
+    fn levels_fill_the_directories_in_their_order() {
+        let place = |target_size| DbPath {
+            path: "/p".into(),
+            target_size,
+        };
+        let family = FamilyOptions {
+            max_bytes_for_level_base: 100,
+            cf_paths: vec![place(250), place(1000), place(0)],
+            ..FamilyOptions::default()
+        };
+        let options = PickOptions::new(&DbOptions::default(), &family);
+        let paths: Vec<u32> = (0..5).map(|level| of_level(&options, level)).collect();
+        assert_eq!(paths, [0, 0, 1, 2, 2]);
+        let single = PickOptions::new(&DbOptions::default(), &FamilyOptions::default());
+        assert_eq!(of_level(&single, 6), 0);
+    }
+}
