@@ -118,3 +118,108 @@ fn is_age_due(version: &Version, options: &ForcedOptions) -> bool {
     });
     garbage as f64 >= options.force_threshold * total as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use cairn_format::key::InternalKey;
+    use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
+
+    use super::*;
+    use crate::blob::BlobFileMeta;
+    use crate::edit::TreeEdit;
+
+    /// Blob files of 100 bytes with so much garbage each, numbered 10, 20 and so on, and tables in
+    /// level 1 that refer to these at the oldest.
+    fn version(garbage: &[u64], tables: &[u64]) -> Version {
+        let blobs = garbage.iter().zip(1..).map(|(&garbage, number)| {
+            Arc::new(BlobFileMeta {
+                number: FileNumber(10 * number),
+                total_count: 100,
+                total_bytes: 100,
+                checksum_method: String::new(),
+                checksum_value: Vec::new(),
+                garbage_count: garbage,
+                garbage_bytes: garbage,
+            })
+        });
+        let files = tables.iter().zip(1..).map(|(&oldest, number)| {
+            let user = [b'a' + number as u8];
+            let key = InternalKey::new(&user, SequenceNumber(1), ValueKind::BlobIndex);
+            let mut file = FileMeta::new(FileNumber(number), 1000, key.clone(), key);
+            file.oldest_blob = (oldest > 0).then_some(FileNumber(oldest));
+            (1, Arc::new(file))
+        });
+        let edit = TreeEdit {
+            added: files.collect(),
+            added_blobs: blobs.collect(),
+            ..TreeEdit::default()
+        };
+        let empty = Version::empty(KeyOrder::Bytewise, 3);
+        empty.with_edit(&edit).expect("the edit is sound")
+    }
+
+    fn forced_numbers(version: &Version, options: &ForcedOptions, busy: &[u64]) -> Vec<u64> {
+        let busy = busy.iter().copied().map(FileNumber).collect();
+        let forced = forced(version, &busy, options);
+        forced.iter().map(|(_, file)| file.number.0).collect()
+    }
+
+    #[test]
+    fn the_oldest_share_is_rounded_down() {
+        let version = version(&[0; 4], &[10]);
+        for (share, cutoff) in [(0.0, 0), (0.2, 0), (0.25, 20), (0.9, 40), (1.0, u64::MAX)] {
+            assert_eq!(age_cutoff(&version, share).0, cutoff, "{share}");
+        }
+    }
+
+    #[test]
+    fn the_fewest_old_files_whose_garbage_is_the_excess_are_emptied() {
+        // 400 bytes, of which 300 are live.
+        let version = version(&[20, 0, 60, 20], &[10]);
+        for (target, cutoff) in [
+            (0.0, 0),
+            (1.5, 0),
+            // 15 are too many, then 40, 85 and all 100.
+            (1.29, 20),
+            (1.2, 40),
+            (1.05, u64::MAX),
+            (1.0, u64::MAX),
+        ] {
+            assert_eq!(space_cutoff(&version, target).0, cutoff, "{target}");
+        }
+    }
+
+    #[test]
+    fn tables_are_compacted_when_the_oldest_files_hold_enough_garbage() {
+        let version = version(&[60, 40, 0, 0], &[20, 10, 0, 10, 40]);
+        let by_age = ForcedOptions {
+            enabled: true,
+            age_cutoff: 0.5,
+            force_threshold: 0.5,
+            space_target: 0.0,
+        };
+        assert_eq!(forced_numbers(&version, &by_age, &[]), [2, 4]);
+        assert_eq!(forced_numbers(&version, &by_age, &[2]), [4]);
+        for not_due in [
+            ForcedOptions {
+                force_threshold: 0.6,
+                ..by_age
+            },
+            ForcedOptions {
+                enabled: false,
+                ..by_age
+            },
+            ForcedOptions {
+                age_cutoff: 0.2,
+                ..by_age
+            },
+        ] {
+            assert_eq!(forced_numbers(&version, &not_due, &[]), [0; 0]);
+        }
+        let by_space = ForcedOptions {
+            space_target: 1.1,
+            ..ForcedOptions::default()
+        };
+        assert_eq!(forced_numbers(&version, &by_space, &[]), [2, 4, 1]);
+    }
+}
