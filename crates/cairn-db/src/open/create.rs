@@ -43,7 +43,6 @@ impl Shared {
             blobs: Arc::new(BlobSource::new(
                 self.world.fs.clone(),
                 self.table_dirs(&options).swap_remove(0),
-                self.table_dirs().swap_remove(0),
                 tables.mode,
                 options.blob_cache.clone().map(|cache| BlobCache {
                     cache,
