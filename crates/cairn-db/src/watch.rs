@@ -13,14 +13,14 @@ use cairn_jobs::{JobEvents, JobStats};
 use cairn_memtable::Memtable;
 use cairn_observe::event::{Event, quoted};
 use cairn_observe::listener::{
-    CompactionFileInfo, CompactionJobInfo, CompactionJobStats, EventListener,
-    FileCreationBriefInfo, FileDeletionInfo, FlushJobInfo, MemTableInfo, SubcompactionJobInfo,
-    TableFileCreationInfo, WriteStallInfo,
+    BlobFileAddition, BlobFileCreationInfo, CompactionFileInfo, CompactionJobInfo,
+    CompactionJobStats, EventListener, FileCreationBriefInfo, FileDeletionInfo, FlushJobInfo,
+    MemTableInfo, SubcompactionJobInfo, TableFileCreationInfo, WriteStallInfo,
 };
 use cairn_observe::{CompactionReason, FlushReason, Level, StallCondition, thread_number};
 use cairn_platform::sync::{Mutex, Ordering};
 use cairn_types::{Error, FileNumber, Result, TableFileCreationReason};
-use cairn_version::{FileMeta, TreeEdit, Version};
+use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 
 use crate::family::FamilyState;
 use crate::shared::{Shared, Tree};
@@ -119,6 +119,7 @@ impl Shared {
             part: SubcompactionJobInfo::default(),
             began: Mutex::default(),
             created: Mutex::default(),
+            blobs: Mutex::default(),
         }
     }
 
@@ -249,6 +250,8 @@ pub(crate) struct Watch {
     part: SubcompactionJobInfo,
     /// When parts began, in nanoseconds.
     began: Mutex<BTreeMap<usize, u64>>,
+    /// Blob files that were written.
+    blobs: Mutex<Vec<BlobFileAddition>>,
     /// Tables that were written.
     created: Mutex<Vec<(FileNumber, String, Arc<Properties>)>>,
 }
@@ -336,6 +339,10 @@ impl Watch {
             info.file_path.clone_from(path);
             info.table_properties = Some(properties.clone());
         }
+        info.blob_files.clone_from(&self.blobs.lock());
+        let bytes = |blob: &BlobFileAddition| blob.total_blob_bytes;
+        done.written_blobs = info.blob_files.iter().map(bytes).sum();
+        info.blob_compression = Some(family.options().blob_compression_type);
         family.work.flushed(&done);
         let shared = &self.shared;
         shared.info.info(format_args!(
@@ -442,6 +449,8 @@ impl Watch {
                 info.aborted = error.code() == cairn_types::Code::ShutdownInProgress;
             }
             Ok((edit, stats)) => {
+                info.blob_files.clone_from(&self.blobs.lock());
+                info.blob_compression = Some(family.options().blob_compression_type);
                 info.stats.num_input_records = stats.input_entries;
                 info.stats.num_output_records = stats.output_entries;
                 info.stats.num_output_files = edit.added.len() as u64;
@@ -595,6 +604,40 @@ impl JobEvents for Watch {
         };
         self.shared
             .notify(|listener| listener.on_table_file_created(&info));
+    }
+
+    fn blob_started(&self, _number: FileNumber, path: &Path) {
+        if !self.shared.listeners.is_empty() {
+            let info = self.brief(path);
+            self.shared
+                .notify(|listener| listener.on_blob_file_creation_started(&info));
+        }
+    }
+
+    fn blob_created(&self, path: &Path, file: &BlobFileMeta) {
+        let brief = self.brief(path);
+        self.blobs.lock().push(BlobFileAddition {
+            path: brief.file_path.clone(),
+            number: file.number.0,
+            total_blob_count: file.total_count,
+            total_blob_bytes: file.total_bytes,
+        });
+        let mut event = self.shared.event(self.job, "blob_file_creation");
+        event
+            .text("cf_name", &self.family)
+            .number("file_number", file.number.0)
+            .number("total_blob_count", file.total_count)
+            .number("total_blob_bytes", file.total_bytes)
+            .text("status", "OK");
+        self.shared.log_event(&event);
+        let info = BlobFileCreationInfo {
+            brief,
+            total_blob_count: file.total_count,
+            total_blob_bytes: file.total_bytes,
+            status: None,
+        };
+        self.shared
+            .notify(|listener| listener.on_blob_file_created(&info));
     }
 
     fn part_began(&self, part: usize) {

@@ -121,6 +121,9 @@ impl<'a> BlobWriter<'a> {
             direct: context.db_options.use_direct_io_for_flush_and_compaction,
             ..FileMode::default()
         };
+        if let Some(events) = &context.events {
+            events.blob_started(number, &path);
+        }
         let file = context.world.fs.create(&path, mode)?;
         self.kind.created.lock().push(path);
         let params = BlobParams {
@@ -147,7 +150,7 @@ impl<'a> BlobWriter<'a> {
             Some(crc) => ("FileChecksumCrc32c".to_owned(), crc.to_be_bytes().to_vec()),
             None => (String::new(), Vec::new()),
         };
-        self.files.push(Arc::new(BlobFileMeta {
+        let file = Arc::new(BlobFileMeta {
             number: finished.number,
             total_count: finished.count,
             total_bytes: finished.bytes,
@@ -155,7 +158,12 @@ impl<'a> BlobWriter<'a> {
             checksum_value,
             garbage_count: 0,
             garbage_bytes: 0,
-        }));
+        });
+        if let Some(events) = &self.kind.context.events {
+            let path = self.kind.context.blobs.path(file.number);
+            events.blob_created(&path, &file);
+        }
+        self.files.push(file);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use cairn_format::table::properties::Properties;
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber};
+use cairn_version::BlobFileMeta;
 
 use crate::context::JobStats;
 
@@ -21,6 +22,12 @@ pub trait JobEvents: Send + Sync {
         size: u64,
         properties: &Arc<Properties>,
     );
+
+    /// A blob file is about to be written.
+    fn blob_started(&self, number: FileNumber, path: &Path);
+
+    /// A blob file was written and synced.
+    fn blob_created(&self, path: &Path, file: &BlobFileMeta);
 
     /// A part of a compaction begins.
     fn part_began(&self, part: usize);

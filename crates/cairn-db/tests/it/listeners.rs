@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest, open};
 use cairn_observe::listener::{
-    CompactionJobInfo, EventListener, FileDeletionInfo, FlushJobInfo, MemTableInfo,
-    SubcompactionJobInfo, TableFileCreationInfo, WriteStallInfo,
+    BlobFileCreationInfo, CompactionJobInfo, EventListener, FileCreationBriefInfo,
+    FileDeletionInfo, FlushJobInfo, MemTableInfo, SubcompactionJobInfo, TableFileCreationInfo,
+    WriteStallInfo,
 };
 use cairn_observe::{CompactionReason, FlushReason, Level, LogSink, StallCondition};
 use cairn_options::{CompactRangeOptions, DbOptions};
@@ -95,6 +96,14 @@ impl EventListener for Diary {
     fn on_table_file_deleted(&self, info: &FileDeletionInfo) {
         assert!(info.status.is_none());
         self.note(format!("deleted {}", info.file_path));
+    }
+
+    fn on_blob_file_creation_started(&self, info: &FileCreationBriefInfo) {
+        self.note(format!("begun {}", info.file_path));
+    }
+
+    fn on_blob_file_created(&self, info: &BlobFileCreationInfo) {
+        self.note(format!("blobs: {}", info.total_blob_count));
     }
 
     fn on_memtable_sealed(&self, info: &MemTableInfo) {
@@ -256,4 +265,20 @@ fn the_log_has_its_head_and_events_and_no_key() {
         "{text}"
     );
     assert_eq!(FlushReason::ManualFlush.number(), 10);
+}
+
+#[test]
+fn listeners_are_told_of_blob_files() {
+    let diary = Arc::new(Diary::default());
+    let mut options = db_options();
+    options.listeners.push(diary.clone());
+    let db = open_with(options);
+    db.set_options(&[("enable_blob_files", "true"), ("min_blob_size", "100")])
+        .unwrap();
+    db.put(b"large", &[b'x'; 1000]).unwrap();
+    db.put(b"small", b"1").unwrap();
+    db.flush().unwrap();
+    let lines = diary.lines();
+    assert_eq!(diary.count("blobs: 1"), 1, "{lines:#?}");
+    assert_eq!(diary.count("begun /db/"), 1, "{lines:#?}");
 }
