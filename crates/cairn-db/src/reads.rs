@@ -1,4 +1,4 @@
-//! Reads of an open family: gets and iterators.
+//! Reads of an open family: gets.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,10 +6,9 @@ use std::sync::Arc;
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::sync::Ordering;
-use cairn_read::{Columns, DbIter, Found, Value, View, get};
+use cairn_read::{Columns, Found, Value, View, get};
 use cairn_types::{Error, Result, SequenceNumber};
 
-use crate::db::Handle;
 use crate::family::{Family, FamilyState};
 use crate::shared::Shared;
 
@@ -17,7 +16,7 @@ impl Shared {
     /// What a read without snapshot sees. The view is taken first: a version that a compaction
     /// drops after that is still in the view, and one that it dropped before was hidden by an
     /// entry that is published by now.
-    fn newest(&self, family: &FamilyState) -> (Arc<View>, SequenceNumber) {
+    pub(crate) fn newest(&self, family: &FamilyState) -> (Arc<View>, SequenceNumber) {
         let view = family.view.load_full();
         let seq = self.published();
         (view, seq)
@@ -103,54 +102,5 @@ impl Family {
         let seq = options.snapshot.unwrap_or_else(|| shared.published());
         let lookup = lookup(&self.state, key, seq, options)?;
         get(&view, &lookup, &tier_of(shared, options))
-    }
-
-    /// An iterator over the family, which stands nowhere yet. It shows the present state, whatever
-    /// is written while it lives.
-    #[must_use]
-    pub fn iter(&self) -> Iter {
-        self.iter_with(&ReadOptions::default())
-    }
-
-    /// [`Family::iter`] with options.
-    #[must_use]
-    pub fn iter_with(&self, options: &ReadOptions) -> Iter {
-        let (view, seq) = self.db.shared.newest(&self.state);
-        let seq = options.snapshot.unwrap_or(seq);
-        Iter {
-            inner: Some(DbIter::new(view, seq, options)),
-            db: self.db.clone(),
-        }
-    }
-}
-
-/// An iterator over one family. It keeps the files that it reads, and the database open.
-pub struct Iter {
-    /// `None` only while it is dropped.
-    inner: Option<DbIter>,
-    db: Arc<Handle>,
-}
-
-impl std::ops::Deref for Iter {
-    type Target = DbIter;
-    #[inline]
-    fn deref(&self) -> &DbIter {
-        self.inner.as_ref().expect("present until dropped")
-    }
-}
-
-impl std::ops::DerefMut for Iter {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut DbIter {
-        self.inner.as_mut().expect("present until dropped")
-    }
-}
-
-impl Drop for Iter {
-    fn drop(&mut self) {
-        drop(self.inner.take());
-        // Files that only this iterator kept are deleted by a background thread, not by the
-        // reader's.
-        self.db.shared.purge_in_background();
     }
 }

@@ -152,6 +152,7 @@ impl Shared {
         family.set_options(Arc::new(options), tables);
         family.view.store(Arc::new(View {
             family: Arc::new(reading),
+            number: view.number + 1,
             ..View::clone(&view)
         }));
     }

@@ -109,6 +109,8 @@ impl Cairn {
         };
         Ok(ReadOptions {
             snapshot,
+            // The model knows no prefixes.
+            total_order_seek: true,
             ..ReadOptions::default()
         })
     }

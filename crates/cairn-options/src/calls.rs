@@ -5,6 +5,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 use crate::choice::{BlobGarbageCollectionPolicy, BottommostLevelCompaction, ReadTier};
 use crate::compaction::Canceled;
 use crate::rows::{Options, options};
+use crate::table_filter::TableFilter;
 
 options! {
     /// How a read or an iterator works.
@@ -36,11 +37,11 @@ options! {
         /// Whether an iterator ignores prefix filters and shows every key.
         total_order_seek: bool = false;
         /// Whether an iterator uses prefix filters where that hides nothing.
-        auto_prefix_mode: bool = false, hint;
+        auto_prefix_mode: bool = false;
         /// Whether an iterator ends with the prefix it was sought to.
         prefix_same_as_start: bool = false;
         /// Whether an iterator follows new writes.
-        tailing: bool = false, missing;
+        tailing: bool = false;
         /// Whether what an iterator has shown stays in memory as long as the iterator.
         pin_data: bool = false, hint;
         /// Hidden entries after which an iterator gives up with `Incomplete`; 0 for never.
@@ -50,13 +51,19 @@ options! {
         /// Whether files that an iterator kept alive are deleted in the background.
         background_purge_on_iterator_cleanup: bool = false, hint;
         /// Whether an iterator renews its view as the tree changes.
-        auto_refresh_iterator_with_snapshot: bool = false, hint;
+        auto_refresh_iterator_with_snapshot: bool = false;
         /// Whether range deletions are ignored.
         ignore_range_deletions: bool = false;
         /// Microseconds since 1970 at which the read gives up; 0 for never.
         deadline: u64 = 0;
         /// Microseconds that one read of a file may take; 0 for any.
         io_timeout: u64 = 0;
+        /// Merge operands of one key from which a read says that there are many; 0 for never.
+        merge_operand_count_threshold: u64 = 0, missing;
+        /// Whether an iterator reads values in blob files only when it is asked to prepare them.
+        allow_unprepared_value: bool = false;
+        /// Which tables an iterator looks into.
+        table_filter: TableFilter = TableFilter::default(), unwritten;
         /// Bytes of values at which a batched lookup stops.
         value_size_soft_limit: u64 = u64::MAX;
     }
@@ -138,7 +145,10 @@ impl ReadOptions {
     /// `NotSupported` names the first.
     #[inline]
     pub fn check_supported(&self) -> Result<()> {
-        refuse(self.tailing, "tailing")
+        refuse(
+            self.merge_operand_count_threshold != 0,
+            "merge_operand_count_threshold",
+        )
     }
 }
 

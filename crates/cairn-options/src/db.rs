@@ -183,7 +183,7 @@ options! {
         /// Caches that may be used.
         lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier, hint;
         /// Whether iterators ignore prefixes unless asked.
-        prefix_seek_opt_in_only: bool = false, hint, recent;
+        prefix_seek_opt_in_only: bool = false, recent;
         /// Whether misuse of single deletions fails the compaction that sees it.
         enforce_single_del_contracts: bool = true;
         /// Whether the MANIFEST carries the database's id.

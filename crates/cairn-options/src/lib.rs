@@ -42,6 +42,7 @@ pub mod presets;
 pub mod registry;
 pub mod rows;
 pub mod table;
+pub mod table_filter;
 pub mod text;
 
 pub use cairn_format::filter::FilterPolicy;
@@ -61,3 +62,4 @@ pub use partition::FixedPrefixPartitions;
 pub use plugin::Plugin;
 pub use rows::{Options, Row, Support};
 pub use table::TableOptions;
+pub use table_filter::TableFilter;

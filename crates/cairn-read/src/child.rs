@@ -6,7 +6,7 @@
 use cairn_memtable::MemtableIter;
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::TableIter;
-use cairn_types::{Progress, Result, SequenceNumber};
+use cairn_types::{PrefixExtractor, Progress, Result, SequenceNumber, ValueKind};
 
 use crate::level::LevelIter;
 use crate::value::Value;
@@ -56,6 +56,51 @@ impl Child {
         next();
         /// Moves to the entry before the current one.
         prev();
+    }
+
+    /// Sets whether seeks may leave out tables whose filters do not know the prefix of the target.
+    pub fn set_prefix_filter(&mut self, on: bool, extractor: Option<&PrefixExtractor>) {
+        match self {
+            Child::Memtable(_) => {}
+            Child::Table(iter, _) => {
+                let on = on && iter.table().has_prefixes_of(extractor);
+                iter.set_prefix_filter(on);
+            }
+            Child::Level(iter) => iter.set_prefix_filter(on),
+        }
+    }
+
+    /// Passes over deletions, as `TableIter::skip_deletions` does.
+    #[inline]
+    pub fn skip_deletions(
+        &mut self,
+        seq: SequenceNumber,
+        limit: Option<&[u8]>,
+        budget: u64,
+        last: &mut Vec<u8>,
+    ) -> (u64, Progress) {
+        match self {
+            Child::Memtable(iter) => {
+                let mut skipped = 0;
+                while skipped < budget
+                    && let Some(entry) = iter.entry()
+                    && matches!(
+                        entry.kind(),
+                        ValueKind::Deletion | ValueKind::SingleDeletion
+                    )
+                    && entry.seq() <= seq
+                    && limit.is_none_or(|limit| entry.user_key() < limit)
+                {
+                    last.clear();
+                    last.extend_from_slice(entry.user_key());
+                    skipped += 1;
+                    iter.next();
+                }
+                (skipped, Progress::Ready)
+            }
+            Child::Table(iter, _) => iter.skip_deletions(seq, limit, budget, last),
+            Child::Level(iter) => iter.skip_deletions(seq, limit, budget, last),
+        }
     }
 
     /// Whether the child stands on an entry.

@@ -156,6 +156,35 @@ impl LevelIter {
         self.settle(progress)
     }
 
+    /// Sets whether seeks may leave out tables whose filters do not know the prefix of the target.
+    pub(crate) fn set_prefix_filter(&mut self, on: bool) {
+        self.tables.options.prefix_filter = on;
+        if let Some(iter) = &mut self.iter {
+            let extractor = self.tables.reading.prefix_extractor.as_ref();
+            iter.set_prefix_filter(on && iter.table().has_prefixes_of(extractor));
+        }
+    }
+
+    /// Passes over deletions, as `TableIter::skip_deletions` does.
+    #[inline]
+    pub(crate) fn skip_deletions(
+        &mut self,
+        seq: SequenceNumber,
+        limit: Option<&[u8]>,
+        budget: u64,
+        last: &mut Vec<u8>,
+    ) -> (u64, Progress) {
+        self.back = false;
+        let Some(iter) = &mut self.iter else {
+            return (0, Progress::Ready);
+        };
+        let (skipped, progress) = iter.skip_deletions(seq, limit, budget, last);
+        if iter.valid() {
+            return (skipped, progress);
+        }
+        (skipped, self.settle(progress))
+    }
+
     /// Whether the iterator stands on an entry.
     #[inline]
     #[must_use]

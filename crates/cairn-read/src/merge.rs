@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 
 use cairn_format::key;
 use cairn_platform::{Buffer, Io, ReadRequest};
-use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber};
+use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber};
 
 use crate::child::Child;
 use crate::value::Value;
@@ -169,6 +169,45 @@ impl MergingIter {
             }
         }
         self.after_moves(Then::Gather)
+    }
+
+    /// Sets whether seeks may leave out tables whose filters do not know the prefix of the target.
+    pub fn set_prefix_filter(&mut self, on: bool, extractor: Option<&PrefixExtractor>) {
+        for child in &mut self.children {
+            child.set_prefix_filter(on, extractor);
+        }
+    }
+
+    /// Passes over visible deletions of the child in front for as long as it stays there: those
+    /// not newer than `seq`, before the user key `limit`, at most `budget`; the user key of the
+    /// last one is left in `last`. Returns how many. Only forward, and only where keys order as
+    /// their bytes do.
+    #[inline]
+    pub fn skip_deletions(
+        &mut self,
+        seq: SequenceNumber,
+        limit: Option<&[u8]>,
+        budget: u64,
+        last: &mut Vec<u8>,
+    ) -> u64 {
+        debug_assert!(self.stands && !self.back);
+        let (skipped, progress) = match self.heap.first() {
+            // The next child ends the run where its key comes first.
+            Some(&top) => {
+                let [child, next] = self
+                    .children
+                    .get_disjoint_mut([self.current, top])
+                    .expect("the current child is not in the heap");
+                let next = key::user_key(next.key());
+                let limit = limit.map_or(next, |limit| limit.min(next));
+                child.skip_deletions(seq, Some(limit), budget, last)
+            }
+            None => self.children[self.current].skip_deletions(seq, limit, budget, last),
+        };
+        if skipped > 0 {
+            let _progress = self.after_step(progress);
+        }
+        skipped
     }
 
     /// What the iterator lacks: each with the child that lacks it.

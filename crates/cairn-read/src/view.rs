@@ -43,6 +43,8 @@ pub struct View {
     pub version: Arc<Version>,
     /// What does not change while the family is open.
     pub family: Arc<Reading>,
+    /// How many views of the family came before this one, and one more.
+    pub number: u64,
 }
 
 impl View {
@@ -62,6 +64,7 @@ impl View {
             immutables,
             version: self.version.clone(),
             family: self.family.clone(),
+            number: self.number + 1,
         }
     }
 
@@ -75,6 +78,7 @@ impl View {
             immutables: self.immutables.iter().filter(stays).cloned().collect(),
             version,
             family: self.family.clone(),
+            number: self.number + 1,
         }
     }
 }

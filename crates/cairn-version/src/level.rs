@@ -109,6 +109,18 @@ impl LevelFiles {
         })
     }
 
+    /// The files that `keep` returns true for, asked in their order.
+    #[must_use]
+    pub fn filtered(&self, mut keep: impl FnMut(&Arc<FileMeta>) -> bool) -> LevelFiles {
+        let mut kept = LevelFiles::default();
+        for (at, file) in self.files.iter().enumerate().filter(|(_, file)| keep(file)) {
+            kept.files.push(file.clone());
+            kept.prefixes.extend(self.prefixes.get(at));
+            kept.bytes += file.size;
+        }
+        kept
+    }
+
     /// The same files, each replaced by what `change` makes of it; bounds and order must stay.
     pub(crate) fn mapped(&self, change: impl FnMut(&Arc<FileMeta>) -> Arc<FileMeta>) -> LevelFiles {
         LevelFiles {

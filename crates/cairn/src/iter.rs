@@ -22,7 +22,7 @@ use crate::db::Db;
 /// # Ok::<(), cairn::Error>(())
 /// ```
 pub struct Iter<'db> {
-    inner: cairn_db::Iter,
+    pub(crate) inner: cairn_db::Iter,
     db: PhantomData<&'db Db>,
 }
 
@@ -36,16 +36,16 @@ impl Iter<'_> {
 }
 
 impl Deref for Iter<'_> {
-    type Target = cairn_db::DbIter;
+    type Target = cairn_db::Iter;
     #[inline]
-    fn deref(&self) -> &cairn_db::DbIter {
+    fn deref(&self) -> &cairn_db::Iter {
         &self.inner
     }
 }
 
 impl DerefMut for Iter<'_> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut cairn_db::DbIter {
+    fn deref_mut(&mut self) -> &mut cairn_db::Iter {
         &mut self.inner
     }
 }

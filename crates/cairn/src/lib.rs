@@ -87,6 +87,7 @@ pub use cairn_types::{
     SequenceNumber, Subcode,
 };
 
+pub use cairn_db::{MayExist, Range, SizeApproximationOptions};
 pub use cairn_indexed::{BatchIter, IndexedBatch, WriteEntry, WriteKind};
 pub use db::Db;
 pub use family::Family;

@@ -1,11 +1,13 @@
 //! Ways to read besides one key and one walk.
 
-use cairn_db::{Columns, Value};
+use cairn_db::{Columns, MayExist, Range, SizeApproximationOptions, Value};
 use cairn_options::ReadOptions;
 use cairn_types::Result;
 
 use crate::db::Db;
 use crate::family::Family;
+use crate::iter::Iter;
+use crate::snapshot::Snapshot;
 
 impl Db {
     /// The values of `keys` of the default family, in their order, all as of one moment. Each key
@@ -71,6 +73,125 @@ impl Db {
     ) -> Vec<Result<Option<Columns>>> {
         let keys = inner_keys(keys);
         self.inner.multi_get_entity_in(&keys, options, sorted)
+    }
+
+    /// An iterator over each of `families`, all of the state after one and the same write.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, FamilyOptions, Options, ReadOptions};
+    ///
+    /// let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
+    /// let stones = db.create_family("stones", &FamilyOptions::default())?;
+    /// let iters = db.iterators(&[&stones, &db.default_family()], &ReadOptions::default())?;
+    /// assert_eq!(iters.len(), 2);
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if a family belongs to another database.
+    pub fn iterators(
+        &self,
+        families: &[&Family<'_>],
+        options: &ReadOptions,
+    ) -> Result<Vec<Iter<'_>>> {
+        let families: Vec<&cairn_db::Family> = families.iter().map(|family| &***family).collect();
+        let iters = self.inner.iterators(&families, options)?;
+        Ok(iters.into_iter().map(Iter::new).collect())
+    }
+
+    /// About how many bytes hold the keys of each of `ranges` of the default family.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, Options, Range, SizeApproximationOptions};
+    ///
+    /// let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
+    /// db.put(b"granite", &[7; 1000])?;
+    /// let options = SizeApproximationOptions { include_memtables: true, ..Default::default() };
+    /// let sizes = db.approximate_sizes(&[Range::new(b"a", b"z"), Range::new(b"x", b"z")], &options)?;
+    /// assert!(sizes[0] >= 1000 && sizes[1] == 0);
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if nothing is to be counted; those of reading indexes.
+    pub fn approximate_sizes(
+        &self,
+        ranges: &[Range<'_>],
+        options: &SizeApproximationOptions,
+    ) -> Result<Vec<u64>> {
+        self.inner.approximate_sizes(ranges, options)
+    }
+
+    /// Whether `key` exists, as far as it can be told without reading a file. `Perhaps` is always
+    /// a right answer, `No` is certain.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, MayExist, Options, ReadOptions};
+    ///
+    /// let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
+    /// assert!(matches!(db.key_may_exist(b"k", &ReadOptions::default()), MayExist::No));
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    #[must_use]
+    pub fn key_may_exist(&self, key: &[u8], options: &ReadOptions) -> MayExist {
+        self.inner.key_may_exist(key, options)
+    }
+
+    /// [`Db::get_with`] into the caller's `buffer`, which gets as much of the value as fits.
+    /// Returns the length of the value.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::get_with`].
+    pub fn get_into(
+        &self,
+        key: &[u8],
+        buffer: &mut [u8],
+        options: &ReadOptions,
+    ) -> Result<Option<usize>> {
+        self.inner.get_into(key, buffer, options)
+    }
+
+    /// Reads every block of every file and checks its checksum, past the cache.
+    ///
+    /// # Errors
+    ///
+    /// The first damage that is found.
+    pub fn verify_checksum(&self, options: &ReadOptions) -> Result<()> {
+        self.inner.verify_checksum(options)
+    }
+}
+
+impl Iter<'_> {
+    /// Makes the iterator show what `snapshot` sees; it then stands nowhere. `Iter::refresh` makes
+    /// it show the present state.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, Options};
+    ///
+    /// let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
+    /// let (before, mut iter) = (db.snapshot(), db.iter());
+    /// db.put(b"k", b"v")?;
+    /// iter.refresh()?;
+    /// iter.seek_to_first();
+    /// assert!(iter.valid());
+    /// iter.refresh_to(&before)?;
+    /// iter.seek_to_first();
+    /// assert!(!iter.valid());
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a tailing iterator.
+    pub fn refresh_to(&mut self, snapshot: &Snapshot<'_>) -> Result<()> {
+        self.inner.refresh_to(&snapshot.inner)
     }
 }
 

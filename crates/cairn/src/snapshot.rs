@@ -12,7 +12,7 @@ use crate::iter::Iter;
 /// for as long as it lives.
 pub struct Snapshot<'db> {
     db: &'db Db,
-    inner: cairn_db::Snapshot,
+    pub(crate) inner: cairn_db::Snapshot,
 }
 
 impl<'db> Snapshot<'db> {

@@ -95,6 +95,7 @@ impl SstFileReader {
                 immutables: Vec::new(),
                 version: Arc::new(version),
                 family: Arc::new(reading),
+                number: 1,
             }),
             table: external.table,
             io,

@@ -57,6 +57,7 @@ impl Shared {
             immutables: Vec::new(),
             version: Arc::new(version),
             family: Arc::new(reading),
+            number: 1,
         };
         FamilyState::new(family, Arc::new(options), view, tables)
     }

@@ -19,3 +19,4 @@ mod repair;
 mod sst;
 mod styles;
 mod wal;
+mod walks;

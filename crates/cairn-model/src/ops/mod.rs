@@ -12,6 +12,7 @@ use crate::run::{Failure, Runner};
 use crate::script::Op;
 use crate::text::Line;
 
+pub mod agree;
 pub mod change;
 pub mod check;
 pub mod checkpoint;
@@ -55,6 +56,7 @@ pub const KINDS: &[Kind] = &[
     write::KIND,
     get::KIND,
     scan::KIND,
+    agree::KIND,
     snapshots::KIND,
     flush::KIND,
     compact::KIND,

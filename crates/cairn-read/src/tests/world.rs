@@ -143,6 +143,7 @@ impl World {
             immutables: vec![immutable],
             version: Arc::new(Version::empty(order, 4).with_edit(&builder.edit).unwrap()),
             family: Arc::new(reading),
+            number: 1,
         };
         World {
             view: Arc::new(view),

@@ -1,7 +1,7 @@
 //! Walking forward: the first visible version of a key decides about it.
 
 use cairn_format::key;
-use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
+use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 
 use super::rules::unknown_kind;
 use super::{At, DbIter, Part, Task};
@@ -50,6 +50,7 @@ impl DbIter {
                     self.hide_key();
                     self.count_hidden()?;
                     let _progress = self.merging.next();
+                    self.skip_deletions();
                 }
                 Some(kind) => return self.stand_or_collect(kind),
                 None => return Err(unknown_kind(internal)),
@@ -74,6 +75,11 @@ impl DbIter {
                 }
                 let column = default_column(value)?;
                 self.stand(At::Entry(Part::Column(column)))
+            }
+            ValueKind::BlobIndex if self.unprepared && !self.back => {
+                self.hide_key();
+                let index = self.merging.value_pin();
+                self.stand(At::Index(index))
             }
             ValueKind::BlobIndex => {
                 self.hide_key();
@@ -223,6 +229,25 @@ impl DbIter {
         self.same_key = false;
         self.task = Task::Backward;
         Ok(Progress::Ready)
+    }
+
+    /// Passes over the deletions that follow the one just passed, in the source that is in front:
+    /// the way through runs of them, which costs next to nothing for each.
+    #[inline]
+    fn skip_deletions(&mut self) {
+        let plain = matches!(self.view.family.order, KeyOrder::Bytewise) && self.prefix.is_none();
+        if !plain || !self.merging.valid() {
+            return;
+        }
+        let budget = match self.max_hidden {
+            0 => u64::MAX,
+            max => max.saturating_sub(self.hidden),
+        };
+        let (seq, upper) = (self.seq, self.upper.as_deref());
+        // The last of them becomes the key whose older entries are passed over.
+        self.hidden += self
+            .merging
+            .skip_deletions(seq, upper, budget, &mut self.key);
     }
 
     /// From now on the entries of the current entry's key are passed over.

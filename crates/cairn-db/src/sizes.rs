@@ -1,0 +1,194 @@
+//! Estimates of what lies between two keys, and whether a key may exist, without reading data.
+
+use cairn_format::key::LookupKey;
+use cairn_options::{ReadOptions, ReadTier};
+use cairn_read::{Value, View};
+use cairn_types::{Error, Result, SequenceNumber};
+use cairn_version::FileMeta;
+
+use crate::bounds::{Range, compare};
+use crate::family::Family;
+
+/// What [`Family::approximate_sizes`] counts.
+#[derive(Clone, Copy, Debug)]
+pub struct SizeApproximationOptions {
+    /// Whether memtables count.
+    pub include_memtables: bool,
+    /// Whether files count.
+    pub include_files: bool,
+    /// The share of the whole by which the answer for files may be wrong; then files at the ends
+    /// of a range are not looked into when they make up less. 0 or less asks for the best answer.
+    pub files_size_error_margin: f64,
+}
+
+impl Default for SizeApproximationOptions {
+    fn default() -> SizeApproximationOptions {
+        SizeApproximationOptions {
+            include_memtables: false,
+            include_files: true,
+            files_size_error_margin: -1.0,
+        }
+    }
+}
+
+/// Whether a key exists, as far as memory tells.
+#[derive(Clone, Debug)]
+pub enum MayExist {
+    /// It does not.
+    No,
+    /// Only files can tell.
+    Perhaps,
+    /// It does, and this is its value.
+    Yes(Value),
+}
+
+impl Family {
+    /// About how many bytes of files (and, if asked, of memtables) hold the keys of each of
+    /// `ranges`, begin included and end not. Blob files do not count.
+    ///
+    /// Costs a look into the index of up to two files a level and range; memtables are walked.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if nothing is to be counted; those of reading indexes.
+    pub fn approximate_sizes(
+        &self,
+        ranges: &[Range<'_>],
+        options: &SizeApproximationOptions,
+    ) -> Result<Vec<u64>> {
+        if !options.include_memtables && !options.include_files {
+            return Err(Error::invalid_argument(
+                "approximate sizes of neither memtables nor files",
+            ));
+        }
+        let view = self.state.view.load_full();
+        let size = |range: &Range<'_>| {
+            let mut total = 0;
+            if options.include_files {
+                total += size_in_files(&view, range, options.files_size_error_margin)?;
+            }
+            if options.include_memtables {
+                total += stats_in_memtables(&view, range).1;
+            }
+            Ok(total)
+        };
+        ranges.iter().map(size).collect()
+    }
+
+    /// About how many entries of memtables lie in `range`, and their bytes. Walks them.
+    #[must_use]
+    pub fn approximate_memtable_stats(&self, range: &Range<'_>) -> (u64, u64) {
+        stats_in_memtables(&self.state.view.load_full(), range)
+    }
+
+    /// Whether `key` exists, as far as it can be told without reading a file: filters and what is
+    /// in memory are asked. `Perhaps` is always a right answer, `No` is certain.
+    #[must_use]
+    pub fn key_may_exist(&self, key: &[u8], options: &ReadOptions) -> MayExist {
+        let options = ReadOptions {
+            read_tier: ReadTier::BlockCache,
+            ..options.clone()
+        };
+        match self.get_with(key, &options) {
+            Ok(Some(value)) => MayExist::Yes(value),
+            Ok(None) => MayExist::No,
+            Err(_) => MayExist::Perhaps,
+        }
+    }
+
+    /// [`Family::get_with`] into the caller's `buffer`, which gets as much of the value as fits.
+    /// Returns the length of the value.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with`].
+    pub fn get_into(
+        &self,
+        key: &[u8],
+        buffer: &mut [u8],
+        options: &ReadOptions,
+    ) -> Result<Option<usize>> {
+        let value = self.get_with(key, options)?;
+        Ok(value.map(|value| {
+            let fits = value.len().min(buffer.len());
+            buffer[..fits].copy_from_slice(&value[..fits]);
+            value.len()
+        }))
+    }
+}
+
+/// The internal key before all versions of `user`.
+fn before(view: &View, user: &[u8]) -> LookupKey {
+    let size = view.family.order.timestamp_size();
+    LookupKey::new(&[user, &vec![0xff; size]].concat(), SequenceNumber::MAX)
+}
+
+fn size_in_files(view: &View, range: &Range<'_>, margin: f64) -> Result<u64> {
+    let order = &view.family.order;
+    if compare(order, range.begin, range.end).is_ge() {
+        return Ok(0);
+    }
+    let (mut whole, mut partial) = (0_u64, Vec::new());
+    for (level, file) in view.version.files() {
+        let starts_within =
+            compare(order, plain(view, file.smallest.user_key()), range.begin).is_ge();
+        let ends_within = compare(order, plain(view, file.largest.user_key()), range.end).is_lt();
+        let apart = compare(order, plain(view, file.smallest.user_key()), range.end).is_ge()
+            || compare(order, plain(view, file.largest.user_key()), range.begin).is_lt();
+        match (apart, starts_within && ends_within) {
+            (true, _) => {}
+            (false, true) => whole += file.size,
+            (false, false) => partial.push((level, file)),
+        }
+    }
+    // Files at the ends of the range that weigh little are taken by half.
+    let at_ends: u64 = partial.iter().map(|(_, file)| file.size).sum();
+    if margin > 0.0 && (at_ends as f64) < margin * (whole + at_ends) as f64 {
+        return Ok(whole + at_ends / 2);
+    }
+    for (level, file) in partial {
+        whole += size_in_file(view, level, file, range)?;
+    }
+    Ok(whole)
+}
+
+fn size_in_file(
+    view: &View,
+    level: usize,
+    file: &std::sync::Arc<FileMeta>,
+    range: &Range<'_>,
+) -> Result<u64> {
+    let reading = &view.family;
+    let table = reading.tables.open(file, level, &reading.io)?;
+    let offset = |user| table.approximate_offset_of(before(view, user).internal(), &reading.io);
+    let data = offset(range.end)?.saturating_sub(offset(range.begin)?);
+    // Index and filter belong to the data in proportion.
+    let all = table.data_size().max(1);
+    let share = u128::from(data) * u128::from(file.size) / u128::from(all);
+    Ok(u64::try_from(share).unwrap_or(file.size).min(file.size))
+}
+
+/// Entries and bytes of memtables between the ends of `range`.
+fn stats_in_memtables(view: &View, range: &Range<'_>) -> (u64, u64) {
+    let order = &view.family.order;
+    let (mut entries, mut bytes) = (0, 0);
+    for memtable in view.memtables() {
+        let mut iter = memtable.iter();
+        iter.seek(before(view, range.begin).internal());
+        while iter.valid() {
+            let key = iter.key();
+            let user = cairn_format::key::user_key(key);
+            if compare(order, plain(view, user), range.end).is_ge() {
+                break;
+            }
+            entries += 1;
+            bytes += (key.len() + iter.value().len()) as u64;
+            iter.next();
+        }
+    }
+    (entries, bytes)
+}
+
+fn plain<'k>(view: &View, user: &'k [u8]) -> &'k [u8] {
+    cairn_format::key::strip_timestamp(user, view.family.order.timestamp_size())
+}

@@ -1,0 +1,56 @@
+//! Checking every block of an open database.
+
+use std::sync::Arc;
+
+use cairn_options::ReadOptions;
+use cairn_read::View;
+use cairn_types::{Error, Result};
+
+use crate::db::Db;
+
+impl Db {
+    /// Reads every block of every table and every value of every blob file, past the cache, and
+    /// checks their checksums. Writes and jobs go on meanwhile; what they add is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// The first damage that is found: file, offset, what was expected and what was found;
+    /// `TimedOut` when the deadline in `options` has passed.
+    pub fn verify_checksum(&self, options: &ReadOptions) -> Result<()> {
+        let shared = self.shared();
+        let views: Vec<Arc<View>> = {
+            let families = shared.families.load();
+            families
+                .iter()
+                .map(|family| family.view.load_full())
+                .collect()
+        };
+        let result = views
+            .iter()
+            .try_for_each(|view| self.verify_view(view, options));
+        drop(views);
+        shared.purge_in_background();
+        result
+    }
+
+    fn verify_view(&self, view: &View, options: &ReadOptions) -> Result<()> {
+        let reading = &view.family;
+        let in_time = || match options.deadline {
+            0 => Ok(()),
+            deadline if reading.clock.wall_micros() < deadline => Ok(()),
+            _ => Err(Error::timed_out(
+                "the deadline of the verification has passed",
+            )),
+        };
+        for (level, file) in view.version.files() {
+            in_time()?;
+            let table = reading.tables.open(file, level, &reading.io)?;
+            table.verify_checksums(&reading.io)?;
+        }
+        for number in view.version.blob_files().keys() {
+            in_time()?;
+            reading.blobs.file(*number)?.verify()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,353 @@
+//! Iterators that are renewed, several at once, by prefixes; estimates and checks.
+
+use cairn_db::{Db, MayExist, Range, SizeApproximationOptions};
+use cairn_options::{FamilyOptions, FilterPolicy, ReadOptions, TableFilter};
+use cairn_platform::World;
+use cairn_types::{Code, PrefixExtractor};
+
+use crate::basic::{open_at, small};
+
+fn keys(iter: &mut cairn_db::Iter) -> Vec<String> {
+    let mut found = Vec::new();
+    while iter.valid() {
+        found.push(String::from_utf8(iter.key().to_vec()).unwrap());
+        iter.next();
+    }
+    iter.status().unwrap();
+    found
+}
+
+#[test]
+fn a_tailing_iterator_shows_what_was_written_before_each_seek() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    let options = ReadOptions {
+        tailing: true,
+        ..ReadOptions::default()
+    };
+    let mut iter = db.iter_with(&options);
+    iter.seek_to_first();
+    assert!(!iter.valid());
+    for n in 0..50 {
+        db.put(format!("{n:03}").as_bytes(), b"v").unwrap();
+        if n % 10 == 9 {
+            db.flush().unwrap();
+        }
+        iter.seek(format!("{n:03}").as_bytes());
+        assert!(iter.valid(), "entry {n}");
+        iter.next();
+        assert!(!iter.valid());
+    }
+    iter.seek_to_last();
+    assert_eq!(iter.status().unwrap_err().code(), Code::NotSupported);
+    iter.seek_to_first();
+    assert_eq!(keys(&mut iter).len(), 50);
+}
+
+#[test]
+fn an_iterator_is_refreshed_to_the_present_and_to_a_snapshot() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    db.put(b"a", b"1").unwrap();
+    let snapshot = db.snapshot();
+    let mut iter = db.iter();
+    db.put(b"b", b"1").unwrap();
+    db.flush().unwrap();
+    iter.seek_to_first();
+    assert_eq!(keys(&mut iter), ["a"]);
+    let before = iter
+        .property("rocksdb.iterator.super-version-number")
+        .unwrap();
+    iter.refresh().unwrap();
+    assert!(!iter.valid());
+    iter.seek_to_first();
+    assert_ne!(
+        iter.property("rocksdb.iterator.super-version-number")
+            .unwrap(),
+        before
+    );
+    assert_eq!(iter.property("rocksdb.iterator.internal-key").unwrap(), "a");
+    assert_eq!(keys(&mut iter), ["a", "b"]);
+    iter.refresh_to(&snapshot).unwrap();
+    iter.seek_to_first();
+    assert_eq!(keys(&mut iter), ["a"]);
+    assert_eq!(
+        iter.property("nothing").unwrap_err().code(),
+        Code::InvalidArgument
+    );
+}
+
+#[test]
+fn an_iterator_of_a_snapshot_renews_its_view_where_it_stands() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    for n in 0..100 {
+        db.put(format!("{n:03}").as_bytes(), b"old").unwrap();
+    }
+    let snapshot = db.snapshot();
+    let mut iter = db.iter_with(&ReadOptions {
+        snapshot: Some(snapshot.sequence()),
+        auto_refresh_iterator_with_snapshot: true,
+        ..ReadOptions::default()
+    });
+    iter.seek_to_first();
+    let mut seen = Vec::new();
+    while iter.valid() {
+        assert_eq!(iter.value(), b"old");
+        seen.push(iter.key().to_vec());
+        if seen.len() % 20 == 10 {
+            for n in 0..150 {
+                db.put(format!("{n:03}").as_bytes(), b"new").unwrap();
+            }
+            db.flush().unwrap();
+        }
+        iter.next();
+    }
+    iter.status().unwrap();
+    assert_eq!(seen.len(), 100);
+    assert_eq!(iter.view().number, db.iter().view().number);
+    iter.seek_to_last();
+    db.put(b"x", b"new").unwrap();
+    db.flush().unwrap();
+    iter.prev();
+    assert_eq!(iter.key(), b"098");
+}
+
+#[test]
+fn iterators_over_several_families_stand_on_one_write() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    let other = db.create_family("other", &small()).unwrap();
+    let mut batch = cairn_db::WriteBatch::new();
+    batch.put(b"k", b"1");
+    batch.put_in(&other, b"k", b"1");
+    db.write(&batch).unwrap();
+    let families = [db.default_family(), &other];
+    let mut iters = db.iterators(&families, &ReadOptions::default()).unwrap();
+    db.put(b"later", b"1").unwrap();
+    assert_eq!(iters[0].seq(), iters[1].seq());
+    for iter in &mut iters {
+        iter.seek_to_first();
+        assert_eq!(keys(iter), ["k"]);
+    }
+    let elsewhere = open_at(&World::in_memory(), &[]).unwrap();
+    let refused = elsewhere.iterators(&families, &ReadOptions::default());
+    assert_eq!(refused.err().unwrap().code(), Code::InvalidArgument);
+}
+
+/// A database whose tables have prefix filters, with a table for each letter that the keys of the
+/// default family begin with.
+fn by_prefixes() -> Db {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    let mut options = FamilyOptions {
+        prefix_extractor: Some(PrefixExtractor::Fixed(1)),
+        disable_auto_compactions: true,
+        ..small()
+    };
+    options.table.filter_policy = FilterPolicy::from_text("bloomfilter:10:false");
+    let family = db.create_family("prefixes", &options).unwrap();
+    for letter in 'a'..'h' {
+        for n in 0..20 {
+            family
+                .put(format!("{letter}{n:02}").as_bytes(), b"v")
+                .unwrap();
+        }
+        // The bounds of the table reach over all prefixes.
+        family.put(format!("A{letter}").as_bytes(), b"v").unwrap();
+        family.put(format!("z{letter}").as_bytes(), b"v").unwrap();
+        family.flush().unwrap();
+    }
+    db
+}
+
+#[test]
+fn prefixes_filter_tables_unless_total_order_is_asked_for() {
+    let db = by_prefixes();
+    let family = db.family("prefixes").unwrap();
+    let all = |options: &ReadOptions, from: &[u8]| {
+        let mut iter = family.iter_with(options);
+        iter.seek(from);
+        keys(&mut iter)
+    };
+    let total = ReadOptions {
+        total_order_seek: true,
+        ..ReadOptions::default()
+    };
+    assert_eq!(all(&total, b"c05").len(), 15 + 20 * 4 + 7);
+    // As RocksDB: within the prefix everything is there, behind it tables may be missing.
+    let plain = all(&ReadOptions::default(), b"c05");
+    assert_eq!(plain[..15], all(&total, b"c05")[..15]);
+    assert!(plain.len() < 15 + 20 * 4 + 7, "filters leave tables out");
+    let same = ReadOptions {
+        prefix_same_as_start: true,
+        ..ReadOptions::default()
+    };
+    assert_eq!(all(&same, b"c05").len(), 15);
+    for (upper, count) in [("c10", 5), ("d", 15), ("e", 35), ("zz", 15 + 20 * 4 + 7)] {
+        let auto = ReadOptions {
+            auto_prefix_mode: true,
+            iterate_upper_bound: Some(upper.as_bytes().to_vec()),
+            ..ReadOptions::default()
+        };
+        assert_eq!(all(&auto, b"c05").len(), count, "up to {upper}");
+        let mut iter = family.iter_with(&auto);
+        iter.seek(b"c00");
+        iter.prev();
+        assert_eq!(iter.key(), b"b19");
+    }
+    let mut whole = family.iter();
+    whole.seek_to_first();
+    assert_eq!(keys(&mut whole).len(), 7 * 22);
+}
+
+#[test]
+fn a_table_filter_chooses_the_tables_of_an_iterator() {
+    let db = by_prefixes();
+    let family = db.family("prefixes").unwrap();
+    let options = ReadOptions {
+        total_order_seek: true,
+        table_filter: TableFilter::new(|properties| properties.num_entries == 0),
+        ..ReadOptions::default()
+    };
+    let mut iter = family.iter_with(&options);
+    iter.seek_to_first();
+    assert!(keys(&mut iter).is_empty());
+}
+
+#[test]
+fn values_in_blob_files_are_read_when_they_are_prepared() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    let options = FamilyOptions {
+        enable_blob_files: true,
+        ..small()
+    };
+    let family = db.create_family("blobs", &options).unwrap();
+    for n in 0..10 {
+        family.put(&[n], &[n; 100]).unwrap();
+    }
+    family.flush().unwrap();
+    let mut iter = family.iter_with(&ReadOptions {
+        allow_unprepared_value: true,
+        ..ReadOptions::default()
+    });
+    iter.seek(&[3]);
+    assert_eq!((iter.key(), iter.value()), (&[3][..], &[][..]));
+    assert!(iter.prepare_value());
+    assert_eq!(iter.value(), [3; 100]);
+    iter.next();
+    iter.next();
+    assert_eq!(iter.key(), [5]);
+    iter.prev();
+    assert!(iter.prepare_value());
+    assert_eq!((iter.key(), iter.value()), (&[4][..], &[4; 100][..]));
+}
+
+#[test]
+fn sizes_of_ranges_add_up() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    for n in 0..3000_u32 {
+        db.put(format!("{n:05}").as_bytes(), &n.to_le_bytes().repeat(25))
+            .unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_until_quiet().unwrap();
+    let options = SizeApproximationOptions::default();
+    let size = |begin: &str, end: &str, options: &SizeApproximationOptions| {
+        let range = Range::new(begin.as_bytes(), end.as_bytes());
+        db.approximate_sizes(&[range], options).unwrap()[0]
+    };
+    let whole = size("", "9", &options);
+    let files = db.property_number("rocksdb.live-sst-files-size").unwrap();
+    assert_eq!(whole, files);
+    let half = size("00000", "01500", &options);
+    let near = |found: u64, wanted: u64| found.abs_diff(wanted) < whole / 8;
+    assert!(near(half, whole / 2), "{half} of {whole}");
+    assert!(near(half + size("01500", "03000", &options), whole));
+    assert_eq!(size("5", "6", &options), 0);
+    assert_eq!(size("02000", "01000", &options), 0);
+    let rough = SizeApproximationOptions {
+        files_size_error_margin: 2.0,
+        ..options
+    };
+    assert!(size("00000", "01500", &rough) <= whole);
+    let memory = SizeApproximationOptions {
+        include_memtables: true,
+        include_files: false,
+        ..options
+    };
+    assert_eq!(size("", "9", &memory), 0);
+    db.put(b"02500", &[1; 500]).unwrap();
+    assert_eq!(size("", "9", &memory), 5 + 8 + 500);
+    assert_eq!(db.approximate_memtable_stats(&Range::new(b"", b"9")).0, 1);
+    let nothing = SizeApproximationOptions {
+        include_files: false,
+        ..options
+    };
+    let refused = db.approximate_sizes(&[], &nothing).unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+}
+
+#[test]
+fn a_key_may_exist_where_memory_cannot_tell() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    db.put(b"k", b"value").unwrap();
+    let options = ReadOptions::default();
+    assert!(
+        matches!(db.key_may_exist(b"k", &options), MayExist::Yes(value) if *value == *b"value")
+    );
+    assert!(matches!(db.key_may_exist(b"other", &options), MayExist::No));
+    db.flush().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = open_at(&world, &[]).unwrap();
+    assert!(matches!(
+        db.key_may_exist(b"k", &options),
+        MayExist::Perhaps
+    ));
+    assert!(db.get(b"k").unwrap().is_some());
+    assert!(matches!(db.key_may_exist(b"k", &options), MayExist::Yes(_)));
+    let mut buffer = [0; 3];
+    assert_eq!(db.get_into(b"k", &mut buffer, &options).unwrap(), Some(5));
+    assert_eq!(&buffer, b"val");
+    db.verify_checksum(&options).unwrap();
+}
+
+#[test]
+fn damage_is_found_by_a_check_of_everything() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    for n in 0..2000_u32 {
+        db.put(&n.to_be_bytes(), &[n as u8; 20]).unwrap();
+    }
+    db.flush().unwrap();
+    db.verify_checksum(&ReadOptions::default()).unwrap();
+    let late = ReadOptions {
+        deadline: 1,
+        ..ReadOptions::default()
+    };
+    assert_eq!(
+        db.verify_checksum(&late).unwrap_err().code(),
+        Code::TimedOut
+    );
+    let fs = &world.fs;
+    let dir = std::path::Path::new("/db");
+    let table = fs
+        .list(dir)
+        .unwrap()
+        .into_iter()
+        .find(|name| name.ends_with(".sst"))
+        .unwrap();
+    let path = dir.join(table);
+    let mode = cairn_platform::fs::FileMode::default();
+    let file = fs.open(&path, mode).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(0, &mut bytes).unwrap();
+    bytes[1000] ^= 1;
+    db.close().unwrap();
+    drop(db);
+    fs.remove(&path).unwrap();
+    fs.create(&path, mode).unwrap().append(&bytes).unwrap();
+    let db = open_at(&world, &[]).unwrap();
+    assert!(
+        db.verify_checksum(&ReadOptions::default())
+            .unwrap_err()
+            .is_corruption()
+    );
+}

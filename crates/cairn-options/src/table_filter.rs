@@ -1,0 +1,50 @@
+//! A function of the user's that chooses the tables of an iterator.
+
+use std::sync::Arc;
+
+use cairn_format::table::Properties;
+
+use crate::text::{NULL, Refusal, Text};
+
+/// Whether an iterator is to look into the table with these properties.
+pub type ChooseTable = dyn Fn(&Properties) -> bool + Send + Sync;
+
+/// Which tables an iterator looks into: those for which the function says so; all without one.
+#[derive(Clone, Default)]
+pub struct TableFilter(Option<Arc<ChooseTable>>);
+
+impl TableFilter {
+    /// The tables for which `choose` returns true.
+    #[must_use]
+    pub fn new(choose: impl Fn(&Properties) -> bool + Send + Sync + 'static) -> TableFilter {
+        TableFilter(Some(Arc::new(choose)))
+    }
+
+    /// Whether there is a function.
+    #[must_use]
+    pub fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the table with these properties is chosen.
+    #[must_use]
+    pub fn chooses(&self, properties: &Properties) -> bool {
+        self.0.as_ref().is_none_or(|choose| choose(properties))
+    }
+}
+
+impl Text for TableFilter {
+    fn parse(text: &str) -> Result<TableFilter, Refusal> {
+        match text == NULL {
+            true => Ok(TableFilter::default()),
+            false => Err("a function cannot be given as text".into()),
+        }
+    }
+
+    fn print(&self) -> String {
+        match self.0 {
+            Some(_) => "function".to_owned(),
+            None => NULL.to_owned(),
+        }
+    }
+}

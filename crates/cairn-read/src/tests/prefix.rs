@@ -1,0 +1,79 @@
+//! Runs of deletions, and walks by prefix, against the map.
+
+use super::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn runs_of_deletions_hide_what_they_should(
+        ops in proptest::collection::vec((0u8..60, 0u8..4), 1..150),
+        shape in shape(),
+        upper in proptest::option::of(0u8..60),
+        seq in 0u64..150,
+    ) {
+        let changes: Vec<Change> = ops
+            .iter()
+            .map(|&(key, what)| match what {
+                0 => Change::Put(vec![key], vec![what]),
+                1 => Change::SingleDelete(vec![key]),
+                _ => Change::Delete(vec![key]),
+            })
+            .collect();
+        let world = World::new(&changes, &shape);
+        let seq = seq.min(changes.len() as u64);
+        let order = world.order();
+        let within = |key: &Vec<u8>| {
+            upper.is_none_or(|upper| order.compare(key, &[upper]).is_lt())
+        };
+        let expected: Pairs = world.model(seq).into_iter().filter(|(key, _)| within(key)).collect();
+        let options = ReadOptions {
+            iterate_upper_bound: upper.map(|key| vec![key]),
+            ..ReadOptions::default()
+        };
+        let mut iter = DbIter::new(world.view.clone(), SequenceNumber(seq), &options);
+        iter.seek_to_first();
+        prop_assert_eq!(forward(&mut iter), &expected[..]);
+        iter.seek_to_last();
+        prop_assert_eq!(backward(&mut iter), &expected[..]);
+    }
+
+    #[test]
+    fn a_prefix_walk_shows_all_of_its_prefix(
+        changes in proptest::collection::vec(change(), 1..60),
+        shape in shape(),
+        probe in key(),
+    ) {
+        let world = World::new(&changes, &shape);
+        let seq = changes.len() as u64;
+        let order = world.order();
+        let options = ReadOptions { prefix_same_as_start: true, ..ReadOptions::default() };
+        let expected: Pairs = world
+            .model(seq)
+            .into_iter()
+            .filter(|(key, _)| key[0] == probe[0] && order.compare(key, &probe).is_ge())
+            .collect();
+        let mut iter = DbIter::new(world.view.clone(), SequenceNumber(seq), &options);
+        iter.seek(&probe);
+        prop_assert_eq!(forward(&mut iter), expected);
+    }
+}
+
+#[test]
+fn a_run_of_deletions_counts_against_the_limit() {
+    let mut changes: Vec<Change> = (0..50u8).map(|n| Change::Delete(vec![b'a', n])).collect();
+    changes.push(put("b", "here"));
+    for layers in [&[51][..], &[20, 20][..], &[][..]] {
+        let world = World::new(&changes, &shape_of(layers));
+        for (limit, found) in [(49, false), (50, true), (200, true)] {
+            let options = ReadOptions {
+                max_skippable_internal_keys: limit,
+                ..ReadOptions::default()
+            };
+            let mut iter = DbIter::new(world.view.clone(), SequenceNumber(99), &options);
+            iter.seek_to_first();
+            assert_eq!(iter.valid(), found, "at most {limit}");
+            assert_eq!(iter.status().is_ok(), found);
+        }
+    }
+}
