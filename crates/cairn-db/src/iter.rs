@@ -214,10 +214,6 @@ impl Iter {
 
     /// Moves to the next key. Only while the iterator is valid; otherwise it stays nowhere.
     #[inline]
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "the word of the field for an iterator that lends its entries"
-    )]
     pub fn next(&mut self) {
         self.before_step(false);
         self.inner_mut().next();
