@@ -126,7 +126,7 @@ impl Shared {
     pub(crate) fn update_conditions(&self, tree: &mut Tree) {
         let before = tree.condition;
         let mut worst = Condition::Normal;
-        let mut debt = 0;
+        let mut pressure = 0.0_f64;
         let mut behind = false;
         let mut changes = Vec::new();
         for family in self.families.load().iter() {
@@ -134,8 +134,8 @@ impl Shared {
                 continue;
             };
             let load = self.load_of(family, state);
-            debt += load.pending_bytes + ((load.level_zero_files as u64) << 20);
             let options = family.options();
+            pressure = pressure.max(stall::pressure(load, &options));
             let condition = stall::condition(load, &options);
             worst = worst.worse(condition);
             changes.push((family.clone(), condition));
@@ -149,7 +149,7 @@ impl Shared {
         self.compactions_behind.store(behind, Ordering::Relaxed);
         match worst {
             Condition::Normal => self.throttle.reset(),
-            Condition::Delayed(_) => self.throttle.observe(debt),
+            Condition::Delayed(_) => self.throttle.press(pressure),
             Condition::Stopped(_) => {}
         }
         if worst != before {

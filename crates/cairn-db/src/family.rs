@@ -119,6 +119,12 @@ impl FamilyState {
         self.options().write_buffer_size
     }
 
+    /// Whether `memtable` has as many range deletions as the family wants in one.
+    pub(crate) fn has_too_many_ranges(&self, memtable: &Memtable) -> bool {
+        let limit = self.options().memtable_max_range_deletions as usize;
+        limit > 0 && memtable.range_deletions() >= limit
+    }
+
     /// The size at which the log of the memtable is first synced in the background.
     pub(crate) fn nearly_full(&self) -> usize {
         self.full() / 8 * 7

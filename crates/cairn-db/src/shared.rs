@@ -19,6 +19,7 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use cairn_memory::BlockCache;
+use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
 use cairn_observe::{BackgroundErrorReason, Counters, FlushReason, Listeners, Logger};
 use cairn_options::DbOptions;
@@ -83,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) throttle: Throttle,
     /// What writes of low priority pass at while compactions are behind.
     pub(crate) low_pri_throttle: Throttle,
+    /// The budget that memtables keep, if there is one.
+    pub(crate) buffers: Option<Arc<WriteBufferManager>>,
     /// Compactions are behind, or nearly.
     pub(crate) compactions_behind: AtomicBool,
     /// Bytes of logs at which memtables are switched to let old logs go; 0 for no limit.

@@ -5,6 +5,8 @@
 
 pub mod arena;
 pub mod cache;
+pub mod write_buffer;
 
 pub use arena::Arena;
 pub use cache::{BlockCache, CacheKey, CacheOptions, CachePriority, CacheRole, RoleCounts};
+pub use write_buffer::WriteBufferManager;

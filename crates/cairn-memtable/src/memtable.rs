@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use cairn_format::key::{self, LookupKey};
 use cairn_format::range_del::{Fragments, Tombstone};
-use cairn_platform::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use cairn_memory::WriteBufferManager;
+use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
 use crate::iter::MemtableIter;
@@ -39,6 +40,14 @@ pub struct Memtable {
     /// How many range tombstones there are, so that a read of a memtable without any takes no lock.
     range_deletions: AtomicUsize,
     ranges: Mutex<Ranges>,
+    account: Option<Account>,
+}
+
+/// Where a memtable reports its memory.
+struct Account {
+    manager: Arc<WriteBufferManager>,
+    reported: AtomicUsize,
+    sealed: AtomicBool,
 }
 
 /// The range tombstones.
@@ -63,6 +72,45 @@ impl Memtable {
             largest_seq: AtomicU64::new(0),
             range_deletions: AtomicUsize::new(0),
             ranges: Mutex::new(Ranges::default()),
+            account: None,
+        }
+    }
+
+    /// The same, which reports its memory to `manager`.
+    #[must_use]
+    pub fn accounted(mut self, manager: Arc<WriteBufferManager>) -> Memtable {
+        self.account = Some(Account {
+            manager,
+            reported: AtomicUsize::new(0),
+            sealed: AtomicBool::new(false),
+        });
+        self
+    }
+
+    /// No more is added from now on.
+    pub fn seal(&self) {
+        if let Some(account) = &self.account
+            && !account.sealed.swap(true, Ordering::Relaxed)
+        {
+            account
+                .manager
+                .seal(account.reported.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Reports memory that was taken since the last report.
+    #[inline]
+    fn report(&self) {
+        let Some(account) = &self.account else { return };
+        let now = self.memory_reserved();
+        let before = account.reported.load(Ordering::Relaxed);
+        if now > before
+            && account
+                .reported
+                .compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            account.manager.reserve(now - before);
         }
     }
 
@@ -135,6 +183,7 @@ impl Memtable {
 
     /// What every entry is counted by. Relaxed throughout: the numbers are reports.
     fn count(&self, seq: SequenceNumber, bytes: usize) {
+        self.report();
         self.data_bytes.fetch_add(bytes, Ordering::Relaxed);
         // Mostly a look suffices: the first number is set once, and numbers come in order.
         if seq.0 < self.first_seq.load(Ordering::Relaxed) {
@@ -296,6 +345,16 @@ impl Memtable {
     #[must_use]
     pub fn largest_seq(&self) -> SequenceNumber {
         SequenceNumber(self.largest_seq.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Memtable {
+    fn drop(&mut self) {
+        self.seal();
+        if let Some(account) = &self.account {
+            let bytes = account.reported.load(Ordering::Relaxed);
+            account.manager.release(bytes);
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_memory::WriteBufferManager;
+
 use crate::choice::{
     CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode,
 };
@@ -114,9 +116,12 @@ options! {
         /// Bytes of a log read at once; 0 for the default.
         log_readahead_size: u64 = 0, hint;
         /// Memtable bytes of all families at which one is flushed; 0 for no limit.
-        db_write_buffer_size: u64 = 0, missing;
+        db_write_buffer_size: u64 = 0;
+        /// A budget for memtables that several databases may share; takes the place of
+        /// `db_write_buffer_size`. As text its size in bytes.
+        write_buffer_manager: Option<Arc<WriteBufferManager>> = None, unwritten;
         /// Whether that limit holds during recovery.
-        enforce_write_buffer_manager_during_recovery: bool = true, hint, recent;
+        enforce_write_buffer_manager_during_recovery: bool = true, recent;
         /// Bytes a second that delayed writes get at first; 0 for 16 MiB.
         delayed_write_rate: u64 = 0, dynamic;
         /// Whether log and memtable of a write group overlap with those of the next.

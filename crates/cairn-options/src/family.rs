@@ -45,7 +45,7 @@ options! {
         /// Whether that filter knows whole keys too.
         memtable_whole_key_filtering: bool = false, dynamic, hint;
         /// Range deletions in a memtable at which it is flushed; 0 for any number.
-        memtable_max_range_deletions: u32 = 0, dynamic, missing, recent;
+        memtable_max_range_deletions: u32 = 0, dynamic, recent;
         /// Hidden entries one seek may meet in a memtable before it is marked for flush; 0 for any.
         memtable_op_scan_flush_trigger: u32 = 0, dynamic, missing, recent;
         /// The same as an average over an iterator's life.

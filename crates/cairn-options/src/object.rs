@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_format::filter::FilterPolicy;
 use cairn_format::options_text::statements;
-use cairn_memory::{BlockCache, CacheOptions};
+use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
 use cairn_observe::{Listeners, LogSink};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
@@ -223,6 +223,25 @@ impl Text for Option<Arc<BlockCache>> {
             options.high_pri_pool_ratio.print(),
             options.low_pri_pool_ratio.print(),
         )
+    }
+}
+
+/// A budget for memtables, as its size in bytes. Reading a text makes a new one, without a cache;
+/// clones of the options share it.
+impl Text for Option<Arc<WriteBufferManager>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        if text == NULL || text.is_empty() {
+            return Ok(None);
+        }
+        let bytes = usize::parse(text)?;
+        Ok(Some(Arc::new(WriteBufferManager::new(bytes, None, false))))
+    }
+
+    fn print(&self) -> String {
+        match self {
+            Some(manager) => manager.buffer_size().print(),
+            None => NULL.to_owned(),
+        }
     }
 }
 

@@ -77,6 +77,7 @@ mod wal;
 pub use cairn_db::{
     Column, Columns, Dropped, FamilyDescriptor, Value, WalFile, WalFileType, WriteBatch,
 };
+pub use cairn_memory::WriteBufferManager;
 pub use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, ReadOptions, TableOptions,
     WriteOptions,

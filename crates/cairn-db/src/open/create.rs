@@ -86,7 +86,11 @@ impl Shared {
         let memtable = cairn_memtable::MemtableOptions {
             arena_block_size: options.arena_block_size,
         };
-        Arc::new(Memtable::new(options.comparator.clone(), memtable))
+        let memtable = Memtable::new(options.comparator.clone(), memtable);
+        Arc::new(match &self.buffers {
+            Some(buffers) => memtable.accounted(buffers.clone()),
+            None => memtable,
+        })
     }
 
     /// The directories of the tables of a family with these options, by path id.

@@ -102,6 +102,10 @@ pub(crate) fn open_above(
     )?);
     shared.wake_with_snapshots();
     shared.replay_above.lock().clone_from(above);
+    if let Some(buffers) = &shared.buffers {
+        let weak = Arc::downgrade(&shared);
+        buffers.register(weak);
+    }
     shared.finish_opening(&recovered)?;
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
@@ -339,6 +343,7 @@ fn assemble(
         attention: AtomicBool::new(request.read_only),
         throttle: Throttle::new(options.delayed_write_rate),
         low_pri_throttle: Throttle::new(low_pri_rate(&options)),
+        buffers: crate::write::buffers::of(&options),
         compactions_behind: AtomicBool::new(false),
         families: ArcSwap::from_pointee(Families::default()),
         snapshots: Arc::new(Snapshots::default()),

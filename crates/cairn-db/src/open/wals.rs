@@ -33,6 +33,8 @@ struct Memtables<'a> {
     logs: std::collections::BTreeMap<u32, FileNumber>,
     /// Entries up to these numbers are in tables already.
     above: std::collections::BTreeMap<u32, SequenceNumber>,
+    /// Whether the budget of memtables holds during recovery too.
+    enforces_budget: bool,
     /// Tables that a full memtable was flushed to need a new MANIFEST, whatever the options say.
     flushed: bool,
 }
@@ -78,6 +80,12 @@ impl Sink for Memtables<'_> {
         for family in self.families.iter() {
             if family.view().memtable.memory_usage() >= family.full() {
                 self.shared.flush_recovered(family)?;
+                self.flushed = true;
+            }
+        }
+        if self.enforces_budget && self.shared.buffers_want_a_flush() {
+            for family in self.shared.family_of_oldest_memtable() {
+                self.shared.flush_recovered(&family)?;
                 self.flushed = true;
             }
         }
@@ -331,6 +339,7 @@ impl Shared {
                 families: families.clone(),
                 above: self.replay_above.lock().clone(),
                 flushed: false,
+                enforces_budget: self.options().enforce_write_buffer_manager_during_recovery,
             },
             stopped_at: None,
             before: None,

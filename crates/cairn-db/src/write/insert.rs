@@ -95,7 +95,13 @@ impl Shared {
     #[inline]
     fn note_growth(&self, family: &FamilyState, memtable: &Memtable) {
         // Relaxed: a leader that reads an old limit looks one write later.
-        if memtable.memory_usage() >= family.attention_at.load(Ordering::Relaxed) {
+        if memtable.memory_usage() >= family.attention_at.load(Ordering::Relaxed)
+            || self
+                .buffers
+                .as_ref()
+                .is_some_and(|buffers| buffers.should_flush() || buffers.should_stall())
+            || (memtable.has_range_tombstones() && family.has_too_many_ranges(memtable))
+        {
             self.attention.store(true, Ordering::Release);
         }
     }

@@ -9,6 +9,7 @@
 //! one store.
 
 pub(crate) mod archive;
+pub(crate) mod buffers;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod queue;

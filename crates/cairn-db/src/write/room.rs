@@ -37,6 +37,9 @@ impl Shared {
                 continue;
             }
             self.switch_full_memtables()?;
+            if self.wait_for_buffers(no_slowdown)? {
+                continue;
+            }
             let condition = self.tree.lock().condition;
             if condition == Condition::Normal {
                 return Ok(());
@@ -73,9 +76,14 @@ impl Shared {
         let mut full = Vec::new();
         let mut nearly_full = false;
         for family in families.iter() {
-            let used = family.memtable().memory_usage();
+            let memtable = family.memtable();
+            let used = memtable.memory_usage();
             if used >= family.full() {
                 full.push(family.clone());
+            } else if memtable.has_range_tombstones() && family.has_too_many_ranges(&memtable) {
+                full.push(family.clone());
+                let reason = FlushReason::MemtableMaxRangeDeletions;
+                self.flush_because(std::slice::from_ref(family), reason);
             } else if used >= family.attention_at.load(Ordering::Relaxed) {
                 nearly_full = true;
                 family.attention_at.store(family.full(), Ordering::Relaxed);
@@ -88,6 +96,11 @@ impl Shared {
         if full.is_empty() && self.logs_are_too_large() {
             full = self.families_of_oldest_log();
             self.flush_because(&full, FlushReason::WalFull);
+            asked = true;
+        }
+        if full.is_empty() && self.buffers_want_a_flush() {
+            full = self.family_of_oldest_memtable();
+            self.flush_because(&full, FlushReason::WriteBufferManager);
             asked = true;
         }
         if full.is_empty() {
@@ -173,6 +186,7 @@ impl Shared {
                 continue;
             }
             self.note_sealed(family, &old);
+            old.seal();
             state.immutables.push(Immutable {
                 memtable: old,
                 next_log: current,

@@ -93,6 +93,34 @@ pub(crate) fn condition(load: Load, options: &FamilyOptions) -> Condition {
     }
 }
 
+/// How far a family with this load is on the way from where its writes begin to be delayed to where
+/// they stop: 0 to 1.
+pub(crate) fn pressure(load: Load, options: &FamilyOptions) -> f64 {
+    let share = |value: f64, from: f64, to: f64| match to > from {
+        true => ((value - from) / (to - from)).clamp(0.0, 1.0),
+        false => 0.0,
+    };
+    let memtables = f64::from(options.max_write_buffer_number);
+    let waiting = match options.max_write_buffer_number > 3 {
+        true => share(load.immutables as f64, memtables - 2.0, memtables),
+        false => 0.0,
+    };
+    if options.disable_auto_compactions || options.level0_slowdown_writes_trigger < 0 {
+        return waiting;
+    }
+    let files = share(
+        load.level_zero_files as f64,
+        f64::from(options.level0_slowdown_writes_trigger),
+        f64::from(options.level0_stop_writes_trigger),
+    );
+    let bytes = share(
+        load.pending_bytes as f64,
+        options.soft_pending_compaction_bytes_limit as f64,
+        options.hard_pending_compaction_bytes_limit as f64,
+    );
+    waiting.max(files).max(bytes)
+}
+
 /// Whether compactions of a family with this load should hurry: a good way before its writes are
 /// slowed down.
 pub(crate) fn is_behind(load: Load, options: &FamilyOptions) -> bool {
@@ -122,8 +150,8 @@ pub(crate) fn low_pri_rate(options: &DbOptions) -> u64 {
 
 /// The rate at which delayed writes pass.
 ///
-/// The rate falls by a fifth when a new delay finds the debt grown and rises by a quarter when it
-/// finds it shrunk, between 16 KiB/s and the configured rate.
+/// The rate is a function of how near the stop is (see [`pressure`]), between the configured rate
+/// and a 64th of it.
 pub(crate) struct Throttle {
     state: Mutex<ThrottleState>,
 }
@@ -135,8 +163,6 @@ struct ThrottleState {
     rate: u64,
     /// When the next delayed write may pass, in nanoseconds of the monotonic clock.
     next_nanos: u64,
-    /// The debt that was seen last.
-    last_debt: u64,
 }
 
 /// The rate that an option asks for.
@@ -158,7 +184,6 @@ impl Throttle {
             max_rate,
             rate: max_rate,
             next_nanos: 0,
-            last_debt: 0,
         };
         Throttle {
             state: Mutex::new(state),
@@ -177,22 +202,21 @@ impl Throttle {
         state.max_rate = max_rate;
     }
 
-    /// A job has changed the debt (files, bytes: any measure that falls when jobs catch up).
-    pub(crate) fn observe(&self, debt: u64) {
+    /// The rate for a debt that is `pressure` of the way from where delays begin to where writes
+    /// stop: the whole rate at 0, falling ever faster the nearer the stop is.
+    pub(crate) fn press(&self, pressure: f64) {
         let mut state = self.state.lock();
-        if debt > state.last_debt {
-            state.rate = (state.rate / 5 * 4).max(MIN_RATE);
-        } else if debt < state.last_debt {
-            state.rate = (state.rate / 4 * 5).min(state.max_rate);
-        }
-        state.last_debt = debt;
+        let left = 1.0 - pressure.clamp(0.0, 1.0);
+        // A rate in bytes a second: the casts lose nothing that matters.
+        let rate = (state.max_rate as f64 * left * left) as u64;
+        let least = (state.max_rate / 64).max(MIN_RATE).min(state.max_rate);
+        state.rate = rate.clamp(least, state.max_rate);
     }
 
     /// Nothing is delayed any more.
     pub(crate) fn reset(&self) {
         let mut state = self.state.lock();
         state.rate = state.max_rate;
-        state.last_debt = 0;
     }
 
     /// How long a write of `bytes` that arrives at `now_nanos` has to wait.
@@ -272,14 +296,31 @@ mod tests {
     }
 
     #[test]
+    fn pressure_rises_smoothly_from_the_slow_down_to_the_stop() {
+        let options = FamilyOptions::default();
+        let with = |level_zero_files| {
+            let load = Load {
+                level_zero_files,
+                ..Load::default()
+            };
+            pressure(load, &options)
+        };
+        let rising: Vec<f64> = (18..40).map(with).collect();
+        assert!(rising.is_sorted() && rising[0] == 0.0 && rising[21] == 1.0);
+        assert!(rising.windows(2).all(|pair| pair[1] - pair[0] < 0.07));
+    }
+
+    #[test]
     fn delayed_writes_pass_at_the_rate() {
         let throttle = Throttle::new(1_000_000);
         assert_eq!(throttle.delay(1_000, 0), Duration::ZERO);
         assert_eq!(throttle.delay(1_000, 0), Duration::from_millis(1));
         assert_eq!(throttle.delay(1_000, 5_000_000), Duration::ZERO);
-        throttle.observe(10);
-        assert_eq!(throttle.rate(), 800_000);
-        throttle.observe(5);
+        throttle.press(0.5);
+        assert_eq!(throttle.rate(), 250_000);
+        throttle.press(0.0);
         assert_eq!(throttle.rate(), 1_000_000);
+        throttle.press(1.0);
+        assert_eq!(throttle.rate(), 16 << 10);
     }
 }

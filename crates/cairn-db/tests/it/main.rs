@@ -2,6 +2,7 @@
 
 mod basic;
 mod blobs;
+mod buffers;
 mod changes;
 mod controls;
 mod copies;

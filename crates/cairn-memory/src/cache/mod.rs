@@ -90,6 +90,8 @@ pub struct BlockCache {
     /// A power of two of them.
     shards: Box<[Padded]>,
     capacity: AtomicUsize,
+    /// Bytes of the capacity that are used by something else than entries.
+    reserved: AtomicUsize,
     options: CacheOptions,
 }
 
@@ -121,6 +123,7 @@ impl BlockCache {
                 .map(|_| Padded(Mutex::new(Shard::default())))
                 .collect(),
             capacity: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
             options,
         };
         cache.set_capacity(capacity);
@@ -184,10 +187,19 @@ impl BlockCache {
         }
     }
 
-    /// Bytes that the entries count for.
+    /// Bytes that the entries count for, and those that are reserved.
     #[must_use]
     pub fn usage(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.lock().usage()).sum()
+        let entries: usize = self.shards.iter().map(|shard| shard.0.lock().usage()).sum();
+        entries + self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Somebody who used `before` bytes of the capacity for something else uses `now`.
+    pub(crate) fn set_reserved(&self, before: usize, now: usize) {
+        // Relaxed, here and below: what counts are the limits under each shard's lock.
+        self.reserved.fetch_add(now, Ordering::Relaxed);
+        self.reserved.fetch_sub(before, Ordering::Relaxed);
+        self.set_capacity(self.capacity());
     }
 
     /// Bytes of entries whose buffer somebody holds. Walks the whole cache.
@@ -227,7 +239,8 @@ impl BlockCache {
     pub fn set_capacity(&self, capacity: usize) {
         // Relaxed: the number is a report; what counts are the limits under each shard's lock.
         self.capacity.store(capacity, Ordering::Relaxed);
-        let limits = Limits::new(capacity.div_ceil(self.shards.len()), &self.options);
+        let free = capacity.saturating_sub(self.reserved.load(Ordering::Relaxed));
+        let limits = Limits::new(free.div_ceil(self.shards.len()), &self.options);
         for shard in &self.shards {
             let mut evicted = Vec::new();
             shard.0.lock().set_limits(limits, &mut evicted);

@@ -1,0 +1,72 @@
+//! The budget of memtables, as the leader of writes keeps it.
+
+use std::sync::Arc;
+
+use cairn_memory::WriteBufferManager;
+use cairn_memory::write_buffer::Woken;
+use cairn_options::DbOptions;
+use cairn_platform::Priority;
+use cairn_platform::sync::Ordering;
+use cairn_types::{Error, Result};
+
+use crate::family::FamilyState;
+use crate::shared::Shared;
+
+/// The budget that a database with `options` keeps.
+pub(crate) fn of(options: &DbOptions) -> Option<Arc<WriteBufferManager>> {
+    options.write_buffer_manager.clone().or_else(|| {
+        let size = usize::try_from(options.db_write_buffer_size).unwrap_or(usize::MAX);
+        (size > 0).then(|| Arc::new(WriteBufferManager::new(size, None, false)))
+    })
+}
+
+impl Shared {
+    pub(crate) fn buffers_want_a_flush(&self) -> bool {
+        let buffers = self.buffers.as_ref();
+        buffers.is_some_and(|buffers| buffers.should_flush())
+    }
+
+    /// The family whose memtable has been filled for longest; none if all are empty.
+    pub(crate) fn family_of_oldest_memtable(&self) -> Vec<Arc<FamilyState>> {
+        let families = self.families.load();
+        let filled = families.iter().filter_map(|family| {
+            let first = family.memtable().first_seq()?;
+            Some((first, family.clone()))
+        });
+        let oldest = filled.min_by_key(|(first, _)| *first);
+        oldest.map(|(_, family)| family).into_iter().collect()
+    }
+
+    /// Waits while the budget is used up and says that writes have to; whether it had to. The
+    /// caller leads.
+    pub(crate) fn wait_for_buffers(&self, no_slowdown: bool) -> Result<bool> {
+        let Some(buffers) = self.buffers.as_ref().filter(|b| b.should_stall()) else {
+            return Ok(false);
+        };
+        // Where nothing of this database waits to be flushed, another one has to give way; this
+        // one would wait for it with nothing to wake it if it were never written to.
+        self.attention.store(true, Ordering::Release);
+        if no_slowdown {
+            return Err(Error::incomplete(
+                "memtables have used up the write buffer manager's budget and no_slowdown is set",
+            ));
+        }
+        self.counters.write_buffer_manager_stops.add(1);
+        self.wait_until(|_| !buffers.should_stall() || self.check_writable().is_err());
+        Ok(true)
+    }
+}
+
+impl Woken for Shared {
+    fn wake(self: Arc<Self>) {
+        // On a thread of its own: whoever gives memory back may hold the lock that waiters need.
+        let shared = self.clone();
+        self.world.executor.spawn(
+            Priority::High,
+            Box::new(move || {
+                drop(shared.tree.lock());
+                shared.changed.notify_all();
+            }),
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! The budget of memtables.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_db::{Db, OpenRequest, open};
+use cairn_memory::WriteBufferManager;
+use cairn_options::{DbOptions, FamilyOptions, Options, WriteOptions};
+use cairn_platform::World;
+
+use crate::basic::db_options;
+
+fn open_in(world: &World, db: &DbOptions) -> Db {
+    let family = FamilyOptions::from_text(
+        "arena_block_size=4096;level0_slowdown_writes_trigger=1000;level0_stop_writes_trigger=1000",
+    )
+    .expect("they are good");
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options: db,
+        families: &[],
+        others: Some(&family),
+        read_only: false,
+        world: world.clone(),
+    })
+    .expect("it opens")
+}
+
+fn fill(db: &Db, writes: u32) {
+    for n in 0..writes {
+        db.put(&n.to_be_bytes(), &[7; 1000]).expect("it is written");
+    }
+}
+
+#[test]
+fn two_databases_keep_one_budget() {
+    let manager = Arc::new(WriteBufferManager::new(200_000, None, false));
+    let options = DbOptions {
+        write_buffer_manager: Some(manager.clone()),
+        ..db_options()
+    };
+    let worlds = [World::in_memory(), World::in_memory()];
+    let dbs = [open_in(&worlds[0], &options), open_in(&worlds[1], &options)];
+    for db in &dbs {
+        fill(db, 120);
+    }
+    // Either would have fitted.
+    let flushed = |db: &Db| {
+        db.property("rocksdb.num-files-at-level0")
+            .is_none_or(|n| n != "0")
+    };
+    dbs.iter().for_each(|db| db.wait_until_quiet().unwrap());
+    assert!(flushed(&dbs[0]) || flushed(&dbs[1]));
+    assert!(manager.memory_usage() < 250_000, "{manager:?}");
+    drop(dbs);
+    // A job may still hold the last memtable for a moment.
+    while manager.memory_usage() > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(manager.mutable_memtable_memory_usage(), 0);
+}
+
+#[test]
+fn writes_that_wait_for_memory_go_on() {
+    let manager = Arc::new(WriteBufferManager::new(64 << 10, None, true));
+    let options = DbOptions {
+        write_buffer_manager: Some(manager.clone()),
+        ..db_options()
+    };
+    let world = World::in_memory();
+    let db = open_in(&world, &options);
+    fill(&db, 2000);
+    assert!(db.get(&1999_u32.to_be_bytes()).unwrap().is_some());
+    db.close().unwrap();
+}
+
+#[test]
+fn a_budget_of_its_own_flushes_and_holds_during_recovery() {
+    let world = World::in_memory();
+    let options = DbOptions {
+        db_write_buffer_size: 100_000,
+        ..db_options()
+    };
+    let db = open_in(&world, &options);
+    fill(&db, 500);
+    db.wait_until_quiet().unwrap();
+    assert_ne!(
+        db.property("rocksdb.num-files-at-level0").as_deref(),
+        Some("0")
+    );
+    drop(db);
+    let db = open_in(&world, &options);
+    assert!(db.get(&499_u32.to_be_bytes()).unwrap().is_some());
+}
+
+#[test]
+fn a_memtable_with_many_range_deletions_is_flushed() {
+    let world = World::in_memory();
+    let db = open_in(&world, &db_options());
+    db.set_options(&[("memtable_max_range_deletions", "3")])
+        .unwrap();
+    for n in 0..4_u8 {
+        db.delete_range(&[n], &[n + 1]).unwrap();
+        db.put_with(&[n], b"v", &WriteOptions::default()).unwrap();
+    }
+    db.wait_until_quiet().unwrap();
+    assert_eq!(
+        db.property("rocksdb.num-files-at-level0").as_deref(),
+        Some("1")
+    );
+}

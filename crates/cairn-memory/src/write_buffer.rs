@@ -1,0 +1,246 @@
+//! One budget for the memtables of several families, and of several databases.
+//!
+//! Memtables report what they take from the allocator. A database that shares a manager flushes when
+//! the memtables that take writes hold seven eighths of the budget, or when all of them together have
+//! reached it; with `allow_stall` writes wait then until memory is given back. With a cache, what
+//! memtables hold is taken from the cache's capacity, so that both stay within one number.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
+//!
+//! let cache = Arc::new(BlockCache::new(1 << 30, CacheOptions::default()));
+//! // Put into `DbOptions::write_buffer_manager` of each database.
+//! let manager = Arc::new(WriteBufferManager::new(256 << 20, Some(cache), true));
+//! assert!(manager.enabled() && manager.cost_to_cache());
+//! ```
+
+use cairn_platform::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
+
+use crate::cache::BlockCache;
+
+/// The cache is charged by steps of so many bytes.
+const STEP: usize = 256 << 10;
+
+/// Somebody who waits for memory.
+pub trait Woken: Send + Sync {
+    /// Memory was given back. Called while locks may be held: it must not take any, nor wait.
+    fn wake(self: Arc<Self>);
+}
+
+/// A budget for memtables. Share it by `Arc` between the databases that are to keep it.
+pub struct WriteBufferManager {
+    buffer_size: AtomicUsize,
+    allow_stall: AtomicBool,
+    /// Bytes of all memtables.
+    used: AtomicUsize,
+    /// Bytes of those that take writes.
+    active: AtomicUsize,
+    cache: Option<Arc<BlockCache>>,
+    /// Bytes that the cache was charged.
+    charged: Mutex<usize>,
+    waiters: Mutex<Vec<std::sync::Weak<dyn Woken>>>,
+}
+
+impl WriteBufferManager {
+    /// A budget of `buffer_size` bytes; 0 for no limit, and then memory is only counted where there
+    /// is a cache to charge.
+    #[must_use]
+    pub fn new(
+        buffer_size: usize,
+        cache: Option<Arc<BlockCache>>,
+        allow_stall: bool,
+    ) -> WriteBufferManager {
+        WriteBufferManager {
+            buffer_size: AtomicUsize::new(buffer_size),
+            allow_stall: AtomicBool::new(allow_stall),
+            used: AtomicUsize::new(0),
+            active: AtomicUsize::new(0),
+            cache,
+            charged: Mutex::new(0),
+            waiters: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Whether there is a limit.
+    #[must_use]
+    pub fn enabled(&self) -> bool {
+        self.buffer_size() > 0
+    }
+
+    /// Whether memtables are charged to a cache.
+    #[must_use]
+    pub fn cost_to_cache(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// Whether writes wait when the budget is used up.
+    #[must_use]
+    pub fn allow_stall(&self) -> bool {
+        self.allow_stall.load(Ordering::Relaxed)
+    }
+
+    /// The budget in bytes.
+    #[must_use]
+    pub fn buffer_size(&self) -> usize {
+        self.buffer_size.load(Ordering::Relaxed)
+    }
+
+    /// Changes the budget.
+    pub fn set_buffer_size(&self, bytes: usize) {
+        self.buffer_size.store(bytes, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Changes whether writes wait.
+    pub fn set_allow_stall(&self, allow: bool) {
+        self.allow_stall.store(allow, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Bytes of all memtables.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the memtables that take writes.
+    #[must_use]
+    pub fn mutable_memtable_memory_usage(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the cache is charged.
+    #[must_use]
+    pub fn dummy_entries_in_cache_usage(&self) -> usize {
+        *self.charged.lock()
+    }
+
+    /// Whether a memtable should be flushed for the sake of the budget.
+    #[inline]
+    #[must_use]
+    pub fn should_flush(&self) -> bool {
+        let limit = self.buffer_size();
+        if limit == 0 {
+            return false;
+        }
+        let active = self.mutable_memtable_memory_usage();
+        // Once most of it is being flushed already, another flush would not help.
+        active > limit / 8 * 7 || (self.memory_usage() >= limit && active >= limit / 2)
+    }
+
+    /// Whether writes have to wait.
+    #[inline]
+    #[must_use]
+    pub fn should_stall(&self) -> bool {
+        self.allow_stall() && self.enabled() && self.memory_usage() >= self.buffer_size()
+    }
+
+    /// A memtable that takes writes has grown by `bytes`.
+    pub fn reserve(&self, bytes: usize) {
+        self.active.fetch_add(bytes, Ordering::Relaxed);
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.charge();
+    }
+
+    /// A memtable of `bytes` takes no writes any more.
+    pub fn seal(&self, bytes: usize) {
+        self.active.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// A sealed memtable of `bytes` is gone.
+    pub fn release(&self, bytes: usize) {
+        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.charge();
+        let limit = self.buffer_size();
+        if before >= limit && before - bytes < limit {
+            self.wake();
+        }
+    }
+
+    /// Wakes `waiter` whenever memory has come back after it was used up.
+    pub fn register(&self, waiter: std::sync::Weak<dyn Woken>) {
+        let mut waiters = self.waiters.lock();
+        waiters.retain(|waiter| waiter.strong_count() > 0);
+        waiters.push(waiter);
+    }
+
+    fn wake(&self) {
+        let waiters: Vec<_> = {
+            let waiters = self.waiters.lock();
+            waiters
+                .iter()
+                .filter_map(std::sync::Weak::upgrade)
+                .collect()
+        };
+        waiters.into_iter().for_each(Woken::wake);
+    }
+
+    /// Keeps the cache's charge in step with what is used; it falls late, so that it does not go to
+    /// and fro.
+    fn charge(&self) {
+        let Some(cache) = &self.cache else { return };
+        let mut charged = self.charged.lock();
+        let wanted = self.memory_usage().next_multiple_of(STEP);
+        if wanted > *charged || wanted < *charged / 4 * 3 {
+            cache.set_reserved(*charged, wanted);
+            *charged = wanted;
+        }
+    }
+}
+
+impl Drop for WriteBufferManager {
+    fn drop(&mut self) {
+        if let Some(cache) = &self.cache {
+            cache.set_reserved(*self.charged.lock(), 0);
+        }
+    }
+}
+
+impl std::fmt::Debug for WriteBufferManager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "WriteBufferManager({} of {} bytes)",
+            self.memory_usage(),
+            self.buffer_size()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::CacheOptions;
+
+    #[test]
+    fn a_budget_asks_for_a_flush_before_it_stalls() {
+        let manager = WriteBufferManager::new(800, None, true);
+        manager.reserve(700);
+        assert!(!manager.should_flush());
+        manager.reserve(50);
+        assert!(manager.should_flush() && !manager.should_stall());
+        manager.seal(750);
+        assert!(!manager.should_flush());
+        manager.reserve(60);
+        assert!(manager.should_stall() && !manager.should_flush());
+        manager.release(750);
+        assert!(!manager.should_stall());
+        assert_eq!(manager.memory_usage(), 60);
+        assert_eq!(manager.mutable_memtable_memory_usage(), 60);
+    }
+
+    #[test]
+    fn memtables_take_room_from_the_cache() {
+        let cache = Arc::new(BlockCache::new(8 << 20, CacheOptions::default()));
+        let manager = WriteBufferManager::new(0, Some(cache.clone()), false);
+        assert!(!manager.enabled() && manager.cost_to_cache());
+        manager.reserve(1_000_000);
+        assert_eq!(manager.dummy_entries_in_cache_usage(), 1 << 20);
+        assert_eq!(cache.usage(), 1 << 20);
+        manager.seal(1_000_000);
+        manager.release(1_000_000);
+        assert_eq!(cache.usage(), 0);
+        assert_eq!(cache.capacity(), 8 << 20);
+    }
+}
