@@ -46,6 +46,15 @@ functions! {
     fn rocksdb_get_options_from_string(Handle, *const c_char, Handle, ErrorSlot);
     fn rocksdb_list_column_families(Handle, *const c_char, *mut usize, ErrorSlot) -> *mut *mut c_char;
     fn rocksdb_list_column_families_destroy(*mut *mut c_char, usize);
+    fn rocksdb_create_default_env() -> Handle;
+    fn rocksdb_env_destroy(Handle);
+    fn rocksdb_cache_create_lru(usize) -> Handle;
+    fn rocksdb_cache_destroy(Handle);
+    fn rocksdb_load_latest_options(
+        *const c_char, Handle, bool, Handle, *mut Handle, *mut usize, *mut *mut *mut c_char,
+        *mut *mut Handle, ErrorSlot
+    );
+    fn rocksdb_load_latest_options_destroy(Handle, *mut *mut c_char, *mut Handle, usize);
     fn rocksdb_open_column_families(
         Handle, *const c_char, c_int, *const *const c_char, *const Handle, *mut Handle, ErrorSlot
     ) -> Handle;

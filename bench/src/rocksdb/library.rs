@@ -147,6 +147,58 @@ pub fn list_families(library: &Library, path: &Path) -> Result<Vec<String>> {
     Ok(result)
 }
 
+/// The families that the newest OPTIONS file of the database in `path` describes. RocksDB reads all
+/// of the file, and must know every option in it.
+///
+/// # Errors
+///
+/// What RocksDB says of the file.
+pub fn families_of_latest_options(library: &Library, path: &Path) -> Result<Vec<String>> {
+    let (api, path) = (&library.api, path_string(path)?);
+    let (mut options, mut count) = (null_mut(), 0);
+    let (mut names, mut families) = (null_mut(), null_mut());
+    // SAFETY: neither takes anything.
+    let (env, cache) = unsafe {
+        (
+            (api.rocksdb_create_default_env)(),
+            (api.rocksdb_cache_create_lru)(1 << 20),
+        )
+    };
+    let loaded = library.call(|error| {
+        // SAFETY: a zero-terminated path, live handles, valid out pointers.
+        unsafe {
+            (api.rocksdb_load_latest_options)(
+                path.as_ptr(),
+                env,
+                false,
+                cache,
+                &mut options,
+                &mut count,
+                &mut names,
+                &mut families,
+                error,
+            );
+        }
+    });
+    let result = loaded.map(|()| {
+        let name = |index| {
+            // SAFETY: RocksDB returned `count` zero-terminated texts.
+            let name = unsafe { CStr::from_ptr(*names.add(index)) };
+            name.to_string_lossy().into_owned()
+        };
+        let all = (0..count).map(name).collect();
+        // SAFETY: what RocksDB returned, and nobody uses it any more.
+        unsafe { (api.rocksdb_load_latest_options_destroy)(options, names, families, count) };
+        all
+    });
+    // SAFETY: made above, and not used any more.
+    unsafe {
+        (api.rocksdb_cache_destroy)(cache);
+        (api.rocksdb_env_destroy)(env);
+    }
+    result
+}
+
 pub(super) fn c_string(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| Error(format!("a zero byte in {text:?}")))
 }

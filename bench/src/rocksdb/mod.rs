@@ -10,7 +10,7 @@ mod library;
 
 pub use db::{Batch, Db, Family, Iter, OpenMode, Pinned};
 pub use files::SstWriter;
-pub use library::{Library, list_families};
+pub use library::{Library, families_of_latest_options, list_families};
 
 /// RocksDB's own words, or why the library could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Properties: what a database says of itself under RocksDB's names.
 //!
-//! [`NAMES`] lists those that have an answer; others answer `None`.
+//! [`NUMBERS`] and [`TEXTS`] list the names; [`Shared::property_text`] answers them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
