@@ -60,6 +60,8 @@ impl Operation for Checkpoint {
             return Ok(Promise::Nothing);
         };
         let dir = Path::new(DIR);
+        // One that failed may have left its copy.
+        cairn_db::destroy(&world, dir, &Default::default(), &[])?;
         let limit = if self.flush { 0 } else { u64::MAX };
         cairn.db.create_checkpoint(dir, limit)?;
         let mut copy = CairnFactory.open(&world, dir, &options)?;
