@@ -232,9 +232,48 @@ fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
     match status.success() {
-        true => Ok(()),
+        true => example(root, target),
         false => Err(format!(
             "the tests of the crate rocksdb {CRATE_VERSION} failed"
+        )),
+    }
+}
+
+/// The example program finds what it was given.
+fn example(root: &Path, target: &Path) -> Result<(), String> {
+    let dir = target.join("word-index-db");
+    fresh(&dir)?;
+    let run = |words: &[&str], text: &str| -> Result<String, String> {
+        let mut command = Command::new("cargo");
+        command
+            .args(["run", "--quiet", "--"])
+            .arg(dir.join("db"))
+            .args(words)
+            .current_dir(root.join("examples/rocksdb-crate"))
+            .env("CARGO_TARGET_DIR", target.join("rocksdb-crate-target"))
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .env("RUSTFLAGS", "-Awarnings")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("cargo: {error}"))?;
+        let mut input = child
+            .stdin
+            .take()
+            .ok_or("the example has no standard input")?;
+        // A program that only searches closes its input unread.
+        let _ = input.write_all(text.as_bytes());
+        drop(input);
+        let done = child
+            .wait_with_output()
+            .map_err(|error| error.to_string())?;
+        Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+    };
+    let counted = run(&[], "granite and slate\nslate and chalk\n")?;
+    let found = run(&["chalk"], "")?;
+    match counted.contains("2 and") && found == "slate and chalk\n" {
+        true => Ok(()),
+        false => Err(format!(
+            "examples/rocksdb-crate printed {counted:?} and {found:?}"
         )),
     }
 }
