@@ -7,7 +7,7 @@ use cairn_indexed::JoinedIter;
 use cairn_types::{Error, Result};
 
 use crate::db::rocksdb_t;
-use crate::error::{bytes, save, store};
+use crate::error::{array, bytes, report, save, store};
 use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, of, of_mut};
 use crate::options::rocksdb_readoptions_t;
@@ -139,6 +139,34 @@ c_functions! {
         column_family: *mut rocksdb_column_family_handle_t,
     ) -> *mut rocksdb_iterator_t {
         create(cursor(of(column_family.cast_const()), of(options)))
+    }
+    /// Walks over several families, all at one point in time.
+    fn rocksdb_create_iterators(
+        db: *mut rocksdb_t,
+        opts: *mut rocksdb_readoptions_t,
+        column_families: *mut *mut rocksdb_column_family_handle_t,
+        iterators: *mut *mut rocksdb_iterator_t,
+        size: usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let handles = array(column_families.cast_const(), size);
+            let families: Vec<&Family> = handles.iter().map(|handle| of(handle.cast_const())).collect();
+            let options = of(opts.cast_const()).checked()?;
+            let walks = of(db.cast_const()).db.iterators(&families, options)?;
+            for (at, (walk, family)) in walks.into_iter().zip(families).enumerate() {
+                iterators.add(at).write(create(Cursor::Family(Box::new((walk, family.clone())))));
+            }
+            Ok(())
+        });
+    }
+    /// Lets the walk show the present state; it then stands nowhere.
+    fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
+        report(errptr, || match of_mut(iter.cast_mut()) {
+            Cursor::Family(walk) => walk.0.refresh(),
+            Cursor::Joined(_) => Err(Error::not_supported("an iterator over a batch is not refreshed")),
+            Cursor::Refused(error) => Err(error.clone()),
+        });
     }
     /// Whether the walk stands on an entry.
     fn rocksdb_iter_valid(iter: *const rocksdb_iterator_t) -> c_uchar {

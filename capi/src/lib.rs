@@ -37,6 +37,7 @@ pub mod control;
 pub mod db;
 pub mod env;
 mod error;
+pub mod estimates;
 pub mod families;
 pub mod files;
 pub mod indexed;

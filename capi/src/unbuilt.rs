@@ -66,8 +66,6 @@ pub struct rocksdb_transaction_t(());
 pub struct rocksdb_transactiondb_options_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_transactiondb_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_write_buffer_manager_t(());
 /// A function of the program that is never called.
 pub type rocksdb_compaction_service_cancel_awaiting_jobs_cb = Option<unsafe extern "C" fn()>;
 /// A function of the program that is never called.
@@ -154,11 +152,6 @@ c_unbuilt! { "file checksums":
     no() fn rocksdb_options_set_file_checksum_gen_factory(opt: *mut rocksdb_options_t, file_checksum_gen_factory: *mut rocksdb_file_checksum_gen_factory_t);
 }
 
-c_unbuilt! { "key_may_exist":
-    no() fn rocksdb_key_may_exist(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, key: *const c_char, key_len: usize, value: *mut *mut c_char, val_len: *mut usize, timestamp: *const c_char, timestamp_len: usize, value_found: *mut c_uchar) -> c_uchar;
-    no() fn rocksdb_key_may_exist_cf(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, key_len: usize, value: *mut *mut c_char, val_len: *mut usize, timestamp: *const c_char, timestamp_len: usize, value_found: *mut c_uchar) -> c_uchar;
-}
-
 c_unbuilt! { "perf contexts":
     no() fn rocksdb_perfcontext_create() -> *mut rocksdb_perfcontext_t;
     no() fn rocksdb_perfcontext_destroy(context: *mut rocksdb_perfcontext_t);
@@ -230,21 +223,10 @@ c_unbuilt! { "remote compaction":
     no() fn rocksdb_options_set_compaction_service(options: *mut rocksdb_options_t, service: *mut rocksdb_compactionservice_t);
 }
 
-c_unbuilt! { "reports of memory use":
-    no() fn rocksdb_write_buffer_manager_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize;
-    no() fn rocksdb_write_buffer_manager_mutable_memtable_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize;
-}
-
 c_unbuilt! { "secondary instances":
     err(errptr) fn rocksdb_open_as_secondary(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_open_as_secondary_column_families(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_try_catch_up_with_primary(db: *mut rocksdb_t, errptr: *mut *mut c_char);
-}
-
-c_unbuilt! { "size estimates":
-    err(errptr) fn rocksdb_approximate_sizes(db: *mut rocksdb_t, num_ranges: c_int, range_start_key: *const *const c_char, range_start_key_len: *const usize, range_limit_key: *const *const c_char, range_limit_key_len: *const usize, sizes: *mut u64, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_approximate_sizes_cf(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, num_ranges: c_int, range_start_key: *const *const c_char, range_start_key_len: *const usize, range_limit_key: *const *const c_char, range_limit_key_len: *const usize, sizes: *mut u64, errptr: *mut *mut c_char);
-    err(errptr) fn rocksdb_approximate_sizes_cf_with_flags(db: *mut rocksdb_t, column_family: *mut rocksdb_column_family_handle_t, num_ranges: c_int, range_start_key: *const *const c_char, range_start_key_len: *const usize, range_limit_key: *const *const c_char, range_limit_key_len: *const usize, include_flags: u8, sizes: *mut u64, errptr: *mut *mut c_char);
 }
 
 c_unbuilt! { "space and deletion control":
@@ -286,13 +268,11 @@ c_unbuilt! { "statistics":
 c_unbuilt! { "this function":
     no() fn rocksdb_compactoptions_get_allow_write_stall(opt: *mut rocksdb_compactoptions_t) -> c_uchar;
     no() fn rocksdb_compactoptions_set_allow_write_stall(opt: *mut rocksdb_compactoptions_t, v: c_uchar);
-    err(errptr) fn rocksdb_create_iterators(db: *mut rocksdb_t, opts: *mut rocksdb_readoptions_t, column_families: *mut *mut rocksdb_column_family_handle_t, iterators: *mut *mut rocksdb_iterator_t, size: usize, errptr: *mut *mut c_char);
     no() fn rocksdb_env_join_all_threads(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_high_priority_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_high_priority_thread_pool_io_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_thread_pool_io_priority(env: *mut rocksdb_env_t);
-    err(errptr) fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char);
     no() fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t);
     no() fn rocksdb_options_set_cf_paths(opt: *mut rocksdb_options_t, path_values: *mut *const rocksdb_dbpath_t, num_paths: usize);
 }
@@ -415,17 +395,4 @@ c_unbuilt! { "user-defined timestamps":
     no() fn rocksdb_writebatch_singledelete_cf_with_ts(b: *mut rocksdb_writebatch_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, ts: *const c_char, tslen: usize);
     err(errptr) fn rocksdb_writebatch_update_timestamps(wb: *mut rocksdb_writebatch_t, ts: *const c_char, tslen: usize, state: *mut c_void, get_ts_size: Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_writebatch_wi_update_timestamps(wbwi: *mut rocksdb_writebatch_wi_t, ts: *const c_char, tslen: usize, state: *mut c_void, get_ts_size: Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>, errptr: *mut *mut c_char);
-}
-
-c_unbuilt! { "write-buffer managers":
-    no() fn rocksdb_options_set_write_buffer_manager(opt: *mut rocksdb_options_t, wbm: *mut rocksdb_write_buffer_manager_t);
-    no() fn rocksdb_write_buffer_manager_buffer_size(wbm: *mut rocksdb_write_buffer_manager_t) -> usize;
-    no() fn rocksdb_write_buffer_manager_cost_to_cache(wbm: *mut rocksdb_write_buffer_manager_t) -> bool;
-    no() fn rocksdb_write_buffer_manager_create(buffer_size: usize, allow_stall: bool) -> *mut rocksdb_write_buffer_manager_t;
-    no() fn rocksdb_write_buffer_manager_create_with_cache(buffer_size: usize, cache: *const rocksdb_cache_t, allow_stall: bool) -> *mut rocksdb_write_buffer_manager_t;
-    no() fn rocksdb_write_buffer_manager_destroy(wbm: *mut rocksdb_write_buffer_manager_t);
-    no() fn rocksdb_write_buffer_manager_dummy_entries_in_cache_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize;
-    no() fn rocksdb_write_buffer_manager_enabled(wbm: *mut rocksdb_write_buffer_manager_t) -> bool;
-    no() fn rocksdb_write_buffer_manager_set_allow_stall(wbm: *mut rocksdb_write_buffer_manager_t, new_allow_stall: bool);
-    no() fn rocksdb_write_buffer_manager_set_buffer_size(wbm: *mut rocksdb_write_buffer_manager_t, new_size: usize);
 }

@@ -15,6 +15,7 @@ pub use cairn_capi::constants::*;
 pub use cairn_capi::control::*;
 pub use cairn_capi::db::*;
 pub use cairn_capi::env::*;
+pub use cairn_capi::estimates::*;
 pub use cairn_capi::families::*;
 pub use cairn_capi::files::*;
 pub use cairn_capi::indexed::*;

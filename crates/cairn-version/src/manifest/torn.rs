@@ -15,7 +15,7 @@ use cairn_types::Result;
 /// What a disk writes at once.
 const SECTOR: u64 = 512;
 /// An append that is longer than this was not cut short, it is damaged.
-const MAX_APPEND: u64 = 256 << 10;
+pub(super) const MAX_APPEND: u64 = 256 << 10;
 /// So many bytes are checksummed in looking for records at most.
 const MAX_CHECKSUMMED: usize = 16 << 20;
 

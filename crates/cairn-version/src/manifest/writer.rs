@@ -11,6 +11,7 @@ use cairn_platform::sync::Arc;
 use cairn_platform::{FileSystem, WritableFile};
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
 
+use crate::manifest::torn::MAX_APPEND;
 use crate::manifest::{remove_leftover, set_current};
 use crate::version::Version;
 
@@ -94,8 +95,6 @@ impl Contents<'_> {
     }
 }
 
-/// What a disk writes at once.
-const SECTOR: u64 = 512;
 /// Bytes before each record.
 const HEADER_LEN: usize = 7;
 
@@ -190,9 +189,9 @@ impl Manifest {
 
     /// Appends `edits` so that either all of them count after a crash or none.
     ///
-    /// A disk writes sectors in any order. A later record of the group that is there without an
-    /// earlier one could not be told from damage to the earlier one, so where they do not share a
-    /// sector each is synced before the next is appended.
+    /// A disk writes sectors in any order: a later record of the group may be there without an earlier
+    /// one. Later records say that they are (`torn`), so that this is no damage. A group that is too
+    /// long for one append is synced record by record.
     ///
     /// # Errors
     ///
@@ -207,8 +206,7 @@ impl Manifest {
             .iter()
             .map(|edit| edit.to_bytes().len() + HEADER_LEN)
             .sum();
-        let in_sector = self.size() % SECTOR + bytes as u64;
-        if edits.len() < 2 || in_sector <= SECTOR {
+        if edits.len() < 2 || bytes as u64 <= MAX_APPEND {
             return self.append(&edits);
         }
         edits

@@ -1,0 +1,252 @@
+//! Estimates: sizes of ranges, keys that may exist; and the budget of memtables.
+
+use std::ffi::{c_char, c_int, c_uchar};
+use std::sync::Arc;
+
+use cairn_db::{Family, MayExist, Range, SizeApproximationOptions};
+use cairn_memory::WriteBufferManager;
+
+use crate::cache::rocksdb_cache_t;
+use crate::constants::{
+    rocksdb_size_approximation_flags_include_files,
+    rocksdb_size_approximation_flags_include_memtable,
+};
+use crate::db::rocksdb_t;
+use crate::error::{array, bytes, malloc_bytes, report, store};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::{create, maybe, of, of_mut};
+use crate::options::{rocksdb_options_t, rocksdb_readoptions_t};
+
+handles! {
+    /// A budget of memtables, for several databases.
+    rocksdb_write_buffer_manager_t = Arc<WriteBufferManager>;
+}
+
+c_destructors! {
+    /// Gives up the program's share of a budget.
+    rocksdb_write_buffer_manager_destroy(rocksdb_write_buffer_manager_t);
+}
+
+/// The ranges of a call: how many, and the keys and lengths of their ends.
+struct Ranges {
+    count: c_int,
+    starts: (*const *const c_char, *const usize),
+    limits: (*const *const c_char, *const usize),
+}
+
+/// Stores the estimated sizes of ranges.
+///
+/// # Safety
+///
+/// The arrays are what `c.h` says.
+unsafe fn sizes(
+    family: &Family,
+    ranges: &Ranges,
+    flags: c_int,
+    sizes: *mut u64,
+    errptr: *mut *mut c_char,
+) {
+    let count = usize::try_from(ranges.count).unwrap_or(0);
+    let options = SizeApproximationOptions {
+        include_memtables: flags & rocksdb_size_approximation_flags_include_memtable != 0,
+        include_files: flags & rocksdb_size_approximation_flags_include_files != 0,
+        ..SizeApproximationOptions::default()
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        report(errptr, || {
+            let keys = |(keys, lengths): (*const *const c_char, *const usize)| {
+                let keys = array(keys, count).iter().zip(array(lengths, count));
+                keys.map(|(key, len)| bytes(*key, *len)).collect::<Vec<_>>()
+            };
+            let starts = keys(ranges.starts);
+            let pairs: Vec<Range<'_>> = starts
+                .into_iter()
+                .zip(keys(ranges.limits))
+                .map(|(begin, end)| Range { begin, end })
+                .collect();
+            for (at, size) in family
+                .approximate_sizes(&pairs, &options)?
+                .into_iter()
+                .enumerate()
+            {
+                sizes.add(at).write(size);
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Whether a key may exist; its value is stored if it is at hand and wanted.
+///
+/// # Safety
+///
+/// The places are what `c.h` says.
+unsafe fn may_exist(
+    family: &Family,
+    options: *const rocksdb_readoptions_t,
+    key: &[u8],
+    (value, val_len): (*mut *mut c_char, *mut usize),
+    value_found: *mut c_uchar,
+) -> c_uchar {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let answer = family.key_may_exist(key, of(options));
+        let found = matches!(answer, MayExist::Yes(_));
+        store(value_found, found.into());
+        match answer {
+            MayExist::No => 0,
+            MayExist::Perhaps => 1,
+            MayExist::Yes(bytes) => {
+                if !value_found.is_null() {
+                    store(val_len, bytes.len());
+                    store(value, malloc_bytes(&bytes));
+                }
+                1
+            }
+        }
+    }
+}
+
+c_functions! {
+    /// Estimated bytes of ranges of the default family, in files.
+    fn rocksdb_approximate_sizes(
+        db: *mut rocksdb_t,
+        num_ranges: c_int,
+        range_start_key: *const *const c_char,
+        range_start_key_len: *const usize,
+        range_limit_key: *const *const c_char,
+        range_limit_key_len: *const usize,
+        sizes_list: *mut u64,
+        errptr: *mut *mut c_char,
+    ) {
+        let ranges = Ranges {
+            count: num_ranges,
+            starts: (range_start_key, range_start_key_len),
+            limits: (range_limit_key, range_limit_key_len),
+        };
+        let family = of(db.cast_const()).db.default_family();
+        sizes(family, &ranges, rocksdb_size_approximation_flags_include_files, sizes_list, errptr);
+    }
+    /// The same of a family.
+    fn rocksdb_approximate_sizes_cf(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        num_ranges: c_int,
+        range_start_key: *const *const c_char,
+        range_start_key_len: *const usize,
+        range_limit_key: *const *const c_char,
+        range_limit_key_len: *const usize,
+        sizes_list: *mut u64,
+        errptr: *mut *mut c_char,
+    ) {
+        let ranges = Ranges {
+            count: num_ranges,
+            starts: (range_start_key, range_start_key_len),
+            limits: (range_limit_key, range_limit_key_len),
+        };
+        let family = of(column_family.cast_const());
+        sizes(family, &ranges, rocksdb_size_approximation_flags_include_files, sizes_list, errptr);
+    }
+    /// The same of a family, in files, memtables or both.
+    fn rocksdb_approximate_sizes_cf_with_flags(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        num_ranges: c_int,
+        range_start_key: *const *const c_char,
+        range_start_key_len: *const usize,
+        range_limit_key: *const *const c_char,
+        range_limit_key_len: *const usize,
+        include_flags: u8,
+        sizes_list: *mut u64,
+        errptr: *mut *mut c_char,
+    ) {
+        let ranges = Ranges {
+            count: num_ranges,
+            starts: (range_start_key, range_start_key_len),
+            limits: (range_limit_key, range_limit_key_len),
+        };
+        sizes(of(column_family.cast_const()), &ranges, include_flags.into(), sizes_list, errptr);
+    }
+    /// Whether a key of the default family may exist, by what is in memory. With `value_found` its
+    /// value is copied if it is at hand.
+    fn rocksdb_key_may_exist(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        key: *const c_char,
+        key_len: usize,
+        value: *mut *mut c_char,
+        val_len: *mut usize,
+        _timestamp: *const c_char,
+        _timestamp_len: usize,
+        value_found: *mut c_uchar,
+    ) -> c_uchar {
+        let family = of(db.cast_const()).db.default_family();
+        may_exist(family, options, bytes(key, key_len), (value, val_len), value_found)
+    }
+    /// The same of a family.
+    fn rocksdb_key_may_exist_cf(
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        key_len: usize,
+        value: *mut *mut c_char,
+        val_len: *mut usize,
+        _timestamp: *const c_char,
+        _timestamp_len: usize,
+        value_found: *mut c_uchar,
+    ) -> c_uchar {
+        let family = of(column_family.cast_const());
+        may_exist(family, options, bytes(key, key_len), (value, val_len), value_found)
+    }
+
+    /// A budget of `buffer_size` bytes; 0 for no limit. With `allow_stall` writes wait when it is used up.
+    fn rocksdb_write_buffer_manager_create(buffer_size: usize, allow_stall: bool) -> *mut rocksdb_write_buffer_manager_t {
+        create(Arc::new(WriteBufferManager::new(buffer_size, None, allow_stall)))
+    }
+    /// The same, counted as used in a cache.
+    fn rocksdb_write_buffer_manager_create_with_cache(
+        buffer_size: usize,
+        cache: *const rocksdb_cache_t,
+        allow_stall: bool,
+    ) -> *mut rocksdb_write_buffer_manager_t {
+        create(Arc::new(WriteBufferManager::new(buffer_size, maybe(cache).cloned(), allow_stall)))
+    }
+    /// Whether there is a limit.
+    fn rocksdb_write_buffer_manager_enabled(wbm: *mut rocksdb_write_buffer_manager_t) -> bool {
+        of(wbm.cast_const()).enabled()
+    }
+    /// Whether it is counted in a cache.
+    fn rocksdb_write_buffer_manager_cost_to_cache(wbm: *mut rocksdb_write_buffer_manager_t) -> bool {
+        of(wbm.cast_const()).cost_to_cache()
+    }
+    /// Bytes of memtables.
+    fn rocksdb_write_buffer_manager_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize {
+        of(wbm.cast_const()).memory_usage()
+    }
+    /// Bytes of memtables that take writes.
+    fn rocksdb_write_buffer_manager_mutable_memtable_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize {
+        of(wbm.cast_const()).mutable_memtable_memory_usage()
+    }
+    /// Bytes counted in the cache.
+    fn rocksdb_write_buffer_manager_dummy_entries_in_cache_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize {
+        of(wbm.cast_const()).dummy_entries_in_cache_usage()
+    }
+    /// The budget, in bytes.
+    fn rocksdb_write_buffer_manager_buffer_size(wbm: *mut rocksdb_write_buffer_manager_t) -> usize {
+        of(wbm.cast_const()).buffer_size()
+    }
+    /// Changes the budget.
+    fn rocksdb_write_buffer_manager_set_buffer_size(wbm: *mut rocksdb_write_buffer_manager_t, new_size: usize) {
+        of(wbm.cast_const()).set_buffer_size(new_size);
+    }
+    /// Changes whether writes wait.
+    fn rocksdb_write_buffer_manager_set_allow_stall(wbm: *mut rocksdb_write_buffer_manager_t, new_allow_stall: bool) {
+        of(wbm.cast_const()).set_allow_stall(new_allow_stall);
+    }
+    /// The budget that memtables share. The program still destroys its handle.
+    fn rocksdb_options_set_write_buffer_manager(opt: *mut rocksdb_options_t, wbm: *mut rocksdb_write_buffer_manager_t) {
+        of_mut(opt).db.write_buffer_manager = maybe(wbm.cast_const()).cloned();
+    }
+}
