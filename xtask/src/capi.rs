@@ -6,6 +6,7 @@
 //! built are left out by name, with the reason, in `capi/rocksdb-crate.txt`.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
