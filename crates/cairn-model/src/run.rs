@@ -187,8 +187,8 @@ impl<'f> Runner<'f> {
         match promise {
             Promise::Nothing => {}
             Promise::Everything => self.floor = now,
+            Promise::Handed | Promise::Logged if unlogged => {}
             Promise::Handed => self.handed = now,
-            Promise::Logged if unlogged => {}
             Promise::Logged => self.floor = now,
             // Every family is flushed, and all of them come back at one moment.
             Promise::Flushed(_) if unlogged && options.flushes_atomically() => self.floor = now,

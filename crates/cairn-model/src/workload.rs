@@ -151,6 +151,16 @@ pub const WORKLOADS: &[Workload] = &[
         ..FREE
     },
     Workload {
+        name: "buffers",
+        db: "db_write_buffer_size=65536;recycle_log_file_num=2",
+        family: "memtable_max_range_deletions=2;arena_block_size=4096",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["deleterange", "sync"],
+        often: &[("work", 2)],
+        ..FREE
+    },
+    Workload {
         name: "atomic",
         db: "atomic_flush=true",
         durability: Durability::Unlogged,
