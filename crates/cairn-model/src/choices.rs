@@ -21,7 +21,7 @@ const DB_OPTIONS: [Values; 12] = [
     ("use_fsync", &["false", "true"]),
     ("recycle_log_file_num", &["0", "2"]),
 ];
-const FAMILY_OPTIONS: [Values; 27] = [
+const FAMILY_OPTIONS: [Values; 29] = [
     // Nothing below 64 KiB takes effect.
     ("write_buffer_size", &["65536"]),
     ("max_write_buffer_number", &["2", "4"]),
@@ -56,6 +56,20 @@ const FAMILY_OPTIONS: [Values; 27] = [
         ],
     ),
     ("prefix_extractor", &["nullptr", "fixed:3", "capped:4"]),
+    (
+        "compaction_style",
+        &[
+            "kCompactionStyleLevel",
+            "kCompactionStyleLevel",
+            "kCompactionStyleUniversal",
+            "kCompactionStyleFIFO",
+            "kCompactionStyleNone",
+        ],
+    ),
+    (
+        "sst_partitioner_factory",
+        &["nullptr", "{id=SstPartitionerFixedPrefixFactory;length=3;}"],
+    ),
     ("enable_blob_files", &["true", "false"]),
     ("min_blob_size", &["0", "10", "100"]),
     ("blob_file_size", &["1", "4096", "268435456"]),

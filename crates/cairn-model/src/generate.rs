@@ -181,6 +181,12 @@ impl Generator {
             .then(|| *self.rng.pick(&all))
     }
 
+    /// Whether snapshots are held.
+    #[must_use]
+    pub fn has_snapshots(&self) -> bool {
+        !self.snapshots.is_empty()
+    }
+
     /// The number of a snapshot that is taken now.
     pub fn new_snapshot(&mut self) -> u64 {
         let number = self.next_snapshot;

@@ -91,6 +91,30 @@ pub const SETS: &[NamedSet] = &[
                  level0_file_num_compaction_trigger=2;target_file_size_base=2048",
         table: "",
     },
+    NamedSet {
+        name: "universal",
+        db: "max_subcompactions=3;max_background_jobs=4",
+        family: "compaction_style=kCompactionStyleUniversal;disable_auto_compactions=false;\
+                 level0_file_num_compaction_trigger=2;target_file_size_base=2048;\
+                 compaction_options_universal={size_ratio=20;allow_trivial_move=true}",
+        table: "",
+    },
+    NamedSet {
+        name: "one-level",
+        db: "",
+        family: "compaction_style=kCompactionStyleUniversal;num_levels=1;\
+                 disable_auto_compactions=false;level0_file_num_compaction_trigger=2;\
+                 compaction_options_universal={max_size_amplification_percent=100}",
+        table: "block_size=256",
+    },
+    NamedSet {
+        name: "fifo",
+        db: "",
+        family: "compaction_style=kCompactionStyleFIFO;num_levels=1;\
+                 disable_auto_compactions=false;level0_file_num_compaction_trigger=2;\
+                 compaction_options_fifo={allow_compaction=true}",
+        table: "",
+    },
 ];
 
 /// The set of this name.

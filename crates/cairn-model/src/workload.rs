@@ -189,6 +189,34 @@ pub const WORKLOADS: &[Workload] = &[
         ..FREE
     },
     Workload {
+        name: "steered",
+        db: "max_background_jobs=4",
+        family: "level0_file_num_compaction_trigger=2;disable_auto_compactions=false;\
+                 max_bytes_for_level_base=8192;target_file_size_base=2048",
+        durability: Durability::Logged,
+        families: 1,
+        on: &[
+            "flush",
+            "compact",
+            "steer",
+            "hold",
+            "dropfiles",
+            "deleterange",
+        ],
+        often: &[("flush", 3), ("steer", 5), ("hold", 2), ("work", 3)],
+        ..FREE
+    },
+    Workload {
+        name: "runs",
+        family: "compaction_style=kCompactionStyleUniversal;disable_auto_compactions=false;\
+                 level0_file_num_compaction_trigger=2;target_file_size_base=2048",
+        durability: Durability::Logged,
+        families: 1,
+        on: &["flush", "compact", "steer", "dropfiles"],
+        often: &[("flush", 3), ("steer", 3), ("work", 3)],
+        ..FREE
+    },
+    Workload {
         name: "ingest",
         durability: Durability::Logged,
         families: 2,

@@ -287,6 +287,12 @@ impl Busy {
         self.running.iter().any(|running| running.start_level == 0)
     }
 
+    /// Whether a running compaction takes files of level 0 to `base`.
+    fn empties_level_zero_into(&self, base: usize) -> bool {
+        let mut running = self.running.iter();
+        running.any(|running| running.start_level == 0 && running.output_level == base)
+    }
+
     /// Whether a running compaction writes to `level` between the two bounds (internal keys).
     #[must_use]
     pub fn writes(&self, order: &KeyOrder, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
@@ -417,8 +423,10 @@ fn fullest_level(tree: &Tree) -> Option<Pick> {
     );
     let mut level_zero_waits = false;
     for (level, score) in scores.into_iter().take_while(|&(_, score)| score >= 1.0) {
-        if level_zero_waits && level == tree.targets.base_level {
-            // More work on the base level would keep level 0 waiting for ever.
+        let base = tree.targets.base_level;
+        if level_zero_waits && level == base && !tree.busy.empties_level_zero_into(base) {
+            // More work on the base level would keep level 0 waiting for ever. While level 0 is
+            // being emptied it has what it needs, and what that leaves of the base level is free.
             continue;
         }
         let found = match level {

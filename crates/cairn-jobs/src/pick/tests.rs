@@ -73,6 +73,7 @@ impl Case {
                 .busy
                 .extend(rest.split(' ').map(|n| n.parse::<u64>().unwrap())),
             "pick" => self.pick(),
+            "picks" => self.picks(),
             "manual" => self.manual(rest),
             "files" | "refit" | "promote" | "drop" => self.asked(word, rest),
             level if level.starts_with('L') => {
@@ -218,6 +219,16 @@ impl Case {
             Ok(None) => "nothing\n".to_owned(),
             Err(error) => format!("{error}\n"),
         };
+    }
+
+    /// Everything that can run at once.
+    fn picks(&mut self) {
+        let (version, mut busy) = self.tree();
+        while let Some(pick) = pick(&version, &busy, &self.present, &self.options) {
+            self.output += &format!("{} ({:?})\n", shown(&pick), pick.reason);
+            busy.add(&KeyOrder::Bytewise, &pick);
+        }
+        self.output += &format!("{} at once\n", busy.len());
     }
 
     /// `manual FROM TO HOW`: every step, each installed as if it had run.

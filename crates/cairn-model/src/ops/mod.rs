@@ -19,15 +19,18 @@ pub mod checkpoint;
 pub mod collect;
 pub mod columns;
 pub mod compact;
+pub mod drop_files;
 pub mod families;
 pub mod flush;
 pub mod flush_wal;
 pub mod get;
+pub mod hold;
 pub mod ingest;
 pub mod reopen;
 pub mod scan;
 pub mod set_options;
 pub mod snapshots;
+pub mod steer;
 pub mod sync_wal;
 pub mod updates;
 pub mod work;
@@ -72,6 +75,9 @@ pub const KINDS: &[Kind] = &[
     ingest::KIND,
     checkpoint::KIND,
     set_options::KIND,
+    steer::KIND,
+    hold::KIND,
+    drop_files::KIND,
 ];
 
 /// What an operation that succeeded promises.
