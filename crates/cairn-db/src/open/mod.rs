@@ -175,10 +175,9 @@ fn recover_manifest(
         }
         None => {
             files::refuse_orphaned_logs(fs, dir, options)?;
-            let order = order("default", KeyOrder::Bytewise.name());
-            let given =
-                descriptor(request, "default").map(|given| given.options.comparator.clone());
-            fresh(given.map_or(order, Ok)?)
+            let given = descriptor(request, "default").map(|given| &given.options);
+            let given = given.or(request.others);
+            fresh(given.map_or(KeyOrder::Bytewise, |options| options.comparator.clone()))
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Iterators that are renewed, several at once, by prefixes; estimates and checks.
 
-use cairn_db::{Db, MayExist, Range, SizeApproximationOptions};
+use cairn_db::{Db, MayExist, OpenRequest, Range, SizeApproximationOptions};
 use cairn_options::{FamilyOptions, FilterPolicy, ReadOptions, TableFilter};
 use cairn_platform::World;
-use cairn_types::{Code, PrefixExtractor};
+use cairn_types::{Code, KeyOrder, PrefixExtractor};
 
-use crate::basic::{open_at, small};
+use crate::basic::{db_options, open_at, small};
 
 fn keys(iter: &mut cairn_db::Iter) -> Vec<String> {
     let mut found = Vec::new();
@@ -350,4 +350,32 @@ fn damage_is_found_by_a_check_of_everything() {
             .unwrap_err()
             .is_corruption()
     );
+}
+
+#[test]
+fn a_new_database_has_the_order_of_the_options_for_all_families() {
+    let world = World::in_memory();
+    let reverse = FamilyOptions {
+        comparator: KeyOrder::ReverseBytewise,
+        ..small()
+    };
+    let open_reverse = || {
+        cairn_db::open(&OpenRequest {
+            path: std::path::Path::new("/db"),
+            options: &db_options(),
+            families: &[],
+            others: Some(&reverse),
+            read_only: false,
+            world: world.clone(),
+        })
+        .unwrap()
+    };
+    let db = open_reverse();
+    db.put(b"a", b"1").unwrap();
+    db.put(b"b", b"1").unwrap();
+    db.close().unwrap();
+    drop(db);
+    let mut iter = open_reverse().iter();
+    iter.seek_to_first();
+    assert_eq!(keys(&mut iter), ["b", "a"]);
 }

@@ -77,3 +77,41 @@ fn a_run_of_deletions_counts_against_the_limit() {
         }
     }
 }
+
+/// What a seek over a run of deletions costs; by hand, optimized:
+/// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read what_runs_cost -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn what_runs_cost() {
+    let key = |n: u32| [b"key".as_slice(), &n.to_be_bytes()].concat();
+    let mut changes: Vec<Change> = (0..100_000)
+        .map(|n| Change::Put(key(n), vec![7; 20]))
+        .collect();
+    changes.extend((0..100_000).map(|n| Change::Delete(key(n))));
+    changes.push(put("live", "here"));
+    // Deletions alone in a table; over the values that they delete; alone in a memtable.
+    for (what, from, layers) in [
+        ("in a table", 100_000, &[100_001][..]),
+        ("over values", 0, &[100_000, 100_001][..]),
+        ("in a memtable", 100_000, &[][..]),
+    ] {
+        let shape = Shape {
+            files: 1,
+            block_size: 4096,
+            ..shape_of(layers)
+        };
+        let world = World::new(&changes[from..], &shape);
+        let seq = SequenceNumber(1_000_000);
+        let mut iter = DbIter::new(world.view.clone(), seq, &ReadOptions::default());
+        let mut best = u128::MAX;
+        for _ in 0..20 {
+            let clock = cairn_platform::clock::SystemClock;
+            let began = cairn_platform::Clock::monotonic_nanos(&clock);
+            iter.seek(b"key");
+            let took = cairn_platform::Clock::monotonic_nanos(&clock) - began;
+            assert_eq!(iter.key(), b"live");
+            best = best.min(u128::from(took));
+        }
+        println!("{what}: {} us for 100,000 deletions", best / 1000);
+    }
+}

@@ -124,7 +124,7 @@ impl World {
                 order: order.clone(),
                 prefix_extractor: Some(PrefixExtractor::Fixed(1)),
                 options: builder.options.clone(),
-                cache: Some(Arc::new(BlockCache::new(1 << 20, CacheOptions::default()))),
+                cache: Some(Arc::new(BlockCache::new(1 << 26, CacheOptions::default()))),
                 verify_unique_id: false,
                 mode: FileMode::default(),
                 advise_random: false,
