@@ -253,6 +253,8 @@ impl DbIter {
     /// From now on the entries of the current entry's key are passed over.
     #[inline]
     fn hide_key(&mut self) {
+        // Entries are counted by key: many keys with few entries each are no reason to seek.
+        self.skipped = 0;
         self.key.clear();
         self.key
             .extend_from_slice(key::user_key(self.merging.key()));
