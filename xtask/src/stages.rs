@@ -132,7 +132,7 @@ fn crash(root: &Path) -> Result<(), String> {
     model(
         root,
         "crash",
-        &["--count", "6", "--ops", "50", "--images", "2"],
+        &["--count", "2", "--ops", "50", "--images", "2"],
     )
 }
 

@@ -36,6 +36,8 @@ Benchmarks (those marked * begin with a fresh database unless --use_existing_db 
   updaterandom      get a random key and put it back    mergerandom     merge (needs --merge_operator)
   compact           compact everything                  flush           write memtables to tables
   waitforcompaction wait for background work            levelstats      print files and bytes a level
+  stats             print the tree and its space        readrandomoperands  get operands, unmerged
+  fillseqdeterministic*  in order, level by level: the same tree each time
 
 Examples:
   cairn bench

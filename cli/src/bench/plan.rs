@@ -12,7 +12,9 @@ pub enum Kind {
     Get(Target),
     MultiGet,
     Seek,
-    Scan { reverse: bool },
+    Scan {
+        reverse: bool,
+    },
     ReadWrite,
     Update,
     Merge,
@@ -20,6 +22,12 @@ pub enum Kind {
     Flush,
     Wait,
     LevelStats,
+    /// Prints the tree, its space, and how often bytes were written again.
+    Stats,
+    /// Gets the operands of random keys, unmerged.
+    Operands,
+    /// In order, a level after the other, so that the tree has the same shape each time.
+    Deterministic,
 }
 
 /// The order of the keys that are written.
@@ -103,6 +111,9 @@ impl Benchmark {
             "flush" => Kind::Flush,
             "waitforcompaction" => Kind::Wait,
             "levelstats" => Kind::LevelStats,
+            "stats" => Kind::Stats,
+            "readrandomoperands" => Kind::Operands,
+            "fillseqdeterministic" => Kind::Deterministic,
             _ => {
                 return Err(Error::invalid_argument(format!(
                     "unknown benchmark {name}; `cairn bench --help` lists them"
@@ -116,8 +127,10 @@ impl Benchmark {
     #[must_use]
     pub fn operations(&self) -> u64 {
         match self.kind {
-            Kind::Write(_) | Kind::Delete(_) | Kind::Merge | Kind::Update => self.flags.num,
-            Kind::Compact | Kind::Flush | Kind::Wait | Kind::LevelStats => 1,
+            Kind::Write(_) | Kind::Delete(_) | Kind::Merge | Kind::Update | Kind::Deterministic => {
+                self.flags.num
+            }
+            Kind::Compact | Kind::Flush | Kind::Wait | Kind::LevelStats | Kind::Stats => 1,
             _ => self.flags.reads(),
         }
     }
@@ -129,6 +142,7 @@ impl Benchmark {
         match self.kind {
             Kind::Write(Order::Sequential | Order::Shuffled)
             | Kind::Delete(Order::Sequential)
+            | Kind::Deterministic
             | Kind::Scan { .. } => 0,
             _ => self.flags.duration,
         }

@@ -16,6 +16,8 @@ use super::work::{Rng, Values, number_of, write_key};
 use super::{directory, is_ours, make_fresh, print_head};
 use crate::progress::Progress;
 
+mod more;
+
 /// Operations between two looks at the clock where single ones take less than the look.
 const SCAN_STRIDE: u64 = 128;
 /// Operations between two movements of the progress bar.
@@ -90,6 +92,7 @@ impl Run {
         let elapsed = SystemClock.monotonic_nanos() - begin;
         let text = match benchmark.kind {
             Kind::LevelStats => db.property("rocksdb.levelstats").unwrap_or_default(),
+            Kind::Stats => more::stats(db, &self.dir)?,
             _ => String::new(),
         };
         Ok((tally, elapsed, text))
@@ -246,7 +249,11 @@ impl<'a> Worker<'a> {
             Kind::ReadWrite => self.read_and_write()?,
             Kind::Update => self.update()?,
             Kind::Merge => self.merge()?,
-            Kind::Compact | Kind::Flush | Kind::Wait | Kind::LevelStats => self.command()?,
+            Kind::Operands => self.operands()?,
+            Kind::Deterministic => self.fill_levels()?,
+            Kind::Compact | Kind::Flush | Kind::Wait | Kind::LevelStats | Kind::Stats => {
+                self.command()?;
+            }
         }
         self.tally.nanos = SystemClock.monotonic_nanos() - self.begin;
         Ok(self.tally)

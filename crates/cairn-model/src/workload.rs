@@ -251,6 +251,16 @@ pub const WORKLOADS: &[Workload] = &[
         often: &[("flush", 4), ("collect", 3), ("work", 3)],
         ..FREE
     },
+    Workload {
+        name: "universal",
+        family: "compaction_style=kCompactionStyleUniversal;level0_file_num_compaction_trigger=2;\
+                 disable_auto_compactions=false;target_file_size_base=4096",
+        durability: Durability::Logged,
+        families: 1,
+        on: &["flush", "compact", "deleterange"],
+        often: &[("flush", 4), ("work", 3)],
+        ..FREE
+    },
 ];
 
 /// The workload of this name.
