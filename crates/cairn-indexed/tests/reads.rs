@@ -1,5 +1,7 @@
 //! A batch over a database reads like the database after the batch was written.
 
+#![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
 use std::path::Path;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
@@ -46,7 +48,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (key.clone(), any::<u8>()).prop_map(|(key, n)| Op::Put(key, n)),
         1 => (key.clone(), any::<u8>()).prop_map(|(key, n)| Op::Entity(key, n)),
-        3 => (key.clone(), b'a'..b'z').prop_map(|(key, n)| Op::Merge(key, n)),
+        3 => (key.clone(), b'a'..=b'z').prop_map(|(key, n)| Op::Merge(key, n)),
         3 => key.prop_map(Op::Delete),
         1 => Just(Op::SavePoint),
         1 => Just(Op::RollBack),
