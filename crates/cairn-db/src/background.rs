@@ -9,12 +9,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cairn_jobs::pick::run_count;
+use cairn_observe::BackgroundErrorReason;
 use cairn_options::CompactionStyle;
 use cairn_platform::Priority;
 use cairn_platform::sync::{MutexGuard, Ordering};
-use cairn_types::{Code, Error, Result};
+use cairn_types::{Error, Result};
 
 use crate::control::is_called_off;
+use crate::errors::retry::JobKind;
 use crate::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
 use crate::write::stall::{self, Condition, Load};
@@ -58,10 +60,11 @@ impl Shared {
             let mut tree = shared.tree.lock();
             tree.compactions -= 1;
             shared.release(&mut tree, &family, &chosen);
+            let result = shared.compaction_ended(&mut tree, &family, &chosen.pick, result);
             // What they hold would keep from being deleted the inputs, and all tables of a family
             // that was dropped.
             drop((chosen, family));
-            shared.job_ended(tree, result);
+            shared.job_ended(tree, JobKind::Compaction, result);
         });
         true
     }
@@ -93,15 +96,19 @@ impl Shared {
     pub(crate) fn job_ended<'t>(
         self: &'t Arc<Self>,
         mut tree: MutexGuard<'t, Tree>,
+        kind: JobKind,
         result: Result<()>,
     ) {
-        if let Err(error) = &result
-            && error.code() != Code::ShutdownInProgress
-        {
-            drop(tree);
-            self.fail_writes(error);
-            tree = self.tree.lock();
+        drop(tree);
+        match (&result, kind) {
+            (Ok(()), kind) => self.forget_soft_error(kind),
+            (Err(error), JobKind::Flush) => self.background_error(self.flush_reason(), error),
+            (Err(error), JobKind::Compaction) => {
+                self.background_error(BackgroundErrorReason::Compaction, error);
+            }
         }
+        tree = self.tree.lock();
+        self.recovery_goes_on(tree.flushes);
         self.update_conditions(&mut tree);
         self.schedule(&mut tree);
         self.changed.notify_all();
@@ -161,11 +168,15 @@ impl Shared {
     }
 
     /// Waits until no job runs or is due.
+    ///
+    /// What waits to be tried again after a failure is tried at once; a second failure is reported.
     pub(crate) fn wait_until_quiet(self: &Arc<Self>) -> Result<()> {
+        self.retry_now();
         self.wait_until(|tree| {
             self.failure.load().is_some()
                 || (tree.flushes == 0 && tree.compactions == 0 && tree.purges == 0)
         });
-        self.check_failure()
+        self.check_failure()?;
+        self.first_retry().map_or(Ok(()), |retry| Err(retry.error))
     }
 }

@@ -14,6 +14,7 @@ use cairn_platform::Priority;
 use cairn_types::{Error, Result, TableFileCreationReason};
 
 use crate::db::Db;
+use crate::errors::retry::JobKind;
 use crate::family::{Families, Family, FamilyState};
 use crate::install::Change;
 use crate::shared::{Immutable, Shared, Tree};
@@ -54,7 +55,11 @@ impl Shared {
             return;
         };
         let enough = state.flush_requested || state.immutables.len() >= to_merge;
-        if state.flushing || state.immutables.is_empty() || !enough {
+        if state.flushing
+            || state.immutables.is_empty()
+            || !enough
+            || self.must_wait(state.retry_flush.as_ref())
+        {
             return;
         }
         state.flushing = true;
@@ -64,13 +69,14 @@ impl Shared {
             let result = shared.guarded("a flush", || shared.flush_family(&family));
             let mut tree = shared.tree.lock();
             tree.flushes -= 1;
+            shared.note_outcome(&mut tree, family.id(), JobKind::Flush, &result);
             if let Some(state) = tree.families.get_mut(&family.id()) {
                 state.flushing = false;
                 state.flush_requested &= !state.immutables.is_empty();
             }
             // The last to know a family that was dropped would keep its tables from deletion.
             drop(family);
-            shared.job_ended(tree, result);
+            shared.job_ended(tree, JobKind::Flush, result);
         });
     }
 
@@ -80,7 +86,8 @@ impl Shared {
             .values()
             .any(|state| !state.immutables.is_empty());
         // One job at a time: the next moment may only count when this one does.
-        if tree.flushes > 0 || !waits {
+        let mut retries = tree.families.values().map(|state| &state.retry_flush);
+        if tree.flushes > 0 || !waits || retries.any(|retry| self.must_wait(retry.as_ref())) {
             return;
         }
         tree.flushes += 1;
@@ -91,16 +98,23 @@ impl Shared {
             let result = shared.guarded("an atomic flush", || shared.flush_all());
             let mut tree = shared.tree.lock();
             tree.flushes -= 1;
+            let flushed: Vec<u32> = {
+                let flushing = tree.families.iter().filter(|(_, state)| state.flushing);
+                flushing.map(|(id, _)| *id).collect()
+            };
+            for id in flushed {
+                shared.note_outcome(&mut tree, id, JobKind::Flush, &result);
+            }
             for state in tree.families.values_mut() {
                 state.flushing = false;
                 state.flush_requested = false;
             }
-            shared.job_ended(tree, result);
+            shared.job_ended(tree, JobKind::Flush, result);
         });
     }
 
     /// Writes the immutable memtables of all families to tables and installs them together.
-    fn flush_all(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn flush_all(self: &Arc<Self>) -> Result<()> {
         let families = self.families.load_full();
         // Families switch together under this lock, so what waits now is of one moment.
         let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
@@ -231,8 +245,17 @@ impl Shared {
                 })
                 .collect()
         };
+        // A flush that fails is tried again, but nobody knows until when.
+        let failing = |tree: &Tree| {
+            goals.iter().find_map(|(id, _)| {
+                let state = tree.families.get(id)?;
+                let retry = state.retry_flush.as_ref()?;
+                (!state.flushing).then(|| retry.error.clone())
+            })
+        };
         self.wait_until(|tree| {
             self.failure.load().is_some()
+                || failing(tree).is_some()
                 || goals.iter().all(|(id, goal)| {
                     let Some(goal) = goal else { return true };
                     tree.families.get(id).is_none_or(|state| {
@@ -243,7 +266,9 @@ impl Shared {
                     })
                 })
         });
-        self.check_failure()
+        self.check_failure()?;
+        let error = failing(&self.tree.lock());
+        error.map_or(Ok(()), Err)
     }
 
     fn sync_log_so_far(&self) -> Result<()> {
@@ -258,7 +283,7 @@ impl Shared {
             None => Ok(()),
             Some(syncer) => syncer
                 .sync(&*self.world.fs)
-                .inspect_err(|error| self.fail_writes(error)),
+                .inspect_err(|error| self.log_failed(error)),
         }
     }
 
@@ -289,9 +314,11 @@ impl Shared {
                 load.level_zero_files += 1;
                 stall::condition(load, &options) == Condition::Normal
                     || self.check_writable().is_err()
+                    || self.check_stall().is_err()
             });
         }
-        self.check_writable()
+        self.check_writable()?;
+        self.check_stall()
     }
 }
 

@@ -155,12 +155,12 @@ impl Shared {
         if !current.wants_rotation(self.options().max_manifest_file_size) {
             return current
                 .append_group(edits)
-                .inspect_err(|error| self.fail_writes(error));
+                .inspect_err(|error| self.manifest_failed(error));
         }
         let families = self.families.load_full();
         let next = self
             .write_manifest(&families, &edits)
-            .inspect_err(|error| self.fail_writes(error))?;
+            .inspect_err(|error| self.manifest_failed(error))?;
         let old = std::mem::replace(current, next);
         let number = old.number();
         // All of it is in the new one.

@@ -10,7 +10,7 @@ use cairn_format::names::FileName;
 use cairn_jobs::BlobGc;
 use cairn_jobs::pick::{self, Busy, FilesRequest, Manual, Pick, Step, UserRange};
 use cairn_memtable::Memtable;
-use cairn_observe::FlushReason;
+use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_options::{Canceled, CompactRangeOptions, CompactionOptions, CompactionStyle};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::Version;
@@ -153,6 +153,7 @@ impl Shared {
                     self.run_taken(family, chosen, canceled)?;
                 }
                 None => {
+                    self.is_in_the_way(family)?;
                     self.wait_until(|tree| {
                         tree.compactions < running.max(1)
                             || tree.control.refuses_manual(canceled).is_err()
@@ -197,14 +198,17 @@ impl Shared {
         let mut tree = self.tree.lock();
         tree.compactions -= 1;
         self.release(&mut tree, family, &chosen);
+        if let Err(error) = &result {
+            self.set_aside_damaged(&mut tree, family, &chosen.pick, error);
+        }
         drop(chosen);
         self.update_conditions(&mut tree);
         self.changed.notify_all();
         drop(tree);
         self.purge();
         result.inspect_err(|error| {
-            if !is_called_off(error) {
-                self.fail_writes(error);
+            if !is_called_off(error) && !self.is_set_aside(family, error) {
+                self.background_error(BackgroundErrorReason::Compaction, error);
             }
         })
     }

@@ -49,9 +49,7 @@ const NUMBERS: &[(&str, Number)] = &[
         u64::from(s.compaction_pending)
     }),
     ("rocksdb.num-running-compactions", |s| s.running.1 as u64),
-    ("rocksdb.background-errors", |s| {
-        u64::from(s.shared.failure.load().is_some())
-    }),
+    ("rocksdb.background-errors", |s| s.shared.errors.count()),
     ("rocksdb.cur-size-active-mem-table", |s| {
         s.view.memtable.memory_usage() as u64
     }),

@@ -13,7 +13,7 @@
 //!
 //! Whoever waits for a job holds none of them but the lead, and helps the executor first.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -21,7 +21,7 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use cairn_memory::BlockCache;
 use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
-use cairn_observe::{BackgroundErrorReason, Counters, FlushReason, Listeners, Logger};
+use cairn_observe::{Counters, FlushReason, Listeners, Logger};
 use cairn_options::DbOptions;
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
@@ -32,6 +32,8 @@ use cairn_version::manifest::Manifest;
 use cairn_version::{FileMeta, TableSource, Version};
 
 use crate::control::Control;
+use crate::errors::Errors;
+use crate::errors::retry::{Damaged, Retry};
 use crate::family::Families;
 use crate::open::Dropped;
 use crate::snapshot::Snapshots;
@@ -104,7 +106,9 @@ pub(crate) struct Shared {
     pub(crate) changed: Condvar,
     /// The next number for a file.
     pub(crate) next_file: Arc<AtomicU64>,
-    /// The error that made the database read-only.
+    /// Background errors.
+    pub(crate) errors: Errors,
+    /// The background error that stops writes.
     pub(crate) failure: ArcSwapOption<Error>,
     pub(crate) closing: AtomicBool,
     /// Tells running jobs to end.
@@ -147,6 +151,8 @@ pub(crate) struct Tree {
     /// Logs that may hold unflushed data, the current one included, with their lengths when they
     /// were finished.
     pub(crate) logs: BTreeMap<FileNumber, u64>,
+    /// Logs whose last writes failed: nobody may read them later as history, or write over them.
+    pub(crate) failed_logs: BTreeSet<FileNumber>,
     /// Obsolete logs whose files wait to become new ones.
     pub(crate) recycled_logs: VecDeque<FileNumber>,
     pub(crate) flushes: usize,
@@ -192,6 +198,12 @@ pub(crate) struct FamilyTree {
     pub(crate) flush_reason: Option<FlushReason>,
     /// What the family alone asks of writers.
     pub(crate) condition: Condition,
+    /// When flushes may start again after one failed.
+    pub(crate) retry_flush: Option<Retry>,
+    /// The same for compactions.
+    pub(crate) retry_compaction: Option<Retry>,
+    /// Tables that compactions could not read.
+    pub(crate) damaged: Vec<Damaged>,
     /// Inputs of running compactions.
     pub(crate) busy: cairn_jobs::pick::Busy,
 }
@@ -214,6 +226,9 @@ impl FamilyTree {
             flush_requested: false,
             flush_reason: None,
             condition: Condition::Normal,
+            retry_flush: None,
+            retry_compaction: None,
+            damaged: Vec::new(),
             busy: cairn_jobs::pick::Busy::default(),
         }
     }
@@ -246,27 +261,6 @@ impl Shared {
         self.next_file.fetch_max(number.0 + 1, Ordering::Relaxed);
     }
 
-    /// Makes the database read-only because of `error`; the first cause is kept. What was
-    /// acknowledged stays readable.
-    pub(crate) fn fail_writes(&self, error: &Error) {
-        let before = self
-            .failure
-            .compare_and_swap(&None::<Arc<Error>>, Some(Arc::new(error.clone())));
-        if before.is_none() {
-            self.info.error(format_args!(
-                "the database is read-only from now on: {error}"
-            ));
-            let error = error.clone();
-            self.notify_later(move |listener| {
-                let mut error = Some(error.clone());
-                listener.on_background_error(BackgroundErrorReason::WriteCallback, &mut error);
-            });
-        }
-        self.attention.store(true, Ordering::Release);
-        let _tree = self.tree.lock();
-        self.changed.notify_all();
-    }
-
     /// The error that made the database read-only, as later writes report it.
     pub(crate) fn check_failure(&self) -> Result<()> {
         match &*self.failure.load() {
@@ -292,7 +286,7 @@ impl Shared {
             if done(&self.tree.lock()) {
                 return;
             }
-            if self.world.executor.help() {
+            if self.world.executor.help() || self.world.executor.help_later() {
                 continue;
             }
             let mut tree = self.tree.lock();

@@ -150,9 +150,9 @@ options! {
         /// Whether opening makes the best of missing files.
         best_efforts_recovery: bool = false, missing;
         /// Attempts to resume after a background error that may pass.
-        max_bgerror_resume_count: i32 = i32::MAX, missing;
+        max_bgerror_resume_count: i32 = i32::MAX;
         /// Microseconds between them.
-        bgerror_resume_retry_interval: u64 = 1_000_000, missing;
+        bgerror_resume_retry_interval: u64 = 1_000_000;
         /// Seconds between dumps of statistics to the LOG; 0 for none.
         stats_dump_period_sec: u32 = 600, dynamic;
         /// Seconds between snapshots of statistics; 0 for none.

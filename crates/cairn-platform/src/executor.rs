@@ -1,25 +1,35 @@
 //! Background threads: one queue and one set of threads for each priority.
 //!
 //! Threads start when there is work and none of those that exist is idle, up to the number that
-//! was reserved; then they stay. A job that panics ends alone: its thread reports nothing (who
-//! spawned the job catches what he wants to know) and takes the next job.
+//! was reserved or set; then they stay, until a smaller number is set. A job that panics ends
+//! alone: its thread reports nothing (who spawned the job catches what he wants to know) and takes
+//! the next job.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use crate::posix::priority;
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, OnceLock, Ordering};
+use crate::timer::Timers;
 use crate::world::{Executor, Job, Priority};
 
 /// Threads for background jobs, shared by all databases that are given the pool.
 pub struct ThreadPool {
-    lanes: Arc<[Lane; 3]>,
+    lanes: Arc<Lanes>,
+    timers: Arc<Timers>,
 }
+
+/// The lanes of a pool, by priority.
+struct Lanes([Lane; 4]);
 
 /// The queue of one priority and the threads that serve it.
 struct Lane {
     name: &'static str,
     state: Mutex<LaneState>,
     work: Condvar,
+    low_io: AtomicBool,
+    low_cpu: AtomicBool,
 }
 
 /// What `Lane::state` guards.
@@ -33,16 +43,18 @@ struct LaneState {
 
 impl ThreadPool {
     /// A pool with one thread for flushes, one for compactions, and none for the bottom of the
-    /// tree: until some are reserved, bottom jobs run among the other compactions.
+    /// tree or for users: until some are reserved, their jobs run among the other compactions.
     #[must_use]
     pub fn new() -> ThreadPool {
-        ThreadPool {
-            lanes: Arc::new([
-                Lane::new("cairn-high", 1),
-                Lane::new("cairn-low", 1),
-                Lane::new("cairn-bottom", 0),
-            ]),
-        }
+        let lanes = Arc::new(Lanes([
+            Lane::new("cairn-high", 1),
+            Lane::new("cairn-low", 1),
+            Lane::new("cairn-bottom", 0),
+            Lane::new("cairn-user", 0),
+        ]));
+        let due = Arc::clone(&lanes);
+        let timers = Timers::new(Box::new(move |priority, job| due.spawn(priority, job)));
+        ThreadPool { lanes, timers }
     }
 
     /// The pool that all databases of this process share unless they are given another.
@@ -50,16 +62,6 @@ impl ThreadPool {
     pub fn process_wide() -> Arc<ThreadPool> {
         static POOL: OnceLock<Arc<ThreadPool>> = OnceLock::new();
         Arc::clone(POOL.get_or_init(|| Arc::new(ThreadPool::new())))
-    }
-
-    /// The lane that serves `priority` now.
-    fn lane(&self, priority: Priority) -> usize {
-        match priority {
-            Priority::High => 0,
-            Priority::Low => 1,
-            Priority::Bottom if self.lanes[2].state.lock().limit == 0 => 1,
-            Priority::Bottom => 2,
-        }
     }
 }
 
@@ -71,44 +73,93 @@ impl Default for ThreadPool {
 
 impl Executor for ThreadPool {
     fn spawn(&self, priority: Priority, job: Job) {
-        let index = self.lane(priority);
-        let lane = &self.lanes[index];
+        self.lanes.spawn(priority, job);
+    }
+
+    fn spawn_after(&self, delay: Duration, priority: Priority, job: Job) {
+        self.timers.add(delay, priority, job);
+    }
+
+    fn reserve(&self, priority: Priority, threads: usize) {
+        let mut state = self.lanes.0[priority as usize].state.lock();
+        state.limit = state.limit.max(threads);
+    }
+
+    fn set_threads(&self, priority: Priority, threads: usize) {
+        let lane = &self.lanes.0[priority as usize];
+        let mut state = lane.state.lock();
+        state.limit = threads;
+        // Those that are too many end when they look.
+        lane.work.notify_all();
+    }
+
+    fn threads(&self, priority: Priority) -> usize {
+        self.lanes.serving(priority).state.lock().limit
+    }
+
+    fn queued(&self, priority: Priority) -> usize {
+        self.lanes.serving(priority).state.lock().queue.len()
+    }
+
+    fn lower_io_priority(&self, priority: Priority) {
+        // Relaxed, here and below: a thread that reads late lowers itself one job later.
+        let lane = &self.lanes.0[priority as usize];
+        lane.low_io.store(true, Ordering::Relaxed);
+    }
+
+    fn lower_cpu_priority(&self, priority: Priority) {
+        let lane = &self.lanes.0[priority as usize];
+        lane.low_cpu.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for ThreadPool {
+    /// Lets the threads end when their queues are empty, without waiting for them: the last
+    /// handle may be dropped by one of the jobs. Jobs whose time has not come are dropped.
+    fn drop(&mut self) {
+        self.timers.close();
+        for lane in &self.lanes.0 {
+            lane.state.lock().closing = true;
+            lane.work.notify_all();
+        }
+    }
+}
+
+impl Lanes {
+    /// The place of the lane that serves `priority` now.
+    fn index(&self, priority: Priority) -> usize {
+        match priority {
+            Priority::High => 0,
+            Priority::Low => 1,
+            other if self.0[other as usize].state.lock().limit == 0 => 1,
+            other => other as usize,
+        }
+    }
+
+    /// The lane that serves `priority` now.
+    fn serving(&self, priority: Priority) -> &Lane {
+        &self.0[self.index(priority)]
+    }
+
+    fn spawn(self: &Arc<Self>, priority: Priority, job: Job) {
+        let index = self.index(priority);
+        let lane = &self.0[index];
         let mut state = lane.state.lock();
         state.queue.push_back(job);
-        if state.queue.len() <= state.idle || state.started >= state.limit {
+        // A lane whose threads were all taken away still runs what comes: with one.
+        if state.queue.len() <= state.idle || state.started >= state.limit.max(1) {
             lane.work.notify_one();
             return;
         }
         let number = state.started;
         state.started += 1;
         drop(state);
-        let lanes = Arc::clone(&self.lanes);
+        let lanes = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name(format!("{}-{number}", lane.name))
-            .spawn(move || lanes[index].serve());
+            .spawn(move || lanes.0[index].serve());
         if started.is_err() {
             lane.without_new_thread();
-        }
-    }
-
-    fn reserve(&self, priority: Priority, threads: usize) {
-        let lane = &self.lanes[priority as usize];
-        let mut state = lane.state.lock();
-        state.limit = state.limit.max(threads);
-    }
-
-    fn threads(&self, priority: Priority) -> usize {
-        self.lanes[self.lane(priority)].state.lock().limit
-    }
-}
-
-impl Drop for ThreadPool {
-    /// Lets the threads end when their queues are empty, without waiting for them: the last
-    /// handle may be dropped by one of the jobs.
-    fn drop(&mut self) {
-        for lane in self.lanes.iter() {
-            lane.state.lock().closing = true;
-            lane.work.notify_all();
         }
     }
 }
@@ -125,19 +176,37 @@ impl Lane {
                 closing: false,
             }),
             work: Condvar::new(),
+            low_io: AtomicBool::new(false),
+            low_cpu: AtomicBool::new(false),
         }
     }
 
     /// The life of a thread.
     fn serve(&self) {
+        let (mut low_io, mut low_cpu) = (false, false);
         while let Some(job) = self.next_job() {
+            if !low_io && self.low_io.load(Ordering::Relaxed) {
+                low_io = true;
+                priority::lower_io();
+            }
+            if !low_cpu && self.low_cpu.load(Ordering::Relaxed) {
+                low_cpu = true;
+                priority::lower_cpu();
+            }
             run(job);
         }
     }
 
+    /// The next job; `None` ends the thread.
     fn next_job(&self) -> Option<Job> {
         let mut state = self.state.lock();
         loop {
+            if state.started > state.limit.max(1) {
+                state.started -= 1;
+                // Whoever was woken for a job in place of this thread.
+                self.work.notify_one();
+                return None;
+            }
             if let Some(job) = state.queue.pop_front() {
                 return Some(job);
             }
@@ -174,6 +243,9 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+    use crate::clock::SystemClock;
+    use crate::sync::AtomicUsize;
+    use crate::world::Clock;
 
     #[test]
     fn jobs_run_on_named_threads_and_in_order() {
@@ -256,5 +328,57 @@ mod tests {
         }
         drop((pool, send));
         assert_eq!(receive.iter().count(), 5);
+    }
+
+    #[test]
+    fn a_delayed_job_runs_in_time_and_in_the_order_of_the_times() {
+        let pool = ThreadPool::new();
+        let (send, receive) = channel();
+        let began = SystemClock.monotonic_nanos();
+        for millis in [40, 20] {
+            let send = send.clone();
+            pool.spawn_after(
+                Duration::from_millis(millis),
+                Priority::High,
+                Box::new(move || send.send(millis).unwrap()),
+            );
+        }
+        assert_eq!(receive.recv(), Ok(20));
+        assert_eq!(receive.recv(), Ok(40));
+        assert!(SystemClock.monotonic_nanos() - began >= 40_000_000);
+    }
+
+    #[test]
+    fn a_lane_can_shrink_and_then_runs_one_job_at_a_time() {
+        let pool = ThreadPool::new();
+        pool.set_threads(Priority::User, 3);
+        assert_eq!(pool.threads(Priority::User), 3);
+        let (send, receive) = channel();
+        let barrier = Arc::new(std::sync::Barrier::new(3));
+        for _ in 0..3 {
+            let (send, barrier) = (send.clone(), Arc::clone(&barrier));
+            let job = move || {
+                barrier.wait();
+                send.send(()).unwrap();
+            };
+            pool.spawn(Priority::User, Box::new(job));
+        }
+        (0..3).for_each(|_| receive.recv().unwrap());
+        pool.set_threads(Priority::User, 1);
+        pool.lower_cpu_priority(Priority::User);
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..20 {
+            let (send, running, most) = (send.clone(), running.clone(), most.clone());
+            let job = move || {
+                let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+                most.fetch_max(now, Ordering::SeqCst);
+                std::thread::yield_now();
+                running.fetch_sub(1, Ordering::SeqCst);
+                send.send(()).unwrap();
+            };
+            pool.spawn(Priority::User, Box::new(job));
+        }
+        (0..20).for_each(|_| receive.recv().unwrap());
+        assert_eq!(most.load(Ordering::SeqCst), 1);
     }
 }

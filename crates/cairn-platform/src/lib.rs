@@ -12,6 +12,7 @@ pub mod mem;
 pub mod posix;
 pub mod random;
 pub mod sync;
+mod timer;
 pub mod world;
 
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};

@@ -29,6 +29,8 @@ pub enum Priority {
     Low,
     /// Compactions into the bottom of the tree, when a pool for them is configured.
     Bottom,
+    /// Work of users of the pool.
+    User,
 }
 
 /// A piece of background work.
@@ -42,14 +44,41 @@ pub type Job = Box<dyn FnOnce() + Send>;
 pub trait Executor: Send + Sync {
     /// Runs `job` on a thread of `priority`, soon.
     fn spawn(&self, priority: Priority, job: Job);
+    /// Runs `job` on a thread of `priority` once `delay` has passed. A job whose time has not come
+    /// when the executor goes is dropped unrun.
+    fn spawn_after(&self, delay: Duration, priority: Priority, job: Job);
     /// Runs one waiting job on the calling thread, if this executor works that way.
     fn help(&self) -> bool {
         false
     }
+    /// Lets time pass until the next delayed job is due and runs it on the calling thread, if this
+    /// executor works that way. Who waits for background work calls it when nothing else is left
+    /// to help with.
+    fn help_later(&self) -> bool {
+        false
+    }
     /// Makes sure that at least `threads` threads serve `priority`.
     fn reserve(&self, priority: Priority, threads: usize);
+    /// Lets `threads` threads serve `priority`, more or fewer than before. Jobs that run end
+    /// first.
+    fn set_threads(&self, priority: Priority, threads: usize) {
+        self.reserve(priority, threads);
+    }
     /// How many threads serve `priority`.
     fn threads(&self, priority: Priority) -> usize;
+    /// How many jobs of `priority` wait for a thread.
+    fn queued(&self, priority: Priority) -> usize {
+        let _ = priority;
+        0
+    }
+    /// Lets the device serve the threads of `priority` after all others.
+    fn lower_io_priority(&self, priority: Priority) {
+        let _ = priority;
+    }
+    /// Lets the processor serve the threads of `priority` after all others.
+    fn lower_cpu_priority(&self, priority: Priority) {
+        let _ = priority;
+    }
 }
 
 /// A source of random numbers; nothing secret depends on it.

@@ -34,6 +34,16 @@ impl SimClock {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
+    /// The time, without moving it.
+    fn now(&self) -> u64 {
+        self.nanos.load(Ordering::Relaxed)
+    }
+
+    /// Moves the time on to `nanos`, unless it is later already.
+    fn reach(&self, nanos: u64) {
+        self.nanos.fetch_max(nanos, Ordering::Relaxed);
+    }
+
     /// Lets the wall clock, and only that, jump by so many seconds, either way.
     pub fn jump_wall_seconds(&self, seconds: i64) {
         let micros = seconds.wrapping_mul(1_000_000) as u64;
@@ -57,25 +67,39 @@ impl Clock for SimClock {
 }
 
 /// An executor without threads: jobs wait until somebody helps, who then runs one of them whole,
-/// chosen at random.
+/// chosen at random. A delayed job waits for its time first, which comes when the clock gets there
+/// or when somebody has nothing else to wait for ([`Executor::help_later`]).
 pub struct SimExecutor {
     state: Mutex<ExecutorState>,
+    clock: Arc<SimClock>,
 }
 
 struct ExecutorState {
     waiting: Vec<(Priority, Job)>,
+    /// By due time and the order in which they came.
+    delayed: BTreeMap<(u64, u64), (Priority, Job)>,
+    delays: u64,
     threads: BTreeMap<Priority, usize>,
     rng: Rng,
     completed: u64,
 }
 
 impl SimExecutor {
-    /// An executor whose choices follow from `seed`.
+    /// An executor whose choices follow from `seed`, with a clock of its own.
     #[must_use]
     pub fn new(seed: u64) -> SimExecutor {
+        SimExecutor::with_clock(seed, Arc::default())
+    }
+
+    /// An executor whose choices follow from `seed` and whose delays are told by `clock`.
+    #[must_use]
+    pub fn with_clock(seed: u64, clock: Arc<SimClock>) -> SimExecutor {
         SimExecutor {
+            clock,
             state: Mutex::new(ExecutorState {
                 waiting: Vec::new(),
+                delayed: BTreeMap::new(),
+                delays: 0,
                 threads: BTreeMap::new(),
                 rng: Rng::new(seed).fork(0xe4ec),
                 completed: 0,
@@ -87,6 +111,12 @@ impl SimExecutor {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
+    }
+
+    /// How many jobs wait for their time.
+    #[must_use]
+    pub fn delayed(&self) -> usize {
+        self.state.lock().delayed.len()
     }
 
     /// How many jobs have run to their end.
@@ -103,9 +133,13 @@ impl SimExecutor {
 
     /// Forgets all jobs that wait: the process died.
     pub fn abandon(&self) {
-        let waiting = std::mem::take(&mut self.state.lock().waiting);
+        let (waiting, delayed) = {
+            let mut state = self.state.lock();
+            let waiting = std::mem::take(&mut state.waiting);
+            (waiting, std::mem::take(&mut state.delayed))
+        };
         // Dropped outside the lock: what a job held may spawn when it goes.
-        drop(waiting);
+        drop((waiting, delayed));
     }
 }
 
@@ -114,8 +148,31 @@ impl Executor for SimExecutor {
         self.state.lock().waiting.push((priority, job));
     }
 
+    fn spawn_after(&self, delay: Duration, priority: Priority, job: Job) {
+        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        let due = self.clock.now().saturating_add(delay);
+        let mut state = self.state.lock();
+        let number = state.delays;
+        state.delays += 1;
+        state.delayed.insert((due, number), (priority, job));
+    }
+
+    fn help_later(&self) -> bool {
+        let first = self.state.lock().delayed.keys().next().copied();
+        let Some((due, _)) = first else { return false };
+        self.clock.reach(due);
+        self.help()
+    }
+
     fn help(&self) -> bool {
         let mut state = self.state.lock();
+        let now = self.clock.now();
+        while let Some(first) = state.delayed.first_entry()
+            && first.key().0 <= now
+        {
+            let job = first.remove();
+            state.waiting.push(job);
+        }
         let count = state.waiting.len();
         if count == 0 {
             return false;
@@ -164,7 +221,7 @@ impl SimWorld {
     pub fn on(image: DiskImage, seed: u64) -> SimWorld {
         let fs = Arc::new(SimFs::from_image(image));
         let clock = Arc::new(SimClock::default());
-        let executor = Arc::new(SimExecutor::new(seed));
+        let executor = Arc::new(SimExecutor::with_clock(seed, Arc::clone(&clock)));
         let world = World {
             fs: Arc::clone(&fs) as _,
             clock: Arc::clone(&clock) as _,
@@ -202,6 +259,28 @@ mod tests {
         };
         assert_eq!(order(1), order(1));
         assert!((2..20).any(|seed| order(seed) != order(1)));
+    }
+
+    #[test]
+    fn a_delayed_job_runs_when_the_clock_gets_there_or_nothing_else_is_left() {
+        let clock = Arc::new(SimClock::default());
+        let executor = SimExecutor::with_clock(1, Arc::clone(&clock));
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        let job = |number| {
+            let ran = Arc::clone(&ran);
+            Box::new(move || ran.lock().push(number))
+        };
+        executor.spawn_after(Duration::from_secs(2), Priority::High, job(2));
+        executor.spawn_after(Duration::from_secs(1), Priority::High, job(1));
+        assert!(!executor.help());
+        clock.advance(Duration::from_millis(1_500));
+        assert!(executor.help());
+        assert!(!executor.help());
+        assert_eq!(*ran.lock(), [1]);
+        assert!(executor.help_later());
+        assert!(!executor.help_later());
+        assert_eq!(*ran.lock(), [1, 2]);
+        assert!(clock.monotonic_nanos() >= 2_000_000_000);
     }
 
     #[test]

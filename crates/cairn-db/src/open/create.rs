@@ -343,7 +343,7 @@ impl Shared {
         self.wait_until(|tree| tree.flushes == 0 && tree.compactions == 0 && tree.manual == 0);
         let log = self.writer.lock().log.take();
         let synced = match log {
-            Some(log) if self.failure.load().is_none() => log.finish(&*self.world.fs),
+            Some(log) if !log.has_failed() => log.finish(&*self.world.fs),
             Some(log) => log.abandon(),
             None => Ok(()),
         };
@@ -367,10 +367,11 @@ impl Shared {
             || self.options().avoid_flush_during_shutdown
             || !self.unlogged.load(Ordering::Acquire)
             || self.closing.load(Ordering::Acquire)
-            || self.failure.load().is_some()
         {
             return Ok(());
         }
+        // What has no log is lost then, and whoever closes the database learns why.
+        self.check_failure()?;
         let families: Vec<_> = self.families.load().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);
         self.flush(&families)

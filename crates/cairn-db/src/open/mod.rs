@@ -106,6 +106,7 @@ pub(crate) fn open_above(
         let weak = Arc::downgrade(&shared);
         buffers.register(weak);
     }
+    shared.errors.belongs_to(&shared);
     shared.finish_opening(&recovered)?;
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
@@ -351,6 +352,7 @@ fn assemble(
         tree: Mutex::new(Tree {
             families: BTreeMap::new(),
             logs: BTreeMap::new(),
+            failed_logs: Default::default(),
             recycled_logs: Default::default(),
             durable_min_log: recovered.min_log_to_keep,
             flushes: 0,
@@ -378,6 +380,7 @@ fn assemble(
         unlogged: AtomicBool::new(false),
         cancel: Arc::new(AtomicBool::new(false)),
         host_id: files::host_id(&options, &*world.fs),
+        errors: Default::default(),
         failure: ArcSwapOption::empty(),
         closing: AtomicBool::new(false),
         closed: Mutex::new(false),

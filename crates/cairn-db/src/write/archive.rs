@@ -45,6 +45,7 @@ impl Shared {
             return;
         }
         let options = self.options();
+        let logs = self.without_failed(logs);
         if archives(&options) {
             logs.into_keys().for_each(|number| self.archive_log(number));
             self.purge_archive();
@@ -61,6 +62,22 @@ impl Shared {
             drop(tree);
             self.delete(&self.log_path(number));
         }
+    }
+
+    /// Deletes those of `logs` whose last writes failed, and returns the rest.
+    fn without_failed(&self, mut logs: BTreeMap<FileNumber, u64>) -> BTreeMap<FileNumber, u64> {
+        let failed: Vec<FileNumber> = {
+            let mut tree = self.tree.lock();
+            let numbers = logs.keys().copied();
+            numbers
+                .filter(|number| tree.failed_logs.remove(number))
+                .collect()
+        };
+        for number in failed {
+            logs.remove(&number);
+            self.delete(&self.log_path(number));
+        }
+        logs
     }
 
     /// Deletes the files that waited to become new logs.

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use cairn_format::log::Predecessor;
 use cairn_format::names::FileName;
-use cairn_platform::sync::{AtomicBool, Ordering};
+use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 use cairn_platform::{FileSystem, WritableFile, fs::FileMode};
-use cairn_types::{FileNumber, Result, SequenceNumber};
+use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_wal::{WalOptions, WalWriter};
 
 /// The WAL that is being written. Owned by whoever leads the write queue.
@@ -26,6 +26,8 @@ pub(crate) struct CurrentLog {
     name_synced: Arc<AtomicBool>,
     /// Whether the last sync of the log has succeeded.
     finished: Arc<AtomicBool>,
+    /// The error after which nothing is written to the file any more.
+    failed: Arc<Mutex<Option<Error>>>,
     dir: PathBuf,
     /// Length up to which a background sync was asked for; 0 if none was.
     presynced: u64,
@@ -46,19 +48,30 @@ pub(crate) struct LogSync {
     file: Arc<dyn WritableFile>,
     name_synced: Arc<AtomicBool>,
     finished: Arc<AtomicBool>,
+    failed: Arc<Mutex<Option<Error>>>,
     dir: PathBuf,
     use_fsync: bool,
 }
 
 impl LogSync {
-    /// Makes everything handed to the kernel so far survive a power cut, the file's name too.
+    /// Makes everything handed to the kernel so far survive a power cut, the file's name too. One
+    /// thread syncs at a time, and after a failure nobody does: a sync that succeeds then would
+    /// prove nothing.
     pub(crate) fn sync(&self, fs: &dyn FileSystem) -> Result<()> {
-        let synced = self.file.sync(self.use_fsync);
+        let mut failed = self.failed.lock();
         // A log that was finished meanwhile is synced to its end, and closed.
         if self.finished.load(Ordering::Acquire) {
             return Ok(());
         }
-        synced?;
+        if let Some(error) = &*failed {
+            return Err(error.clone());
+        }
+        self.try_sync(fs)
+            .inspect_err(|error| *failed = Some(error.clone()))
+    }
+
+    fn try_sync(&self, fs: &dyn FileSystem) -> Result<()> {
+        self.file.sync(self.use_fsync)?;
         if !self.name_synced.load(Ordering::Acquire) {
             fs.sync_dir(&self.dir)?;
             self.name_synced.store(true, Ordering::Release);
@@ -95,6 +108,7 @@ impl CurrentLog {
             last_batch: SequenceNumber::ZERO,
             name_synced: Arc::default(),
             finished: Arc::default(),
+            failed: Arc::default(),
             dir: dir.to_owned(),
             presynced: 0,
             bytes_per_sync: 0,
@@ -113,6 +127,17 @@ impl CurrentLog {
     /// Bytes of the log so far.
     pub(crate) fn len(&self) -> u64 {
         self.writer.len()
+    }
+
+    /// Whether a write or a sync failed: nothing is written to it any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.lock().is_some()
+    }
+
+    /// Says that the log is not to be relied on, whatever failed.
+    pub(crate) fn mark_failed(&mut self) {
+        let mut failed = self.failed.lock();
+        failed.get_or_insert_with(|| Error::io_text("the log was given up after an error"));
     }
 
     /// Whether no batch was written yet.
@@ -136,6 +161,14 @@ impl CurrentLog {
 
     /// Gives the kernel what waits in memory, and starts write-back of what is due for it.
     pub(crate) fn hand_over(&mut self) -> Result<()> {
+        if let Some(error) = &*self.failed.lock() {
+            return Err(error.clone());
+        }
+        self.try_hand_over()
+            .inspect_err(|error| *self.failed.lock() = Some(error.clone()))
+    }
+
+    fn try_hand_over(&mut self) -> Result<()> {
         self.writer.hand_over()?;
         let waiting = self.len() - self.written_back;
         if self.bytes_per_sync > 0 && waiting >= self.bytes_per_sync {
@@ -180,6 +213,7 @@ impl CurrentLog {
             file: self.file.clone(),
             name_synced: self.name_synced.clone(),
             finished: self.finished.clone(),
+            failed: self.failed.clone(),
             dir: self.dir.clone(),
             use_fsync: self.use_fsync,
         }
@@ -193,6 +227,11 @@ impl CurrentLog {
     /// Remembers that a background sync of what is there now was asked for.
     pub(crate) fn mark_presynced(&mut self) {
         self.presynced = self.len().max(1);
+    }
+
+    /// Lets go of a log that failed. Whether its file closes well changes nothing.
+    pub(crate) fn give_up(self) {
+        let _ = self.file.close();
     }
 
     /// Ends a log that takes no more writes after a failure: nothing is added to it.

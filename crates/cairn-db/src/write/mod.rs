@@ -20,6 +20,7 @@ pub(crate) mod wal_control;
 
 use std::sync::Arc;
 
+use cairn_observe::BackgroundErrorReason;
 use cairn_options::WriteOptions;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result, SequenceNumber};
@@ -139,7 +140,7 @@ impl Shared {
                 self.append(&mut writer, &batches, sync)
             };
             if let Err(error) = logged {
-                self.fail_writes(&error);
+                self.log_failed(&error);
                 return Err(error);
             }
         }
@@ -175,7 +176,7 @@ impl Shared {
         self.counters.keys_written.add(last.0 - writer.allocated.0);
         writer.allocated = last;
         if let Err(error) = inserted {
-            self.fail_writes(&error);
+            self.background_error(BackgroundErrorReason::MemTable, &error);
             return Err(error);
         }
         // Release: a reader that sees the number sees the entries up to it.

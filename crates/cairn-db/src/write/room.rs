@@ -56,7 +56,9 @@ impl Shared {
                     self.wait_until(|tree| {
                         !matches!(tree.condition, Condition::Stopped(_))
                             || self.check_writable().is_err()
+                            || self.check_stall().is_err()
                     });
+                    self.check_stall()?;
                 }
                 Condition::Delayed(_) if !delayed => {
                     self.world.clock.sleep(self.throttle.delay(bytes, began));
@@ -123,7 +125,7 @@ impl Shared {
             Priority::High,
             Box::new(move || {
                 if let Err(error) = syncer.sync(&*shared.world.fs) {
-                    shared.fail_writes(&error);
+                    shared.log_failed(&error);
                 }
             }),
         );
@@ -160,7 +162,7 @@ impl Shared {
         asked: bool,
     ) -> Result<()> {
         self.switch_log()
-            .inspect_err(|error| self.fail_writes(error))?;
+            .inspect_err(|error| self.log_failed(error))?;
         let current = self.writer.lock().log.as_ref().map(|log| log.number());
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let all = self.families.load_full();
@@ -219,13 +221,17 @@ impl Shared {
         let Some(log) = writer.log.as_mut() else {
             return Err(Error::shutdown("the database is closed"));
         };
-        if log.is_empty() {
+        let failed = log.has_failed();
+        if log.is_empty() && !failed {
             return Ok(());
         }
-        log.hand_over()?;
-        // The whole of the old log is durable before the new one gets a byte.
-        log.syncer().sync(&*self.world.fs)?;
-        if self.options().track_and_verify_wals_in_manifest {
+        // The whole of the old log is durable before the new one gets a byte. One that failed is
+        // left alone: the new one gets none before all that was logged is in tables.
+        if !failed {
+            log.hand_over()?;
+            log.syncer().sync(&*self.world.fs)?;
+        }
+        if !failed && self.options().track_and_verify_wals_in_manifest {
             let finished = WalAddition {
                 number: log.number(),
                 synced_bytes: Some(log.len()),
@@ -242,10 +248,18 @@ impl Shared {
         let old = writer.log.replace(next);
         writer.unflushed_log_bytes = 0;
         if let Some(old) = old {
-            self.tree.lock().logs.insert(old.number(), old.len());
-            old.finish(&*self.world.fs)?;
+            let mut tree = self.tree.lock();
+            tree.logs.insert(old.number(), old.len());
+            tree.logs.insert(number, 0);
+            if failed {
+                tree.failed_logs.insert(old.number());
+            }
+            drop(tree);
+            match failed {
+                true => old.give_up(),
+                false => old.finish(&*self.world.fs)?,
+            }
         }
-        self.tree.lock().logs.insert(number, 0);
         Ok(())
     }
 }

@@ -49,13 +49,13 @@ impl Shared {
                 return Ok(());
             };
             log.hand_over()
-                .inspect_err(|error| self.fail_writes(error))?;
+                .inspect_err(|error| self.log_failed(error))?;
             log.syncer()
         };
         match sync {
             true => syncer
                 .sync(&*self.world.fs)
-                .inspect_err(|error| self.fail_writes(error)),
+                .inspect_err(|error| self.log_failed(error)),
             false => Ok(()),
         }
     }

@@ -7,6 +7,7 @@ mod changes;
 mod controls;
 mod copies;
 mod entities;
+mod errors;
 mod filters;
 mod flushes;
 mod listeners;

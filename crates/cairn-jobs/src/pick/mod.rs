@@ -180,6 +180,8 @@ pub struct JobId(u64);
 #[derive(Clone, Debug, Default)]
 pub struct Busy {
     files: HashSet<FileNumber>,
+    /// Those of them that are damaged.
+    aside: HashSet<FileNumber>,
     running: Vec<Running>,
     next: u64,
 }
@@ -248,9 +250,17 @@ impl Busy {
     pub fn remove(&mut self, id: JobId) {
         if let Some(at) = self.running.iter().position(|running| running.id == id) {
             for file in self.running.swap_remove(at).files {
-                self.files.remove(&file);
+                if !self.aside.contains(&file) {
+                    self.files.remove(&file);
+                }
             }
         }
+    }
+
+    /// Takes `file` for good: no pick has it any more. Whether it was free of that before.
+    pub fn set_aside(&mut self, file: FileNumber) -> bool {
+        self.files.insert(file);
+        self.aside.insert(file)
     }
 
     /// How many compactions run.

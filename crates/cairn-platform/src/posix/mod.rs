@@ -12,6 +12,7 @@
 
 mod aligned;
 mod lock;
+pub(crate) mod priority;
 mod read;
 mod write;
 

@@ -1,0 +1,367 @@
+//! Leaving a background error, by itself or by hand.
+//!
+//! 1. The log, if it failed, is abandoned for a new one; nothing more is written to it, and no
+//!    sync of it counts any more. What was logged in it is in the memtables but for the write that
+//!    failed, which is in doubt until then and gone afterwards.
+//! 2. All memtables (those that wait, if the log is sound) are written to tables and installed
+//!    together, so that a crash finds one moment of all families. A MANIFEST that failed is
+//!    replaced by a new one.
+//! 3. An edit says that older logs are needed by nobody, even when there was nothing to flush.
+//! 4. The error is gone. Writers, which have failed until here, go on; jobs start.
+//!
+//! By itself the database begins at once and tries again every `bgerror_resume_retry_interval`,
+//! `max_bgerror_resume_count` times; while the device is full, for ever, and only when there is
+//! more room than at the last attempt or enough for the memtables. A recovery counts as a flush
+//! (no other runs beside it, and closing waits for it).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_format::manifest::VersionEdit;
+use cairn_observe::BackgroundErrorReason as Reason;
+use cairn_observe::listener::BackgroundErrorRecoveryInfo;
+use cairn_platform::Priority;
+use cairn_platform::sync::Ordering;
+use cairn_types::{Code, Error, Result, Severity, Subcode};
+
+use super::BackgroundError;
+use crate::family::FamilyState;
+use crate::shared::Shared;
+
+/// How far resuming has come.
+#[derive(Default)]
+pub(crate) struct Recovery {
+    /// The database resumes by itself; nobody may do it by hand meanwhile.
+    automatic: bool,
+    /// Somebody resumes by hand.
+    by_hand: bool,
+    /// Attempts that are left.
+    left: i32,
+    /// The log may have failed since the last recovery.
+    log_failed: bool,
+    /// The device was full at the last failure.
+    full: bool,
+    /// Free bytes before the last attempt.
+    free_before: Option<u64>,
+    /// Waits for flushes to end.
+    waits: bool,
+}
+
+impl Recovery {
+    /// Takes note of a failure.
+    pub(super) fn failed(&mut self, reason: Reason, error: &Error) {
+        self.log_failed |= matches!(reason, Reason::WriteCallback | Reason::MemTable);
+        self.full = matches!(error.subcode(), Subcode::NoSpace | Subcode::SpaceLimit);
+    }
+}
+
+/// What follows an attempt.
+enum Next {
+    Over,
+    /// Flushes run; whoever ends the last of them goes on.
+    WhenFlushed,
+    Later,
+}
+
+impl Shared {
+    /// Begins to resume by itself from `error`, unless that is under way or a listener minds.
+    pub(super) fn start_recovery(&self, reason: Reason, error: &Error, severity: Severity) {
+        let mut auto_recovery = true;
+        self.notify(|listener| {
+            listener.on_error_recovery_begin(reason, error, &mut auto_recovery);
+        });
+        {
+            let mut state = self.errors.state.lock();
+            if !auto_recovery || state.recovery.automatic || state.recovery.by_hand {
+                return;
+            }
+            state.recovery.automatic = true;
+            state.recovery.left = self.options().max_bgerror_resume_count;
+            state.recovery.free_before = None;
+        }
+        self.info
+            .info(format_args!("resuming by itself from: {error}"));
+        // What stopped nothing is left alone for a while, for there is nothing to be done about it.
+        self.recover_after(match severity {
+            Severity::Soft => self.resume_interval(),
+            _ => Duration::ZERO,
+        });
+    }
+
+    /// The time between two attempts.
+    fn resume_interval(&self) -> Duration {
+        Duration::from_micros(self.options().bgerror_resume_retry_interval.max(1))
+    }
+
+    /// Makes an attempt in the background after `delay`.
+    fn recover_after(&self, delay: Duration) {
+        let Some(owner) = self.errors.owner.get().cloned() else {
+            return;
+        };
+        // Weak: an attempt whose time has not come keeps no closed database in memory.
+        let attempt = Box::new(move || {
+            if let Some(shared) = owner.upgrade() {
+                shared.recover_in_background();
+            }
+        });
+        match delay.is_zero() {
+            true => self.world.executor.spawn(Priority::High, attempt),
+            false => self
+                .world
+                .executor
+                .spawn_after(delay, Priority::High, attempt),
+        }
+    }
+
+    /// A flush has ended: an attempt that waited for it goes on.
+    pub(crate) fn recovery_goes_on(&self, flushes: usize) {
+        if flushes == 0 && std::mem::take(&mut self.errors.state.lock().recovery.waits) {
+            self.recover_after(Duration::ZERO);
+        }
+    }
+
+    fn recover_in_background(self: &Arc<Self>) {
+        let next = match self.has_room_to_recover() {
+            true => self.attempt(),
+            false => Next::Later,
+        };
+        match next {
+            Next::Over | Next::WhenFlushed => {}
+            Next::Later => {
+                self.recover_after(self.resume_interval());
+            }
+        }
+    }
+
+    /// Whether an attempt is worth it: the device was not full, or has more room now.
+    fn has_room_to_recover(&self) -> bool {
+        let before = {
+            let state = self.errors.state.lock();
+            if self.closing.load(Ordering::Acquire) || !state.recovery.full {
+                return true;
+            }
+            state.recovery.free_before
+        };
+        let free = match self.world.fs.free_space(&self.dir) {
+            Ok(free) => free,
+            // Who cannot know tries.
+            Err(_) => return true,
+        };
+        let families = self.families.load();
+        let needed: usize = families
+            .iter()
+            .map(|family| {
+                let view = family.view();
+                let waiting: usize = view.immutables.iter().map(|m| m.memory_usage()).sum();
+                view.memtable.memory_usage() + waiting
+            })
+            .sum();
+        let worth_it = before.is_none_or(|before| free > before || free >= needed as u64);
+        self.errors.state.lock().recovery.free_before = Some(free);
+        worth_it
+    }
+
+    /// One attempt of a recovery that goes on by itself.
+    fn attempt(self: &Arc<Self>) -> Next {
+        let Some(current) = self.errors.current() else {
+            self.end_recovery(None, None);
+            return Next::Over;
+        };
+        if current.severity > Severity::Hard {
+            self.end_recovery(Some(&current.error), Some(&current.error));
+            return Next::Over;
+        }
+        match self.recover() {
+            Ok(()) => Next::Over,
+            Err(error) if error.code() == Code::Busy => {
+                let tree = self.tree.lock();
+                // The last flush may have ended meanwhile.
+                if tree.flushes == 0 {
+                    return Next::Later;
+                }
+                self.errors.state.lock().recovery.waits = true;
+                Next::WhenFlushed
+            }
+            Err(error) if error.code() == Code::ShutdownInProgress => {
+                self.end_recovery(Some(&current.error), Some(&error));
+                Next::Over
+            }
+            Err(error) => {
+                self.info
+                    .warn(format_args!("an attempt to resume failed: {error}"));
+                let mut state = self.errors.state.lock();
+                if state.recovery.full {
+                    return Next::Later;
+                }
+                state.recovery.left -= 1;
+                if state.recovery.left > 0 {
+                    return Next::Later;
+                }
+                drop(state);
+                let error = Error::aborted("Exceeded resume retry count");
+                self.end_recovery(Some(&current.error), Some(&error));
+                Next::Over
+            }
+        }
+    }
+
+    /// Tells how resuming from `old` ended.
+    pub(super) fn end_recovery(&self, old: Option<&Error>, new: Option<&Error>) {
+        {
+            let mut state = self.errors.state.lock();
+            state.recovery.automatic = false;
+            state.recovery.by_hand = false;
+        }
+        if old.is_some() {
+            let info = BackgroundErrorRecoveryInfo {
+                old_error: old.cloned(),
+                new_error: new.cloned(),
+            };
+            self.notify(|listener| listener.on_error_recovery_end(&info));
+        }
+    }
+
+    /// [`crate::Db::resume`].
+    pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
+        let current = {
+            let mut state = self.errors.state.lock();
+            let Some(current) = state.current.clone() else {
+                return Ok(());
+            };
+            if current.severity > Severity::Hard {
+                return Err(current
+                    .error
+                    .context("only opening the database again helps"));
+            }
+            if state.recovery.automatic || state.recovery.by_hand {
+                return Err(Error::busy("the database is resuming already"));
+            }
+            state.recovery.by_hand = true;
+            current
+        };
+        let result = loop {
+            self.wait_until(|tree| tree.flushes == 0);
+            match self.recover() {
+                Err(error) if error.code() == Code::Busy => {}
+                result => break result,
+            }
+        };
+        if let Err(error) = &result {
+            self.end_recovery(Some(&current.error), Some(error));
+        }
+        result
+    }
+
+    /// Leaves the error that the database is in. `Busy` while flushes run.
+    fn recover(self: &Arc<Self>) -> Result<()> {
+        {
+            let mut tree = self.tree.lock();
+            if self.closing.load(Ordering::Acquire) {
+                return Err(Error::shutdown("the database is being closed"));
+            }
+            if tree.flushes > 0 {
+                return Err(Error::busy("flushes are running"));
+            }
+            tree.flushes += 1;
+        }
+        let result = self.guarded("resuming", || self.leave_error());
+        let mut tree = self.tree.lock();
+        tree.flushes -= 1;
+        if result.is_ok() {
+            for state in tree.families.values_mut() {
+                state.retry_flush = None;
+                state.retry_compaction = None;
+            }
+        }
+        self.update_conditions(&mut tree);
+        self.schedule(&mut tree);
+        self.changed.notify_all();
+        self.purge_as_job(tree);
+        result
+    }
+
+    fn leave_error(self: &Arc<Self>) -> Result<()> {
+        let (current, log_failed) = {
+            let state = self.errors.state.lock();
+            (state.current.clone(), state.recovery.log_failed)
+        };
+        let Some(current) = current else {
+            return Ok(());
+        };
+        if current.severity >= Severity::Hard {
+            if log_failed {
+                self.begin_log_anew()?;
+            }
+            self.flush_all()?;
+            self.release_older_logs()?;
+        }
+        self.clear_error(&current)
+    }
+
+    /// Puts a new log in the place of one that failed, and all memtables behind it.
+    fn begin_log_anew(self: &Arc<Self>) -> Result<()> {
+        self.queue.lead_alone();
+        if let Some(log) = self.writer.lock().log.as_mut() {
+            log.mark_failed();
+        }
+        let families: Vec<Arc<FamilyState>> = self.families.load().iter().cloned().collect();
+        let switched = self.switch_memtables(&families, true);
+        self.queue.hand_over();
+        switched?;
+        // A failure from here on is one of the new log.
+        self.errors.state.lock().recovery.log_failed = false;
+        Ok(())
+    }
+
+    /// Says durably which logs are needed: those of writes that failed are not, even where nothing
+    /// had to be flushed. It is the first edit in a new MANIFEST if the old one failed.
+    fn release_older_logs(&self) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        let (numbers, min_log) = {
+            let tree = self.tree.lock();
+            let numbers: Vec<_> = tree
+                .families
+                .iter()
+                .map(|(id, state)| (*id, state.log_number))
+                .collect();
+            let min_log = numbers.iter().map(|(_, number)| *number).min();
+            (numbers, min_log.unwrap_or(tree.durable_min_log))
+        };
+        let mut edits = Vec::new();
+        if self.options().track_and_verify_wals_in_manifest {
+            edits.push(VersionEdit {
+                wals_deleted_before: Some(min_log),
+                ..VersionEdit::default()
+            });
+        }
+        edits.extend(numbers.into_iter().map(|(id, number)| VersionEdit {
+            log_number: Some(number),
+            min_log_number_to_keep: (id == 0).then_some(min_log),
+            ..VersionEdit::of_family(id)
+        }));
+        self.log_edits(&mut manifest, edits)?;
+        let mut tree = self.tree.lock();
+        tree.durable_min_log = tree.durable_min_log.max(min_log);
+        Ok(())
+    }
+
+    /// Forgets the error, unless a graver one came meanwhile.
+    fn clear_error(&self, left: &BackgroundError) -> Result<()> {
+        {
+            let mut state = self.errors.state.lock();
+            if let Some(now) = &state.current
+                && now.severity > left.severity
+            {
+                return Err(now.error.clone());
+            }
+            if state.recovery.log_failed && left.severity >= Severity::Hard {
+                return Err(Error::io_text("the new log failed too"));
+            }
+            state.current = None;
+            self.failure.store(None);
+        }
+        self.info.info(format_args!("resumed from: {}", left.error));
+        self.end_recovery(Some(&left.error), None);
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! Jobs that failed and are tried again.
+//!
+//! A flush or compaction that failed is not started again at once: it waits as long as
+//! `bgerror_resume_retry_interval` says, twice as long after each failure in a row, up to a
+//! minute's worth. A compaction that met a damaged table is not tried again: the table is set
+//! aside, which keeps it (and what may not go past it) out of every pick, and other compactions go
+//! on. Reads of what else the table holds go on too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_format::names::FileName;
+use cairn_jobs::pick::Pick;
+use cairn_observe::BackgroundErrorReason as Reason;
+use cairn_platform::Priority;
+use cairn_platform::sync::Ordering;
+use cairn_types::{Error, FileNumber, Result, Severity};
+
+use super::is_intended;
+use crate::db::Db;
+use crate::family::FamilyState;
+use crate::shared::{Shared, Tree};
+
+/// When a job that failed may start again.
+#[derive(Clone, Debug)]
+pub(crate) struct Retry {
+    /// In nanoseconds of the monotonic clock.
+    not_before: u64,
+    /// Failures in a row.
+    failures: u32,
+    /// The last one.
+    pub(crate) error: Error,
+}
+
+/// The interval is doubled at most so often.
+const DOUBLINGS: u32 = 6;
+
+/// A table that a compaction could not read.
+#[derive(Clone, Debug)]
+pub struct Damaged {
+    /// The family that it belongs to.
+    pub family: String,
+    /// The number in its name.
+    pub number: FileNumber,
+    /// Its level.
+    pub level: usize,
+    /// The smallest user key of which it may hold something.
+    pub smallest: Vec<u8>,
+    /// The largest user key of which it may hold something.
+    pub largest: Vec<u8>,
+    /// What was found.
+    pub error: Error,
+}
+
+/// What kind of job failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobKind {
+    Flush,
+    Compaction,
+}
+
+impl Shared {
+    /// Whether a job with this history has to wait.
+    pub(crate) fn must_wait(&self, retry: Option<&Retry>) -> bool {
+        retry.is_some_and(|retry| self.world.clock.monotonic_nanos() < retry.not_before)
+    }
+
+    /// Takes note of how a job of `family` ended: after a failure the next one waits.
+    pub(crate) fn note_outcome(
+        self: &Arc<Self>,
+        tree: &mut Tree,
+        family: u32,
+        kind: JobKind,
+        result: &Result<()>,
+    ) {
+        let Some(state) = tree.families.get_mut(&family) else {
+            return;
+        };
+        let retry = match kind {
+            JobKind::Flush => &mut state.retry_flush,
+            JobKind::Compaction => &mut state.retry_compaction,
+        };
+        let error = match result {
+            Err(error) if !is_intended(error) => error,
+            _ => {
+                *retry = None;
+                return;
+            }
+        };
+        let failures = retry.as_ref().map_or(0, |retry| retry.failures) + 1;
+        let interval = self.options().bgerror_resume_retry_interval.max(1);
+        let delay = Duration::from_micros(
+            interval << (failures - 1).min(DOUBLINGS).min(interval.leading_zeros()),
+        );
+        let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        *retry = Some(Retry {
+            not_before: self.world.clock.monotonic_nanos().saturating_add(nanos),
+            failures,
+            error: error.clone(),
+        });
+        let owner = Arc::downgrade(self);
+        let start = move || {
+            if let Some(shared) = owner.upgrade() {
+                let mut tree = shared.tree.lock();
+                shared.schedule(&mut tree);
+                shared.changed.notify_all();
+            }
+        };
+        self.world
+            .executor
+            .spawn_after(delay, Priority::High, Box::new(start));
+    }
+
+    /// Starts what waits to be tried again.
+    pub(crate) fn retry_now(self: &Arc<Self>) {
+        let mut tree = self.tree.lock();
+        for state in tree.families.values_mut() {
+            let retries = [&mut state.retry_flush, &mut state.retry_compaction];
+            for retry in retries.into_iter().flatten() {
+                retry.not_before = 0;
+            }
+        }
+        self.schedule(&mut tree);
+    }
+
+    /// What failed and waits to be tried again, in any family.
+    pub(crate) fn first_retry(&self) -> Option<Retry> {
+        let tree = self.tree.lock();
+        let mut states = tree.families.values();
+        states.find_map(|state| state.retry_flush.clone().or(state.retry_compaction.clone()))
+    }
+
+    /// A compaction of `family` has ended: what follows for the next ones, and what of the result
+    /// is a background error.
+    pub(crate) fn compaction_ended(
+        self: &Arc<Self>,
+        tree: &mut Tree,
+        family: &FamilyState,
+        pick: &Pick,
+        result: Result<()>,
+    ) -> Result<()> {
+        let result = match result {
+            Err(error) if self.set_aside_damaged(tree, family, pick, &error) => Ok(()),
+            result => result,
+        };
+        self.note_outcome(tree, family.id(), JobKind::Compaction, &result);
+        result
+    }
+
+    /// A job succeeded: an error of its kind that stopped no writes is over.
+    pub(crate) fn forget_soft_error(&self, kind: JobKind) {
+        let old = {
+            let mut state = self.errors.state.lock();
+            match &state.current {
+                Some(current)
+                    if current.severity == Severity::Soft
+                        && (current.reason == Reason::Compaction)
+                            == (kind == JobKind::Compaction) =>
+                {
+                    state.current.take()
+                }
+                _ => None,
+            }
+        };
+        if let Some(old) = old {
+            self.info.info(format_args!(
+                "what had failed succeeds again: {}",
+                old.error
+            ));
+            self.end_recovery(Some(&old.error), None);
+        }
+    }
+
+    /// What a flush was doing: writing what is in logs too, or what is nowhere else.
+    pub(crate) fn flush_reason(&self) -> Reason {
+        let finished: u64 = self.tree.lock().logs.values().sum();
+        let logged = finished + self.writer.lock().unflushed_log_bytes > 0;
+        match self.unlogged.load(Ordering::Acquire) && !logged {
+            true => Reason::FlushNoWal,
+            false => Reason::Flush,
+        }
+    }
+
+    /// Whether a table of `family` is set aside because of `error`.
+    pub(crate) fn is_set_aside(&self, family: &FamilyState, error: &Error) -> bool {
+        let tree = self.tree.lock();
+        let state = tree.families.get(&family.id());
+        state.is_some_and(|state| state.damaged.iter().any(|table| table.error == *error))
+    }
+
+    /// Why a compaction by hand that waits for others may wait for ever: a table that it needs is
+    /// damaged.
+    pub(crate) fn is_in_the_way(&self, family: &FamilyState) -> Result<()> {
+        let tree = self.tree.lock();
+        let state = tree.families.get(&family.id());
+        match state.and_then(|state| state.damaged.first()) {
+            Some(table) if tree.compactions == 0 => Err(table
+                .error
+                .context(format_args!("table {} is damaged", table.number))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets aside the input of `pick` that `error` blames, if it is damage and blames one. What is
+    /// left of the result is no background error then.
+    pub(crate) fn set_aside_damaged(
+        &self,
+        tree: &mut Tree,
+        family: &FamilyState,
+        pick: &Pick,
+        error: &Error,
+    ) -> bool {
+        if !error.is_corruption() {
+            return false;
+        }
+        let blamed = pick.files().find(|(_, file)| {
+            let name = FileName::Table(file.number).to_string();
+            error.text().contains(&name)
+        });
+        let (Some((level, file)), Some(state)) = (blamed, tree.families.get_mut(&family.id()))
+        else {
+            return false;
+        };
+        if state.busy.set_aside(file.number) {
+            state.damaged.push(Damaged {
+                family: family.name().to_owned(),
+                number: file.number,
+                level,
+                smallest: file.smallest.user_key().to_vec(),
+                largest: file.largest.user_key().to_vec(),
+                error: error.clone(),
+            });
+        }
+        self.errors.count.fetch_add(1, Ordering::Relaxed);
+        self.info.error(format_args!(
+            "[{}] table {} of level {level} is damaged and left out of compactions from now on; \
+             `cairn repair --quarantine` sets it aside for good: {error}",
+            family.name(),
+            file.number
+        ));
+        true
+    }
+}
+
+impl Db {
+    /// The tables that compactions found damaged since the database was opened. They stay where
+    /// they are, are read as far as they can be, and are left out of compactions.
+    #[must_use]
+    pub fn damaged_tables(&self) -> Vec<Damaged> {
+        let tree = self.shared().tree.lock();
+        let states = tree.families.values();
+        states.flat_map(|state| state.damaged.clone()).collect()
+    }
+}

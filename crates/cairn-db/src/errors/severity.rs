@@ -1,0 +1,122 @@
+//! How bad a background error is: a pure function, RocksDB's map.
+//!
+//! Every I/O error counts as one of a single file, which is never written again: what should be in
+//! it is still in memory or in other files and goes to a new one. So trying again makes sense for
+//! all of them but those that fence the database off.
+
+use cairn_observe::BackgroundErrorReason as Reason;
+use cairn_types::{Code, Error, Severity, Subcode};
+
+/// What follows from an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    /// What is stopped.
+    pub(crate) severity: Severity,
+    /// Whether the database may try to resume by itself.
+    pub(crate) may_pass: bool,
+}
+
+/// Judges `error`, which came while `reason` was done. Without `paranoid` checks a job that failed
+/// stops nothing and is tried again.
+pub(crate) fn judge(reason: Reason, error: &Error, paranoid: bool) -> Judgement {
+    let severity = match error.code() {
+        Code::IoError => of_io(reason, error.subcode(), paranoid),
+        Code::Corruption => of_corruption(reason, paranoid),
+        // A job that panicked leaves nobody knows what.
+        Code::Aborted => Severity::Fatal,
+        _ => of_anything(reason, paranoid),
+    };
+    Judgement {
+        severity,
+        may_pass: error.code() == Code::IoError && severity <= Severity::Hard,
+    }
+}
+
+fn of_io(reason: Reason, subcode: Subcode, paranoid: bool) -> Severity {
+    let is_job = matches!(
+        reason,
+        Reason::Compaction | Reason::Flush | Reason::FlushNoWal | Reason::AsyncFileOpen
+    );
+    match (subcode, reason) {
+        (Subcode::IoFenced, _) => Severity::Fatal,
+        (Subcode::NoSpace | Subcode::SpaceLimit, _) if is_job && !paranoid => Severity::NoError,
+        (Subcode::NoSpace, Reason::Compaction) => Severity::Soft,
+        (Subcode::NoSpace | Subcode::SpaceLimit, _) => Severity::Hard,
+        (_, Reason::Compaction | Reason::AsyncFileOpen) => Severity::NoError,
+        (_, Reason::FlushNoWal | Reason::ManifestWriteNoWal) => Severity::Soft,
+        _ => Severity::Hard,
+    }
+}
+
+fn of_corruption(reason: Reason, paranoid: bool) -> Severity {
+    match reason {
+        Reason::ManifestWrite | Reason::ManifestWriteNoWal | Reason::MemTable => Severity::Fatal,
+        // What the log holds is then unknown, whatever the checks.
+        Reason::WriteCallback => Severity::Unrecoverable,
+        _ if paranoid => Severity::Unrecoverable,
+        _ => Severity::NoError,
+    }
+}
+
+fn of_anything(reason: Reason, paranoid: bool) -> Severity {
+    match reason {
+        Reason::Compaction | Reason::Flush | Reason::AsyncFileOpen if !paranoid => {
+            Severity::NoError
+        }
+        Reason::AsyncFileOpen => Severity::Soft,
+        _ => Severity::Fatal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn severity(reason: Reason, error: &Error, paranoid: bool) -> Severity {
+        judge(reason, error, paranoid).severity
+    }
+
+    #[test]
+    fn the_map_is_rocksdbs() {
+        let full = Error::new(Code::IoError, Subcode::NoSpace, "full");
+        let limit = Error::new(Code::IoError, Subcode::SpaceLimit, "limit");
+        let fenced = Error::new(Code::IoError, Subcode::IoFenced, "fenced");
+        let broken = Error::io_text("broken");
+        let damaged = Error::corruption("damaged");
+        use Severity::{Fatal, Hard, NoError, Soft, Unrecoverable};
+        for (reason, expected) in [
+            (
+                Reason::Compaction,
+                [Soft, Hard, Fatal, NoError, Unrecoverable],
+            ),
+            (Reason::Flush, [Hard, Hard, Fatal, Hard, Unrecoverable]),
+            (Reason::FlushNoWal, [Hard, Hard, Fatal, Soft, Unrecoverable]),
+            (
+                Reason::WriteCallback,
+                [Hard, Hard, Fatal, Hard, Unrecoverable],
+            ),
+            (Reason::ManifestWrite, [Hard, Hard, Fatal, Hard, Fatal]),
+        ] {
+            let errors = [&full, &limit, &fenced, &broken, &damaged];
+            let found = errors.map(|error| severity(reason, error, true));
+            assert_eq!(found, expected, "{}", reason.text());
+        }
+    }
+
+    #[test]
+    fn without_paranoid_checks_failed_jobs_stop_nothing_but_failed_logs_do() {
+        let full = Error::new(Code::IoError, Subcode::NoSpace, "full");
+        for reason in [Reason::Compaction, Reason::Flush, Reason::FlushNoWal] {
+            assert_eq!(severity(reason, &full, false), Severity::NoError);
+            let damaged = Error::corruption("damaged");
+            assert_eq!(severity(reason, &damaged, false), Severity::NoError);
+        }
+        assert_eq!(
+            severity(Reason::WriteCallback, &full, false),
+            Severity::Hard
+        );
+        let panicked = Error::aborted("a flush panicked");
+        assert_eq!(severity(Reason::Flush, &panicked, false), Severity::Fatal);
+        assert!(!judge(Reason::Flush, &panicked, false).may_pass);
+    }
+}

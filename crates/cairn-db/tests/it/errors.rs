@@ -1,0 +1,383 @@
+//! Files that fail: what a database stops, and how it comes back.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cairn_db::{Db, OpenRequest, open};
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, WriteOptions};
+use cairn_platform::Executor;
+use cairn_sim::trace::Call;
+use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
+use cairn_types::{Code, Result, Severity, Subcode};
+
+use super::basic::{db_options, small};
+
+fn open_on(sim: &SimWorld, options: &DbOptions, family: &FamilyOptions) -> Result<Db> {
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options,
+        families: &[],
+        others: Some(family),
+        read_only: false,
+        world: sim.world.clone(),
+    })
+}
+
+fn synced() -> WriteOptions {
+    WriteOptions {
+        sync: true,
+        ..WriteOptions::default()
+    }
+}
+
+/// What fails: operations of `call` on files whose names end so, `lasts` times.
+fn failing(call: Call, name_end: &str, fault: Fault, lasts: usize) -> FaultPlan {
+    let trigger = Trigger::Class {
+        call,
+        name_end: name_end.to_owned(),
+        count: 0,
+    };
+    FaultPlan::new(vec![FaultRule {
+        trigger,
+        fault,
+        lasts,
+    }])
+}
+
+/// Lets background work go on for a simulated minute.
+fn wait_a_minute(sim: &SimWorld) {
+    for _ in 0..60 {
+        sim.clock.advance(Duration::from_secs(1));
+        sim.executor.run(1_000);
+    }
+}
+
+fn get(db: &Db, key: &[u8]) -> Option<Vec<u8>> {
+    let found = db.get(key).expect("reads go on");
+    found.map(|value| value.to_vec())
+}
+
+fn after_power_cut(sim: &SimWorld) -> SimWorld {
+    let trace = sim.fs.trace();
+    let image: DiskImage = trace
+        .images(trace.len(), CrashModel::Synced, 0)
+        .next()
+        .expect("one image");
+    SimWorld::on(image, 9)
+}
+
+fn the_table(sim: &SimWorld) -> PathBuf {
+    let image = sim.fs.image();
+    let table = image
+        .files()
+        .find(|(path, _)| path.extension().is_some_and(|end| end == "sst"));
+    table.expect("there is a table").0
+}
+
+#[test]
+fn a_failed_sync_of_the_log_fails_the_write_and_the_database_resumes_with_a_new_log() {
+    let sim = SimWorld::new(1);
+    let db = open_on(&sim, &db_options(), &small()).unwrap();
+    db.put_with(b"a", b"1", &synced()).unwrap();
+    sim.fs
+        .set_plan(failing(Call::Sync, ".log", Fault::InputOutput, 1));
+    let error = db.put_with(b"b", b"2", &synced()).unwrap_err();
+    assert_eq!(error.code(), Code::IoError);
+    let state = db.background_error_state().expect("the log failed");
+    assert_eq!(state.severity, Severity::Hard);
+    assert_eq!(state.error, error);
+    assert_eq!(db.property_number("rocksdb.background-errors"), Some(1));
+    assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
+    let refused = db.put(b"c", b"3").unwrap_err();
+    assert!(refused.text().contains(error.text()), "{refused}");
+
+    sim.executor.run(1_000);
+    assert_eq!(db.background_error_state(), None);
+    db.put_with(b"d", b"4", &synced()).unwrap();
+    let again = after_power_cut(&sim);
+    for db in [db, open_on(&again, &db_options(), &small()).unwrap()] {
+        assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
+        assert_eq!(get(&db, b"b"), None);
+        assert_eq!(get(&db, b"c"), None);
+        assert_eq!(get(&db, b"d"), Some(b"4".to_vec()));
+    }
+}
+
+#[test]
+fn the_first_write_that_fails_does_not_come_back_after_resuming_even_with_nothing_to_flush() {
+    let sim = SimWorld::new(2);
+    let db = open_on(&sim, &db_options(), &small()).unwrap();
+    sim.fs
+        .set_plan(failing(Call::Sync, ".log", Fault::InputOutput, 1));
+    db.put_with(b"never", b"1", &synced()).unwrap_err();
+    db.resume().unwrap_err();
+    sim.executor.run(1_000);
+    db.put_with(b"a", b"2", &synced()).unwrap();
+    for model in [CrashModel::Synced, CrashModel::All] {
+        let trace = sim.fs.trace();
+        let image = trace.images(trace.len(), model, 0).next().unwrap();
+        let again = SimWorld::on(image, 3);
+        let db = open_on(&again, &db_options(), &small()).unwrap();
+        assert_eq!(get(&db, b"never"), None);
+        assert_eq!(get(&db, b"a"), Some(b"2".to_vec()));
+    }
+}
+
+#[test]
+fn with_the_device_full_reads_go_on_and_with_space_back_writes_do() {
+    let sim = SimWorld::new(3);
+    let db = open_on(&sim, &db_options(), &small()).unwrap();
+    sim.fs.set_capacity(200_000);
+    let mut written = 0;
+    let error = loop {
+        let key = format!("key{written:05}");
+        match db.put(key.as_bytes(), &[7; 500]) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        sim.executor.run(3);
+    };
+    assert_eq!(error.subcode(), Subcode::NoSpace, "{error}");
+    wait_a_minute(&sim);
+    db.put(b"still full", b"").unwrap_err();
+    for n in 0..written {
+        let key = format!("key{n:05}");
+        assert_eq!(get(&db, key.as_bytes()).map(|value| value.len()), Some(500));
+    }
+    sim.fs.set_capacity(u64::MAX);
+    wait_a_minute(&sim);
+    assert_eq!(db.background_error_state(), None);
+    db.put(b"again", b"").unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(sim.fs.leaks(), Vec::<String>::new());
+}
+
+#[test]
+fn a_flush_that_fails_keeps_its_memtable_and_is_done_again() {
+    for call in [Call::Create, Call::Append, Call::Sync] {
+        let sim = SimWorld::new(4);
+        let db = open_on(&sim, &db_options(), &small()).unwrap();
+        db.put(b"a", b"1").unwrap();
+        sim.fs
+            .set_plan(failing(call, ".sst", Fault::InputOutput, usize::MAX));
+        db.flush().unwrap_err();
+        let state = db.background_error_state().unwrap();
+        assert_eq!(state.severity, Severity::Hard);
+        wait_a_minute(&sim);
+        assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
+        db.put(b"b", b"2").unwrap_err();
+        sim.fs.set_plan(FaultPlan::default());
+        wait_a_minute(&sim);
+        db.put(b"b", b"2").unwrap();
+        db.flush().unwrap();
+        assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
+    }
+}
+
+#[test]
+fn a_manifest_that_failed_is_replaced() {
+    for (call, name_end) in [(Call::Append, ""), (Call::Sync, "")] {
+        let sim = SimWorld::new(5);
+        let db = open_on(&sim, &db_options(), &small()).unwrap();
+        db.put(b"a", b"1").unwrap();
+        let names: Vec<_> = sim.fs.image().files().map(|(path, _)| path).collect();
+        let manifest = names
+            .iter()
+            .filter_map(|path| path.file_name()?.to_str())
+            .find(|name| name.starts_with("MANIFEST"))
+            .unwrap();
+        assert_eq!(name_end, "");
+        sim.fs
+            .set_plan(failing(call, manifest, Fault::InputOutput, usize::MAX));
+        db.flush().unwrap_err();
+        wait_a_minute(&sim);
+        assert_eq!(db.background_error_state(), None);
+        db.put_with(b"b", b"2", &synced()).unwrap();
+        let again = after_power_cut(&sim);
+        let db = open_on(&again, &db_options(), &small()).unwrap();
+        assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
+        assert_eq!(get(&db, b"b"), Some(b"2".to_vec()));
+    }
+}
+
+#[test]
+fn without_automatic_attempts_the_database_is_resumed_by_hand() {
+    let sim = SimWorld::new(6);
+    let options = DbOptions {
+        max_bgerror_resume_count: 0,
+        ..db_options()
+    };
+    let db = open_on(&sim, &options, &small()).unwrap();
+    db.put(b"a", b"1").unwrap();
+    sim.fs
+        .set_plan(failing(Call::Append, ".log", Fault::InputOutput, 1));
+    db.put(b"b", b"2").unwrap_err();
+    wait_a_minute(&sim);
+    db.put(b"b", b"2").unwrap_err();
+    db.resume().unwrap();
+    db.put(b"b", b"3").unwrap();
+    assert_eq!(get(&db, b"b"), Some(b"3".to_vec()));
+    assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
+    db.close().unwrap();
+}
+
+#[test]
+fn attempts_to_resume_are_counted() {
+    let sim = SimWorld::new(7);
+    let options = DbOptions {
+        max_bgerror_resume_count: 3,
+        ..db_options()
+    };
+    let db = open_on(&sim, &options, &small()).unwrap();
+    db.put(b"a", b"1").unwrap();
+    sim.fs.set_plan(failing(
+        Call::Create,
+        ".sst",
+        Fault::InputOutput,
+        usize::MAX,
+    ));
+    db.flush().unwrap_err();
+    wait_a_minute(&sim);
+    // The flush and three attempts.
+    assert_eq!(sim.fs.injected(), 4);
+    sim.fs.set_plan(FaultPlan::default());
+    wait_a_minute(&sim);
+    db.put(b"b", b"2").unwrap_err();
+    db.resume().unwrap();
+    db.put(b"b", b"2").unwrap();
+}
+
+/// Two tables in level 0, of which the older one is damaged.
+fn with_a_damaged_table(sim: &SimWorld) -> Db {
+    let db = open_on(sim, &db_options(), &small()).expect("nothing fails here");
+    db.put(b"a", &[1; 5000]).expect("nothing fails here");
+    db.put(b"b", &[2; 5000]).expect("nothing fails here");
+    db.flush().expect("nothing fails here");
+    sim.fs
+        .flip_bit(&the_table(sim), 20, 1)
+        .expect("nothing fails here");
+    db.put(b"c", b"3").expect("nothing fails here");
+    db.flush().expect("nothing fails here");
+    db
+}
+
+#[test]
+fn a_damaged_table_does_not_take_the_database_down() {
+    let sim = SimWorld::new(8);
+    let db = with_a_damaged_table(&sim);
+    let error = db.get(b"a").unwrap_err();
+    assert!(error.is_corruption());
+    assert!(error.text().contains(".sst"), "{error}");
+    assert_eq!(get(&db, b"c"), Some(b"3".to_vec()));
+    let all = CompactRangeOptions::default();
+    let error = db.compact_range(None, None, &all).unwrap_err();
+    assert!(error.is_corruption(), "{error}");
+    // Nothing was installed, nothing spins, and everything else goes on.
+    db.wait_until_quiet().unwrap();
+    assert_eq!(db.background_error_state(), None);
+    assert_eq!(get(&db, b"c"), Some(b"3".to_vec()));
+    assert_eq!(get(&db, b"b").map(|value| value.len()), Some(5000));
+    db.put(b"d", b"4").unwrap();
+    db.flush().unwrap();
+    db.compact_range(None, None, &all).unwrap_err();
+    assert_eq!(db.damaged_tables().len(), 1);
+    assert_eq!(get(&db, b"d"), Some(b"4".to_vec()));
+    db.close().unwrap();
+}
+
+/// Writes, flushes and compactions with one fault at operation `at`; whether it was met.
+fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
+    let sim = SimWorld::new(at as u64);
+    let db = open_on(&sim, &db_options(), &small()).expect("nothing fails here");
+    let first = sim.fs.operations();
+    sim.fs.set_plan(FaultPlan::new(vec![FaultRule {
+        trigger: Trigger::Operation(first + at),
+        fault,
+        lasts,
+    }]));
+    let mut acked: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let mut doubtful: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    for n in 0..60_u32 {
+        let key = format!("k{:02}", n % 20).into_bytes();
+        let value = vec![n as u8; 40];
+        match db.put_with(&key, &value, &synced()) {
+            Ok(()) => {
+                acked.insert(key, value);
+            }
+            Err(_) => doubtful.push((key, value)),
+        }
+        if n % 15 == 14 {
+            // A flush or compaction that fails is the database's affair, not the workload's.
+            let _ = db.flush();
+            let _ = db.compact_range(None, None, &CompactRangeOptions::default());
+        }
+        sim.executor.run(2);
+    }
+    let met = sim.fs.injected() > 0;
+    let check = |db: &Db, when: &str| {
+        for (key, value) in &acked {
+            let found = get(db, key);
+            let doubt = doubtful
+                .iter()
+                .any(|(k, v)| k == key && Some(v) == found.as_ref());
+            assert!(
+                found.as_ref() == Some(value) || doubt,
+                "{fault:?} at {at} for {lasts}, {when}: {}: {found:?}",
+                String::from_utf8_lossy(key),
+            );
+        }
+    };
+    sim.fs.set_plan(FaultPlan::default());
+    check(&db, "after the fault");
+    wait_a_minute(&sim);
+    let error = db.background_error_state();
+    assert_eq!(error, None, "{fault:?} at {at} for {lasts}");
+    db.put_with(b"after", b"", &synced())
+        .expect("nothing fails here");
+    db.flush().expect("nothing fails here");
+    check(&db, "after resuming");
+    db.wait_until_quiet().expect("nothing fails here");
+    let again = after_power_cut(&sim);
+    let cut = open_on(&again, &db_options(), &small()).expect("nothing fails here");
+    check(&cut, "after a power cut");
+    assert!(get(&cut, b"after").is_some());
+    drop(cut);
+    db.close().expect("nothing fails here");
+    drop(db);
+    assert_eq!(sim.fs.leaks(), Vec::<String>::new(), "{fault:?} at {at}");
+    met
+}
+
+#[test]
+fn a_fault_at_any_operation_loses_nothing_and_passes() {
+    for fault in [Fault::InputOutput, Fault::NoSpace, Fault::ShortWrite] {
+        for lasts in [1, 9] {
+            let mut at = 0;
+            while run_with_fault(at, fault, lasts) {
+                at += 1 + at / 40;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_delayed_attempt_keeps_no_closed_database_alive() {
+    let sim = SimWorld::new(10);
+    let db = open_on(&sim, &db_options(), &small()).unwrap();
+    db.put(b"a", b"1").unwrap();
+    sim.fs.set_plan(failing(
+        Call::Create,
+        ".sst",
+        Fault::InputOutput,
+        usize::MAX,
+    ));
+    db.flush().unwrap_err();
+    sim.executor.run(10);
+    assert!(sim.executor.delayed() > 0);
+    db.close().unwrap();
+    drop(db);
+    while sim.executor.help_later() {}
+    assert_eq!(sim.fs.leaks(), Vec::<String>::new());
+}
