@@ -59,6 +59,7 @@ pub mod blobs;
 pub mod compaction;
 mod db;
 pub mod entity;
+mod errors;
 mod family;
 pub mod files;
 mod flush;
@@ -91,6 +92,7 @@ pub use cairn_types::{
 pub use cairn_db::{MayExist, Range, SizeApproximationOptions};
 pub use cairn_indexed::{BatchIter, IndexedBatch, WriteEntry, WriteKind};
 pub use db::Db;
+pub use errors::{BackgroundError, Damaged};
 pub use family::Family;
 pub use files::{
     ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, ExportImportFilesMetaData,
