@@ -19,8 +19,8 @@ use crate::indexed::rocksdb_writebatch_wi_t;
 use crate::iter::rocksdb_iterator_t;
 use crate::metadata::rocksdb_checkpoint_t;
 use crate::options::{
-    rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_dbpath_t,
-    rocksdb_flushoptions_t, rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t,
+    rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_flushoptions_t,
+    rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t,
 };
 use crate::reads::rocksdb_pinnableslice_t;
 
@@ -274,7 +274,6 @@ c_unbuilt! { "this function":
     no() fn rocksdb_env_lower_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_thread_pool_io_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t);
-    no() fn rocksdb_options_set_cf_paths(opt: *mut rocksdb_options_t, path_values: *mut *const rocksdb_dbpath_t, num_paths: usize);
 }
 
 c_unbuilt! { "transactions":

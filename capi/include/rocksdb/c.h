@@ -555,7 +555,7 @@ typedef struct rocksdb_wal_iterator_t rocksdb_wal_iterator_t;
 // Options of the stream of changes.
 typedef struct rocksdb_wal_readoptions_t rocksdb_wal_readoptions_t;
 
-// An object of a feature that is not built.
+// A budget of memtables, for several databases.
 typedef struct rocksdb_write_buffer_manager_t rocksdb_write_buffer_manager_t;
 
 // Writes that take effect together.
@@ -1631,6 +1631,107 @@ int rocksdb_env_get_high_priority_background_threads(struct rocksdb_env_t *env);
 // Threads for compactions into the bottom of the tree.
 int rocksdb_env_get_bottom_priority_background_threads(struct rocksdb_env_t *env);
 
+// Gives up the program's share of a budget.
+//
+// Null is passed over.
+void rocksdb_write_buffer_manager_destroy(struct rocksdb_write_buffer_manager_t *handle);
+
+// Estimated bytes of ranges of the default family, in files.
+void rocksdb_approximate_sizes(struct rocksdb_t *db,
+                               int num_ranges,
+                               const char *const *range_start_key,
+                               const size_t *range_start_key_len,
+                               const char *const *range_limit_key,
+                               const size_t *range_limit_key_len,
+                               uint64_t *sizes_list,
+                               char **errptr);
+
+// The same of a family.
+void rocksdb_approximate_sizes_cf(struct rocksdb_t *db,
+                                  struct rocksdb_column_family_handle_t *column_family,
+                                  int num_ranges,
+                                  const char *const *range_start_key,
+                                  const size_t *range_start_key_len,
+                                  const char *const *range_limit_key,
+                                  const size_t *range_limit_key_len,
+                                  uint64_t *sizes_list,
+                                  char **errptr);
+
+// The same of a family, in files, memtables or both.
+void rocksdb_approximate_sizes_cf_with_flags(struct rocksdb_t *db,
+                                             struct rocksdb_column_family_handle_t *column_family,
+                                             int num_ranges,
+                                             const char *const *range_start_key,
+                                             const size_t *range_start_key_len,
+                                             const char *const *range_limit_key,
+                                             const size_t *range_limit_key_len,
+                                             uint8_t include_flags,
+                                             uint64_t *sizes_list,
+                                             char **errptr);
+
+// Whether a key of the default family may exist, by what is in memory. With `value_found` its
+// value is copied if it is at hand.
+unsigned char rocksdb_key_may_exist(struct rocksdb_t *db,
+                                    const struct rocksdb_readoptions_t *options,
+                                    const char *key,
+                                    size_t key_len,
+                                    char **value,
+                                    size_t *val_len,
+                                    const char *timestamp,
+                                    size_t timestamp_len,
+                                    unsigned char *value_found);
+
+// The same of a family.
+unsigned char rocksdb_key_may_exist_cf(struct rocksdb_t *db,
+                                       const struct rocksdb_readoptions_t *options,
+                                       struct rocksdb_column_family_handle_t *column_family,
+                                       const char *key,
+                                       size_t key_len,
+                                       char **value,
+                                       size_t *val_len,
+                                       const char *timestamp,
+                                       size_t timestamp_len,
+                                       unsigned char *value_found);
+
+// A budget of `buffer_size` bytes; 0 for no limit. With `allow_stall` writes wait when it is used up.
+struct rocksdb_write_buffer_manager_t *rocksdb_write_buffer_manager_create(size_t buffer_size,
+                                                                           bool allow_stall);
+
+// The same, counted as used in a cache.
+struct rocksdb_write_buffer_manager_t *rocksdb_write_buffer_manager_create_with_cache(size_t buffer_size,
+                                                                                      const struct rocksdb_cache_t *cache,
+                                                                                      bool allow_stall);
+
+// Whether there is a limit.
+bool rocksdb_write_buffer_manager_enabled(struct rocksdb_write_buffer_manager_t *wbm);
+
+// Whether it is counted in a cache.
+bool rocksdb_write_buffer_manager_cost_to_cache(struct rocksdb_write_buffer_manager_t *wbm);
+
+// Bytes of memtables.
+size_t rocksdb_write_buffer_manager_memory_usage(struct rocksdb_write_buffer_manager_t *wbm);
+
+// Bytes of memtables that take writes.
+size_t rocksdb_write_buffer_manager_mutable_memtable_memory_usage(struct rocksdb_write_buffer_manager_t *wbm);
+
+// Bytes counted in the cache.
+size_t rocksdb_write_buffer_manager_dummy_entries_in_cache_usage(struct rocksdb_write_buffer_manager_t *wbm);
+
+// The budget, in bytes.
+size_t rocksdb_write_buffer_manager_buffer_size(struct rocksdb_write_buffer_manager_t *wbm);
+
+// Changes the budget.
+void rocksdb_write_buffer_manager_set_buffer_size(struct rocksdb_write_buffer_manager_t *wbm,
+                                                  size_t new_size);
+
+// Changes whether writes wait.
+void rocksdb_write_buffer_manager_set_allow_stall(struct rocksdb_write_buffer_manager_t *wbm,
+                                                  bool new_allow_stall);
+
+// The budget that memtables share. The program still destroys its handle.
+void rocksdb_options_set_write_buffer_manager(struct rocksdb_options_t *opt,
+                                              struct rocksdb_write_buffer_manager_t *wbm);
+
 // Gives up the handle of a family. The family stays.
 //
 // Null is passed over.
@@ -2087,6 +2188,17 @@ struct rocksdb_iterator_t *rocksdb_create_iterator(struct rocksdb_t *db,
 struct rocksdb_iterator_t *rocksdb_create_iterator_cf(struct rocksdb_t *db,
                                                       const struct rocksdb_readoptions_t *options,
                                                       struct rocksdb_column_family_handle_t *column_family);
+
+// Walks over several families, all at one point in time.
+void rocksdb_create_iterators(struct rocksdb_t *db,
+                              struct rocksdb_readoptions_t *opts,
+                              struct rocksdb_column_family_handle_t **column_families,
+                              struct rocksdb_iterator_t **iterators,
+                              size_t size,
+                              char **errptr);
+
+// Lets the walk show the present state; it then stands nowhere.
+void rocksdb_iter_refresh(const struct rocksdb_iterator_t *iter, char **errptr);
 
 // Whether the walk stands on an entry.
 unsigned char rocksdb_iter_valid(const struct rocksdb_iterator_t *iter);
@@ -2860,6 +2972,11 @@ struct rocksdb_dbpath_t *rocksdb_dbpath_create(const char *path_name, uint64_t t
 
 // Directories of tables.
 void rocksdb_options_set_db_paths(struct rocksdb_options_t *opt,
+                                  const struct rocksdb_dbpath_t **path_values,
+                                  size_t num_paths);
+
+// Directories of a family's tables.
+void rocksdb_options_set_cf_paths(struct rocksdb_options_t *opt,
                                   const struct rocksdb_dbpath_t **path_values,
                                   size_t num_paths);
 
@@ -4641,29 +4758,6 @@ void rocksdb_file_checksum_gen_factory_destroy(struct rocksdb_file_checksum_gen_
 void rocksdb_options_set_file_checksum_gen_factory(struct rocksdb_options_t *opt,
                                                    struct rocksdb_file_checksum_gen_factory_t *file_checksum_gen_factory);
 
-// Not built: key_may_exist.
-unsigned char rocksdb_key_may_exist(struct rocksdb_t *db,
-                                    const struct rocksdb_readoptions_t *options,
-                                    const char *key,
-                                    size_t key_len,
-                                    char **value,
-                                    size_t *val_len,
-                                    const char *timestamp,
-                                    size_t timestamp_len,
-                                    unsigned char *value_found);
-
-// Not built: key_may_exist.
-unsigned char rocksdb_key_may_exist_cf(struct rocksdb_t *db,
-                                       const struct rocksdb_readoptions_t *options,
-                                       struct rocksdb_column_family_handle_t *column_family,
-                                       const char *key,
-                                       size_t key_len,
-                                       char **value,
-                                       size_t *val_len,
-                                       const char *timestamp,
-                                       size_t timestamp_len,
-                                       unsigned char *value_found);
-
 // Not built: perf contexts.
 struct rocksdb_perfcontext_t *rocksdb_perfcontext_create(void);
 
@@ -4905,12 +4999,6 @@ char *rocksdb_open_and_compact_with_options(const struct rocksdb_open_and_compac
 void rocksdb_options_set_compaction_service(struct rocksdb_options_t *options,
                                             struct rocksdb_compactionservice_t *service);
 
-// Not built: reports of memory use.
-size_t rocksdb_write_buffer_manager_memory_usage(struct rocksdb_write_buffer_manager_t *wbm);
-
-// Not built: reports of memory use.
-size_t rocksdb_write_buffer_manager_mutable_memtable_memory_usage(struct rocksdb_write_buffer_manager_t *wbm);
-
 // Not built: secondary instances.
 struct rocksdb_t *rocksdb_open_as_secondary(const struct rocksdb_options_t *options,
                                             const char *name,
@@ -4929,39 +5017,6 @@ struct rocksdb_t *rocksdb_open_as_secondary_column_families(const struct rocksdb
 
 // Not built: secondary instances.
 void rocksdb_try_catch_up_with_primary(struct rocksdb_t *db, char **errptr);
-
-// Not built: size estimates.
-void rocksdb_approximate_sizes(struct rocksdb_t *db,
-                               int num_ranges,
-                               const char *const *range_start_key,
-                               const size_t *range_start_key_len,
-                               const char *const *range_limit_key,
-                               const size_t *range_limit_key_len,
-                               uint64_t *sizes,
-                               char **errptr);
-
-// Not built: size estimates.
-void rocksdb_approximate_sizes_cf(struct rocksdb_t *db,
-                                  struct rocksdb_column_family_handle_t *column_family,
-                                  int num_ranges,
-                                  const char *const *range_start_key,
-                                  const size_t *range_start_key_len,
-                                  const char *const *range_limit_key,
-                                  const size_t *range_limit_key_len,
-                                  uint64_t *sizes,
-                                  char **errptr);
-
-// Not built: size estimates.
-void rocksdb_approximate_sizes_cf_with_flags(struct rocksdb_t *db,
-                                             struct rocksdb_column_family_handle_t *column_family,
-                                             int num_ranges,
-                                             const char *const *range_start_key,
-                                             const size_t *range_start_key_len,
-                                             const char *const *range_limit_key,
-                                             const size_t *range_limit_key_len,
-                                             uint8_t include_flags,
-                                             uint64_t *sizes,
-                                             char **errptr);
 
 // Not built: space and deletion control.
 void rocksdb_options_set_sst_file_manager(struct rocksdb_options_t *opt,
@@ -5069,14 +5124,6 @@ void rocksdb_compactoptions_set_allow_write_stall(struct rocksdb_compactoptions_
                                                   unsigned char v);
 
 // Not built: this function.
-void rocksdb_create_iterators(struct rocksdb_t *db,
-                              struct rocksdb_readoptions_t *opts,
-                              struct rocksdb_column_family_handle_t **column_families,
-                              struct rocksdb_iterator_t **iterators,
-                              size_t size,
-                              char **errptr);
-
-// Not built: this function.
 void rocksdb_env_join_all_threads(struct rocksdb_env_t *env);
 
 // Not built: this function.
@@ -5092,16 +5139,8 @@ void rocksdb_env_lower_thread_pool_cpu_priority(struct rocksdb_env_t *env);
 void rocksdb_env_lower_thread_pool_io_priority(struct rocksdb_env_t *env);
 
 // Not built: this function.
-void rocksdb_iter_refresh(const struct rocksdb_iterator_t *iter, char **errptr);
-
-// Not built: this function.
 void rocksdb_options_set_blob_cache(struct rocksdb_options_t *opt,
                                     struct rocksdb_cache_t *blob_cache);
-
-// Not built: this function.
-void rocksdb_options_set_cf_paths(struct rocksdb_options_t *opt,
-                                  const struct rocksdb_dbpath_t **path_values,
-                                  size_t num_paths);
 
 // Not built: transactions.
 struct rocksdb_transaction_t *rocksdb_optimistictransaction_begin(struct rocksdb_optimistictransactiondb_t *otxn_db,
@@ -5820,42 +5859,6 @@ void rocksdb_writebatch_wi_update_timestamps(struct rocksdb_writebatch_wi_t *wbw
                                              void *state,
                                              size_t (*get_ts_size)(void*, uint32_t),
                                              char **errptr);
-
-// Not built: write-buffer managers.
-void rocksdb_options_set_write_buffer_manager(struct rocksdb_options_t *opt,
-                                              struct rocksdb_write_buffer_manager_t *wbm);
-
-// Not built: write-buffer managers.
-size_t rocksdb_write_buffer_manager_buffer_size(struct rocksdb_write_buffer_manager_t *wbm);
-
-// Not built: write-buffer managers.
-bool rocksdb_write_buffer_manager_cost_to_cache(struct rocksdb_write_buffer_manager_t *wbm);
-
-// Not built: write-buffer managers.
-struct rocksdb_write_buffer_manager_t *rocksdb_write_buffer_manager_create(size_t buffer_size,
-                                                                           bool allow_stall);
-
-// Not built: write-buffer managers.
-struct rocksdb_write_buffer_manager_t *rocksdb_write_buffer_manager_create_with_cache(size_t buffer_size,
-                                                                                      const struct rocksdb_cache_t *cache,
-                                                                                      bool allow_stall);
-
-// Not built: write-buffer managers.
-void rocksdb_write_buffer_manager_destroy(struct rocksdb_write_buffer_manager_t *wbm);
-
-// Not built: write-buffer managers.
-size_t rocksdb_write_buffer_manager_dummy_entries_in_cache_usage(struct rocksdb_write_buffer_manager_t *wbm);
-
-// Not built: write-buffer managers.
-bool rocksdb_write_buffer_manager_enabled(struct rocksdb_write_buffer_manager_t *wbm);
-
-// Not built: write-buffer managers.
-void rocksdb_write_buffer_manager_set_allow_stall(struct rocksdb_write_buffer_manager_t *wbm,
-                                                  bool new_allow_stall);
-
-// Not built: write-buffer managers.
-void rocksdb_write_buffer_manager_set_buffer_size(struct rocksdb_write_buffer_manager_t *wbm,
-                                                  size_t new_size);
 
 // Sets `key` to `val` in the default family.
 void rocksdb_put(struct rocksdb_t *db,

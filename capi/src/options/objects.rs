@@ -62,6 +62,14 @@ c_functions! {
     ) {
         of_mut(opt).db.db_paths = paths(path_values, num_paths);
     }
+    /// Directories of a family's tables.
+    fn rocksdb_options_set_cf_paths(
+        opt: *mut rocksdb_options_t,
+        path_values: *mut *const rocksdb_dbpath_t,
+        num_paths: usize,
+    ) {
+        of_mut(opt).family.cf_paths = paths(path_values, num_paths);
+    }
     /// Directory of LOG files.
     fn rocksdb_options_set_db_log_dir(opt: *mut rocksdb_options_t, dir: *const c_char) {
         of_mut(opt).db.db_log_dir = path(dir);

@@ -80,7 +80,7 @@ impl Iter {
         if opt_in_only && !options.prefix_same_as_start && !options.auto_prefix_mode {
             options.total_order_seek = true;
         }
-        let seq = options.snapshot.unwrap_or(seq);
+        let seq = seen_by(&options, seq);
         let renewal = match (options.tailing, options.snapshot) {
             (true, _) => Renewal::BeforeSeeks,
             (false, Some(_)) if options.auto_refresh_iterator_with_snapshot => Renewal::WithTheView,
@@ -130,7 +130,7 @@ impl Iter {
 
     fn renew(&mut self) {
         let (view, seq) = self.db.shared.newest(&self.family);
-        let seq = self.options.snapshot.unwrap_or(seq);
+        let seq = seen_by(&self.options, seq);
         self.inner = Some(DbIter::new(view, seq, &self.options));
         // Files that only the old view kept.
         self.db.shared.purge_in_background();
@@ -145,8 +145,7 @@ impl Iter {
     fn before_seek(&mut self) {
         let renews = match self.renewal {
             Renewal::OnRequest => return,
-            Renewal::BeforeSeeks => self.seq() != self.db.shared.published() || self.is_outdated(),
-            Renewal::WithTheView => self.is_outdated(),
+            Renewal::BeforeSeeks | Renewal::WithTheView => self.is_outdated(),
         };
         if renews {
             self.renew();
@@ -274,5 +273,14 @@ impl Drop for Iter {
         // Files that only this iterator kept are deleted by a background thread, not by the
         // reader's.
         self.db.shared.purge_in_background();
+    }
+}
+
+/// The last write that an iterator sees of a view that was taken at `seq`. A tailing one sees whatever
+/// comes into the memtable that it walks.
+fn seen_by(options: &ReadOptions, seq: SequenceNumber) -> SequenceNumber {
+    match options.tailing {
+        true => SequenceNumber::MAX,
+        false => options.snapshot.unwrap_or(seq),
     }
 }

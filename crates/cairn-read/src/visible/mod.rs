@@ -252,13 +252,19 @@ impl DbIter {
         self.prefix = None;
         self.choose_filter(None, false);
         if let Some(lower) = self.lower.take() {
+            // With `prefix_same_as_start` the bound is where the walk starts.
+            self.prefix = self.prefix_of(&lower);
             self.aim_before(&lower);
             self.lower = Some(lower);
             let _progress = self.merging.seek(&self.target);
+            self.run(Task::Forward);
         } else {
             let _progress = self.merging.seek_to_first();
+            self.run(Task::Forward);
+            if self.valid() {
+                self.prefix = self.prefix_of(self.key());
+            }
         }
-        self.run(Task::Forward);
     }
 
     /// Moves to the last key.
