@@ -143,7 +143,7 @@ fn mistakes_are_explained() {
         "--db",
         &db,
         "--options",
-        "enable_blob_files=true",
+        "two_write_queues=true",
         "a",
         "1",
     ]);
