@@ -46,5 +46,6 @@ pub mod memory;
 pub mod metadata;
 pub mod options;
 pub mod reads;
+pub mod space;
 pub mod unbuilt;
 pub mod writes;

@@ -55,8 +55,6 @@ pub struct rocksdb_ratelimiter_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_restore_options_t(());
 /// An object of a feature that is not built.
-pub struct rocksdb_sst_file_manager_t(());
-/// An object of a feature that is not built.
 pub struct rocksdb_statistics_histogram_data_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_transaction_options_t(());
@@ -227,22 +225,6 @@ c_unbuilt! { "secondary instances":
     err(errptr) fn rocksdb_open_as_secondary(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_open_as_secondary_column_families(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_try_catch_up_with_primary(db: *mut rocksdb_t, errptr: *mut *mut c_char);
-}
-
-c_unbuilt! { "space and deletion control":
-    no() fn rocksdb_options_set_sst_file_manager(opt: *mut rocksdb_options_t, sfm: *mut rocksdb_sst_file_manager_t);
-    no() fn rocksdb_sst_file_manager_create(env: *mut rocksdb_env_t) -> *mut rocksdb_sst_file_manager_t;
-    no() fn rocksdb_sst_file_manager_destroy(sfm: *mut rocksdb_sst_file_manager_t);
-    no() fn rocksdb_sst_file_manager_get_delete_rate_bytes_per_second(sfm: *mut rocksdb_sst_file_manager_t) -> i64;
-    no() fn rocksdb_sst_file_manager_get_max_trash_db_ratio(sfm: *mut rocksdb_sst_file_manager_t) -> f64;
-    no() fn rocksdb_sst_file_manager_get_total_size(sfm: *mut rocksdb_sst_file_manager_t) -> u64;
-    no() fn rocksdb_sst_file_manager_get_total_trash_size(sfm: *mut rocksdb_sst_file_manager_t) -> u64;
-    no() fn rocksdb_sst_file_manager_is_max_allowed_space_reached(sfm: *mut rocksdb_sst_file_manager_t) -> bool;
-    no() fn rocksdb_sst_file_manager_is_max_allowed_space_reached_including_compactions(sfm: *mut rocksdb_sst_file_manager_t) -> bool;
-    no() fn rocksdb_sst_file_manager_set_compaction_buffer_size(sfm: *mut rocksdb_sst_file_manager_t, compaction_buffer_size: u64);
-    no() fn rocksdb_sst_file_manager_set_delete_rate_bytes_per_second(sfm: *mut rocksdb_sst_file_manager_t, delete_rate: i64);
-    no() fn rocksdb_sst_file_manager_set_max_allowed_space_usage(sfm: *mut rocksdb_sst_file_manager_t, max_allowed_space: u64);
-    no() fn rocksdb_sst_file_manager_set_max_trash_db_ratio(sfm: *mut rocksdb_sst_file_manager_t, ratio: f64);
 }
 
 c_unbuilt! { "statistics":

@@ -504,7 +504,7 @@ typedef struct rocksdb_slicetransform_t rocksdb_slicetransform_t;
 // A state of the database that stays readable.
 typedef struct rocksdb_snapshot_t rocksdb_snapshot_t;
 
-// An object of a feature that is not built.
+// What watches the room that files take, for several databases.
 typedef struct rocksdb_sst_file_manager_t rocksdb_sst_file_manager_t;
 
 // What a table is.
@@ -4522,6 +4522,53 @@ void rocksdb_batched_multi_get_cf_slice(struct rocksdb_t *db,
                                         char **errs,
                                         bool sorted_input);
 
+// Gives up the program's share of a manager of files.
+//
+// Null is passed over.
+void rocksdb_sst_file_manager_destroy(struct rocksdb_sst_file_manager_t *handle);
+
+// A manager of files without a limit that deletes at once. Files are deleted in the environment of their
+// database, whatever `env` says.
+struct rocksdb_sst_file_manager_t *rocksdb_sst_file_manager_create(struct rocksdb_env_t *env);
+
+// Sets the bytes that all files together may take; 0 for no limit.
+void rocksdb_sst_file_manager_set_max_allowed_space_usage(struct rocksdb_sst_file_manager_t *sfm,
+                                                          uint64_t max_allowed_space);
+
+// Sets the bytes that compactions leave free below the limit.
+void rocksdb_sst_file_manager_set_compaction_buffer_size(struct rocksdb_sst_file_manager_t *sfm,
+                                                         uint64_t compaction_buffer_size);
+
+// Whether the files have reached the limit.
+bool rocksdb_sst_file_manager_is_max_allowed_space_reached(struct rocksdb_sst_file_manager_t *sfm);
+
+// Whether they have with what running compactions may write.
+bool rocksdb_sst_file_manager_is_max_allowed_space_reached_including_compactions(struct rocksdb_sst_file_manager_t *sfm);
+
+// Bytes of all tables and blob files, trash included.
+uint64_t rocksdb_sst_file_manager_get_total_size(struct rocksdb_sst_file_manager_t *sfm);
+
+// Bytes of files that wait for their deletion.
+uint64_t rocksdb_sst_file_manager_get_total_trash_size(struct rocksdb_sst_file_manager_t *sfm);
+
+// How many bytes are deleted a second; 0 or less if files are deleted at once.
+int64_t rocksdb_sst_file_manager_get_delete_rate_bytes_per_second(struct rocksdb_sst_file_manager_t *sfm);
+
+// Changes how many bytes are deleted a second.
+void rocksdb_sst_file_manager_set_delete_rate_bytes_per_second(struct rocksdb_sst_file_manager_t *sfm,
+                                                               int64_t delete_rate);
+
+// The share of all bytes that may be trash.
+double rocksdb_sst_file_manager_get_max_trash_db_ratio(struct rocksdb_sst_file_manager_t *sfm);
+
+// Changes that share.
+void rocksdb_sst_file_manager_set_max_trash_db_ratio(struct rocksdb_sst_file_manager_t *sfm,
+                                                     double ratio);
+
+// What watches the room that the database's files take. The program still destroys its handle.
+void rocksdb_options_set_sst_file_manager(struct rocksdb_options_t *opt,
+                                          struct rocksdb_sst_file_manager_t *sfm);
+
 // Not built: a row cache.
 void rocksdb_options_set_row_cache(struct rocksdb_options_t *opt, struct rocksdb_cache_t *cache);
 
@@ -5017,50 +5064,6 @@ struct rocksdb_t *rocksdb_open_as_secondary_column_families(const struct rocksdb
 
 // Not built: secondary instances.
 void rocksdb_try_catch_up_with_primary(struct rocksdb_t *db, char **errptr);
-
-// Not built: space and deletion control.
-void rocksdb_options_set_sst_file_manager(struct rocksdb_options_t *opt,
-                                          struct rocksdb_sst_file_manager_t *sfm);
-
-// Not built: space and deletion control.
-struct rocksdb_sst_file_manager_t *rocksdb_sst_file_manager_create(struct rocksdb_env_t *env);
-
-// Not built: space and deletion control.
-void rocksdb_sst_file_manager_destroy(struct rocksdb_sst_file_manager_t *sfm);
-
-// Not built: space and deletion control.
-int64_t rocksdb_sst_file_manager_get_delete_rate_bytes_per_second(struct rocksdb_sst_file_manager_t *sfm);
-
-// Not built: space and deletion control.
-double rocksdb_sst_file_manager_get_max_trash_db_ratio(struct rocksdb_sst_file_manager_t *sfm);
-
-// Not built: space and deletion control.
-uint64_t rocksdb_sst_file_manager_get_total_size(struct rocksdb_sst_file_manager_t *sfm);
-
-// Not built: space and deletion control.
-uint64_t rocksdb_sst_file_manager_get_total_trash_size(struct rocksdb_sst_file_manager_t *sfm);
-
-// Not built: space and deletion control.
-bool rocksdb_sst_file_manager_is_max_allowed_space_reached(struct rocksdb_sst_file_manager_t *sfm);
-
-// Not built: space and deletion control.
-bool rocksdb_sst_file_manager_is_max_allowed_space_reached_including_compactions(struct rocksdb_sst_file_manager_t *sfm);
-
-// Not built: space and deletion control.
-void rocksdb_sst_file_manager_set_compaction_buffer_size(struct rocksdb_sst_file_manager_t *sfm,
-                                                         uint64_t compaction_buffer_size);
-
-// Not built: space and deletion control.
-void rocksdb_sst_file_manager_set_delete_rate_bytes_per_second(struct rocksdb_sst_file_manager_t *sfm,
-                                                               int64_t delete_rate);
-
-// Not built: space and deletion control.
-void rocksdb_sst_file_manager_set_max_allowed_space_usage(struct rocksdb_sst_file_manager_t *sfm,
-                                                          uint64_t max_allowed_space);
-
-// Not built: space and deletion control.
-void rocksdb_sst_file_manager_set_max_trash_db_ratio(struct rocksdb_sst_file_manager_t *sfm,
-                                                     double ratio);
 
 // Not built: statistics.
 void rocksdb_options_enable_statistics(struct rocksdb_options_t *opt);

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions};
 use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, JobContext, compact, flush};
 use cairn_memtable::Memtable;
+use cairn_observe::BackgroundErrorReason;
 use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, CompactionStyle};
 use cairn_platform::fs::FileMode;
+use cairn_platform::space::Reservation;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
 use cairn_types::{Code, Error, FileNumber, Result, TableFileCreationReason};
@@ -27,6 +29,8 @@ pub(crate) struct Chosen {
     pub(crate) id: JobId,
     /// Which blobs are moved, if not those that the family's options say.
     pub(crate) blob_gc: Option<BlobGc>,
+    /// What it may write counts as used until it ends.
+    pub(crate) _room: Option<Arc<Reservation>>,
 }
 
 /// The files that a compaction put into the tree, with their levels.
@@ -77,7 +81,11 @@ impl Shared {
     }
 
     /// Chooses a compaction of `family`, if one is due, and takes its inputs.
-    pub(crate) fn choose(&self, tree: &mut Tree, family: &FamilyState) -> Option<Chosen> {
+    pub(crate) fn choose(
+        self: &Arc<Self>,
+        tree: &mut Tree,
+        family: &FamilyState,
+    ) -> Option<Chosen> {
         let version = family.view().version.clone();
         let state = tree.families.get_mut(&family.id())?;
         let pick = pick::pick(
@@ -86,12 +94,17 @@ impl Shared {
             &self.present(family),
             &self.pick_options(family),
         )?;
+        let Ok(room) = self.room_for(&pick) else {
+            self.await_room();
+            return None;
+        };
         let id = state.busy.add(family.order(), &pick);
         Some(Chosen {
             pick: Arc::new(pick),
             version,
             id,
             blob_gc: None,
+            _room: room,
         })
     }
 
@@ -138,7 +151,9 @@ impl Shared {
         let micros = (self.world.clock.monotonic_nanos() - started) / 1000;
         let outcome = done.as_ref().map(|done| (&done.edit, done.stats));
         watch.compaction_ended(info, family, &chosen.pick, outcome, micros);
-        Ok(done?.edit.added)
+        let added = done?.edit.added;
+        self.note_space(BackgroundErrorReason::Compaction);
+        Ok(added)
     }
 
     /// What a job that was told to end says.
@@ -183,6 +198,7 @@ impl Shared {
         let micros = (self.world.clock.monotonic_nanos() - started) / 1000;
         let left = family.view().immutables.len();
         watch.flush_ended(info, family, &added, left, micros);
+        self.note_space(self.flush_reason());
         Ok(())
     }
 

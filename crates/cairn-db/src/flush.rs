@@ -149,6 +149,7 @@ impl Shared {
             job.watch
                 .flush_ended(job.info, &job.family, added, left, micros);
         }
+        self.note_space(self.flush_reason());
         Ok(())
     }
 

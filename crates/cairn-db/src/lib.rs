@@ -34,6 +34,7 @@ mod set_options;
 mod shared;
 mod sizes;
 mod snapshot;
+mod space;
 mod stats;
 mod table_properties;
 mod verify;

@@ -142,7 +142,7 @@ impl Shared {
                     Step::Wait => None,
                     Step::Run(pick) => Some(Chosen {
                         blob_gc: Some(blob_gc),
-                        ..self.take(&mut tree, family, *pick, version)
+                        ..self.take(&mut tree, family, *pick, version)?
                     }),
                 };
                 tree.control.waiting += usize::from(chosen.is_none());
@@ -172,17 +172,19 @@ impl Shared {
         family: &FamilyState,
         pick: Pick,
         version: Arc<Version>,
-    ) -> Chosen {
+    ) -> Result<Chosen> {
+        let room = self.room_for(&pick)?;
         let state = tree.families.get_mut(&family.id());
         let state = state.expect("the caller has just seen the family under this lock");
         let id = state.busy.add(family.order(), &pick);
         tree.compactions += 1;
-        Chosen {
+        Ok(Chosen {
             pick: Arc::new(pick),
             version,
             id,
             blob_gc: None,
-        }
+            _room: room,
+        })
     }
 
     /// Runs a compaction whose inputs this thread has taken.
@@ -228,7 +230,7 @@ impl Shared {
                 Error::shutdown(format!("column family {:?} was dropped", family.name()))
             })?;
             match choose(&version, &state.busy)? {
-                Some(pick) => self.take(&mut tree, family, pick, version),
+                Some(pick) => self.take(&mut tree, family, pick, version)?,
                 None => return Ok(false),
             }
         };
@@ -341,7 +343,7 @@ impl Shared {
                 let state = tree.families.get(&family.id());
                 let busy = state.map_or_else(Busy::default, |state| state.busy.clone());
                 let pick = pick::pick_files(&version, &busy, &present, &pick_options, &request)?;
-                self.take(&mut tree, family, pick, version)
+                self.take(&mut tree, family, pick, version)?
             };
             let added = self.run_taken(family, chosen, &options.canceled)?;
             let tables = family.tables();

@@ -2,7 +2,8 @@
 //!
 //! A table is deleted when it has left its version, the MANIFEST edit that released it is synced,
 //! and the last reader that could see it is gone. A log is deleted when a synced edit says that no
-//! family needs it. What a crash left behind is deleted when the database is opened. Unknown names
+//! family needs it. An `SstFileManager` may make trash of tables and blob files first, and delete
+//! them slowly. What a crash left behind is deleted when the database is opened. Unknown names
 //! are never touched.
 
 use std::collections::BTreeSet;
@@ -15,6 +16,7 @@ use cairn_platform::{FileSystem, Priority};
 use cairn_types::{FileNumber, Result, Subcode};
 
 use crate::shared::{Shared, Tree};
+use crate::space::is_trash;
 
 /// Which files a full scan keeps.
 pub(crate) struct Keep {
@@ -53,6 +55,7 @@ pub(crate) fn scan(fs: &dyn FileSystem, dirs: &[&Path], keep: &Keep) -> Result<(
         for name in &names {
             match FileName::parse(name) {
                 Some(kind) if keep.is_obsolete(kind) => remove(fs, &dir.join(name))?,
+                None if is_trash(name) => remove(fs, &dir.join(name))?,
                 _ => {}
             }
         }
@@ -73,6 +76,7 @@ pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Resul
             {
                 remove(fs, &dir.join(&name))?;
             }
+            None if is_trash(&name) => remove(fs, &dir.join(&name))?,
             _ => {}
         }
     }
@@ -172,7 +176,10 @@ impl Shared {
                 return;
             }
         }
-        let result = remove(&*self.world.fs, path);
+        let result = match self.discard(path) {
+            true => Ok(()),
+            false => remove(&*self.world.fs, path).inspect(|()| self.untrack(path)),
+        };
         self.note_deletion(path, 0, &result);
         if let Err(error) = result {
             self.info.warn(format_args!(

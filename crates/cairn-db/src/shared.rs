@@ -37,6 +37,7 @@ use crate::errors::retry::{Damaged, Retry};
 use crate::family::Families;
 use crate::open::Dropped;
 use crate::snapshot::Snapshots;
+use crate::space::Space;
 use crate::stats::SumsBefore;
 use crate::watch::Notices;
 use crate::write::log::CurrentLog;
@@ -88,6 +89,8 @@ pub(crate) struct Shared {
     pub(crate) low_pri_throttle: Throttle,
     /// The budget that memtables keep, if there is one.
     pub(crate) buffers: Option<Arc<WriteBufferManager>>,
+    /// What the manager of files is told, if there is one.
+    pub(crate) space: Option<Space>,
     /// Compactions are behind, or nearly.
     pub(crate) compactions_behind: AtomicBool,
     /// Bytes of logs at which memtables are switched to let old logs go; 0 for no limit.

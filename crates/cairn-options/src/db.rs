@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_memory::WriteBufferManager;
+use cairn_platform::SstFileManager;
 
 use crate::choice::{
     CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode,
@@ -120,6 +121,9 @@ options! {
         /// A budget for memtables that several databases may share; takes the place of
         /// `db_write_buffer_size`. As text its size in bytes.
         write_buffer_manager: Option<Arc<WriteBufferManager>> = None, unwritten;
+        /// What watches the room that tables and blob files take, and how fast they are deleted. Several
+        /// databases may share it. As text its deletion rate in bytes a second.
+        sst_file_manager: Option<Arc<SstFileManager>> = None, unwritten;
         /// Whether that limit holds during recovery.
         enforce_write_buffer_manager_during_recovery: bool = true, recent;
         /// Bytes a second that delayed writes get at first; 0 for 16 MiB.

@@ -7,6 +7,7 @@ use cairn_format::filter::FilterPolicy;
 use cairn_format::options_text::statements;
 use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
 use cairn_observe::{Listeners, LogSink};
+use cairn_platform::SstFileManager;
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
 use crate::merge;
@@ -240,6 +241,26 @@ impl Text for Option<Arc<WriteBufferManager>> {
     fn print(&self) -> String {
         match self {
             Some(manager) => manager.buffer_size().print(),
+            None => NULL.to_owned(),
+        }
+    }
+}
+
+/// A manager of files, as the rate at which it deletes them. Reading a text makes a new one, without
+/// a limit; clones of the options share it.
+impl Text for Option<Arc<SstFileManager>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        if text == NULL || text.is_empty() {
+            return Ok(None);
+        }
+        let manager = SstFileManager::new();
+        manager.set_delete_rate_bytes_per_second(i64::parse(text)?);
+        Ok(Some(Arc::new(manager)))
+    }
+
+    fn print(&self) -> String {
+        match self {
+            Some(manager) => manager.delete_rate_bytes_per_second().print(),
             None => NULL.to_owned(),
         }
     }

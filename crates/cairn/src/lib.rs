@@ -83,7 +83,7 @@ pub use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, ReadOptions, TableOptions,
     WriteOptions,
 };
-pub use cairn_platform::World;
+pub use cairn_platform::{SstFileManager, World};
 pub use cairn_types::{
     Code, Comparator, Error, KeyOrder, MergeInput, MergeOperator, PrefixExtractor, Result,
     SequenceNumber, Subcode,

@@ -24,5 +24,6 @@ pub use cairn_capi::memory::*;
 pub use cairn_capi::metadata::*;
 pub use cairn_capi::options::*;
 pub use cairn_capi::reads::*;
+pub use cairn_capi::space::*;
 pub use cairn_capi::unbuilt::*;
 pub use cairn_capi::writes::*;

@@ -133,11 +133,18 @@ impl Shared {
         }
     }
 
-    /// Whether an attempt is worth it: the device was not full, or has more room now.
+    /// Whether an attempt is worth it: the database may take room, and the device was not full or
+    /// has more room now.
     fn has_room_to_recover(&self) -> bool {
         let before = {
+            if self.closing.load(Ordering::Acquire) {
+                return true;
+            }
+            if self.check_space().is_err() {
+                return false;
+            }
             let state = self.errors.state.lock();
-            if self.closing.load(Ordering::Acquire) || !state.recovery.full {
+            if !state.recovery.full {
                 return true;
             }
             state.recovery.free_before
@@ -292,7 +299,10 @@ impl Shared {
             if log_failed {
                 self.begin_log_anew()?;
             }
+            self.check_space()?;
             self.flush_all()?;
+            // What was flushed may have taken the last room.
+            self.check_space()?;
             self.release_older_logs()?;
         }
         self.clear_error(&current)

@@ -11,6 +11,8 @@ use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::{FileSystem, World};
 use cairn_types::{Error, Result, Subcode};
 
+use crate::space::is_trash;
+
 /// Deletes every file of the database in `path`: in its directory, and in the directories that
 /// `options` and the options of its `families` name. A database that does not exist is no error.
 ///
@@ -122,6 +124,7 @@ fn sweep(fs: &dyn FileSystem, dir: &Path, is_ours: &dyn Fn(FileName) -> bool) ->
     };
     let ours = names.iter().filter(|name| {
         FileName::parse(name).is_some_and(|name| name != FileName::Lock && is_ours(name))
+            || is_trash(name)
     });
     let mut failed = Ok(());
     for name in ours {

@@ -356,6 +356,7 @@ impl Shared {
         self.purge();
         self.tree.lock().closed = true;
         self.wait_until(|tree| tree.purges == 0);
+        self.untrack_all();
         *self.lock.lock() = None;
         *closed = true;
         flushed.and(synced).and(manifest)

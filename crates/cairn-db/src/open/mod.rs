@@ -344,6 +344,7 @@ fn assemble(
         throttle: Throttle::new(options.delayed_write_rate),
         low_pri_throttle: Throttle::new(low_pri_rate(&options)),
         buffers: crate::write::buffers::of(&options),
+        space: crate::space::of(&options, request.read_only),
         compactions_behind: AtomicBool::new(false),
         families: ArcSwap::from_pointee(Families::default()),
         snapshots: Arc::new(Snapshots::default()),

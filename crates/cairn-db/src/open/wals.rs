@@ -296,6 +296,7 @@ impl Shared {
         event.text("status", "OK");
         self.log_event(&event);
         self.deliver();
+        self.track_all();
         self.schedule(&mut self.tree.lock());
         Ok(())
     }

@@ -18,6 +18,7 @@ mod paths;
 mod properties;
 mod reads;
 mod repair;
+mod space;
 mod sst;
 mod styles;
 mod wal;

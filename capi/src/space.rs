@@ -1,0 +1,72 @@
+//! The room that tables and blob files take, and how fast they are deleted.
+
+use std::sync::Arc;
+
+use cairn_platform::SstFileManager;
+
+use crate::env::rocksdb_env_t;
+use crate::handle::{create, maybe, of, of_mut};
+use crate::options::rocksdb_options_t;
+
+handles! {
+    /// What watches the room that files take, for several databases.
+    rocksdb_sst_file_manager_t = Arc<SstFileManager>;
+}
+
+c_destructors! {
+    /// Gives up the program's share of a manager of files.
+    rocksdb_sst_file_manager_destroy(rocksdb_sst_file_manager_t);
+}
+
+c_functions! {
+    /// A manager of files without a limit that deletes at once. Files are deleted in the environment of their
+    /// database, whatever `env` says.
+    fn rocksdb_sst_file_manager_create(env: *mut rocksdb_env_t) -> *mut rocksdb_sst_file_manager_t {
+        let _ = env;
+        create(Arc::new(SstFileManager::new()))
+    }
+    /// Sets the bytes that all files together may take; 0 for no limit.
+    fn rocksdb_sst_file_manager_set_max_allowed_space_usage(sfm: *mut rocksdb_sst_file_manager_t, max_allowed_space: u64) {
+        of(sfm.cast_const()).set_max_allowed_space_usage(max_allowed_space);
+    }
+    /// Sets the bytes that compactions leave free below the limit.
+    fn rocksdb_sst_file_manager_set_compaction_buffer_size(sfm: *mut rocksdb_sst_file_manager_t, compaction_buffer_size: u64) {
+        of(sfm.cast_const()).set_compaction_buffer_size(compaction_buffer_size);
+    }
+    /// Whether the files have reached the limit.
+    fn rocksdb_sst_file_manager_is_max_allowed_space_reached(sfm: *mut rocksdb_sst_file_manager_t) -> bool {
+        of(sfm.cast_const()).is_max_allowed_space_reached()
+    }
+    /// Whether they have with what running compactions may write.
+    fn rocksdb_sst_file_manager_is_max_allowed_space_reached_including_compactions(sfm: *mut rocksdb_sst_file_manager_t) -> bool {
+        of(sfm.cast_const()).is_max_allowed_space_reached_including_compactions()
+    }
+    /// Bytes of all tables and blob files, trash included.
+    fn rocksdb_sst_file_manager_get_total_size(sfm: *mut rocksdb_sst_file_manager_t) -> u64 {
+        of(sfm.cast_const()).total_size()
+    }
+    /// Bytes of files that wait for their deletion.
+    fn rocksdb_sst_file_manager_get_total_trash_size(sfm: *mut rocksdb_sst_file_manager_t) -> u64 {
+        of(sfm.cast_const()).total_trash_size()
+    }
+    /// How many bytes are deleted a second; 0 or less if files are deleted at once.
+    fn rocksdb_sst_file_manager_get_delete_rate_bytes_per_second(sfm: *mut rocksdb_sst_file_manager_t) -> i64 {
+        of(sfm.cast_const()).delete_rate_bytes_per_second()
+    }
+    /// Changes how many bytes are deleted a second.
+    fn rocksdb_sst_file_manager_set_delete_rate_bytes_per_second(sfm: *mut rocksdb_sst_file_manager_t, delete_rate: i64) {
+        of(sfm.cast_const()).set_delete_rate_bytes_per_second(delete_rate);
+    }
+    /// The share of all bytes that may be trash.
+    fn rocksdb_sst_file_manager_get_max_trash_db_ratio(sfm: *mut rocksdb_sst_file_manager_t) -> f64 {
+        of(sfm.cast_const()).max_trash_db_ratio()
+    }
+    /// Changes that share.
+    fn rocksdb_sst_file_manager_set_max_trash_db_ratio(sfm: *mut rocksdb_sst_file_manager_t, ratio: f64) {
+        of(sfm.cast_const()).set_max_trash_db_ratio(ratio);
+    }
+    /// What watches the room that the database's files take. The program still destroys its handle.
+    fn rocksdb_options_set_sst_file_manager(opt: *mut rocksdb_options_t, sfm: *mut rocksdb_sst_file_manager_t) {
+        of_mut(opt).db.sst_file_manager = maybe(sfm.cast_const()).cloned();
+    }
+}
