@@ -137,6 +137,7 @@ fn watch(current: &[Current], done: &AtomicBool) {
 fn report(counts: &Counts, failures: &BTreeMap<String, (String, usize)>) -> Result<()> {
     let Counts {
         runs,
+        missed,
         refused,
         stopped,
         images,
@@ -144,8 +145,8 @@ fn report(counts: &Counts, failures: &BTreeMap<String, (String, usize)>) -> Resu
         kinds,
     } = counts;
     println!(
-        "{runs} runs with a fault, over {} pairs of a call and a fault: {refused} refused \
-         something, {stopped} stopped, {harmless} harmless; {images} disks checked",
+        "{runs} runs with a fault ({missed} more came to none), over {} pairs of a call and a \
+         fault: {refused} refused something, {stopped} stopped, {harmless} harmless; {images} disks checked",
         kinds.len()
     );
     match failures.is_empty() {

@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_types::Result;
+use cairn_types::{Error, Result};
 
 /// How a file will be read or written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,6 +109,33 @@ pub trait FileLock: Send + Sync {}
 pub trait RandomAccessFile: Send + Sync {
     /// Reads `buf.len()` bytes at `offset`; fewer only where the file ends. Returns how many.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// As [`RandomAccessFile::read_at`], for files whose end means something, as that of a log does:
+    /// a read that came back short is held against the length of the file, and read on. One that
+    /// stops before the end is an error and never the end.
+    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let mut got = self.read_at(offset, buf)?;
+        while got < buf.len() {
+            let at = offset.saturating_add(got as u64);
+            if self.len()? <= at {
+                break;
+            }
+            let more = self.read_at(at, &mut buf[got..])?;
+            // The length once more: the file may have been cut off in between.
+            if more == 0 && self.len()? > at {
+                return Err(Error::io_text(format!(
+                    "read {}: expected {} bytes at offset {at}, found none, though the file does \
+                     not end there; read it again, or look after the disk",
+                    self.path().display(),
+                    buf.len() - got
+                )));
+            }
+            if more == 0 {
+                break;
+            }
+            got += more;
+        }
+        Ok(got)
+    }
     /// Carries out all of `reads`, each as [`RandomAccessFile::read_at`] would and in any order;
     /// an error of one says nothing about the others. One after another unless the file system
     /// knows better.

@@ -49,7 +49,7 @@ struct File(Arc<dyn RandomAccessFile>);
 
 impl Source for File {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.0.read_at(offset, buf)
+        self.0.read_up_to_end(offset, buf)
     }
 }
 

@@ -7,7 +7,7 @@ use cairn_format::batch::BatchRef;
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::sync::{Arc, AtomicBool, Ordering};
-use cairn_platform::{FileSystem, WritableFile};
+use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -40,6 +40,45 @@ fn records(fs: &MemFileSystem) -> Vec<Vec<u8>> {
             other => panic!("unexpected: {other:?}"),
         }
     }
+}
+
+/// A file whose first read of every two brings half of what was asked for.
+struct Halting(std::sync::Arc<dyn RandomAccessFile>, AtomicBool);
+
+impl RandomAccessFile for Halting {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let half = !self.1.fetch_xor(true, Ordering::Relaxed);
+        let len = if half { buf.len() / 2 } else { buf.len() };
+        self.0.read_at(offset, &mut buf[..len])
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+#[test]
+fn a_read_that_comes_back_short_is_not_the_end_of_the_log() {
+    let fs = MemFileSystem::new();
+    let mut log = created(&fs, &WalOptions::default());
+    let expected: Vec<Vec<u8>> = (0..40_u8).map(|byte| vec![byte; 3000]).collect();
+    for record in &expected {
+        log.append(record).unwrap();
+    }
+    let file = fs.open(&path(), FileMode::default()).unwrap();
+    let file = Halting(file, AtomicBool::new(false));
+    let mut reader = WalReader::new(Arc::new(file), NUMBER);
+    for record in &expected {
+        let WalEvent::Record { payload, .. } = reader.next().unwrap() else {
+            panic!("{:?}", reader.event());
+        };
+        assert_eq!(payload, record);
+    }
+    assert!(matches!(reader.next().unwrap(), WalEvent::End(_)));
 }
 
 fn options() -> impl Strategy<Value = WalOptions> {

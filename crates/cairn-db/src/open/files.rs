@@ -33,7 +33,7 @@ pub(crate) fn read_small(fs: &dyn FileSystem, path: &Path) -> Result<Option<Vec<
         )));
     }
     let mut content = vec![0; usize::try_from(len).unwrap_or(0)];
-    let got = file.read_at(0, &mut content)?;
+    let got = file.read_up_to_end(0, &mut content)?;
     content.truncate(got);
     Ok(Some(content))
 }

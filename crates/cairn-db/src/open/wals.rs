@@ -1,17 +1,20 @@
 //! Recovering the logs, and the steps that turn a recovered state into an open database.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::log::{RecoveryMode, Verdict};
+use cairn_format::names::FileName;
 use cairn_options::WalRecoveryMode;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
-use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::manifest::Recovered;
 use cairn_wal::{WalEvent, WalFile, WalReader, WalSummary, check_predecessor};
 
 use super::replay::{Dropped, RecordedSizes, Replay, Sink};
 use crate::family::{Families, FamilyState};
+use crate::files::copy;
 use crate::shared::Shared;
 
 /// A batch is at least its header.
@@ -107,8 +110,17 @@ struct Outcome {
     flushed: bool,
     /// The newest log that was found.
     newest: FileNumber,
-    /// The logs that were replayed, with their lengths.
-    logs: Vec<(WalFile, u64)>,
+    /// The logs that were replayed.
+    logs: Vec<Replayed>,
+}
+
+/// A log that was replayed.
+struct Replayed {
+    file: WalFile,
+    /// Its length.
+    len: u64,
+    /// Offset behind the last record that was read.
+    whole: u64,
 }
 
 /// Replays logs one after the other.
@@ -124,8 +136,8 @@ struct LogReplay<'a> {
 }
 
 impl LogReplay<'_> {
-    /// Replays one log; its length.
-    fn log(&mut self, file: &WalFile) -> Result<u64> {
+    /// Replays one log.
+    fn log(&mut self, file: WalFile) -> Result<Replayed> {
         let fs = &*self.shared.world.fs;
         let mut reader = WalReader::open(fs, &file.path, file.number, FileMode::default())?;
         let mut sizes = RecordedSizes::new();
@@ -144,10 +156,10 @@ impl LogReplay<'_> {
                         self.stopped_at = None;
                     }
                     last_batch = sequence_of(payload).unwrap_or(last_batch);
-                    let result = self.apply(payload, file, &sizes);
+                    let result = self.apply(payload, &file, &sizes);
                     if let Err(error) = result {
                         let bytes = payload.len() as u64;
-                        if !self.refuse(file, offset, bytes, error)? {
+                        if !self.refuse(&file, offset, bytes, error)? {
                             break;
                         }
                     }
@@ -173,7 +185,7 @@ impl LogReplay<'_> {
                     // Records of the file's life as another log are nothing that is missing.
                     if !matches!(dropped.reason, cairn_wal::Reason::OldLogNumber(_)) {
                         self.note(
-                            file,
+                            &file,
                             dropped.offset,
                             dropped.bytes,
                             dropped.reason.to_string(),
@@ -207,7 +219,7 @@ impl LogReplay<'_> {
             && len > 0
         {
             self.note(
-                file,
+                &file,
                 0,
                 len,
                 "it follows a damaged log and does not carry on from it".to_owned(),
@@ -219,7 +231,7 @@ impl LogReplay<'_> {
             bytes: whole,
             last_sequence: last_batch,
         });
-        Ok(len)
+        Ok(Replayed { file, len, whole })
     }
 
     fn apply(&mut self, payload: &[u8], file: &WalFile, sizes: &RecordedSizes) -> Result<()> {
@@ -348,8 +360,7 @@ impl Shared {
         };
         let mut replayed = Vec::new();
         for log in logs {
-            let len = replay.log(&log)?;
-            replayed.push((log, len));
+            replayed.push(replay.log(log)?);
         }
         if let Some(log) = replay.stopped_at {
             refuse_inconsistent(&families, &replay.sink.logs, log)?;
@@ -453,16 +464,44 @@ impl Shared {
     }
 
     /// Keeps the replayed logs for the next recovery: the new log may only be written once they
-    /// are durable, names and all.
+    /// are durable, names and all. A sync of one of them may have failed before the crash, and
+    /// another one would then prove nothing: each is written anew under its name.
     fn keep_logs(&self, outcome: &Outcome) -> Result<()> {
         let fs = &*self.world.fs;
-        for (log, len) in &outcome.logs {
-            let file = fs.open_append(&log.path, FileMode::default())?;
-            file.sync(self.options().use_fsync)?;
-            file.close()?;
-            self.tree.lock().logs.insert(log.number, *len);
+        for Replayed { file, len, whole } in &outcome.logs {
+            let copy = self.wal_dir.join(FileName::Temp(file.number).to_string());
+            match fs.remove(&copy) {
+                Err(error) if error.subcode() == Subcode::PathNotFound => {}
+                removed => removed?,
+            }
+            copy::copy(fs, &file.path, &copy, Some(*len), self.options().use_fsync)?;
+            self.check_copy(&copy, file, *whole)?;
+            fs.rename(&copy, &file.path)?;
+            self.tree.lock().logs.insert(file.number, *len);
         }
         fs.sync_dir(&self.wal_dir)
+    }
+
+    /// Checks that the copy of a log has every record that was replayed, up to offset `whole`: what
+    /// could not be written may have left the page cache since.
+    fn check_copy(&self, copy: &Path, log: &WalFile, whole: u64) -> Result<()> {
+        let fs = &*self.world.fs;
+        let mut reader = WalReader::open(fs, copy, log.number, FileMode::default())?;
+        while reader.whole_up_to() < whole {
+            reader.advance()?;
+            if matches!(reader.event(), WalEvent::End(_)) {
+                break;
+            }
+        }
+        if reader.whole_up_to() < whole {
+            return Err(Error::io_text(format!(
+                "{} changed while it was recovered: expected records up to offset {whole}, found \
+                 them up to {}; open the database again",
+                log.path.display(),
+                reader.whole_up_to()
+            )));
+        }
+        Ok(())
     }
 }
 

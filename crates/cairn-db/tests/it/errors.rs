@@ -13,7 +13,7 @@ use cairn_types::{Code, Result, Severity, Subcode};
 
 use super::basic::{db_options, small};
 
-fn open_on(sim: &SimWorld, options: &DbOptions, family: &FamilyOptions) -> Result<Db> {
+pub(super) fn open_on(sim: &SimWorld, options: &DbOptions, family: &FamilyOptions) -> Result<Db> {
     open(&OpenRequest {
         path: Path::new("/db"),
         options,
@@ -24,7 +24,7 @@ fn open_on(sim: &SimWorld, options: &DbOptions, family: &FamilyOptions) -> Resul
     })
 }
 
-fn synced() -> WriteOptions {
+pub(super) fn synced() -> WriteOptions {
     WriteOptions {
         sync: true,
         ..WriteOptions::default()
@@ -32,7 +32,7 @@ fn synced() -> WriteOptions {
 }
 
 /// What fails: operations of `call` on files whose names end so, `lasts` times.
-fn failing(call: Call, name_end: &str, fault: Fault, lasts: usize) -> FaultPlan {
+pub(super) fn failing(call: Call, name_end: &str, fault: Fault, lasts: usize) -> FaultPlan {
     let trigger = Trigger::Class {
         call,
         name_end: name_end.to_owned(),
@@ -53,12 +53,12 @@ fn wait_a_minute(sim: &SimWorld) {
     }
 }
 
-fn get(db: &Db, key: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn get(db: &Db, key: &[u8]) -> Option<Vec<u8>> {
     let found = db.get(key).expect("reads go on");
     found.map(|value| value.to_vec())
 }
 
-fn after_power_cut(sim: &SimWorld) -> SimWorld {
+pub(super) fn after_power_cut(sim: &SimWorld) -> SimWorld {
     let trace = sim.fs.trace();
     let image: DiskImage = trace
         .images(trace.len(), CrashModel::Synced, 0)

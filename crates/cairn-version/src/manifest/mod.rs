@@ -35,7 +35,7 @@ pub fn current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<FileNumber>> {
         file => file?,
     };
     let mut content = [0; MAX_CURRENT_LEN];
-    let len = file.read_at(0, &mut content)?;
+    let len = file.read_up_to_end(0, &mut content)?;
     let number = names::decode_current(&content[..len])
         .map_err(|malformed| malformed.in_file(path.display(), 0))?;
     Ok(Some(number))

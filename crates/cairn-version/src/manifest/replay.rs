@@ -81,7 +81,7 @@ pub fn replay(
 ) -> Result<Recovered> {
     let path = dir.join(FileName::Manifest(number).to_string());
     let file = fs.open(&path, FileMode::default())?;
-    let mut reader = LogReader::new(|at: u64, buf: &mut [u8]| file.read_at(at, buf), 0);
+    let mut reader = LogReader::new(|at: u64, buf: &mut [u8]| file.read_up_to_end(at, buf), 0);
     let mut replay = Replay::new(number);
     loop {
         match reader.next()? {

@@ -33,7 +33,7 @@ pub(super) fn is_cut_short(file: &dyn RandomAccessFile, offset: u64) -> Result<b
         return Ok(false);
     }
     let mut rest = vec![0; usize::try_from(len).unwrap_or(0)];
-    let got = file.read_at(offset, &mut rest)?;
+    let got = file.read_up_to_end(offset, &mut rest)?;
     rest.truncate(got);
     Ok(lacks_a_sector(&rest, offset) && !has_a_record(&rest, offset))
 }

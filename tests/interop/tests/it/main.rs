@@ -8,6 +8,7 @@
 mod driver;
 mod files;
 mod golden;
+mod groups;
 mod options;
 mod outgoing;
 mod turns;
