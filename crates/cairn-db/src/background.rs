@@ -45,6 +45,10 @@ impl Shared {
         {
             return false;
         }
+        let history = tree.families.get(&family.id());
+        if self.must_wait(history.and_then(|state| state.retry_compaction.as_ref())) {
+            return false;
+        }
         let Some(chosen) = self.choose(tree, family) else {
             return false;
         };

@@ -381,3 +381,26 @@ fn a_delayed_attempt_keeps_no_closed_database_alive() {
     while sim.executor.help_later() {}
     assert_eq!(sim.fs.leaks(), Vec::<String>::new());
 }
+
+#[test]
+fn a_compaction_that_fails_again_and_again_waits_between_attempts() {
+    let sim = SimWorld::new(12);
+    let family = FamilyOptions {
+        level0_file_num_compaction_trigger: 2,
+        ..small()
+    };
+    let db = open_on(&sim, &db_options(), &family).unwrap();
+    for _ in 0..2 {
+        db.put(b"a", b"1").unwrap();
+        db.put(b"z", b"1").unwrap();
+        db.flush().unwrap();
+        // Compactions cannot read their inputs, for ever.
+        sim.fs
+            .set_plan(failing(Call::Read, ".sst", Fault::InputOutput, usize::MAX));
+    }
+    let before = sim.executor.completed();
+    let error = db.wait_until_quiet().unwrap_err();
+    assert_eq!(error.code(), Code::IoError);
+    let jobs = sim.executor.completed() - before;
+    assert!(jobs < 100, "{jobs} jobs until it was reported");
+}
