@@ -14,7 +14,7 @@ use cairn_platform::sync::Ordering;
 use cairn_read::View;
 use cairn_types::{Code, Error, FileNumber, Result, TableFileCreationReason};
 use cairn_version::shape::{self, Present};
-use cairn_version::{FileMeta, TreeEdit, Version};
+use cairn_version::{FileMeta, TableRef, TreeEdit, Version};
 
 use crate::family::FamilyState;
 use crate::install::Change;
@@ -250,7 +250,7 @@ impl Shared {
             io: self.io.clone(),
             open: Arc::new(move |file, level| match apart {
                 true => tables.open_apart(file, Some(level), mode, &io),
-                false => tables.open(file, level, &io).cloned(),
+                false => tables.open(file, level, &io).map(TableRef::into_arc),
             }),
             new_number: Arc::new(move || shared.new_file_number()),
             blobs: family.view().family.blobs.clone(),

@@ -89,7 +89,7 @@ const NUMBERS: &[(&str, Number)] = &[
             .view
             .version
             .files()
-            .filter_map(|(_, file)| file.table.get());
+            .filter_map(|(_, file)| file.table.peek());
         tables.map(|table| table.memory_usage() as u64).sum()
     }),
     ("rocksdb.is-file-deletions-enabled", |s| {

@@ -175,6 +175,7 @@ impl Shared {
         self.world.executor.reserve(Priority::High, flushes);
         self.world.executor.reserve(Priority::Low, compactions);
         self.throttle.set_max_rate(after.delayed_write_rate);
+        self.open_tables.set_limit(after.open_table_limit());
         let write_back = after.wal_bytes_per_sync;
         let log_changes = write_back != before.wal_bytes_per_sync;
         self.options.store(Arc::new(after));

@@ -29,7 +29,7 @@ use cairn_platform::{Io, World};
 use cairn_read::BlobSource;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
-use cairn_version::{FileMeta, TableSource, Version};
+use cairn_version::{FileMeta, OpenTables, TableSource, Version};
 
 use crate::control::Control;
 use crate::errors::Errors;
@@ -99,6 +99,8 @@ pub(crate) struct Shared {
     pub(crate) unlogged: AtomicBool,
 
     pub(crate) families: ArcSwap<Families>,
+    /// The open tables of all families.
+    pub(crate) open_tables: Arc<OpenTables>,
     pub(crate) snapshots: Arc<Snapshots>,
     /// Snapshots older than this keep nothing at the bottom that a compaction would drop.
     pub(crate) bottom_threshold: AtomicU64,

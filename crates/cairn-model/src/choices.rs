@@ -7,7 +7,7 @@ use crate::options::{OptionSet, pairs};
 
 /// Values of options, one of which a seed may choose for each name.
 type Values = (&'static str, &'static [&'static str]);
-const DB_OPTIONS: [Values; 12] = [
+const DB_OPTIONS: [Values; 13] = [
     ("max_total_wal_size", &["0", "16384", "100000"]),
     ("wal_bytes_per_sync", &["0", "4096"]),
     ("bytes_per_sync", &["0", "4096"]),
@@ -20,6 +20,8 @@ const DB_OPTIONS: [Values; 12] = [
     ("max_subcompactions", &["1", "3"]),
     ("use_fsync", &["false", "true"]),
     ("recycle_log_file_num", &["0", "2"]),
+    // Ten tables.
+    ("max_open_files", &["-1", "20"]),
 ];
 const FAMILY_OPTIONS: [Values; 29] = [
     // Nothing below 64 KiB takes effect.

@@ -34,8 +34,8 @@ options! {
         track_and_verify_wals: bool = false, recent;
         /// Whether tables are checked against the unique ids in the MANIFEST.
         verify_sst_unique_id_in_manifest: bool = true;
-        /// Tables kept open; -1 for all.
-        max_open_files: i32 = -1, dynamic, missing;
+        /// Files kept open, ten of which are not tables; -1 for all.
+        max_open_files: i32 = -1, dynamic;
         /// Threads that open tables when all are kept open.
         max_file_opening_threads: i32 = 16, hint;
         /// Whether tables are opened in the background.

@@ -18,6 +18,8 @@ use crate::table::TableOptions;
 /// Older tables are read, as RocksDB's do no longer, but not written.
 const OLDEST_WRITTEN_VERSION: u32 = 2;
 const MIB: u64 = 1 << 20;
+/// Files of `max_open_files` that are not tables.
+const OTHER_FILES: usize = 10;
 /// What `ttl` and `periodic_compaction_seconds` become where RocksDB chooses: 30 days.
 const THIRTY_DAYS: u64 = 30 * 24 * 3600;
 
@@ -129,6 +131,13 @@ impl DbOptions {
                 at_least_one(self.max_background_compactions),
             )
         }
+    }
+
+    /// How many tables are kept open at once; `None` for all of them.
+    #[must_use]
+    pub fn open_table_limit(&self) -> Option<usize> {
+        let files = usize::try_from(self.max_open_files).ok()?;
+        Some(files.saturating_sub(OTHER_FILES).max(1))
     }
 
     /// Bytes of live WALs at which families are flushed, given all families of the database.

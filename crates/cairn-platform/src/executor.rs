@@ -65,6 +65,12 @@ impl ThreadPool {
     }
 }
 
+/// How many threads this machine runs at once; 1 if it does not say.
+#[must_use]
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 impl Default for ThreadPool {
     fn default() -> ThreadPool {
         ThreadPool::new()

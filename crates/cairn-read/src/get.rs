@@ -16,7 +16,7 @@ use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{GetOptions, Table, TableGet};
 use cairn_types::{KeyOrder, Progress, Result, SequenceNumber, ValueKind};
-use cairn_version::FileMeta;
+use cairn_version::{FileMeta, TableRef};
 
 use crate::blob::{BlobPlace, BlobReadOptions, Located};
 use crate::columns::{Columns, default_column, with_blobs};
@@ -158,7 +158,7 @@ pub(crate) struct PointGet<'a> {
     patience: Patience,
     stage: Stage,
     /// The table that is being searched.
-    table: Option<&'a Arc<Table>>,
+    table: Option<TableRef<'a>>,
     state: TableGet,
     lack: Option<Lack<'a>>,
     versions: Versions,
@@ -248,14 +248,15 @@ impl<'a> PointGet<'a> {
     /// Searches the table that was approached, until it has nothing more or lacks a block.
     #[inline]
     pub(crate) fn search_table(&mut self) -> Result<()> {
-        let Some(table) = self.table else {
+        let Some(table) = self.table.take() else {
             return Ok(());
         };
-        if !self.search(table)?.is_ready() {
-            self.lack = Some(Lack::Block);
-            return Ok(());
+        let progress = self.search(&table);
+        if !matches!(progress, Ok(Progress::Ready)) {
+            self.table = Some(table);
+            self.lack = progress.is_ok().then_some(Lack::Block);
+            return progress.map(|_| ());
         }
-        self.table = None;
         if self.versions.over {
             self.stage = Stage::Over;
         }
@@ -286,6 +287,7 @@ impl<'a> PointGet<'a> {
     #[inline]
     pub(crate) fn touch_filter(&self) -> u8 {
         self.table
+            .as_ref()
             .map_or(0, |table| table.touch_filter(self.lookup))
     }
 
@@ -370,7 +372,7 @@ impl<'a> PointGet<'a> {
 
     /// Begins the search of a table.
     #[inline]
-    fn enter(&mut self, table: &'a Arc<Table>) {
+    fn enter(&mut self, table: TableRef<'a>) {
         if let Some(tombstones) = table.range_tombstones()
             && !self.ignore_range_deletions
         {
@@ -414,7 +416,7 @@ impl<'a> PointGet<'a> {
 
     /// Hands over the block that lacks.
     pub(crate) fn supply(&mut self, bytes: Result<Buffer>) -> Result<()> {
-        match self.table {
+        match &self.table {
             Some(table) => self.state.supply(table, bytes),
             None => bytes.map(|_| ()),
         }
@@ -422,7 +424,7 @@ impl<'a> PointGet<'a> {
 
     /// Whether `other`, which waits too, lacks the same block.
     pub(crate) fn lacks_the_same(&self, other: &PointGet<'_>) -> bool {
-        let same_table = match (self.table, other.table) {
+        let same_table = match (&self.table, &other.table) {
             (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
             _ => false,
         };

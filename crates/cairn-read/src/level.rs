@@ -7,7 +7,7 @@ use cairn_format::key;
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Error, Progress, Result, SequenceNumber};
-use cairn_version::{FileMeta, LevelFiles};
+use cairn_version::{FileMeta, LevelFiles, TableRef};
 
 use crate::view::Reading;
 
@@ -39,13 +39,13 @@ impl Tables {
     /// Those of opening it; `Incomplete` if it is not open and nothing may be read.
     pub fn table(&self, file: &Arc<FileMeta>, level: usize) -> Result<Arc<Table>> {
         if let Some(table) = file.table.get() {
-            return Ok(table.clone());
+            return Ok(table.into_arc());
         }
         if self.cache_only {
             return Err(nothing_may_be_read());
         }
         let opened = self.reading.tables.open(file, level, &self.reading.io);
-        opened.cloned()
+        opened.map(TableRef::into_arc)
     }
 }
 

@@ -5,9 +5,10 @@
 //! table knows are filled in beside it when it is first opened.
 
 use cairn_format::key::InternalKey;
-use cairn_platform::sync::{Arc, OnceLock};
-use cairn_table::Table;
+use cairn_platform::sync::OnceLock;
 use cairn_types::{FileNumber, SequenceNumber};
+
+use crate::slot::TableSlot;
 
 /// The name of a file checksum function when there is none.
 pub const NO_CHECKSUM_FUNCTION: &str = "Unknown";
@@ -82,8 +83,8 @@ pub struct FileMeta {
     pub suggested: OnceLock<()>,
     /// What its table says of its entries, once known.
     pub counts: OnceLock<EntryCounts>,
-    /// The open table, once somebody has needed it.
-    pub table: OnceLock<Arc<Table>>,
+    /// The open table, if somebody has needed it.
+    pub table: TableSlot,
 }
 
 impl FileMeta {
@@ -120,7 +121,7 @@ impl FileMeta {
             settled: false,
             suggested: OnceLock::new(),
             counts: OnceLock::new(),
-            table: OnceLock::new(),
+            table: TableSlot::default(),
         }
     }
 
@@ -131,22 +132,22 @@ impl FileMeta {
     }
 
     /// Seconds since 1970 at which its oldest data was first written, as far as the MANIFEST or
-    /// the open table know; 0 if unknown.
+    /// a table that was opened know; 0 if unknown.
     #[must_use]
     pub fn oldest_time(&self) -> u64 {
-        match (self.oldest_ancester_time, self.table.get()) {
-            (0, Some(table)) => table.properties().creation_time,
-            (time, _) => time,
+        match self.oldest_ancester_time {
+            0 => self.table.times().oldest,
+            time => time,
         }
     }
 
-    /// Seconds since 1970 at which the file was created, as far as the MANIFEST or the open table
-    /// know; 0 if unknown.
+    /// Seconds since 1970 at which the file was created, as far as the MANIFEST or a table that
+    /// was opened know; 0 if unknown.
     #[must_use]
     pub fn created(&self) -> u64 {
-        match (self.creation_time, self.table.get()) {
-            (0, Some(table)) => table.properties().file_creation_time,
-            (time, _) => time,
+        match self.creation_time {
+            0 => self.table.times().created,
+            time => time,
         }
     }
 }

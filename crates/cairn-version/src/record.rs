@@ -6,6 +6,7 @@ use cairn_platform::sync::{Arc, OnceLock};
 use crate::blob::{BlobFileMeta, BlobGarbage};
 use crate::edit::TreeEdit;
 use crate::file::FileMeta;
+use crate::slot::TableSlot;
 
 /// A level in a record. Trees have at most 64 levels, and larger numbers are refused when an edit
 /// is applied, so none is lost.
@@ -101,7 +102,7 @@ impl From<&NewFile> for FileMeta {
             settled: false,
             suggested: std::sync::OnceLock::new(),
             counts: OnceLock::new(),
-            table: OnceLock::new(),
+            table: TableSlot::default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Opening the tables of a family when they are first needed.
 //!
-//! The open table hangs on its file's metadata, so a read reaches it by a pointer.
+//! The open table hangs on its file's metadata, so a read reaches it by a pointer; see
+//! [`crate::slot`] for when it is closed.
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use cairn_table::{OpenParams, Table};
 use cairn_types::{KeyOrder, PrefixExtractor, Result};
 
 use crate::file::{EntryCounts, FileMeta};
+use crate::slot::{OpenTables, TableRef};
 
 /// What a family's tables are opened with.
 pub struct TableSource {
@@ -35,6 +37,8 @@ pub struct TableSource {
     pub mode: FileMode,
     /// Whether the kernel is told that tables are read here and there.
     pub advise_random: bool,
+    /// The open tables of the database, among which these count.
+    pub open_tables: Arc<OpenTables>,
 }
 
 impl TableSource {
@@ -46,18 +50,18 @@ impl TableSource {
         dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
     }
 
-    /// The table of `file`, opened if it was not; it stays open with the metadata.
+    /// The table of `file`, opened if it was not. It stays open for whoever holds it, and for
+    /// others as long as there are not too many.
     ///
     /// # Errors
     ///
     /// `IoError`, or `Corruption` that names file and offset.
-    pub fn open<'f>(&self, file: &'f FileMeta, level: usize, io: &Io) -> Result<&'f Arc<Table>> {
+    pub fn open<'f>(&self, file: &'f FileMeta, level: usize, io: &Io) -> Result<TableRef<'f>> {
         if let Some(table) = file.table.get() {
             return Ok(table);
         }
         let table = self.open_apart(file, Some(level), self.mode, io)?;
-        // Somebody else may have been quicker; then theirs is used.
-        let table = file.table.get_or_init(|| table);
+        let table = file.table.put(table, &self.open_tables);
         let properties = table.properties();
         let _ = file.counts.set(EntryCounts {
             entries: properties.num_entries,

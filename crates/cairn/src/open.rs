@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use cairn_observe::EventListener;
 use cairn_options::{DbOptions, FamilyOptions, presets};
+use cairn_platform::executor::cores;
 use cairn_types::Result;
 
 /// Options of a database, and of its default family and the families that have none of their own.
+///
+/// The defaults are RocksDB's but for `max_background_jobs`, which is the number of the machine's
+/// cores rather than 2, if it has more: flushes and compactions keep up with writers then. What is
+/// set explicitly is obeyed, and the defaults of [`DbOptions`] alone are RocksDB's.
 ///
 /// ```
 /// use cairn::Options;
@@ -18,12 +23,24 @@ use cairn_types::Result;
 /// assert_eq!(options.db.max_background_jobs, 4);
 /// # Ok::<(), cairn::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Options of the whole database.
     pub db: DbOptions,
     /// Options of its families.
     pub family: FamilyOptions,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let mut db = DbOptions::default();
+        let cores = i32::try_from(cores()).unwrap_or(i32::MAX);
+        db.max_background_jobs = db.max_background_jobs.max(cores);
+        Options {
+            db,
+            family: FamilyOptions::default(),
+        }
+    }
 }
 
 impl Options {
@@ -81,5 +98,21 @@ impl Options {
     pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Options {
         self.db.listeners.push(listener);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn background_jobs_are_as_many_as_cores_unless_something_else_is_asked_for() {
+        let jobs = Options::default().db.max_background_jobs;
+        assert_eq!(jobs as usize, cores().max(2));
+        let one = Options::default().text("max_background_jobs=1").unwrap();
+        assert_eq!(one.db.max_background_jobs, 1);
+        let two = Options::default().text("max_background_jobs=2").unwrap();
+        assert_eq!(two.db.max_background_jobs, 2);
+        assert_eq!(DbOptions::default().max_background_jobs, 2);
     }
 }

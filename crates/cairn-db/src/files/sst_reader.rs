@@ -15,7 +15,7 @@ use cairn_platform::{Io, World};
 use cairn_read::{BlobSource, Columns, DbIter, Found, Reading, Value, View, get};
 use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
-use cairn_version::{FileMeta, TableSource, TreeEdit, Version};
+use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
 
 use crate::files::external::Reader;
 
@@ -49,10 +49,7 @@ impl SstFileReader {
             let mut file = FileMeta::new(FileNumber(0), external.size, smallest, largest);
             file.largest_seq = SequenceNumber::MAX;
             file.epoch = 1;
-            assert!(
-                file.table.set(external.table.clone()).is_ok(),
-                "the metadata is new"
-            );
+            file.table.keep(external.table.clone());
             version = version.with_edit(&TreeEdit {
                 added: vec![(0, Arc::new(file))],
                 ..TreeEdit::default()
@@ -69,6 +66,7 @@ impl SstFileReader {
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,
+            open_tables: OpenTables::new(None),
         });
         let reading = Reading {
             family: path.display().to_string(),

@@ -78,6 +78,7 @@ impl Shared {
                 ..FileMode::default()
             },
             advise_random: db.advise_random_on_open,
+            open_tables: self.open_tables.clone(),
         }
     }
 

@@ -26,8 +26,8 @@ use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex};
 use cairn_platform::{FileSystem, Io, World};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
-use cairn_version::Version;
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
+use cairn_version::{OpenTables, Version};
 
 use crate::db::{Db, FamilyDescriptor};
 use crate::family::Families;
@@ -347,6 +347,7 @@ fn assemble(
         space: crate::space::of(&options, request.read_only),
         compactions_behind: AtomicBool::new(false),
         families: ArcSwap::from_pointee(Families::default()),
+        open_tables: OpenTables::new(options.open_table_limit()),
         snapshots: Arc::new(Snapshots::default()),
         bottom_threshold: AtomicU64::new(0),
         manifest: Mutex::new(None),

@@ -66,6 +66,7 @@ const FAMILY: Choices = &[
 const DB: Choices = &[
     ("max_background_jobs", &["1", "2", "4"]),
     ("max_subcompactions", &["1", "3"]),
+    ("max_open_files", &["-1", "20", "25"]),
     ("bytes_per_sync", &["1", "4096"]),
     ("wal_bytes_per_sync", &["0", "512"]),
     ("delayed_write_rate", &["1048576", "16777216"]),

@@ -17,7 +17,7 @@ use cairn_table::{BuildParams, TableBuilder};
 use cairn_types::{
     FileNumber, KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber, ValueKind,
 };
-use cairn_version::{FileMeta, TableSource, TreeEdit, Version};
+use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
 
 use crate::blob::BlobSource;
 use crate::view::{Reading, View};
@@ -128,6 +128,7 @@ impl World {
                 verify_unique_id: false,
                 mode: FileMode::default(),
                 advise_random: false,
+                open_tables: OpenTables::new(None),
             }),
             blobs: Arc::new(BlobSource::new(
                 fs.clone(),

@@ -423,7 +423,8 @@ impl Shared {
             return;
         }
         let family = job.family();
-        let table = family.tables().open(meta, level, &self.io).cloned();
+        let tables = family.tables();
+        let table = tables.open(meta, level, &self.io);
         let info = ExternalFileIngestionInfo {
             family_name: family.name().to_owned(),
             external_file_path: file.outside.to_string_lossy().into_owned(),
