@@ -18,13 +18,32 @@ pub struct MemtableIter {
     /// Before `table`, and without a destructor: never used once the table is gone.
     at: Option<Entry<'static>>,
     table: Arc<Memtable>,
+    /// Whether seeks ask the table's filter for the prefix of their target.
+    prefix_filter: bool,
 }
 
 impl MemtableIter {
     /// An iterator that stands nowhere.
     #[must_use]
     pub fn new(table: Arc<Memtable>) -> MemtableIter {
-        MemtableIter { at: None, table }
+        MemtableIter {
+            at: None,
+            table,
+            prefix_filter: false,
+        }
+    }
+
+    /// Sets whether a seek may end nowhere at once if the table's filter does not know the prefix of
+    /// the target. The caller sees to it that the filter is of the prefixes that are meant
+    /// ([`Memtable::has_prefixes_of`]).
+    pub fn set_prefix_filter(&mut self, on: bool) {
+        self.prefix_filter = on;
+    }
+
+    /// Whether a seek to `internal` is spared.
+    #[inline]
+    fn lacks_prefix_of(&self, internal: &[u8]) -> bool {
+        self.prefix_filter && !self.table.may_have_prefix_of(key::user_key(internal))
     }
 
     /// The memtable.
@@ -36,6 +55,10 @@ impl MemtableIter {
     /// Moves to the first entry at or behind `internal`.
     #[inline]
     pub fn seek(&mut self, internal: &[u8]) {
+        if self.lacks_prefix_of(internal) {
+            self.at = None;
+            return;
+        }
         let list = self.table.list();
         let at = list.at_or_after(key::user_key(internal), key::packed(internal));
         self.at = extended(at);
@@ -43,6 +66,10 @@ impl MemtableIter {
 
     /// Moves to the last entry at or before `internal`.
     pub fn seek_for_prev(&mut self, internal: &[u8]) {
+        if self.lacks_prefix_of(internal) {
+            self.at = None;
+            return;
+        }
         let list = self.table.list();
         let (user, packed) = (key::user_key(internal), key::packed(internal));
         // An entry with exactly this key is the one behind the last that is before it.

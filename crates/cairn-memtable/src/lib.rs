@@ -2,7 +2,8 @@
 //!
 //! A [`Memtable`] takes writes from many threads at once and serves reads at the same time, without
 //! a lock on either side. It is a skiplist in an arena (`list`) for point entries and a short
-//! list of range tombstones beside it. When it is full, the database stops writing to it, flushes
+//! list of range tombstones beside it, and if asked for a Bloom filter (`filter`) that saves
+//! lookups the walk. When it is full, the database stops writing to it, flushes
 //! it to a table and drops it as a whole.
 //!
 //! ```
@@ -24,11 +25,13 @@
 //! assert_eq!(seen, [b"new", b"old"]);
 //! ```
 
+mod filter;
 mod iter;
 mod list;
 mod memtable;
 mod pin;
 
+pub use filter::FilterOptions;
 pub use iter::MemtableIter;
 pub use list::{Entry, InsertHint};
 pub use memtable::{Memtable, MemtableOptions};

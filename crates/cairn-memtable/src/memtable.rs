@@ -7,23 +7,27 @@ use cairn_format::key::{self, LookupKey};
 use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_memory::WriteBufferManager;
 use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
-use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
+use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
 
+use crate::filter::{Filter, FilterOptions};
 use crate::iter::MemtableIter;
 use crate::list::{Entry, InsertHint, List};
 use crate::pin::PinnedEntry;
 
 /// How a memtable is built.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct MemtableOptions {
     /// Bytes that the arena takes from the allocator at a time.
     pub arena_block_size: usize,
+    /// The filter that lookups ask first.
+    pub filter: FilterOptions,
 }
 
 impl Default for MemtableOptions {
     fn default() -> MemtableOptions {
         MemtableOptions {
             arena_block_size: 1 << 20,
+            filter: FilterOptions::default(),
         }
     }
 }
@@ -31,6 +35,7 @@ impl Default for MemtableOptions {
 /// Recent writes of a column family, sorted; see the crate's documentation.
 pub struct Memtable {
     list: List,
+    filter: Option<Filter>,
     /// Where the last insertion without a hint of its own went.
     hint: Mutex<InsertHint>,
     deletions: AtomicUsize,
@@ -60,10 +65,16 @@ struct Ranges {
 }
 
 impl Memtable {
-    /// An empty memtable whose keys are in `order`.
+    /// An empty memtable whose keys are in `order`. It has no filter if keys of different bytes may
+    /// be equal in that order.
     #[must_use]
     pub fn new(order: KeyOrder, options: MemtableOptions) -> Memtable {
+        let filter = match order.different_bytes_may_be_equal() {
+            true => None,
+            false => Filter::new(options.filter),
+        };
         Memtable {
+            filter,
             list: List::new(order, options.arena_block_size),
             hint: Mutex::new(InsertHint::default()),
             deletions: AtomicUsize::new(0),
@@ -152,6 +163,9 @@ impl Memtable {
             kind.is_point(),
             "memtables hold point entries and range deletions"
         );
+        if let Some(filter) = &self.filter {
+            filter.add(self.without_timestamp(user_key));
+        }
         if !self
             .list
             .insert(user_key, key::pack(seq, kind), value, hint)
@@ -217,6 +231,9 @@ impl Memtable {
     ) {
         let internal = lookup.internal();
         let (user, order) = (key::user_key(internal), self.list.order());
+        if !self.may_have(user) {
+            return;
+        }
         let mut at = self.list.at_or_after(user, key::packed(internal));
         while let Some(entry) = at {
             if !same_key(order, entry.user_key(), user) {
@@ -228,6 +245,39 @@ impl Memtable {
             }
             at = entry.next();
         }
+    }
+
+    /// Whether there may be point entries of `user_key`, as far as the filter knows; always without
+    /// a filter. Lookups ask by themselves.
+    #[inline]
+    #[must_use]
+    pub fn may_have(&self, user_key: &[u8]) -> bool {
+        match &self.filter {
+            Some(filter) => filter.may_have(self.without_timestamp(user_key)),
+            None => true,
+        }
+    }
+
+    /// Whether there may be point entries with the prefix of `user_key`, as far as the filter knows.
+    #[inline]
+    #[must_use]
+    pub fn may_have_prefix_of(&self, user_key: &[u8]) -> bool {
+        match &self.filter {
+            Some(filter) => filter.may_have_prefix_of(self.without_timestamp(user_key)),
+            None => true,
+        }
+    }
+
+    /// Whether the filter knows the prefixes that `extractor` takes.
+    #[must_use]
+    pub fn has_prefixes_of(&self, extractor: Option<&PrefixExtractor>) -> bool {
+        let both = self.filter.as_ref().zip(extractor);
+        both.is_some_and(|(filter, extractor)| filter.has_prefixes_of(extractor))
+    }
+
+    #[inline]
+    fn without_timestamp<'k>(&self, user_key: &'k [u8]) -> &'k [u8] {
+        key::strip_timestamp(user_key, self.order().timestamp_size())
     }
 
     /// `entry`, which is this memtable's, with a share in the memtable.
@@ -284,16 +334,21 @@ impl Memtable {
         &self.list
     }
 
-    /// Bytes of memory in use, range tombstones included.
+    /// Bytes of memory in use, range tombstones and the whole filter included.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
-        self.list.arena().memory_usage() + self.range_bytes()
+        self.list.arena().memory_usage() + self.bytes_beside()
     }
 
     /// Bytes taken from the allocator: [`Memtable::memory_usage`] and what is still unused.
     #[must_use]
     pub fn memory_reserved(&self) -> usize {
-        self.list.arena().memory_reserved() + self.range_bytes()
+        self.list.arena().memory_reserved() + self.bytes_beside()
+    }
+
+    /// Bytes of what is beside the list.
+    fn bytes_beside(&self) -> usize {
+        self.filter.as_ref().map_or(0, Filter::bytes) + self.range_bytes()
     }
 
     fn range_bytes(&self) -> usize {

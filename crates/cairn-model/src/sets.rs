@@ -55,14 +55,16 @@ pub const SETS: &[NamedSet] = &[
     NamedSet {
         name: "hashed",
         db: "",
-        family: "prefix_extractor=fixed:3;compression=kZSTD",
+        family: "prefix_extractor=fixed:3;compression=kZSTD;\
+                 memtable_prefix_bloom_size_ratio=0.1;memtable_factory=prefix_hash",
         table: "data_block_index_type=kDataBlockBinaryAndHash;filter_policy=bloomfilter:10:false;\
                 index_type=kBinarySearchWithFirstKey",
     },
     NamedSet {
         name: "old-format",
         db: "",
-        family: "compression=kSnappyCompression",
+        family: "compression=kSnappyCompression;\
+                 memtable_prefix_bloom_size_ratio=0.25;memtable_whole_key_filtering=true",
         table: "format_version=2;checksum=kCRC32c;filter_policy=bloomfilter:10:true",
     },
     NamedSet {

@@ -36,14 +36,19 @@ options! {
         min_write_buffer_number_to_merge: i32 = 1;
         /// Bytes of flushed memtables that are kept for conflict checks.
         max_write_buffer_size_to_maintain: i64 = 0, missing;
-        /// The structure behind memtables.
-        memtable_factory: MemtableFactory = MemtableFactory::SkipList, missing;
+        /// The structure behind memtables. The skip list serves for every one of them: what is named
+        /// here is kept in the OPTIONS file, for RocksDB, and changes nothing else. All structures
+        /// hold and give back the same.
+        memtable_factory: MemtableFactory = MemtableFactory::SkipList, hint;
         /// Size of a memtable's memory chunks, in bytes; 0 for an eighth of the memtable, 1 MiB at most.
         arena_block_size: usize = 0, dynamic;
-        /// Part of a memtable that a Bloom filter of its prefixes takes; 0 for none.
-        memtable_prefix_bloom_size_ratio: f64 = 0.0, dynamic, hint;
+        /// Part of a memtable that a Bloom filter of its keys takes, a quarter at most; 0 for none.
+        /// It knows the prefixes of keys if there is a prefix extractor, and whole keys if
+        /// `memtable_whole_key_filtering` is set. Changes take effect with the next memtable. Not
+        /// used with a comparator in which keys of different bytes may be equal.
+        memtable_prefix_bloom_size_ratio: f64 = 0.0, dynamic;
         /// Whether that filter knows whole keys too.
-        memtable_whole_key_filtering: bool = false, dynamic, hint;
+        memtable_whole_key_filtering: bool = false, dynamic;
         /// Range deletions in a memtable at which it is flushed; 0 for any number.
         memtable_max_range_deletions: u32 = 0, dynamic, recent;
         /// Hidden entries one seek may meet in a memtable before it is marked for flush; 0 for any.

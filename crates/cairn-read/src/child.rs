@@ -58,10 +58,13 @@ impl Child {
         prev();
     }
 
-    /// Sets whether seeks may leave out tables whose filters do not know the prefix of the target.
+    /// Sets whether seeks may leave out memtables and tables whose filters do not know the prefix of the target.
     pub fn set_prefix_filter(&mut self, on: bool, extractor: Option<&PrefixExtractor>) {
         match self {
-            Child::Memtable(_) => {}
+            Child::Memtable(iter) => {
+                let on = on && iter.table().has_prefixes_of(extractor);
+                iter.set_prefix_filter(on);
+            }
             Child::Table(iter, _) => {
                 let on = on && iter.table().has_prefixes_of(extractor);
                 iter.set_prefix_filter(on);

@@ -86,6 +86,7 @@ impl SstFileReader {
         };
         let memtable = MemtableOptions {
             arena_block_size: 4 << 10,
+            ..MemtableOptions::default()
         };
         Ok(SstFileReader {
             view: Arc::new(View {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cairn_format::log::Predecessor;
 use cairn_format::manifest::{FamilyChange, VersionEdit};
-use cairn_memtable::Memtable;
+use cairn_memtable::{FilterOptions, Memtable};
 use cairn_observe::FlushReason;
 use cairn_options::FamilyOptions;
 use cairn_platform::fs::FileMode;
@@ -86,6 +86,7 @@ impl Shared {
     pub(crate) fn new_memtable(&self, options: &cairn_options::FamilyOptions) -> Arc<Memtable> {
         let memtable = cairn_memtable::MemtableOptions {
             arena_block_size: options.arena_block_size,
+            filter: memtable_filter(options),
         };
         let memtable = Memtable::new(options.comparator.clone(), memtable);
         Arc::new(match &self.buffers {
@@ -377,5 +378,16 @@ impl Shared {
         let families: Vec<_> = self.families.load().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);
         self.flush(&families)
+    }
+}
+
+/// The Bloom filter of a memtable of `options`.
+fn memtable_filter(options: &FamilyOptions) -> FilterOptions {
+    let ratio = options.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
+    FilterOptions {
+        // A share of what is in memory, far below where the rounding would show.
+        bytes: (options.write_buffer_size as f64 * ratio) as usize,
+        whole_keys: options.memtable_whole_key_filtering,
+        prefix_extractor: options.prefix_extractor.clone(),
     }
 }

@@ -12,6 +12,7 @@ mod filters;
 mod flushes;
 mod listeners;
 mod logs;
+mod memtables;
 mod open_files;
 mod opening;
 mod options;

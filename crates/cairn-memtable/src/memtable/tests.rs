@@ -1,5 +1,7 @@
 //! Tests of the memtable as a whole.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn memtable() -> Arc<Memtable> {
@@ -7,6 +9,7 @@ fn memtable() -> Arc<Memtable> {
         KeyOrder::Bytewise,
         MemtableOptions {
             arena_block_size: 4096,
+            ..MemtableOptions::default()
         },
     ))
 }
@@ -197,4 +200,143 @@ fn memory_grows_with_what_is_added() {
     assert_eq!(table.data_bytes(), entries as usize * 116);
     assert!(grown >= table.data_bytes() && grown < 2 * table.data_bytes());
     assert!(table.memory_reserved() >= table.memory_usage());
+}
+
+/// Short keys of few letters, so that many share prefixes, and some have none.
+fn keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let key = proptest::collection::vec(b'a'..b'e', 0..5);
+    proptest::collection::vec(key, 0..40)
+}
+
+fn filter_options() -> impl Strategy<Value = FilterOptions> {
+    let extractors = vec![
+        None,
+        Some(PrefixExtractor::Fixed(2)),
+        Some(PrefixExtractor::Capped(3)),
+        Some(PrefixExtractor::Noop),
+    ];
+    let extractor = proptest::sample::select(extractors);
+    (64_usize..1024, any::<bool>(), extractor).prop_map(|(bytes, whole_keys, prefix_extractor)| {
+        FilterOptions {
+            bytes,
+            whole_keys,
+            prefix_extractor,
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn lookups_find_with_a_filter_what_they_find_without(
+        added in keys(),
+        asked in keys(),
+        filter in filter_options(),
+        stamped in any::<bool>(),
+    ) {
+        let order = match stamped {
+            true => KeyOrder::BytewiseU64Ts,
+            false => KeyOrder::Bytewise,
+        };
+        let full = |key: &[u8], ts: u64| match stamped {
+            true => [key, &ts.to_le_bytes()].concat(),
+            false => key.to_vec(),
+        };
+        let plain = Memtable::new(order.clone(), MemtableOptions::default());
+        let options = MemtableOptions { filter, ..MemtableOptions::default() };
+        let filtered = Memtable::new(order, options);
+        for (n, key) in (1..).zip(&added) {
+            for table in [&plain, &filtered] {
+                table.add(seq(n), ValueKind::Value, &full(key, n), b"value");
+            }
+        }
+        for key in added.iter().chain(&asked) {
+            let key = full(key, 100);
+            let found = versions(&plain, &key, 100);
+            prop_assert_eq!(&versions(&filtered, &key, 100), &found);
+            prop_assert!(found.is_empty() || filtered.may_have(&key));
+            prop_assert!(found.is_empty() || filtered.may_have_prefix_of(&key));
+        }
+    }
+
+    #[test]
+    fn seeks_find_with_a_filter_the_keys_of_their_prefix(
+        added in keys(),
+        asked in keys(),
+        bytes in 64_usize..1024,
+    ) {
+        let extractor = PrefixExtractor::Fixed(2);
+        let filter = FilterOptions {
+            bytes,
+            whole_keys: false,
+            prefix_extractor: Some(extractor.clone()),
+        };
+        let options = MemtableOptions { filter, ..MemtableOptions::default() };
+        let table = Arc::new(Memtable::new(KeyOrder::Bytewise, options));
+        for (n, key) in (1..).zip(&added) {
+            table.add(seq(n), ValueKind::Value, key, b"");
+        }
+        let (mut plain, mut filtered) = (table.iter(), table.iter());
+        filtered.set_prefix_filter(true);
+        for key in added.iter().chain(&asked) {
+            let target = LookupKey::new(key, SequenceNumber::MAX);
+            for seek in [MemtableIter::seek, MemtableIter::seek_for_prev] {
+                seek(&mut plain, target.internal());
+                seek(&mut filtered, target.internal());
+                let same = extractor.prefix(key).is_none()
+                    || plain.entry().is_some_and(|e| extractor.prefix(e.user_key()) == extractor.prefix(key));
+                if same || filtered.valid() {
+                    prop_assert_eq!(filtered.key(), plain.key());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_filter_spares_lookups_and_counts_as_memory() {
+    let filter = FilterOptions {
+        bytes: 4096,
+        whole_keys: true,
+        prefix_extractor: None,
+    };
+    let options = MemtableOptions {
+        filter,
+        ..MemtableOptions::default()
+    };
+    let table = Memtable::new(KeyOrder::Bytewise, options.clone());
+    let without = Memtable::new(KeyOrder::Bytewise, MemtableOptions::default());
+    assert_eq!(table.memory_usage(), without.memory_usage() + 4096);
+    for n in 0..1000_u32 {
+        table.add(seq(1), ValueKind::Value, &n.to_be_bytes(), b"");
+    }
+    let absent = 1000..11_000_u32;
+    let walked = absent.filter(|n| table.may_have(&n.to_be_bytes())).count();
+    assert!(walked < 100, "{walked} of 10000 absent keys are looked for");
+    assert!(without.may_have(b"x"));
+    assert!(!table.has_prefixes_of(Some(&PrefixExtractor::Noop)));
+}
+
+#[test]
+fn an_order_in_which_different_bytes_may_be_equal_gets_no_filter() {
+    struct AnyCase;
+    impl cairn_types::Comparator for AnyCase {
+        fn name(&self) -> &str {
+            "any case"
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+        }
+    }
+    let filter = FilterOptions {
+        bytes: 4096,
+        whole_keys: true,
+        prefix_extractor: None,
+    };
+    let options = MemtableOptions {
+        filter,
+        ..MemtableOptions::default()
+    };
+    let table = Memtable::new(KeyOrder::Custom(Arc::new(AnyCase)), options);
+    table.add(seq(1), ValueKind::Value, b"Stone", b"");
+    assert_eq!(versions(&table, b"sTONE", 9).len(), 1);
 }

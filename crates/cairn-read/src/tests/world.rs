@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_memory::{BlockCache, CacheOptions};
-use cairn_memtable::{Memtable, MemtableOptions};
+use cairn_memtable::{FilterOptions, Memtable, MemtableOptions};
 use cairn_options::{TableOptions, merge};
 use cairn_platform::clock::SystemClock;
 use cairn_platform::fs::FileMode;
@@ -104,8 +104,22 @@ impl World {
             rest = newer;
         }
         let memtables = rest.split_at(rest.len() / 2);
-        let [immutable, memtable] = [memtables.0, memtables.1].map(|part| {
-            let memtable = Memtable::new(order.clone(), MemtableOptions::default());
+        // One of them with a filter, of whole keys: the walks of these tests leave their prefix.
+        let filter = FilterOptions {
+            bytes: 64,
+            whole_keys: true,
+            prefix_extractor: None,
+        };
+        let parts = [
+            (memtables.0, filter),
+            (memtables.1, FilterOptions::default()),
+        ];
+        let [immutable, memtable] = parts.map(|(part, filter)| {
+            let options = MemtableOptions {
+                filter,
+                ..MemtableOptions::default()
+            };
+            let memtable = Memtable::new(order.clone(), options);
             for (seq, change) in part {
                 let (kind, key, value) = change.entry();
                 memtable.add(SequenceNumber(*seq), kind, &key, &value);
