@@ -42,6 +42,7 @@ pub mod families;
 pub mod files;
 pub mod indexed;
 pub mod iter;
+pub mod limits;
 pub mod memory;
 pub mod metadata;
 pub mod options;

@@ -51,8 +51,6 @@ pub struct rocksdb_optimistictransactiondb_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_perfcontext_t(());
 /// An object of a feature that is not built.
-pub struct rocksdb_ratelimiter_t(());
-/// An object of a feature that is not built.
 pub struct rocksdb_restore_options_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_statistics_histogram_data_t(());
@@ -161,14 +159,6 @@ c_unbuilt! { "perf contexts":
 
 c_unbuilt! { "plain tables":
     no() fn rocksdb_options_set_plain_table_factory(opt: *mut rocksdb_options_t, v: u32, v2: c_int, v3: f64, v4: usize, v5: usize, v6: c_char, v7: c_uchar, v8: c_uchar);
-}
-
-c_unbuilt! { "rate limiters":
-    no() fn rocksdb_options_set_ratelimiter(opt: *mut rocksdb_options_t, limiter: *mut rocksdb_ratelimiter_t);
-    no() fn rocksdb_ratelimiter_create(rate_bytes_per_sec: i64, refill_period_us: i64, fairness: i32) -> *mut rocksdb_ratelimiter_t;
-    no() fn rocksdb_ratelimiter_create_auto_tuned(rate_bytes_per_sec: i64, refill_period_us: i64, fairness: i32) -> *mut rocksdb_ratelimiter_t;
-    no() fn rocksdb_ratelimiter_create_with_mode(rate_bytes_per_sec: i64, refill_period_us: i64, fairness: i32, mode: c_int, auto_tuned: bool) -> *mut rocksdb_ratelimiter_t;
-    no() fn rocksdb_ratelimiter_destroy(ratelimiter: *mut rocksdb_ratelimiter_t);
 }
 
 c_unbuilt! { "remote compaction":

@@ -52,6 +52,11 @@ int main(int argc, char** argv) {
   rocksdb_options_set_create_if_missing(o, 1);
   rocksdb_options_optimize_for_point_lookup(o, 8);
   rocksdb_options_increase_parallelism(o, 4);
+  rocksdb_ratelimiter_destroy(rocksdb_ratelimiter_create(1 << 20, 100000, 10));
+  rocksdb_ratelimiter_destroy(rocksdb_ratelimiter_create_auto_tuned(0, -1, 0));
+  rocksdb_ratelimiter_t* limiter = rocksdb_ratelimiter_create_with_mode(64 << 20, 1000, 10, 2, true);
+  rocksdb_options_set_ratelimiter(o, limiter);
+  rocksdb_ratelimiter_destroy(limiter);
   CHECK(rocksdb_options_get_max_background_jobs(o) == 4);
   rocksdb_t* db = rocksdb_open(o, path, &err);
   CHECK_OK(err);

@@ -489,7 +489,7 @@ typedef struct rocksdb_pinnable_handle_t rocksdb_pinnable_handle_t;
 // A value where it lies.
 typedef struct rocksdb_pinnableslice_t rocksdb_pinnableslice_t;
 
-// An object of a feature that is not built.
+// A limit of bytes a second.
 typedef struct rocksdb_ratelimiter_t rocksdb_ratelimiter_t;
 
 // How a read works.
@@ -2241,6 +2241,32 @@ struct rocksdb_slice_t rocksdb_iter_timestamp_slice(const struct rocksdb_iterato
 
 // The error that ended the walk, if one did.
 void rocksdb_iter_get_error(const struct rocksdb_iterator_t *iter, char **errptr);
+
+// Gives up the program's share of a limiter. Options and databases that use it keep theirs.
+//
+// Null is passed over.
+void rocksdb_ratelimiter_destroy(struct rocksdb_ratelimiter_t *handle);
+
+// A limit of what is written.
+struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create(int64_t rate_bytes_per_sec,
+                                                         int64_t refill_period_us,
+                                                         int32_t fairness);
+
+// The same, at a rate that follows the demand up to the given one.
+struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create_auto_tuned(int64_t rate_bytes_per_sec,
+                                                                    int64_t refill_period_us,
+                                                                    int32_t fairness);
+
+// A limit of what is read (mode 0), written (1), or both.
+struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create_with_mode(int64_t rate_bytes_per_sec,
+                                                                   int64_t refill_period_us,
+                                                                   int32_t fairness,
+                                                                   int mode,
+                                                                   bool auto_tuned);
+
+// The limit of databases that are opened with these options; none for a null pointer.
+void rocksdb_options_set_ratelimiter(struct rocksdb_options_t *opt,
+                                     struct rocksdb_ratelimiter_t *limiter);
 
 // Frees the list, not what is in it.
 //
@@ -4834,30 +4860,6 @@ void rocksdb_options_set_plain_table_factory(struct rocksdb_options_t *opt,
                                              char v6,
                                              unsigned char v7,
                                              unsigned char v8);
-
-// Not built: rate limiters.
-void rocksdb_options_set_ratelimiter(struct rocksdb_options_t *opt,
-                                     struct rocksdb_ratelimiter_t *limiter);
-
-// Not built: rate limiters.
-struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create(int64_t rate_bytes_per_sec,
-                                                         int64_t refill_period_us,
-                                                         int32_t fairness);
-
-// Not built: rate limiters.
-struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create_auto_tuned(int64_t rate_bytes_per_sec,
-                                                                    int64_t refill_period_us,
-                                                                    int32_t fairness);
-
-// Not built: rate limiters.
-struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create_with_mode(int64_t rate_bytes_per_sec,
-                                                                   int64_t refill_period_us,
-                                                                   int32_t fairness,
-                                                                   int mode,
-                                                                   bool auto_tuned);
-
-// Not built: rate limiters.
-void rocksdb_ratelimiter_destroy(struct rocksdb_ratelimiter_t *ratelimiter);
 
 // Not built: remote compaction.
 void rocksdb_compaction_service_options_override_add_event_listener(struct rocksdb_compaction_service_options_override_t *override_options,

@@ -8,6 +8,7 @@ use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, JobContext, compact, flus
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
 use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, CompactionStyle};
+use cairn_platform::IoPriority;
 use cairn_platform::fs::FileMode;
 use cairn_platform::space::Reservation;
 use cairn_platform::sync::Ordering;
@@ -20,6 +21,7 @@ use crate::family::FamilyState;
 use crate::install::Change;
 use crate::shared::{Immutable, Shared, Tree};
 use crate::watch::Watch;
+use crate::write::stall::Condition;
 
 /// A compaction that has been chosen and whose inputs are taken.
 #[derive(Clone)]
@@ -133,6 +135,8 @@ impl Shared {
         if let Some(blob_gc) = chosen.blob_gc {
             context.blob_gc = blob_gc;
         }
+        context.io_priority = self.io_priority(IoPriority::Low);
+        context.limit_reads();
         let job = CompactJob {
             context: Arc::new(context),
             pick: chosen.pick.clone(),
@@ -223,6 +227,7 @@ impl Shared {
     ) -> Result<TreeEdit> {
         let mut context = self.job_context(family);
         context.events = Some(watch.clone());
+        context.io_priority = self.io_priority(IoPriority::High);
         let job = FlushJob {
             context: Arc::new(context),
             memtables: memtables.to_vec(),
@@ -233,6 +238,18 @@ impl Shared {
         };
         let done = flush::run(&job).map_err(|error| self.cut_short(error))?;
         Ok(done.edit)
+    }
+
+    /// How urgent the reads and writes of a job are to a rate limiter: `usual`, and as much as
+    /// users while these have to wait for jobs.
+    fn io_priority(&self, usual: IoPriority) -> IoPriority {
+        if self.options().rate_limiter.is_none() {
+            return usual;
+        }
+        match self.tree.lock().condition {
+            Condition::Normal => usual,
+            Condition::Delayed(_) | Condition::Stopped(_) => IoPriority::User,
+        }
     }
 
     /// What a job of `family` needs of its surroundings.
@@ -248,6 +265,7 @@ impl Shared {
         JobContext {
             world: self.world.clone(),
             io: self.io.clone(),
+            io_priority: IoPriority::High,
             open: Arc::new(move |file, level| match apart {
                 true => tables.open_apart(file, Some(level), mode, &io),
                 false => tables.open(file, level, &io).map(TableRef::into_arc),

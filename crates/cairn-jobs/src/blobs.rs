@@ -11,7 +11,6 @@ use cairn_compress::{CodecOptions, Compression};
 use cairn_format::blob::{BlobIndex, FOOTER_LEN};
 use cairn_options::{CompressionOptions, FamilyOptions, PrepopulateBlobCache};
 use cairn_platform::WritableFile;
-use cairn_platform::fs::FileMode;
 use cairn_platform::io::{Buffer, ReadRequest};
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, Result};
@@ -117,14 +116,10 @@ impl<'a> BlobWriter<'a> {
         let context = &self.kind.context;
         let number = (context.new_number)();
         let path = context.blobs.path(number);
-        let mode = FileMode {
-            direct: context.db_options.use_direct_io_for_flush_and_compaction,
-            ..FileMode::default()
-        };
         if let Some(events) = &context.events {
             events.blob_started(number, &path);
         }
-        let file = context.world.fs.create(&path, mode)?;
+        let file = context.create(&path)?;
         self.kind.created.lock().push(path);
         let params = BlobParams {
             number,

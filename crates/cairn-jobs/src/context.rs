@@ -1,10 +1,11 @@
 //! What every job needs of its surroundings, and what it says when it is done.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cairn_options::{DbOptions, FamilyOptions};
+use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{Arc, AtomicBool, Ordering};
-use cairn_platform::{Io, World};
+use cairn_platform::{Io, IoKind, IoPriority, LimitedFile, Limits, World, WritableFile};
 use cairn_read::BlobSource;
 use cairn_table::Table;
 use cairn_types::{FileNumber, KeyOrder, Result, SequenceNumber};
@@ -25,6 +26,8 @@ pub struct JobContext {
     pub world: World,
     /// Who carries reads out.
     pub io: Io,
+    /// How urgent its reads and writes are to a rate limiter.
+    pub io_priority: IoPriority,
     /// Opens the tables that a compaction reads.
     pub open: Arc<OpenTable>,
     /// Gives out numbers for the tables that a job writes.
@@ -58,6 +61,37 @@ pub struct JobContext {
     pub events: Option<Arc<dyn JobEvents>>,
     /// Who may want the job to end. It then fails with `Aborted` soon.
     pub cancel: Cancel,
+}
+
+impl JobContext {
+    /// Creates a file that the job writes, within the database's limit.
+    pub(crate) fn create(&self, path: &Path) -> Result<Arc<dyn WritableFile>> {
+        let mode = FileMode {
+            direct: self.db_options.use_direct_io_for_flush_and_compaction,
+            ..FileMode::default()
+        };
+        let file = self.world.fs.create(path, mode)?;
+        Ok(match self.limits(IoKind::Write) {
+            Some(limits) => Arc::new(LimitedFile::new(file, limits)),
+            None => file,
+        })
+    }
+
+    /// Makes the job's reads keep the database's limit, if that counts reads.
+    pub fn limit_reads(&mut self) {
+        if let Some(limits) = self.limits(IoKind::Read) {
+            self.io = self.io.limited(limits);
+        }
+    }
+
+    fn limits(&self, kind: IoKind) -> Option<Limits> {
+        let limiter = self.db_options.rate_limiter.as_ref()?;
+        limiter.limits(kind).then(|| Limits {
+            limiter: limiter.clone(),
+            clock: self.world.clock.clone(),
+            priority: self.io_priority,
+        })
+    }
 }
 
 /// What may tell a job to end: any of several flags.

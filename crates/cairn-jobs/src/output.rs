@@ -16,7 +16,6 @@ use cairn_format::names::FileName;
 use cairn_format::range_del::Fragments;
 use cairn_options::{CompressionOptions, TableOptions};
 use cairn_platform::WritableFile;
-use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_table::{BuildParams, TableBuilder};
 use cairn_types::{FileNumber, Result, SequenceNumber, SstPartitioner, ValueKind};
@@ -298,14 +297,10 @@ impl<'a> Outputs<'a> {
         let context = &self.kind.context;
         let number = (context.new_number)();
         let path = self.kind.path_of(number);
-        let mode = FileMode {
-            direct: context.db_options.use_direct_io_for_flush_and_compaction,
-            ..FileMode::default()
-        };
         if let Some(events) = &context.events {
             events.table_started(number, &path);
         }
-        let file = context.world.fs.create(&path, mode)?;
+        let file = context.create(&path)?;
         self.kind.created.lock().push(path);
         let mut builder = TableBuilder::create(file.clone(), self.kind.params(number))?;
         let (options, level) = (&context.options, self.kind.level);

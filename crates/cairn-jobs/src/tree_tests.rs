@@ -11,7 +11,7 @@ use cairn_options::{
 };
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{Arc, AtomicBool, AtomicU64, Ordering};
-use cairn_platform::{Io, World};
+use cairn_platform::{Io, IoPriority, World};
 use cairn_read::{BlobReadOptions, BlobSource};
 use cairn_table::{IterOptions, OpenParams, Table, TableIter};
 use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
@@ -363,6 +363,7 @@ impl Tree {
         Arc::new(JobContext {
             world: self.world.clone(),
             io: Io::blocking(),
+            io_priority: IoPriority::Low,
             open: Arc::new(move |file, _| Ok(open(&world, file))),
             new_number: Arc::new(move || FileNumber(number.fetch_add(1, Ordering::Relaxed))),
             blobs: self.blobs.clone(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_memory::WriteBufferManager;
-use cairn_platform::SstFileManager;
+use cairn_platform::{RateLimiter, SstFileManager};
 
 use crate::choice::{
     CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode,
@@ -126,6 +126,10 @@ options! {
         sst_file_manager: Option<Arc<SstFileManager>> = None, unwritten;
         /// Whether that limit holds during recovery.
         enforce_write_buffer_manager_during_recovery: bool = true, recent;
+        /// What flushes and compactions may write and read a second; several databases may share
+        /// it. With it, 0 means 1 MiB for `bytes_per_sync` and the limiter's rate for
+        /// `delayed_write_rate`. As text the bytes a second.
+        rate_limiter("rate_limiter_bytes_per_sec"): Option<Arc<RateLimiter>> = None, unwritten;
         /// Bytes a second that delayed writes get at first; 0 for 16 MiB.
         delayed_write_rate: u64 = 0, dynamic;
         /// Whether log and memtable of a write group overlap with those of the next.

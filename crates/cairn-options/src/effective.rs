@@ -96,8 +96,13 @@ impl DbOptions {
         if self.max_open_files != -1 {
             self.max_open_files = self.max_open_files.max(20);
         }
+        if self.rate_limiter.is_some() && self.bytes_per_sync == 0 {
+            self.bytes_per_sync = MIB;
+        }
         if self.delayed_write_rate == 0 {
-            self.delayed_write_rate = 16 * MIB;
+            let limiter = self.rate_limiter.as_ref();
+            self.delayed_write_rate =
+                limiter.map_or(16 * MIB, |limiter| limiter.bytes_per_second());
         }
         // A recycled log ends in records of its former life, which these modes cannot tell from
         // damage.
@@ -478,6 +483,21 @@ mod tests {
 
     fn family(text: &str) -> FamilyOptions {
         FamilyOptions::from_text(text).unwrap()
+    }
+
+    #[test]
+    fn a_rate_limiter_brings_defaults_of_its_own() {
+        let text = "rate_limiter_bytes_per_sec=5000000";
+        let db = DbOptions::from_text(text).unwrap().sanitize();
+        assert_eq!(
+            db.rate_limiter.as_ref().unwrap().bytes_per_second(),
+            5_000_000
+        );
+        assert_eq!((db.bytes_per_sync, db.delayed_write_rate), (MIB, 5_000_000));
+        let text = format!("{text};bytes_per_sync=4096;delayed_write_rate=77");
+        let db = DbOptions::from_text(&text).unwrap().sanitize();
+        assert_eq!((db.bytes_per_sync, db.delayed_write_rate), (4096, 77));
+        assert!(DbOptions::from_text("rate_limiter_bytes_per_sec=0").is_err());
     }
 
     #[test]

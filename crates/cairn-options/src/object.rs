@@ -7,7 +7,7 @@ use cairn_format::filter::FilterPolicy;
 use cairn_format::options_text::statements;
 use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
 use cairn_observe::{Listeners, LogSink};
-use cairn_platform::SstFileManager;
+use cairn_platform::{RateLimiter, SstFileManager};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
 use crate::merge;
@@ -261,6 +261,27 @@ impl Text for Option<Arc<SstFileManager>> {
     fn print(&self) -> String {
         match self {
             Some(manager) => manager.delete_rate_bytes_per_second().print(),
+            None => NULL.to_owned(),
+        }
+    }
+}
+
+/// A rate limiter, as its bytes a second. Reading a text makes a new one, of writes; clones of the
+/// options share it.
+impl Text for Option<Arc<RateLimiter>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        if text == NULL || text.is_empty() {
+            return Ok(None);
+        }
+        match u64::parse(text)? {
+            0 => Err("expected bytes per second, at least 1".to_owned()),
+            rate => Ok(Some(Arc::new(RateLimiter::of_writes(rate)))),
+        }
+    }
+
+    fn print(&self) -> String {
+        match self {
+            Some(limiter) => limiter.bytes_per_second().print(),
             None => NULL.to_owned(),
         }
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use cairn_types::{Error, Result};
 
 use crate::fs::{RandomAccessFile, ReadAt};
+use crate::limited::Limits;
 
 /// Immutable bytes in shared memory: a block as it was read, or decompressed. Cloning counts one
 /// reference more; the bytes live as long as any clone.
@@ -105,13 +106,31 @@ impl ReadRequest {
 
 /// Who carries reads out.
 #[derive(Clone, Debug, Default)]
-pub struct Io;
+pub struct Io {
+    /// What reads wait for first.
+    limits: Option<Arc<Limits>>,
+}
 
 impl Io {
     /// Reads block the calling thread.
     #[must_use]
     pub fn blocking() -> Io {
-        Io
+        Io::default()
+    }
+
+    /// Reads are no faster than `limits` allow.
+    #[must_use]
+    pub fn limited(&self, limits: Limits) -> Io {
+        Io {
+            limits: Some(Arc::new(limits)),
+        }
+    }
+
+    /// Waits until `bytes` may be read.
+    fn wait(&self, bytes: usize) {
+        if let Some(limits) = &self.limits {
+            limits.wait_to_read(bytes);
+        }
     }
 
     /// Carries `request` out on the calling thread.
@@ -120,6 +139,7 @@ impl Io {
     ///
     /// Those of [`ReadRequest::read_now`].
     pub fn read_now(&self, request: &ReadRequest) -> Result<Buffer> {
+        self.wait(request.len);
         request.read_now()
     }
 
@@ -129,6 +149,9 @@ impl Io {
     pub fn read_batch(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
         if let [only] = requests {
             return vec![self.read_now(only)];
+        }
+        if self.limits.is_some() {
+            self.wait(requests.iter().map(|request| request.len).sum());
         }
         let mut results = Vec::with_capacity(requests.len());
         let same_file = |a: &ReadRequest, b: &ReadRequest| Arc::ptr_eq(&a.file, &b.file);
@@ -164,6 +187,6 @@ impl Io {
     ///
     /// Those of [`ReadRequest::read_now`].
     pub fn read(&self, request: ReadRequest) -> impl Future<Output = Result<Buffer>> + Send {
-        std::future::ready(request.read_now())
+        std::future::ready(self.read_now(&request))
     }
 }

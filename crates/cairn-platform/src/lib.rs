@@ -8,6 +8,8 @@ pub mod clock;
 pub mod executor;
 pub mod fs;
 pub mod io;
+pub mod limited;
+pub mod limiter;
 pub mod mem;
 pub mod posix;
 pub mod random;
@@ -18,6 +20,8 @@ pub mod world;
 
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
 pub use io::{Buffer, Io, ReadRequest};
+pub use limited::{LimitedFile, Limits};
+pub use limiter::{IoKind, IoPriority, RateLimited, RateLimiter};
 pub use mem::MemFileSystem;
 pub use posix::PosixFileSystem;
 pub use space::SstFileManager;

@@ -65,6 +65,7 @@ pub mod files;
 mod flush;
 mod indexed;
 mod iter;
+pub mod limits;
 pub mod observe;
 mod open;
 pub mod options;
@@ -102,6 +103,7 @@ pub use files::{
 };
 pub use indexed::JoinedIter;
 pub use iter::Iter;
+pub use limits::RateLimiter;
 pub use open::Options;
 pub use snapshot::Snapshot;
 pub use wal::WalIterator;

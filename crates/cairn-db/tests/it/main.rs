@@ -10,6 +10,7 @@ mod entities;
 mod errors;
 mod filters;
 mod flushes;
+mod limits;
 mod listeners;
 mod logs;
 mod memtables;

@@ -1,0 +1,74 @@
+//! Rate limiters: what flushes and compactions may write and read a second.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use cairn_platform::{RateLimited, RateLimiter};
+
+use crate::handle::{create, maybe, of_mut};
+use crate::options::rocksdb_options_t;
+
+handles! {
+    /// A limit of bytes a second.
+    rocksdb_ratelimiter_t = Arc<RateLimiter>;
+}
+
+c_destructors! {
+    /// Gives up the program's share of a limiter. Options and databases that use it keep theirs.
+    rocksdb_ratelimiter_destroy(rocksdb_ratelimiter_t);
+}
+
+/// A limiter. Numbers below 1, which RocksDB does not allow, count as 1.
+fn new_limiter(
+    (rate, period, fairness): (i64, i64, i32),
+    mode: RateLimited,
+    auto_tuned: bool,
+) -> *mut rocksdb_ratelimiter_t {
+    create(Arc::new(RateLimiter::new(
+        u64::try_from(rate).unwrap_or(1),
+        u64::try_from(period).unwrap_or(1),
+        u32::try_from(fairness).unwrap_or(1),
+        mode,
+        auto_tuned,
+    )))
+}
+
+c_functions! {
+    /// A limit of what is written.
+    fn rocksdb_ratelimiter_create(
+        rate_bytes_per_sec: i64,
+        refill_period_us: i64,
+        fairness: i32,
+    ) -> *mut rocksdb_ratelimiter_t {
+        let numbers = (rate_bytes_per_sec, refill_period_us, fairness);
+        new_limiter(numbers, RateLimited::WritesOnly, false)
+    }
+    /// The same, at a rate that follows the demand up to the given one.
+    fn rocksdb_ratelimiter_create_auto_tuned(
+        rate_bytes_per_sec: i64,
+        refill_period_us: i64,
+        fairness: i32,
+    ) -> *mut rocksdb_ratelimiter_t {
+        let numbers = (rate_bytes_per_sec, refill_period_us, fairness);
+        new_limiter(numbers, RateLimited::WritesOnly, true)
+    }
+    /// A limit of what is read (mode 0), written (1), or both.
+    fn rocksdb_ratelimiter_create_with_mode(
+        rate_bytes_per_sec: i64,
+        refill_period_us: i64,
+        fairness: i32,
+        mode: c_int,
+        auto_tuned: bool,
+    ) -> *mut rocksdb_ratelimiter_t {
+        let mode = match mode {
+            0 => RateLimited::ReadsOnly,
+            1 => RateLimited::WritesOnly,
+            _ => RateLimited::AllIo,
+        };
+        new_limiter((rate_bytes_per_sec, refill_period_us, fairness), mode, auto_tuned)
+    }
+    /// The limit of databases that are opened with these options; none for a null pointer.
+    fn rocksdb_options_set_ratelimiter(opt: *mut rocksdb_options_t, limiter: *mut rocksdb_ratelimiter_t) {
+        of_mut(opt).db.rate_limiter = maybe(limiter.cast_const()).cloned();
+    }
+}

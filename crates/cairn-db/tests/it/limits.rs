@@ -1,0 +1,99 @@
+//! The rate limiter: what flushes and compactions write and read.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_db::{Db, OpenRequest, open};
+use cairn_options::{CompactRangeOptions, Compression, DbOptions, FamilyOptions};
+use cairn_platform::{IoPriority, RateLimited, RateLimiter, World};
+
+use crate::basic::db_options;
+
+fn open_with(world: &World, limiter: &Arc<RateLimiter>) -> Db {
+    let db = DbOptions {
+        rate_limiter: Some(limiter.clone()),
+        ..db_options()
+    };
+    let family = FamilyOptions {
+        disable_auto_compactions: true,
+        enable_blob_files: true,
+        min_blob_size: 10_000,
+        compression: Compression::None,
+        ..FamilyOptions::default()
+    };
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &db,
+        families: &[],
+        others: Some(&family),
+        read_only: false,
+        world: world.clone(),
+    })
+    .expect("it opens")
+}
+
+/// Bytes of the tables and the blob files.
+fn on_disk(world: &World) -> u64 {
+    let entries = world.fs.list(Path::new("/db")).expect("it is listed");
+    let sizes = entries.iter().filter_map(|name| {
+        let path = Path::new("/db").join(name);
+        let counts = matches!(path.extension()?.to_str()?, "sst" | "blob");
+        counts.then(|| world.fs.status(&path).expect("it is there").len)
+    });
+    sizes.sum()
+}
+
+#[test]
+fn flushes_and_compactions_pass_the_limiter_with_their_priorities() {
+    let limiter = Arc::new(RateLimiter::new(
+        20_000_000,
+        10_000,
+        10,
+        RateLimited::AllIo,
+        false,
+    ));
+    let world = World::in_memory();
+    let db = open_with(&world, &limiter);
+    let started = world.clock.monotonic_nanos();
+    for round in 0..2_u8 {
+        for n in 0..100_u32 {
+            db.put(&n.to_be_bytes(), &[round; 3_000]).unwrap();
+        }
+        db.put(b"large", &[round; 20_000]).unwrap();
+        db.flush().unwrap();
+    }
+    // A database that is opened and left alone writes nothing else with this priority.
+    let flushed = limiter.total_bytes_through(Some(IoPriority::High));
+    assert_eq!(flushed, on_disk(&world));
+    assert!(flushed > 600_000, "{flushed}");
+    assert_eq!(limiter.total_bytes_through(None), flushed);
+
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    let compacted = limiter.total_bytes_through(Some(IoPriority::Low));
+    // It read both tables, but for what opening them had read, and wrote one of their size.
+    assert!(compacted > 800_000, "{compacted}");
+    let micros = (world.clock.monotonic_nanos() - started) / 1000;
+    let all = limiter.total_bytes_through(None);
+    assert_eq!(all, flushed + compacted);
+    assert!(all <= micros * 20 + 2 * limiter.single_burst_bytes());
+    db.put(b"more", &[1; 5_000]).unwrap();
+    db.close().unwrap();
+
+    // Recovery flushes what the log holds; nothing of this passes where only reads are limited.
+    let reads = Arc::new(RateLimiter::new(
+        20_000_000,
+        10_000,
+        10,
+        RateLimited::ReadsOnly,
+        false,
+    ));
+    let db = open_with(&world, &reads);
+    assert_eq!(reads.total_requests(None), 0);
+    assert_eq!(
+        db.property("rocksdb.num-files-at-level0").as_deref(),
+        Some("1")
+    );
+    assert_eq!(db.get(b"large").unwrap().unwrap().to_vec(), [1; 20_000]);
+    db.close().unwrap();
+}

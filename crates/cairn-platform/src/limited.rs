@@ -1,0 +1,151 @@
+//! Files whose bytes go through a rate limiter.
+//!
+//! Only the writing of bytes waits; everything else goes to the file as it is. An append larger
+//! than one burst reaches the file in pieces, so that the device sees an even stream.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_types::Result;
+
+use crate::fs::WritableFile;
+use crate::limiter::{IoKind, IoPriority, RateLimiter};
+use crate::world::Clock;
+
+/// A limiter, and as who its requests are made.
+#[derive(Clone)]
+pub struct Limits {
+    /// The limiter.
+    pub limiter: Arc<RateLimiter>,
+    /// What requests wait by.
+    pub clock: Arc<dyn Clock>,
+    /// How urgent they are.
+    pub priority: IoPriority,
+}
+
+impl Limits {
+    /// Waits until some of `bytes` may pass; see [`RateLimiter::request_token`].
+    fn request_token(&self, bytes: u64, kind: IoKind) -> u64 {
+        self.limiter
+            .request_token(&*self.clock, bytes, self.priority, kind)
+    }
+
+    /// Waits until `bytes` may be read.
+    pub(crate) fn wait_to_read(&self, bytes: usize) {
+        self.limiter
+            .request(&*self.clock, bytes as u64, self.priority, IoKind::Read);
+    }
+}
+
+impl std::fmt::Debug for Limits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} as {:?}", self.limiter, self.priority)
+    }
+}
+
+/// A file that is written no faster than a limiter allows.
+pub struct LimitedFile {
+    file: Arc<dyn WritableFile>,
+    limits: Limits,
+}
+
+impl LimitedFile {
+    /// `file`, written within `limits`.
+    #[must_use]
+    pub fn new(file: Arc<dyn WritableFile>, limits: Limits) -> LimitedFile {
+        LimitedFile { file, limits }
+    }
+}
+
+impl WritableFile for LimitedFile {
+    fn append(&self, data: &[u8]) -> Result<()> {
+        let mut rest = data;
+        while !rest.is_empty() {
+            let token = self.limits.request_token(rest.len() as u64, IoKind::Write);
+            let passes = usize::try_from(token).unwrap_or(rest.len());
+            let (piece, after) = rest.split_at(passes);
+            self.file.append(piece)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.file.flush()
+    }
+
+    fn sync(&self, full: bool) -> Result<()> {
+        self.file.sync(full)
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
+        self.file.start_writeback(offset, len)
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.file.allocate(len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.file.truncate(len)
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.file.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::FileMode;
+    use crate::io::ReadRequest;
+    use crate::limiter::RateLimited;
+    use crate::{FileSystem, Io, MemFileSystem};
+
+    #[test]
+    fn bytes_arrive_in_order_and_are_counted_once() {
+        let fs = MemFileSystem::default();
+        let limiter = Arc::new(RateLimiter::new(
+            1_000_000,
+            1000,
+            10,
+            RateLimited::AllIo,
+            false,
+        ));
+        let limits = Limits {
+            limiter: limiter.clone(),
+            clock: Arc::new(crate::clock::SystemClock),
+            priority: IoPriority::High,
+        };
+        let path = Path::new("/f");
+        let file = fs.create(path, FileMode::default()).unwrap();
+        let file = LimitedFile::new(file, limits.clone());
+        let bytes: Vec<u8> = (0..10_500_u32).map(|n| n as u8).collect();
+        file.append(&bytes).unwrap();
+        file.append(&[]).unwrap();
+        file.sync(false).unwrap();
+        file.close().unwrap();
+        assert_eq!((file.len(), file.path()), (10_500, path));
+        let written = limiter.total_bytes_through(Some(IoPriority::High));
+        assert_eq!((written, limiter.total_requests(None)), (10_500, 11));
+
+        let request = ReadRequest {
+            file: fs.open(path, FileMode::default()).unwrap(),
+            offset: 0,
+            len: 10_500,
+        };
+        let io = Io::blocking().limited(limits);
+        assert_eq!(io.read_now(&request).unwrap()[..], bytes[..]);
+        assert!(io.read_batch(&[request.clone(), request])[1].is_ok());
+        assert_eq!(limiter.total_bytes_through(None), 4 * 10_500);
+    }
+}
