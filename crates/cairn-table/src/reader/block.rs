@@ -1,11 +1,13 @@
 //! From the bytes of a block in its file to its contents in memory.
 
+use std::sync::Arc;
+
 use cairn_compress::{
     Compression, Dictionary, Framing, declared_len, decompress, decompress_exact,
 };
 use cairn_format::checksum::{ChecksumKind, block_checksum, context_modifier};
 use cairn_format::table::{Footer, Handle, Properties, TRAILER_LEN};
-use cairn_platform::Buffer;
+use cairn_platform::{Buffer, RandomAccessFile, ReadRequest};
 use cairn_types::{Decoded, Malformed};
 
 /// No block may become larger than this; offsets in blocks are 32 bits wide.
@@ -75,6 +77,24 @@ pub(crate) fn unpack(
         }),
         None => decompress(kind, stored, framing, dictionary, MAX_BLOCK_BYTES).map(Buffer::from),
     }
+}
+
+/// What `decode` makes of `file`'s bytes at `offset` when they are read anew, after those that were
+/// read first (`len` of them) proved damaged. What damaged them may have been on the way: memory, a
+/// cable, the drive's own cache. If the second reading is no better, the first one's error stands.
+#[cold]
+pub(crate) fn read_again<T>(
+    error: Malformed,
+    file: &Arc<dyn RandomAccessFile>,
+    (offset, len): (u64, usize),
+    decode: impl FnOnce(&[u8]) -> Decoded<T>,
+) -> Decoded<T> {
+    let file = file.clone();
+    let again = ReadRequest { file, offset, len }.read_now();
+    again
+        .ok()
+        .and_then(|bytes| decode(&bytes).ok())
+        .ok_or(error)
 }
 
 /// Like [`unpack`] for the properties block, whose global sequence number may have been written in

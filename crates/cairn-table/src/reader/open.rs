@@ -14,7 +14,7 @@ use cairn_options::{PinningTier, TableOptions};
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
 use cairn_types::{
-    Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
+    Code, Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
 };
 
 use super::block;
@@ -151,13 +151,29 @@ fn part(opening: &Opening<'_>, params: &OpenParams, handle: Handle, tier: Tier) 
 }
 
 impl Table {
-    /// Opens the table in `file`, which has `len` bytes.
+    /// Opens the table in `file`, which has `len` bytes. If what is read looks damaged, it is read
+    /// once more before that is believed, as a damaged block is: not every part of a footer
+    /// has a checksum, so that all of it is.
     ///
     /// # Errors
     ///
     /// `Corruption` names file, offset, what was expected and found; `NotSupported` for formats
     /// that Cairn does not read; `InvalidArgument` for a table of another key order.
     pub fn open(
+        file: Arc<dyn RandomAccessFile>,
+        len: u64,
+        params: OpenParams,
+        io: &Io,
+    ) -> Result<Arc<Table>> {
+        match Table::open_once(file.clone(), len, params.clone(), io) {
+            Err(error) if matches!(error.code(), Code::Corruption | Code::NotSupported) => {
+                Table::open_once(file, len, params, io).map_err(|_| error)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_once(
         file: Arc<dyn RandomAccessFile>,
         len: u64,
         params: OpenParams,

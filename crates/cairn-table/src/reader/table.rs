@@ -167,7 +167,12 @@ impl Table {
             .dictionary
             .as_ref()
             .filter(|_| lack.role == CacheRole::Data);
-        let buffer = block::unpack(raw, lack.handle, &self.footer, dictionary, verify)
+        let unpack = |raw: &[u8]| block::unpack(raw, lack.handle, &self.footer, dictionary, verify);
+        let buffer = unpack(raw)
+            .or_else(|error| {
+                let place = (lack.handle.offset, lack.handle.size as usize + TRAILER_LEN);
+                block::read_again(error, &self.file, place, unpack)
+            })
             .map_err(|error| self.bad(error, lack.handle.offset))?;
         if fill && let Some(cache) = &self.params.cache {
             let priority = if lack.role == CacheRole::Data {

@@ -24,7 +24,12 @@ impl Table {
                     role: CacheRole::Other,
                 };
                 let raw = io.read_now(&self.request(lack, 0))?;
-                block::unpack_properties(&raw, handle, &self.footer)
+                let unpack = |raw: &[u8]| block::unpack_properties(raw, handle, &self.footer);
+                unpack(&raw)
+                    .or_else(|error| {
+                        let place = (handle.offset, raw.len());
+                        block::read_again(error, &self.file, place, unpack)
+                    })
                     .map_err(|error| self.bad(error, handle.offset))?;
             } else {
                 self.verify_block(handle, CacheRole::Other, io)?;

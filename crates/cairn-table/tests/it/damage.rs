@@ -1,14 +1,16 @@
 //! Damaged tables: an error or the right data, never a panic.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cairn_options::{FilterPolicy, IndexType, TableOptions};
-use cairn_platform::Io;
-use cairn_table::{BuildParams, OpenParams};
-use cairn_types::Code;
+use cairn_platform::{Io, RandomAccessFile};
+use cairn_table::{BuildParams, OpenParams, Table};
+use cairn_types::{Code, Result};
 use proptest::prelude::*;
 
-use crate::world::{Entry, backward, build, forward, get, open};
+use crate::world::{Entry, backward, build, file, forward, get, open};
 
 fn sample(version: u32) -> (Vec<u8>, Vec<Entry>) {
     let entries: Vec<Entry> = (0..60u64)
@@ -67,6 +69,65 @@ fn any_flipped_byte_is_noticed_or_harmless() {
             read_all(&damaged, &entries);
         }
     }
+}
+
+/// A file of which the byte at `at` is read with a flipped bit, `left` times.
+struct Flips {
+    file: Arc<dyn RandomAccessFile>,
+    at: u64,
+    left: AtomicUsize,
+}
+
+impl RandomAccessFile for Flips {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let got = self.file.read_at(offset, buf)?;
+        let place = self.at.checked_sub(offset).map(|at| at as usize);
+        if let Some(place) = place.filter(|&place| place < got)
+            && self.left.load(Ordering::Relaxed) > 0
+        {
+            self.left.fetch_sub(1, Ordering::Relaxed);
+            buf[place] ^= 4;
+        }
+        Ok(got)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
+
+fn open_flipping(bytes: &[u8], at: usize, times: usize) -> Result<Arc<Table>> {
+    let file = Arc::new(Flips {
+        file: file(bytes),
+        at: at as u64,
+        left: AtomicUsize::new(times),
+    });
+    // The least of tails: all blocks are read by themselves.
+    let params = OpenParams {
+        tail_size: Some(1),
+        ..OpenParams::default()
+    };
+    Table::open(file, bytes.len() as u64, params, &Io::blocking())
+}
+
+#[test]
+fn a_bit_that_is_flipped_in_one_reading_does_no_harm() {
+    let (bytes, entries) = sample(7);
+    for at in 0..bytes.len() {
+        let table = open_flipping(&bytes, at, 1).unwrap();
+        assert_eq!(forward(&table).unwrap(), entries, "byte {at}");
+        let table = open_flipping(&bytes, at, 1).unwrap();
+        table.verify_checksums(&Io::blocking()).unwrap();
+        let table = open_flipping(&bytes, at, 1).unwrap();
+        assert_eq!(get(&table, b"key0030", 1000).unwrap().len(), 1);
+    }
+    // Twice the same is damage.
+    let table = open_flipping(&bytes, 20, 2).unwrap();
+    assert_eq!(forward(&table).unwrap_err().code(), Code::Corruption);
 }
 
 #[test]
