@@ -19,8 +19,9 @@ use crate::indexed::rocksdb_writebatch_wi_t;
 use crate::iter::rocksdb_iterator_t;
 use crate::metadata::rocksdb_checkpoint_t;
 use crate::options::{
-    rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_flushoptions_t,
-    rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t,
+    rocksdb_block_based_table_options_t, rocksdb_compactoptions_t,
+    rocksdb_file_checksum_gen_factory_t, rocksdb_flushoptions_t, rocksdb_options_t,
+    rocksdb_readoptions_t, rocksdb_writeoptions_t,
 };
 use crate::reads::rocksdb_pinnableslice_t;
 
@@ -40,8 +41,6 @@ pub struct rocksdb_compactionservice_scheduleresponse_t(());
 pub struct rocksdb_compactionservice_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_cuckoo_table_options_t(());
-/// An object of a feature that is not built.
-pub struct rocksdb_file_checksum_gen_factory_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_open_and_compact_options_t(());
 /// An object of a feature that is not built.
@@ -140,12 +139,6 @@ c_unbuilt! { "databases with a time to live":
     err(errptr) fn rocksdb_create_column_family_with_ttl(db: *mut rocksdb_t, column_family_options: *const rocksdb_options_t, column_family_name: *const c_char, ttl: c_int, errptr: *mut *mut c_char) -> *mut rocksdb_column_family_handle_t;
     err(errptr) fn rocksdb_open_column_families_with_ttl(options: *const rocksdb_options_t, name: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, ttls: *const c_int, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_open_with_ttl(options: *const rocksdb_options_t, name: *const c_char, ttl: c_int, errptr: *mut *mut c_char) -> *mut rocksdb_t;
-}
-
-c_unbuilt! { "file checksums":
-    no() fn rocksdb_file_checksum_gen_crc32c_factory_create() -> *mut rocksdb_file_checksum_gen_factory_t;
-    no() fn rocksdb_file_checksum_gen_factory_destroy(factory: *mut rocksdb_file_checksum_gen_factory_t);
-    no() fn rocksdb_options_set_file_checksum_gen_factory(opt: *mut rocksdb_options_t, file_checksum_gen_factory: *mut rocksdb_file_checksum_gen_factory_t);
 }
 
 c_unbuilt! { "perf contexts":

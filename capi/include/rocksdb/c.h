@@ -414,7 +414,7 @@ typedef struct rocksdb_externalfileingestioninfo_t rocksdb_externalfileingestion
 // How FIFO compaction drops files.
 typedef struct rocksdb_fifo_compaction_options_t rocksdb_fifo_compaction_options_t;
 
-// An object of a feature that is not built.
+// What computes the checksums of whole files.
 typedef struct rocksdb_file_checksum_gen_factory_t rocksdb_file_checksum_gen_factory_t;
 
 // A filter policy.
@@ -2993,8 +2993,21 @@ unsigned char rocksdb_fifo_compaction_options_get_use_kv_ratio_compaction(struct
 // Null is passed over.
 void rocksdb_dbpath_destroy(struct rocksdb_dbpath_t *handle);
 
+// Gives up the program's share of a factory.
+//
+// Null is passed over.
+void rocksdb_file_checksum_gen_factory_destroy(struct rocksdb_file_checksum_gen_factory_t *handle);
+
 // A path for `rocksdb_options_set_db_paths`.
 struct rocksdb_dbpath_t *rocksdb_dbpath_create(const char *path_name, uint64_t target_size);
+
+// The factory of CRC-32C checksums.
+struct rocksdb_file_checksum_gen_factory_t *rocksdb_file_checksum_gen_crc32c_factory_create(void);
+
+// What computes the checksums of whole files, which the MANIFEST then holds. The caller still
+// owns the factory; null changes nothing.
+void rocksdb_options_set_file_checksum_gen_factory(struct rocksdb_options_t *opt,
+                                                   struct rocksdb_file_checksum_gen_factory_t *file_checksum_gen_factory);
 
 // Directories of tables.
 void rocksdb_options_set_db_paths(struct rocksdb_options_t *opt,
@@ -4820,16 +4833,6 @@ struct rocksdb_t *rocksdb_open_with_ttl(const struct rocksdb_options_t *options,
                                         const char *name,
                                         int ttl,
                                         char **errptr);
-
-// Not built: file checksums.
-struct rocksdb_file_checksum_gen_factory_t *rocksdb_file_checksum_gen_crc32c_factory_create(void);
-
-// Not built: file checksums.
-void rocksdb_file_checksum_gen_factory_destroy(struct rocksdb_file_checksum_gen_factory_t *factory);
-
-// Not built: file checksums.
-void rocksdb_options_set_file_checksum_gen_factory(struct rocksdb_options_t *opt,
-                                                   struct rocksdb_file_checksum_gen_factory_t *file_checksum_gen_factory);
 
 // Not built: perf contexts.
 struct rocksdb_perfcontext_t *rocksdb_perfcontext_create(void);

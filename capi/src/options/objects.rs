@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uchar};
 
-use cairn_options::{Compression, DbPath, MemtableFactory};
+use cairn_options::{Compression, DbPath, FileChecksum, MemtableFactory};
 
 use super::*;
 use crate::cache::rocksdb_cache_t;
@@ -15,11 +15,15 @@ use crate::handle::{maybe, take};
 handles! {
     /// A directory of tables and the bytes it should hold.
     rocksdb_dbpath_t = DbPath;
+    /// What computes the checksums of whole files.
+    rocksdb_file_checksum_gen_factory_t = FileChecksum;
 }
 
 c_destructors! {
     /// Frees a path.
     rocksdb_dbpath_destroy(rocksdb_dbpath_t);
+    /// Gives up the program's share of a factory.
+    rocksdb_file_checksum_gen_factory_destroy(rocksdb_file_checksum_gen_factory_t);
 }
 
 /// What `rocksdb_options_set_min_level_to_compress` leaves uncompressed above a level.
@@ -53,6 +57,20 @@ c_functions! {
     /// A path for `rocksdb_options_set_db_paths`.
     fn rocksdb_dbpath_create(path_name: *const c_char, target_size: u64) -> *mut rocksdb_dbpath_t {
         create(DbPath { path: path(path_name), target_size })
+    }
+    /// The factory of CRC-32C checksums.
+    fn rocksdb_file_checksum_gen_crc32c_factory_create() -> *mut rocksdb_file_checksum_gen_factory_t {
+        create(FileChecksum::Crc32c)
+    }
+    /// What computes the checksums of whole files, which the MANIFEST then holds. The caller still
+    /// owns the factory; null changes nothing.
+    fn rocksdb_options_set_file_checksum_gen_factory(
+        opt: *mut rocksdb_options_t,
+        file_checksum_gen_factory: *mut rocksdb_file_checksum_gen_factory_t,
+    ) {
+        if let Some(factory) = maybe(file_checksum_gen_factory) {
+            of_mut(opt).db.file_checksum_gen_factory = Some(*factory);
+        }
     }
     /// Directories of tables.
     fn rocksdb_options_set_db_paths(

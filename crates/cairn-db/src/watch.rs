@@ -578,13 +578,8 @@ impl JobEvents for Watch {
         }
     }
 
-    fn table_created(
-        &self,
-        number: FileNumber,
-        path: &Path,
-        size: u64,
-        properties: &Arc<Properties>,
-    ) {
+    fn table_created(&self, path: &Path, file: &FileMeta, properties: &Arc<Properties>) {
+        let (number, size) = (file.number, file.size);
         let brief = self.brief(path);
         self.created
             .lock()
@@ -600,6 +595,8 @@ impl JobEvents for Watch {
             brief,
             file_size: size,
             table_properties: properties.clone(),
+            file_checksum: file.file_checksum.clone(),
+            file_checksum_func_name: file.file_checksum_func.clone(),
             ..TableFileCreationInfo::default()
         };
         self.shared

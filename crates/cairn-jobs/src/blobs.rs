@@ -16,6 +16,7 @@ use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, Result};
 use cairn_version::BlobFileMeta;
 
+use crate::checksum;
 use crate::context::JobContext;
 use crate::output::Kind;
 
@@ -140,10 +141,9 @@ impl<'a> BlobWriter<'a> {
         file.sync(self.kind.context.db_options.use_fsync)?;
         file.close()?;
         self.written += finished.file_size;
-        let (checksum_method, checksum_value) = match finished.file_crc32c {
-            // As RocksDB writes it: the number's bytes, the most significant first.
-            Some(crc) => ("FileChecksumCrc32c".to_owned(), crc.to_be_bytes().to_vec()),
-            None => (String::new(), Vec::new()),
+        let (checksum_value, checksum_method) = match finished.file_crc32c {
+            Some(crc) => checksum::recorded(crc),
+            None => Default::default(),
         };
         let file = Arc::new(BlobFileMeta {
             number: finished.number,

@@ -382,6 +382,7 @@ fn kind(job: &CompactJob) -> Kind {
     Kind {
         context: context.clone(),
         level: pick.output.level,
+        flushes: false,
         path_id: pick.output.path_id,
         compression: pick.output.compression,
         compression_options: pick.output.compression_options.clone(),

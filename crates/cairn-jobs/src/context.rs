@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cairn_format::names::FileName;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{Arc, AtomicBool, Ordering};
@@ -91,6 +92,18 @@ impl JobContext {
             clock: self.world.clock.clone(),
             priority: self.io_priority,
         })
+    }
+
+    /// Where the table of this number lies, or goes, in the directory `path_id`.
+    pub(crate) fn path_of(&self, number: FileNumber, path_id: u32) -> PathBuf {
+        let dir = self.dirs.get(path_id as usize).or(self.dirs.first());
+        let name = FileName::Table(number).to_string();
+        dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
+    }
+
+    /// Where the table of `file` lies.
+    pub(crate) fn table_path(&self, file: &FileMeta) -> PathBuf {
+        self.path_of(file.number, file.path_id)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use cairn_format::table::properties::Properties;
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber};
-use cairn_version::BlobFileMeta;
+use cairn_version::{BlobFileMeta, FileMeta};
 
 use crate::context::JobStats;
 
@@ -15,13 +15,7 @@ pub trait JobEvents: Send + Sync {
     fn table_started(&self, number: FileNumber, path: &Path);
 
     /// A table was written and synced.
-    fn table_created(
-        &self,
-        number: FileNumber,
-        path: &Path,
-        size: u64,
-        properties: &Arc<Properties>,
-    );
+    fn table_created(&self, path: &Path, file: &FileMeta, properties: &Arc<Properties>);
 
     /// A blob file is about to be written.
     fn blob_started(&self, number: FileNumber, path: &Path);

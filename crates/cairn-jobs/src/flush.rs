@@ -67,6 +67,7 @@ fn kind(job: &FlushJob) -> Kind {
     Kind {
         context: job.context.clone(),
         level: 0,
+        flushes: true,
         path_id: 0,
         compression: compression(options),
         compression_options: options.compression_opts.clone(),

@@ -12,6 +12,7 @@
 
 pub mod below;
 mod blobs;
+pub mod checksum;
 mod collect;
 pub mod compact;
 pub mod context;
@@ -28,6 +29,7 @@ mod model;
 mod output;
 mod parts;
 pub mod pick;
+mod readback;
 pub mod runs;
 mod stripes;
 #[cfg(test)]

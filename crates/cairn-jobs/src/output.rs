@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use cairn_compress::Compression;
 use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
-use cairn_format::names::FileName;
 use cairn_format::range_del::Fragments;
 use cairn_options::{CompressionOptions, TableOptions};
 use cairn_platform::WritableFile;
@@ -23,10 +22,12 @@ use cairn_version::file::EntryCounts;
 use cairn_version::{BlobFileMeta, FileMeta, Version, bounds};
 
 use crate::blobs::BlobPlan;
+use crate::checksum;
 use crate::collect::Collecting;
 use crate::context::{JobContext, JobStats};
 use crate::cuts::Cuts;
 use crate::garbage::Garbage;
+use crate::readback::Readback;
 use crate::values::{Placed, Values};
 use crate::visible::Entry;
 
@@ -34,6 +35,8 @@ use crate::visible::Entry;
 pub(crate) struct Kind {
     pub(crate) context: Arc<JobContext>,
     pub(crate) level: usize,
+    /// Whether memtables are written, not tables.
+    pub(crate) flushes: bool,
     /// Which of the family's directories they lie in.
     pub(crate) path_id: u32,
     pub(crate) compression: Compression,
@@ -87,10 +90,7 @@ impl Kind {
 
     /// Where the table of this number goes.
     fn path_of(&self, number: FileNumber) -> PathBuf {
-        let dirs = &self.context.dirs;
-        let dir = dirs.get(self.path_id as usize).or(dirs.first());
-        let name = FileName::Table(number).to_string();
-        dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
+        self.context.path_of(number, self.path_id)
     }
 
     fn params(&self, number: FileNumber) -> BuildParams {
@@ -118,6 +118,7 @@ impl Kind {
             file_creation_time: self.now,
             target_file_size: self.target_bytes,
             bytes_per_sync: context.db_options.bytes_per_sync,
+            file_checksum: context.db_options.file_checksum_gen_factory.is_some(),
             ..BuildParams::default()
         }
     }
@@ -138,6 +139,8 @@ struct Open {
     oldest_blob: Option<FileNumber>,
     points: u64,
     collecting: Collecting,
+    /// What is compared with the table once it is written; `None` if it is not read back.
+    readback: Option<Readback>,
 }
 
 /// The tables of one part of a job.
@@ -248,6 +251,9 @@ impl<'a> Outputs<'a> {
         open.collecting
             .add(entry.key, entry.value, open.builder.file_size())?;
         open.points += 1;
+        if let Some(readback) = &mut open.readback {
+            readback.written(entry.key, entry.value);
+        }
         if open.smallest.is_empty() {
             open.smallest.extend_from_slice(entry.key);
         }
@@ -313,6 +319,7 @@ impl<'a> Outputs<'a> {
             largest: Vec::new(),
             oldest_blob: None,
             points: 0,
+            readback: Readback::new(options, self.kind.flushes, &context.order),
         })
     }
 
@@ -348,23 +355,18 @@ impl<'a> Outputs<'a> {
             open.largest = bounds::max(order, &open.largest, end.as_bytes()).to_vec();
         }
         let file = self.close(open, &mine)?;
-        self.files.push(Arc::new(file));
+        self.files.push(file);
         Ok(())
     }
 
-    /// Finishes and syncs a table.
-    fn close(&mut self, mut open: Open, tombstones: &Fragments) -> Result<FileMeta> {
+    /// Finishes and syncs a table, and reads it back if that is asked for.
+    fn close(&mut self, mut open: Open, tombstones: &Fragments) -> Result<Arc<FileMeta>> {
         let context = &self.kind.context;
         let seqs = open.builder.seq_range().unwrap_or_default();
         let marked = open.collecting.finish(&mut open.builder)?;
         let table = open.builder.finish()?;
         open.file.sync(context.db_options.use_fsync)?;
         open.file.close()?;
-        if let Some(events) = &context.events {
-            let path = self.kind.path_of(open.number);
-            let properties = Arc::new(table.properties.clone());
-            events.table_created(open.number, &path, table.file_size, &properties);
-        }
         let bound = |bytes: &[u8]| {
             InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("a new table", 0))
         };
@@ -385,6 +387,9 @@ impl<'a> Outputs<'a> {
         file.unique_id = UniqueId::of_table(&context.db_id, &context.session_id, open.number.0)
             .map(|id| id.short());
         file.tail_size = table.tail_size;
+        if let Some(crc) = table.file_crc32c {
+            (file.file_checksum, file.file_checksum_func) = checksum::recorded(crc);
+        }
         let drops_more = !self.kind.bottommost && properties.num_deletions > 0;
         file.settled = self.kind.unhindered && !drops_more;
         file.compensated_range_deletion_size = self.covered_bytes(tombstones);
@@ -403,6 +408,14 @@ impl<'a> Outputs<'a> {
         self.stats.output_files += 1;
         self.stats.output_bytes += table.file_size;
         self.stats.output_entries += open.points;
+        let file = Arc::new(file);
+        if let Some(readback) = &open.readback {
+            readback.check(context, &file, self.kind.level)?;
+        }
+        if let Some(events) = &context.events {
+            let path = self.kind.path_of(open.number);
+            events.table_created(&path, &file, &Arc::new(table.properties));
+        }
         Ok(file)
     }
 

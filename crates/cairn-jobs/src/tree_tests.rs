@@ -659,6 +659,54 @@ fn a_cancelled_compaction_removes_what_it_made() {
     assert_eq!(files(), before);
 }
 
+/// New tables are read as another one; who looks at them notices, who does not look does not.
+#[test]
+fn a_compaction_that_reads_its_tables_back_fails_if_they_are_not_what_was_written() {
+    let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 1, false);
+    for value in 0..2 {
+        let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();
+        tree.write_and_flush(&all);
+    }
+    let (busy, present) = (Busy::default(), tree.present());
+    let pick = pick::pick(&tree.version, &busy, &present, &tree.options).unwrap();
+    let files = || tree.world.fs.list("/db".as_ref()).unwrap().len();
+    let other = tree.version.files().next().unwrap().1.clone();
+    for (flags, paranoid, fails) in [
+        (1 << 10 | 2, false, true),
+        (0, true, true),
+        (1 << 12 | 7, false, false),
+        (7, false, false),
+    ] {
+        let before = files();
+        let last = tree.next_number.load(Ordering::Relaxed);
+        let (world, other) = (tree.world.clone(), other.clone());
+        let job = CompactJob {
+            context: Arc::new(JobContext {
+                open: Arc::new(move |file, _| {
+                    let new = file.number.0 >= last;
+                    Ok(open(&world, if new { &other } else { file }))
+                }),
+                options: Arc::new(FamilyOptions {
+                    verify_output_flags: flags,
+                    paranoid_file_checks: paranoid,
+                    ..FamilyOptions::clone(&tree.family)
+                }),
+                ..JobContext::clone(&tree.context())
+            }),
+            pick: Arc::new(pick.clone()),
+            version: Arc::new(tree.version.clone()),
+        };
+        match compact::run(&job) {
+            Ok(_) => assert!(!fails, "{flags} {paranoid}"),
+            Err(error) => {
+                assert!(fails && error.is_corruption(), "{error}");
+                assert!(error.text().contains("new table"), "{error}");
+                assert_eq!(files(), before);
+            }
+        }
+    }
+}
+
 /// Overwrites make garbage; it is collected until no more of it is held than was asked for, and
 /// then there is peace.
 #[test]

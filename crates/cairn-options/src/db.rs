@@ -206,7 +206,7 @@ options! {
         /// The host's name in tables and LOG; `__hostname__` stands for the machine's.
         db_host_id: String = "__hostname__".to_owned();
         /// Checksums of whole files.
-        file_checksum_gen_factory: Option<FileChecksum> = None, missing;
+        file_checksum_gen_factory: Option<FileChecksum> = None;
         /// Whether key bytes may appear in errors.
         allow_data_in_errors: bool = false, hint;
         /// Whether ingested files may go below existing data.

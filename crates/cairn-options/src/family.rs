@@ -155,9 +155,11 @@ options! {
         /// Whether levels are checked as the tree changes.
         force_consistency_checks: bool = true, hint;
         /// Whether each new table is read back.
-        paranoid_file_checks: bool = false, dynamic, missing;
-        /// Which outputs are verified, as RocksDB's bits.
-        verify_output_flags: u32 = 0, dynamic, missing, recent;
+        paranoid_file_checks: bool = false, dynamic;
+        /// What of a new table is verified: the sum of 1 for the checksums of blocks, 2 for the entries
+        /// and 4 for the checksum of the file, and of 1024 for the tables of compactions and 4096 for
+        /// those of flushes.
+        verify_output_flags: u32 = 0, dynamic, recent;
         /// Whether background work is timed.
         report_bg_io_stats: bool = false, dynamic, hint;
         /// Whether large values go to blob files.

@@ -279,13 +279,13 @@ impl Db {
         self.inner.live_files_checksum_info()
     }
 
-    /// Reads every table and compares its checksum with the one that the MANIFEST has, where it has
-    /// one.
+    /// Reads every table and blob file and compares its checksum with the one that the MANIFEST
+    /// has, where it has one. Needs `file_checksum_gen_factory`.
     ///
     /// # Errors
     ///
     /// `Corruption` names the first file that differs; `NotSupported` for a checksum function that
-    /// is not known.
+    /// is not known; `InvalidArgument` without the option.
     pub fn verify_file_checksums(&self) -> Result<()> {
         self.inner.verify_file_checksums()
     }

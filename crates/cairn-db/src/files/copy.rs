@@ -4,7 +4,6 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use cairn_format::checksum::crc32c_extend;
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, WritableFile};
 use cairn_types::{Error, Result};
@@ -115,22 +114,11 @@ pub(crate) fn cannot_link(error: &Error) -> bool {
     )
 }
 
-/// The name under which MANIFESTs record [`file_crc32c`].
-pub(crate) const CRC32C_NAME: &str = "FileChecksumCrc32c";
-
-/// The CRC32C of a whole file, as MANIFESTs record it: four bytes, the most significant first.
-pub(crate) fn file_crc32c(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
-    let mut crc = 0;
-    for_each_piece(fs, path, None, |piece| {
-        crc = crc32c_extend(crc, piece);
-        Ok(())
-    })?;
-    Ok(crc.to_be_bytes().to_vec())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cairn_format::checksum::crc32c_extend;
+    use cairn_jobs::checksum;
     use cairn_platform::World;
 
     #[test]
@@ -163,7 +151,7 @@ mod tests {
         );
         assert!(too_much.unwrap_err().is_corruption());
         assert!(!fs.exists("/d/c".as_ref()).unwrap());
-        let crc = file_crc32c(&*fs, "/d/a".as_ref()).unwrap();
+        let crc = checksum::of_file(&*fs, "/d/a".as_ref()).unwrap();
         assert_eq!(crc, crc32c_extend(0, &content).to_be_bytes());
     }
 }

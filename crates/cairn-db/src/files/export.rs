@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cairn_format::key::{self, InternalKey};
 use cairn_format::names;
+use cairn_jobs::checksum;
 use cairn_options::{FamilyOptions, ImportColumnFamilyOptions};
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, KeyOrder, Result, SequenceNumber};
@@ -264,8 +265,8 @@ impl Shared {
         meta.creation_time = now;
         meta.temperature = file.temperature;
         if self.options().file_checksum_gen_factory.is_some() {
-            meta.file_checksum = copy::file_crc32c(reader.fs, path)?;
-            meta.file_checksum_func = copy::CRC32C_NAME.to_owned();
+            meta.file_checksum = checksum::of_file(reader.fs, path)?;
+            meta.file_checksum_func = checksum::NAME.to_owned();
         }
         meta.unique_id = cairn_format::id::UniqueId::of_table(
             &properties.db_id,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_format::names::{self, FileName};
+use cairn_jobs::checksum;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
@@ -12,7 +13,6 @@ use cairn_version::{BlobFileMeta, FileMeta, Version};
 
 use crate::db::Db;
 use crate::family::{Family, FamilyState};
-use crate::files::copy;
 use crate::shared::Shared;
 
 /// A table of the tree.
@@ -612,36 +612,55 @@ impl Db {
         all
     }
 
-    /// Reads every table of every family and compares its checksum with the one that the MANIFEST
-    /// has, where it has one.
+    /// Reads every table and blob file of every family and compares its checksum with the one that
+    /// the MANIFEST has, where it has one.
     ///
     /// # Errors
     ///
     /// `Corruption` names the first file that differs; `NotSupported` for a checksum function that
-    /// is not known.
+    /// is not known; `InvalidArgument` without `file_checksum_gen_factory`.
     pub fn verify_file_checksums(&self) -> Result<()> {
         let shared = self.shared();
+        if shared.options().file_checksum_gen_factory.is_none() {
+            return Err(Error::invalid_argument(
+                "checksums of files cannot be verified: file_checksum_gen_factory is not set",
+            ));
+        }
         let _kept = shared.keep_files();
         for family in shared.families.load().iter() {
-            let version = family.view().version.clone();
-            for (_, file) in version.files().filter(|(_, f)| !f.file_checksum.is_empty()) {
+            let view = family.view();
+            for (_, file) in view.version.files() {
                 let path = family.tables().path(file);
-                if file.file_checksum_func != copy::CRC32C_NAME {
-                    return Err(Error::not_supported(format!(
-                        "checksum function {} of {}",
-                        file.file_checksum_func,
-                        path.display()
-                    )));
-                }
-                let found = copy::file_crc32c(&*shared.world.fs, &path)?;
-                if found != file.file_checksum {
-                    return Err(Error::corruption(format!(
-                        "checksum of {}: expected {:02x?} as in the MANIFEST, found {found:02x?}",
-                        path.display(),
-                        file.file_checksum
-                    )));
-                }
+                shared.verify_file(&path, &file.file_checksum, &file.file_checksum_func)?;
             }
+            for (number, blob) in view.version.blob_files() {
+                let path = view.family.blobs.path(*number);
+                shared.verify_file(&path, &blob.checksum_value, &blob.checksum_method)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Compares the checksum of the file at `path` with the one that the MANIFEST has, unless that
+    /// is empty.
+    fn verify_file(&self, path: &Path, expected: &[u8], function: &str) -> Result<()> {
+        if expected.is_empty() {
+            return Ok(());
+        }
+        if function != checksum::NAME {
+            return Err(Error::not_supported(format!(
+                "checksum function {function} of {}",
+                path.display()
+            )));
+        }
+        let found = checksum::of_file(&*self.world.fs, path)?;
+        if found != expected {
+            return Err(Error::corruption(format!(
+                "checksum of {}: expected {expected:02x?} as in the MANIFEST, found {found:02x?}",
+                path.display(),
+            )));
         }
         Ok(())
     }

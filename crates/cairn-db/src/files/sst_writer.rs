@@ -10,6 +10,7 @@ use std::sync::Arc;
 use cairn_format::id::SessionId;
 use cairn_format::key;
 use cairn_format::wide::{self, Column, ColumnValue};
+use cairn_jobs::checksum;
 use cairn_options::{Compression, CompressionOptions, DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{World, WritableFile};
@@ -18,7 +19,6 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode, ValueKind}
 use cairn_version::file::NO_CHECKSUM_FUNCTION;
 
 use crate::family::Family;
-use crate::files::copy::CRC32C_NAME;
 
 /// The database id in the properties of external tables.
 const WRITER_ID: &str = "SST Writer";
@@ -384,7 +384,7 @@ impl SstFileWriter {
         self.finished_size = table.file_size;
         if let Some(crc) = table.file_crc32c {
             info.file_checksum = crc.to_be_bytes().to_vec();
-            info.file_checksum_func_name = CRC32C_NAME.to_owned();
+            info.file_checksum_func_name = checksum::NAME.to_owned();
         }
         Ok(info)
     }

@@ -4,6 +4,7 @@ mod basic;
 mod blobs;
 mod buffers;
 mod changes;
+mod checks;
 mod controls;
 mod copies;
 mod entities;

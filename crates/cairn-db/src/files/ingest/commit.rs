@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
+use cairn_jobs::checksum as file_checksum;
 use cairn_jobs::ingest::{self, Place, Rules};
 use cairn_jobs::pick::JobId;
 use cairn_observe::listener::ExternalFileIngestionInfo;
@@ -340,8 +341,8 @@ impl Shared {
         match self.options().file_checksum_gen_factory {
             None => Ok(file.checksum.clone()),
             Some(_) => Ok((
-                copy::file_crc32c(fs, &file.inside)?,
-                copy::CRC32C_NAME.to_owned(),
+                file_checksum::of_file(fs, &file.inside)?,
+                file_checksum::NAME.to_owned(),
             )),
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cairn_format::id::UniqueId;
 use cairn_format::names;
 use cairn_format::table::{Properties, meta};
+use cairn_jobs::checksum;
 use cairn_jobs::ingest::{self, Incoming};
 use cairn_platform::fs::FileMode;
 use cairn_table::{IterOptions, Table, TableIter};
@@ -15,7 +16,7 @@ use cairn_version::file::{EntryCounts, NO_CHECKSUM_FUNCTION};
 
 use super::{Ingestion, ReplaceRange};
 use crate::family::FamilyState;
-use crate::files::copy::{self, CRC32C_NAME};
+use crate::files::copy;
 use crate::files::external::Reader;
 use crate::shared::Shared;
 
@@ -340,17 +341,18 @@ impl Shared {
         for (at, file) in prepared.files.iter_mut().enumerate() {
             let given = complete.then(|| (&given.0[at], &given.1[at]));
             if let Some((_, function)) = given
-                && function != CRC32C_NAME
+                && function != checksum::NAME
             {
                 return Err(Error::invalid_argument(format!(
-                    "checksum function of {}: expected {CRC32C_NAME}, found {function}",
-                    file.outside.display()
+                    "checksum function of {}: expected {}, found {function}",
+                    file.outside.display(),
+                    checksum::NAME
                 )));
             }
             let trusted = given.filter(|_| !ingestion.options.verify_file_checksum);
             let checksum = match trusted {
                 Some((checksum, _)) => checksum.clone(),
-                None => copy::file_crc32c(&*self.world.fs, &file.inside)?,
+                None => checksum::of_file(&*self.world.fs, &file.inside)?,
             };
             if let Some((expected, _)) = given
                 && *expected != checksum
@@ -360,7 +362,7 @@ impl Shared {
                     file.outside.display()
                 )));
             }
-            file.checksum = (checksum, CRC32C_NAME.to_owned());
+            file.checksum = (checksum, checksum::NAME.to_owned());
         }
         Ok(())
     }
