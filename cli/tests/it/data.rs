@@ -147,7 +147,7 @@ fn mistakes_are_explained() {
         "a",
         "1",
     ]);
-    assert!(said.contains("enable_blob_files"), "{said}");
+    assert!(said.contains("two_write_queues"), "{said}");
     assert!(refused(&["frobnicate"]).contains("frobnicate"));
 }
 
