@@ -83,7 +83,12 @@ impl Shared {
             };
             if let Some(first) = first_sequence(&mut reader)? {
                 file.start_sequence = first;
-                file.size_file_bytes = fs.status(&path).map_or(0, |status| status.len);
+                // The log may be archived or deleted while it is looked at.
+                file.size_file_bytes = match fs.status(&path) {
+                    Ok(status) => status.len,
+                    Err(error) if error.subcode() == Subcode::PathNotFound => 0,
+                    Err(error) => return Err(error),
+                };
                 files.push(file);
             }
         }

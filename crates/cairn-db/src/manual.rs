@@ -83,7 +83,11 @@ impl Shared {
             let idle = state.immutables.len() < to_merge && files < trigger;
             idle || condition(load, &options) == Condition::Normal
         };
-        self.wait_until(|tree| flushed() || fits(tree) || self.check_writable().is_err());
+        // Where no job runs none will make room: waiting on would be for ever.
+        let hopeless = |tree: &Tree| tree.flushes + tree.compactions == 0;
+        self.wait_until(|tree| {
+            flushed() || fits(tree) || hopeless(tree) || self.check_writable().is_err()
+        });
         self.check_writable()?;
         Ok(!flushed())
     }
