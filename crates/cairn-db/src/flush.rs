@@ -313,7 +313,9 @@ impl Shared {
                 }
                 load.immutables += 1;
                 load.level_zero_files += 1;
+                // Where no job runs none will make room: waiting on would be for ever.
                 stall::condition(load, &options) == Condition::Normal
+                    || tree.flushes + tree.compactions == 0
                     || self.check_writable().is_err()
                     || self.check_stall().is_err()
             });
