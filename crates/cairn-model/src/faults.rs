@@ -7,17 +7,11 @@ use cairn_model::fault::{Counts, Faulty};
 use cairn_model::script::Script;
 use cairn_model::token::{FaultPoint, Token};
 use cairn_model::workload::{self, Workload};
-use cairn_platform::World;
-use cairn_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_types::{Error, Result};
 
+use crate::patience::{self, Current};
 use crate::{Arguments, Task, engine, failed};
-
-/// A case that takes longer than this hangs: a waiter that nobody wakes.
-const PATIENCE_SECONDS: u64 = 60;
-
-/// What a worker is at, for whoever looks whether it hangs: the token, and when it began.
-type Current = Mutex<Option<(String, u64)>>;
 
 /// Runs the cases of many scripts.
 pub fn many(arguments: &Arguments) -> Result<()> {
@@ -42,12 +36,9 @@ pub fn many(arguments: &Arguments) -> Result<()> {
     }
     let goes_on = arguments.has("--keep-going");
     let next = AtomicU64::new(0);
-    let done = AtomicBool::new(false);
     let total = Mutex::new(Counts::default());
     let failures: Mutex<BTreeMap<String, (String, usize)>> = Mutex::new(BTreeMap::new());
     let threads = arguments.number("--threads", 2)?.clamp(1, 64);
-    let current: Vec<Current> = (0..threads).map(|_| Mutex::new(None)).collect();
-    let clock = World::posix().clock;
     let work = |current: &Current| -> Result<()> {
         let factory = engine(name)?;
         loop {
@@ -65,7 +56,7 @@ pub fn many(arguments: &Arguments) -> Result<()> {
                 }
                 let mut token = task.token(name, None);
                 token.fault = Some(point);
-                *current.lock() = Some((token.to_string(), clock.monotonic_nanos()));
+                current.begins(token.to_string());
                 let mut counts = Counts::default();
                 if let Err(failure) = faulty.case(&point, &mut counts) {
                     let mut failures = failures.lock();
@@ -76,27 +67,14 @@ pub fn many(arguments: &Arguments) -> Result<()> {
                 }
                 *total.lock() += counts;
             }
-            *current.lock() = None;
+            current.ends();
         }
     };
     let refused = Mutex::new(None);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = current
-            .iter()
-            .map(|current| {
-                scope.spawn(|| {
-                    if let Err(error) = work(current) {
-                        refused.lock().get_or_insert(error);
-                    }
-                })
-            })
-            .collect();
-        scope.spawn(|| watch(&current, &done));
-        for worker in workers {
-            // A panic of a worker is reported by the scope.
-            let _ = worker.join();
+    patience::run(threads, |current| {
+        if let Err(error) = work(current) {
+            refused.lock().get_or_insert(error);
         }
-        done.store(true, Ordering::Release);
     });
     if let Some(error) = refused.into_inner() {
         return Err(error);
@@ -115,23 +93,6 @@ fn signature(text: &str) -> String {
         words.push(letters);
     }
     words.join(" ")
-}
-
-/// Ends the process if a case hangs.
-fn watch(current: &[Current], done: &AtomicBool) {
-    let clock = World::posix().clock;
-    while !done.load(Ordering::Acquire) {
-        clock.sleep(std::time::Duration::from_millis(20));
-        let now = clock.monotonic_nanos();
-        for worker in current {
-            if let Some((token, began)) = worker.lock().clone()
-                && now.saturating_sub(began) > PATIENCE_SECONDS * 1_000_000_000
-            {
-                eprintln!("no progress in {PATIENCE_SECONDS} s: somebody waits for ever\n{token}");
-                std::process::exit(1);
-            }
-        }
-    }
 }
 
 fn report(counts: &Counts, failures: &BTreeMap<String, (String, usize)>) -> Result<()> {

@@ -16,6 +16,8 @@ use cairn_model::workload::Workload;
 use cairn_model::{generate, sets, workload};
 
 mod faults;
+mod patience;
+
 use cairn_platform::PosixFileSystem;
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_types::{Error, Result};
@@ -204,25 +206,24 @@ fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
     let next = AtomicU64::new(0);
     let total = Mutex::new(Counts::default());
     let failures = Mutex::new(BTreeMap::new());
-    let work = || {
+    let work = |current: &patience::Current| {
         while failures.lock().is_empty() {
             // Relaxed: a number that orders nothing else.
             let number = next.fetch_add(1, Ordering::Relaxed) as usize;
             let Some(task) = tasks.get(number) else {
                 return;
             };
+            if !crashing {
+                current.begins(task.token(name, None).to_string());
+            }
             match task.run(name, effort) {
                 Ok(counts) => *total.lock() += counts,
                 Err(error) => drop(failures.lock().insert(number, error)),
             }
+            current.ends();
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..arguments.number("--threads", 2)?.clamp(1, 64) {
-            scope.spawn(work);
-        }
-        Ok::<(), Error>(())
-    })?;
+    patience::run(arguments.number("--threads", 2)?.clamp(1, 64), work);
     if let Some((_, error)) = failures.lock().pop_first() {
         return Err(error);
     }

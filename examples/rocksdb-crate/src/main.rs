@@ -23,17 +23,17 @@ fn add(_key: &[u8], existing: Option<&[u8]>, operands: &MergeOperands) -> Option
     Some(sum.to_be_bytes().to_vec())
 }
 
+/// The part of a key before its zero.
+fn word(key: &[u8]) -> &[u8] {
+    &key[..key.iter().position(|&byte| byte == 0).unwrap_or(key.len())]
+}
+
 fn open(path: &str) -> Result<DB, rocksdb::Error> {
     let mut counts = Options::default();
     counts.set_merge_operator_associative("add", add);
     // Keys of the lines: the word, a zero, the line's number.
     let mut lines = Options::default();
-    let word = |key: &[u8]| key.iter().position(|&byte| byte == 0).unwrap_or(key.len());
-    lines.set_prefix_extractor(SliceTransform::create(
-        "word",
-        Box::new(move |key| &key[..word(key)]),
-        None,
-    ));
+    lines.set_prefix_extractor(SliceTransform::create("word", word, None));
     let mut options = Options::default();
     options.create_if_missing(true);
     options.create_missing_column_families(true);
@@ -66,7 +66,7 @@ fn index(db: &DB, text: impl BufRead) -> Result<(), Box<dyn Error>> {
         }
         number += 1;
         batch.put(b"lines", number.to_be_bytes());
-        db.write(&batch)?;
+        db.write(batch)?;
     }
     let mut all = Vec::new();
     for entry in db.iterator_cf(counts, IteratorMode::Start) {
