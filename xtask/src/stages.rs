@@ -128,6 +128,7 @@ fn unit(root: &Path) -> Result<(), String> {
             "--exclude",
             "cairn-interop",
             "--locked",
+            "--no-fail-fast",
         ],
     )
 }
@@ -136,7 +137,7 @@ fn crash(root: &Path) -> Result<(), String> {
     model(
         root,
         "crash",
-        &["--count", "1", "--ops", "40", "--images", "1"],
+        &["--count", "1", "--ops", "56", "--images", "1"],
     )
 }
 
@@ -149,7 +150,7 @@ fn fault(root: &Path) -> Result<(), String> {
 }
 
 fn meta(root: &Path) -> Result<(), String> {
-    model(root, "meta", &["--count", "10", "--ops", "400"])
+    model(root, "meta", &["--count", "100", "--ops", "400"])
 }
 
 fn model(root: &Path, command: &str, counts: &[&str]) -> Result<(), String> {

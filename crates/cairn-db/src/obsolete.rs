@@ -160,6 +160,11 @@ impl Shared {
         }
         tree.purges += 1;
         drop(tree);
+        self.purge_counted();
+    }
+
+    /// A purge that is counted already.
+    fn purge_counted(&self) {
         self.purge();
         self.tree.lock().purges -= 1;
         self.changed.notify_all();
@@ -192,12 +197,20 @@ impl Shared {
 impl Shared {
     /// Deletes in the background what a reader that has just left may have kept.
     pub(crate) fn purge_in_background(self: &Arc<Self>) {
-        if self.has_obsolete.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
-            let shared = self.clone();
-            self.world.executor.spawn(
-                Priority::High,
-                Box::new(move || shared.purge_as_job(shared.tree.lock())),
-            );
+        if !self.has_obsolete.load(Ordering::Acquire) || self.closing.load(Ordering::Acquire) {
+            return;
         }
+        // Counted from now on: whoever waits for quiet waits for it.
+        {
+            let mut tree = self.tree.lock();
+            if tree.closed {
+                return;
+            }
+            tree.purges += 1;
+        }
+        let shared = self.clone();
+        self.world
+            .executor
+            .spawn(Priority::High, Box::new(move || shared.purge_counted()));
     }
 }

@@ -65,7 +65,8 @@ const FAMILY_OPTIONS: [Values; 29] = [
             "kCompactionStyleLevel",
             "kCompactionStyleUniversal",
             "kCompactionStyleFIFO",
-            "kCompactionStyleNone",
+            // Nobody compacts: writes that stop for it would stop for ever.
+            "kCompactionStyleNone;level0_stop_writes_trigger=1000000",
         ],
     ),
     (
