@@ -52,7 +52,7 @@ pub(crate) unsafe fn joined(
 }
 
 /// Adds one write, unless the batch would grow beyond its limit.
-fn add(batch: &mut Batch, write: impl FnOnce(&mut WriteBatch)) {
+pub(crate) fn add(batch: &mut Batch, write: impl FnOnce(&mut WriteBatch)) {
     if batch.max_bytes == 0 {
         write(&mut batch.batch);
         return;

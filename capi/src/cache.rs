@@ -7,18 +7,12 @@ use cairn_memory::{BlockCache, CacheOptions};
 
 use crate::handle::{create, maybe, of, of_mut};
 
-/// Options of a cache with strict pools. `-1` shard bits choose by capacity.
+/// Options of a cache, and its capacity.
 #[derive(Clone, Default)]
-pub struct LruOptions {
+pub struct Options {
     capacity: usize,
-    num_shard_bits: Option<u32>,
-}
-
-/// Options of a lock-free cache.
-#[derive(Clone, Default)]
-pub struct ClockOptions {
-    capacity: usize,
-    num_shard_bits: Option<u32>,
+    /// How it is built. `-1` shard bits choose by capacity.
+    pub build: CacheOptions,
 }
 
 /// A memory allocator of the program's; there is none to choose yet.
@@ -28,9 +22,9 @@ handles! {
     /// A block cache.
     rocksdb_cache_t = Arc<BlockCache>;
     /// Options of an LRU cache.
-    rocksdb_lru_cache_options_t = LruOptions;
+    rocksdb_lru_cache_options_t = Options;
     /// Options of a clock cache.
-    rocksdb_hyper_clock_cache_options_t = ClockOptions;
+    rocksdb_hyper_clock_cache_options_t = Options;
     /// A memory allocator.
     rocksdb_memory_allocator_t = Allocator;
 }
@@ -50,39 +44,32 @@ fn bits(value: c_int) -> Option<u32> {
     u32::try_from(value).ok()
 }
 
-fn new_cache(capacity: usize, num_shard_bits: Option<u32>, strict: bool) -> *mut rocksdb_cache_t {
-    create(Arc::new(BlockCache::new(
-        capacity,
-        CacheOptions {
-            num_shard_bits,
-            strict_capacity_limit: strict,
-            ..CacheOptions::default()
-        },
-    )))
+fn new_cache(capacity: usize, build: CacheOptions) -> *mut rocksdb_cache_t {
+    create(Arc::new(BlockCache::new(capacity, build)))
 }
 
 c_functions! {
     /// A cache of `capacity` bytes.
     fn rocksdb_cache_create_lru(capacity: usize) -> *mut rocksdb_cache_t {
-        new_cache(capacity, None, false)
+        new_cache(capacity, CacheOptions::default())
     }
     /// A cache that refuses an insertion rather than grow beyond `capacity` bytes.
     fn rocksdb_cache_create_lru_with_strict_capacity_limit(capacity: usize) -> *mut rocksdb_cache_t {
-        new_cache(capacity, None, true)
+        new_cache(capacity, CacheOptions { strict_capacity_limit: true, ..CacheOptions::default() })
     }
     /// A cache with options.
     fn rocksdb_cache_create_lru_opts(opt: *const rocksdb_lru_cache_options_t) -> *mut rocksdb_cache_t {
         let options = of(opt);
-        new_cache(options.capacity, options.num_shard_bits, false)
+        new_cache(options.capacity, options.build)
     }
     /// A cache of `capacity` bytes. The estimate of an entry's charge is not needed.
     fn rocksdb_cache_create_hyper_clock(capacity: usize, _estimated_entry_charge: usize) -> *mut rocksdb_cache_t {
-        new_cache(capacity, None, false)
+        new_cache(capacity, CacheOptions::default())
     }
     /// A cache with options.
     fn rocksdb_cache_create_hyper_clock_opts(opt: *const rocksdb_hyper_clock_cache_options_t) -> *mut rocksdb_cache_t {
         let options = of(opt);
-        new_cache(options.capacity, options.num_shard_bits, false)
+        new_cache(options.capacity, options.build)
     }
     /// Tells the cache that the process ends, so that its memory need not be freed.
     fn rocksdb_cache_disown_data(cache: *mut rocksdb_cache_t) {
@@ -117,7 +104,7 @@ c_functions! {
 
     /// Options of an LRU cache.
     fn rocksdb_lru_cache_options_create() -> *mut rocksdb_lru_cache_options_t {
-        create(LruOptions::default())
+        create(Options::default())
     }
     /// The capacity, in bytes.
     fn rocksdb_lru_cache_options_set_capacity(opt: *mut rocksdb_lru_cache_options_t, capacity: usize) {
@@ -125,7 +112,7 @@ c_functions! {
     }
     /// Shards, as a power of two; -1 chooses by capacity.
     fn rocksdb_lru_cache_options_set_num_shard_bits(opt: *mut rocksdb_lru_cache_options_t, num_shard_bits: c_int) {
-        of_mut(opt).num_shard_bits = bits(num_shard_bits);
+        of_mut(opt).build.num_shard_bits = bits(num_shard_bits);
     }
     /// The allocator. Cairn's cache takes memory from the process's own.
     fn rocksdb_lru_cache_options_set_memory_allocator(
@@ -139,7 +126,7 @@ c_functions! {
         capacity: usize,
         _estimated_entry_charge: usize,
     ) -> *mut rocksdb_hyper_clock_cache_options_t {
-        create(ClockOptions { capacity, num_shard_bits: None })
+        create(Options { capacity, build: CacheOptions::default() })
     }
     /// The capacity, in bytes.
     fn rocksdb_hyper_clock_cache_options_set_capacity(opt: *mut rocksdb_hyper_clock_cache_options_t, capacity: usize) {
@@ -157,7 +144,7 @@ c_functions! {
         opt: *mut rocksdb_hyper_clock_cache_options_t,
         num_shard_bits: c_int,
     ) {
-        of_mut(opt).num_shard_bits = bits(num_shard_bits);
+        of_mut(opt).build.num_shard_bits = bits(num_shard_bits);
     }
     /// The allocator. Cairn's cache takes memory from the process's own.
     fn rocksdb_hyper_clock_cache_options_set_memory_allocator(

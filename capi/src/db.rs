@@ -62,7 +62,7 @@ pub(crate) fn hold(db: Db) -> *mut rocksdb_t {
 /// # Safety
 ///
 /// The arrays are what `c.h` says.
-unsafe fn descriptors(
+pub(crate) unsafe fn descriptors(
     count: c_int,
     names: *const *const c_char,
     options: *const *const rocksdb_options_t,

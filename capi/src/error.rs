@@ -1,7 +1,7 @@
 //! Errors, texts and bytes on their way to and from C.
 
 use std::any::Any;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cairn_types::{Error, Result};
@@ -117,6 +117,12 @@ pub fn malloc_text(text: &str) -> *mut c_char {
     bytes.extend(text.bytes().filter(|&byte| byte != 0));
     bytes.push(0);
     malloc_bytes(&bytes)
+}
+
+/// `text` with a zero at its end, for an object that keeps it.
+pub fn terminated(text: &str) -> CString {
+    let bytes: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
+    CString::new(bytes).expect("the zeros were left out")
 }
 
 /// The bytes of a C argument of `len` bytes; null stands for none.

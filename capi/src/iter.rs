@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_uchar};
 
-use cairn_db::{Family, Iter};
+use cairn_db::{Columns, Family, Iter};
 use cairn_indexed::JoinedIter;
 use cairn_types::{Error, Result};
 
@@ -94,6 +94,15 @@ impl Cursor {
     fn timestamp(&self) -> Option<&[u8]> {
         match self {
             Cursor::Family(walk) if walk.0.valid() => Some(walk.0.timestamp()),
+            _ => None,
+        }
+    }
+
+    /// The columns, if the walk stands on an entry.
+    pub(crate) fn columns(&self) -> Option<Columns> {
+        match self {
+            Cursor::Family(walk) if walk.0.valid() => walk.0.columns(),
+            Cursor::Joined(iter) if iter.valid() => iter.columns(),
             _ => None,
         }
     }

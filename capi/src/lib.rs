@@ -31,6 +31,7 @@ mod define;
 
 pub mod batch;
 pub mod cache;
+pub mod cairn;
 pub mod callbacks;
 pub mod constants;
 pub mod control;

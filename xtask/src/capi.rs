@@ -1,8 +1,9 @@
 //! The stage `capi`: the C libraries from a C program's and from a Rust program's point of view.
 //!
 //! Builds `librocksdb.so`, compares what it exports with the functions of RocksDB 11.1.1's library
-//! (`capi/symbols.txt`), runs the C programs of `capi/tests` under AddressSanitizer, and runs the tests
-//! of the published crate `rocksdb`, whose library is replaced by Cairn's. Tests that need what is not
+//! (`capi/symbols.txt`), runs the C programs of `capi/tests` under AddressSanitizer, installs the
+//! libraries and builds with what build systems find (`prefix`), and runs the tests of the published
+//! crate `rocksdb`, whose library is replaced by Cairn's. Tests that need what is not
 //! built are left out by name, with the reason, in `capi/rocksdb-crate.txt`.
 
 use std::collections::BTreeSet;
@@ -11,11 +12,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
+use crate::prefix;
+
 /// C programs that run to their end.
-const PROGRAMS: [&str; 4] = ["basic", "callbacks", "files", "options"];
+const PROGRAMS: [&str; 5] = ["basic", "cairn", "callbacks", "files", "options"];
 
 /// Cases of `misuse.c`, and whether they end in an abort.
-const MISUSE: [(&str, bool); 9] = [
+const MISUSE: [(&str, bool); 10] = [
     ("null-db", true),
     ("null-options", true),
     ("null-errptr", true),
@@ -23,6 +27,7 @@ const MISUSE: [(&str, bool); 9] = [
     ("close-twice", true),
     ("options-destroyed", true),
     ("iterator-destroyed", true),
+    ("list-end", true),
     ("null-data", false),
     ("close-with-readers", false),
 ];
@@ -40,28 +45,8 @@ pub fn run(root: &Path) -> Result<(), String> {
     let libraries = target.join("debug");
     symbols(root, &libraries.join("librocksdb.so"))?;
     programs(root, &libraries)?;
+    prefix::run(root)?;
     published_crate(root, &target)
-}
-
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
-}
-
-fn cargo(dir: &Path, arguments: &[&str]) -> Result<(), String> {
-    let status = Command::new("cargo")
-        .args(arguments)
-        .current_dir(dir)
-        .status()
-        .map_err(|error| format!("cargo: {error}"))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(format!("cargo {} failed", arguments.join(" "))),
-    }
-}
-
-fn output(command: &mut Command) -> Result<Output, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    command.output().map_err(|error| format!("{name}: {error}"))
 }
 
 /// Nothing but the interface is exported, and all of it.
@@ -92,18 +77,6 @@ fn symbols(root: &Path, library: &Path) -> Result<(), String> {
     }
     println!("librocksdb.so exports {} functions", exported.len());
     Ok(())
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// A fresh, empty directory.
-fn fresh(path: &Path) -> Result<(), String> {
-    if path.exists() {
-        std::fs::remove_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Compiles and runs the C programs.
@@ -141,9 +114,8 @@ fn programs(root: &Path, libraries: &Path) -> Result<(), String> {
 
 fn compile(root: &Path, libraries: &Path, work: &Path, name: &str) -> Result<PathBuf, String> {
     let program = work.join(name);
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let done = output(
-        Command::new(compiler)
+    printed(
+        compiler()
             .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-g"])
             .args(["-fsanitize=address,undefined", "-I"])
             .arg(root.join("capi/include"))
@@ -154,13 +126,7 @@ fn compile(root: &Path, libraries: &Path, work: &Path, name: &str) -> Result<Pat
             .arg(libraries)
             .arg("-lrocksdb"),
     )?;
-    match done.status.success() {
-        true => Ok(program),
-        false => Err(format!(
-            "capi/tests/{name}.c: {}",
-            String::from_utf8_lossy(&done.stderr)
-        )),
-    }
+    Ok(program)
 }
 
 fn start(libraries: &Path, program: &Path, dir: &Path, words: &[&str]) -> Result<Output, String> {
@@ -184,25 +150,18 @@ fn start(libraries: &Path, program: &Path, dir: &Path, words: &[&str]) -> Result
 fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
     let copy = target.join("rocksdb-crate");
     fresh(&copy)?;
-    let source = download(target)?;
-    let done = output(
+    let source = download(root, target)?;
+    printed(
         Command::new("cp")
             .arg("-r")
             .arg(source.join("."))
             .arg(&copy),
     )?;
-    if !done.status.success() {
-        return Err(String::from_utf8_lossy(&done.stderr).into_owned());
-    }
     for file in ["Cargo.lock", "rust-toolchain.toml"] {
         let _ = std::fs::remove_file(copy.join(file));
     }
     let manifest = copy.join("Cargo.toml");
-    let patched = format!(
-        "{}\n[patch.crates-io]\nlibrocksdb-sys = {{ path = {:?} }}\n\n[workspace]\n",
-        read(&manifest)?,
-        root.join("crates/librocksdb-sys")
-    );
+    let patched = format!("{}\n{}", read(&manifest)?, patch(root));
     std::fs::write(&manifest, patched).map_err(|e| format!("{}: {e}", manifest.display()))?;
 
     let list = read(&root.join("capi/rocksdb-crate.txt"))?;
@@ -279,13 +238,22 @@ fn example(root: &Path, target: &Path) -> Result<(), String> {
     }
 }
 
+/// The line of a manifest that puts Cairn under the crate; without it RocksDB's sources would be fetched.
+fn patch(root: &Path) -> String {
+    format!(
+        "[patch.crates-io]\nlibrocksdb-sys = {{ path = {:?} }}\n\n[workspace]\n",
+        root.join("crates/librocksdb-sys")
+    )
+}
+
 /// The source of the published crate, where cargo keeps it.
-fn download(target: &Path) -> Result<PathBuf, String> {
+fn download(root: &Path, target: &Path) -> Result<PathBuf, String> {
     let probe = target.join("rocksdb-crate-probe");
     fresh(&probe.join("src"))?;
     let manifest = format!(
         "[package]\nname = \"probe\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n\
-         [dependencies]\nrocksdb = \"={CRATE_VERSION}\"\n\n[workspace]\n"
+         [dependencies]\nrocksdb = \"={CRATE_VERSION}\"\n{}",
+        patch(root)
     );
     std::fs::write(probe.join("Cargo.toml"), manifest).map_err(|error| error.to_string())?;
     std::fs::write(probe.join("src/lib.rs"), "").map_err(|error| error.to_string())?;

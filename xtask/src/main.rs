@@ -6,12 +6,17 @@
 //! cargo xtask tidy             the house rules alone (a second; part of lint)
 //! cargo xtask compat           writes the lists of options in docs/compatibility.md
 //! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
+//! cargo xtask install --prefix DIR [--libdir lib] [--debug]
+//!                              the C libraries, headers and what build systems find them by
 //! ```
 
 mod capi;
+mod commands;
 mod compat;
 mod header;
+mod install;
 mod licences;
+mod prefix;
 mod sources;
 mod stages;
 mod tidy;
@@ -26,8 +31,9 @@ fn main() -> ExitCode {
         Some("header") if words.len() == 1 => header::run(&root(), false),
         Some("header") if words[1..] == ["check"] => header::run(&root(), true),
         Some("compat") if words.len() == 1 => compat::run(&root()),
+        Some("install") => install::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, or cargo xtask test [STAGE...]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask install --prefix DIR, or cargo xtask test [STAGE...]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@
 
 pub use cairn_capi::batch::*;
 pub use cairn_capi::cache::*;
+pub use cairn_capi::cairn::*;
 pub use cairn_capi::callbacks::*;
 pub use cairn_capi::constants::*;
 pub use cairn_capi::control::*;

@@ -1,0 +1,227 @@
+//! Wide columns: values that are made of named columns, and merge operands as they were written.
+//!
+//! The default column has the empty name. A plain value is an entity with just that column, and a
+//! plain read of an entity returns its default column.
+
+use std::ffi::c_char;
+
+use cairn_db::{Column, Columns, Family, Value};
+use cairn_types::Result;
+
+use super::{element, family, shown, strings};
+use crate::batch::rocksdb_writebatch_t;
+use crate::db::rocksdb_t;
+use crate::error::{array, bytes, report, report_ptr, save, store};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::files::rocksdb_sstfilewriter_t;
+use crate::handle::{create, of, of_mut};
+use crate::iter::rocksdb_iterator_t;
+use crate::options::{rocksdb_readoptions_t, rocksdb_writeoptions_t};
+
+handles! {
+    /// The columns of a key, in the order of their names.
+    cairn_columns_t = Columns;
+    /// The operands of a key, from the oldest to the newest.
+    cairn_operands_t = Vec<Value>;
+}
+
+c_destructors! {
+    /// Lets go of columns.
+    cairn_columns_destroy(cairn_columns_t);
+    /// Lets go of operands.
+    cairn_operands_destroy(cairn_operands_t);
+}
+
+/// The columns that four C arrays describe.
+///
+/// # Safety
+///
+/// The arrays are what `c.h` says.
+unsafe fn columns<'a>(
+    count: usize,
+    (names, name_sizes): (*const *const c_char, *const usize),
+    (values, value_sizes): (*const *const c_char, *const usize),
+) -> Vec<Column<'a>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let names = strings(count, names, name_sizes);
+        let values = strings(count, values, value_sizes);
+        names.into_iter().zip(values).collect()
+    }
+}
+
+fn found(columns: Option<Columns>) -> *mut cairn_columns_t {
+    columns.map_or(std::ptr::null_mut(), create)
+}
+
+c_functions! {
+    /// Sets `key` to an entity of `count` columns, given in any order. A null family is the default
+    /// one. It is an error if a name repeats.
+    fn cairn_put_entity(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_writeoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        count: usize,
+        names: *const *const c_char,
+        name_sizes: *const usize,
+        values: *const *const c_char,
+        value_sizes: *const usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let columns = columns(count, (names, name_sizes), (values, value_sizes));
+            let family = family(db, column_family);
+            family.put_entity_with(bytes(key, keylen), &columns, of(options).checked()?)
+        });
+    }
+    /// Adds an entity to a batch. A null family is the default one. A name that repeats is reported
+    /// when the batch is written.
+    fn cairn_writebatch_put_entity(
+        batch: *mut rocksdb_writebatch_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        count: usize,
+        names: *const *const c_char,
+        name_sizes: *const usize,
+        values: *const *const c_char,
+        value_sizes: *const usize,
+    ) {
+        let columns = columns(count, (names, name_sizes), (values, value_sizes));
+        let key = bytes(key, keylen);
+        crate::batch::add(of_mut(batch), |batch| {
+            match crate::handle::maybe(column_family.cast_const()) {
+                None => batch.put_entity(key, &columns),
+                Some(family) => batch.put_entity_in(family, key, &columns),
+            }
+        });
+    }
+    /// Adds an entity to a table that is being written; `key` comes after all keys so far.
+    fn cairn_sstfilewriter_put_entity(
+        writer: *mut rocksdb_sstfilewriter_t,
+        key: *const c_char,
+        keylen: usize,
+        count: usize,
+        names: *const *const c_char,
+        name_sizes: *const usize,
+        values: *const *const c_char,
+        value_sizes: *const usize,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            let columns = columns(count, (names, name_sizes), (values, value_sizes));
+            of_mut(writer).put_entity(bytes(key, keylen), &columns)
+        });
+    }
+    /// The columns of `key`, which the program destroys; null if it has no value. A null family is
+    /// the default one.
+    fn cairn_get_entity(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut cairn_columns_t {
+        report_ptr(errptr, || {
+            let family = family(db, column_family);
+            Ok(found(family.get_entity(bytes(key, keylen), of(options).checked()?)?))
+        })
+    }
+    /// The columns of `count` keys as of one moment. `column_families` has a family for each key,
+    /// or is null: all are then of the default one. `columns` and `errs` have room for `count`
+    /// pointers; each gets the columns, which the program destroys, or null and perhaps a text.
+    fn cairn_multi_get_entity(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_families: *const *mut rocksdb_column_family_handle_t,
+        count: usize,
+        keys: *const *const c_char,
+        key_sizes: *const usize,
+        columns: *mut *mut cairn_columns_t,
+        errs: *mut *mut c_char,
+    ) {
+        let handles = array(column_families, count).iter().copied();
+        let handles = handles.chain(std::iter::repeat(std::ptr::null_mut()));
+        let keys = strings(count, keys, key_sizes);
+        let wanted: Vec<(&Family, &[u8])> =
+            handles.zip(keys).map(|(handle, key)| (family(db, handle), key)).collect();
+        let answers: Vec<Result<Option<Columns>>> = match of(options).checked() {
+            Ok(options) => of(db.cast_const()).db.multi_get_entity_in(&wanted, options, false),
+            Err(error) => wanted.iter().map(|_| Err(error.clone())).collect(),
+        };
+        for (at, answer) in answers.into_iter().enumerate() {
+            // What stood in the lists is no text: it is written over.
+            errs.add(at).write(std::ptr::null_mut());
+            let answer = answer.unwrap_or_else(|error| {
+                save(errs.add(at), &error);
+                None
+            });
+            columns.add(at).write(found(answer));
+        }
+    }
+    /// The columns of the entry that the walk stands on, which the program destroys; null if it
+    /// stands nowhere. They stay as they are when the walk goes on.
+    fn cairn_iter_columns(iter: *const rocksdb_iterator_t) -> *mut cairn_columns_t {
+        found(of(iter).columns())
+    }
+
+    /// How many columns there are.
+    fn cairn_columns_count(columns: *const cairn_columns_t) -> usize {
+        of(columns).len()
+    }
+    /// The name of the column `index`. It belongs to the columns.
+    fn cairn_columns_name(columns: *const cairn_columns_t, index: usize, len: *mut usize) -> *const c_char {
+        let list: Vec<_> = of(columns).iter().collect();
+        shown(element(&list, index, "cairn_columns_name").0, len)
+    }
+    /// The value of the column `index`. It belongs to the columns.
+    fn cairn_columns_value(columns: *const cairn_columns_t, index: usize, len: *mut usize) -> *const c_char {
+        let list: Vec<_> = of(columns).iter().collect();
+        shown(element(&list, index, "cairn_columns_value").1, len)
+    }
+    /// The value of the column `name`, or null if there is none. It belongs to the columns.
+    fn cairn_columns_get(
+        columns: *const cairn_columns_t,
+        name: *const c_char,
+        name_len: usize,
+        len: *mut usize,
+    ) -> *const c_char {
+        match of(columns).get(bytes(name, name_len)) {
+            Some(value) => shown(value, len),
+            None => {
+                store(len, 0);
+                std::ptr::null()
+            }
+        }
+    }
+
+    /// What `key` was set to, and the operands that were merged to it since, which the program
+    /// destroys. The merge operator is not asked. `Incomplete` if there are more than `max`. A null
+    /// family is the default one.
+    fn cairn_get_merge_operands(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        max: usize,
+        errptr: *mut *mut c_char,
+    ) -> *mut cairn_operands_t {
+        report_ptr(errptr, || {
+            let family = family(db, column_family);
+            let options = of(options).checked()?;
+            Ok(create(family.get_merge_operands(bytes(key, keylen), max, options)?))
+        })
+    }
+    /// How many operands there are, with what the key was set to.
+    fn cairn_operands_count(operands: *const cairn_operands_t) -> usize {
+        of(operands).len()
+    }
+    /// The operand `index`. It belongs to the operands.
+    fn cairn_operands_get(operands: *const cairn_operands_t, index: usize, len: *mut usize) -> *const c_char {
+        shown(element::<Value>(of(operands), index, "cairn_operands_get"), len)
+    }
+}

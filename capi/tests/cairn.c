@@ -1,0 +1,314 @@
+/* What cairn/c.h has: wide columns, ingestion into several families, background errors, damaged
+   tables, pools of a cache, copies of read options. */
+#include <cairn/c.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "check.h"
+
+static const size_t sizes_2[] = {1, 1};
+
+static void entities(rocksdb_t* db, rocksdb_column_family_handle_t* stones, rocksdb_options_t* options,
+                     rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w, const char* dir) {
+  char* err = NULL;
+  size_t len = 0;
+  /* In any order; the default column has the empty name. */
+  const char* names[] = {"b", ""};
+  const size_t name_sizes[] = {1, 0};
+  const char* values[] = {"2", "1"};
+  cairn_put_entity(db, w, NULL, "e1", 2, 2, names, name_sizes, values, sizes_2, &err);
+  CHECK_OK(err);
+  cairn_put_entity(db, w, stones, "e1", 2, 1, names, name_sizes, values, sizes_2, &err);
+  CHECK_OK(err);
+  const char* twice[] = {"b", "b"};
+  cairn_put_entity(db, w, NULL, "e9", 2, 2, twice, sizes_2, values, sizes_2, &err);
+  CHECK_ERROR(err, "Corruption: ");
+  CHECK_GET(db, r, "e1", "1");
+
+  cairn_columns_t* columns = cairn_get_entity(db, r, NULL, "e1", 2, &err);
+  CHECK_OK(err);
+  CHECK(cairn_columns_count(columns) == 2);
+  CHECK(same_at(cairn_columns_name(columns, 0, &len), &len, ""));
+  CHECK(same_at(cairn_columns_name(columns, 1, &len), &len, "b"));
+  CHECK(same_at(cairn_columns_value(columns, 1, &len), &len, "2"));
+  CHECK(same_at(cairn_columns_get(columns, "b", 1, &len), &len, "2"));
+  CHECK(cairn_columns_get(columns, "c", 1, &len) == NULL && len == 0);
+  cairn_columns_destroy(columns);
+  CHECK(cairn_get_entity(db, r, stones, "none", 4, &err) == NULL && err == NULL);
+
+  rocksdb_writebatch_t* batch = rocksdb_writebatch_create();
+  cairn_writebatch_put_entity(batch, NULL, "e2", 2, 2, names, name_sizes, values, sizes_2);
+  cairn_writebatch_put_entity(batch, stones, "e2", 2, 1, names, name_sizes, values, sizes_2);
+  rocksdb_writebatch_put(batch, "e3", 2, "plain", 5);
+  CHECK(rocksdb_writebatch_count(batch) == 3);
+  rocksdb_write(db, w, batch, &err);
+  CHECK_OK(err);
+  rocksdb_writebatch_destroy(batch);
+
+  char* path = below(dir, "entity.sst");
+  rocksdb_envoptions_t* env = rocksdb_envoptions_create();
+  rocksdb_sstfilewriter_t* writer = rocksdb_sstfilewriter_create(env, options);
+  rocksdb_sstfilewriter_open(writer, path, &err);
+  CHECK_OK(err);
+  cairn_sstfilewriter_put_entity(writer, "e4", 2, 2, names, name_sizes, values, sizes_2, &err);
+  CHECK_OK(err);
+  rocksdb_sstfilewriter_finish(writer, &err);
+  CHECK_OK(err);
+  rocksdb_sstfilewriter_destroy(writer);
+  rocksdb_envoptions_destroy(env);
+  rocksdb_ingestexternalfileoptions_t* in = rocksdb_ingestexternalfileoptions_create();
+  const char* list[] = {path};
+  rocksdb_ingest_external_file(db, list, 1, in, &err);
+  CHECK_OK(err);
+  rocksdb_ingestexternalfileoptions_destroy(in);
+  free(path);
+
+  const size_t counts[] = {2, 2, 1, 2};
+  size_t at = 0;
+  rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
+  CHECK(cairn_iter_columns(iter) == NULL);
+  for (rocksdb_iter_seek_to_first(iter); rocksdb_iter_valid(iter); rocksdb_iter_next(iter)) {
+    columns = cairn_iter_columns(iter);
+    CHECK(at < 4 && cairn_columns_count(columns) == counts[at]);
+    cairn_columns_destroy(columns);
+    at++;
+  }
+  CHECK(at == 4);
+  rocksdb_iter_destroy(iter);
+
+  rocksdb_column_family_handle_t* families[] = {NULL, stones, stones};
+  const char* keys[] = {"e1", "e1", "none"};
+  const size_t key_sizes[] = {2, 2, 4};
+  cairn_columns_t* found[3];
+  char* errs[3];
+  cairn_multi_get_entity(db, r, families, 3, keys, key_sizes, found, errs);
+  CHECK(cairn_columns_count(found[0]) == 2 && cairn_columns_count(found[1]) == 1 && found[2] == NULL);
+  CHECK(errs[0] == NULL && errs[1] == NULL && errs[2] == NULL);
+  cairn_columns_destroy(found[0]);
+  cairn_columns_destroy(found[1]);
+  cairn_multi_get_entity(db, r, NULL, 1, keys, key_sizes, found, errs);
+  CHECK(cairn_columns_count(found[0]) == 2);
+  cairn_columns_destroy(found[0]);
+}
+
+static void operands(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w) {
+  char* err = NULL;
+  size_t len = 0;
+  rocksdb_put(db, w, "m", 1, "base", 4, &err);
+  rocksdb_merge(db, w, "m", 1, "one", 3, &err);
+  CHECK_OK(err);
+  cairn_operands_t* operands = cairn_get_merge_operands(db, r, NULL, "m", 1, 2, &err);
+  CHECK_OK(err);
+  CHECK(cairn_operands_count(operands) == 2);
+  CHECK(same_at(cairn_operands_get(operands, 0, &len), &len, "base"));
+  CHECK(same_at(cairn_operands_get(operands, 1, &len), &len, "one"));
+  cairn_operands_destroy(operands);
+  CHECK(cairn_get_merge_operands(db, r, NULL, "m", 1, 1, &err) == NULL);
+  CHECK_ERROR(err, "Result incomplete: ");
+  rocksdb_delete(db, w, "m", 1, &err);
+  CHECK_OK(err);
+}
+
+/* A table of `count` keys that begin with `key`, below `dir`. */
+static char* table(rocksdb_options_t* options, const char* dir, const char* name, const char* key, int count) {
+  char* err = NULL;
+  char* path = below(dir, name);
+  rocksdb_envoptions_t* env = rocksdb_envoptions_create();
+  rocksdb_sstfilewriter_t* writer = rocksdb_sstfilewriter_create(env, options);
+  rocksdb_sstfilewriter_open(writer, path, &err);
+  CHECK_OK(err);
+  for (int i = 0; i < count; i++) {
+    char text[32];
+    int len = snprintf(text, sizeof text, "%s%03d", key, i);
+    rocksdb_sstfilewriter_put(writer, text, (size_t)len, text, (size_t)len, &err);
+    CHECK_OK(err);
+  }
+  rocksdb_sstfilewriter_finish(writer, &err);
+  CHECK_OK(err);
+  rocksdb_sstfilewriter_destroy(writer);
+  rocksdb_envoptions_destroy(env);
+  return path;
+}
+
+static void several_families(rocksdb_t* db, rocksdb_column_family_handle_t* stones, rocksdb_options_t* options,
+                             rocksdb_readoptions_t* r, const char* dir) {
+  char* err = NULL;
+  char* first = table(options, dir, "first.sst", "f", 2);
+  char* second = table(options, dir, "second.sst", "s", 2);
+  rocksdb_ingestexternalfileoptions_t* in = rocksdb_ingestexternalfileoptions_create();
+  rocksdb_column_family_handle_t* families[] = {NULL, stones};
+  const rocksdb_ingestexternalfileoptions_t* each[] = {in, in};
+  const char* missing[] = {"/no/such/table.sst"};
+  const char* one[] = {first};
+  const char* two[] = {second};
+  const size_t counts[] = {1, 1};
+  const char* const* bad[] = {one, missing};
+  cairn_ingest_external_files(db, 2, families, bad, counts, each, &err);
+  CHECK_ERROR(err, "IO error: ");
+  CHECK_GET(db, r, "f000", NULL);
+  const char* const* good[] = {one, two};
+  cairn_ingest_external_files(db, 2, families, good, counts, each, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "f000", "f000");
+  size_t len;
+  char* value = rocksdb_get_cf(db, r, stones, "s001", 4, &len, &err);
+  CHECK(same(value, len, "s001"));
+  rocksdb_free(value);
+  rocksdb_ingestexternalfileoptions_destroy(in);
+  free(first);
+  free(second);
+}
+
+static void caches(rocksdb_t* db, rocksdb_cache_t* cache, rocksdb_readoptions_t* r) {
+  CHECK(cairn_cache_get_role_usage(cache, "no such role") == 0);
+  /* The table lies in a file: reading it puts a block into the cache. */
+  CHECK_GET(db, r, "f001", "f001");
+  CHECK(cairn_cache_get_role_usage(cache, "DataBlock") > 0);
+  CHECK(cairn_cache_get_role_usage(cache, "DataBlock") <= rocksdb_cache_get_usage(cache));
+
+  rocksdb_readoptions_set_iterate_upper_bound(r, "f001", 4);
+  rocksdb_readoptions_t* copy = cairn_readoptions_create_copy(r);
+  rocksdb_readoptions_set_iterate_upper_bound(r, NULL, 0);
+  rocksdb_iterator_t* iter = rocksdb_create_iterator(db, copy);
+  rocksdb_iter_seek_to_last(iter);
+  size_t len;
+  CHECK(same_at(rocksdb_iter_key(iter, &len), &len, "f000"));
+  rocksdb_iter_destroy(iter);
+  rocksdb_readoptions_destroy(copy);
+}
+
+/* A log that cannot grow stops writes, until the database is resumed. */
+static void background_errors(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w) {
+  char* err = NULL;
+  CHECK(cairn_background_error(db) == NULL);
+  cairn_resume(db, &err);
+  CHECK_OK(err);
+
+  struct rlimit before;
+  CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  struct rlimit small = before;
+  small.rlim_cur = 1 << 16;
+  signal(SIGXFSZ, SIG_IGN);
+  CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  char* large = calloc(1, 1 << 18);
+  rocksdb_put(db, w, "large", 5, large, 1 << 18, &err);
+  CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  free(large);
+  CHECK_ERROR(err, "IO error: ");
+  rocksdb_put(db, w, "k", 1, "v", 1, &err);
+  CHECK_ERROR(err, "IO error: ");
+
+  cairn_background_error_t* state = cairn_background_error(db);
+  CHECK(state != NULL);
+  CHECK(cairn_background_error_severity(state) == cairn_severity_hard);
+  /* The number that RocksDB's listeners get for an error of a write. */
+  CHECK(cairn_background_error_reason(state) == 2);
+  CHECK(strncmp(cairn_background_error_text(state), "IO error: ", 10) == 0);
+  CHECK_GET(db, r, "f000", "f000");
+
+  cairn_resume(db, &err);
+  CHECK_OK(err);
+  CHECK(cairn_background_error(db) == NULL);
+  rocksdb_put(db, w, "k", 1, "v", 1, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "k", "v");
+  /* The description outlives the error. */
+  CHECK(cairn_background_error_text(state) != NULL);
+  cairn_background_error_destroy(state);
+}
+
+/* A table with zeros where its first block was leaves the database, which is whole without it. */
+static void damage(const char* dir, rocksdb_options_t* options, rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w) {
+  char* err = NULL;
+  char* path = below(dir, "damaged");
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_put(db, w, "a", 1, "one", 3, &err);
+  rocksdb_put(db, w, "b", 1, "two", 3, &err);
+  CHECK_OK(err);
+  rocksdb_flushoptions_t* f = rocksdb_flushoptions_create();
+  rocksdb_flush(db, f, &err);
+  CHECK_OK(err);
+  rocksdb_flushoptions_destroy(f);
+  cairn_damaged_tables_t* none = cairn_damaged_tables(db);
+  CHECK(cairn_damaged_tables_count(none) == 0);
+  cairn_damaged_tables_destroy(none);
+  const rocksdb_livefiles_t* files = rocksdb_livefiles(db);
+  char* name = below(path, rocksdb_livefiles_name(files, 0) + 1);
+  rocksdb_livefiles_destroy(files);
+  CHECK(cairn_quarantine(options, path, 0, NULL, NULL, &err) == NULL);
+  CHECK_ERROR(err, "IO error: ");
+  rocksdb_close(db);
+
+  FILE* file = fopen(name, "r+b");
+  CHECK(file != NULL);
+  const char zeros[16] = {0};
+  CHECK(fwrite(zeros, 1, sizeof zeros, file) == sizeof zeros && fclose(file) == 0);
+  free(name);
+
+  cairn_damaged_tables_t* lost = cairn_quarantine(options, path, 0, NULL, NULL, &err);
+  CHECK_OK(err);
+  CHECK(cairn_damaged_tables_count(lost) == 1 && !cairn_damaged_tables_rebuilt(lost));
+  CHECK(strstr(cairn_damaged_tables_path(lost, 0), "/lost/") != NULL);
+  CHECK(strcmp(cairn_damaged_tables_column_family(lost, 0), "default") == 0);
+  CHECK(cairn_damaged_tables_level(lost, 0) == 0);
+  CHECK(strlen(cairn_damaged_tables_reason(lost, 0)) > 0);
+  size_t len;
+  CHECK(same_at(cairn_damaged_tables_smallestkey(lost, 0, &len), &len, "a"));
+  CHECK(same_at(cairn_damaged_tables_largestkey(lost, 0, &len), &len, "b"));
+  cairn_damaged_tables_destroy(lost);
+
+  lost = cairn_repair(options, path, 0, NULL, NULL, &err);
+  CHECK_OK(err);
+  CHECK(cairn_damaged_tables_count(lost) == 0);
+  cairn_damaged_tables_destroy(lost);
+  db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "a", NULL);
+  rocksdb_close(db);
+  free(path);
+}
+
+int main(int argc, char** argv) {
+  CHECK(argc == 2);
+  char* err = NULL;
+  char* path = below(argv[1], "db");
+  rocksdb_lru_cache_options_t* pools = rocksdb_lru_cache_options_create();
+  rocksdb_lru_cache_options_set_capacity(pools, 1 << 20);
+  cairn_lru_cache_options_set_high_pri_pool_ratio(pools, 0.25);
+  cairn_lru_cache_options_set_low_pri_pool_ratio(pools, 0.5);
+  cairn_lru_cache_options_set_strict_capacity_limit(pools, 0);
+  rocksdb_cache_t* cache = rocksdb_cache_create_lru_opts(pools);
+  rocksdb_lru_cache_options_destroy(pools);
+  rocksdb_block_based_table_options_t* tables = rocksdb_block_based_options_create();
+  rocksdb_block_based_options_set_block_cache(tables, cache);
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_block_based_table_factory(options, tables);
+  rocksdb_options_set_uint64add_merge_operator(options);
+  /* No way out of an error but the program's. */
+  rocksdb_options_set_max_bgerror_resume_count(options, 0);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_column_family_handle_t* stones = rocksdb_create_column_family(db, options, "stones", &err);
+  CHECK_OK(err);
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+
+  entities(db, stones, options, r, w, argv[1]);
+  operands(db, r, w);
+  several_families(db, stones, options, r, argv[1]);
+  caches(db, cache, r);
+  background_errors(db, r, w);
+  rocksdb_column_family_handle_destroy(stones);
+  rocksdb_close(db);
+  damage(argv[1], options, r, w);
+
+  rocksdb_readoptions_destroy(r);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_block_based_options_destroy(tables);
+  rocksdb_cache_destroy(cache);
+  rocksdb_options_destroy(options);
+  free(path);
+  return 0;
+}

@@ -1,0 +1,69 @@
+//! Programs that the stages start, and the directories that they work in.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The directory that cargo builds in.
+pub fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
+}
+
+/// Runs cargo in `dir` to its end.
+pub fn cargo(dir: &Path, arguments: &[&str]) -> Result<(), String> {
+    let status = Command::new("cargo")
+        .args(arguments)
+        .current_dir(dir)
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("cargo {} failed", arguments.join(" "))),
+    }
+}
+
+/// Runs `command` to its end, whatever that is, and returns what it printed.
+pub fn output(command: &mut Command) -> Result<Output, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.output().map_err(|error| format!("{name}: {error}"))
+}
+
+/// Runs `command`, which must succeed, and returns its standard output.
+pub fn printed(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let done = output(command)?;
+    match done.status.success() {
+        true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
+        false => Err(format!(
+            "{name} ended with {}: {}{}",
+            done.status,
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr)
+        )),
+    }
+}
+
+/// Whether the machine has the program `name`.
+pub fn has(name: &str) -> bool {
+    Command::new(name)
+        .arg("--version")
+        .output()
+        .is_ok_and(|done| done.status.success())
+}
+
+/// The C compiler.
+pub fn compiler() -> Command {
+    Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+}
+
+/// The text of a file.
+pub fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Makes `path` a fresh, empty directory.
+pub fn fresh(path: &Path) -> Result<(), String> {
+    if path.exists() {
+        std::fs::remove_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+}

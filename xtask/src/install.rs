@@ -1,0 +1,280 @@
+//! `cargo xtask install`: puts the C libraries where C programs look for libraries.
+//!
+//! ```text
+//! PREFIX/include/rocksdb/c.h  version.h         RocksDB's interface, and which release's it is
+//! PREFIX/include/cairn/c.h                      what RocksDB's interface lacks
+//! PREFIX/LIBDIR/librocksdb.so.11.9.0            and the links .so.11.9, .so.11, .so
+//! PREFIX/LIBDIR/librocksdb.a
+//! PREFIX/LIBDIR/pkgconfig/rocksdb.pc
+//! PREFIX/LIBDIR/cmake/rocksdb/RocksDBConfig.cmake, RocksDBConfigVersion.cmake
+//! ```
+//!
+//! Names, targets and version numbers are those of RocksDB's own package, so that a build that finds
+//! RocksDB finds Cairn; Cairn's version stands beside them. Files that are there are replaced. With
+//! `DESTDIR` in the environment everything goes below that directory, for those who make packages.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::commands::{cargo, read, target};
+
+/// Where to, and what.
+pub struct Place {
+    /// The directory that programs will see.
+    pub prefix: PathBuf,
+    /// The directory of libraries below it.
+    pub libdir: String,
+    /// What stands before the prefix while packages are made.
+    pub staging: Option<OsString>,
+    /// Whether the build for tests is installed.
+    pub debug: bool,
+}
+
+/// The releases that the files name.
+pub struct Versions {
+    /// RocksDB's, whose interface the library has.
+    pub rocksdb: String,
+    /// Cairn's.
+    pub cairn: String,
+}
+
+/// What a program must link beside `librocksdb.a`: what Rust's standard library asks of a system.
+pub const PRIVATE: [&str; 6] = ["-lgcc_s", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
+
+/// Reads the command's arguments and installs.
+pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
+    let mut place = Place {
+        prefix: PathBuf::new(),
+        libdir: "lib".to_owned(),
+        staging: std::env::var_os("DESTDIR").filter(|dir| !dir.is_empty()),
+        debug: false,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        let mut value = || {
+            let value = value.clone().or_else(|| words.next().cloned());
+            value.ok_or_else(|| format!("{name} wants a directory"))
+        };
+        match name {
+            "--prefix" => place.prefix = PathBuf::from(value()?),
+            "--libdir" => place.libdir = value()?.trim_matches('/').to_owned(),
+            "--debug" => place.debug = true,
+            _ => return Err(format!("{word}: {USAGE}")),
+        }
+    }
+    if place.prefix.as_os_str().is_empty() || place.libdir.is_empty() {
+        return Err(USAGE.to_owned());
+    }
+    place.prefix = std::path::absolute(&place.prefix).map_err(|error| error.to_string())?;
+    install(root, &place)?;
+    println!("installed below {}", place.on_disk().display());
+    Ok(())
+}
+
+const USAGE: &str =
+    "cargo xtask install --prefix DIR [--libdir lib] [--debug]; LIBDIR lies below DIR";
+
+impl Place {
+    /// The prefix as it lies on the disk now.
+    fn on_disk(&self) -> PathBuf {
+        match &self.staging {
+            None => self.prefix.clone(),
+            Some(staging) => {
+                let mut path = staging.clone();
+                path.push(&self.prefix);
+                PathBuf::from(path)
+            }
+        }
+    }
+}
+
+/// The versions that the sources name.
+pub fn versions(root: &Path) -> Result<Versions, String> {
+    let quoted = |file: &str, start: &str| -> Result<String, String> {
+        let text = read(&root.join(file))?;
+        let line = text.lines().find(|line| line.starts_with(start));
+        let value = line.and_then(|line| line.split('"').nth(1));
+        value
+            .map(str::to_owned)
+            .ok_or_else(|| format!("{file}: no line begins with {start:?}"))
+    };
+    Ok(Versions {
+        rocksdb: quoted(
+            "crates/cairn-options/src/file.rs",
+            "pub const ROCKSDB_VERSION",
+        )?,
+        cairn: quoted("Cargo.toml", "version = ")?,
+    })
+}
+
+/// Builds the libraries and installs them.
+pub fn install(root: &Path, place: &Place) -> Result<(), String> {
+    let mut build = vec!["build", "--locked", "--package", "cairn-librocksdb"];
+    if !place.debug {
+        build.push("--release");
+    }
+    cargo(root, &build)?;
+    let built = target(root).join(if place.debug { "debug" } else { "release" });
+    let versions = versions(root)?;
+    let prefix = place.on_disk();
+    let lib = prefix.join(&place.libdir);
+
+    for header in ["rocksdb/c.h", "cairn/c.h"] {
+        let from = root.join("capi/include").join(header);
+        copy(&from, &prefix.join("include").join(header))?;
+    }
+    write(
+        &prefix.join("include/rocksdb/version.h"),
+        &version_header(&versions),
+    )?;
+    copy(&built.join("librocksdb.a"), &lib.join("librocksdb.a"))?;
+    shared_library(&built.join("librocksdb.so"), &lib, &versions)?;
+    write(
+        &lib.join("pkgconfig/rocksdb.pc"),
+        &pkg_config(place, &versions),
+    )?;
+    let cmake = lib.join("cmake/rocksdb");
+    write(
+        &cmake.join("RocksDBConfig.cmake"),
+        &cmake_config(place, &versions),
+    )?;
+    write(
+        &cmake.join("RocksDBConfigVersion.cmake"),
+        &cmake_version(&versions),
+    )
+}
+
+/// Installs the shared library under its full version, and its shorter names as links.
+fn shared_library(from: &Path, lib: &Path, versions: &Versions) -> Result<(), String> {
+    let mut name = format!("librocksdb.so.{}", versions.rocksdb);
+    copy(from, &lib.join(&name))?;
+    for dots in [1, 0] {
+        let parts: Vec<&str> = versions.rocksdb.split('.').take(dots + 1).collect();
+        let shorter = format!("librocksdb.so.{}", parts.join("."));
+        link(&name, &lib.join(&shorter))?;
+        name = shorter;
+    }
+    link(&name, &lib.join("librocksdb.so"))
+}
+
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
+    move |error| format!("{}: {error}", path.display())
+}
+
+/// Makes room for a file: its directory is there, and the file is not. A file that programs have
+/// open is not written over.
+fn clear(path: &Path) -> Result<(), String> {
+    let dir = path.parent().ok_or("a file lies in a directory")?;
+    fs::create_dir_all(dir).map_err(failed(dir))?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    clear(to)?;
+    fs::copy(from, to).map(|_| ()).map_err(failed(from))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    clear(path)?;
+    fs::write(path, text).map_err(failed(path))
+}
+
+fn link(to: &str, path: &Path) -> Result<(), String> {
+    clear(path)?;
+    std::os::unix::fs::symlink(to, path).map_err(failed(path))
+}
+
+/// `rocksdb/version.h`: builds ask its macros which release they found.
+fn version_header(versions: &Versions) -> String {
+    let mut numbers = versions.rocksdb.split('.');
+    let mut number = || numbers.next().unwrap_or("0").to_owned();
+    format!(
+        "/* The release of RocksDB whose interface this is, and Cairn's own version. */\n\
+         #pragma once\n\n\
+         #define ROCKSDB_MAJOR {}\n#define ROCKSDB_MINOR {}\n#define ROCKSDB_PATCH {}\n\
+         #define CAIRN_VERSION \"{}\"\n",
+        number(),
+        number(),
+        number(),
+        versions.cairn
+    )
+}
+
+fn pkg_config(place: &Place, versions: &Versions) -> String {
+    format!(
+        "prefix={prefix}\nexec_prefix=${{prefix}}\nincludedir=${{prefix}}/include\n\
+         libdir=${{prefix}}/{libdir}\ncairn_version={cairn}\n\n\
+         Name: rocksdb\n\
+         Description: RocksDB's C interface, provided by Cairn\n\
+         Version: {rocksdb}\n\
+         Cflags: -I${{includedir}}\n\
+         Libs: -L${{libdir}} -lrocksdb\n\
+         Libs.private: {private}\n",
+        prefix = place.prefix.display(),
+        libdir = place.libdir,
+        cairn = versions.cairn,
+        rocksdb = versions.rocksdb,
+        private = PRIVATE.join(" "),
+    )
+}
+
+fn cmake_config(place: &Place, versions: &Versions) -> String {
+    let up = "/..".repeat(place.libdir.split('/').filter(|part| *part != ".").count());
+    let major = versions.rocksdb.split('.').next().unwrap_or_default();
+    let private: Vec<&str> = PRIVATE.iter().map(|flag| &flag[2..]).collect();
+    format!(
+        r#"# RocksDB's C interface, provided by Cairn {cairn}.
+#   RocksDB::rocksdb         the static library
+#   RocksDB::rocksdb-shared  the shared library
+get_filename_component(_rocksdb_lib "${{CMAKE_CURRENT_LIST_DIR}}/../.." ABSOLUTE)
+get_filename_component(_rocksdb_prefix "${{_rocksdb_lib}}{up}" ABSOLUTE)
+set(RocksDB_CAIRN_VERSION "{cairn}")
+if(NOT TARGET RocksDB::rocksdb)
+  add_library(RocksDB::rocksdb STATIC IMPORTED)
+  set_target_properties(RocksDB::rocksdb PROPERTIES
+    IMPORTED_LOCATION "${{_rocksdb_lib}}/librocksdb.a"
+    IMPORTED_LINK_INTERFACE_LANGUAGES "C"
+    INTERFACE_INCLUDE_DIRECTORIES "${{_rocksdb_prefix}}/include"
+    INTERFACE_LINK_LIBRARIES "{private}")
+endif()
+if(NOT TARGET RocksDB::rocksdb-shared)
+  add_library(RocksDB::rocksdb-shared SHARED IMPORTED)
+  set_target_properties(RocksDB::rocksdb-shared PROPERTIES
+    IMPORTED_LOCATION "${{_rocksdb_lib}}/librocksdb.so.{rocksdb}"
+    IMPORTED_SONAME "librocksdb.so.{major}"
+    INTERFACE_INCLUDE_DIRECTORIES "${{_rocksdb_prefix}}/include")
+endif()
+unset(_rocksdb_lib)
+unset(_rocksdb_prefix)
+"#,
+        cairn = versions.cairn,
+        rocksdb = versions.rocksdb,
+        private = private.join(";"),
+    )
+}
+
+/// A release serves those who ask for an older one with the same first number.
+fn cmake_version(versions: &Versions) -> String {
+    format!(
+        r#"set(PACKAGE_VERSION "{rocksdb}")
+if(PACKAGE_VERSION VERSION_EQUAL PACKAGE_FIND_VERSION)
+  set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+if(PACKAGE_FIND_VERSION_MAJOR STREQUAL "{major}" AND NOT PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+else()
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+endif()
+"#,
+        rocksdb = versions.rocksdb,
+        major = versions.rocksdb.split('.').next().unwrap_or_default(),
+    )
+}

@@ -1,0 +1,143 @@
+//! A part of the stage `capi`: programs find the libraries where `cargo xtask install` puts them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::commands::{compiler, fresh, has, printed, target};
+use crate::install::{Place, install, versions};
+
+/// A project that builds one program with each of the libraries.
+const CMAKE: &str = "cmake_minimum_required(VERSION 3.16)\n\
+    project(installed C)\n\
+    find_package(RocksDB 11.1 CONFIG REQUIRED)\n\
+    foreach(kind rocksdb rocksdb-shared)\n\
+    \x20 add_executable(with-${kind} ${PROGRAM})\n\
+    \x20 target_link_libraries(with-${kind} RocksDB::${kind})\n\
+    endforeach()\n";
+
+/// Installs the build for tests into the target directory, and builds and runs a program with
+/// pkg-config's flags and with CMake's targets.
+pub fn run(root: &Path) -> Result<(), String> {
+    let work = target(root).join("installed");
+    fresh(&work)?;
+    let place = Place {
+        prefix: work.join("usr"),
+        libdir: "lib/here".to_owned(),
+        staging: None,
+        debug: true,
+    };
+    install(root, &place)?;
+    let programs = Programs {
+        source: root.join("capi/tests/basic.c"),
+        lib: place.prefix.join(&place.libdir),
+        work,
+    };
+    headers(&place.prefix)?;
+    match has("pkg-config") {
+        true => programs.pkg_config(&versions(root)?.rocksdb)?,
+        false => println!("pkg-config is not installed: SKIPPED what needs it"),
+    }
+    match has("cmake") {
+        true => programs.cmake(),
+        false => {
+            println!("cmake is not installed: SKIPPED what needs it");
+            Ok(())
+        }
+    }
+}
+
+/// Each header stands alone, in C and in C++.
+fn headers(prefix: &Path) -> Result<(), String> {
+    for header in ["rocksdb/c.h", "rocksdb/version.h", "cairn/c.h"] {
+        let path = prefix.join("include").join(header);
+        for language in ["c", "c++"] {
+            printed(
+                compiler()
+                    .args(["-fsyntax-only", "-Wall", "-Werror", "-x", language, "-I"])
+                    .arg(prefix.join("include"))
+                    .args(["-include"])
+                    .arg(&path)
+                    .arg("/dev/null"),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+struct Programs {
+    source: PathBuf,
+    lib: PathBuf,
+    work: PathBuf,
+}
+
+impl Programs {
+    /// Runs `program`; the statically linked one finds no shared library.
+    fn run(&self, program: &Path, shared: bool) -> Result<(), String> {
+        let dir = program.with_extension("dir");
+        fresh(&dir)?;
+        let mut command = Command::new(program);
+        command.arg(&dir).env_remove("LD_LIBRARY_PATH");
+        if shared {
+            command.env("LD_LIBRARY_PATH", &self.lib);
+        }
+        printed(&mut command)?;
+        println!(
+            "{}: right",
+            program.file_name().unwrap_or_default().to_string_lossy()
+        );
+        Ok(())
+    }
+
+    fn pkg_config(&self, version: &str) -> Result<(), String> {
+        let ask = |flags: &[&str]| {
+            printed(
+                Command::new("pkg-config")
+                    .args(flags)
+                    .arg("rocksdb")
+                    .env("PKG_CONFIG_LIBDIR", self.lib.join("pkgconfig")),
+            )
+        };
+        let found = ask(&["--modversion"])?;
+        if found != version {
+            return Err(format!("rocksdb.pc: expected {version}, found {found}"));
+        }
+        let shared = ask(&["--cflags", "--libs"])?;
+        // The linker prefers a shared library unless it is given the name of the other.
+        let whole = ask(&["--static", "--cflags", "--libs"])?;
+        let whole = whole.replace("-lrocksdb", "-l:librocksdb.a");
+        for (name, flags) in [("shared", shared), ("static", whole)] {
+            let program = self.work.join(format!("pkg-config-{name}"));
+            printed(
+                compiler()
+                    .arg(&self.source)
+                    .arg("-o")
+                    .arg(&program)
+                    .args(flags.split_whitespace()),
+            )?;
+            self.run(&program, name == "shared")?;
+        }
+        Ok(())
+    }
+
+    fn cmake(&self) -> Result<(), String> {
+        let project = self.work.join("project");
+        let build = self.work.join("build");
+        fresh(&project)?;
+        std::fs::write(project.join("CMakeLists.txt"), CMAKE).map_err(|e| e.to_string())?;
+        printed(
+            Command::new("cmake")
+                .arg("-S")
+                .arg(&project)
+                .arg("-B")
+                .arg(&build)
+                .arg(format!("-DPROGRAM={}", self.source.display()))
+                .arg(format!(
+                    "-DRocksDB_DIR={}",
+                    self.lib.join("cmake/rocksdb").display()
+                )),
+        )?;
+        printed(Command::new("cmake").arg("--build").arg(&build))?;
+        self.run(&build.join("with-rocksdb"), false)?;
+        self.run(&build.join("with-rocksdb-shared"), true)
+    }
+}
