@@ -1,8 +1,106 @@
-//! RocksDB through its C API, loaded at run time, to compare Cairn with.
+//! db_bench's benchmarks for Cairn and for any library with RocksDB's C interface, and comparisons.
 //!
-//! Nothing here is compiled or linked from RocksDB: [`rocksdb`] opens a shared library that
-//! `tests/interop/fetch-rocksdb.sh` unpacks from the published Java package. Only this crate and
+//! [`bench`] is the command: with one engine it prints db_bench's lines, with several it runs each in
+//! a process of its own, in turns, and reports medians, ratios and their spread. `engine` says what
+//! is asked of an engine, `native` is Cairn in this process, [`rocksdb`] any library that is loaded
+//! at run time: nothing here is compiled or linked from RocksDB. Only this crate and
 //! `tests/interop` know that another engine exists.
 
+mod compare;
+mod engine;
+mod flags;
+mod folder;
+mod measured;
+mod native;
+mod plan;
+mod process;
+pub mod progress;
+mod report;
 pub mod rocksdb;
-pub mod store;
+mod run;
+mod stats;
+mod tally;
+mod text;
+mod usage;
+mod work;
+mod ycsb;
+
+use std::io::Write;
+use std::path::Path;
+
+use cairn::{Error, Result};
+
+use engine::Source;
+pub use flags::{Flags, normalized};
+use plan::Benchmark;
+use progress::{Begin, Progress, Unseen};
+
+/// Runs what the flags ask for and prints it.
+///
+/// # Errors
+///
+/// `InvalidArgument` for unknown names and flags that do not go together; `Corruption` if a value is
+/// not what was written; errors of engines, files and worker processes.
+pub fn bench(flags: &Flags, begin: Begin<'_>, out: &mut dyn Write) -> Result<()> {
+    if flags.compares() {
+        return report::run(flags, out);
+    }
+    if let Some(engine) = &flags.worker {
+        let unseen: Begin<'_> = &|_, _| Box::new(Unseen) as Box<dyn Progress>;
+        return with_engine(
+            engine,
+            Work {
+                flags,
+                begin: unseen,
+                out,
+            },
+        );
+    }
+    with_engine(&flags.engine, Work { flags, begin, out })
+}
+
+/// What is done in one engine.
+struct Work<'a> {
+    flags: &'a Flags,
+    begin: Begin<'a>,
+    out: &'a mut dyn Write,
+}
+
+/// Does `work` in the engine of this name.
+fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
+    if name == flags::OURS {
+        return work.run(&native::Ours);
+    }
+    // Without a slash the loader would look in the system's directories.
+    let path = std::path::absolute(Path::new(name))
+        .map_err(|error| Error::io("find", Path::new(name), error))?;
+    let library = rocksdb::Library::load(&path).map_err(|error| {
+        Error::invalid_argument(format!(
+            "no engine {name}: {error}. An engine is `ours` or a library with RocksDB's C interface"
+        ))
+    })?;
+    work.run(&library)
+}
+
+impl Work<'_> {
+    fn run<S: Source>(self, source: &S) -> Result<()> {
+        let Work { flags, begin, out } = self;
+        if flags.worker.is_some() {
+            return process::work(source, flags, begin, out);
+        }
+        let benchmarks = Benchmark::list(&flags.benchmarks, flags)?;
+        printed(report::head(flags, out))?;
+        run::run(source, flags, &benchmarks, begin, |outcome| {
+            printed(run::print(outcome, out))
+        })
+    }
+}
+
+/// The result of printing.
+///
+/// # Errors
+///
+/// That of printing, as an error of the command.
+pub(crate) fn printed(result: std::io::Result<()>) -> Result<()> {
+    result.map_err(|error| Error::io_text(format!("print: {error}")))
+}

@@ -183,7 +183,7 @@ then 1.")]
     Verify(Verify),
     /// Measure reads and writes, as RocksDB's db_bench does.
     #[command(after_help = crate::bench::HELP)]
-    Bench(crate::bench::Flags),
+    Bench(Box<crate::bench::Flags>),
 }
 
 /// Where the database is and how to open it.

@@ -29,11 +29,11 @@ const LAYERS: [&str; 29] = [
     "cairn-capi",
     "cairn-librocksdb",
     "librocksdb-sys",
+    "cairn-bench",
     "cairn-cli",
     "cairn-sim",
     "cairn-model",
     "cairn-fuzz",
-    "cairn-bench",
     "cairn-interop",
     "xtask",
 ];

@@ -67,6 +67,9 @@ functions! {
     fn rocksdb_writeoptions_destroy(Handle);
     fn rocksdb_writeoptions_set_sync(Handle, c_uchar);
     fn rocksdb_writeoptions_disable_WAL(Handle, c_int);
+    fn rocksdb_put(Handle, Handle, *const c_char, usize, *const c_char, usize, ErrorSlot);
+    fn rocksdb_merge(Handle, Handle, *const c_char, usize, *const c_char, usize, ErrorSlot);
+    fn rocksdb_delete(Handle, Handle, *const c_char, usize, ErrorSlot);
     fn rocksdb_put_cf(Handle, Handle, Handle, *const c_char, usize, *const c_char, usize, ErrorSlot);
     fn rocksdb_merge_cf(Handle, Handle, Handle, *const c_char, usize, *const c_char, usize, ErrorSlot);
     fn rocksdb_delete_cf(Handle, Handle, Handle, *const c_char, usize, ErrorSlot);
@@ -78,6 +81,7 @@ functions! {
     fn rocksdb_writebatch_destroy(Handle);
     fn rocksdb_writebatch_clear(Handle);
     fn rocksdb_writebatch_count(Handle) -> c_int;
+    fn rocksdb_writebatch_put(Handle, *const c_char, usize, *const c_char, usize);
     fn rocksdb_writebatch_put_cf(Handle, Handle, *const c_char, usize, *const c_char, usize);
     fn rocksdb_writebatch_merge_cf(Handle, Handle, *const c_char, usize, *const c_char, usize);
     fn rocksdb_writebatch_delete_cf(Handle, Handle, *const c_char, usize);
@@ -89,9 +93,16 @@ functions! {
     fn rocksdb_readoptions_create() -> Handle;
     fn rocksdb_readoptions_destroy(Handle);
     fn rocksdb_readoptions_set_timestamp(Handle, *const c_char, usize);
+    fn rocksdb_readoptions_set_verify_checksums(Handle, c_uchar);
+    fn rocksdb_get_pinned(Handle, Handle, *const c_char, usize, ErrorSlot) -> Handle;
+    fn rocksdb_batched_multi_get_cf(
+        Handle, Handle, Handle, usize, *const *const c_char, *const usize, *mut Handle,
+        *mut *mut c_char, bool
+    );
     fn rocksdb_get_pinned_cf(Handle, Handle, Handle, *const c_char, usize, ErrorSlot) -> Handle;
     fn rocksdb_pinnableslice_value(Handle, *mut usize) -> *const c_char;
     fn rocksdb_pinnableslice_destroy(Handle);
+    fn rocksdb_create_iterator(Handle, Handle) -> Handle;
     fn rocksdb_create_iterator_cf(Handle, Handle, Handle) -> Handle;
     fn rocksdb_iter_destroy(Handle);
     fn rocksdb_iter_valid(Handle) -> c_uchar;
@@ -110,6 +121,9 @@ functions! {
     fn rocksdb_flush_cf(Handle, Handle, Handle, ErrorSlot);
     fn rocksdb_flush_wal(Handle, c_uchar, ErrorSlot);
     fn rocksdb_compact_range_cf(Handle, Handle, *const c_char, usize, *const c_char, usize);
+    fn rocksdb_wait_for_compact_options_create() -> Handle;
+    fn rocksdb_wait_for_compact_options_destroy(Handle);
+    fn rocksdb_wait_for_compact(Handle, Handle, ErrorSlot);
     fn rocksdb_envoptions_create() -> Handle;
     fn rocksdb_envoptions_destroy(Handle);
     fn rocksdb_sstfilewriter_create(Handle, Handle) -> Handle;

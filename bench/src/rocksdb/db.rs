@@ -520,11 +520,11 @@ impl Drop for Pinned<'_> {
 
 /// An iterator over one family.
 pub struct Iter<'db> {
-    library: &'db Library,
-    handle: Handle,
+    pub(super) library: &'db Library,
+    pub(super) handle: Handle,
     /// What RocksDB said after the last move: only then may key and value be asked for.
-    valid: bool,
-    _db: PhantomData<&'db Db>,
+    pub(super) valid: bool,
+    pub(super) _db: PhantomData<&'db Db>,
 }
 
 impl Iter<'_> {
@@ -652,7 +652,7 @@ impl Drop for Iter<'_> {
 /// # Safety
 ///
 /// `bytes` is null, or `len` bytes there are readable for `'a`.
-unsafe fn view<'a>(bytes: *const c_char, len: usize) -> &'a [u8] {
+pub(super) unsafe fn view<'a>(bytes: *const c_char, len: usize) -> &'a [u8] {
     if bytes.is_null() {
         return &[];
     }

@@ -87,6 +87,7 @@ impl Library {
     }
 
     /// Makes a call that leaves an error text, and frees that text.
+    #[inline]
     pub(super) fn call<T>(&self, work: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
         let mut error: *mut c_char = null_mut();
         let result = work(&mut error);

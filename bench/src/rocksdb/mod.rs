@@ -7,6 +7,7 @@ mod api;
 mod db;
 mod files;
 mod library;
+mod session;
 
 pub use db::{Batch, Db, Family, Iter, OpenMode, Pinned};
 pub use files::SstWriter;

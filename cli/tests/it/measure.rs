@@ -39,7 +39,7 @@ fn an_existing_database_is_read_and_other_benchmarks_run() {
     printed(&["bench", "--num=500", "--db", db, "--benchmarks=fillseq"]);
     let names = "readrandom,readhot,multireadrandom,updaterandom,readrandomwriterandom,\
                  readwhilewriting,seekrandomwhilewriting,deleterandom,deleteseq,flush,\
-                 waitforcompaction,levelstats,fillbatch,fillsync,filluniquerandom,fill100K";
+                 waitforcompaction,levelstats,fillbatch,fillsync,filluniquerandom,fill100K,filltombstones,stats,fillseqdeterministic,ycsbb,ycsbc";
     let report = printed(&[
         "bench",
         "--num=500",
@@ -76,4 +76,80 @@ fn a_database_of_somebody_else_is_not_erased() {
     assert!(said.contains("not erased"), "{said}");
     assert_eq!(printed(&["get", "--db", text(&db), "a"]), "1\n");
     assert!(refused(&["bench", "--benchmarks=nosuch", "--num=1"]).contains("nosuch"));
+}
+
+#[test]
+fn two_engines_are_compared_in_processes_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, json) = (dir.path().join("db"), dir.path().join("out.json"));
+    let report = printed(&[
+        "bench",
+        "--engines=ours,ours",
+        "--rounds=2",
+        "-num=1500",
+        "--batch_size=10",
+        "--db",
+        text(&db),
+        "--json",
+        text(&json),
+        "--benchmarks=fillrandom,readrandom,multireadrandom,seekrandom,readseq,debt",
+        "--options=write_buffer_size=64K",
+    ]);
+    for engine in ["ours  ", "ours#2"] {
+        let line = format!("multireadrandom {engine}");
+        assert!(report.contains(&line), "no {line:?} in {report}");
+    }
+    assert!(report.contains("equal in the OPTIONS files"), "{report}");
+    assert!(report.contains("seconds to quiet"), "{report}");
+    let json: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(json["labels"][1], "ours#2");
+    let read = &json["benchmarks"][1];
+    assert_eq!(read["name"], "readrandom");
+    for engine in 0..2 {
+        let rounds = read["engines"][engine]["rounds"].as_array().unwrap();
+        assert_eq!(rounds.len(), 2);
+        // Both engines were asked for the same keys.
+        assert_eq!(rounds[0]["found"], read["engines"][0]["rounds"][0]["found"]);
+        assert!(rounds[0]["cpu_nanos"].as_u64() > Some(0));
+        assert!(rounds[0]["peak_memory_bytes"].as_u64() > Some(1 << 20));
+    }
+    let ratio = &read["ratios"][0]["clock"];
+    assert!(ratio["low"].as_f64() <= ratio["high"].as_f64(), "{ratio}");
+    // The databases stay where somebody named a place for them.
+    assert!(db.join("0-ours/CURRENT").exists() && db.join("1-ours#2/CURRENT").exists());
+}
+
+#[test]
+fn rounds_use_what_was_prepared_and_workers_that_fail_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db");
+    let run = [
+        "bench",
+        "--engine=ours",
+        "--prepare=filluniquerandom,compact",
+        "--rounds=2",
+        "--num=500",
+        "--benchmarks=readrandom,ycsba,ycsbd,ycsbe,ycsbf",
+        "--db",
+        text(&db),
+    ];
+    let report = printed(&run);
+    assert!(report.contains("ycsbf"), "{report}");
+    let said = refused(&["bench", "--engine=/no/such/library.so", "--num=1"]);
+    assert!(said.contains("/no/such/library.so"), "{said}");
+    let said = refused(&[
+        "bench",
+        "--engines=ours,/no/such/library.so",
+        "--num=1",
+        "--rounds=1",
+        "--db",
+        text(&db),
+    ]);
+    assert!(
+        said.contains("the worker of engine /no/such/library.so ended"),
+        "{said}"
+    );
+    let said = refused(&["bench", "--engines=ours", "--benchmarks=nosuch"]);
+    assert!(said.contains("nosuch"), "{said}");
 }

@@ -17,22 +17,29 @@ impl Rng {
 
     /// The next 64 bits.
     #[inline]
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
+    }
+
+    /// A number from 0 up to 1.
+    #[inline]
+    pub fn share(&mut self) -> f64 {
+        (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// A number below `bound`, which is not 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         // The high half of the product: no division, and no bias that a benchmark could see.
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 }
 
 /// 64 bits that depend on all of `number`.
 #[inline]
-fn mix(number: u64) -> u64 {
+#[must_use]
+pub fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)

@@ -1,101 +1,135 @@
-//! The benchmarks themselves.
+//! The benchmarks themselves: threads that work on an open database and count what they did.
+//!
+//! Every value that is read is compared with what its key must have, unless somebody else wrote
+//! the database. Nothing here knows which engine it measures.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
-use cairn::{CompactRangeOptions, Db, Family, Options, ReadOptions, WriteBatch, WriteOptions};
-use cairn_platform::clock::SystemClock;
-use cairn_platform::sync::{AtomicBool, Ordering};
-use cairn_platform::{Clock, FileSystem, PosixFileSystem};
-use cairn_types::{Error, Result};
+use cairn::{Error, Result};
 
-use super::flags::Flags;
-use super::plan::{Benchmark, Kind, Order, Target};
-use super::report::Tally;
-use super::work::{Rng, Values, number_of, write_key};
-use super::{directory, is_ours, make_fresh, print_head};
-use crate::progress::Progress;
+use crate::engine::{Cursor, Engine, Session, Settings, Source};
+use crate::flags::Flags;
+use crate::folder::{directory, has_database, is_ours, make_fresh, space};
+use crate::measured::Measured;
+use crate::plan::{Benchmark, Kind, Order, Target};
+use crate::progress::{Begin, Progress};
+use crate::tally::Tally;
+use crate::usage::{Usage, peak_memory, reset_peak};
+use crate::work::{Rng, Values, number_of, write_key};
 
+mod mixes;
 mod more;
 
 /// Operations between two looks at the clock where single ones take less than the look.
 const SCAN_STRIDE: u64 = 128;
 /// Operations between two movements of the progress bar.
 const PROGRESS_STRIDE: u64 = 4096;
+/// Keys that multireadrandom looks up at once unless --batch_size says so.
+const MULTI_GET_KEYS: u64 = 8;
 
-/// Runs the benchmarks that the flags name.
+/// What a benchmark did: its counts, its costs, and what it has to say.
+pub struct Outcome {
+    /// The counts.
+    pub tally: Tally,
+    /// The costs.
+    pub measured: Measured,
+    /// Text of benchmarks that print something.
+    pub text: String,
+}
+
+/// Prints db_bench's lines of an outcome.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` for unknown names; `Corruption` if a value is not what was written; errors of
-/// the database.
-pub fn run(flags: &Flags, out: &mut dyn Write) -> Result<()> {
-    let printed = |result: std::io::Result<()>| {
-        result.map_err(|error| Error::io_text(format!("print: {error}")))
-    };
-    let names = flags.benchmarks.split(',').filter(|name| !name.is_empty());
-    let benchmarks: Result<Vec<Benchmark>> = (0..)
-        .zip(names)
-        .map(|(place, name)| Benchmark::named(name, place, flags))
-        .collect();
-    let dir = directory(flags);
-    let mut run = Run {
-        dir,
-        db: None,
-        options: options(flags)?,
-        trusted: flags.verify,
-    };
-    printed(print_head(flags, &run.dir, out))?;
-    for benchmark in benchmarks? {
-        let (tally, elapsed, text) = run.one(&benchmark)?;
-        printed(writeln!(out, "{}", tally.line(&benchmark.name, elapsed)))?;
-        if let Some(percentiles) = tally.percentiles() {
-            printed(writeln!(out, "{percentiles}"))?;
-        }
-        if !text.is_empty() {
-            printed(writeln!(out, "{}", text.trim_end()))?;
-        }
-        printed(out.flush())?;
+/// Nothing can be printed.
+pub fn print(outcome: &Outcome, out: &mut dyn Write) -> std::io::Result<()> {
+    let (tally, measured) = (&outcome.tally, &outcome.measured);
+    writeln!(
+        out,
+        "{}",
+        tally.line(&measured.name, measured.elapsed_nanos)
+    )?;
+    if let Some(percentiles) = tally.percentiles() {
+        writeln!(out, "{percentiles}")?;
     }
-    match run.db {
-        Some(db) => db.close(),
-        None => Ok(()),
+    for (name, value) in &measured.figures {
+        writeln!(out, "{name}: {value:.3}")?;
     }
+    if !outcome.text.is_empty() {
+        writeln!(out, "{}", outcome.text.trim_end())?;
+    }
+    out.flush()
 }
 
-/// Options of the engine.
-fn options(flags: &Flags) -> Result<Options> {
-    Options::default()
-        .create_if_missing(true)
-        .text(&flags.engine_options())
+/// Runs `benchmarks` in the engine of `source`, and hands each outcome to `see`.
+///
+/// # Errors
+///
+/// `Corruption` if a value is not what was written; errors of the engine, of files, and of `see`.
+pub fn run<S: Source>(
+    source: &S,
+    flags: &Flags,
+    benchmarks: &[Benchmark],
+    begin: Begin<'_>,
+    mut see: impl FnMut(&Outcome) -> Result<()>,
+) -> Result<()> {
+    let mut run = Run {
+        source,
+        dir: flags.worker_dir.clone().unwrap_or_else(|| directory(flags)),
+        db: None,
+        options: flags.engine_options(),
+        trusted: flags.verify,
+        begin,
+    };
+    for benchmark in benchmarks {
+        see(&run.one(benchmark)?)?;
+    }
+    run.db.map_or(Ok(()), Engine::close)
 }
 
 /// The state between benchmarks.
-struct Run {
+struct Run<'a, S: Source> {
+    source: &'a S,
     dir: PathBuf,
-    db: Option<Db>,
-    options: Options,
+    db: Option<S::Engine>,
+    options: String,
     /// Whether every value in the database is known.
     trusted: bool,
+    begin: Begin<'a>,
 }
 
-impl Run {
-    fn one(&mut self, benchmark: &Benchmark) -> Result<(Tally, u64, String)> {
+impl<S: Source> Run<'_, S> {
+    fn one(&mut self, benchmark: &Benchmark) -> Result<Outcome> {
         self.prepare(benchmark)?;
         if !is_ours(&self.dir, &benchmark.flags) || benchmark.kind == Kind::Merge {
             self.trusted = false;
         }
         let db = self.db.as_ref().expect("prepare has opened it");
-        let job = Job::new(db, benchmark, self.trusted);
-        let begin = SystemClock.monotonic_nanos();
+        let job = Job::new(db, benchmark, self.trusted, self.begin);
+        reset_peak();
+        let before = Usage::now();
         let tally = job.run()?;
-        let elapsed = SystemClock.monotonic_nanos() - begin;
+        let elapsed = job.nanos();
+        let mut measured = Measured::of(&benchmark.name, &tally, elapsed);
+        measured.usage = Usage::now().since(&before);
+        measured.peak_memory = peak_memory();
+        measured.space = space(&self.dir);
+        if benchmark.kind == Kind::Debt {
+            measured.figures = job.debt_figures(&measured);
+        }
         let text = match benchmark.kind {
             Kind::LevelStats => db.property("rocksdb.levelstats").unwrap_or_default(),
-            Kind::Stats => more::stats(db, &self.dir)?,
+            Kind::Stats => more::stats(db, &self.dir),
             _ => String::new(),
         };
-        Ok((tally, elapsed, text))
+        Ok(Outcome {
+            tally,
+            measured,
+            text,
+        })
     }
 
     /// Opens the database: a fresh one if the benchmark wants one.
@@ -113,32 +147,30 @@ impl Run {
             if !fresh && !has_database(&self.dir) {
                 make_fresh(&self.dir, flags)?;
             }
-            self.db = Some(Db::open(&self.dir, &self.options)?);
+            self.db = Some(self.source.open(&self.dir, &self.options)?);
         }
         Ok(())
     }
 }
 
-fn has_database(dir: &Path) -> bool {
-    PosixFileSystem
-        .exists(&dir.join("CURRENT"))
-        .unwrap_or(false)
-}
-
 /// One benchmark on an open database.
-struct Job<'a> {
-    db: &'a Db,
-    family: Family<'a>,
+struct Job<'a, E> {
+    db: &'a E,
     benchmark: &'a Benchmark,
     values: Values,
     verify: bool,
-    progress: Progress,
+    progress: Box<dyn Progress>,
+    began: Instant,
     /// The reading threads are done: the writing one stops.
     over: AtomicBool,
+    /// Nanoseconds after which `debt` had loaded everything.
+    loaded: AtomicU64,
+    /// Keys that there are, for benchmarks that add some.
+    keys: AtomicU64,
 }
 
-impl<'a> Job<'a> {
-    fn new(db: &'a Db, benchmark: &'a Benchmark, verify: bool) -> Job<'a> {
+impl<'a, E: Engine> Job<'a, E> {
+    fn new(db: &'a E, benchmark: &'a Benchmark, verify: bool, begin: Begin<'_>) -> Job<'a, E> {
         let flags = &benchmark.flags;
         let total = match benchmark.seconds() {
             0 => Some(benchmark.operations() * flags.threads),
@@ -146,25 +178,42 @@ impl<'a> Job<'a> {
         };
         Job {
             db,
-            family: db.default_family(),
             benchmark,
             values: Values::new(flags.value_size, flags.compression_ratio),
             verify,
-            progress: Progress::items(&benchmark.name, total),
+            progress: begin(&benchmark.name, total),
+            began: Instant::now(),
             over: AtomicBool::new(false),
+            loaded: AtomicU64::new(0),
+            keys: AtomicU64::new(flags.num.max(1)),
+        }
+    }
+
+    /// Nanoseconds since the benchmark began.
+    #[inline]
+    fn nanos(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    fn settings(&self) -> Settings {
+        let flags = &self.benchmark.flags;
+        Settings {
+            sync: flags.sync,
+            disable_wal: flags.disable_wal,
+            verify_checksums: flags.verify_checksum,
         }
     }
 
     /// Runs all threads and adds up what they did.
     fn run(&self) -> Result<Tally> {
         let flags = &self.benchmark.flags;
+        let work = |thread| Worker::new(self, self.db.session(&self.settings()), thread).run();
+        let write =
+            || Worker::new(self, self.db.session(&self.settings()), u64::MAX).write_until_over();
         let total = std::thread::scope(|scope| {
-            let writer = self
-                .benchmark
-                .beside_writer
-                .then(|| scope.spawn(|| Worker::new(self, u64::MAX).write_until_over()));
+            let writer = self.benchmark.beside_writer.then(|| scope.spawn(write));
             let threads: Vec<_> = (0..flags.threads.max(1))
-                .map(|thread| scope.spawn(move || Worker::new(self, thread).run()))
+                .map(|thread| scope.spawn(move || work(thread)))
                 .collect();
             let mut total = Tally::default();
             let mut failed = None;
@@ -175,14 +224,12 @@ impl<'a> Job<'a> {
                 }
             }
             self.over.store(true, Ordering::Relaxed);
-            if let Some(Err(error)) = writer.map(|it| it.join().expect("the writer does not panic"))
-            {
-                failed = Some(error);
+            match writer.map(|it| it.join().expect("the writer does not panic")) {
+                Some(Err(error)) => failed = Some(error),
+                Some(Ok(bytes)) => total.written += bytes,
+                None => {}
             }
-            match failed {
-                Some(error) => Err(error),
-                None => Ok(total),
-            }
+            failed.map_or(Ok(total), Err)
         });
         self.progress.finish();
         total
@@ -190,15 +237,15 @@ impl<'a> Job<'a> {
 }
 
 /// One thread of a benchmark.
-struct Worker<'a> {
-    job: &'a Job<'a>,
+struct Worker<'a, E: Engine, S> {
+    job: &'a Job<'a, E>,
+    session: S,
     flags: &'a Flags,
     thread: u64,
     rng: Rng,
     key: Vec<u8>,
-    write: WriteOptions,
-    read: ReadOptions,
     tally: Tally,
+    /// Nanoseconds of the job at which this thread began.
     begin: u64,
     /// When the last timed operation ended.
     last: u64,
@@ -206,30 +253,21 @@ struct Worker<'a> {
     reported: u64,
 }
 
-impl<'a> Worker<'a> {
-    fn new(job: &'a Job<'a>, thread: u64) -> Worker<'a> {
+impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
+    fn new(job: &'a Job<'a, E>, session: S, thread: u64) -> Worker<'a, E, S> {
         let flags = &job.benchmark.flags;
-        let now = SystemClock.monotonic_nanos();
+        let now = job.nanos();
         let seconds = job.benchmark.seconds();
         let place = (job.benchmark.place << 32).wrapping_add(thread);
-        let seed = flags
-            .seed
-            .wrapping_add(place.wrapping_mul(0x5851_f42d_4c95_7f2d));
+        let seed = flags.seed + flags.worker_round;
+        let seed = seed.wrapping_add(place.wrapping_mul(0x5851_f42d_4c95_7f2d));
         Worker {
             job,
+            session,
             flags,
             thread,
             rng: Rng::new(seed),
             key: vec![0; flags.key_size],
-            write: WriteOptions {
-                sync: flags.sync,
-                disable_wal: flags.disable_wal,
-                ..WriteOptions::default()
-            },
-            read: ReadOptions {
-                verify_checksums: flags.verify_checksum,
-                ..ReadOptions::default()
-            },
             tally: Tally::default(),
             begin: now,
             last: now,
@@ -251,11 +289,14 @@ impl<'a> Worker<'a> {
             Kind::Merge => self.merge()?,
             Kind::Operands => self.operands()?,
             Kind::Deterministic => self.fill_levels()?,
+            Kind::Debt => self.load_and_wait()?,
+            Kind::Tombstones => self.fill_tombstones()?,
+            Kind::Ycsb(mix) => self.ycsb(mix)?,
             Kind::Compact | Kind::Flush | Kind::Wait | Kind::LevelStats | Kind::Stats => {
                 self.command()?;
             }
         }
-        self.tally.nanos = SystemClock.monotonic_nanos() - self.begin;
+        self.tally.nanos = self.job.nanos() - self.begin;
         Ok(self.tally)
     }
 
@@ -272,9 +313,10 @@ impl<'a> Worker<'a> {
     fn finished(&mut self, count: u64) {
         self.tally.done += count;
         if self.flags.histogram || self.deadline.is_some() {
-            let now = SystemClock.monotonic_nanos();
+            let now = self.job.nanos();
             if self.flags.histogram {
                 self.tally.record(now - self.last);
+                self.tally.course.note(now, count, now - self.last);
             }
             self.last = now;
         }
@@ -291,13 +333,12 @@ impl<'a> Worker<'a> {
         number
     }
 
-    /// Checks that `value` is that of key `number`.
+    /// Puts the value of `number` under the present key.
     #[inline]
-    fn check(&self, number: u64, value: &[u8]) -> Result<()> {
-        if !self.job.verify || value == self.job.values.of(number) {
-            return Ok(());
-        }
-        Err(wrong_value(number, value.len()))
+    fn put(&mut self, number: u64) -> Result<()> {
+        let value = self.job.values.of(number);
+        self.tally.written += (self.key.len() + value.len()) as u64;
+        self.session.put(&self.key, value)
     }
 
     fn write_keys(&mut self, order: Order) -> Result<()> {
@@ -305,14 +346,12 @@ impl<'a> Worker<'a> {
             Order::Shuffled => self.shuffled(),
             _ => Vec::new(),
         };
-        let mut batch = WriteBatch::new();
         let mut done = 0;
         while self.goes_on(done) {
             let size = self
                 .flags
                 .batch_size
                 .clamp(1, self.flags.num.saturating_sub(done).max(1));
-            batch.clear();
             for at in done..done + size {
                 let number = match order {
                     Order::Sequential => at,
@@ -320,11 +359,17 @@ impl<'a> Worker<'a> {
                     Order::Shuffled => shuffled[at as usize],
                 };
                 write_key(number, &mut self.key);
-                let value = self.job.values.of(number);
-                self.tally.bytes += (self.key.len() + value.len()) as u64;
-                batch.put(&self.key, value);
+                if size == 1 {
+                    self.put(number)?;
+                } else {
+                    let value = self.job.values.of(number);
+                    self.tally.written += (self.key.len() + value.len()) as u64;
+                    self.session.add(&self.key, value);
+                }
             }
-            self.job.db.write_with(&batch, &self.write)?;
+            if size > 1 {
+                self.session.write()?;
+            }
             done += size;
             self.finished(size);
         }
@@ -350,7 +395,8 @@ impl<'a> Worker<'a> {
                     self.random_key();
                 }
             }
-            self.job.family.delete_with(&self.key, &self.write)?;
+            self.session.delete(&self.key)?;
+            self.tally.written += self.key.len() as u64;
             done += 1;
             self.finished(1);
         }
@@ -358,14 +404,12 @@ impl<'a> Worker<'a> {
     }
 
     /// Puts random keys, uncounted, as long as other threads read.
-    fn write_until_over(mut self) -> Result<()> {
+    fn write_until_over(mut self) -> Result<u64> {
         while !self.job.over.load(Ordering::Relaxed) {
             let number = self.random_key();
-            self.job
-                .db
-                .put_with(&self.key, self.job.values.of(number), &self.write)?;
+            self.put(number)?;
         }
-        Ok(())
+        Ok(self.tally.written)
     }
 
     fn get_keys(&mut self, target: Target) -> Result<()> {
@@ -392,22 +436,40 @@ impl<'a> Worker<'a> {
     #[inline]
     fn get_one(&mut self, number: u64) -> Result<()> {
         self.tally.looked += 1;
-        if let Some(value) = self.job.db.get_with(&self.key, &self.read)? {
+        let (job, mut bytes) = (self.job, 0);
+        let found = self.session.get(&self.key, |value| {
+            bytes = value.len() as u64;
+            check(job, number, value)
+        })?;
+        if found {
             self.tally.found += 1;
-            self.tally.bytes += (self.key.len() + value.len()) as u64;
-            self.check(number, &value)?;
+            self.tally.bytes += self.key.len() as u64 + bytes;
         }
         Ok(())
     }
 
     fn multi_get(&mut self) -> Result<()> {
         let mut done = 0;
-        let size = self.flags.batch_size.max(1);
+        let size = match self.flags.batch_size {
+            0 | 1 => MULTI_GET_KEYS,
+            given => given,
+        };
+        let mut keys = vec![vec![0; self.flags.key_size].into_boxed_slice(); size as usize];
+        let mut numbers = vec![0; size as usize];
         while self.goes_on(done) {
-            for _ in 0..size {
-                let number = self.random_key();
-                self.get_one(number)?;
+            for (key, number) in keys.iter_mut().zip(&mut numbers) {
+                *number = self.rng.below(self.flags.num.max(1));
+                write_key(*number, key);
             }
+            let (job, mut found, mut bytes) = (self.job, 0, 0);
+            self.session.multi_get(&keys, |at, value| {
+                found += 1;
+                bytes += (keys[at].len() + value.len()) as u64;
+                check(job, numbers[at], value)
+            })?;
+            self.tally.looked += size;
+            self.tally.found += found;
+            self.tally.bytes += bytes;
             done += size;
             self.finished(size);
         }
@@ -418,7 +480,7 @@ impl<'a> Worker<'a> {
         let mut done = 0;
         while self.goes_on(done) {
             self.random_key();
-            let mut iter = self.job.db.iter_with(&self.read);
+            let mut iter = self.session.cursor();
             iter.seek(&self.key);
             self.tally.looked += 1;
             if iter.valid() && iter.key() == &self.key[..] {
@@ -428,7 +490,7 @@ impl<'a> Worker<'a> {
             while iter.valid() {
                 let (key, value) = (iter.key(), iter.value());
                 self.tally.bytes += (key.len() + value.len()) as u64;
-                self.check(number_of(key), value)?;
+                check(self.job, number_of(key), value)?;
                 if steps == self.flags.seek_nexts {
                     break;
                 }
@@ -439,6 +501,7 @@ impl<'a> Worker<'a> {
                 }
             }
             iter.status()?;
+            drop(iter);
             done += 1;
             self.finished(1);
         }
@@ -447,7 +510,7 @@ impl<'a> Worker<'a> {
 
     fn scan(&mut self, reverse: bool) -> Result<()> {
         let limit = self.job.benchmark.operations();
-        let mut iter = self.job.db.iter_with(&self.read);
+        let mut iter = self.session.cursor();
         match reverse {
             true => iter.seek_to_last(),
             false => iter.seek_to_first(),
@@ -456,7 +519,7 @@ impl<'a> Worker<'a> {
         while iter.valid() && done < limit {
             let (key, value) = (iter.key(), iter.value());
             self.tally.bytes += (key.len() + value.len()) as u64;
-            self.check(number_of(key), value)?;
+            check(self.job, number_of(key), value)?;
             match reverse {
                 true => iter.prev(),
                 false => iter.next(),
@@ -464,6 +527,9 @@ impl<'a> Worker<'a> {
             done += 1;
             if done.is_multiple_of(SCAN_STRIDE) {
                 self.tally.done += SCAN_STRIDE;
+                if self.flags.histogram {
+                    self.tally.course.note(self.job.nanos(), SCAN_STRIDE, 0);
+                }
                 self.job.progress.advance(SCAN_STRIDE);
             }
         }
@@ -476,9 +542,7 @@ impl<'a> Worker<'a> {
         while self.goes_on(done) {
             let number = self.random_key();
             if done % 10 == 9 {
-                self.job
-                    .db
-                    .put_with(&self.key, self.job.values.of(number), &self.write)?;
+                self.put(number)?;
             } else {
                 self.get_one(number)?;
             }
@@ -493,9 +557,7 @@ impl<'a> Worker<'a> {
         while self.goes_on(done) {
             let number = self.random_key();
             self.get_one(number)?;
-            self.job
-                .db
-                .put_with(&self.key, self.job.values.of(number), &self.write)?;
+            self.put(number)?;
             done += 1;
             self.finished(1);
         }
@@ -507,10 +569,8 @@ impl<'a> Worker<'a> {
         while self.goes_on(done) {
             let number = self.random_key();
             let operand = self.job.values.of(number);
-            self.tally.bytes += (self.key.len() + operand.len()) as u64;
-            self.job
-                .family
-                .merge_with(&self.key, operand, &self.write)?;
+            self.tally.written += (self.key.len() + operand.len()) as u64;
+            self.session.merge(&self.key, operand)?;
             done += 1;
             self.finished(1);
         }
@@ -522,7 +582,7 @@ impl<'a> Worker<'a> {
         if self.thread == 0 {
             let db = self.job.db;
             match self.job.benchmark.kind {
-                Kind::Compact => db.compact_range(None, None, &CompactRangeOptions::default())?,
+                Kind::Compact => db.compact()?,
                 Kind::Flush => db.flush()?,
                 Kind::Wait => db.wait_until_quiet()?,
                 _ => {}
@@ -531,6 +591,15 @@ impl<'a> Worker<'a> {
         self.tally.done += 1;
         Ok(())
     }
+}
+
+/// Checks that `value` is that of key `number`.
+#[inline]
+fn check<E>(job: &Job<'_, E>, number: u64, value: &[u8]) -> Result<()> {
+    if !job.verify || value == job.values.of(number) {
+        return Ok(());
+    }
+    Err(wrong_value(number, value.len()))
 }
 
 #[cold]

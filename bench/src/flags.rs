@@ -8,11 +8,25 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use cairn_options::{DbOptions, FamilyOptions, Options, TableOptions};
-use clap::Args;
+use clap::{Args, ValueEnum};
+
+use crate::text;
 
 /// What runs when nobody says otherwise.
 pub const DEFAULT_BENCHMARKS: &str =
     "fillseq,fillrandom,overwrite,readrandom,readmissing,seekrandom,readseq,readreverse,compact";
+
+/// The name of Cairn's native interface among the engines.
+pub const OURS: &str = "ours";
+
+/// Who keeps the data in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CacheBy {
+    /// The engine's block cache.
+    Engine,
+    /// The operating system's page cache.
+    Os,
+}
 
 /// `bench`.
 #[derive(Clone, Debug, Args)]
@@ -78,6 +92,38 @@ pub struct Flags {
     /// Verify checksums of blocks.
     #[arg(long = "verify_checksum", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
     pub verify_checksum: bool,
+    /// An engine: `ours` is Cairn in this process, a path is a library with RocksDB's C interface.
+    #[arg(long, value_name = "ENGINE", default_value = OURS, conflicts_with = "engines")]
+    pub engine: String,
+    /// Engines to compare, separated by commas; each runs in a process of its own, in turns.
+    #[arg(long, value_name = "ENGINES", value_delimiter = ',')]
+    pub engines: Vec<String>,
+    /// How often every engine runs all benchmarks [default: 5 with --engines, otherwise 1].
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<usize>,
+    /// Benchmarks that run once in each engine, untimed, before the first round; the rounds then
+    /// use the databases that they left.
+    #[arg(long, value_name = "BENCHMARKS")]
+    pub prepare: Option<String>,
+    /// Write everything that was measured to a file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a report with plots to a file, as one page of HTML.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Where data is cached unless --cache_size says so: in the engine's block cache, which then
+    /// holds everything, or by the operating system, with a block cache of 8 MB.
+    #[arg(long = "cache_by", value_name = "WHO", conflicts_with = "cache_size")]
+    pub cache_by: Option<CacheBy>,
+    /// This process runs the benchmarks in one engine, for another process.
+    #[arg(long, hide = true)]
+    pub worker: Option<String>,
+    /// Where the database of a worker lies.
+    #[arg(long = "worker_dir", hide = true)]
+    pub worker_dir: Option<PathBuf>,
+    /// The round of a worker; 0 prepares.
+    #[arg(long = "worker_round", hide = true, default_value_t = 0)]
+    pub worker_round: u64,
     /// none, snappy, zlib, bzip2, lz4, lz4hc or zstd.
     #[arg(long = "compression_type", value_name = "NAME")]
     pub compression_type: Option<String>,
@@ -169,14 +215,25 @@ impl Flags {
         given.unwrap_or(self.num)
     }
 
-    /// The flags that name engine options in db_bench's own words, as an option text.
+    /// The options that every engine gets: those of the flags in db_bench's own words, those that
+    /// were given by name, and, where engines are compared, those whose defaults depend on the
+    /// engine.
     #[must_use]
     pub fn engine_options(&self) -> String {
         let mut text = String::new();
+        if !self.engines.is_empty() {
+            // Cairn's default is the machine's cores; RocksDB's is 2.
+            let cores = std::thread::available_parallelism().map_or(2, usize::from);
+            text.push_str(&format!("max_background_jobs={};", cores.max(2)));
+        }
         if let Some(name) = &self.compression_type {
             text.push_str(&format!("compression={};", compression_word(name)));
         }
-        if let Some(size) = &self.cache_size {
+        let by = self.cache_by.map(|who| match who {
+            CacheBy::Engine => (2 * self.raw_bytes()).max(64 << 20).to_string(),
+            CacheBy::Os => "8M".to_owned(),
+        });
+        if let Some(size) = self.cache_size.as_ref().or(by.as_ref()) {
             text.push_str(&format!(
                 "block_based_table_factory={{block_cache={size}}};"
             ));
@@ -186,7 +243,40 @@ impl Flags {
                 "block_based_table_factory={{filter_policy=bloomfilter:{bits}:false}};"
             ));
         }
-        text + &self.options
+        text::merged(&(text + &self.options))
+    }
+
+    /// Bytes of all keys and values.
+    #[must_use]
+    pub fn raw_bytes(&self) -> u64 {
+        (self.key_size as u64 + self.value_size as u64).saturating_mul(self.num)
+    }
+
+    /// How often every engine runs all benchmarks.
+    #[must_use]
+    pub fn round_count(&self) -> usize {
+        let usual = if self.engines.is_empty() { 1 } else { 5 };
+        self.rounds.unwrap_or(usual).max(1)
+    }
+
+    /// Whether worker processes measure, and this one compares and reports.
+    #[must_use]
+    pub fn compares(&self) -> bool {
+        self.worker.is_none()
+            && (!self.engines.is_empty()
+                || self.round_count() > 1
+                || self.prepare.is_some()
+                || self.json.is_some()
+                || self.html.is_some())
+    }
+
+    /// The engines that are measured.
+    #[must_use]
+    pub fn engine_names(&self) -> Vec<String> {
+        match self.engines.is_empty() {
+            true => vec![self.engine.clone()],
+            false => self.engines.clone(),
+        }
     }
 }
 
@@ -209,14 +299,37 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Cli, Command};
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    #[derive(clap::Subcommand)]
+    enum Command {
+        Bench(Box<Flags>),
+    }
 
     fn parsed(line: &str) -> Flags {
-        let args = normalized(line.split(' ').map(OsString::from));
-        match Cli::try_parse_from(args).unwrap().command {
-            Command::Bench(flags) => flags,
-            _ => panic!("not bench"),
-        }
+        let args = normalized(line.split_whitespace().map(OsString::from));
+        let Command::Bench(flags) = Cli::try_parse_from(args).unwrap().command;
+        *flags
+    }
+
+    #[test]
+    fn engines_are_compared_in_rounds() {
+        let flags = parsed("cairn bench --engines ours,/lib/librocksdb.so --cache-by=os");
+        assert_eq!(flags.engine_names(), ["ours", "/lib/librocksdb.so"]);
+        assert_eq!((flags.round_count(), flags.compares()), (5, true));
+        let options = flags.engine_options();
+        assert!(options.contains("max_background_jobs="), "{options}");
+        assert!(options.contains("block_cache=8M"), "{options}");
+        let alone = parsed("cairn bench --engine=ours");
+        assert_eq!((alone.round_count(), alone.compares()), (1, false));
+        assert_eq!(alone.engine_options(), "");
+        let jobs = parsed("cairn bench --engines=ours --max_background_jobs=7").engine_options();
+        assert_eq!(jobs, "max_background_jobs=7;");
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! What a benchmark prints: db_bench's line, and percentiles of the latencies.
+//! What the threads of a benchmark count: operations, bytes, latencies, and the course of time.
+//!
+//! [`Tally::line`] and [`Tally::percentiles`] are what db_bench prints.
 
 use hdrhistogram::Histogram;
 
@@ -15,9 +17,63 @@ pub struct Tally {
     pub looked: u64,
     /// Nanoseconds from first to last operation.
     pub nanos: u64,
+    /// Bytes of keys and values that were handed to the engine to be written.
+    pub written: u64,
     /// Nanoseconds of single operations; empty where they were not timed.
     pub latencies: Histogram<u64>,
+    /// What was done when; empty where nothing was timed.
+    pub course: Course,
 }
+
+/// Nanoseconds of a slot of a [`Course`].
+pub const SLOT_NANOS: u64 = 100_000_000;
+
+/// What was done in each tenth of a second.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Course {
+    /// The slots that are over and the one that is not.
+    pub slots: Vec<Slot>,
+}
+
+/// A tenth of a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// Operations that ended in it.
+    pub done: u64,
+    /// Nanoseconds of the longest of them.
+    pub longest: u64,
+}
+
+impl Course {
+    /// Notes `count` operations that took `nanos` and ended `at` nanoseconds after the begin.
+    #[inline]
+    pub fn note(&mut self, at: u64, count: u64, nanos: u64) {
+        let place = (at / SLOT_NANOS) as usize;
+        if place >= self.slots.len() {
+            self.slots.resize(place + 1, Slot::default());
+        }
+        let slot = &mut self.slots[place];
+        slot.done += count;
+        slot.longest = slot.longest.max(nanos);
+    }
+
+    /// Adds what another thread did at the same time.
+    pub fn add(&mut self, other: &Course) {
+        if other.slots.len() > self.slots.len() {
+            self.slots.resize(other.slots.len(), Slot::default());
+        }
+        for (slot, other) in self.slots.iter_mut().zip(&other.slots) {
+            slot.done += other.done;
+            slot.longest = slot.longest.max(other.longest);
+        }
+    }
+}
+
+/// The quantiles that are kept of latencies.
+pub const QUANTILES: [f64; 16] = [
+    0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99995, 0.99999,
+    0.999_999, 1.0,
+];
 
 /// Longest latency that is told from longer ones: ten minutes.
 const LONGEST_NANOS: u64 = 600_000_000_000;
@@ -30,6 +86,8 @@ impl Default for Tally {
             found: 0,
             looked: 0,
             nanos: 0,
+            written: 0,
+            course: Course::default(),
             latencies: Histogram::new_with_max(LONGEST_NANOS, 3)
                 .expect("three digits of ten minutes fit a histogram"),
         }
@@ -50,9 +108,21 @@ impl Tally {
         self.found += other.found;
         self.looked += other.looked;
         self.nanos += other.nanos;
+        self.written += other.written;
+        self.course.add(&other.course);
         self.latencies
             .add(&other.latencies)
             .expect("both histograms have the same bounds");
+    }
+
+    /// Nanoseconds at each of [`QUANTILES`]; nothing if no operation was timed.
+    #[must_use]
+    pub fn quantiles(&self) -> Vec<u64> {
+        if self.latencies.is_empty() {
+            return Vec::new();
+        }
+        let at = |quantile: f64| self.latencies.value_at_quantile(quantile);
+        QUANTILES.into_iter().map(at).collect()
     }
 
     /// db_bench's line for the benchmark `name`, which took `elapsed_nanos` in all threads
@@ -66,8 +136,8 @@ impl Tally {
         let mut line = format!(
             "{name:<12} : {micros:11.3} micros/op {rate:.0} ops/sec {elapsed:.3} seconds {done} operations;",
         );
-        if self.bytes > 0 {
-            let rate = self.bytes as f64 / f64::from(1 << 20) / elapsed;
+        if self.bytes + self.written > 0 {
+            let rate = (self.bytes + self.written) as f64 / f64::from(1 << 20) / elapsed;
             line.push_str(&format!(" {rate:6.1} MB/s"));
         }
         if self.looked > 0 {
@@ -123,11 +193,27 @@ mod tests {
     }
 
     #[test]
+    fn a_stop_is_seen_in_the_course() {
+        let mut course = Course::default();
+        course.note(5, 1, 5);
+        course.note(SLOT_NANOS * 3 + 1, 2, SLOT_NANOS * 3);
+        let mut other = Course::default();
+        other.note(7, 4, 70);
+        other.add(&course);
+        let slot = |done, longest| Slot { done, longest };
+        let stop = [slot(5, 70), slot(0, 0), slot(0, 0), slot(2, SLOT_NANOS * 3)];
+        assert_eq!(other.slots, stop);
+    }
+
+    #[test]
     fn percentiles_are_in_microseconds() {
         let mut tally = Tally::default();
         assert_eq!(tally.percentiles(), None);
         (1..=100).for_each(|micros| tally.record(micros * 1000));
         let line = tally.percentiles().unwrap();
         assert!(line.starts_with("Percentiles: P50: 50.0"), "{line}");
+        let quantiles = tally.quantiles();
+        assert_eq!(quantiles.len(), QUANTILES.len());
+        assert!((99_000..99_200).contains(&quantiles[7]), "{quantiles:?}");
     }
 }

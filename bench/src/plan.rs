@@ -1,8 +1,9 @@
 //! The benchmarks by name: what each does, and what it changes of the flags.
 
-use cairn_types::{Error, Result};
+use cairn::{Error, Result};
 
-use super::flags::Flags;
+use crate::flags::Flags;
+use crate::ycsb::Mix;
 
 /// What the threads of a benchmark do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,12 @@ pub enum Kind {
     Operands,
     /// In order, a level after the other, so that the tree has the same shape each time.
     Deterministic,
+    /// Random keys, and then until no compaction is due.
+    Debt,
+    /// Keys of which all but one in a hundred are deleted.
+    Tombstones,
+    /// A mix of the Yahoo! Cloud Serving Benchmark.
+    Ycsb(Mix),
 }
 
 /// The order of the keys that are written.
@@ -62,6 +69,19 @@ pub struct Benchmark {
 }
 
 impl Benchmark {
+    /// The benchmarks of a list of names.
+    ///
+    /// # Errors
+    ///
+    /// As [`Benchmark::named`].
+    pub fn list(names: &str, flags: &Flags) -> Result<Vec<Benchmark>> {
+        let names = names.split(',').map(str::trim);
+        (0..)
+            .zip(names.filter(|name| !name.is_empty()))
+            .map(|(place, name)| Benchmark::named(name, place, flags))
+            .collect()
+    }
+
     /// The benchmark called `name`.
     ///
     /// # Errors
@@ -114,6 +134,14 @@ impl Benchmark {
             "stats" => Kind::Stats,
             "readrandomoperands" => Kind::Operands,
             "fillseqdeterministic" => Kind::Deterministic,
+            "debt" => {
+                benchmark.fresh = true;
+                Kind::Debt
+            }
+            "filltombstones" => Kind::Tombstones,
+            _ if Mix::named(name).is_some() => {
+                Kind::Ycsb(Mix::named(name).expect("looked at in the line above"))
+            }
             _ => {
                 return Err(Error::invalid_argument(format!(
                     "unknown benchmark {name}; `cairn bench --help` lists them"
@@ -127,9 +155,13 @@ impl Benchmark {
     #[must_use]
     pub fn operations(&self) -> u64 {
         match self.kind {
-            Kind::Write(_) | Kind::Delete(_) | Kind::Merge | Kind::Update | Kind::Deterministic => {
-                self.flags.num
-            }
+            Kind::Write(_)
+            | Kind::Delete(_)
+            | Kind::Merge
+            | Kind::Update
+            | Kind::Deterministic
+            | Kind::Debt
+            | Kind::Tombstones => self.flags.num,
             Kind::Compact | Kind::Flush | Kind::Wait | Kind::LevelStats | Kind::Stats => 1,
             _ => self.flags.reads(),
         }
@@ -143,6 +175,8 @@ impl Benchmark {
             Kind::Write(Order::Sequential | Order::Shuffled)
             | Kind::Delete(Order::Sequential)
             | Kind::Deterministic
+            | Kind::Debt
+            | Kind::Tombstones
             | Kind::Scan { .. } => 0,
             _ => self.flags.duration,
         }

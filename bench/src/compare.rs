@@ -1,0 +1,312 @@
+//! Engines in turn: the rounds, and what they come to.
+//!
+//! In each round every engine runs the whole list of benchmarks, one engine after the other, and the
+//! next round turns their order round, so that neither always runs on the warmer machine.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cairn::{Error, Result};
+
+use crate::flags::Flags;
+use crate::folder::directory;
+use crate::measured::Measured;
+use crate::plan::Benchmark;
+use crate::process::{self, PREPARING, Said};
+use crate::stats::{Spread, median, ratio};
+use crate::tally::QUANTILES;
+use crate::text;
+
+/// Everything that a comparison measured.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// The engines, as they are called in reports.
+    pub labels: Vec<String>,
+    /// The engines, as they were typed.
+    pub engines: Vec<String>,
+    /// Each benchmark in each engine.
+    pub benchmarks: Vec<Compared>,
+    /// Options that are not the same in all engines: name, and value in each.
+    pub differences: Vec<(String, Vec<String>)>,
+}
+
+/// One benchmark in each engine.
+#[derive(Clone, Debug, Default)]
+pub struct Compared {
+    /// Its name.
+    pub name: String,
+    /// The rounds of each engine.
+    pub engines: Vec<Rounds>,
+}
+
+/// One benchmark in one engine, in all rounds.
+#[derive(Clone, Debug, Default)]
+pub struct Rounds(pub Vec<Measured>);
+
+impl Rounds {
+    /// The spread of a figure.
+    #[must_use]
+    pub fn spread(&self, figure: impl Fn(&Measured) -> f64) -> Spread {
+        Spread::of(self.0.iter().map(figure))
+    }
+
+    /// A figure in each round.
+    #[must_use]
+    pub fn values(&self, figure: impl Fn(&Measured) -> f64) -> Vec<f64> {
+        self.0.iter().map(figure).collect()
+    }
+
+    /// The median of each latency quantile; nothing if operations were not timed.
+    #[must_use]
+    pub fn quantiles(&self) -> Vec<u64> {
+        let timed = || {
+            self.0
+                .iter()
+                .filter(|one| one.quantiles.len() == QUANTILES.len())
+        };
+        if timed().next().is_none() {
+            return Vec::new();
+        }
+        let at = |place: usize| median(timed().map(|one| one.quantiles[place]));
+        (0..QUANTILES.len()).map(at).collect()
+    }
+
+    /// Nanoseconds at one of [`QUANTILES`].
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Option<u64> {
+        let place = QUANTILES.iter().position(|one| *one == quantile)?;
+        self.quantiles().get(place).copied()
+    }
+}
+
+impl Compared {
+    /// How many times more engine `other` costs than the first engine.
+    #[must_use]
+    pub fn ratio(&self, other: usize, cost: impl Fn(&Measured) -> f64 + Copy) -> Spread {
+        ratio(
+            &self.engines[0].values(cost),
+            &self.engines[other].values(cost),
+        )
+    }
+}
+
+/// Runs all rounds.
+///
+/// # Errors
+///
+/// Those of the workers, and `InvalidArgument` for benchmarks that do not exist.
+pub fn run(flags: &Flags, mut say: impl FnMut(&str) -> Result<()>) -> Result<Comparison> {
+    let names: Vec<String> = Benchmark::list(&flags.benchmarks, flags)?
+        .into_iter()
+        .map(|benchmark| benchmark.name)
+        .collect();
+    Benchmark::list(flags.prepare.as_deref().unwrap_or(""), flags)?;
+    let engines = flags.engine_names();
+    let labels = labels(&engines);
+    let dirs: Vec<PathBuf> = (labels.iter().enumerate())
+        .map(|(at, label)| directory(flags).join(format!("{at}-{label}")))
+        .collect();
+    if flags.prepare.is_some() {
+        for (engine, dir) in engines.iter().zip(&dirs) {
+            say(&format!("preparing {engine}"))?;
+            process::start(engine, dir, PREPARING)?;
+        }
+    }
+    let mut benchmarks: Vec<Compared> = names
+        .into_iter()
+        .map(|name| empty(name, engines.len()))
+        .collect();
+    let mut options = vec![String::new(); engines.len()];
+    let rounds = flags.round_count();
+    for round in 1..=rounds {
+        for turn in 0..engines.len() {
+            let at = if round % 2 == 1 {
+                turn
+            } else {
+                engines.len() - 1 - turn
+            };
+            say(&format!("round {round} of {rounds}: {}", labels[at]))?;
+            let said = process::start(&engines[at], &dirs[at], round as u64)?;
+            note(&mut benchmarks, at, &labels[at], &said)?;
+            options[at] = said.options;
+        }
+    }
+    if flags.db.is_none() {
+        dirs.iter().for_each(|dir| forget(dir));
+    }
+    Ok(Comparison {
+        labels,
+        engines,
+        benchmarks,
+        differences: differences(&options),
+    })
+}
+
+fn empty(name: String, engines: usize) -> Compared {
+    Compared {
+        name,
+        engines: vec![Rounds::default(); engines],
+    }
+}
+
+/// Puts what a worker said where it belongs.
+fn note(benchmarks: &mut [Compared], engine: usize, label: &str, said: &Said) -> Result<()> {
+    if said.measured.len() != benchmarks.len() {
+        return Err(Error::io_text(format!(
+            "the worker of engine {label} ran {} benchmarks instead of {}",
+            said.measured.len(),
+            benchmarks.len()
+        )));
+    }
+    for (compared, measured) in benchmarks.iter_mut().zip(&said.measured) {
+        compared.engines[engine].0.push(measured.clone());
+    }
+    Ok(())
+}
+
+/// Removes a database of a place that nobody chose.
+fn forget(dir: &Path) {
+    // What cannot be removed stays in the temporary directory and is overwritten next time.
+    drop(std::fs::remove_dir_all(dir));
+}
+
+/// Short names: `ours`, and for libraries the name of the file, numbered where it is not the first.
+#[must_use]
+pub fn labels(engines: &[String]) -> Vec<String> {
+    let mut labels: Vec<String> = Vec::new();
+    for engine in engines {
+        let stem = Path::new(engine)
+            .file_name()
+            .map(|name| name.to_string_lossy());
+        let stem = stem.as_deref().unwrap_or(engine);
+        let short = stem.split(".so").next().unwrap_or(stem);
+        let short = short.strip_prefix("lib").unwrap_or(short).to_owned();
+        let count = labels
+            .iter()
+            .filter(|label| label.split('#').next() == Some(&short))
+            .count();
+        labels.push(match count {
+            0 => short,
+            more => format!("{short}#{}", more + 1),
+        });
+    }
+    labels
+}
+
+/// Options that several OPTIONS files have and that differ in them. Sizes and names of the files' own
+/// are left out, and so is what one of them does not know.
+fn differences(texts: &[String]) -> Vec<(String, Vec<String>)> {
+    let all: Vec<BTreeMap<String, String>> = texts.iter().map(|text| statements(text)).collect();
+    let Some(first) = all.first() else {
+        return Vec::new();
+    };
+    let row = |name: &String| -> Option<(String, Vec<String>)> {
+        let values: Option<Vec<String>> = all.iter().map(|one| one.get(name).cloned()).collect();
+        let values = values?;
+        let same = values.iter().all(|value| *value == values[0]);
+        (!same).then(|| (name.clone(), values))
+    };
+    first.keys().filter_map(row).collect()
+}
+
+/// `section/name` to value.
+fn statements(text: &str) -> BTreeMap<String, String> {
+    let (mut section, mut all) = (String::new(), BTreeMap::new());
+    for line in text.lines().map(str::trim) {
+        if let Some(head) = line.strip_prefix('[') {
+            section = head.split([' ', '/', ']']).next().unwrap_or("").to_owned();
+        } else if let Some((name, value)) = line.split_once('=') {
+            // A folder and the version of the writer differ in any case.
+            if section != "Version" && !name.ends_with("_dir") {
+                add(&mut all, format!("{section}/{}", name.trim()), value.trim());
+            }
+        }
+    }
+    all
+}
+
+/// Adds an option, or those that it consists of: engines write these in any order.
+fn add(all: &mut BTreeMap<String, String>, name: String, value: &str) {
+    match text::inside(value) {
+        Some(parts) => {
+            for (part, value) in text::split(parts)
+                .into_iter()
+                .filter_map(|statement| statement.split_once('='))
+            {
+                add(all, format!("{name}/{}", part.trim()), value.trim());
+            }
+        }
+        None => {
+            all.insert(name, value.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_have_short_names_that_differ() {
+        let engines = ["ours", "ours", "/x/librocksdb.so", "a/librocksdb.so.11"];
+        let labels = labels(&engines.map(str::to_owned));
+        assert_eq!(labels, ["ours", "ours#2", "rocksdb", "rocksdb#2"]);
+    }
+
+    #[test]
+    fn options_that_differ_are_named() {
+        let text = |cache: &str, dir: &str| {
+            format!(
+                "[Version]\n rocksdb_version={cache}\n[DBOptions]\n  a=1\n  db_log_dir={dir}\n\
+                     [CFOptions \"default\"]\n  b={cache}\n"
+            )
+        };
+        let found = differences(&[text("8", "x"), text("9", "y") + "  new=1\n"]);
+        assert_eq!(
+            found,
+            [(
+                "CFOptions/b".to_owned(),
+                vec!["8".to_owned(), "9".to_owned()]
+            )]
+        );
+        assert!(differences(&[]).is_empty());
+        let nested = |value: &str| format!("[CFOptions]\n  o={value}\n");
+        let found = differences(&[nested("{a=1;b={c=2}}"), nested("{b={c=3;};d=4;a=1}")]);
+        let differs = (
+            "CFOptions/o/b/c".to_owned(),
+            vec!["2".to_owned(), "3".to_owned()],
+        );
+        assert_eq!(found, [differs]);
+    }
+
+    #[test]
+    fn medians_and_ratios_are_taken_round_by_round() {
+        let one = |nanos: u64, quantile: u64| Measured {
+            done: 10,
+            elapsed_nanos: nanos,
+            quantiles: vec![quantile; QUANTILES.len()],
+            ..Measured::default()
+        };
+        let compared = Compared {
+            name: "readrandom".into(),
+            engines: vec![
+                Rounds(vec![one(100, 5), one(200, 7), one(100, 6)]),
+                Rounds(vec![one(200, 5), one(600, 5), one(250, 5)]),
+            ],
+        };
+        let ratio = compared.ratio(1, Measured::clock);
+        assert_eq!((ratio.low, ratio.median, ratio.high), (2.0, 2.5, 3.0));
+        assert_eq!(compared.engines[0].quantile(0.99), Some(6));
+        assert_eq!(Rounds::default().quantile(0.99), None);
+    }
+
+    #[test]
+    fn a_worker_that_ran_too_little_is_refused() {
+        let mut benchmarks = vec![empty("x".into(), 1)];
+        let error = note(&mut benchmarks, 0, "ours", &Said::default()).unwrap_err();
+        assert!(
+            error.to_string().contains("0 benchmarks instead of 1"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! The directory of a database that a benchmark made: its place, its mark, its size.
+//!
+//! Nothing is erased that `bench` did not make itself.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use cairn::{Error, Result};
+use cairn_format::names::FileName;
+
+use crate::flags::Flags;
+
+/// A file that marks a directory as made by `bench`, so that no other is ever erased.
+const MARK: &str = "CAIRN_BENCH";
+
+/// Where the database of a run lies.
+#[must_use]
+pub fn directory(flags: &Flags) -> PathBuf {
+    flags.db.clone().unwrap_or_else(|| {
+        let base = std::env::var_os("TEST_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        base.join("cairn-bench")
+    })
+}
+
+/// What the mark says of the values in a directory: they are known only to a run like it.
+fn mark_text(flags: &Flags) -> String {
+    format!(
+        "made by cairn bench: key_size={} value_size={} compression_ratio={}\n",
+        flags.key_size, flags.value_size, flags.compression_ratio
+    )
+}
+
+/// Whether the directory holds values that a run with these flags can tell.
+#[must_use]
+pub fn is_ours(dir: &Path, flags: &Flags) -> bool {
+    std::fs::read_to_string(dir.join(MARK)).is_ok_and(|found| found == mark_text(flags))
+}
+
+/// Makes `dir` an empty directory with a mark, erasing a database that an earlier run left.
+///
+/// # Errors
+///
+/// `InvalidArgument` if a database is there that no run left.
+pub fn make_fresh(dir: &Path, flags: &Flags) -> Result<()> {
+    let io = |doing: &'static str| move |error| Error::io(doing, dir, error);
+    std::fs::create_dir_all(dir).map_err(io("create"))?;
+    let names = names(dir).map_err(io("list"))?;
+    let has_database = names.iter().any(|name| name == "CURRENT");
+    if has_database && !names.iter().any(|name| name == MARK) {
+        return Err(Error::invalid_argument(format!(
+            "{} holds a database that cairn bench did not make; it is not erased. \
+             Choose another --db, or --use_existing_db",
+            dir.display()
+        )));
+    }
+    for name in names
+        .iter()
+        .filter(|name| FileName::parse(name).is_some() || *name == MARK)
+    {
+        std::fs::remove_file(dir.join(name)).map_err(io("clear"))?;
+    }
+    std::fs::write(dir.join(MARK), mark_text(flags)).map_err(io("mark"))
+}
+
+fn names(dir: &Path) -> std::io::Result<Vec<String>> {
+    std::fs::read_dir(dir)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect()
+}
+
+/// Whether a database is there.
+#[must_use]
+pub fn has_database(dir: &Path) -> bool {
+    dir.join("CURRENT").exists()
+}
+
+/// What a directory takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes of tables and blob files.
+    pub tables: u64,
+    /// Bytes that all files occupy on the device.
+    pub occupied: u64,
+}
+
+/// What the files in `dir` take. A file that goes meanwhile is not counted.
+#[must_use]
+pub fn space(dir: &Path) -> Space {
+    let mut space = Space::default();
+    for name in names(dir).unwrap_or_default() {
+        let Ok(status) = std::fs::metadata(dir.join(&name)) else {
+            continue;
+        };
+        space.occupied += status.blocks() * 512;
+        if name.ends_with(".sst") || name.ends_with(".blob") {
+            space.tables += status.len();
+        }
+    }
+    space
+}
+
+/// The text of the newest OPTIONS file.
+#[must_use]
+pub fn newest_options(dir: &Path) -> String {
+    let number = |name: &String| name.strip_prefix("OPTIONS-")?.parse::<u64>().ok();
+    let newest = names(dir).unwrap_or_default();
+    let newest = newest.iter().filter_map(number).max();
+    newest
+        .and_then(|number| std::fs::read_to_string(dir.join(format!("OPTIONS-{number:06}"))).ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn space_is_that_of_tables_and_of_all_files() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("000007.sst"), [1; 5000]).unwrap();
+        std::fs::write(dir.path().join("LOG"), [1; 5000]).unwrap();
+        let space = space(dir.path());
+        assert_eq!(space.tables, 5000);
+        assert!(space.occupied >= 10_000, "{space:?}");
+        assert_eq!(newest_options(dir.path()), "");
+        std::fs::write(dir.path().join("OPTIONS-000009"), "old").unwrap();
+        std::fs::write(dir.path().join("OPTIONS-000012"), "new").unwrap();
+        assert_eq!(newest_options(dir.path()), "new");
+    }
+}

@@ -1,0 +1,356 @@
+//! Any library with RocksDB's C interface as an engine of the benchmarks.
+//!
+//! The calls are those a C program would make: `rocksdb_put`, `rocksdb_get_pinned`,
+//! `rocksdb_batched_multi_get_cf`, `rocksdb_iter_next` and kin on the default family. Read and write
+//! options are handles that a session makes once.
+#![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
+
+use std::ffi::{c_char, c_int};
+use std::marker::PhantomData;
+use std::path::Path;
+use std::ptr::null_mut;
+
+use cairn::{Error, Result};
+
+use super::api::Handle;
+use super::db::{Db, Family, Iter, OpenMode, view};
+use super::library::{Library, pointer};
+use crate::engine::{Cursor, Engine, Session, Settings, Source};
+
+const DEFAULT: Family = Family(0);
+
+/// The engine's words as an error of the benchmark.
+fn failed(error: super::Error) -> Error {
+    Error::io_text(format!("the library says: {error}"))
+}
+
+impl Source for Library {
+    type Engine = Db;
+
+    fn open(&self, dir: &Path, options: &str) -> Result<Db> {
+        Db::open(
+            self,
+            dir,
+            options,
+            &[("default", options)],
+            OpenMode::Create,
+        )
+        .map_err(failed)
+    }
+}
+
+// SAFETY: a C library's database may be used by many threads at once; what `&mut self` changes (the
+// options of later calls) is not touched by shared calls.
+unsafe impl Sync for Db {}
+
+/// What one thread works through.
+pub struct Thread<'a> {
+    db: &'a Db,
+    read: Handle,
+    write: Handle,
+    batch: Handle,
+    keys: Vec<*const c_char>,
+    sizes: Vec<usize>,
+    values: Vec<Handle>,
+    errors: Vec<*mut c_char>,
+}
+
+impl Engine for Db {
+    type Session<'a> = Thread<'a>;
+
+    fn session(&self, settings: &Settings) -> Thread<'_> {
+        let api = &self.library().api;
+        // SAFETY: each makes a handle, which only this session uses and its end destroys.
+        unsafe {
+            let (read, write) = (
+                (api.rocksdb_readoptions_create)(),
+                (api.rocksdb_writeoptions_create)(),
+            );
+            (api.rocksdb_readoptions_set_verify_checksums)(
+                read,
+                u8::from(settings.verify_checksums),
+            );
+            (api.rocksdb_writeoptions_set_sync)(write, u8::from(settings.sync));
+            (api.rocksdb_writeoptions_disable_WAL)(write, c_int::from(settings.disable_wal));
+            Thread {
+                db: self,
+                read,
+                write,
+                batch: (api.rocksdb_writebatch_create)(),
+                keys: Vec::new(),
+                sizes: Vec::new(),
+                values: Vec::new(),
+                errors: Vec::new(),
+            }
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        Db::flush(self, DEFAULT).map_err(failed)
+    }
+
+    fn compact(&self) -> Result<()> {
+        Db::compact(self, DEFAULT);
+        Ok(())
+    }
+
+    fn wait_until_quiet(&self) -> Result<()> {
+        let api = &self.library().api;
+        // SAFETY: makes a handle, destroyed below.
+        let options = unsafe { (api.rocksdb_wait_for_compact_options_create)() };
+        let result = self.library().call(|error| {
+            // SAFETY: live handles.
+            unsafe { (api.rocksdb_wait_for_compact)(self.handle(), options, error) }
+        });
+        // SAFETY: made above and used nowhere else.
+        unsafe { (api.rocksdb_wait_for_compact_options_destroy)(options) };
+        result.map_err(failed)
+    }
+
+    fn property(&self, name: &str) -> Option<String> {
+        Db::property(self, DEFAULT, name)
+    }
+
+    fn close(self) -> Result<()> {
+        drop(self);
+        Ok(())
+    }
+}
+
+impl Session for Thread<'_> {
+    type Cursor<'b>
+        = Iter<'b>
+    where
+        Self: 'b;
+
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(value)));
+        let library = self.db.library();
+        let put = library.call(|error| {
+            // SAFETY: live handles, readable bytes.
+            unsafe {
+                (library.api.rocksdb_put)(
+                    self.db.handle(),
+                    self.write,
+                    key,
+                    key_len,
+                    value,
+                    value_len,
+                    error,
+                );
+            }
+        });
+        put.map_err(failed)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let (key, len) = pointer(Some(key));
+        let library = self.db.library();
+        let deleted = library.call(|error| {
+            // SAFETY: live handles, readable bytes.
+            unsafe {
+                (library.api.rocksdb_delete)(self.db.handle(), self.write, key, len, error);
+            }
+        });
+        deleted.map_err(failed)
+    }
+
+    fn merge(&mut self, key: &[u8], operand: &[u8]) -> Result<()> {
+        let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(operand)));
+        let library = self.db.library();
+        let merged = library.call(|error| {
+            // SAFETY: live handles, readable bytes.
+            unsafe {
+                (library.api.rocksdb_merge)(
+                    self.db.handle(),
+                    self.write,
+                    key,
+                    key_len,
+                    value,
+                    value_len,
+                    error,
+                );
+            }
+        });
+        merged.map_err(failed)
+    }
+
+    #[inline]
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(value)));
+        // SAFETY: a live handle, readable bytes, which are copied.
+        unsafe {
+            (self.db.library().api.rocksdb_writebatch_put)(
+                self.batch, key, key_len, value, value_len,
+            );
+        }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let library = self.db.library();
+        let written = library.call(|error| {
+            // SAFETY: live handles.
+            unsafe {
+                (library.api.rocksdb_write)(self.db.handle(), self.write, self.batch, error);
+            }
+        });
+        // SAFETY: a live handle.
+        unsafe { (library.api.rocksdb_writebatch_clear)(self.batch) };
+        written.map_err(failed)
+    }
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+        let (key, len) = pointer(Some(key));
+        let library = self.db.library();
+        let slice = library.call(|error| {
+            // SAFETY: live handles, readable bytes.
+            unsafe {
+                (library.api.rocksdb_get_pinned)(self.db.handle(), self.read, key, len, error)
+            }
+        });
+        let slice = slice.map_err(failed)?;
+        if slice.is_null() {
+            return Ok(false);
+        }
+        // SAFETY: a live slice, which nobody else has; its bytes are not used after its end.
+        unsafe {
+            let mut len = 0;
+            let bytes = (library.api.rocksdb_pinnableslice_value)(slice, &mut len);
+            let seen = see(view(bytes, len));
+            (library.api.rocksdb_pinnableslice_destroy)(slice);
+            seen.map(|()| true)
+        }
+    }
+
+    fn multi_get(
+        &mut self,
+        keys: &[Box<[u8]>],
+        mut see: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let library = self.db.library();
+        self.keys.clear();
+        self.sizes.clear();
+        for key in keys {
+            let (key, size) = pointer(Some(key));
+            self.keys.push(key);
+            self.sizes.push(size);
+        }
+        self.values.clear();
+        self.values.resize(keys.len(), null_mut());
+        self.errors.clear();
+        self.errors.resize(keys.len(), null_mut());
+        // SAFETY: live handles, and lists with as many places as there are keys.
+        unsafe {
+            (library.api.rocksdb_batched_multi_get_cf)(
+                self.db.handle(),
+                self.read,
+                self.db.family_handle(DEFAULT),
+                keys.len(),
+                self.keys.as_ptr(),
+                self.sizes.as_ptr(),
+                self.values.as_mut_ptr(),
+                self.errors.as_mut_ptr(),
+                false,
+            );
+        }
+        let mut result = Ok(());
+        for (at, (slice, text)) in self.values.iter().zip(&self.errors).enumerate() {
+            if !text.is_null() {
+                // The text is freed by taking it as any call's.
+                result = library
+                    // SAFETY: `error` is writable, and the text is ours.
+                    .call(|error| unsafe { error.write(*text) })
+                    .map_err(failed)
+                    .and(result);
+            }
+            if slice.is_null() {
+                continue;
+            }
+            // SAFETY: a live slice, which nobody else has; its bytes are not used after its end.
+            unsafe {
+                let mut len = 0;
+                let bytes = (library.api.rocksdb_pinnableslice_value)(*slice, &mut len);
+                result = see(at, view(bytes, len)).and(result);
+                (library.api.rocksdb_pinnableslice_destroy)(*slice);
+            }
+        }
+        result
+    }
+
+    fn operands(&mut self, _key: &[u8], _most: usize) -> Result<(usize, u64)> {
+        Err(Error::not_supported(
+            "RocksDB's C interface has no call for the merge operands of a key; \
+             readrandomoperands runs with --engine ours only",
+        ))
+    }
+
+    fn cursor(&self) -> Iter<'_> {
+        let library = self.db.library();
+        // SAFETY: live handles; the walk borrows the session and ends before it.
+        let handle = unsafe { (library.api.rocksdb_create_iterator)(self.db.handle(), self.read) };
+        Iter {
+            library,
+            handle,
+            valid: false,
+            _db: PhantomData,
+        }
+    }
+}
+
+impl Drop for Thread<'_> {
+    fn drop(&mut self) {
+        let api = &self.db.library().api;
+        // SAFETY: the handles are this session's, and nobody uses them any more.
+        unsafe {
+            (api.rocksdb_readoptions_destroy)(self.read);
+            (api.rocksdb_writeoptions_destroy)(self.write);
+            (api.rocksdb_writebatch_destroy)(self.batch);
+        }
+    }
+}
+
+impl Cursor for Iter<'_> {
+    fn seek_to_first(&mut self) {
+        Iter::seek_to_first(self);
+    }
+
+    fn seek_to_last(&mut self) {
+        Iter::seek_to_last(self);
+    }
+
+    #[inline]
+    fn seek(&mut self, key: &[u8]) {
+        Iter::seek(self, key);
+    }
+
+    #[inline]
+    fn next(&mut self) {
+        Iter::next(self);
+    }
+
+    #[inline]
+    fn prev(&mut self) {
+        Iter::prev(self);
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        Iter::valid(self)
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        Iter::key(self)
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        Iter::value(self)
+    }
+
+    fn status(&self) -> Result<()> {
+        Iter::status(self).map_err(failed)
+    }
+}

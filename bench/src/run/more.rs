@@ -1,0 +1,134 @@
+//! Benchmarks that few ask for: operands unmerged, a tree of always the same shape, debt, tombstones,
+//! and figures of the tree instead of times.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use cairn::Result;
+
+use super::{Job, Worker};
+use crate::engine::{Engine, Session};
+use crate::folder::space;
+use crate::measured::Measured;
+use crate::work::write_key;
+
+/// As many operands of a key are asked for at most.
+const MOST_OPERANDS: usize = 1000;
+
+/// Properties that `stats` prints.
+const PROPERTIES: [&str; 6] = [
+    "rocksdb.estimate-num-keys",
+    "rocksdb.total-sst-files-size",
+    "rocksdb.live-sst-files-size",
+    "rocksdb.total-blob-file-size",
+    "rocksdb.estimate-live-data-size",
+    "rocksdb.estimate-pending-compaction-bytes",
+];
+
+/// The tree and its space, as text.
+pub(super) fn stats<E: Engine>(db: &E, dir: &Path) -> String {
+    let mut text = db.property("rocksdb.levelstats").unwrap_or_default();
+    for name in PROPERTIES {
+        if let Some(value) = db.property(name) {
+            let _ = writeln!(text, "{name}: {value}");
+        }
+    }
+    if let Some(stats) = db.property("rocksdb.stats") {
+        text += &stats;
+    }
+    let _ = writeln!(text, "bytes on disk: {}", space(dir).occupied);
+    text
+}
+
+impl<E: Engine> Job<'_, E> {
+    /// What `debt` is asked for beside its times of an operation.
+    pub(super) fn debt_figures(&self, measured: &Measured) -> Vec<(String, f64)> {
+        let loaded = self.loaded.load(Ordering::Relaxed);
+        let seconds = |nanos: u64| nanos as f64 / 1e9;
+        let quiet = measured.elapsed_nanos.saturating_sub(loaded);
+        let mut figures = vec![
+            ("seconds to load".to_owned(), seconds(loaded)),
+            ("seconds to quiet".to_owned(), seconds(quiet)),
+            (
+                "megabytes of tables".to_owned(),
+                measured.space.tables as f64 / 1e6,
+            ),
+        ];
+        if let Some(amplification) = measured.amplification() {
+            figures.push(("write amplification".to_owned(), amplification));
+        }
+        figures
+    }
+}
+
+impl<E: Engine, S: Session> Worker<'_, E, S> {
+    /// Gets the operands of random keys.
+    pub(super) fn operands(&mut self) -> Result<()> {
+        let mut done = 0;
+        while self.goes_on(done) {
+            self.random_key();
+            self.tally.looked += 1;
+            let (count, bytes) = self.session.operands(&self.key, MOST_OPERANDS)?;
+            self.tally.found += u64::from(count > 0);
+            self.tally.bytes += bytes;
+            done += 1;
+            self.finished(1);
+        }
+        Ok(())
+    }
+
+    /// Writes all keys in order as many times as there are levels to fill, each time fewer of them:
+    /// the first, largest part goes to the last level, and so on upwards, as db_bench does it.
+    pub(super) fn fill_levels(&mut self) -> Result<()> {
+        const LEVELS: u32 = 4;
+        let mut share = self.flags.num;
+        for level in 0..LEVELS {
+            for number in 0..share {
+                write_key(number, &mut self.key);
+                self.put(number)?;
+                self.finished(1);
+            }
+            self.job.db.flush()?;
+            if level == 0 {
+                self.job.db.compact()?;
+            }
+            self.job.db.wait_until_quiet()?;
+            share = (share / 10).max(1);
+        }
+        Ok(())
+    }
+
+    /// Puts random keys, then waits until no compaction is due: the whole price of a load.
+    pub(super) fn load_and_wait(&mut self) -> Result<()> {
+        for _ in 0..self.job.benchmark.operations() {
+            let number = self.random_key();
+            self.put(number)?;
+            self.finished(1);
+        }
+        // With several threads the last one to end says when all was loaded.
+        self.job
+            .loaded
+            .fetch_max(self.job.nanos(), Ordering::Relaxed);
+        self.job.db.flush()?;
+        self.job.db.wait_until_quiet()
+    }
+
+    /// Puts all keys in order, writes them to tables, and deletes all but each hundredth, so that a
+    /// walk meets ninety-nine deletions between two entries.
+    pub(super) fn fill_tombstones(&mut self) -> Result<()> {
+        for number in 0..self.flags.num {
+            write_key(number, &mut self.key);
+            self.put(number)?;
+            self.finished(1);
+        }
+        self.job.db.flush()?;
+        for number in (0..self.flags.num).filter(|number| number % 100 != 0) {
+            write_key(number, &mut self.key);
+            self.session.delete(&self.key)?;
+            self.tally.written += self.key.len() as u64;
+            self.finished(1);
+        }
+        self.job.db.flush()
+    }
+}

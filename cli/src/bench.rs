@@ -1,0 +1,66 @@
+//! `bench`: the benchmarks of `cairn-bench`, with a bar that shows how far they have come.
+
+use std::io::Write;
+
+use cairn_bench::progress::Progress as Watcher;
+use cairn_types::Result;
+
+use crate::progress::Progress;
+
+pub use cairn_bench::{Flags, normalized};
+
+/// The end of `bench --help`.
+pub const HELP: &str = "\
+Benchmarks (those marked * begin with a fresh database unless --use_existing_db is given):
+  fillseq*          write all keys in order             readrandom      get random keys
+  fillrandom*       write random keys                   readmissing     get keys that do not exist
+  filluniquerandom* write each key once, shuffled       readhot         get from one hundredth of the keys
+  fillsync*         one thousandth, each write synced   readseq         walk forwards
+  fillbatch*        in order, 1000 keys a batch         readreverse     walk backwards
+  fill100K*         one thousandth, values of 100 kB    seekrandom      seek random keys
+  overwrite         write random keys again             multireadrandom get in batches
+  deleteseq         delete all keys in order            readwhilewriting, seekrandomwhilewriting
+  deleterandom      delete random keys                  readrandomwriterandom  nine gets, one put
+  updaterandom      get a random key and put it back    mergerandom     merge (needs --merge_operator)
+  compact           compact everything                  flush           write memtables to tables
+  waitforcompaction wait for background work            levelstats      print files and bytes a level
+  stats             print the tree and its space        readrandomoperands  get operands, unmerged
+  fillseqdeterministic*  in order, level by level: the same tree each time
+  filltombstones*   write all keys in order, then delete all but each hundredth
+  debt*             write random keys, then wait until no compaction is due: time, space, amplification
+  ycsba .. ycsbf    the workloads of the Yahoo! Cloud Serving Benchmark, keys zipfian
+
+Examples:
+  cairn bench
+  cairn bench --benchmarks=fillrandom,readrandom --num=2000000 --bloom_bits=10 --cache_size=1G
+  cairn bench --benchmarks=readrandom --use_existing_db --db=/tmp/d --threads=4 --duration=30
+  cairn bench --benchmarks=fillseq --disable_wal --compression_type=none --write_buffer_size=256M
+  cairn bench --engine=/usr/lib/librocksdb.so           the same through a library's C interface
+  cairn bench --engines=ours,/usr/lib/librocksdb.so --benchmarks=fillrandom,readrandom --html=report.html
+  cairn bench --engines=ours,librocksdb.so --prepare=fillrandom,compact --benchmarks=readseq,readrandom
+  cairn bench --engines=ours,librocksdb.so --benchmarks=debt --num=10000000 --rounds=3
+
+With --engines each engine runs in a process of its own, in turns (--rounds), with the same options;
+the ratios say how many times the first engine beats another.
+
+Flags may be spelled as for db_bench: -num=5, --use_existing_db=1.";
+
+impl Watcher for Progress {
+    fn advance(&self, more: u64) {
+        Progress::advance(self, more);
+    }
+
+    fn finish(&self) {
+        Progress::finish(self);
+    }
+}
+
+/// Runs what the flags ask for.
+///
+/// # Errors
+///
+/// As [`cairn_bench::bench`].
+pub fn run(flags: &Flags, out: &mut dyn Write) -> Result<()> {
+    let begin = |name: &str, total| Box::new(Progress::items(name, total)) as Box<dyn Watcher>;
+    cairn_bench::bench(flags, &begin, out)
+}
