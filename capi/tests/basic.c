@@ -28,10 +28,12 @@ static void points(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoptions
   rocksdb_pinnableslice_destroy(pinned);
   CHECK(rocksdb_get_pinned(db, r, "zz", 2, &err) == NULL && err == NULL);
 
+#ifndef HEADER_7
   char buffer[2];
   unsigned char found = 9;
   CHECK(!rocksdb_get_into_buffer(db, r, "a", 1, buffer, sizeof buffer, &len, &found, &err));
   CHECK(found == 1 && len == 3 && err == NULL);
+#endif
 
   const char* keys[] = {"a", "c", "b"};
   size_t sizes[] = {1, 1, 1};
@@ -119,10 +121,16 @@ static void scans(rocksdb_t* db, rocksdb_writeoptions_t* w) {
   CHECK(same_at(rocksdb_iter_key(iter, &len), &len, "sc"));
   rocksdb_iter_seek_for_prev(iter, "scz", 3);
   CHECK(same_at(rocksdb_iter_key(iter, &len), &len, "sc"));
+#ifndef HEADER_7
   rocksdb_slice_t slice = rocksdb_iter_key_slice(iter);
   CHECK(same(slice.data, slice.size, "sc"));
+#endif
   rocksdb_iter_seek(iter, "zz", 2);
-  CHECK(!rocksdb_iter_valid(iter) && rocksdb_iter_key(iter, &len) == NULL);
+  CHECK(!rocksdb_iter_valid(iter));
+#ifndef NOT_CAIRN
+  /* Nobody may ask for the key then; RocksDB shows any bytes. */
+  CHECK(rocksdb_iter_key(iter, &len) == NULL);
+#endif
   rocksdb_iter_destroy(iter);
   rocksdb_release_snapshot(db, snapshot);
   rocksdb_readoptions_destroy(r);

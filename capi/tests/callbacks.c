@@ -110,6 +110,27 @@ static void sealed(void* state, const rocksdb_memtableinfo_t* info) {
   ((struct told*)state)->sealed++;
 }
 
+/* RocksDB calls every function of a listener, also a null one. */
+static void began(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* info) {
+  (void)state, (void)db, (void)info;
+}
+
+static void compacts(void* state, rocksdb_t* db, const rocksdb_compactionjobinfo_t* info) {
+  (void)state, (void)db, (void)info;
+}
+
+static void part(void* state, const rocksdb_subcompactionjobinfo_t* info) { (void)state, (void)info; }
+
+static void ingested(void* state, rocksdb_t* db, const rocksdb_externalfileingestioninfo_t* info) {
+  (void)state, (void)db, (void)info;
+}
+
+static void failed(void* state, uint32_t reason, rocksdb_status_ptr_t* status) {
+  (void)state, (void)reason, (void)status;
+}
+
+static void stalled(void* state, const rocksdb_writestallinfo_t* info) { (void)state, (void)info; }
+
 static int lines;
 
 static void logged(void* priv, unsigned level, char* message, size_t len) {
@@ -135,8 +156,8 @@ int main(int argc, char** argv) {
       options, rocksdb_slicetransform_create(NULL, destructor, first_byte, not_empty, name));
   struct told told = {0, 0, 0};
   rocksdb_options_add_eventlistener(
-      options, rocksdb_eventlistener_create(&told, destructor, NULL, flushed, NULL, compacted, NULL,
-                                            NULL, NULL, NULL, NULL, sealed));
+      options, rocksdb_eventlistener_create(&told, destructor, began, flushed, compacts, compacted, part,
+                                            part, ingested, failed, stalled, sealed));
   rocksdb_logger_t* logger = rocksdb_logger_create_callback_logger(1, logged, &lines);
   rocksdb_options_set_info_log(options, logger);
 

@@ -1,4 +1,7 @@
-/* What the C tests share: checks that end the program with the place, and a fresh directory. */
+/* What the C tests share: checks that end the program with the place, and a fresh directory.
+
+   Defined where the tests show that headers and libraries of both engines can be exchanged: NOT_CAIRN
+   for a run with RocksDB's library, HEADER_7 for RocksDB 7.8's header, which knows less. */
 #ifndef CAIRN_CHECK_H
 #define CAIRN_CHECK_H
 

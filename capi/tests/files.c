@@ -98,6 +98,7 @@ int main(int argc, char** argv) {
   CHECK_OK(err);
   rocksdb_checkpoint_create(checkpoint, copy, 0, &err);
   CHECK_ERROR(err, "Invalid argument: ");
+#ifndef HEADER_7
   rocksdb_column_family_handle_t* family = rocksdb_get_default_column_family_handle(db);
   rocksdb_export_import_files_metadata_t* exported =
       rocksdb_checkpoint_export_column_family(checkpoint, family, export_dir, &err);
@@ -114,6 +115,7 @@ int main(int argc, char** argv) {
   rocksdb_column_family_handle_destroy(family);
   rocksdb_import_column_family_options_destroy(import);
   rocksdb_export_import_files_metadata_destroy(exported);
+#endif
   rocksdb_checkpoint_object_destroy(checkpoint);
   rocksdb_close(db);
 

@@ -45,7 +45,11 @@ int main(int argc, char** argv) {
   rocksdb_options_set_create_if_missing(o, 1);
   rocksdb_options_set_compression(o, 99);
   CHECK(rocksdb_open(o, path, &err) == NULL);
+#ifdef NOT_CAIRN
+  CHECK_ERROR(err, "Invalid argument: ");
+#else
   CHECK_ERROR(err, "Invalid argument: rocksdb_options_set_compression(99)");
+#endif
   rocksdb_options_destroy(o);
 
   o = rocksdb_options_create();
@@ -53,7 +57,10 @@ int main(int argc, char** argv) {
   rocksdb_options_optimize_for_point_lookup(o, 8);
   rocksdb_options_increase_parallelism(o, 4);
   rocksdb_ratelimiter_destroy(rocksdb_ratelimiter_create(1 << 20, 100000, 10));
+#ifndef NOT_CAIRN
+  /* RocksDB divides by zero. */
   rocksdb_ratelimiter_destroy(rocksdb_ratelimiter_create_auto_tuned(0, -1, 0));
+#endif
   rocksdb_ratelimiter_t* limiter = rocksdb_ratelimiter_create_with_mode(64 << 20, 1000, 10, 2, true);
   rocksdb_options_set_ratelimiter(o, limiter);
   rocksdb_ratelimiter_destroy(limiter);

@@ -1,10 +1,11 @@
 //! The stage `capi`: the C libraries from a C program's and from a Rust program's point of view.
 //!
 //! Builds `librocksdb.so`, compares what it exports with the functions of RocksDB 11.1.1's library
-//! (`capi/symbols.txt`), runs the C programs of `capi/tests` under AddressSanitizer, installs the
-//! libraries and builds with what build systems find (`prefix`), and runs the tests of the published
-//! crate `rocksdb`, whose library is replaced by Cairn's. Tests that need what is not
-//! built are left out by name, with the reason, in `capi/rocksdb-crate.txt`.
+//! (`capi/symbols.txt`), runs the C programs of `capi/tests` under AddressSanitizer and with the other
+//! engine's header or library (`exchange`), installs the libraries and builds with what build systems
+//! find (`prefix`), and runs the tests of the published crate `rocksdb`, whose library is replaced by
+//! Cairn's. Tests that need what is not built are left out by name, with the reason, in
+//! `capi/rocksdb-crate.txt`.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
-use crate::prefix;
+use crate::{exchange, prefix};
 
 /// C programs that run to their end.
 const PROGRAMS: [&str; 5] = ["basic", "cairn", "callbacks", "files", "options"];
@@ -45,6 +46,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     let libraries = target.join("debug");
     symbols(root, &libraries.join("librocksdb.so"))?;
     programs(root, &libraries)?;
+    exchange::run(root)?;
     prefix::run(root)?;
     published_crate(root, &target)
 }

@@ -13,6 +13,7 @@
 mod capi;
 mod commands;
 mod compat;
+mod exchange;
 mod header;
 mod install;
 mod licences;

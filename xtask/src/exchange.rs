@@ -1,0 +1,100 @@
+//! A part of the stage `capi`: headers and libraries of RocksDB and Cairn can be exchanged.
+//!
+//! The C tests are compiled against RocksDB 7.8's own header and run with Cairn's library, and
+//! compiled against Cairn's header and run with RocksDB 11.1's library. The second is also how the
+//! tests themselves are tested: what they expect of Cairn, RocksDB does, but for the lines that
+//! `NOT_CAIRN` leaves out.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::commands::{compiler, fresh, printed, target};
+
+/// Programs that RocksDB 7.8's header knows enough for.
+const WITH_OLD_HEADER: [&str; 2] = ["basic", "files"];
+/// Programs without functions that RocksDB lacks.
+const WITH_ROCKSDB: [&str; 4] = ["basic", "callbacks", "files", "options"];
+
+/// Compiles and runs both ways what can be fetched.
+pub fn run(root: &Path) -> Result<(), String> {
+    let work = target(root).join("exchange");
+    fresh(&work)?;
+    match fetched(root, "fetch-header.sh") {
+        Ok(()) => {
+            let libraries = target(root).join("debug");
+            for name in WITH_OLD_HEADER {
+                let program = Exchanged {
+                    source: root.join(format!("capi/tests/{name}.c")),
+                    header: root.join("target/rocksdb-dev/usr/include"),
+                    definition: "-DHEADER_7",
+                    library: libraries.join("librocksdb.so"),
+                    program: work.join(format!("{name}-old-header")),
+                };
+                program.run(&libraries)?;
+                println!(
+                    "capi/tests/{name}.c with RocksDB 7.8's header and Cairn's library: right"
+                );
+            }
+        }
+        Err(why) => println!("SKIPPED programs with RocksDB 7.8's header: {why}"),
+    }
+    match fetched(root, "fetch-rocksdb.sh") {
+        Ok(()) => {
+            let libraries = root.join("target/rocksdb");
+            for name in WITH_ROCKSDB {
+                let program = Exchanged {
+                    source: root.join(format!("capi/tests/{name}.c")),
+                    header: root.join("capi/include"),
+                    definition: "-DNOT_CAIRN",
+                    library: libraries.join("librocksdbjni-linux64.so"),
+                    program: work.join(format!("{name}-rocksdb")),
+                };
+                program.run(&libraries)?;
+                println!(
+                    "capi/tests/{name}.c with Cairn's header and RocksDB 11.1's library: right"
+                );
+            }
+        }
+        Err(why) => println!("SKIPPED programs with RocksDB's library: {why}"),
+    }
+    Ok(())
+}
+
+/// Makes sure that what a script fetches is there.
+fn fetched(root: &Path, script: &str) -> Result<(), String> {
+    if std::env::var("CAIRN_CI_OFFLINE").as_deref() == Ok("1") {
+        return Err("CAIRN_CI_OFFLINE=1".to_owned());
+    }
+    printed(&mut Command::new(root.join("tests/interop").join(script))).map(|_| ())
+}
+
+struct Exchanged {
+    source: PathBuf,
+    header: PathBuf,
+    definition: &'static str,
+    library: PathBuf,
+    program: PathBuf,
+}
+
+impl Exchanged {
+    fn run(&self, libraries: &Path) -> Result<(), String> {
+        printed(
+            compiler()
+                .args(["-std=c11", "-Wall", "-Wextra", "-Werror", self.definition])
+                .arg("-I")
+                .arg(&self.header)
+                .arg(&self.source)
+                .arg("-o")
+                .arg(&self.program)
+                .arg(&self.library),
+        )?;
+        let dir = self.program.with_extension("dir");
+        fresh(&dir)?;
+        printed(
+            Command::new(&self.program)
+                .arg(&dir)
+                .env("LD_LIBRARY_PATH", libraries),
+        )
+        .map(|_| ())
+    }
+}
