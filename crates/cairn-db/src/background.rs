@@ -137,20 +137,25 @@ impl Shared {
     pub(crate) fn update_conditions(&self, tree: &mut Tree) {
         let before = tree.condition;
         let mut worst = Condition::Normal;
-        let mut pressure = 0.0_f64;
         let mut behind = false;
         let mut changes = Vec::new();
+        let rate = self.options().delayed_write_rate;
         for family in self.families.load().iter() {
             let Some(state) = tree.families.get(&family.id()) else {
                 continue;
             };
             let load = self.load_of(family, state);
             let options = family.options();
-            pressure = pressure.max(stall::pressure(load, &options));
             let condition = stall::condition(load, &options);
+            family.throttle.set_max_rate(rate);
+            match condition {
+                Condition::Normal => family.throttle.reset(),
+                Condition::Delayed(_) => family.throttle.press(stall::pressure(load, &options)),
+                Condition::Stopped(_) => {}
+            }
             worst = worst.worse(condition);
-            changes.push((family.clone(), condition));
             behind |= stall::is_behind(load, &options);
+            changes.push((family.clone(), condition));
         }
         for (family, condition) in changes {
             self.note_condition(tree, &family, condition);
@@ -158,17 +163,15 @@ impl Shared {
         tree.condition = worst;
         let behind = behind || worst != Condition::Normal;
         self.compactions_behind.store(behind, Ordering::Relaxed);
-        match worst {
-            Condition::Normal => self.throttle.reset(),
-            Condition::Delayed(_) => self.throttle.press(pressure),
-            Condition::Stopped(_) => {}
-        }
+        // Release: after what each family says of itself.
+        self.some_are_behind
+            .store(worst != Condition::Normal, Ordering::Release);
         if worst != before {
             self.info
                 .info(format_args!("writes: {before:?} -> {worst:?}"));
-            self.attention.store(true, Ordering::Release);
-            self.changed.notify_all();
         }
+        // Some family may have room while another still has none.
+        self.changed.notify_all();
     }
 
     /// Waits until no job runs or is due.

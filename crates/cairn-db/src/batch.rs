@@ -15,6 +15,8 @@ pub struct WriteBatch {
     save_points: Vec<Mark>,
     /// The families that records name, but for the default family; each once.
     families: Vec<u32>,
+    /// Whether a record may be of the default family.
+    in_default: bool,
     /// The first write that could not be encoded (a key or value of 4 GiB); reported when the
     /// batch is written.
     refused: Option<Error>,
@@ -37,16 +39,20 @@ impl WriteBatch {
         let encoded = Encoded::from_bytes(data.to_vec())
             .map_err(|malformed| malformed.in_file("the write batch", 0))?;
         let mut families = Vec::new();
+        let mut in_default = false;
         for record in encoded.view().records() {
             let record = record.map_err(|malformed| malformed.in_file("the write batch", 0))?;
-            if let Some(id) = record.family().filter(|&id| id != 0) {
-                note(&mut families, id);
+            match record.family() {
+                Some(0) => in_default = true,
+                Some(id) => note(&mut families, id),
+                None => {}
             }
         }
         Ok(WriteBatch {
             encoded,
             save_points: Vec::new(),
             families,
+            in_default,
             refused: None,
         })
     }
@@ -75,6 +81,7 @@ impl WriteBatch {
         self.refused = None;
         self.save_points.clear();
         self.families.clear();
+        self.in_default = false;
     }
 
     /// Sets `key` to `value` in the default family.
@@ -174,14 +181,23 @@ impl WriteBatch {
         if let Err(error) = write(&mut self.encoded) {
             self.refused.get_or_insert(error);
         }
-        if family != 0 {
-            note(&mut self.families, family);
+        match family {
+            0 => self.in_default = true,
+            family => note(&mut self.families, family),
         }
     }
 
     /// Whether every write could be encoded.
     pub(crate) fn check(&self) -> Result<()> {
         self.refused.clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether a record may be of the family with this id.
+    pub(crate) fn writes_to(&self, family: u32) -> bool {
+        match family {
+            0 => self.in_default,
+            family => self.families.contains(&family),
+        }
     }
 
     /// The families beside the default one that the records may name.

@@ -15,6 +15,7 @@ use cairn_version::{TableSource, Version};
 
 use crate::db::Handle;
 use crate::work::WorkCounts;
+use crate::write::stall::Throttle;
 
 /// One column family of an open database.
 pub(crate) struct FamilyState {
@@ -30,6 +31,10 @@ pub(crate) struct FamilyState {
     tables: ArcSwap<TableSource>,
     /// The size of the memtable, in bytes, at which the next leader must look at it.
     pub(crate) attention_at: AtomicUsize,
+    /// How fast writes pass while they are delayed.
+    pub(crate) throttle: Throttle,
+    /// Writes have to be delayed or stopped.
+    pub(crate) is_behind: AtomicBool,
     dropped: AtomicBool,
     /// Versions that were replaced and may still be read.
     old_versions: Mutex<Vec<Weak<Version>>>,
@@ -63,6 +68,8 @@ impl FamilyState {
             view: ArcSwap::from_pointee(view),
             tables: ArcSwap::new(tables),
             attention_at: AtomicUsize::new(0),
+            throttle: Throttle::new(0),
+            is_behind: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             old_versions: Mutex::default(),
             views: AtomicU64::new(1),
@@ -72,6 +79,12 @@ impl FamilyState {
             .attention_at
             .store(state.nearly_full(), Ordering::Relaxed);
         state
+    }
+
+    /// Whether its writes have to be delayed or stopped.
+    pub(crate) fn is_behind(&self) -> bool {
+        // Acquire pairs with the store of whoever saw it fall behind.
+        self.is_behind.load(Ordering::Acquire)
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -133,7 +133,14 @@ const NUMBERS: &[(&str, Number)] = &[
         s.shared.pending_bytes(s.family, s.view)
     }),
     ("rocksdb.actual-delayed-write-rate", |s| match s.condition {
-        Condition::Delayed(_) => s.shared.throttle.rate(),
+        Condition::Delayed(_) => {
+            let families = s.shared.families.load();
+            let delayed = families.iter().filter(|family| family.is_behind());
+            delayed
+                .map(|family| family.throttle.rate())
+                .min()
+                .unwrap_or(0)
+        }
         _ => 0,
     }),
     ("rocksdb.is-write-stopped", |s| {

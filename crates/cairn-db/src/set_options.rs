@@ -19,6 +19,7 @@ use cairn_types::{Error, Result};
 use crate::db::Db;
 use crate::family::{Family, FamilyState};
 use crate::shared::Shared;
+use crate::write::stall::low_pri_rate;
 
 /// Names and values of options.
 pub type Changes<'a> = &'a [(&'a str, &'a str)];
@@ -174,7 +175,6 @@ impl Shared {
         let (flushes, compactions) = after.background_limits();
         self.world.executor.reserve(Priority::High, flushes);
         self.world.executor.reserve(Priority::Low, compactions);
-        self.throttle.set_max_rate(after.delayed_write_rate);
         self.open_tables.set_limit(after.open_table_limit());
         let write_back = after.wal_bytes_per_sync;
         let log_changes = write_back != before.wal_bytes_per_sync;
@@ -182,6 +182,8 @@ impl Shared {
         if log_changes && let Some(log) = self.writer.lock().log.as_mut() {
             log.write_back_every(write_back);
         }
+        self.low_pri_throttle
+            .set_max_rate(low_pri_rate(&self.options()));
         self.update_wal_limit();
         self.attention.store(true, Ordering::Release);
         {

@@ -84,13 +84,14 @@ pub(crate) struct Shared {
     pub(crate) published: AtomicU64,
     /// Something wants the next leader to look before it writes.
     pub(crate) attention: AtomicBool,
-    pub(crate) throttle: Throttle,
     /// What writes of low priority pass at while compactions are behind.
     pub(crate) low_pri_throttle: Throttle,
     /// The budget that memtables keep, if there is one.
     pub(crate) buffers: Option<Arc<WriteBufferManager>>,
     /// What the manager of files is told, if there is one.
     pub(crate) space: Option<Space>,
+    /// Writes of some family have to be delayed or stopped.
+    pub(crate) some_are_behind: AtomicBool,
     /// Compactions are behind, or nearly.
     pub(crate) compactions_behind: AtomicBool,
     /// Bytes of logs at which memtables are switched to let old logs go; 0 for no limit.

@@ -1,7 +1,7 @@
 //! Writes: from a batch to visible, logged entries.
 //!
 //! ```text
-//! batch -> queue -> [make room] -> sequence numbers -> one log append (and sync) for the group
+//! batch -> [held back while its families are behind] -> queue -> [make room] -> sequence numbers -> one log append (and sync) for the group
 //!       -> every member inserts its own batch -> publish -> wake
 //! ```
 //!
@@ -10,6 +10,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod buffers;
+pub(crate) mod hold;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod queue;
@@ -49,6 +50,7 @@ impl Shared {
         if options.low_pri {
             self.let_others_first(batch.data().len(), options.no_slowdown)?;
         }
+        self.hold_back(batch, options.no_slowdown)?;
         let kind = Kind::Batch {
             sync: options.sync,
             disable_wal: options.disable_wal,
@@ -88,7 +90,7 @@ impl Shared {
         let Kind::Batch { no_slowdown, .. } = kind else {
             unreachable!("a batch is written");
         };
-        if let Err(error) = self.make_room(batch.len(), no_slowdown) {
+        if let Err(error) = self.make_room(no_slowdown) {
             self.queue.hand_over();
             return Err(error);
         }

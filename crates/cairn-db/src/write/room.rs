@@ -1,7 +1,7 @@
 //! Making room: what a leader does before it writes when something wants its attention.
 //!
 //! Memtables that are full are switched, the log of a memtable that is nearly full is synced ahead
-//! of the switch, and writes are delayed or stopped while jobs are behind.
+//! of the switch, and all writes wait while the log is locked or the budget of memtables used up.
 
 use std::sync::Arc;
 
@@ -11,24 +11,22 @@ use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result};
 
-use super::stall::Condition;
 use crate::family::FamilyState;
 use crate::shared::{Immutable, Shared};
 
 impl Shared {
-    /// Makes sure that a batch of `bytes` may be written. The caller leads.
+    /// Makes sure that a batch may be written. The caller leads.
     #[inline]
-    pub(crate) fn make_room(self: &Arc<Self>, bytes: usize, no_slowdown: bool) -> Result<()> {
+    pub(crate) fn make_room(self: &Arc<Self>, no_slowdown: bool) -> Result<()> {
         // Acquire pairs with the stores that ask for attention.
         if !self.attention.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.make_room_slowly(bytes, no_slowdown)
+        self.make_room_slowly(no_slowdown)
     }
 
     #[cold]
-    fn make_room_slowly(self: &Arc<Self>, bytes: usize, no_slowdown: bool) -> Result<()> {
-        let mut delayed = false;
+    fn make_room_slowly(self: &Arc<Self>, no_slowdown: bool) -> Result<()> {
         loop {
             self.check_writable()?;
             // Cleared first: whoever asks from now on is heard by the next leader.
@@ -37,37 +35,9 @@ impl Shared {
                 continue;
             }
             self.switch_full_memtables()?;
-            if self.wait_for_buffers(no_slowdown)? {
-                continue;
-            }
-            let condition = self.tree.lock().condition;
-            if condition == Condition::Normal {
+            if !self.wait_for_buffers(no_slowdown)? {
                 return Ok(());
             }
-            self.attention.store(true, Ordering::Release);
-            if no_slowdown {
-                return Err(Error::incomplete(format!(
-                    "writes are slowed down ({condition:?}) and no_slowdown is set"
-                )));
-            }
-            let began = self.world.clock.monotonic_nanos();
-            match condition {
-                Condition::Stopped(_) => {
-                    self.wait_until(|tree| {
-                        !matches!(tree.condition, Condition::Stopped(_))
-                            || self.check_writable().is_err()
-                            || self.check_stall().is_err()
-                    });
-                    self.check_stall()?;
-                }
-                Condition::Delayed(_) if !delayed => {
-                    self.world.clock.sleep(self.throttle.delay(bytes, began));
-                    delayed = true;
-                }
-                _ => return Ok(()),
-            }
-            let waited = self.world.clock.monotonic_nanos().saturating_sub(began);
-            self.counters.stall_micros.add(waited / 1000);
         }
     }
 

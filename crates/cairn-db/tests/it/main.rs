@@ -25,6 +25,7 @@ mod reads;
 mod repair;
 mod space;
 mod sst;
+mod stalls;
 mod styles;
 mod wal;
 mod walks;
