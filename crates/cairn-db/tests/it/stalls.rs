@@ -18,10 +18,10 @@ fn stopped(world: &World) -> (Db, Family) {
         level0_stop_writes_trigger: 2,
         ..FamilyOptions::default()
     };
-    let family = db.create_family("full", &options).unwrap();
+    let family = db.create_family("full", &options).expect("it is new");
     for key in [b"a", b"b"] {
-        put(&db, &family, key).unwrap();
-        db.flush_families(&[&family]).unwrap();
+        put(&db, &family, key).expect("there is room");
+        db.flush_families(&[&family]).expect("nothing fails");
     }
     (db, family)
 }
