@@ -1,6 +1,9 @@
 //! What a comparison says: a table on the terminal, JSON, and a page with plots.
 
+mod figures;
+mod html;
 mod json;
+mod svg;
 mod table;
 
 use std::io::Write;
@@ -27,6 +30,9 @@ pub fn run(flags: &Flags, out: &mut dyn Write) -> Result<()> {
     let facts = facts(flags);
     if let Some(file) = &flags.json {
         save(file, &json::text(&comparison, &facts))?;
+    }
+    if let Some(file) = &flags.html {
+        save(file, &html::page(&comparison, &facts))?;
     }
     printed(table::print(&comparison, out))
 }

@@ -5,10 +5,12 @@
 
 use std::io::{Result, Write};
 
-use super::difference_lines;
+use super::{difference_lines, figures};
 use crate::compare::{Compared, Comparison, Rounds};
 use crate::measured::Measured;
-use crate::stats::Spread;
+
+/// Widths of the columns of figures.
+const WIDTHS: [usize; 12] = [10, 9, 9, 8, 8, 8, 8, 8, 8, 8, 6, 8];
 
 /// Prints the table.
 ///
@@ -20,24 +22,14 @@ pub fn print(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
         |texts: &mut dyn Iterator<Item = &String>| texts.map(String::len).max().unwrap_or(0);
     let name = width(&mut comparison.benchmarks.iter().map(|one| &one.name)).max(9);
     let label = width(&mut comparison.labels.iter()).max(6);
-    writeln!(
-        out,
-        "{:name$} {:label$} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>8}  ratio clock        ratio CPU",
-        "benchmark",
-        "engine",
-        "ops/s",
-        "µs/op",
-        "CPU µs/op",
-        "p50 µs",
-        "p99",
-        "p99.9",
-        "p99.99",
-        "peak MB",
-        "read MB",
-        "written",
-        "w-amp",
-        "tables",
-    )?;
+    write!(out, "{:name$} {:label$}", "benchmark", "engine")?;
+    for (heading, width) in figures::HEADINGS.iter().zip(WIDTHS) {
+        write!(out, " {heading:>width$}")?;
+    }
+    match comparison.labels.len() {
+        1 => writeln!(out)?,
+        _ => writeln!(out, "  ratio clock         ratio CPU")?,
+    }
     for compared in &comparison.benchmarks {
         for (at, rounds) in compared.engines.iter().enumerate() {
             write!(
@@ -45,7 +37,7 @@ pub fn print(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
                 "{:name$} {:label$}",
                 compared.name, comparison.labels[at]
             )?;
-            figures(rounds, out)?;
+            line(rounds, out)?;
             if at > 0 {
                 ratios(compared, at, out)?;
             }
@@ -75,47 +67,11 @@ pub fn print(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-fn figures(rounds: &Rounds, out: &mut dyn Write) -> Result<()> {
-    let median = |figure: &dyn Fn(&Measured) -> f64| rounds.spread(figure).median;
-    write!(
-        out,
-        " {:>10.0} {:>9.3} {:>9.3}",
-        median(&Measured::rate),
-        median(&Measured::clock) / 1e3,
-        median(&Measured::cpu) / 1e3,
-    )?;
-    for quantile in [0.5, 0.99, 0.999, 0.9999] {
-        match rounds.quantile(quantile) {
-            Some(nanos) => write!(out, " {:>8}", short(nanos as f64 / 1e3))?,
-            None => write!(out, " {:>8}", "-")?,
-        }
+fn line(rounds: &Rounds, out: &mut dyn Write) -> Result<()> {
+    for (text, width) in figures::of(rounds).iter().zip(WIDTHS) {
+        write!(out, " {text:>width$}")?;
     }
-    for bytes in [
-        median(&|one| one.peak_memory as f64),
-        median(&|one| one.usage.device_read as f64),
-        median(&|one| one.usage.written() as f64),
-    ] {
-        write!(out, " {:>8}", short(bytes / 1e6))?;
-    }
-    let amplification: Option<Vec<f64>> = rounds.0.iter().map(Measured::amplification).collect();
-    match amplification {
-        Some(values) if !values.is_empty() => write!(out, " {:>6.2}", Spread::of(values).median)?,
-        _ => write!(out, " {:>6}", "-")?,
-    }
-    write!(
-        out,
-        " {:>8}",
-        short(median(&|one| one.space.tables as f64) / 1e6)
-    )
-}
-
-/// As many digits as a column holds.
-fn short(value: f64) -> String {
-    match value {
-        value if value >= 1000.0 => format!("{value:.0}"),
-        value if value >= 100.0 => format!("{value:.1}"),
-        value => format!("{value:.2}"),
-    }
+    Ok(())
 }
 
 fn ratios(compared: &Compared, at: usize, out: &mut dyn Write) -> Result<()> {
@@ -130,15 +86,7 @@ fn ratios(compared: &Compared, at: usize, out: &mut dyn Write) -> Result<()> {
 /// The figures that only this benchmark has.
 fn extra(compared: &Compared, labels: &[String], out: &mut dyn Write) -> Result<()> {
     for (label, rounds) in labels.iter().zip(&compared.engines) {
-        for (place, (name, _)) in rounds
-            .0
-            .first()
-            .map_or(&[][..], |one| &one.figures)
-            .iter()
-            .enumerate()
-        {
-            let value =
-                rounds.spread(|one| one.figures.get(place).map_or(0.0, |(_, value)| *value));
+        for (name, value) in figures::own(rounds) {
             writeln!(
                 out,
                 "    {label}: {name} {:.3} ({:.3}..{:.3})",
@@ -187,13 +135,5 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("CFOptions/x: ours=1, rocksdb=2"), "{text}");
-    }
-
-    #[test]
-    fn numbers_fit_their_columns() {
-        assert_eq!(
-            [short(1.234), short(123.45), short(12345.6)],
-            ["1.23", "123.5", "12346"]
-        );
     }
 }

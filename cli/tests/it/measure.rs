@@ -82,6 +82,7 @@ fn a_database_of_somebody_else_is_not_erased() {
 fn two_engines_are_compared_in_processes_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
     let (db, json) = (dir.path().join("db"), dir.path().join("out.json"));
+    let html = dir.path().join("out.html");
     let report = printed(&[
         "bench",
         "--engines=ours,ours",
@@ -92,6 +93,8 @@ fn two_engines_are_compared_in_processes_of_their_own() {
         text(&db),
         "--json",
         text(&json),
+        "--html",
+        text(&html),
         "--benchmarks=fillrandom,readrandom,multireadrandom,seekrandom,readseq,debt",
         "--options=write_buffer_size=64K",
     ]);
@@ -116,6 +119,11 @@ fn two_engines_are_compared_in_processes_of_their_own() {
     }
     let ratio = &read["ratios"][0]["clock"];
     assert!(ratio["low"].as_f64() <= ratio["high"].as_f64(), "{ratio}");
+    let html = std::fs::read_to_string(html).unwrap();
+    assert!(
+        html.contains("<svg") && html.contains("seekrandom"),
+        "{html}"
+    );
     // The databases stay where somebody named a place for them.
     assert!(db.join("0-ours/CURRENT").exists() && db.join("1-ours#2/CURRENT").exists());
 }

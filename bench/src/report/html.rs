@@ -1,0 +1,332 @@
+//! A comparison as one page of HTML: what was measured, ratios as bars, and for each benchmark its
+//! figures, the curve of its latencies, and its course in time with the stops marked.
+//!
+//! The page needs nothing from elsewhere: styles and plots stand in it.
+
+use std::fmt::Write;
+
+use super::svg::{Bar, COLOURS, Line, Plot, Scale, escaped, ratio_bars, short};
+use super::{difference_lines, figures};
+use crate::compare::{Compared, Comparison, Rounds};
+use crate::measured::Measured;
+use crate::tally::{QUANTILES, SLOT_NANOS};
+
+/// Points of a line in time, at most.
+const POINTS: usize = 240;
+/// An operation that takes longer is a stop.
+const STOP_NANOS: u64 = 100_000_000;
+
+const STYLE: &str = "\
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1f2328;background:#fff}\
+h1{font-size:1.6rem}h2{font-size:1.2rem;margin:2.2rem 0 .5rem;border-top:1px solid #d1d9e0;padding-top:1rem}\
+h3{font-size:.95rem;margin:1rem 0 .2rem}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
+td,th{padding:.15rem .6rem;text-align:right;border-bottom:1px solid #eaeef2}\
+td:first-child,th:first-child{text-align:left}.facts td{text-align:left;overflow-wrap:anywhere}.wide{overflow-x:auto}\
+svg{width:100%;height:auto;max-width:720px;font:11px system-ui,sans-serif}svg text{fill:#59636e}\
+.grid{stroke:#eaeef2}.one{stroke:#1f2328}.whisker{stroke:#1f2328;stroke-width:1.5}.line{fill:none;stroke-width:1.6}\
+.key{display:inline-block;width:.8em;height:.8em;margin:0 .3em 0 1em}p,li{max-width:48rem}";
+
+/// The page.
+#[must_use]
+pub fn page(comparison: &Comparison, facts: &[(&str, String)]) -> String {
+    let mut html = format!(
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
+         <title>cairn bench: {0}</title><style>{STYLE}</style><h1>{0}</h1>",
+        escaped(&comparison.labels.join(" and "))
+    );
+    html.push_str("<p>");
+    for (at, (label, engine)) in comparison
+        .labels
+        .iter()
+        .zip(&comparison.engines)
+        .enumerate()
+    {
+        let colour = COLOURS[at % COLOURS.len()];
+        let name = if label == engine {
+            String::new()
+        } else {
+            format!(" ({engine})")
+        };
+        let _ = write!(
+            html,
+            "<span class=key style=\"background:{colour}\"></span>{}{}",
+            escaped(label),
+            escaped(&name)
+        );
+    }
+    html.push_str("</p>");
+    if comparison.labels.len() > 1 {
+        ratios(comparison, &mut html);
+    }
+    for compared in &comparison.benchmarks {
+        benchmark(compared, comparison, &mut html);
+    }
+    conditions(comparison, facts, &mut html);
+    html.push_str("</html>\n");
+    html
+}
+
+fn ratios(comparison: &Comparison, html: &mut String) {
+    let mut bars = Vec::new();
+    for compared in &comparison.benchmarks {
+        for other in 1..comparison.labels.len() {
+            let costs = [
+                (Measured::clock as fn(&Measured) -> f64, "clock"),
+                (Measured::cpu, "CPU"),
+            ];
+            for (cost, words) in costs {
+                let ratio = compared.ratio(other, cost);
+                let against = match comparison.labels.len() {
+                    2 => String::new(),
+                    _ => format!(", {}", comparison.labels[other]),
+                };
+                bars.push(Bar {
+                    words: format!("{}{against}, {words}", compared.name),
+                    colour: COLOURS[other % COLOURS.len()],
+                    pale: words == "CPU",
+                    value: ratio.median,
+                    low: ratio.low,
+                    high: ratio.high,
+                });
+            }
+        }
+    }
+    let title = format!("How many times {} beats the other", comparison.labels[0]);
+    let _ = write!(
+        html,
+        "<h2>{0}</h2><p>Costs of an operation in the other engine, divided by those in {1}: right of 1 \
+         {1} is ahead, left of it behind. The median of the rounds, and as a line from the lowest to \
+         the highest ratio of a round.</p>{2}",
+        escaped(&title),
+        escaped(&comparison.labels[0]),
+        ratio_bars(&title, &bars)
+    );
+}
+
+fn benchmark(compared: &Compared, comparison: &Comparison, html: &mut String) {
+    let _ = write!(
+        html,
+        "<h2>{}</h2><div class=wide><table><tr><th>",
+        escaped(&compared.name)
+    );
+    for heading in figures::HEADINGS {
+        let _ = write!(html, "<th>{heading}");
+    }
+    for (label, rounds) in comparison.labels.iter().zip(&compared.engines) {
+        let _ = write!(html, "<tr><td>{}", escaped(label));
+        for text in figures::of(rounds) {
+            let _ = write!(html, "<td>{text}");
+        }
+    }
+    html.push_str("</table></div>");
+    for (label, rounds) in comparison.labels.iter().zip(&compared.engines) {
+        for (name, spread) in figures::own(rounds) {
+            let _ = write!(
+                html,
+                "<p>{}: {} {:.3} ({:.3} to {:.3})</p>",
+                escaped(label),
+                escaped(&name),
+                spread.median,
+                spread.low,
+                spread.high
+            );
+        }
+    }
+    if let Some(plot) = latencies(compared) {
+        let _ = write!(html, "<h3>Latency, µs</h3>{plot}");
+    }
+    if let Some(plot) = course(compared) {
+        let _ = write!(
+            html,
+            "<h3>Operations a second, in time</h3>{plot}<p>The round whose time is the median. A mark at the \
+             top: nothing ended for a tenth of a second, or an operation took longer than that.</p>"
+        );
+    }
+}
+
+/// The median latency at each quantile.
+fn latencies(compared: &Compared) -> Option<String> {
+    let lines: Vec<Vec<u64>> = compared.engines.iter().map(Rounds::quantiles).collect();
+    let all = || {
+        lines
+            .iter()
+            .flatten()
+            .map(|nanos| (*nanos as f64 / 1e3).max(0.01))
+    };
+    all().next()?;
+    let up = Scale::decades(all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
+    // Places by the share of slower operations: each nine is as wide as the one before.
+    let place = |quantile: f64| 1.0 / (1.0 - quantile.min(0.999_999));
+    let words = [
+        (0.5, "50 %"),
+        (0.9, "90"),
+        (0.99, "99"),
+        (0.999, "99.9"),
+        (0.9999, "99.99"),
+        (0.99999, "99.999"),
+    ];
+    let line = |(at, quantiles): (usize, &Vec<u64>)| Line {
+        colour: COLOURS[at % COLOURS.len()],
+        points: QUANTILES
+            .iter()
+            .zip(quantiles)
+            .filter(|(quantile, _)| **quantile < 1.0)
+            .map(|(quantile, nanos)| (place(*quantile), *nanos as f64 / 1e3))
+            .collect(),
+        marks: Vec::new(),
+    };
+    let plot = Plot {
+        title: &format!("latencies of {}", compared.name),
+        height: 240.0,
+        across: Scale::factors(1.0, 1e6),
+        across_marks: words
+            .map(|(quantile, words)| (place(quantile), words.to_owned()))
+            .to_vec(),
+        across_words: "operations that were at most so slow",
+        up,
+        lines: lines.iter().enumerate().map(line).collect(),
+    };
+    Some(plot.svg())
+}
+
+/// The round whose time on the clock is the median.
+fn typical(rounds: &Rounds) -> Option<&Measured> {
+    let mut all: Vec<&Measured> = rounds.0.iter().collect();
+    all.sort_by_key(|one| one.elapsed_nanos);
+    all.get(all.len() / 2).copied()
+}
+
+/// Throughput over time, or nothing where it was too short to see.
+fn course(compared: &Compared) -> Option<String> {
+    let rounds: Vec<&Measured> = compared.engines.iter().filter_map(typical).collect();
+    let longest = rounds.iter().map(|one| one.course.slots.len()).max()?;
+    if longest < 5 {
+        return None;
+    }
+    let step = longest.div_ceil(POINTS);
+    let second = SLOT_NANOS as f64 / 1e9;
+    let lines: Vec<Line<'_>> = rounds
+        .iter()
+        .enumerate()
+        .map(|(at, one)| line_in_time(one, step, COLOURS[at % COLOURS.len()]))
+        .collect();
+    let most = lines
+        .iter()
+        .flat_map(|line| &line.points)
+        .map(|point| point.1)
+        .fold(0.0, f64::max);
+    let whole = longest as f64 * second;
+    let seconds = (0..=5).map(|fifth| whole * f64::from(fifth) / 5.0);
+    let plot = Plot {
+        title: &format!("throughput of {} over time", compared.name),
+        height: 220.0,
+        across: Scale::linear(whole),
+        across_marks: seconds.map(|at| (at, short(at))).collect(),
+        across_words: "seconds",
+        up: Scale::linear(most),
+        lines,
+    };
+    Some(plot.svg())
+}
+
+/// The rate in every `step` slots, and the stops.
+fn line_in_time<'a>(one: &Measured, step: usize, colour: &'a str) -> Line<'a> {
+    let second = SLOT_NANOS as f64 / 1e9;
+    let (mut points, mut marks) = (Vec::new(), Vec::new());
+    // The last slot is not a whole one.
+    let whole = one.course.slots.len().saturating_sub(1);
+    for (at, slots) in one.course.slots[..whole].chunks(step).enumerate() {
+        let done: u64 = slots.iter().map(|slot| slot.done).sum();
+        let middle = (at * step) as f64 * second + slots.len() as f64 * second / 2.0;
+        points.push((middle, done as f64 / (slots.len() as f64 * second)));
+        if slots
+            .iter()
+            .any(|slot| slot.done == 0 || slot.longest > STOP_NANOS)
+        {
+            marks.push(middle);
+        }
+    }
+    Line {
+        colour,
+        points,
+        marks,
+    }
+}
+
+fn conditions(comparison: &Comparison, facts: &[(&str, String)], html: &mut String) {
+    html.push_str("<h2>Under which conditions</h2><table class=facts>");
+    for (name, value) in facts {
+        let _ = write!(html, "<tr><td>{}<td>{}", escaped(name), escaped(value));
+    }
+    html.push_str("</table>");
+    if comparison.labels.len() < 2 {
+        return;
+    }
+    let lines = difference_lines(comparison);
+    if lines.is_empty() {
+        html.push_str("<p>The OPTIONS files of all engines say the same.</p>");
+        return;
+    }
+    html.push_str("<p>Options that differ in the OPTIONS files of the engines:</p><ul>");
+    for line in lines {
+        let _ = write!(html, "<li>{}", escaped(&line));
+    }
+    html.push_str("</ul>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::{Course, Slot};
+
+    #[test]
+    fn the_page_shows_ratios_latencies_and_stops_and_stands_alone() {
+        let one = |nanos: u64| Measured {
+            done: 4000,
+            elapsed_nanos: nanos,
+            quantiles: (1..=QUANTILES.len() as u64)
+                .map(|at| at * nanos / 1000)
+                .collect(),
+            course: Course {
+                slots: (0..12)
+                    .map(|at| Slot {
+                        done: if at == 5 { 0 } else { 400 },
+                        longest: 1000,
+                    })
+                    .collect(),
+            },
+            ..Measured::default()
+        };
+        let comparison = Comparison {
+            labels: vec!["ours".into(), "rocksdb".into()],
+            engines: vec!["ours".into(), "/x/<librocksdb>.so".into()],
+            benchmarks: vec![Compared {
+                name: "fillrandom".into(),
+                engines: vec![
+                    Rounds(vec![one(1_200_000_000)]),
+                    Rounds(vec![one(1_300_000_000)]),
+                ],
+            }],
+            differences: vec![("CFOptions/x".into(), vec!["1".into(), "2".into()])],
+        };
+        let html = page(&comparison, &[("entries", "4000".into())]);
+        assert_eq!(html.matches("<svg").count(), 3, "bars, latencies, course");
+        assert_eq!(html.matches("</svg>").count(), 3);
+        assert!(html.contains("/x/&lt;librocksdb&gt;.so"));
+        assert!(html.contains("CFOptions/x: ours=1, rocksdb=2"));
+        // One stop in each engine.
+        assert_eq!(html.matches("l-4 -8h8z").count(), 2);
+        for outside in ["http:", "https:", "src=", "<script", "url(", "NaN", "inf"] {
+            assert!(!html.contains(outside), "{outside} in {html}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_short_has_no_course() {
+        let compared = Compared {
+            name: "x".into(),
+            engines: vec![Rounds(vec![Measured::default()])],
+        };
+        assert!(course(&compared).is_none() && latencies(&compared).is_none());
+    }
+}
