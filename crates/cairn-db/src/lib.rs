@@ -11,6 +11,7 @@ mod batch;
 mod blob_numbers;
 mod bounds;
 mod changes;
+mod clip;
 mod compaction;
 mod control;
 mod db;

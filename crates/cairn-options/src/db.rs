@@ -156,7 +156,7 @@ options! {
         /// Whether closing drops data that has no log.
         avoid_flush_during_shutdown: bool = false, dynamic;
         /// Whether opening makes the best of missing files.
-        best_efforts_recovery: bool = false, missing;
+        best_efforts_recovery: bool = false;
         /// Attempts to resume after a background error that may pass.
         max_bgerror_resume_count: i32 = i32::MAX;
         /// Microseconds between them.

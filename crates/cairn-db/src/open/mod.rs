@@ -8,6 +8,7 @@
 //! Nothing is changed before the new MANIFEST is in place, and that is one rename: an opening that
 //! is cut short leaves the old state, or the new one. Tables are opened when they are first read.
 
+mod best_effort;
 pub(crate) mod create;
 mod files;
 pub(crate) mod replay;
@@ -162,6 +163,12 @@ fn recover_manifest(
 ) -> Result<Recovered> {
     let fs = &*request.world.fs;
     let order = |family: &str, recorded: &str| order_of(request, family, recorded);
+    if options.best_efforts_recovery
+        && !options.error_if_exists
+        && let Some(recovered) = best_effort::recover(request, options, dir, &order)?
+    {
+        return Ok(recovered);
+    }
     match manifest::current(fs, dir)? {
         Some(_) if options.error_if_exists => Err(Error::invalid_argument(format!(
             "{} exists (error_if_exists is true)",
@@ -203,6 +210,7 @@ fn fresh(order: KeyOrder) -> Result<Recovered> {
         max_family: 0,
         db_id: None,
         wals: BTreeMap::new(),
+        set_back: Vec::new(),
     })
 }
 

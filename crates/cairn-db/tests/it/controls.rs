@@ -10,7 +10,7 @@ use cairn_options::{
     WaitForCompactOptions,
 };
 use cairn_platform::World;
-use cairn_types::{Code, CompactionFilter, FilterDecision, FilterValue, Subcode};
+use cairn_types::{Code, CompactionFilter, FilterDecision, FilterValue, KeyOrder, Subcode};
 
 use crate::basic::small;
 use crate::filters::open_with;
@@ -145,6 +145,51 @@ fn whole_files_of_a_range_are_deleted() {
     db.delete_files_in_ranges(&[(Some(b"a"), Some(b"e")), (Some(b"y"), None)], true)
         .unwrap();
     assert!(db.get(b"d").unwrap().is_none() && db.get(b"x").unwrap().is_some());
+}
+
+#[test]
+fn a_clipped_family_has_the_keys_of_its_range_and_no_others() {
+    for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
+        let family = FamilyOptions {
+            comparator: order.clone(),
+            ..manual_only()
+        };
+        let db = open_with(&World::in_memory(), &family).unwrap();
+        // Keys in tables of the last level, in level 0 and in the memtable, on either side.
+        for keys in [["a", "b"], ["m", "n"], ["x", "y"]] {
+            put_and_flush(&db, &keys, "1");
+            compact_all(&db, &CompactRangeOptions::default()).unwrap();
+        }
+        put_and_flush(&db, &["b", "m", "n", "x"], "2");
+        db.put(b"a", b"3").unwrap();
+        db.put(b"n", b"3").unwrap();
+        db.put(b"y", b"3").unwrap();
+        let (begin, end): (&[u8], &[u8]) = match order {
+            KeyOrder::Bytewise => (b"b", b"n"),
+            _ => (b"n", b"a"),
+        };
+        let error = db.default_family().clip(end, begin).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+        db.default_family().clip(begin, end).unwrap();
+        let check = || {
+            let mut found = Vec::new();
+            let mut iter = db.iter();
+            iter.seek_to_first();
+            while iter.valid() {
+                found.push((iter.key().to_vec(), iter.value().to_vec()));
+                iter.next();
+            }
+            let expected: &[(&[u8], &[u8])] = match order {
+                KeyOrder::Bytewise => &[(b"b", b"2"), (b"m", b"2")],
+                _ => &[(b"n", b"3"), (b"m", b"2"), (b"b", b"2")],
+            };
+            let found: Vec<_> = found.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+            assert_eq!(found, expected);
+        };
+        check();
+        compact_all(&db, &CompactRangeOptions::default()).unwrap();
+        check();
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A database from the outside: what was written is read, through flushes, compactions, openings.
 
 mod basic;
+mod best_effort;
 mod blobs;
 mod buffers;
 mod changes;

@@ -4,6 +4,7 @@
 //! be deleted once the edit that drops it is. CURRENT names the MANIFEST in use. A new MANIFEST
 //! begins with the whole state, and takes over when CURRENT is replaced, by a rename.
 
+mod best_effort;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Error, FileNumber, Result, Subcode};
 
+pub use best_effort::{Present, replay_best_effort};
 pub use replay::{Recovered, RecoveredFamily, replay};
 pub use writer::{Contents, FamilyContents, Manifest};
 

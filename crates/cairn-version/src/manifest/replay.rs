@@ -19,7 +19,7 @@ use crate::manifest::{damaged, torn};
 use crate::version::Version;
 
 /// The name of the family that every database has.
-const DEFAULT_FAMILY: &str = "default";
+pub(super) const DEFAULT_FAMILY: &str = "default";
 
 /// The comparator of families for which none is recorded.
 const DEFAULT_COMPARATOR: &str = "leveldb.BytewiseComparator";
@@ -45,6 +45,8 @@ pub struct Recovered {
     pub db_id: Option<String>,
     /// WALs that the MANIFEST vouches for, with their synced sizes.
     pub wals: BTreeMap<FileNumber, Option<u64>>,
+    /// Families whose newest states are not whole: what is here is older.
+    pub set_back: Vec<String>,
 }
 
 /// What a MANIFEST says about one family.
@@ -80,41 +82,86 @@ pub fn replay(
     order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
 ) -> Result<Recovered> {
     let path = dir.join(FileName::Manifest(number).to_string());
-    let file = fs.open(&path, FileMode::default())?;
-    let mut reader = LogReader::new(|at: u64, buf: &mut [u8]| file.read_up_to_end(at, buf), 0);
     let mut replay = Replay::new(number);
-    loop {
-        match reader.next()? {
-            Event::Record { offset, payload } => {
-                let edit = VersionEdit::decode(payload)
-                    .map_err(|malformed| malformed.in_file(path.display(), offset))?;
-                replay
-                    .take(edit)
-                    .map_err(|error| damaged(&path, offset, error.text()))?;
-            }
-            Event::Dropped(dropped) if dropped.reason.is_torn() => break,
-            Event::Dropped(dropped) if torn::is_cut_short(&*file, dropped.offset)? => break,
-            Event::Dropped(dropped) => {
-                return Err(damaged(&path, dropped.offset, dropped.reason));
-            }
-            Event::End(_) => break,
-            // Only WALs have these; a MANIFEST with one was not written by any RocksDB.
-            Event::Compression(_) | Event::TimestampSizes(_) | Event::Predecessor(_) => {
-                return Err(damaged(
-                    &path,
-                    reader.whole_up_to(),
-                    "record that only a WAL may have",
-                ));
-            }
-        }
-    }
-    let end = reader.whole_up_to();
+    let end = read(fs, &path, false, &mut |edit| replay.take(edit))?;
     replay
         .finish(order, end)
         .map_err(|error| match error.is_corruption() {
             true => damaged(&path, end, error.text()),
             false => error,
         })
+}
+
+/// Hands the edits of the MANIFEST at `path` to `take`, up to its end or an append that a power cut
+/// cut short; with `up_to_damage` up to the first that is damaged or that `take` finds to contradict
+/// others, too. The offset behind the last whole record.
+pub(super) fn read(
+    fs: &dyn FileSystem,
+    path: &Path,
+    up_to_damage: bool,
+    take: &mut dyn FnMut(VersionEdit) -> Result<()>,
+) -> Result<u64> {
+    let file = fs.open(path, FileMode::default())?;
+    let mut reader = LogReader::new(|at: u64, buf: &mut [u8]| file.read_up_to_end(at, buf), 0);
+    loop {
+        let taken = match reader.next()? {
+            Event::Record { offset, payload } => VersionEdit::decode(payload)
+                .map_err(|malformed| malformed.in_file(path.display(), offset))
+                .and_then(|edit| {
+                    take(edit).map_err(|error| match error.is_corruption() {
+                        true => damaged(path, offset, error.text()),
+                        false => error,
+                    })
+                }),
+            Event::Dropped(dropped) if dropped.reason.is_torn() => break,
+            Event::Dropped(dropped) if torn::is_cut_short(&*file, dropped.offset)? => break,
+            Event::Dropped(dropped) => Err(damaged(path, dropped.offset, dropped.reason)),
+            Event::End(_) => break,
+            // Only WALs have these; a MANIFEST with one was not written by any RocksDB.
+            Event::Compression(_) | Event::TimestampSizes(_) | Event::Predecessor(_) => {
+                Err(damaged(
+                    path,
+                    reader.whole_up_to(),
+                    "record that only a WAL may have",
+                ))
+            }
+        };
+        match taken {
+            Err(error) if up_to_damage && error.is_corruption() => break,
+            taken => taken?,
+        }
+    }
+    Ok(reader.whole_up_to())
+}
+
+/// The edits of atomic groups, held until the last of a group is there.
+#[derive(Default)]
+pub(super) struct Groups {
+    waiting: Vec<VersionEdit>,
+}
+
+impl Groups {
+    /// The edits that take effect with `edit`; none while its group is not complete.
+    pub(super) fn complete(&mut self, edit: VersionEdit) -> Result<Option<Vec<VersionEdit>>> {
+        let last = self.waiting.last();
+        let expected = last.and_then(|last| last.atomic_group_remaining);
+        match (expected, edit.atomic_group_remaining) {
+            (None, None) => Ok(Some(vec![edit])),
+            (Some(before), Some(remaining)) if before.checked_sub(1) != Some(remaining) => {
+                Err(Error::corruption(format!(
+                    "edits that remain of an atomic group: expected {}, found {remaining}",
+                    before.saturating_sub(1)
+                )))
+            }
+            (Some(_), None) => Err(Error::corruption(
+                "edit outside of the atomic group around it",
+            )),
+            (_, Some(remaining)) => {
+                self.waiting.push(edit);
+                Ok((remaining == 0).then(|| std::mem::take(&mut self.waiting)))
+            }
+        }
+    }
 }
 
 /// A family in the making.
@@ -141,12 +188,15 @@ impl Family {
 }
 
 /// Edits taken so far.
-struct Replay {
+pub(super) struct Replay {
     manifest: FileNumber,
     families: BTreeMap<u32, Family>,
     dropped: HashSet<u32>,
-    /// Edits of an atomic group that is not complete yet.
-    group: Vec<VersionEdit>,
+    groups: Groups,
+    /// Edits and whole groups taken.
+    units: usize,
+    /// The last of them that each family follows, if not all do.
+    states: Option<BTreeMap<u32, usize>>,
     log_number_seen: bool,
     next_file: Option<FileNumber>,
     last_sequence: Option<SequenceNumber>,
@@ -159,12 +209,14 @@ struct Replay {
 }
 
 impl Replay {
-    fn new(manifest: FileNumber) -> Replay {
+    pub(super) fn new(manifest: FileNumber) -> Replay {
         Replay {
             manifest,
             families: BTreeMap::from([(0, Family::new(DEFAULT_FAMILY))]),
             dropped: HashSet::new(),
-            group: Vec::new(),
+            groups: Groups::default(),
+            units: 0,
+            states: None,
             log_number_seen: false,
             next_file: None,
             last_sequence: None,
@@ -176,35 +228,19 @@ impl Replay {
         }
     }
 
+    /// The same, with each family no later than at the given one of the edits and groups.
+    pub(super) fn up_to(mut self, states: &BTreeMap<u32, usize>) -> Replay {
+        self.states = Some(states.clone());
+        self
+    }
+
     /// Takes the next edit; one of a group waits for the last of it.
-    fn take(&mut self, edit: VersionEdit) -> Result<()> {
-        let expected = self
-            .group
-            .last()
-            .and_then(|last| last.atomic_group_remaining);
-        match (expected, edit.atomic_group_remaining) {
-            (None, None) => return self.apply(edit),
-            (Some(before), Some(remaining)) if before.checked_sub(1) != Some(remaining) => {
-                return Err(Error::corruption(format!(
-                    "edits that remain of an atomic group: expected {}, found {remaining}",
-                    before.saturating_sub(1)
-                )));
-            }
-            (Some(_), None) => {
-                return Err(Error::corruption(
-                    "edit outside of the atomic group around it",
-                ));
-            }
-            (_, Some(remaining)) => {
-                self.group.push(edit);
-                if remaining > 0 {
-                    return Ok(());
-                }
-            }
-        }
-        std::mem::take(&mut self.group)
-            .into_iter()
-            .try_for_each(|edit| self.apply(edit))
+    pub(super) fn take(&mut self, edit: VersionEdit) -> Result<()> {
+        let Some(unit) = self.groups.complete(edit)? else {
+            return Ok(());
+        };
+        self.units += 1;
+        unit.into_iter().try_for_each(|edit| self.apply(edit))
     }
 
     fn apply(&mut self, edit: VersionEdit) -> Result<()> {
@@ -215,6 +251,10 @@ impl Replay {
             None => {}
         }
         if self.dropped.contains(&edit.family) {
+            return Ok(());
+        }
+        let last = self.states.as_ref().map(|states| states.get(&edit.family));
+        if last.is_some_and(|last| last.is_none_or(|last| *last < self.units)) {
             return Ok(());
         }
         let Some(family) = self.families.get_mut(&edit.family) else {
@@ -295,7 +335,11 @@ impl Replay {
     }
 
     /// Builds the trees. `end` is the offset behind the last whole record.
-    fn finish(self, order: &dyn Fn(&str, &str) -> Result<KeyOrder>, end: u64) -> Result<Recovered> {
+    pub(super) fn finish(
+        self,
+        order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
+        end: u64,
+    ) -> Result<Recovered> {
         let missing =
             |what: &str| Error::corruption(format!("no {what} is recorded up to the end"));
         let next_file = self.next_file.ok_or_else(|| missing("next file number"))?;
@@ -336,6 +380,7 @@ impl Replay {
             max_family: self.max_family,
             db_id: self.db_id,
             wals: self.wals,
+            set_back: Vec::new(),
         })
     }
 }

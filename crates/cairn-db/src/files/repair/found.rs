@@ -284,6 +284,7 @@ impl<'a> Found<'a> {
             min_log_to_keep: FileNumber(0),
             db_id: None,
             wals: BTreeMap::new(),
+            set_back: Vec::new(),
         })
     }
 }

@@ -1,0 +1,130 @@
+//! Opening databases that lost files.
+
+use std::path::{Path, PathBuf};
+
+use cairn_db::{Db, OpenRequest, open};
+use cairn_options::{DbOptions, FamilyOptions};
+use cairn_platform::World;
+use cairn_types::{Code, Result};
+
+use crate::basic::db_options;
+
+const TABLES: u8 = 4;
+
+fn try_open(world: &World, options: &DbOptions) -> Result<Db> {
+    let family = FamilyOptions {
+        disable_auto_compactions: true,
+        ..FamilyOptions::default()
+    };
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options,
+        families: &[],
+        others: Some(&family),
+        read_only: false,
+        world: world.clone(),
+    })
+}
+
+/// A database with a table for each key from 0 on, then one key more in the log.
+fn written() -> (World, Vec<PathBuf>) {
+    let world = World::in_memory();
+    let db = try_open(&world, &db_options()).expect("it is created");
+    for key in 0..TABLES {
+        db.put(&[key], b"value").expect("a write");
+        db.flush().expect("a flush");
+    }
+    db.put(b"logged", b"value").expect("a write");
+    db.close().expect("it closes");
+    (world.clone(), tables(&world))
+}
+
+fn tables(world: &World) -> Vec<PathBuf> {
+    let mut names = world.fs.list(Path::new("/db")).expect("a directory");
+    names.retain(|name| name.ends_with(".sst"));
+    names.sort();
+    let paths = names.iter().map(|name| Path::new("/db").join(name));
+    paths.collect()
+}
+
+fn best_effort() -> DbOptions {
+    DbOptions {
+        best_efforts_recovery: true,
+        ..DbOptions::default()
+    }
+}
+
+#[test]
+fn whatever_tables_are_lost_the_states_before_them_are_there() {
+    for lost in 1_u8..1 << TABLES {
+        let (world, tables) = written();
+        for (number, table) in tables.iter().enumerate() {
+            if lost >> number & 1 == 1 {
+                world.fs.remove(table).unwrap();
+            }
+        }
+        let refused = try_open(&world, &DbOptions::default()).err().unwrap();
+        assert_eq!(refused.code(), Code::Corruption, "{refused}");
+        let db = try_open(&world, &best_effort()).unwrap();
+        let whole = lost.trailing_zeros() as u8;
+        for key in 0..TABLES {
+            assert_eq!(db.get(&[key]).unwrap().is_some(), key < whole, "{lost:b}");
+        }
+        assert!(db.get(b"logged").unwrap().is_none());
+        // What is there is a database like any other.
+        db.put(b"new", b"value").unwrap();
+        db.close().unwrap();
+        let db = try_open(&world, &DbOptions::default()).unwrap();
+        assert!(db.get(b"new").unwrap().is_some());
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn neither_current_nor_the_end_of_the_manifest_is_needed() {
+    let (world, _) = written();
+    world.fs.remove(Path::new("/db/CURRENT")).unwrap();
+    let db = try_open(&world, &best_effort()).unwrap();
+    assert!(db.get(&[TABLES - 1]).unwrap().is_some());
+    assert!(db.get(b"logged").unwrap().is_none());
+    db.close().unwrap();
+
+    let (world, _) = written();
+    let names = world.fs.list(Path::new("/db")).unwrap();
+    let name = names
+        .iter()
+        .find(|name| name.starts_with("MANIFEST"))
+        .unwrap();
+    let path = Path::new("/db").join(name);
+    let file = world.fs.open(&path, Default::default()).unwrap();
+    let mut content = vec![0; file.len().unwrap() as usize];
+    file.read_up_to_end(0, &mut content).unwrap();
+    // In the last record, the flush of the last table.
+    let at = content.len() - 12;
+    content[at] ^= 1;
+    world.fs.remove(&path).unwrap();
+    let file = world.fs.create(&path, Default::default()).unwrap();
+    file.append(&content).unwrap();
+    file.close().unwrap();
+    assert!(try_open(&world, &DbOptions::default()).is_err());
+    let db = try_open(&world, &best_effort()).unwrap();
+    assert!(db.get(&[TABLES - 2]).unwrap().is_some());
+    assert!(db.get(&[TABLES - 1]).unwrap().is_none());
+    db.close().unwrap();
+}
+
+#[test]
+fn without_paranoid_checks_a_lost_table_is_an_error_of_its_reads() {
+    let (world, tables) = written();
+    world.fs.remove(&tables[1]).unwrap();
+    let options = DbOptions {
+        paranoid_checks: false,
+        ..DbOptions::default()
+    };
+    let db = try_open(&world, &options).unwrap();
+    assert!(db.get(b"logged").unwrap().is_some());
+    assert!(db.get(&[0]).unwrap().is_some());
+    let error = db.get(&[1]).unwrap_err();
+    assert!(error.text().contains(".sst"), "{error}");
+    db.close().unwrap();
+}

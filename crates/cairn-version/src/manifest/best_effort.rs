@@ -1,0 +1,227 @@
+//! Recovering as much as is still whole of a database that lost files.
+//!
+//! The newest MANIFEST is read as far as it can be. Each family gets the last state of which every
+//! table, and every blob file that its tables link to, is there in its full length; families that an
+//! atomic group changed together are whole together there. A MANIFEST in which some family never is
+//! gives way to the one before it. What later edits say of files is left out; logs are left out too,
+//! because they belong to later states. The MANIFEST is read twice: once to find the states, once to
+//! build them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use cairn_format::manifest::{FamilyChange, VersionEdit};
+use cairn_format::names::FileName;
+use cairn_platform::FileSystem;
+use cairn_types::{Error, FileNumber, KeyOrder, Result};
+
+use super::replay::{DEFAULT_FAMILY, Groups, Recovered, Replay, read};
+use crate::edit::TreeEdit;
+use crate::file::FileMeta;
+
+/// Which files of a family, given by its name, are there in their full length.
+pub struct Present<'a> {
+    /// Tables.
+    pub table: &'a dyn Fn(&str, &FileMeta) -> Result<bool>,
+    /// Blob files.
+    pub blob: &'a dyn Fn(&str, FileNumber) -> Result<bool>,
+}
+
+/// The last whole state of each family that the MANIFESTs of `dir` know; `None` if there is no
+/// MANIFEST. CURRENT is not looked at.
+///
+/// # Errors
+///
+/// `Corruption` if no MANIFEST has a whole state of each of its families; errors of `order`;
+/// `IoError`.
+pub fn replay_best_effort(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
+    present: &Present<'_>,
+) -> Result<Option<Recovered>> {
+    let names = fs.list(dir)?;
+    let mut manifests: Vec<FileNumber> = names
+        .iter()
+        .filter_map(|name| match FileName::parse(name) {
+            Some(FileName::Manifest(number)) => Some(number),
+            _ => None,
+        })
+        .collect();
+    manifests.sort_unstable_by(|a, b| b.cmp(a));
+    let mut refused = None;
+    for number in manifests {
+        match replay_one(fs, dir, number, order, present) {
+            Ok(recovered) => return Ok(Some(recovered)),
+            Err(error) if error.is_corruption() => drop(refused.get_or_insert(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    refused.map_or(Ok(None), |error| {
+        Err(error.context("no MANIFEST has a state of which every file is there"))
+    })
+}
+
+fn replay_one(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    number: FileNumber,
+    order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
+    present: &Present<'_>,
+) -> Result<Recovered> {
+    let path = dir.join(FileName::Manifest(number).to_string());
+    let mut survey = Survey::new(present);
+    // What contradicts itself ends what is believed, as damage does.
+    let mut believed = Replay::new(number);
+    read(fs, &path, true, &mut |edit| {
+        believed.take(edit.clone())?;
+        survey.take(edit)
+    })?;
+    let states = survey.states(&path)?;
+    let mut replay = Replay::new(number).up_to(&states);
+    let mut left = survey.units;
+    let mut groups = Groups::default();
+    let end = read(fs, &path, true, &mut |edit| {
+        if left == 0 {
+            return Err(Error::corruption("the end of what is believed"));
+        }
+        left -= usize::from(groups.complete(edit.clone())?.is_some());
+        replay.take(edit)
+    })?;
+    let mut recovered = replay.finish(order, end)?;
+    recovered.set_back = survey.set_back(&states);
+    Ok(recovered)
+}
+
+/// What is known of a family while the MANIFEST is looked through.
+#[derive(Default)]
+struct Family {
+    name: String,
+    /// Tables in the tree, with the oldest blob file that each links to.
+    tables: BTreeMap<FileNumber, Option<FileNumber>>,
+    missing: BTreeSet<FileNumber>,
+    missing_blobs: BTreeSet<FileNumber>,
+    /// How many units had been taken at its last whole state.
+    whole_at: Option<usize>,
+    /// How many had been when it last changed.
+    changed_at: usize,
+}
+
+impl Family {
+    fn is_whole(&self) -> bool {
+        let Some(newest_lost) = self.missing_blobs.last() else {
+            return self.missing.is_empty();
+        };
+        // Blob files older than those that tables link to hold nothing that is needed.
+        let oldest = self.tables.values().flatten().min();
+        self.missing.is_empty() && oldest.is_none_or(|oldest| oldest > newest_lost)
+    }
+}
+
+/// The states that a MANIFEST goes through, as far as files are concerned.
+struct Survey<'a> {
+    present: &'a Present<'a>,
+    families: BTreeMap<u32, Family>,
+    groups: Groups,
+    /// Edits and whole groups taken.
+    units: usize,
+}
+
+impl<'a> Survey<'a> {
+    fn new(present: &'a Present<'a>) -> Survey<'a> {
+        let default = Family {
+            name: DEFAULT_FAMILY.to_owned(),
+            ..Family::default()
+        };
+        Survey {
+            present,
+            families: BTreeMap::from([(0, default)]),
+            groups: Groups::default(),
+            units: 0,
+        }
+    }
+
+    fn take(&mut self, edit: VersionEdit) -> Result<()> {
+        let Some(unit) = self.groups.complete(edit)? else {
+            return Ok(());
+        };
+        self.units += 1;
+        let mut touched = BTreeSet::new();
+        for edit in unit {
+            self.apply(&edit)?;
+            touched.insert(edit.family);
+        }
+        let together = touched
+            .iter()
+            .filter_map(|id| self.families.get(id))
+            .all(Family::is_whole);
+        for id in touched {
+            if let Some(family) = self.families.get_mut(&id) {
+                family.changed_at = self.units;
+                if together {
+                    family.whole_at = Some(self.units);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+        match &edit.family_change {
+            Some(FamilyChange::Add { name }) => {
+                let family = self.families.entry(edit.family).or_default();
+                family.name.clone_from(name);
+            }
+            Some(FamilyChange::Drop) => drop(self.families.remove(&edit.family)),
+            None => {}
+        }
+        let Some(family) = self.families.get_mut(&edit.family) else {
+            return Ok(());
+        };
+        let tree = TreeEdit::of(edit);
+        for (_, number) in &tree.deleted {
+            family.tables.remove(number);
+            family.missing.remove(number);
+        }
+        for (_, file) in &tree.added {
+            family.tables.insert(file.number, file.oldest_blob);
+            if !(self.present.table)(&family.name, file)? {
+                family.missing.insert(file.number);
+            }
+        }
+        for blob in &tree.added_blobs {
+            if !(self.present.blob)(&family.name, blob.number)? {
+                family.missing_blobs.insert(blob.number);
+            }
+        }
+        Ok(())
+    }
+
+    /// The unit of the last whole state of each family.
+    fn states(&self, path: &Path) -> Result<BTreeMap<u32, usize>> {
+        let mut states = BTreeMap::new();
+        for (id, family) in &self.families {
+            let Some(unit) = family.whole_at else {
+                let lost = family.missing.first().or(family.missing_blobs.first());
+                let lost = lost.map_or_else(|| "nothing of it".to_owned(), |n| format!("no {n}"));
+                return Err(Error::corruption(format!(
+                    "column family {:?} is never whole in {}: there is {lost}",
+                    family.name,
+                    path.display()
+                )));
+            };
+            states.insert(*id, unit);
+        }
+        Ok(states)
+    }
+
+    /// The families that changed after the states that are recovered.
+    fn set_back(&self, states: &BTreeMap<u32, usize>) -> Vec<String> {
+        let later = |id: &u32, family: &Family| states.get(id) != Some(&family.changed_at);
+        let set_back = self
+            .families
+            .iter()
+            .filter(|(id, family)| later(id, family));
+        set_back.map(|(_, family)| family.name.clone()).collect()
+    }
+}
