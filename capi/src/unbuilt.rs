@@ -231,8 +231,6 @@ c_unbuilt! { "statistics":
 }
 
 c_unbuilt! { "this function":
-    no() fn rocksdb_compactoptions_get_allow_write_stall(opt: *mut rocksdb_compactoptions_t) -> c_uchar;
-    no() fn rocksdb_compactoptions_set_allow_write_stall(opt: *mut rocksdb_compactoptions_t, v: c_uchar);
     no() fn rocksdb_env_join_all_threads(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_high_priority_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
     no() fn rocksdb_env_lower_high_priority_thread_pool_io_priority(env: *mut rocksdb_env_t);

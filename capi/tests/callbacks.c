@@ -196,6 +196,31 @@ int main(int argc, char** argv) {
   CHECK(told.flushes == 1 && told.compactions > 0 && told.sealed == 1);
 
   rocksdb_close(db);
+
+  /* The options file names code that only this program has: it is for the program to set. */
+  rocksdb_env_t* env = rocksdb_create_default_env();
+  rocksdb_cache_t* cache = rocksdb_cache_create_lru(1 << 20);
+  rocksdb_options_t* loaded = NULL;
+  rocksdb_options_t** loaded_family = NULL;
+  char** family_names = NULL;
+  size_t count = 0;
+  rocksdb_load_latest_options(path, env, false, cache, &loaded, &count, &family_names, &loaded_family, &err);
+  CHECK_OK(err);
+  CHECK(count == 1);
+  rocksdb_column_family_handle_t* handle = NULL;
+  const rocksdb_options_t* each[] = {loaded_family[0]};
+  CHECK(rocksdb_open_column_families(loaded, path, 1, (const char* const*)family_names, each, &handle, &err) == NULL);
+  CHECK_ERROR(err, "Invalid argument: leveldb.BytewiseComparator: does not match existing comparator ");
+  rocksdb_options_set_comparator(loaded_family[0], order);
+  db = rocksdb_open_column_families(loaded, path, 1, (const char* const*)family_names, each, &handle, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "change", "replaced");
+  rocksdb_column_family_handle_destroy(handle);
+  rocksdb_close(db);
+  rocksdb_load_latest_options_destroy(loaded, family_names, loaded_family, count);
+  rocksdb_cache_destroy(cache);
+  rocksdb_env_destroy(env);
+
   rocksdb_compactoptions_destroy(c);
   rocksdb_flushoptions_destroy(f);
   rocksdb_readoptions_destroy(r);

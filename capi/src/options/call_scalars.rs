@@ -87,6 +87,7 @@ c_getters! { rocksdb_flushoptions_t:
 c_setters! { rocksdb_compactoptions_t:
     rocksdb_compactoptions_set_bottommost_level_compaction(c_uchar) => bottommost_level_compaction;
     rocksdb_compactoptions_set_change_level(c_uchar) => change_level;
+    rocksdb_compactoptions_set_allow_write_stall(c_uchar) => allow_write_stall;
     rocksdb_compactoptions_set_exclusive_manual_compaction(c_uchar) => exclusive_manual_compaction;
     rocksdb_compactoptions_set_max_subcompactions(c_int) => max_subcompactions;
     rocksdb_compactoptions_set_target_level(c_int) => target_level;
@@ -94,6 +95,7 @@ c_setters! { rocksdb_compactoptions_t:
 }
 
 c_getters! { rocksdb_compactoptions_t:
+    rocksdb_compactoptions_get_allow_write_stall(mut) -> c_uchar => allow_write_stall;
     rocksdb_compactoptions_get_bottommost_level_compaction(mut) -> c_uchar => bottommost_level_compaction;
     rocksdb_compactoptions_get_change_level(mut) -> c_uchar => change_level;
     rocksdb_compactoptions_get_exclusive_manual_compaction(mut) -> c_uchar => exclusive_manual_compaction;

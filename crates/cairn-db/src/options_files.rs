@@ -34,7 +34,8 @@ pub fn latest_options_file(dir: &Path, world: &World) -> Result<PathBuf> {
 /// that a newer release wrote and nobody here knows are passed over.
 ///
 /// Objects of a program's own are found by name if they are registered
-/// ([`cairn_options::registry`]); block caches and filters' memory are not in the file.
+/// ([`cairn_options::registry`]); those that are not are named in [`OptionsFile::unknown`], and the
+/// program sets them. Block caches and filters' memory are not in the file.
 ///
 /// # Errors
 ///
@@ -81,20 +82,33 @@ pub fn check_options_compatibility(
         let given = given.ok_or_else(|| {
             Error::invalid_argument(format!("column family {name:?} is left out"))
         })?;
-        compare(name, before, &given.options)?;
+        let named = |option: &str| {
+            let mut unknown = recorded.unknown.iter();
+            let found = unknown.find(|code| code.family == *name && code.option == option);
+            found.map(|code| code.text.clone())
+        };
+        compare(name, before, named, &given.options)?;
     }
     Ok(())
 }
 
-/// What must not change between two openings of a family.
-fn compare(family: &str, before: &FamilyOptions, given: &FamilyOptions) -> Result<()> {
+/// What must not change between two openings of a family; `named` has what the file says of code
+/// that nobody here knows.
+fn compare(
+    family: &str,
+    before: &FamilyOptions,
+    named: impl Fn(&str) -> Option<String>,
+    given: &FamilyOptions,
+) -> Result<()> {
     // A merge operator may be added, as none was needed before.
-    let fixed = match before.merge_operator {
-        None => &["comparator", "table_factory"][..],
-        Some(_) => &["comparator", "table_factory", "merge_operator"],
+    let had_operator = before.merge_operator.is_some() || named("merge_operator").is_some();
+    let fixed = match had_operator {
+        false => &["comparator", "table_factory"][..],
+        true => &["comparator", "table_factory", "merge_operator"],
     };
     for name in fixed {
-        let (old, new) = (before.get(name)?, given.get(name)?);
+        let old = named(name).map_or_else(|| before.get(name), Ok)?;
+        let new = given.get(name)?;
         if old != new {
             return Err(Error::invalid_argument(format!(
                 "{name} of column family {family:?}: expected {old}, as its OPTIONS file says, found {new}"

@@ -21,6 +21,17 @@ const DEFAULT_FAMILY: &str = "default";
 /// What files name of the program that wrote them, and that means nothing in another one: here
 /// the objects that it let watch its database.
 const OBJECTS: [&str; 1] = ["listeners"];
+/// What files name of code that the program may have to set itself.
+const CODE: [&str; 8] = [
+    "comparator",
+    "merge_operator",
+    "prefix_extractor",
+    "memtable_insert_with_hint_prefix_extractor",
+    "compaction_filter",
+    "compaction_filter_factory",
+    "sst_partitioner_factory",
+    "table_properties_collector_factories",
+];
 
 /// What an OPTIONS file holds.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +40,20 @@ pub struct OptionsFile {
     pub db: DbOptions,
     /// Names and options of the column families, the default one first.
     pub families: Vec<(String, FamilyOptions)>,
+    /// Code that the file names and nobody here knows; its options have their defaults.
+    pub unknown: Vec<UnknownCode>,
+}
+
+/// Code that an OPTIONS file names and that is not registered: the program sets it itself, or goes
+/// without, as with RocksDB. A database does not open with another comparator than its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownCode {
+    /// The column family.
+    pub family: String,
+    /// The option.
+    pub option: String,
+    /// What the file says.
+    pub text: String,
 }
 
 impl OptionsFile {
@@ -137,7 +162,7 @@ impl Reader {
         self.seen.push(place);
         match (section.title.as_str(), section.argument.as_deref()) {
             ("Version", None) => Ok(()),
-            ("DBOptions", None) => fill(&mut self.file.db, section, self.lenient),
+            ("DBOptions", None) => fill(&mut self.file.db, section, self.lenient).map(drop),
             ("CFOptions", Some(name)) => {
                 if self.file.families.is_empty() && name != DEFAULT_FAMILY {
                     return Err(Error::corruption(
@@ -145,7 +170,14 @@ impl Reader {
                     ));
                 }
                 let mut options = FamilyOptions::default();
-                fill(&mut options, section, self.lenient)?;
+                let unknown = fill(&mut options, section, self.lenient)?;
+                for (option, text) in unknown {
+                    self.file.unknown.push(UnknownCode {
+                        family: name.to_owned(),
+                        option,
+                        text,
+                    });
+                }
                 self.file.families.push((name.to_owned(), options));
                 Ok(())
             }
@@ -188,18 +220,29 @@ impl Reader {
     }
 }
 
-/// Sets the options of a section. Names that RocksDB once had are passed over.
-fn fill<S: Options>(options: &mut S, section: &Section, lenient: bool) -> Result<()> {
+/// Sets the options of a section, and returns those that name code nobody here knows. Names that
+/// RocksDB once had are passed over.
+fn fill<S: Options>(
+    options: &mut S,
+    section: &Section,
+    lenient: bool,
+) -> Result<Vec<(String, String)>> {
+    let mut unknown = Vec::new();
     for (name, value) in &section.statements {
         if OBJECTS.contains(&name.as_str()) {
             continue;
         }
         let known = S::row(name).is_some() || is_retired(name);
         if known || !lenient {
-            options.set(name, value)?;
+            match options.set(name, value) {
+                Err(_) if CODE.contains(&name.as_str()) => {
+                    unknown.push((name.clone(), value.clone()));
+                }
+                set => set?,
+            }
         }
     }
-    Ok(())
+    Ok(unknown)
 }
 
 #[cfg(test)]
@@ -220,7 +263,23 @@ mod tests {
                     family("block_based_table_factory={block_size=16K}"),
                 ),
             ],
+            unknown: Vec::new(),
         }
+    }
+
+    #[test]
+    fn code_that_nobody_knows_is_left_to_the_program() {
+        let text = sample().to_text();
+        let ours = "comparator=leveldb.BytewiseComparator";
+        assert!(text.contains(ours));
+        let file = OptionsFile::from_text(&text.replacen(ours, "comparator=foo", 1), false).unwrap();
+        let unknown = UnknownCode {
+            family: DEFAULT_FAMILY.to_owned(),
+            option: "comparator".to_owned(),
+            text: "foo".to_owned(),
+        };
+        assert_eq!(file.unknown, [unknown]);
+        assert_eq!(file.to_text(), text);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use cairn_db::{
 };
 pub use cairn_format::filter::FilterPolicy;
 pub use cairn_memory::{BlockCache, CacheOptions};
-pub use cairn_options::file::OptionsFile;
+pub use cairn_options::file::{OptionsFile, UnknownCode};
 pub use cairn_options::{
     CompressionOptions, DbOptions, FamilyOptions, FifoCompactionOptions, MetadataCacheOptions,
     Options, Row, Support, TableOptions, UniversalCompactionOptions, apply_mixed, choice, presets,

@@ -174,6 +174,7 @@ impl Shared {
                 .iter()
                 .map(|family| (family.name().to_owned(), (**family.options()).clone()))
                 .collect(),
+            unknown: Vec::new(),
         };
         let number = self.new_file_number();
         let temporary = self.dir.join(FileName::OptionsTemp(number).to_string());

@@ -228,17 +228,19 @@ fn order_of(request: &OpenRequest<'_>, family: &str, recorded: &str) -> Result<K
     let given = given.or(request.others.map(|options| &options.comparator));
     match given {
         Some(order) if order.name() == recorded => Ok(order.clone()),
-        None | Some(KeyOrder::Bytewise) => KeyOrder::from_name(recorded).ok_or_else(|| {
-            Error::invalid_argument(format!(
-                "column family {family:?} is ordered by comparator {recorded:?}, which was not given"
-            ))
-        }),
-        Some(order) => Err(Error::invalid_argument(format!(
-            "comparator of column family {family:?}: expected {recorded:?}, which its files record, \
-             found {:?}",
-            order.name()
-        ))),
+        None | Some(KeyOrder::Bytewise) => {
+            KeyOrder::from_name(recorded).ok_or_else(|| mismatch(&KeyOrder::Bytewise, recorded))
+        }
+        Some(order) => Err(mismatch(order, recorded)),
     }
+}
+
+/// Programs compare this text: it is RocksDB's.
+fn mismatch(given: &KeyOrder, recorded: &str) -> Error {
+    Error::invalid_argument(format!(
+        "{}: does not match existing comparator {recorded}",
+        given.name()
+    ))
 }
 
 /// The families that will be open, with their options.

@@ -229,3 +229,39 @@ fn options_of_the_last_opening_are_loaded_and_compared() {
     let nowhere = load_latest_options(Path::new("/nowhere"), false, &world);
     assert!(nowhere.is_err());
 }
+
+struct Backwards;
+
+impl cairn_types::Comparator for Backwards {
+    fn name(&self) -> &str {
+        "backwards"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        b.cmp(a)
+    }
+}
+
+/// Code of a program's own that is not registered is the program's to set.
+#[test]
+fn options_with_a_comparator_of_the_programs_are_loaded_without_it() {
+    let (world, db) = open();
+    let dir = Path::new("/db");
+    let options = cairn_options::FamilyOptions {
+        comparator: cairn_types::KeyOrder::Custom(std::sync::Arc::new(Backwards)),
+        ..Default::default()
+    };
+    db.create_family("turned", &options).unwrap();
+    let loaded = load_latest_options(dir, false, &world).unwrap();
+    assert_eq!(loaded.families.len(), 2);
+    assert_eq!(loaded.unknown.len(), 1);
+    assert_eq!(loaded.unknown[0].text, "backwards");
+    let descriptor = |options: &cairn_options::FamilyOptions| {
+        let whole = FamilyDescriptor::new("default", Default::default());
+        [whole, FamilyDescriptor::new("turned", options.clone())]
+    };
+    let check =
+        |options| check_options_compatibility(dir, &descriptor(options), false, &world);
+    check(&options).unwrap();
+    let error = check(&loaded.families[1].1).unwrap_err();
+    assert!(error.text().contains("backwards"), "{error}");
+}
