@@ -153,7 +153,13 @@ fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
     };
     let name = FileName::Options(newest).to_string();
     match read_options(&dir.join(&name)) {
-        Ok(file) => Ok(Some(file)),
+        Ok(file) => {
+            for code in &file.unknown {
+                let (family, option, text) = (&code.family, &code.option, &code.text);
+                eprintln!("cairn: {name}: {option}={text} of family {family:?} is not known here");
+            }
+            Ok(Some(file))
+        }
         Err(error) => {
             eprintln!("cairn: {name} is not used: {error}");
             Ok(None)

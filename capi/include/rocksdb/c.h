@@ -2838,6 +2838,10 @@ void rocksdb_compactoptions_set_bottommost_level_compaction(struct rocksdb_compa
 // Sets `change_level`.
 void rocksdb_compactoptions_set_change_level(struct rocksdb_compactoptions_t *opt, unsigned char v);
 
+// Sets `allow_write_stall`.
+void rocksdb_compactoptions_set_allow_write_stall(struct rocksdb_compactoptions_t *opt,
+                                                  unsigned char v);
+
 // Sets `exclusive_manual_compaction`.
 void rocksdb_compactoptions_set_exclusive_manual_compaction(struct rocksdb_compactoptions_t *opt,
                                                             unsigned char v);
@@ -2850,6 +2854,9 @@ void rocksdb_compactoptions_set_target_level(struct rocksdb_compactoptions_t *op
 
 // Sets `target_path_id`.
 void rocksdb_compactoptions_set_target_path_id(struct rocksdb_compactoptions_t *opt, int v);
+
+// The value of `allow_write_stall`.
+unsigned char rocksdb_compactoptions_get_allow_write_stall(struct rocksdb_compactoptions_t *opt);
 
 // The value of `bottommost_level_compaction`.
 unsigned char rocksdb_compactoptions_get_bottommost_level_compaction(struct rocksdb_compactoptions_t *opt);
@@ -5123,13 +5130,6 @@ double rocksdb_statistics_histogram_data_get_std_dev(struct rocksdb_statistics_h
 
 // Not built: statistics.
 uint64_t rocksdb_statistics_histogram_data_get_sum(struct rocksdb_statistics_histogram_data_t *data);
-
-// Not built: this function.
-unsigned char rocksdb_compactoptions_get_allow_write_stall(struct rocksdb_compactoptions_t *opt);
-
-// Not built: this function.
-void rocksdb_compactoptions_set_allow_write_stall(struct rocksdb_compactoptions_t *opt,
-                                                  unsigned char v);
 
 // Not built: this function.
 void rocksdb_env_join_all_threads(struct rocksdb_env_t *env);

@@ -52,6 +52,7 @@ c_functions! {
         report(errptr, || {
             let world = of(env.cast_const()).world.clone();
             let mut file = cairn_db::load_latest_options(&path(db_path), ignore_unknown_options, &world)?;
+            file.forget_unknown_code();
             if let Some(cache) = maybe(cache.cast_const()) {
                 for (_, family) in &mut file.families {
                     family.table.block_cache = Some(cache.clone());

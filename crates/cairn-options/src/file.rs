@@ -22,15 +22,11 @@ const DEFAULT_FAMILY: &str = "default";
 /// the objects that it let watch its database.
 const OBJECTS: [&str; 1] = ["listeners"];
 /// What files name of code that the program may have to set itself.
-const CODE: [&str; 8] = [
+const CODE: [&str; 4] = [
     "comparator",
     "merge_operator",
     "prefix_extractor",
     "memtable_insert_with_hint_prefix_extractor",
-    "compaction_filter",
-    "compaction_filter_factory",
-    "sst_partitioner_factory",
-    "table_properties_collector_factories",
 ];
 
 /// What an OPTIONS file holds.
@@ -92,6 +88,32 @@ impl OptionsFile {
             reader.take(section)?;
         }
         reader.finish()
+    }
+
+    /// Leaves code that the file names and nobody has brought to the program, as RocksDB does: the
+    /// options are then not set, and [`OptionsFile::unknown`] names them. Otherwise a database
+    /// refuses to be written without its filters and partitioners.
+    pub fn forget_unknown_code(&mut self) {
+        for (family, options) in &mut self.families {
+            let forgotten = [
+                ("compaction_filter", options.compaction_filter.forget()),
+                (
+                    "compaction_filter_factory",
+                    options.compaction_filter_factory.forget(),
+                ),
+                (
+                    "sst_partitioner_factory",
+                    options.sst_partitioner_factory.forget(),
+                ),
+            ];
+            for (option, text) in forgotten {
+                self.unknown.extend(text.map(|text| UnknownCode {
+                    family: family.clone(),
+                    option: option.to_owned(),
+                    text,
+                }));
+            }
+        }
     }
 
     /// The options of the family called `name`.
@@ -268,11 +290,25 @@ mod tests {
     }
 
     #[test]
+    fn filters_that_nobody_knows_are_forgotten_on_request() {
+        let ours = "compaction_filter_factory=nullptr";
+        let text = sample().to_text();
+        let named = text.replacen(ours, "compaction_filter_factory=theirs", 1);
+        let mut file = OptionsFile::from_text(&named, false).unwrap();
+        assert!(file.families[0].1.check_supported().is_err());
+        file.forget_unknown_code();
+        assert!(file.families[0].1.check_supported().is_ok());
+        assert_eq!(file.unknown[0].option, "compaction_filter_factory");
+        assert_eq!(file.unknown[0].text, "theirs");
+    }
+
+    #[test]
     fn code_that_nobody_knows_is_left_to_the_program() {
         let text = sample().to_text();
         let ours = "comparator=leveldb.BytewiseComparator";
         assert!(text.contains(ours));
-        let file = OptionsFile::from_text(&text.replacen(ours, "comparator=foo", 1), false).unwrap();
+        let file =
+            OptionsFile::from_text(&text.replacen(ours, "comparator=foo", 1), false).unwrap();
         let unknown = UnknownCode {
             family: DEFAULT_FAMILY.to_owned(),
             option: "comparator".to_owned(),

@@ -72,6 +72,17 @@ impl<T: ?Sized> Plugin<T> {
         self.get().is_some()
     }
 
+    /// Takes the name of an object that is not there, which is then asked for no more.
+    pub fn forget(&mut self) -> Option<String> {
+        match std::mem::replace(self, Plugin::None) {
+            Plugin::Named(name) => Some(name),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
     /// Whether a text names an object that is not there.
     #[must_use]
     pub fn is_unresolved(&self) -> bool {

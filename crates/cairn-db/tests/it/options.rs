@@ -259,8 +259,7 @@ fn options_with_a_comparator_of_the_programs_are_loaded_without_it() {
         let whole = FamilyDescriptor::new("default", Default::default());
         [whole, FamilyDescriptor::new("turned", options.clone())]
     };
-    let check =
-        |options| check_options_compatibility(dir, &descriptor(options), false, &world);
+    let check = |options| check_options_compatibility(dir, &descriptor(options), false, &world);
     check(&options).unwrap();
     let error = check(&loaded.families[1].1).unwrap_err();
     assert!(error.text().contains("backwards"), "{error}");
