@@ -17,7 +17,7 @@ use crate::db::Db;
 use crate::errors::retry::JobKind;
 use crate::family::{Families, Family, FamilyState};
 use crate::install::Change;
-use crate::shared::{Immutable, Shared, Tree};
+use crate::shared::{FamilyTree, Immutable, Shared, Tree};
 use crate::watch::Watch;
 use crate::write::stall::{self, Condition};
 
@@ -210,6 +210,7 @@ impl Shared {
             }
             false => families,
         };
+        self.retry_flushes(families);
         if !options.allow_write_stall {
             self.wait_before_flush(families)?;
         }
@@ -229,6 +230,7 @@ impl Shared {
 
     /// [`Shared::flush`] for a caller who leads, and goes on leading.
     pub(crate) fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+        self.retry_flushes(families);
         self.switch_memtables(families, true)?;
         self.await_flushes(families)
     }
@@ -250,8 +252,7 @@ impl Shared {
         let failing = |tree: &Tree| {
             goals.iter().find_map(|(id, _)| {
                 let state = tree.families.get(id)?;
-                let retry = state.retry_flush.as_ref()?;
-                (!state.flushing).then(|| retry.error.clone())
+                has_failed(state).cloned()
             })
         };
         self.wait_until(|tree| {
@@ -317,12 +318,22 @@ impl Shared {
                 stall::condition(load, &options) == Condition::Normal
                     || tree.flushes + tree.compactions == 0
                     || self.check_writable().is_err()
-                    || self.check_stall().is_err()
+                    || has_failed(state).is_some()
             });
+            let tree = self.tree.lock();
+            if let Some(error) = tree.families.get(&family.id()).and_then(has_failed) {
+                return Err(error.context("flushes fail"));
+            }
         }
-        self.check_writable()?;
-        self.check_stall()
+        self.check_writable()
     }
+}
+
+/// Why the last flush of a family failed, if it did and no other runs yet: it is tried again, but
+/// nobody knows until when.
+fn has_failed(state: &FamilyTree) -> Option<&Error> {
+    let retry = state.retry_flush.as_ref()?;
+    (!state.flushing).then_some(&retry.error)
 }
 
 impl Db {

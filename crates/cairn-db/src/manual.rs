@@ -48,6 +48,7 @@ impl Shared {
             self.flush_because(families, FlushReason::ManualCompaction);
             self.flush(families)?;
         }
+        self.retry_damaged(family);
         let blob_gc = manual_blob_gc(family, options)?;
         let mut manual = Manual::new(begin, end, options, self.next_file_number());
         self.as_manual(
@@ -338,6 +339,7 @@ impl Shared {
             path_id,
             options,
         };
+        self.retry_damaged(family);
         let pick_options = self.pick_options(family);
         let present = self.present(family);
         self.as_manual(false, &options.canceled, || {

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cairn_db::{Db, Family, FamilyDescriptor, Iter, OpenRequest, Snapshot, WriteBatch, open};
 use cairn_format::names::FileName;
+use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, InfoLogLevel, Options, ReadOptions,
     WriteOptions, merge,
 };
 use cairn_platform::World;
+use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_types::{Error, KeyOrder, Result};
 use cairn_version::manifest;
 
@@ -36,6 +39,8 @@ impl Factory for CairnFactory {
             ..DbOptions::default()
         };
         db.update_from(&options.db)?;
+        let errors: Arc<AtomicU64> = Arc::default();
+        db.listeners.push(Arc::new(Hears(errors.clone())));
         let db = open(&OpenRequest {
             path: dir,
             options: &db,
@@ -50,9 +55,20 @@ impl Factory for CairnFactory {
             dir: dir.to_owned(),
             family,
             unlogged: options.unlogged,
+            errors,
             snapshots: BTreeMap::new(),
             next_snapshot: 1,
         }))
+    }
+}
+
+/// A program that counts the background errors it is told of.
+struct Hears(Arc<AtomicU64>);
+
+impl EventListener for Hears {
+    fn on_background_error(&self, _: BackgroundErrorReason, _: &mut Option<Error>) {
+        // Relaxed: a number that orders nothing else.
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -80,6 +96,8 @@ pub struct Cairn {
     /// What families are created with.
     pub family: FamilyOptions,
     unlogged: bool,
+    /// How many background errors there were.
+    errors: Arc<AtomicU64>,
     snapshots: BTreeMap<u64, Snapshot>,
     next_snapshot: u64,
 }
@@ -303,6 +321,14 @@ impl Engine for Cairn {
 
     fn stopped(&self) -> Option<String> {
         self.db.background_error().map(|error| error.to_string())
+    }
+
+    fn background_errors(&self) -> Arc<AtomicU64> {
+        self.errors.clone()
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        self.db.resume()
     }
 
     fn cairn(&mut self) -> Option<&mut Cairn> {

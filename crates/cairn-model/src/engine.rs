@@ -1,8 +1,10 @@
 //! What scripts need of an engine.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn_platform::World;
+use cairn_platform::sync::AtomicU64;
 use cairn_types::Result;
 
 use crate::cairn::Cairn;
@@ -49,6 +51,11 @@ pub trait Engine {
     /// Why nothing can be written at present, if that is so.
     fn stopped(&self) -> Option<String> {
         None
+    }
+    /// How many errors of background work the program has been told of, by an event. The counter
+    /// outlives the database.
+    fn background_errors(&self) -> Arc<AtomicU64> {
+        Arc::default()
     }
     /// Makes the database writable again after an error, if it can be.
     fn resume(&mut self) -> Result<()> {

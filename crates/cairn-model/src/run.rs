@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
+use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_sim::{SimWorld, Trace};
 use cairn_types::Error;
 
@@ -136,6 +138,8 @@ pub struct Runner<'f> {
     pub allows_leftovers: bool,
     factory: &'f dyn Factory,
     engine: Option<Box<dyn Engine>>,
+    /// Of each opening, how many errors of background work the program was told of.
+    errors: Vec<Arc<AtomicU64>>,
     /// The state, or the states that are possible where it is in doubt whether an operation that
     /// failed was carried out.
     models: Vec<Model>,
@@ -154,6 +158,7 @@ impl<'f> Runner<'f> {
             factory,
             sim,
             engine: None,
+            errors: Vec::new(),
             models: vec![Model::new(script.options.merge)],
             snapshots: BTreeMap::new(),
             allows_leftovers: false,
@@ -243,8 +248,22 @@ impl<'f> Runner<'f> {
         }
         let dir = Path::new(DIR);
         let engine = self.factory.open(&self.sim.world, dir, self.options())?;
+        self.hear(&*engine);
         self.engine = Some(engine);
         Ok(())
+    }
+
+    /// Counts the errors of background work that the program is told of by `engine`.
+    pub fn hear(&mut self, engine: &dyn Engine) {
+        self.errors.push(engine.background_errors());
+    }
+
+    /// How many errors of background work the program was told of.
+    #[must_use]
+    pub fn background_errors(&self) -> u64 {
+        // Relaxed: numbers that order nothing else.
+        let each = self.errors.iter();
+        each.map(|errors| errors.load(Ordering::Relaxed)).sum()
     }
 
     /// Closes the database, and looks whether anything is left open.

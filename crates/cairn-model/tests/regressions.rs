@@ -1,9 +1,12 @@
-//! Scripts that once failed: each is run under several seeds and crashed, for ever.
+//! Scripts that once failed: each is run under several seeds and crashed, or run with the faults
+//! that it failed with, for ever.
 
 use cairn_model::Script;
 use cairn_model::cairn::CairnFactory;
 use cairn_model::crash::{Effort, crash};
+use cairn_model::fault::{Counts, Faulty};
 use cairn_model::run::run;
+use cairn_sim::Fault;
 
 macro_rules! regressions {
     ($($name:ident: $file:literal,)+) => {$(
@@ -36,4 +39,20 @@ regressions! {
     late_help_holds_nothing: "late-helper.txt",
     logs_go_with_their_family: "log-of-dropped-family.txt",
     a_log_says_what_came_before: "predecessor.txt",
+}
+
+#[test]
+fn a_log_that_failed_behind_a_switch_of_memtables_is_needed_by_nobody() {
+    let text = include_str!("../regressions/log-failed-behind-switch.txt");
+    let script: Script = text.parse().unwrap();
+    let faulty = Faulty::new(&CairnFactory, &script, 4).unwrap_or_else(|f| panic!("{f}"));
+    let mut counts = Counts::default();
+    for point in faulty.cases(usize::MAX) {
+        if point.fault == Fault::ShortWrite
+            && let Err(failure) = faulty.case(&point, &mut counts)
+        {
+            panic!("{point:?}: {failure}");
+        }
+    }
+    assert!(counts.stopped > 10, "{counts:?}");
 }

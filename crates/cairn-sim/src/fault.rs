@@ -1,4 +1,7 @@
 //! The plan of what fails: which operations, in what manner, once or for how long.
+//!
+//! `EINTR` is not among the faults: a file system repeats what a signal cut short, so that its
+//! callers never see one. What repeats is tested where it is, in `cairn-platform`.
 
 use std::fmt;
 use std::io;
@@ -23,8 +26,6 @@ pub enum Fault {
     NoDescriptor,
     /// `EACCES`.
     Denied,
-    /// `EINTR`.
-    Interrupted,
     /// Half of the bytes are read, the rest reported as behind the end of the file.
     ShortRead,
     /// Half of the bytes are written, then `ENOSPC`.
@@ -146,13 +147,12 @@ impl FaultPlan {
 }
 
 /// All faults, with their names.
-pub const FAULTS: [(Fault, &str); 9] = [
+pub const FAULTS: [(Fault, &str); 8] = [
     (Fault::InputOutput, "eio"),
     (Fault::SyncReverted, "reverted"),
     (Fault::NoSpace, "enospc"),
     (Fault::NoDescriptor, "emfile"),
     (Fault::Denied, "eacces"),
-    (Fault::Interrupted, "eintr"),
     (Fault::ShortRead, "short-read"),
     (Fault::ShortWrite, "short-write"),
     (Fault::FlippedBit, "flip"),
@@ -209,9 +209,6 @@ impl Fault {
                     | Call::Link
                     | Call::CreateDirectory
             ),
-            Fault::Interrupted => {
-                matches!(call, Call::Open | Call::Read | Call::Append | Call::Sync)
-            }
             Fault::ShortRead | Fault::FlippedBit => call == Call::Read,
             Fault::ShortWrite => call == Call::Append,
         }
@@ -224,7 +221,6 @@ impl Fault {
             Fault::NoSpace | Fault::ShortWrite => 28,
             Fault::NoDescriptor => 24,
             Fault::Denied => 13,
-            Fault::Interrupted => 4,
             _ => 5,
         };
         // The numbers of Linux, so that errors read as they do there.

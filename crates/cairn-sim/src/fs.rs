@@ -1,5 +1,6 @@
 //! The file system that the engine sees: every call a numbered operation.
 
+use std::backtrace::Backtrace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error as IoError, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -51,6 +52,7 @@ impl SimFs {
                 reserved: BTreeMap::new(),
                 capacity: u64::MAX,
                 record_sites: false,
+                injected_at: None,
             })),
         }
     }
@@ -70,6 +72,13 @@ impl SimFs {
     #[must_use]
     pub fn first_injected(&self) -> Option<usize> {
         self.state.lock().plan.first_injected()
+    }
+
+    /// Where in the source the first operation that a plan made fail was called.
+    #[must_use]
+    pub fn injected_site(&self) -> Option<Arc<str>> {
+        let stack = self.state.lock().injected_at.clone()?;
+        site_of(&stack)
     }
 
     /// Sets how many bytes the disk holds.
@@ -144,9 +153,16 @@ impl SimFs {
     /// Enters an operation: numbers it, and asks the plan what happens to it.
     fn enter(&self, call: Call, path: &Path) -> Result<Entered<'_>> {
         let mut state = self.state.lock();
-        let site = state.record_sites.then(call_site).flatten();
+        let site = match state.record_sites {
+            true => site_of(&Backtrace::force_capture()),
+            false => None,
+        };
         let number = state.operations.len();
         let fault = state.plan.decide(number, call, path, site.as_deref());
+        if state.plan.first_injected() == Some(number) {
+            // The names of its frames are found out if somebody asks, for that takes long.
+            state.injected_at = Some(Arc::new(Backtrace::force_capture()));
+        }
         state.operations.push(Operation {
             call,
             path: shared(path),
@@ -224,8 +240,8 @@ fn failed<T>(call: Call, path: &Path, kind: ErrorKind) -> Result<T> {
 }
 
 /// The frames of the stack that are the engine's, innermost first.
-fn call_site() -> Option<Arc<str>> {
-    let stack = std::backtrace::Backtrace::force_capture().to_string();
+fn site_of(stack: &Backtrace) -> Option<Arc<str>> {
+    let stack = stack.to_string();
     let frames: Vec<&str> = stack
         .lines()
         .filter_map(|line| line.split_once(": ").map(|(_, frame)| frame.trim()))

@@ -4,7 +4,8 @@
 //! `bgerror_resume_retry_interval` says, twice as long after each failure in a row, up to a
 //! minute's worth. A compaction that met a damaged table is not tried again: the table is set
 //! aside, which keeps it (and what may not go past it) out of every pick, and other compactions go
-//! on. Reads of what else the table holds go on too.
+//! on. Reads of what else the table holds go on too. Whoever asks for a flush or a compaction of
+//! the family has what waits or is set aside tried at once, and is told how that ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,16 +112,40 @@ impl Shared {
             .spawn_after(delay, Priority::High, Box::new(start));
     }
 
-    /// Starts what waits to be tried again.
+    /// Starts what waits to be tried again; what once failed is forgotten.
     pub(crate) fn retry_now(self: &Arc<Self>) {
         let mut tree = self.tree.lock();
         for state in tree.families.values_mut() {
-            let retries = [&mut state.retry_flush, &mut state.retry_compaction];
-            for retry in retries.into_iter().flatten() {
-                retry.not_before = 0;
-            }
+            state.retry_flush = None;
+            state.retry_compaction = None;
         }
         self.schedule(&mut tree);
+    }
+
+    /// Lets compactions read the damaged tables of `family` again: somebody asks for one, and what
+    /// was read wrong once may have been right on the device.
+    pub(crate) fn retry_damaged(&self, family: &FamilyState) {
+        let mut tree = self.tree.lock();
+        if let Some(state) = tree.families.get_mut(&family.id())
+            && !state.damaged.is_empty()
+        {
+            state.damaged.clear();
+            state.busy.take_back();
+        }
+    }
+
+    /// Starts the flushes of `families` that failed and wait to be tried again: somebody asks for
+    /// them, and is told of what goes wrong now, not of what once did.
+    pub(crate) fn retry_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>]) {
+        let mut tree = self.tree.lock();
+        let mut waited = false;
+        for family in families {
+            let state = tree.families.get_mut(&family.id());
+            waited |= state.is_some_and(|state| state.retry_flush.take().is_some());
+        }
+        if waited {
+            self.schedule(&mut tree);
+        }
     }
 
     /// What failed and waits to be tried again, in any family.

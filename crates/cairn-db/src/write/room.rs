@@ -168,13 +168,17 @@ impl Shared {
                 .with_new_memtable(self.new_memtable(&family.options()));
             family.view.store(Arc::new(next));
         }
-        // A family that has nothing unflushed needs no log but the current one.
+        // A family that has nothing unflushed needs no log but the current one. One that wrote
+        // nothing since its last switch will need none once that is flushed: what happened to
+        // logs in between must not matter to it.
         for family in all.iter() {
             if let Some(state) = tree.families.get_mut(&family.id())
-                && state.immutables.is_empty()
                 && family.memtable().is_empty()
             {
-                state.log_number = current;
+                match state.immutables.last_mut() {
+                    Some(last) => last.next_log = current,
+                    None => state.log_number = current,
+                }
             }
         }
         self.update_conditions(&mut tree);

@@ -177,6 +177,38 @@ fn a_flush_that_fails_keeps_its_memtable_and_is_done_again() {
 }
 
 #[test]
+fn a_flush_that_is_asked_for_does_not_wait_to_be_tried_again_nor_report_what_once_failed() {
+    for atomic_flush in [false, true] {
+        let sim = SimWorld::new(5);
+        let options = DbOptions {
+            atomic_flush,
+            ..db_options()
+        };
+        let db = open_on(&sim, &options, &small()).unwrap();
+        let unlogged = WriteOptions {
+            disable_wal: true,
+            ..WriteOptions::default()
+        };
+        sim.fs
+            .set_plan(failing(Call::Create, ".sst", Fault::Denied, usize::MAX));
+        // The memtables that wait fill up until writes would have to.
+        for n in 0..4_u8 {
+            db.put_with(&[n], b"1", &unlogged).unwrap();
+            db.flush().unwrap_err();
+            db.flush().unwrap_err();
+        }
+        let state = db.background_error_state().unwrap();
+        assert_eq!(state.severity, Severity::Soft);
+        sim.fs.set_plan(FaultPlan::default());
+        db.flush().unwrap();
+        assert_eq!(db.background_error_state(), None);
+        let again = after_power_cut(&sim);
+        let again = open_on(&again, &options, &small()).unwrap();
+        assert!((0..4).all(|n| get(&again, &[n]).is_some()));
+    }
+}
+
+#[test]
 fn a_manifest_that_failed_is_replaced() {
     for (call, name_end) in [(Call::Append, ""), (Call::Sync, "")] {
         let sim = SimWorld::new(5);

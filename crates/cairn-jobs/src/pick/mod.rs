@@ -257,7 +257,17 @@ impl Busy {
         }
     }
 
-    /// Takes `file` for good: no pick has it any more. Whether it was free of that before.
+    /// Lets picks have again what [`Busy::set_aside`] took.
+    pub fn take_back(&mut self) {
+        for file in std::mem::take(&mut self.aside) {
+            if !self.running.iter().any(|job| job.files.contains(&file)) {
+                self.files.remove(&file);
+            }
+        }
+    }
+
+    /// Takes `file` until [`Busy::take_back`]: no pick has it any more. Whether it was free of that
+    /// before.
     pub fn set_aside(&mut self, file: FileNumber) -> bool {
         self.files.insert(file);
         self.aside.insert(file)

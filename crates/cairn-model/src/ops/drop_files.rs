@@ -1,6 +1,6 @@
 //! Empties a family by deleting whole tables: `dropfiles default`. First everything goes below
-//! level 0, then all files of the deeper levels go in one step, then a range deletion takes what a
-//! tree without deeper levels has kept. Snapshots would notice, so there are none.
+//! level 0, then a range deletion takes it, then all files of the deeper levels go in one step. In
+//! this order whatever fails leaves all of it or nothing. Snapshots would notice, so there are none.
 
 use cairn_options::CompactRangeOptions;
 use cairn_types::Result;
@@ -43,9 +43,13 @@ impl DropFiles {
         }
     }
 
-    fn carry_out(&self, cairn: &Cairn) -> Result<()> {
+    fn compact(&self, cairn: &Cairn) -> Result<()> {
         let family = cairn.family(&self.family)?;
-        family.compact_range(None, None, &CompactRangeOptions::default())?;
+        family.compact_range(None, None, &CompactRangeOptions::default())
+    }
+
+    fn delete_files(&self, cairn: &Cairn) -> Result<()> {
+        let family = cairn.family(&self.family)?;
         family.delete_files_in_ranges(&[(None, None)], false)
     }
 }
@@ -69,9 +73,12 @@ impl Operation for DropFiles {
             false => engine.sync_wal()?,
         }
         if let Some(cairn) = engine.cairn() {
-            self.carry_out(cairn)?;
+            self.compact(cairn)?;
         }
         engine.write(&[self.write()], true)?;
+        if let Some(cairn) = engine.cairn() {
+            self.delete_files(cairn)?;
+        }
         if unlogged {
             engine.flush(&families)?;
         }

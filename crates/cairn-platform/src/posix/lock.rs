@@ -18,8 +18,9 @@ use cairn_types::{Error, Result};
 use rustix::fs::{
     CWD, FileType, FlockOperation, Mode, OFlags, Stat, fcntl_lock, fstat, openat, stat,
 };
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 
+use super::interrupts::repeated;
 use crate::fs::FileLock;
 use crate::sync::Mutex;
 
@@ -74,7 +75,7 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
             let _stays_open = file.into_raw_fd();
             return Err(held_here(path));
         }
-        retry_on_intr(|| fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive))
+        repeated(|| fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive))
             .map_err(|errno| failed(path, errno))?;
         // Somebody may have removed or replaced the file before it was locked; then this lock
         // keeps nobody out.
@@ -120,11 +121,11 @@ fn open(path: &Path, held: &BTreeMap<Identity, Place>) -> Result<Option<File>> {
             if held.contains_key(&identity(&found)) {
                 return Err(held_here(path));
             }
-            retry_on_intr(|| openat(CWD, path, flags, mode))
+            repeated(|| openat(CWD, path, flags, mode))
         }
         Err(Errno::NOENT) => {
             let create = flags | OFlags::CREATE | OFlags::EXCL;
-            retry_on_intr(|| openat(CWD, path, create, mode))
+            repeated(|| openat(CWD, path, create, mode))
         }
         Err(errno) => Err(errno),
     };

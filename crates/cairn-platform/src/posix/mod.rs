@@ -11,6 +11,7 @@
 )]
 
 mod aligned;
+mod interrupts;
 mod lock;
 pub(crate) mod priority;
 mod read;
@@ -27,8 +28,9 @@ use std::sync::Arc;
 
 use cairn_types::{Error, Result};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, lstat, openat, stat, statvfs};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 
+use self::interrupts::repeated;
 use self::read::PosixReader;
 use self::write::PosixWriter;
 use crate::fs::{FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile};
@@ -47,7 +49,7 @@ impl PosixFileSystem {
         // Should a pipe take the file's place now, it is opened without waiting for its other
         // end, found out below, and closed.
         let flags = flags | common_flags(mode) | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let descriptor = retry_on_intr(|| openat(CWD, path, flags, Mode::empty()))
+        let descriptor = repeated(|| openat(CWD, path, flags, Mode::empty()))
             .map_err(|errno| open_failed(path, mode, errno))?;
         let found = fstat(&descriptor).map_err(|errno| failed("look at", path, errno))?;
         refuse_special(&found, path)?;
@@ -68,12 +70,11 @@ impl FileSystem for PosixFileSystem {
     fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | common_flags(mode);
         let permissions = Mode::from_raw_mode(if mode.owner_only { 0o600 } else { 0o644 });
-        let descriptor = retry_on_intr(|| openat(CWD, path, flags, permissions)).map_err(
-            |errno| match errno {
+        let descriptor =
+            repeated(|| openat(CWD, path, flags, permissions)).map_err(|errno| match errno {
                 Errno::INVAL if mode.direct => open_failed(path, mode, errno),
                 errno => failed("create", path, errno),
-            },
-        )?;
+            })?;
         let file = File::from(descriptor);
         let writer = PosixWriter::new(file, path.to_owned(), 0, mode.direct)?;
         Ok(Arc::new(writer))
@@ -151,9 +152,9 @@ impl FileSystem for PosixFileSystem {
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = retry_on_intr(|| openat(CWD, dir, flags, Mode::empty()))
+        let descriptor = repeated(|| openat(CWD, dir, flags, Mode::empty()))
             .map_err(|errno| failed("open directory", dir, errno))?;
-        retry_on_intr(|| rustix::fs::fsync(&descriptor))
+        repeated(|| rustix::fs::fsync(&descriptor))
             .map_err(|errno| failed("sync directory", dir, errno))
     }
 
@@ -166,7 +167,7 @@ impl FileSystem for PosixFileSystem {
     }
 
     fn free_space(&self, path: &Path) -> Result<u64> {
-        let found = retry_on_intr(|| statvfs(path))
+        let found = repeated(|| statvfs(path))
             .map_err(|errno| failed("ask for free space at", path, errno))?;
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }

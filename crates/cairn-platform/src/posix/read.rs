@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use cairn_types::{Error, Result};
 use rustix::fs::{Advice, fadvise, fstat};
-use rustix::io::{pread, retry_on_intr};
+use rustix::io::pread;
 
 use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, round_down};
+use super::interrupts::repeated;
 use crate::fs::{Access, RandomAccessFile};
 
 /// A regular file open for reading, through the page cache or around it.
@@ -24,7 +25,7 @@ impl PosixReader {
         let mut got = 0;
         while got < buf.len() {
             let at = offset + got as u64;
-            match retry_on_intr(|| pread(&self.file, &mut buf[got..], at)) {
+            match repeated(|| pread(&self.file, &mut buf[got..], at)) {
                 Ok(0) => break,
                 Ok(more) => got += more,
                 Err(errno) => return Err(Error::io("read", &self.path, errno.into())),

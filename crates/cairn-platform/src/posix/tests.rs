@@ -123,6 +123,15 @@ fn names_and_bytes_behave_as_the_trait_says() {
 }
 
 #[test]
+fn nobody_hears_of_signals_that_come_between() {
+    let dir = tempfile::tempdir().unwrap();
+    let came = interrupts::injected::during(|| {
+        conformance(&PosixFileSystem, &dir.path().join("db"));
+    });
+    assert!(came > 40, "{came}");
+}
+
+#[test]
 fn special_files_and_links_that_lead_nowhere_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");

@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 
 use cairn_types::{Error, Result};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync, ftruncate};
-use rustix::io::{Errno, pwrite, retry_on_intr};
+use rustix::io::{Errno, pwrite};
 
 use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
+use super::interrupts::repeated;
 use crate::fs::WritableFile;
 use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
 
@@ -82,7 +83,7 @@ impl PosixWriter {
 fn write_fully(file: &File, data: &[u8], offset: u64, done: &mut usize) -> Result<(), Errno> {
     while *done < data.len() {
         let at = offset + *done as u64;
-        match retry_on_intr(|| pwrite(file, &data[*done..], at))? {
+        match repeated(|| pwrite(file, &data[*done..], at))? {
             0 => return Err(Errno::NOSPC),
             wrote => *done += wrote,
         }
@@ -100,7 +101,7 @@ impl DirectTail {
         };
         if tail.filled > 0 {
             let page = &mut tail.buffer.bytes_mut()[..ALIGNMENT];
-            let got = retry_on_intr(|| rustix::io::pread(file, &mut *page, tail.offset))
+            let got = repeated(|| rustix::io::pread(file, &mut *page, tail.offset))
                 .map_err(|errno| Error::io("read the end of", path, errno.into()))?;
             if got < tail.filled {
                 return Err(Error::io_text(format!(
@@ -139,7 +140,7 @@ impl DirectTail {
         self.buffer.bytes_mut()[self.filled..padded].fill(0);
         write_fully(file, &self.buffer.bytes()[..padded], self.offset, &mut 0)?;
         if padded > self.filled {
-            retry_on_intr(|| ftruncate(file, self.offset + self.filled as u64))?;
+            repeated(|| ftruncate(file, self.offset + self.filled as u64))?;
         }
         let whole = self.filled - self.filled % ALIGNMENT;
         self.buffer.bytes_mut().copy_within(whole..self.filled, 0);
@@ -176,8 +177,8 @@ impl WritableFile for PosixWriter {
     fn sync(&self, full: bool) -> Result<()> {
         self.flush()?;
         self.with_file("sync", |file| match full {
-            true => retry_on_intr(|| fsync(file)),
-            false => retry_on_intr(|| fdatasync(file)),
+            true => repeated(|| fsync(file)),
+            false => repeated(|| fdatasync(file)),
         })
     }
 
@@ -194,10 +195,11 @@ impl WritableFile for PosixWriter {
             }
             let error = std::io::Error::last_os_error();
             match Errno::from_io_error(&error) {
-                // File systems without the call (and pipes of hints generally) write back later.
-                Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::SPIPE) | None => {
-                    Ok(())
-                }
+                // Without the call, or when a signal comes between, pages are written back later.
+                Some(
+                    Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::SPIPE | Errno::INTR,
+                )
+                | None => Ok(()),
                 Some(errno) => Err(errno),
             }
         })
@@ -212,7 +214,7 @@ impl WritableFile for PosixWriter {
             return Ok(());
         }
         self.with_file("reserve space for", |file| {
-            match retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, have, len - have)) {
+            match repeated(|| fallocate(file, FallocateFlags::KEEP_SIZE, have, len - have)) {
                 Ok(()) => {
                     self.allocated.store(len, Ordering::Relaxed);
                     Ok(())
@@ -234,7 +236,7 @@ impl WritableFile for PosixWriter {
 
     fn truncate(&self, len: u64) -> Result<()> {
         self.flush()?;
-        self.with_file("truncate", |file| retry_on_intr(|| ftruncate(file, len)))?;
+        self.with_file("truncate", |file| repeated(|| ftruncate(file, len)))?;
         self.len.store(len, Ordering::Relaxed);
         self.allocated.fetch_min(len, Ordering::Relaxed);
         if let Some(tail) = &self.direct {
@@ -263,7 +265,7 @@ impl WritableFile for PosixWriter {
         let len = self.len.load(Ordering::Relaxed);
         let trimmed = if flushed.is_ok() && self.allocated.load(Ordering::Relaxed) > len {
             // Cutting a file to the length it has frees what was reserved behind it.
-            self.with_file("truncate", |file| retry_on_intr(|| ftruncate(file, len)))
+            self.with_file("truncate", |file| repeated(|| ftruncate(file, len)))
         } else {
             Ok(())
         };

@@ -1,8 +1,10 @@
 //! The state of a simulated disk: what lies where, and how much room is left.
 
+use std::backtrace::Backtrace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cairn_types::Result;
 
@@ -26,6 +28,8 @@ pub(super) struct State {
     pub(super) reserved: BTreeMap<Inode, u64>,
     pub(super) capacity: u64,
     pub(super) record_sites: bool,
+    /// The stack of the first operation that the last plan made fail.
+    pub(super) injected_at: Option<Arc<Backtrace>>,
 }
 
 impl State {

@@ -412,7 +412,8 @@ impl Shared {
         self.published.store(writer.allocated.0, Ordering::Release);
     }
 
-    /// Tells listeners of a file that was ingested.
+    /// Tells listeners of a file that was ingested. Not inlined, so that a stack names it.
+    #[inline(never)]
     fn tell_ingested(
         &self,
         job: &Prepared<'_>,
