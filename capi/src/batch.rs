@@ -101,7 +101,68 @@ fn at(bytes: &[u8]) -> *const c_char {
     bytes.as_ptr().cast()
 }
 
-/// Shows every record of `data`, a serialized batch, to the program.
+/// Shows one record to the program; whether the walk goes on. As in RocksDB's interface it ends at a
+/// record that the functions cannot be told of: of a family, when they know none, and a deletion of a
+/// range or an entity in any case. Single deletions and, without families, operands are passed over.
+///
+/// # Safety
+///
+/// The functions may be called with `state`.
+unsafe fn show(record: &Record<'_>, state: *mut c_void, handlers: &Handlers) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match *record {
+            Record::Put { family, key, value } => {
+                if let Some(put) = handlers.put_cf {
+                    put(state, family, at(key), key.len(), at(value), value.len());
+                    return true;
+                }
+                if let (0, Some(put)) = (family, handlers.put) {
+                    put(state, at(key), key.len(), at(value), value.len());
+                }
+                family == 0
+            }
+            Record::Delete { family, key } => {
+                if let Some(deleted) = handlers.deleted_cf {
+                    deleted(state, family, at(key), key.len());
+                    return true;
+                }
+                if let (0, Some(deleted)) = (family, handlers.deleted) {
+                    deleted(state, at(key), key.len());
+                }
+                family == 0
+            }
+            Record::SingleDelete { family, .. } => family == 0,
+            Record::Merge {
+                family,
+                key,
+                operand,
+            } => {
+                let Some(merge) = handlers.merge_cf else {
+                    return family == 0;
+                };
+                merge(
+                    state,
+                    family,
+                    at(key),
+                    key.len(),
+                    at(operand),
+                    operand.len(),
+                );
+                true
+            }
+            Record::LogData(data) => {
+                if let Some(log_data) = handlers.log_data {
+                    log_data(state, at(data), data.len());
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Shows the records of `data`, a serialized batch, to the program.
 ///
 /// # Safety
 ///
@@ -110,46 +171,11 @@ pub(crate) unsafe fn walk(data: &[u8], state: *mut c_void, handlers: &Handlers) 
     let in_batch = |malformed: cairn_types::Malformed| malformed.in_file("the write batch", 0);
     let view = BatchRef::parse(data).map_err(in_batch)?;
     for record in view.records() {
+        let record = record.map_err(in_batch)?;
         // SAFETY: the caller's promise; the keys and values live as long as the call.
-        unsafe {
-            match record.map_err(in_batch)? {
-                Record::Put { family, key, value } => {
-                    if let Some(put) = handlers.put_cf {
-                        put(state, family, at(key), key.len(), at(value), value.len());
-                    } else if let (0, Some(put)) = (family, handlers.put) {
-                        put(state, at(key), key.len(), at(value), value.len());
-                    }
-                }
-                Record::Delete { family, key } | Record::SingleDelete { family, key } => {
-                    if let Some(deleted) = handlers.deleted_cf {
-                        deleted(state, family, at(key), key.len());
-                    } else if let (0, Some(deleted)) = (family, handlers.deleted) {
-                        deleted(state, at(key), key.len());
-                    }
-                }
-                Record::Merge {
-                    family,
-                    key,
-                    operand,
-                } => {
-                    if let Some(merge) = handlers.merge_cf {
-                        merge(
-                            state,
-                            family,
-                            at(key),
-                            key.len(),
-                            at(operand),
-                            operand.len(),
-                        );
-                    }
-                }
-                Record::LogData(data) => {
-                    if let Some(log_data) = handlers.log_data {
-                        log_data(state, at(data), data.len());
-                    }
-                }
-                _ => {}
-            }
+        let handled = unsafe { show(&record, state, handlers) };
+        if !handled {
+            break;
         }
     }
     Ok(())

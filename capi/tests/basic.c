@@ -74,6 +74,17 @@ static void batches(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoption
   int seen[2] = {0, 0};
   rocksdb_writebatch_iterate(batch, seen, count_put, count_deleted);
   CHECK(seen[0] == 2 && seen[1] == 1);
+  // Single deletes are passed over, and a range ends the walk.
+  rocksdb_writebatch_t* walked = rocksdb_writebatch_create();
+  rocksdb_writebatch_put(walked, "a", 1, "1", 1);
+  rocksdb_writebatch_singledelete(walked, "b", 1);
+  rocksdb_writebatch_delete(walked, "c", 1);
+  rocksdb_writebatch_delete_range(walked, "d", 1, "e", 1);
+  rocksdb_writebatch_put(walked, "f", 1, "1", 1);
+  seen[0] = seen[1] = 0;
+  rocksdb_writebatch_iterate(walked, seen, count_put, count_deleted);
+  CHECK(seen[0] == 1 && seen[1] == 1);
+  rocksdb_writebatch_destroy(walked);
 
   size_t size = 0;
   const char* data = rocksdb_writebatch_data(batch, &size);

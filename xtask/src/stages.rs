@@ -9,6 +9,9 @@ use crate::{capi, header, licences, tidy};
 /// Mutated inputs of each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
 
+/// Operations that RocksDB's library and Cairn's carry out side by side.
+const TWIN_OPERATIONS: &str = "2000000";
+
 /// A stage: its name, and what it does.
 struct Stage {
     name: &'static str,
@@ -180,7 +183,13 @@ fn interop(root: &Path) -> Result<(), String> {
         "-p",
         "cairn-bench",
     ];
-    cargo(root, &[&tests[..], &["--", "--show-output"]].concat())
+    cargo(root, &[&tests[..], &["--", "--show-output"]].concat())?;
+    cargo(root, &["build", "--locked", "-p", "cairn-librocksdb"])?;
+    let twin = ["run", "--locked", "-p", "cairn-interop", "--bin", "twin"];
+    cargo(
+        root,
+        &[&twin[..], &["--", "--ops", TWIN_OPERATIONS]].concat(),
+    )
 }
 
 fn fuzz(root: &Path) -> Result<(), String> {

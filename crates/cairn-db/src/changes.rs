@@ -134,6 +134,8 @@ pub struct WalIterator {
     /// The file that is read.
     at: usize,
     reader: Option<WalReader>,
+    /// Up to where the file was read.
+    passed: u64,
     /// Whether the batch of `start` (or what is there in its place) was found.
     started: bool,
     valid: bool,
@@ -161,6 +163,7 @@ impl WalIterator {
             files,
             at: 0,
             reader: None,
+            passed: 0,
             started: false,
             valid: false,
             batch: Vec::new(),
@@ -226,6 +229,7 @@ impl WalIterator {
                 Found::EndOfFile if self.at + 1 < self.files.len() => {
                     self.at += 1;
                     self.reader = None;
+                    self.passed = 0;
                 }
                 Found::EndOfFile => break,
             }
@@ -261,7 +265,7 @@ impl WalIterator {
             reader.advance()?;
             let recycled = reader.is_recycled();
             match reader.event() {
-                WalEvent::Record { payload, .. } => {
+                WalEvent::Record { payload, offset } => {
                     let Some((first, last)) = span(payload) else {
                         continue;
                     };
@@ -270,7 +274,7 @@ impl WalIterator {
                         self.reader = None;
                         return Ok(Found::CaughtUp);
                     }
-                    if last <= self.last && self.started {
+                    if offset < self.passed {
                         // Seen before the file was read again.
                         continue;
                     }
@@ -281,6 +285,7 @@ impl WalIterator {
                         )));
                     }
                     (self.first, self.last) = (first, last);
+                    self.passed = offset + 1;
                     if self.started || last >= self.start || self.at > 0 {
                         self.started = true;
                         self.batch.clear();
@@ -333,12 +338,13 @@ fn goes_on(reader: &mut WalReader, whole: u64) -> Result<bool> {
     }
 }
 
-/// The first and the last sequence number of a batch; `None` if it has no number.
+/// The first and the last sequence number of a batch; of one that only has data for the log, the
+/// next one and the one before that. `None` if it has no number.
 fn span(batch: &[u8]) -> Option<(SequenceNumber, SequenceNumber)> {
     let batch = BatchRef::parse(batch).ok()?;
     let first = batch.sequence();
     let last = (first.0 + u64::from(batch.count())).checked_sub(1)?;
-    (last >= first.0).then_some((first, SequenceNumber(last)))
+    Some((first, SequenceNumber(last)))
 }
 
 impl Db {

@@ -11,4 +11,5 @@ pub mod engine;
 pub mod folder;
 pub mod golden;
 pub mod reference;
+pub mod twin;
 pub mod workload;

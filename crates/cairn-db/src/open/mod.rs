@@ -476,12 +476,5 @@ pub fn list_families(path: &Path, world: &World) -> Result<Vec<String>> {
             path.display()
         )));
     };
-    // Names do not depend on the order of keys.
-    let any = |_: &str, recorded: &str| Ok(KeyOrder::from_name(recorded).unwrap_or_default());
-    let recovered = manifest::replay(fs, path, number, &any)?;
-    Ok(recovered
-        .families
-        .into_iter()
-        .map(|family| family.name)
-        .collect())
+    manifest::families(fs, path, number)
 }

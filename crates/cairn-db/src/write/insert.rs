@@ -73,7 +73,9 @@ impl Shared {
                     .get(id)
                     .map(|family| (&**family, family.memtable()));
             }
-            if let Some((family, memtable)) = &last {
+            // A range without keys needs no entry; it has its sequence number all the same.
+            let empty = entry.kind == ValueKind::RangeDeletion && entry.key == entry.value;
+            if let Some((family, memtable)) = last.as_ref().filter(|_| !empty) {
                 let early = match entry.kind {
                     ValueKind::Merge => merged(family, memtable, entry.key, entry.value, seq),
                     _ => None,

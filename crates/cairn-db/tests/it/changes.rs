@@ -195,3 +195,22 @@ fn the_archive_is_kept_small() {
     drop(open_with(&world, &archiving, false));
     assert_eq!(logs(&world, "/db/archive").len(), 2);
 }
+
+#[test]
+fn a_batch_with_data_for_the_log_alone_is_part_of_the_stream() {
+    let world = World::in_memory();
+    let db = open_with(&world, &db_options(), false);
+    db.put(b"a", b"1").unwrap();
+    let mut note = WriteBatch::new();
+    note.put_log_data(b"for the log");
+    db.write(&note, &WriteOptions::default()).unwrap();
+    db.put(b"b", b"1").unwrap();
+    let mut iter = db.updates_since(SequenceNumber(1)).unwrap();
+    let mut seen = Vec::new();
+    while iter.valid() {
+        let (first, batch) = iter.batch().unwrap();
+        seen.push((first.0, batch.count()));
+        iter.next();
+    }
+    assert_eq!(seen, [(1, 1), (2, 0), (2, 1)]);
+}

@@ -92,6 +92,20 @@ pub fn replay(
         })
 }
 
+/// The names of the families that the MANIFEST with this number describes, in the order of their ids.
+/// Their trees are not built: nothing needs to be known of their comparators.
+///
+/// # Errors
+///
+/// As [`replay`].
+pub fn families(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<Vec<String>> {
+    let path = dir.join(FileName::Manifest(number).to_string());
+    let mut replay = Replay::new(number);
+    read(fs, &path, false, &mut |edit| replay.take(edit))?;
+    let families = replay.families.into_values();
+    Ok(families.map(|family| family.name).collect())
+}
+
 /// Hands the edits of the MANIFEST at `path` to `take`, up to its end or an append that a power cut
 /// cut short; with `up_to_damage` up to the first that is damaged or that `take` finds to contradict
 /// others, too. The offset behind the last whole record.

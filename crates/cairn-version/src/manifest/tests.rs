@@ -11,7 +11,7 @@ use cairn_platform::mem::MemFileSystem;
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 
-use super::{Contents, FamilyContents, Manifest, Recovered, current, replay};
+use super::{Contents, FamilyContents, Manifest, Recovered, current, families, replay};
 use crate::edit::TreeEdit;
 use crate::file::FileMeta;
 use crate::version::Version;
@@ -341,6 +341,19 @@ fn a_comparator_that_nobody_knows_is_the_callers_error() {
     create(&fs, &empty(), &[other]);
     let error = read_back(&fs).unwrap_err();
     assert_eq!(error, Error::invalid_argument("default: comparator mine"));
+}
+
+#[test]
+fn the_names_of_families_need_no_comparator() {
+    let fs = MemFileSystem::new();
+    let order = VersionEdit {
+        comparator: Some("mine".to_owned()),
+        ..VersionEdit::default()
+    };
+    // In the order of bytes this table would begin behind its end.
+    create(&fs, &empty(), &[order, adds(6, vec![file(3, "b", "a")])]);
+    let number = current(&fs, Path::new(DIR)).unwrap().unwrap();
+    assert_eq!(families(&fs, Path::new(DIR), number).unwrap(), ["default"]);
 }
 
 #[test]

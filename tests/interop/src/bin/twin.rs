@@ -1,0 +1,267 @@
+//! Runs scripts on RocksDB's library and on Cairn's, and compares every answer.
+//!
+//! `twin --ops 2000000` runs so many operations over all sets of options, two processes at a time;
+//! `twin TOKEN` repeats a script, prints it, and with `--shrink` shortens it. `--set`, `--seed`, `--length` and
+//! `--first` choose. The libraries are `--rocksdb` (or `CAIRN_ROCKSDB_LIB`, or what `fetch-rocksdb.sh`
+//! fetched) and `--cairn` (or the one that was built beside this program).
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::rc::Rc;
+use std::sync::Mutex;
+
+use cairn_bench::rocksdb::Library;
+use cairn_interop::twin::run::{Token, Twins};
+use cairn_interop::twin::sets::SETS;
+use cairn_interop::twin::{Api, differences};
+
+/// What the command line says.
+struct Wishes {
+    ops: usize,
+    length: usize,
+    seed: u64,
+    set: Option<String>,
+    token: Option<String>,
+    shrink: bool,
+    child: bool,
+    workers: usize,
+    rocksdb: PathBuf,
+    cairn: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match wishes().and_then(|wishes| work(&wishes)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("twin: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn wishes() -> Result<Wishes, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut wishes = Wishes {
+        ops: 50_000,
+        length: 2_500,
+        seed: 1,
+        set: None,
+        token: None,
+        shrink: false,
+        child: false,
+        workers: 2,
+        rocksdb: Library::path(),
+        cairn: program.with_file_name("librocksdb.so"),
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        let number = |text: String| text.parse().map_err(|_| format!("{text} is no number"));
+        match word.as_str() {
+            "--ops" => wishes.ops = number(value()?)?,
+            "--length" => wishes.length = number(value()?)?,
+            "--workers" => wishes.workers = number(value()?)?,
+            "--seed" => wishes.seed = number(value()?)? as u64,
+            "--set" => wishes.set = Some(value()?),
+            "--rocksdb" => wishes.rocksdb = value()?.into(),
+            "--cairn" => wishes.cairn = value()?.into(),
+            "--shrink" => wishes.shrink = true,
+            "--child" => wishes.child = true,
+            _ if word.starts_with("twin:") => wishes.token = Some(word),
+            _ => {
+                return Err(format!(
+                    "{word} is not known; read the head of src/bin/twin.rs"
+                ));
+            }
+        }
+    }
+    Ok(wishes)
+}
+
+fn work(wishes: &Wishes) -> Result<bool, String> {
+    if let Some(token) = &wishes.token {
+        return repeat(wishes, token);
+    }
+    if !wishes.rocksdb.exists() && std::env::var("CAIRN_CI_OFFLINE").as_deref() == Ok("1") {
+        println!("SKIPPED: {} is not there", wishes.rocksdb.display());
+        return Ok(true);
+    }
+    if wishes.child {
+        child(wishes)
+    } else {
+        parent(wishes)
+    }
+}
+
+/// The twins, with a folder that goes when they go.
+fn twins(wishes: &Wishes) -> Result<(Twins, tempfile::TempDir), String> {
+    let load = |path: &PathBuf| {
+        let loaded = Api::load(path).map_err(|error| format!("{}: {error}", path.display()));
+        loaded.map(Rc::new)
+    };
+    // Memory, where there is a folder of it: nothing here is about disks.
+    let place = PathBuf::from("/dev/shm");
+    let place = if place.is_dir() {
+        place
+    } else {
+        std::env::temp_dir()
+    };
+    let folder = tempfile::Builder::new().prefix("twin").tempdir_in(place);
+    let folder = folder.map_err(|error| error.to_string())?;
+    let accepted = differences::all();
+    let twins = Twins {
+        rocksdb: load(&wishes.rocksdb)?,
+        cairn: load(&wishes.cairn)?,
+        folder: folder.path().to_owned(),
+        met: vec![0; accepted.len()],
+        accepted,
+        loud: false,
+    };
+    Ok((twins, folder))
+}
+
+/// Repeats a token.
+fn repeat(wishes: &Wishes, text: &str) -> Result<bool, String> {
+    let mut token = Token::parse(text).ok_or(format!("{text} is no token"))?;
+    let (mut twins, _folder) = twins(wishes)?;
+    if wishes.shrink
+        && let Some(parting) = twins.run(&token)?
+    {
+        token = twins.shrink(&token, &parting, 600)?;
+        println!("{token}");
+    }
+    twins.loud = true;
+    let parting = twins.run(&token)?;
+    println!("{parting:#?}");
+    Ok(parting.is_none())
+}
+
+/// Runs the scripts of one set; says before each which it is, since it may die of it.
+fn child(wishes: &Wishes) -> Result<bool, String> {
+    let set = wishes.set.clone().ok_or("a child needs a set")?;
+    let (mut twins, _folder) = twins(wishes)?;
+    let mut good = true;
+    for index in 0..wishes.ops.div_ceil(wishes.length) {
+        let token = Token {
+            set: set.clone(),
+            seed: wishes.seed.wrapping_add(index as u64),
+            ops: wishes.length,
+            keep: None,
+        };
+        println!("start {token}");
+        if let Some(parting) = twins.run(&token)? {
+            good = false;
+            let shrunk = twins.shrink(&token, &parting, 250)?;
+            // A difference that comes and goes is not shrunk: the whole script may show it again.
+            let short = shrunk.keep.as_ref().is_some_and(|keep| keep.len() <= 100);
+            let again = twins.run(&shrunk)?.filter(|_| short);
+            let token = if again.is_some() { shrunk } else { token };
+            let last = again.unwrap_or(parting);
+            println!(
+                "fail CAIRN_REPRO={token}\nfail     {} (operation {})\nfail     rocksdb: {}\n\
+                 fail     cairn:   {}\nfail     {}",
+                last.op, last.at, last.rocksdb, last.cairn, last.said
+            );
+            break;
+        }
+    }
+    for (row, count) in twins.accepted.iter().zip(&twins.met) {
+        println!("met {count} {}", row.op);
+    }
+    Ok(good)
+}
+
+/// What the children did.
+#[derive(Default)]
+struct Sum {
+    scripts: usize,
+    failed: usize,
+    met: BTreeMap<String, u64>,
+}
+
+fn parent(wishes: &Wishes) -> Result<bool, String> {
+    let chosen = |name: &str| wishes.set.as_deref().is_none_or(|set| set == name);
+    let names: Vec<&str> = SETS
+        .iter()
+        .map(|set| set.name)
+        .filter(|name| chosen(name))
+        .collect();
+    let each = wishes.ops.div_ceil(names.len().max(1));
+    let queue = Mutex::new(names);
+    let sum = Mutex::new(Sum::default());
+    std::thread::scope(|scope| {
+        for _ in 0..wishes.workers {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().ok().and_then(|mut queue| queue.pop());
+                    let Some(name) = next else { break };
+                    watch(wishes, name, each, &sum);
+                }
+            });
+        }
+    });
+    let sum = sum.into_inner().map_err(|error| error.to_string())?;
+    for (op, count) in &sum.met {
+        if *count == 0 && wishes.set.is_none() {
+            println!("note: the accepted difference of {op} did not occur");
+        }
+    }
+    let ops = sum.scripts * wishes.length;
+    println!(
+        "{ops} operations in {} scripts, {} sets failed",
+        sum.scripts, sum.failed
+    );
+    Ok(sum.failed == 0)
+}
+
+/// Runs a child, and hands on what it says.
+fn watch(wishes: &Wishes, name: &str, ops: usize, sum: &Mutex<Sum>) {
+    let started = std::time::Instant::now();
+    let mut last = String::from("none");
+    let mut scripts = 0;
+    let ended = Command::new(std::env::current_exe().expect("a program has a path"))
+        .args(["--child", "--set", name, "--ops", &ops.to_string()])
+        .args([
+            "--length",
+            &wishes.length.to_string(),
+            "--seed",
+            &wishes.seed.to_string(),
+        ])
+        .arg("--rocksdb")
+        .arg(&wishes.rocksdb)
+        .arg("--cairn")
+        .arg(&wishes.cairn)
+        .stdout(Stdio::piped())
+        .spawn()
+        .and_then(|mut child| {
+            let output = child.stdout.take().expect("it is piped");
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if let Some(token) = line.strip_prefix("start ") {
+                    scripts += 1;
+                    token.clone_into(&mut last);
+                } else if let Some(words) = line.strip_prefix("fail ") {
+                    println!("{words}");
+                } else if let Some((count, op)) = line
+                    .strip_prefix("met ")
+                    .and_then(|rest| rest.split_once(' '))
+                {
+                    let mut sum = sum.lock().expect("no thread panics with it");
+                    *sum.met.entry(op.to_owned()).or_default() += count.parse().unwrap_or(0);
+                }
+            }
+            child.wait()
+        });
+    let good = ended.as_ref().is_ok_and(std::process::ExitStatus::success);
+    let mut sum = sum.lock().expect("no thread panics with it");
+    sum.scripts += scripts;
+    sum.failed += usize::from(!good);
+    let seconds = started.elapsed().as_secs_f64();
+    if good {
+        println!("{name}: {scripts} scripts in {seconds:.1} s");
+    } else {
+        println!("{name}: FAILED ({ended:?}) in script {scripts}: {last}");
+    }
+}

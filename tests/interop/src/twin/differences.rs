@@ -1,0 +1,103 @@
+//! The accepted differences, as `tests/interop/differences.toml` lists them.
+
+/// The list.
+const LIST: &str = include_str!("../../differences.toml");
+
+/// A row. In its patterns `*` stands for anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// The operation, as a script prints it; several patterns with ` | ` between them.
+    pub op: String,
+    /// The set of options.
+    pub set: String,
+    /// What RocksDB answers.
+    pub rocksdb: String,
+    /// What Cairn answers.
+    pub cairn: String,
+    /// Why they may differ.
+    pub reason: String,
+}
+
+impl Difference {
+    /// Whether this row is about these answers.
+    #[must_use]
+    pub fn covers(&self, set: &str, op: &str, rocksdb: &str, cairn: &str) -> bool {
+        matches(&self.set, set)
+            && self.op.split(" | ").any(|pattern| matches(pattern, op))
+            && matches(&self.rocksdb, rocksdb)
+            && matches(&self.cairn, cairn)
+    }
+}
+
+/// All rows.
+#[must_use]
+pub fn all() -> Vec<Difference> {
+    let mut all: Vec<Difference> = Vec::new();
+    for line in LIST.lines().map(str::trim) {
+        if line == "[[difference]]" {
+            all.push(Difference {
+                set: "*".to_owned(),
+                ..Difference::default()
+            });
+        } else if let (Some((name, value)), Some(last)) = (line.split_once('='), all.last_mut()) {
+            let value = value.trim().trim_matches('"').to_owned();
+            match name.trim() {
+                "op" => last.op = value,
+                "set" => last.set = value,
+                "rocksdb" => last.rocksdb = value,
+                "cairn" => last.cairn = value,
+                "reason" => last.reason = value,
+                _ => {}
+            }
+        }
+    }
+    all
+}
+
+/// Whether `text` has the form of `pattern`.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or("");
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let mut open = false;
+    for part in parts {
+        open = part.is_empty();
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    open || rest.is_empty()
+        || (pattern.contains('*') && text.ends_with(pattern.rsplit('*').next().unwrap_or("")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_says_what_it_is_about_and_why() {
+        for row in all() {
+            assert!(!row.op.is_empty() && row.op != "*", "{row:?}");
+            assert!(row.reason.len() > 20, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, text) in [
+            ("*", ""),
+            ("a*", "abc"),
+            ("*c", "abcc"),
+            ("a*c*", "abcd"),
+            ("a", "a"),
+        ] {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("", "a"), ("a", "ab"), ("*c", "cb"), ("a*c", "b")] {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+}
