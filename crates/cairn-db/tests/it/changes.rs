@@ -203,7 +203,7 @@ fn a_batch_with_data_for_the_log_alone_is_part_of_the_stream() {
     db.put(b"a", b"1").unwrap();
     let mut note = WriteBatch::new();
     note.put_log_data(b"for the log");
-    db.write(&note, &WriteOptions::default()).unwrap();
+    db.write(&note).unwrap();
     db.put(b"b", b"1").unwrap();
     let mut iter = db.updates_since(SequenceNumber(1)).unwrap();
     let mut seen = Vec::new();

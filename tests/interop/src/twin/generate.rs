@@ -43,10 +43,10 @@ pub fn script(set: &Set, seed: u64, count: usize) -> Vec<Op> {
         set,
         random: Random(seed ^ 0x0074_7769_6e00),
         stamp: 0,
-        ranges: seed % 2 == 0,
+        ranges: seed.is_multiple_of(2),
         // RocksDB's tailing iterators are wrong where ranges were deleted and where values went to
         // blob files after they were made.
-        tails: seed % 2 == 1 && set.name != "blobs",
+        tails: !seed.is_multiple_of(2) && set.name != "blobs",
         reopen_in: None,
     };
     (0..count).map(|_| maker.op()).collect()

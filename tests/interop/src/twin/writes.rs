@@ -33,15 +33,7 @@ impl Side {
                 let place = self.singles.iter().position(|known| *known == (*cf, *key));
                 place.map(|place| self.singles.swap_remove(place)).is_some()
             }
-            // Ranges over single deletes are not allowed either.
-            Change::Range(_, a, b) => {
-                !ops::key(*b).starts_with(b"s")
-                    && !ops::key(*a).starts_with(b"s")
-                    && !(ops::key(*a).as_slice() < b"s".as_slice()
-                        && ops::key(*b).as_slice() > b"s".as_slice())
-                    && !(ops::key(*b).as_slice() < b"s".as_slice()
-                        && ops::key(*a).as_slice() > b"s".as_slice())
-            }
+            Change::Range(..) => !stays_out(change),
             _ => true,
         }
     }
@@ -469,7 +461,8 @@ impl Side {
     }
 }
 
-/// What is not done in batches.
+/// What is not done in batches: what single deletes need, and ranges over their keys, which nobody
+/// deletes.
 fn stays_out(change: &Change) -> bool {
     match change {
         Change::Put(_, key, _) => *key >= SINGLES,
