@@ -30,9 +30,9 @@ c_destructors! {
     rocksdb_envoptions_destroy(rocksdb_envoptions_t);
 }
 
-fn reserve(env: &Env, priority: Priority, threads: c_int) {
+fn set_threads(env: &Env, priority: Priority, threads: c_int) {
     let threads = usize::try_from(threads).unwrap_or(0);
-    env.world.executor.reserve(priority, threads);
+    env.world.executor.set_threads(priority, threads);
 }
 
 fn threads(env: &Env, priority: Priority) -> c_int {
@@ -62,19 +62,19 @@ c_functions! {
 
     /// Threads for compactions.
     fn rocksdb_env_set_background_threads(env: *mut rocksdb_env_t, n: c_int) {
-        reserve(of(env.cast_const()), Priority::Low, n);
+        set_threads(of(env.cast_const()), Priority::Low, n);
     }
     /// Threads for compactions.
     fn rocksdb_env_set_low_priority_background_threads(env: *mut rocksdb_env_t, n: c_int) {
-        reserve(of(env.cast_const()), Priority::Low, n);
+        set_threads(of(env.cast_const()), Priority::Low, n);
     }
     /// Threads for flushes.
     fn rocksdb_env_set_high_priority_background_threads(env: *mut rocksdb_env_t, n: c_int) {
-        reserve(of(env.cast_const()), Priority::High, n);
+        set_threads(of(env.cast_const()), Priority::High, n);
     }
     /// Threads for compactions into the bottom of the tree.
     fn rocksdb_env_set_bottom_priority_background_threads(env: *mut rocksdb_env_t, n: c_int) {
-        reserve(of(env.cast_const()), Priority::Bottom, n);
+        set_threads(of(env.cast_const()), Priority::Bottom, n);
     }
     /// Threads for compactions.
     fn rocksdb_env_get_background_threads(env: *mut rocksdb_env_t) -> c_int {
@@ -91,5 +91,26 @@ c_functions! {
     /// Threads for compactions into the bottom of the tree.
     fn rocksdb_env_get_bottom_priority_background_threads(env: *mut rocksdb_env_t) -> c_int {
         threads(of(env.cast_const()), Priority::Bottom)
+    }
+    /// Waits until the background threads have run what is queued and have ended. Later work starts
+    /// new ones.
+    fn rocksdb_env_join_all_threads(env: *mut rocksdb_env_t) {
+        of(env.cast_const()).world.executor.join_all();
+    }
+    /// Lets the device serve compactions after everything else.
+    fn rocksdb_env_lower_thread_pool_io_priority(env: *mut rocksdb_env_t) {
+        of(env.cast_const()).world.executor.lower_io_priority(Priority::Low);
+    }
+    /// Lets the device serve flushes after everything else.
+    fn rocksdb_env_lower_high_priority_thread_pool_io_priority(env: *mut rocksdb_env_t) {
+        of(env.cast_const()).world.executor.lower_io_priority(Priority::High);
+    }
+    /// Lets the processor serve compactions after everything else.
+    fn rocksdb_env_lower_thread_pool_cpu_priority(env: *mut rocksdb_env_t) {
+        of(env.cast_const()).world.executor.lower_cpu_priority(Priority::Low);
+    }
+    /// Lets the processor serve flushes after everything else.
+    fn rocksdb_env_lower_high_priority_thread_pool_cpu_priority(env: *mut rocksdb_env_t) {
+        of(env.cast_const()).world.executor.lower_cpu_priority(Priority::High);
     }
 }

@@ -230,12 +230,7 @@ c_unbuilt! { "statistics":
     no() fn rocksdb_statistics_histogram_data_get_sum(data: *mut rocksdb_statistics_histogram_data_t) -> u64;
 }
 
-c_unbuilt! { "this function":
-    no() fn rocksdb_env_join_all_threads(env: *mut rocksdb_env_t);
-    no() fn rocksdb_env_lower_high_priority_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
-    no() fn rocksdb_env_lower_high_priority_thread_pool_io_priority(env: *mut rocksdb_env_t);
-    no() fn rocksdb_env_lower_thread_pool_cpu_priority(env: *mut rocksdb_env_t);
-    no() fn rocksdb_env_lower_thread_pool_io_priority(env: *mut rocksdb_env_t);
+c_unbuilt! { "a cache for blobs":
     no() fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t);
 }
 

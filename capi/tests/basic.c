@@ -277,5 +277,6 @@ int main(int argc, char** argv) {
   rocksdb_writeoptions_destroy(w);
   rocksdb_options_destroy(options);
   free(path);
+  end_threads();
   return 0;
 }

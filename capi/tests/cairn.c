@@ -310,5 +310,6 @@ int main(int argc, char** argv) {
   rocksdb_cache_destroy(cache);
   rocksdb_options_destroy(options);
   free(path);
+  end_threads();
   return 0;
 }

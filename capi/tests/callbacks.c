@@ -231,5 +231,6 @@ int main(int argc, char** argv) {
   /* The comparator, the factory and its filters, the operator, the extractor, the listener. */
   CHECK(destroyed >= 6);
   free(path);
+  end_threads();
   return 0;
 }

@@ -132,5 +132,6 @@ int main(int argc, char** argv) {
   free(path);
   free(copy);
   free(export_dir);
+  end_threads();
   return 0;
 }

@@ -78,6 +78,12 @@ int main(int argc, char** argv) {
   rocksdb_close(db);
 
   rocksdb_env_t* env = rocksdb_create_default_env();
+  rocksdb_env_set_background_threads(env, 3);
+  CHECK(rocksdb_env_get_background_threads(env) == 3);
+  rocksdb_env_set_background_threads(env, 2);
+  CHECK(rocksdb_env_get_background_threads(env) == 2);
+  rocksdb_env_lower_thread_pool_io_priority(env);
+  rocksdb_env_lower_thread_pool_cpu_priority(env);
   rocksdb_options_t* db_options = NULL;
   rocksdb_options_t** family_options = NULL;
   char** family_names = NULL;
@@ -95,5 +101,6 @@ int main(int argc, char** argv) {
   rocksdb_options_destroy(copy);
   rocksdb_options_destroy(o);
   free(path);
+  end_threads();
   return 0;
 }

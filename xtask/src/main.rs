@@ -18,6 +18,7 @@ mod header;
 mod install;
 mod licences;
 mod prefix;
+mod python;
 mod sources;
 mod stages;
 mod tidy;

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::commands::{compiler, fresh, has, printed, target};
 use crate::install::{Place, install, versions};
+use crate::python;
 
 /// A project that builds one program with each of the libraries.
 const CMAKE: &str = "cmake_minimum_required(VERSION 3.16)\n\
@@ -38,12 +39,10 @@ pub fn run(root: &Path) -> Result<(), String> {
         false => println!("pkg-config is not installed: SKIPPED what needs it"),
     }
     match has("cmake") {
-        true => programs.cmake(),
-        false => {
-            println!("cmake is not installed: SKIPPED what needs it");
-            Ok(())
-        }
+        true => programs.cmake()?,
+        false => println!("cmake is not installed: SKIPPED what needs it"),
     }
+    python::run(root, &programs.lib)
 }
 
 /// Each header stands alone, in C and in C++.

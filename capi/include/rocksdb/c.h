@@ -1631,6 +1631,22 @@ int rocksdb_env_get_high_priority_background_threads(struct rocksdb_env_t *env);
 // Threads for compactions into the bottom of the tree.
 int rocksdb_env_get_bottom_priority_background_threads(struct rocksdb_env_t *env);
 
+// Waits until the background threads have run what is queued and have ended. Later work starts
+// new ones.
+void rocksdb_env_join_all_threads(struct rocksdb_env_t *env);
+
+// Lets the device serve compactions after everything else.
+void rocksdb_env_lower_thread_pool_io_priority(struct rocksdb_env_t *env);
+
+// Lets the device serve flushes after everything else.
+void rocksdb_env_lower_high_priority_thread_pool_io_priority(struct rocksdb_env_t *env);
+
+// Lets the processor serve compactions after everything else.
+void rocksdb_env_lower_thread_pool_cpu_priority(struct rocksdb_env_t *env);
+
+// Lets the processor serve flushes after everything else.
+void rocksdb_env_lower_high_priority_thread_pool_cpu_priority(struct rocksdb_env_t *env);
+
 // Gives up the program's share of a budget.
 //
 // Null is passed over.
@@ -5131,22 +5147,7 @@ double rocksdb_statistics_histogram_data_get_std_dev(struct rocksdb_statistics_h
 // Not built: statistics.
 uint64_t rocksdb_statistics_histogram_data_get_sum(struct rocksdb_statistics_histogram_data_t *data);
 
-// Not built: this function.
-void rocksdb_env_join_all_threads(struct rocksdb_env_t *env);
-
-// Not built: this function.
-void rocksdb_env_lower_high_priority_thread_pool_cpu_priority(struct rocksdb_env_t *env);
-
-// Not built: this function.
-void rocksdb_env_lower_high_priority_thread_pool_io_priority(struct rocksdb_env_t *env);
-
-// Not built: this function.
-void rocksdb_env_lower_thread_pool_cpu_priority(struct rocksdb_env_t *env);
-
-// Not built: this function.
-void rocksdb_env_lower_thread_pool_io_priority(struct rocksdb_env_t *env);
-
-// Not built: this function.
+// Not built: a cache for blobs.
 void rocksdb_options_set_blob_cache(struct rocksdb_options_t *opt,
                                     struct rocksdb_cache_t *blob_cache);
 

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::posix::priority;
@@ -39,6 +40,8 @@ struct LaneState {
     started: usize,
     idle: usize,
     closing: bool,
+    /// The threads, for who waits for their end.
+    handles: Vec<JoinHandle<()>>,
 }
 
 impl ThreadPool {
@@ -117,6 +120,12 @@ impl Executor for ThreadPool {
         let lane = &self.lanes.0[priority as usize];
         lane.low_cpu.store(true, Ordering::Relaxed);
     }
+
+    fn join_all(&self) {
+        for lane in &self.lanes.0 {
+            lane.join();
+        }
+    }
 }
 
 impl Drop for ThreadPool {
@@ -164,8 +173,13 @@ impl Lanes {
         let started = std::thread::Builder::new()
             .name(format!("{}-{number}", lane.name))
             .spawn(move || lanes.0[index].serve());
-        if started.is_err() {
-            lane.without_new_thread();
+        match started {
+            Ok(handle) => {
+                let mut state = lane.state.lock();
+                state.handles.retain(|other| !other.is_finished());
+                state.handles.push(handle);
+            }
+            Err(_) => lane.without_new_thread(),
         }
     }
 }
@@ -180,6 +194,7 @@ impl Lane {
                 started: 0,
                 idle: 0,
                 closing: false,
+                handles: Vec::new(),
             }),
             work: Condvar::new(),
             low_io: AtomicBool::new(false),
@@ -217,12 +232,26 @@ impl Lane {
                 return Some(job);
             }
             if state.closing {
+                state.started -= 1;
                 return None;
             }
             state.idle += 1;
             self.work.wait(&mut state);
             state.idle -= 1;
         }
+    }
+
+    /// Waits until the threads have run what is queued and have ended. Jobs that come meanwhile or
+    /// later run on new threads.
+    fn join(&self) {
+        let mut state = self.state.lock();
+        state.closing = true;
+        self.work.notify_all();
+        while let Some(handle) = state.handles.pop() {
+            // A thread catches what its jobs throw.
+            let _ = MutexGuard::unlocked(&mut state, || handle.join());
+        }
+        state.closing = false;
     }
 
     /// The system refused a thread. Those that exist take the job in time; if there is none, the
@@ -270,6 +299,28 @@ mod tests {
         for number in 0..20 {
             let (got, name) = receive.recv().unwrap();
             assert_eq!((got, name.as_deref()), (number, Some("cairn-low-0")));
+        }
+    }
+
+    #[test]
+    fn who_joins_the_threads_finds_every_job_done_and_the_pool_alive() {
+        let pool = ThreadPool::new();
+        let done = Arc::new(AtomicUsize::new(0));
+        for round in 1..=3 {
+            for _ in 0..5 {
+                for priority in [Priority::High, Priority::Low, Priority::User] {
+                    let done = Arc::clone(&done);
+                    let count = move || {
+                        done.fetch_add(1, Ordering::SeqCst);
+                    };
+                    pool.spawn(priority, Box::new(count));
+                }
+            }
+            pool.join_all();
+            assert_eq!(done.load(Ordering::SeqCst), round * 15);
+            for lane in &pool.lanes.0 {
+                assert_eq!(lane.state.lock().started, 0, "{}", lane.name);
+            }
         }
     }
 

@@ -79,6 +79,9 @@ pub trait Executor: Send + Sync {
     fn lower_cpu_priority(&self, priority: Priority) {
         let _ = priority;
     }
+    /// Waits until every thread has run what is queued and has ended. Not to be called by a job.
+    /// Jobs that come later run as before.
+    fn join_all(&self) {}
 }
 
 /// A source of random numbers; nothing secret depends on it.

@@ -1,0 +1,58 @@
+//! A part of the stage `capi`: a published program in C's interface alone, from another language.
+//!
+//! `rockstore` is a Python package that loads `librocksdb.so` at run time and declares the functions
+//! it calls itself. Its tests run as they were published, with Cairn's library in the place where
+//! it looks first. Without Python's package installer or the network this is skipped, and says so.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::commands::{fresh, printed, target};
+
+const PACKAGE: &str = "rockstore==0.2.0";
+
+/// Fetches the package's sources once and runs its tests against the installed library.
+pub fn run(root: &Path, libraries: &Path) -> Result<(), String> {
+    if std::env::var("CAIRN_CI_OFFLINE").as_deref() == Ok("1") {
+        println!("SKIPPED the tests of {PACKAGE}: CAIRN_CI_OFFLINE=1");
+        return Ok(());
+    }
+    let work = target(root).join("python");
+    let sources = work.join("rockstore-0.2.0");
+    if !sources.join("tests").is_dir()
+        && let Err(why) = fetch(&work)
+    {
+        println!("SKIPPED the tests of {PACKAGE}: {why}");
+        return Ok(());
+    }
+    let said = printed(
+        Command::new(work.join("bin/python"))
+            .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
+            .current_dir(&sources)
+            .env("LD_LIBRARY_PATH", libraries),
+    )?;
+    println!("{PACKAGE}: {}", said.lines().last().unwrap_or_default());
+    Ok(())
+}
+
+/// An environment with what the tests need, and the package's sources in it.
+fn fetch(work: &Path) -> Result<(), String> {
+    fresh(work)?;
+    printed(Command::new("python3").args(["-m", "venv"]).arg(work))?;
+    let pip = |words: &[&str]| {
+        printed(
+            Command::new(work.join("bin/python"))
+                .args(["-m", "pip", "-q", "--disable-pip-version-check"])
+                .args(words)
+                .current_dir(work),
+        )
+    };
+    pip(&["install", "cffi", "pytest"])?;
+    pip(&["download", "--no-deps", "--no-binary=:all:", PACKAGE])?;
+    printed(
+        Command::new("tar")
+            .args(["-xzf", "rockstore-0.2.0.tar.gz"])
+            .current_dir(work),
+    )
+    .map(|_| ())
+}
