@@ -1,7 +1,7 @@
 //! The house rules, and the one command that runs every test.
 //!
 //! ```text
-//! cargo xtask test             every stage of the continuous integration, in order (all but fault)
+//! cargo xtask test             every stage of the continuous integration, in order
 //! cargo xtask test STAGE...    only these: lint unit crash fault meta interop capi fuzz
 //! cargo xtask tidy             the house rules alone (a second; part of lint)
 //! cargo xtask compat           writes the lists of options in docs/compatibility.md
