@@ -215,15 +215,15 @@ fn course(compared: &Compared) -> Option<String> {
         .flat_map(|line| &line.points)
         .map(|point| point.1)
         .fold(0.0, f64::max);
-    let whole = longest as f64 * second;
-    let seconds = (0..=5).map(|fifth| whole * f64::from(fifth) / 5.0);
+    let across = Scale::rounded(longest as f64 * second);
+    let seconds = across.marks().into_iter();
     let plot = Plot {
         title: &format!("throughput of {} over time", compared.name),
         height: 220.0,
-        across: Scale::linear(whole),
+        across,
         across_marks: seconds.map(|at| (at, short(at))).collect(),
         across_words: "seconds",
-        up: Scale::linear(most),
+        up: Scale::rounded(most),
         lines,
     };
     Some(plot.svg())

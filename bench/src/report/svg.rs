@@ -49,6 +49,16 @@ impl Scale {
         }
     }
 
+    /// From 0 to `high` or more, so that the marks are round numbers.
+    #[must_use]
+    pub fn rounded(high: f64) -> Scale {
+        let step = (high / 4.0).max(1e-9);
+        let power = 10f64.powf(step.log10().floor());
+        let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|digit| digit * power);
+        let round = steps.into_iter().find(|round| *round >= step);
+        Scale::linear(4.0 * round.unwrap_or(step))
+    }
+
     /// Powers of ten that enclose `low` and `high`, both above 0.
     #[must_use]
     pub fn decades(low: f64, high: f64) -> Scale {
@@ -290,6 +300,10 @@ mod tests {
     fn values_lie_on_their_scales() {
         let linear = Scale::linear(200.0);
         assert_eq!((linear.share(50.0), linear.share(900.0)), (0.25, 1.0));
+        assert_eq!(
+            Scale::rounded(88_500.0).marks(),
+            [0.0, 25e3, 50e3, 75e3, 100e3]
+        );
         let decades = Scale::decades(3.0, 420.0);
         assert_eq!(decades.marks(), [1.0, 10.0, 100.0, 1000.0]);
         assert!((decades.share(10.0) - 1.0 / 3.0).abs() < 1e-9);
