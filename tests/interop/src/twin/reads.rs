@@ -25,7 +25,9 @@ impl Side {
         let Some(family) = self.families[cf] else {
             return NONE.to_owned();
         };
-        let (handle, _bounds) = self.read_options(options);
+        // Whether a key may exist is asked of every tier.
+        let tier = if how == How::May { 0 } else { options.tier };
+        let (handle, _bounds) = self.read_options(Ro { tier, ..options });
         let bytes = ops::key(key);
         let answer = match how {
             How::Get => self.get_copy(family, cf == 0 && key % 2 == 1, handle, &bytes),

@@ -147,7 +147,7 @@ pub static SETS: [Set; 14] = [
     Set {
         name: "old",
         options: "write_buffer_size=65536;compression=kSnappyCompression;memtable_whole_key_filtering=true;\
-                  memtable_prefix_bloom_size_ratio=0.1;wal_recovery_mode=kAbsoluteConsistency;atomic_flush=true;\
+                  memtable_prefix_bloom_size_ratio=0.1;wal_recovery_mode=kAbsoluteConsistency;\
                   block_based_table_factory={format_version=2;block_size=600;block_restart_interval=3;\
                   index_block_restart_interval=4;checksum=kCRC32c;no_block_cache=true}",
         ..PLAIN
