@@ -230,7 +230,8 @@ impl Maker<'_> {
             options.tier = if self.random.chance(50) { 3 } else { 2 };
         }
         // What range deletions hide is dropped by compactions.
-        if self.set.still && self.random.chance(10) {
+        let kept = self.set.still && self.set.callback != Callback::Filter;
+        if kept && self.random.chance(10) {
             options.bits |= ro::IGNORE_RANGES;
         }
         if self.random.chance(20) {
