@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest, open};
-use cairn_options::{CompactRangeOptions, FamilyOptions, Options};
+use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, FamilyOptions, Options};
 use cairn_platform::World;
 use cairn_types::{
     Code, CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision, FilterValue,
@@ -78,16 +78,25 @@ fn a_filter_sees_compactions_only() {
         compaction_filter: filter(true).into(),
         ..small()
     };
-    let db = open_with(&World::in_memory(), &family).unwrap();
-    db.put(b"a", b"x1").unwrap();
-    db.put(b"b", b"kept").unwrap();
-    db.flush().unwrap();
-    assert!(db.get(b"a").unwrap().is_some());
-    db.compact_range(None, None, &CompactRangeOptions::default())
-        .unwrap();
-    assert!(db.get(b"a").unwrap().is_none());
-    assert_eq!(db.get(b"b").unwrap().as_deref(), Some(&b"kept"[..]));
-    assert_eq!(db.property("rocksdb.num-files-at-level0").unwrap(), "0");
+    // Files that would only have to move are not spared either.
+    for bottom in [
+        BottommostLevelCompaction::IfHaveCompactionFilter,
+        BottommostLevelCompaction::Skip,
+    ] {
+        let db = open_with(&World::in_memory(), &family).unwrap();
+        db.put(b"a", b"x1").unwrap();
+        db.put(b"b", b"kept").unwrap();
+        db.flush().unwrap();
+        assert!(db.get(b"a").unwrap().is_some());
+        let options = CompactRangeOptions {
+            bottommost_level_compaction: bottom,
+            ..CompactRangeOptions::default()
+        };
+        db.compact_range(None, None, &options).unwrap();
+        assert!(db.get(b"a").unwrap().is_none(), "{bottom:?}");
+        assert_eq!(db.get(b"b").unwrap().as_deref(), Some(&b"kept"[..]));
+        assert_eq!(db.property("rocksdb.num-files-at-level0").unwrap(), "0");
+    }
 }
 
 #[test]

@@ -280,7 +280,8 @@ impl Manual {
                 }
                 pick.output.path_id = self.path_id;
                 let stays = pick.files().all(|(_, file)| file.path_id == self.path_id);
-                pick.trivial_move &= stays;
+                // Whoever compacts by hand wants the filter asked.
+                pick.trivial_move &= stays && !tree.options.filtered;
                 Found::Pick(Box::new(pick), next)
             }
         }

@@ -330,11 +330,6 @@ impl Maker<'_> {
         let range = ranged.then(|| self.range());
         // 0 skip, 1 if there is a filter, 2 force, 3 force optimized
         let bottom = u8::try_from(self.random.below(4)).unwrap_or(0);
-        // Where level 0 may be moved down as it is, Cairn asks no filter, and RocksDB does.
-        let bottom = match self.set.callback {
-            Callback::Filter => 2,
-            _ => bottom,
-        };
         let target = self
             .random
             .chance(20)
