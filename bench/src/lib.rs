@@ -1,6 +1,6 @@
 //! db_bench's benchmarks for Cairn and for any library with RocksDB's C interface, and comparisons.
 //!
-//! [`bench`] is the command: with one engine it prints db_bench's lines, with several it runs each in
+//! [`bench()`] is the command: with one engine it prints db_bench's lines, with several it runs each in
 //! a process of its own, in turns, and reports medians, ratios and their spread. `engine` says what
 //! is asked of an engine, `native` is Cairn in this process, [`rocksdb`] any library that is loaded
 //! at run time: nothing here is compiled or linked from RocksDB. Only this crate and

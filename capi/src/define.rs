@@ -1,17 +1,15 @@
 //! How a function of the interface is written.
 
 /// Defines functions of the C interface. The body may use what the arguments point to; a panic in it
-/// ends the process with a message instead of unwinding into C.
+/// ends the process with a message, because nothing unwinds out of a function for C.
 macro_rules! c_functions {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)? $body:block)+) => {$(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $ret)? {
-            $crate::error::contain(stringify!($name), || {
-                // SAFETY: the arguments are what `c.h` says of them; the caller promised it.
-                #[allow(unused_unsafe, reason = "a body that follows no pointer")]
-                unsafe { $body }
-            })
+            // SAFETY: the arguments are what `c.h` says of them; the caller promised it.
+            #[allow(unused_unsafe, reason = "a body that follows no pointer")]
+            unsafe { $body }
         }
     )+};
 }

@@ -17,15 +17,6 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// Runs `body`; a panic ends the process with a message that names the function.
-#[inline]
-pub fn contain<T>(function: &'static str, body: impl FnOnce() -> T) -> T {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(value) => value,
-        Err(panic) => misuse(&format!("{function} panicked: {}", panic_text(&*panic))),
-    }
-}
-
 /// Runs `body`; its error, or its panic, goes to `*errptr`, and the value is then `T`'s default.
 ///
 /// # Safety

@@ -184,9 +184,10 @@ pub fn keep_fixed(options: &mut OptionSet, first: &OptionSet) {
     keep_unlogged(options);
 }
 
-/// Lets a closing keep what was written without a log: the model forgets nothing.
+/// Lets what has no log be written, and a closing keep it: the model forgets nothing.
 pub fn keep_unlogged(options: &mut OptionSet) {
     if options.unlogged {
-        options.lay_over("avoid_flush_during_shutdown=false", "", "");
+        let db = "avoid_flush_during_shutdown=false;recycle_log_file_num=0";
+        options.lay_over(db, "", "");
     }
 }

@@ -42,6 +42,14 @@ impl Shared {
                 "a synced write needs the WAL: sync and disableWAL are both set",
             ));
         }
+        // Later numbers in logs would not follow those before them, by which what a recycled log has
+        // left of its former life is told.
+        if options.disable_wal && self.options().recycle_log_file_num > 0 {
+            return Err(Error::invalid_argument(
+                "WriteOptions::disableWAL option is not supported if \
+                 DBOptions::recycle_log_file_num > 0",
+            ));
+        }
         batch.check()?;
         if !options.ignore_missing_column_families {
             self.check_families(batch)?;

@@ -105,6 +105,22 @@ fn a_database_with_a_locked_wal_can_be_closed() {
 }
 
 #[test]
+fn with_recycled_logs_every_write_has_a_log() {
+    let options = DbOptions {
+        recycle_log_file_num: 2,
+        ..db_options()
+    };
+    let db = open_with(&World::in_memory(), &options, false);
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    let refused = db.put_with(b"k", b"v", &unlogged).unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    db.put(b"k", b"v").unwrap();
+}
+
+#[test]
 fn what_has_no_log_is_flushed_on_close_unless_it_may_be_lost() {
     let unlogged = WriteOptions {
         disable_wal: true,
