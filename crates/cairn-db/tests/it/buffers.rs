@@ -45,10 +45,7 @@ fn two_databases_keep_one_budget() {
         fill(db, 120);
     }
     // Either would have fitted.
-    let flushed = |db: &Db| {
-        db.property("rocksdb.num-files-at-level0")
-            .is_none_or(|n| n != "0")
-    };
+    let flushed = |db: &Db| db.property_number("rocksdb.live-sst-files-size") > Some(0);
     dbs.iter().for_each(|db| db.wait_until_quiet().unwrap());
     assert!(flushed(&dbs[0]) || flushed(&dbs[1]));
     assert!(manager.memory_usage() < 250_000, "{manager:?}");
@@ -84,10 +81,8 @@ fn a_budget_of_its_own_flushes_and_holds_during_recovery() {
     let db = open_in(&world, &options);
     fill(&db, 500);
     db.wait_until_quiet().unwrap();
-    assert_ne!(
-        db.property("rocksdb.num-files-at-level0").as_deref(),
-        Some("0")
-    );
+    // Wherever compactions have put it since.
+    assert!(db.property_number("rocksdb.live-sst-files-size") > Some(0));
     drop(db);
     let db = open_in(&world, &options);
     assert!(db.get(&499_u32.to_be_bytes()).unwrap().is_some());
