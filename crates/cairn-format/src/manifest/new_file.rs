@@ -131,6 +131,10 @@ impl NewFile {
         if tag == tag::NEW_FILE4 {
             while file.decode_field(input, min_log)? {}
         }
+        if file.checksum_function == NO_CHECKSUM_FUNCTION {
+            // The bytes of no function say nothing, and are not written again.
+            file.checksum.clear();
+        }
         Ok(file)
     }
 

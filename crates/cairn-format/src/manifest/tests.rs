@@ -168,6 +168,25 @@ proptest! {
     }
 }
 
+#[test]
+fn a_checksum_of_no_function_is_none() {
+    let keys = (ikey(b"a"), ikey(b"b"));
+    let seqs = (SequenceNumber(1), SequenceNumber(2));
+    let mut file = NewFile::new(0, FileNumber(7), 9, keys, seqs);
+    file.checksum = vec![1, 2];
+    file.checksum_function = "Unknowm".to_owned();
+    let edit = VersionEdit {
+        new_files: vec![file],
+        ..VersionEdit::default()
+    };
+    let mut bytes = edit.to_bytes();
+    let at = bytes.windows(7).position(|name| name == b"Unknowm");
+    bytes[at.unwrap() + 6] = b'n';
+    let read = VersionEdit::decode(&bytes).unwrap();
+    assert_eq!(read.new_files[0].checksum, b"");
+    assert_eq!(VersionEdit::decode(&read.to_bytes()), Ok(read));
+}
+
 fn field(tag: u32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_varint32(&mut bytes, tag);
