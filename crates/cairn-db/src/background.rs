@@ -164,7 +164,7 @@ impl Shared {
         let behind = behind || worst != Condition::Normal;
         self.compactions_behind.store(behind, Ordering::Relaxed);
         // Release: after what each family says of itself.
-        self.some_are_behind
+        self.some_are_held_back
             .store(worst != Condition::Normal, Ordering::Release);
         if worst != before {
             self.info

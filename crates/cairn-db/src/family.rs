@@ -34,7 +34,7 @@ pub(crate) struct FamilyState {
     /// How fast writes pass while they are delayed.
     pub(crate) throttle: Throttle,
     /// Writes have to be delayed or stopped.
-    pub(crate) is_behind: AtomicBool,
+    pub(crate) is_held_back: AtomicBool,
     dropped: AtomicBool,
     /// Versions that were replaced and may still be read.
     old_versions: Mutex<Vec<Weak<Version>>>,
@@ -69,7 +69,7 @@ impl FamilyState {
             tables: ArcSwap::new(tables),
             attention_at: AtomicUsize::new(0),
             throttle: Throttle::new(0),
-            is_behind: AtomicBool::new(false),
+            is_held_back: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             old_versions: Mutex::default(),
             views: AtomicU64::new(1),
@@ -82,9 +82,9 @@ impl FamilyState {
     }
 
     /// Whether its writes have to be delayed or stopped.
-    pub(crate) fn is_behind(&self) -> bool {
+    pub(crate) fn is_held_back(&self) -> bool {
         // Acquire pairs with the store of whoever saw it fall behind.
-        self.is_behind.load(Ordering::Acquire)
+        self.is_held_back.load(Ordering::Acquire)
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -135,7 +135,7 @@ const NUMBERS: &[(&str, Number)] = &[
     ("rocksdb.actual-delayed-write-rate", |s| match s.condition {
         Condition::Delayed(_) => {
             let families = s.shared.families.load();
-            let delayed = families.iter().filter(|family| family.is_behind());
+            let delayed = families.iter().filter(|family| family.is_held_back());
             delayed
                 .map(|family| family.throttle.rate())
                 .min()

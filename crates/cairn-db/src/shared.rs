@@ -91,7 +91,7 @@ pub(crate) struct Shared {
     /// What the manager of files is told, if there is one.
     pub(crate) space: Option<Space>,
     /// Writes of some family have to be delayed or stopped.
-    pub(crate) some_are_behind: AtomicBool,
+    pub(crate) some_are_held_back: AtomicBool,
     /// Compactions are behind, or nearly.
     pub(crate) compactions_behind: AtomicBool,
     /// Bytes of logs at which memtables are switched to let old logs go; 0 for no limit.

@@ -136,7 +136,7 @@ impl Shared {
         let before = std::mem::replace(&mut state.condition, condition);
         let level_zero_is_busy = state.busy.takes_level_zero();
         family
-            .is_behind
+            .is_held_back
             .store(condition != Condition::Normal, Ordering::Release);
         if before == condition {
             return;

@@ -13,6 +13,7 @@ use cairn_types::{FileNumber, KeyOrder, Result, Subcode};
 use cairn_version::FileMeta;
 use cairn_version::manifest::{Present, Recovered, replay_best_effort};
 
+use super::create::table_dirs;
 use super::{OpenRequest, descriptor};
 
 /// What can be recovered; `None` if there is no MANIFEST.
@@ -83,8 +84,5 @@ fn dirs_of(
     let given = descriptor(request, family).map(|given| &given.options);
     let default = FamilyOptions::default();
     let given = given.or(request.others).unwrap_or(&default);
-    match given.paths_of(options) {
-        [] => vec![dir.to_owned()],
-        paths => paths.iter().map(|place| place.path.clone()).collect(),
-    }
+    table_dirs(dir, options, given)
 }

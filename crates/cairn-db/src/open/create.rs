@@ -1,14 +1,14 @@
 //! Families that come and go, new logs, and the end of an open database.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_format::log::Predecessor;
 use cairn_format::manifest::{FamilyChange, VersionEdit};
 use cairn_memtable::{FilterOptions, Memtable};
 use cairn_observe::FlushReason;
-use cairn_options::FamilyOptions;
+use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::{BlobCache, BlobSource, Reading, View};
@@ -97,11 +97,7 @@ impl Shared {
 
     /// The directories of the tables of a family with these options, by path id.
     pub(crate) fn table_dirs(&self, family: &FamilyOptions) -> Vec<PathBuf> {
-        let options = self.options();
-        match family.paths_of(&options) {
-            [] => vec![self.dir.clone()],
-            paths => paths.iter().map(|place| place.path.clone()).collect(),
-        }
+        table_dirs(&self.dir, &self.options(), family)
     }
 
     /// The directories of the tables of all families.
@@ -378,6 +374,14 @@ impl Shared {
         let families: Vec<_> = self.families.load().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);
         self.flush(&families)
+    }
+}
+
+/// The directories of the tables of a `family` of the database in `dir`, by path id.
+pub(super) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions) -> Vec<PathBuf> {
+    match family.paths_of(options) {
+        [] => vec![dir.to_owned()],
+        paths => paths.iter().map(|place| place.path.clone()).collect(),
     }
 }
 

@@ -351,7 +351,7 @@ fn assemble(
         }),
         published: AtomicU64::new(0),
         attention: AtomicBool::new(request.read_only),
-        some_are_behind: AtomicBool::new(false),
+        some_are_held_back: AtomicBool::new(false),
         low_pri_throttle: Throttle::new(low_pri_rate(&options)),
         buffers: crate::write::buffers::of(&options),
         space: crate::space::of(&options, request.read_only),

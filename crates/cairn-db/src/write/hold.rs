@@ -19,8 +19,8 @@ impl Shared {
     /// error.
     #[inline]
     pub(crate) fn hold_back(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
-        // Acquire pairs with the store of whoever saw a family fall behind.
-        match self.some_are_behind.load(Ordering::Acquire) {
+        // Acquire pairs with the store of whoever found that a family has to be held back.
+        match self.some_are_held_back.load(Ordering::Acquire) {
             false => Ok(()),
             true => self.hold_back_slowly(batch, no_slowdown),
         }
@@ -30,7 +30,7 @@ impl Shared {
     fn hold_back_slowly(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
         let families = self.families.load_full();
         let written = families.iter().filter(|state| batch.writes_to(state.id()));
-        let written: Vec<_> = written.filter(|state| state.is_behind()).collect();
+        let written: Vec<_> = written.filter(|state| state.is_held_back()).collect();
         if written.is_empty() {
             return Ok(());
         }

@@ -79,14 +79,9 @@ fn replay_one(
     })?;
     let states = survey.states(&path)?;
     let mut replay = Replay::new(number).up_to(&states);
-    let mut left = survey.units;
-    let mut groups = Groups::default();
-    let end = read(fs, &path, true, &mut |edit| {
-        if left == 0 {
-            return Err(Error::corruption("the end of what is believed"));
-        }
-        left -= usize::from(groups.complete(edit.clone())?.is_some());
-        replay.take(edit)
+    let end = read(fs, &path, true, &mut |edit| match replay.units() {
+        units if units == survey.units => Err(Error::corruption("the end of what is believed")),
+        _ => replay.take(edit),
     })?;
     let mut recovered = replay.finish(order, end)?;
     recovered.set_back = survey.set_back(&states);

@@ -248,6 +248,11 @@ impl Replay {
         self
     }
 
+    /// Edits and whole groups taken.
+    pub(super) fn units(&self) -> usize {
+        self.units
+    }
+
     /// Takes the next edit; one of a group waits for the last of it.
     pub(super) fn take(&mut self, edit: VersionEdit) -> Result<()> {
         let Some(unit) = self.groups.complete(edit)? else {
