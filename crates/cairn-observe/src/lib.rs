@@ -2,15 +2,18 @@
 //!
 //! The [`Logger`] writes the `LOG` file beside the data, in RocksDB's line style, or gives its lines
 //! to a [`LogSink`] of the user's. An [`EventListener`] is told of flushes, compactions and the
-//! like. [`Counters`] are plain sums; they cost one relaxed addition each.
+//! like. [`Statistics`] are RocksDB's tickers and histograms; [`Counters`] the sums that the tables of
+//! statistics are made of.
 
 pub mod counters;
 pub mod event;
 pub mod listener;
 pub mod logger;
 pub mod reason;
+pub mod statistics;
 
 pub use counters::Counters;
 pub use listener::{EventListener, Listeners};
 pub use logger::{Level, LogOptions, LogSink, Logger, thread_number};
 pub use reason::{BackgroundErrorReason, CompactionReason, FlushReason, StallCondition};
+pub use statistics::Statistics;

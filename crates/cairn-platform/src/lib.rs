@@ -5,6 +5,7 @@
 //! whole engine runs in that.
 
 pub mod clock;
+pub mod cores;
 pub mod executor;
 pub mod fs;
 pub mod io;

@@ -1,0 +1,254 @@
+//! Statistics: RocksDB's tickers and histograms, under its names and numbers.
+//!
+//! An operation counts on its own stack and brings what it counted here once, at its end
+//! ([`Statistics::update`]); that costs some ten nanoseconds, whatever the number of things counted.
+//! The sums lie in one [shard](shard) for each core, so nobody waits for anybody and a thread that
+//! ends leaves its counts behind. Reading adds the shards up; it takes nothing away from those who
+//! write, and its cost goes with the number of cores, not of threads.
+//!
+//! ```
+//! use cairn_observe::statistics::{Histogram, Statistics, StatsLevel, Ticker};
+//!
+//! let statistics = Statistics::new(StatsLevel::ExceptTimers);
+//! statistics.update(|update| {
+//!     update.add(Ticker::BytesRead, 100);
+//!     update.record(Histogram::BytesPerRead, 100);
+//!     update.time(Histogram::DbGet, 5);
+//! });
+//! assert_eq!(statistics.ticker(Ticker::BytesRead), 100);
+//! assert_eq!(statistics.histogram(Histogram::BytesPerRead).count, 1);
+//! // The level leaves times out.
+//! assert_eq!(statistics.histogram(Histogram::DbGet).count, 0);
+//! ```
+
+mod distribution;
+mod histogram;
+mod rows;
+mod shard;
+#[cfg(test)]
+mod tests;
+mod ticker;
+mod turn;
+
+use std::fmt::{self, Write as _};
+
+use cairn_platform::cores;
+use cairn_platform::sync::{AtomicU8, Ordering};
+
+pub use distribution::{Distribution, HistogramData};
+pub use histogram::Histogram;
+use shard::{Held, Shards};
+pub use ticker::Ticker;
+
+/// What statistics leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum StatsLevel {
+    /// Everything.
+    DisableAll,
+    /// Histograms; tickers are kept.
+    ExceptHistogramOrTimers,
+    /// What is measured by a clock.
+    ExceptTimers,
+    /// Times of single blocks and of waiting for locks.
+    ExceptDetailedTimers,
+    /// Times of waiting for locks.
+    ExceptTimeForMutex,
+    /// Nothing.
+    All,
+}
+
+impl StatsLevel {
+    const ALL: [StatsLevel; 6] = [
+        StatsLevel::DisableAll,
+        StatsLevel::ExceptHistogramOrTimers,
+        StatsLevel::ExceptTimers,
+        StatsLevel::ExceptDetailedTimers,
+        StatsLevel::ExceptTimeForMutex,
+        StatsLevel::All,
+    ];
+
+    /// The level with this number in RocksDB's interface. Numbers beyond the ends mean the ends.
+    #[must_use]
+    pub fn from_number(number: i64) -> StatsLevel {
+        StatsLevel::ALL[number.clamp(0, 5) as usize]
+    }
+}
+
+/// The sums of one or more databases.
+pub struct Statistics {
+    level: AtomicU8,
+    shards: Shards,
+}
+
+impl Statistics {
+    /// Statistics without anything in them.
+    #[must_use]
+    pub fn new(level: StatsLevel) -> Statistics {
+        Statistics {
+            level: AtomicU8::new(level as u8),
+            shards: Shards::new(cores::count()),
+        }
+    }
+
+    /// What is left out.
+    #[inline]
+    #[must_use]
+    pub fn level(&self) -> StatsLevel {
+        StatsLevel::ALL[usize::from(self.level.load(Ordering::Relaxed)).min(5)]
+    }
+
+    /// Changes what is left out from now on.
+    pub fn set_level(&self, level: StatsLevel) {
+        self.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// Whether times are measured.
+    #[inline]
+    #[must_use]
+    pub fn wants_times(&self) -> bool {
+        self.level() > StatsLevel::ExceptTimers
+    }
+
+    /// Whether times of single blocks and the like are measured.
+    #[inline]
+    #[must_use]
+    pub fn wants_detailed_times(&self) -> bool {
+        self.level() > StatsLevel::ExceptDetailedTimers
+    }
+
+    /// Brings in what an operation counted. `change` must not ask for statistics itself.
+    #[inline]
+    pub fn update(&self, change: impl FnOnce(&Update<'_>)) {
+        let level = self.level();
+        if level > StatsLevel::DisableAll {
+            change(&Update {
+                held: self.shards.take(cores::current()),
+                level,
+            });
+        }
+    }
+
+    /// Adds to one ticker.
+    #[inline]
+    pub fn add(&self, ticker: Ticker, count: u64) {
+        self.update(|update| update.add(ticker, count));
+    }
+
+    /// Adds one sample that is not a time.
+    pub fn record(&self, histogram: Histogram, value: u64) {
+        self.update(|update| update.record(histogram, value));
+    }
+
+    /// Adds one time.
+    pub fn time(&self, histogram: Histogram, duration: u64) {
+        self.update(|update| update.time(histogram, duration));
+    }
+
+    /// The sum of a ticker.
+    #[must_use]
+    pub fn ticker(&self, ticker: Ticker) -> u64 {
+        let shards = self.shards.all();
+        shards.fold(0, |sum, shard| sum.wrapping_add(shard.ticker(ticker)))
+    }
+
+    /// The samples of a histogram.
+    #[must_use]
+    pub fn histogram(&self, histogram: Histogram) -> Distribution {
+        let mut distribution = Distribution::default();
+        for shard in self.shards.all() {
+            shard.histogram(histogram, &mut distribution);
+        }
+        distribution
+    }
+
+    /// All tickers, each at the place of its number.
+    #[must_use]
+    pub fn tickers(&self) -> Vec<u64> {
+        Ticker::ALL.iter().map(|&one| self.ticker(one)).collect()
+    }
+
+    /// Sets a ticker.
+    pub fn set_ticker(&self, ticker: Ticker, count: u64) {
+        let mut rest = count;
+        self.shards
+            .take_each(|held| held.set(ticker, std::mem::take(&mut rest)));
+    }
+
+    /// The sum of a ticker, which begins anew. What is added meanwhile counts before or after.
+    pub fn take_ticker(&self, ticker: Ticker) -> u64 {
+        let mut sum = 0_u64;
+        self.shards.take_each(|held| {
+            sum = sum.wrapping_add(held.get(ticker));
+            held.set(ticker, 0);
+        });
+        sum
+    }
+
+    /// Forgets everything.
+    pub fn reset(&self) {
+        self.shards.take_each(|held| held.clear());
+    }
+}
+
+/// RocksDB's text: a line for each ticker and each histogram.
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &ticker in Ticker::ALL {
+            writeln!(f, "{} COUNT : {}", ticker.name(), self.ticker(ticker))?;
+        }
+        for &histogram in Histogram::ALL {
+            let data = self.histogram(histogram).data();
+            let mut line = String::from(histogram.name());
+            for (name, value) in [
+                ("P50", data.median),
+                ("P95", data.percentile95),
+                ("P99", data.percentile99),
+                ("P100", data.max),
+            ] {
+                write!(line, " {name} : {value:.6}")?;
+            }
+            writeln!(f, "{line} COUNT : {} SUM : {}", data.count, data.sum)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = self.level();
+        f.debug_struct("Statistics")
+            .field("level", &level)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A core's sums, while one operation brings in what it counted.
+pub struct Update<'a> {
+    held: Held<'a>,
+    level: StatsLevel,
+}
+
+impl Update<'_> {
+    /// Adds to a ticker.
+    #[inline]
+    pub fn add(&self, ticker: Ticker, count: u64) {
+        self.held.add(ticker, count);
+    }
+
+    /// Adds a sample that is not a time.
+    #[inline]
+    pub fn record(&self, histogram: Histogram, value: u64) {
+        if self.level > StatsLevel::ExceptHistogramOrTimers {
+            self.held.record(histogram, value);
+        }
+    }
+
+    /// Adds a time.
+    #[inline]
+    pub fn time(&self, histogram: Histogram, duration: u64) {
+        if self.level > StatsLevel::ExceptTimers {
+            self.held.record(histogram, duration);
+        }
+    }
+}
