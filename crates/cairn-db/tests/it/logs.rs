@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
+use cairn_format::checksum::{crc32c, mask};
 use cairn_format::log::{Event, LogReader};
 use cairn_format::manifest::VersionEdit;
-use cairn_options::{DbOptions, FamilyOptions};
+use cairn_options::{DbOptions, FamilyOptions, WalRecoveryMode};
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 use cairn_types::Result;
@@ -90,4 +91,76 @@ fn the_manifest_speaks_of_logs_in_records_of_their_own() {
         }
     }
     assert!(deletions > 0 && tables == 3, "{deletions} {tables}");
+}
+
+/// A database of two families whose first log `other` still needs; the number of that log.
+fn two_recycled_logs(world: &World, options: &DbOptions) -> u64 {
+    let db = open_as(world, options, false).unwrap();
+    let (default, other) = (db.family("default").unwrap(), db.family("other").unwrap());
+    let first = db.current_wal_file().unwrap().log_number;
+    for n in 0..3_u8 {
+        other.put(&[n], b"in the first log").unwrap();
+    }
+    default.put(b"flushed", b"x").unwrap();
+    db.flush_families(&[&default]).unwrap();
+    other.put(b"later", b"in the second log").unwrap();
+    assert_ne!(db.current_wal_file().unwrap().log_number, first);
+    // What follows is what a process that is killed now leaves behind.
+    std::mem::forget(db);
+    first.0
+}
+
+/// Puts a record of another log into `log`: in the place of its second one, or behind its last.
+fn show_a_former_life(world: &World, log: u64, behind: bool) {
+    let path = Path::new("/db").join(format!("{log:06}.log"));
+    let file = world.fs.open(&path, FileMode::default()).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(0, &mut bytes).unwrap();
+    let record_len = 11 + usize::from(u16::from_le_bytes([bytes[4], bytes[5]]));
+    let mut old = bytes[..record_len].to_vec();
+    old[7..11].copy_from_slice(&77_u32.to_le_bytes());
+    let checksum = mask(crc32c(&old[6..]));
+    old[..4].copy_from_slice(&checksum.to_le_bytes());
+    match behind {
+        true => bytes.extend_from_slice(&old),
+        false => bytes[record_len..2 * record_len].copy_from_slice(&old),
+    }
+    world.fs.remove(&path).unwrap();
+    let file = world.fs.create(&path, FileMode::default()).unwrap();
+    file.append(&bytes).unwrap();
+}
+
+/// A record that was lost in the midst of a recycled log lets a record of the file's former life
+/// show, which was taken for the log's end: newer logs and tables then left a hole.
+#[test]
+fn a_former_life_in_the_midst_of_a_recycled_log_is_damage() {
+    let options = DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        recycle_log_file_num: 2,
+        ..DbOptions::default()
+    };
+    let world = World::in_memory();
+    let log = two_recycled_logs(&world, &options);
+    show_a_former_life(&world, log, false);
+    let error = open_as(&world, &options, true).err().expect("a hole");
+    assert!(error.is_corruption(), "{error}");
+    let salvaging = DbOptions {
+        wal_recovery_mode: WalRecoveryMode::SkipAnyCorruptedRecords,
+        ..options.clone()
+    };
+    let reader = open_as(&world, &salvaging, true).unwrap();
+    let other = reader.family("other").unwrap();
+    let found =
+        [&b"\0"[..], b"\x01", b"\x02", b"later"].map(|key| other.get(key).unwrap().is_some());
+    assert_eq!(found, [true, false, true, true]);
+
+    // Behind the last record it is the log's end, because the next log carries on from there.
+    let world = World::in_memory();
+    let log = two_recycled_logs(&world, &options);
+    show_a_former_life(&world, log, true);
+    let reader = open_as(&world, &options, true).unwrap();
+    let other = reader.family("other").unwrap();
+    assert!(other.get(b"\x02").unwrap().is_some());
+    assert!(other.get(b"later").unwrap().is_some());
 }

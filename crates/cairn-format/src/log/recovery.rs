@@ -49,17 +49,18 @@ impl RecoveryMode {
     /// What to do about `reason` in a log that is recyclable or not.
     ///
     /// In a recycled log damage is expected: behind the last record lies what the file held
-    /// before, from the middle of any record on.
+    /// before, from the middle of any record on. A whole record of that time may also be where a
+    /// newer one was lost, so recovery to a point in time asks the next log.
     #[must_use]
     pub fn judge(self, reason: Reason, recycled: bool) -> Verdict {
         use RecoveryMode::*;
         match self {
             SkipAnyCorruptedRecords if reason.is_torn() => Verdict::EndOfLog,
             SkipAnyCorruptedRecords => Verdict::Skip,
+            PointInTimeRecovery => Verdict::Stop,
             _ if matches!(reason, Reason::OldLogNumber(_)) => Verdict::EndOfLog,
             TolerateCorruptedTailRecords if recycled || reason.is_torn() => Verdict::EndOfLog,
             TolerateCorruptedTailRecords | AbsoluteConsistency => Verdict::Fail,
-            PointInTimeRecovery => Verdict::Stop,
         }
     }
 }

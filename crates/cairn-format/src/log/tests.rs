@@ -344,7 +344,7 @@ fn the_recovery_modes_judge_as_rocksdb_does() {
         (
             Reason::OldLogNumber(3),
             true,
-            [EndOfLog, EndOfLog, EndOfLog, Skip],
+            [EndOfLog, EndOfLog, Stop, Skip],
         ),
     ];
     let modes = [
