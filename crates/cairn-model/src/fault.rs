@@ -216,7 +216,7 @@ impl<'f> Faulty<'f> {
         };
         let done = course.run(point);
         let sim = &course.runner.sim;
-        if done.is_err() && self.passes_on(point, sim) {
+        if done.is_err() && self.passes_on(point) {
             return Ok(Outcome {
                 injected: true,
                 harmless: true,
@@ -236,20 +236,16 @@ impl<'f> Faulty<'f> {
         }
     }
 
-    /// Whether wrong bytes were read where nobody can know: in a file that is copied as it is, and
-    /// whoever reads the copy notices; in the log of a checkpoint that is looked at; or in a
-    /// recycled log, in which wrong bytes are where an older life of it begins.
-    fn passes_on(&self, point: &FaultPoint, sim: &SimWorld) -> bool {
+    /// Whether wrong bytes were read where nobody can know: in the log of a checkpoint that is
+    /// looked at, or in a recycled log, in which wrong bytes are where an older life of it begins.
+    fn passes_on(&self, point: &FaultPoint) -> bool {
         if point.fault != Fault::FlippedBit {
             return false;
         }
         let path = self.path(point);
         let is_log = path.extension().is_some_and(|end| end == "log");
-        if is_log && (!path.starts_with(DIR) || recycles(&self.script)) {
-            return true; // As in `looks_torn`.
-        }
-        let site = sim.fs.injected_site();
-        site.is_some_and(|site| harmless::passes_on(path, &site))
+        // As in `looks_torn`.
+        is_log && (!path.starts_with(DIR) || recycles(&self.script))
     }
 
     /// Whether nobody needs to be told of this fault.

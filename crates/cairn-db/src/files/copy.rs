@@ -64,7 +64,9 @@ pub(crate) fn create_with(
 }
 
 /// Copies the first `limit` bytes of `from` (all of it without a limit) to `to`, which must not
-/// exist. The copy is synced; its name is not.
+/// exist. The copy is synced; its name is not. Both are then read again and compared: what is
+/// copied may have no checksum, and a wrong byte would be found by whoever reads the copy, or
+/// never. The second reading comes from the page cache.
 pub(crate) fn copy(
     fs: &dyn FileSystem,
     from: &Path,
@@ -74,7 +76,34 @@ pub(crate) fn copy(
 ) -> Result<()> {
     create_with(fs, to, use_fsync, |target| {
         for_each_piece(fs, from, limit, |piece| target.append(piece)).map(|_| ())
+    })?;
+    let same = compare(fs, from, to);
+    if same.is_err() {
+        // As in `create_with`.
+        let _ = fs.remove(to);
+    }
+    same
+}
+
+/// Refuses a `copy` that is not what `original` begins with.
+fn compare(fs: &dyn FileSystem, original: &Path, copy: &Path) -> Result<()> {
+    let source = fs.open(original, FileMode::default())?;
+    let mut expected = Vec::new();
+    let mut at = 0;
+    for_each_piece(fs, copy, None, |piece| {
+        expected.resize(piece.len(), 0);
+        let got = source.read_up_to_end(at, &mut expected)?;
+        if expected[..got] != *piece {
+            return Err(Error::corruption(format!(
+                "the copy of {} differs from it between offsets {at} and {}",
+                original.display(),
+                at + piece.len() as u64
+            )));
+        }
+        at += piece.len() as u64;
+        Ok(())
     })
+    .map(|_| ())
 }
 
 /// Writes `content` to `to`, which must not exist. The file is synced; its name is not.
@@ -120,6 +149,7 @@ mod tests {
     use cairn_format::checksum::crc32c_extend;
     use cairn_jobs::checksum;
     use cairn_platform::World;
+    use cairn_sim::{Call, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 
     #[test]
     fn a_copy_has_the_bytes_up_to_its_limit_and_no_more_than_there_are() {
@@ -153,5 +183,29 @@ mod tests {
         assert!(!fs.exists("/d/c".as_ref()).unwrap());
         let crc = checksum::of_file(&*fs, "/d/a".as_ref()).unwrap();
         assert_eq!(crc, crc32c_extend(0, &content).to_be_bytes());
+    }
+
+    /// A bit that flipped while a file was copied was found by whoever read the copy, at best.
+    #[test]
+    fn a_bit_that_flips_on_the_way_is_found() {
+        for count in 0..3 {
+            let sim = SimWorld::new(1);
+            let fs = &*sim.world.fs;
+            fs.create_dir_all("/d".as_ref()).unwrap();
+            write(fs, "/d/a".as_ref(), &[7; 100], false).unwrap();
+            let rule = FaultRule {
+                trigger: Trigger::Class {
+                    call: Call::Read,
+                    name_end: String::new(),
+                    count,
+                },
+                fault: Fault::FlippedBit,
+                lasts: 1,
+            };
+            sim.fs.set_plan(FaultPlan::new(vec![rule]));
+            let copied = copy(fs, "/d/a".as_ref(), "/d/b".as_ref(), None, false);
+            assert!(copied.unwrap_err().is_corruption());
+            assert!(!fs.exists("/d/b".as_ref()).unwrap());
+        }
     }
 }

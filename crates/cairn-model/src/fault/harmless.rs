@@ -10,7 +10,6 @@ const LIST: &str = include_str!("../../../cairn-sim/harmless.toml");
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Entry {
     call: String,
-    fault: String,
     file: String,
     frame: String,
     reason: String,
@@ -26,7 +25,6 @@ fn entries(text: &str) -> Vec<Entry> {
             let value = value.trim().trim_matches('"').to_owned();
             match name.trim() {
                 "call" => last.call = value,
-                "fault" => last.fault = value,
                 "file" => last.file = value,
                 "frame" => last.frame = value,
                 "reason" => last.reason = value,
@@ -37,25 +35,13 @@ fn entries(text: &str) -> Vec<Entry> {
     all
 }
 
-/// Whether the list says that nobody can know at this site that what was read is wrong.
-pub(super) fn passes_on(path: &Path, site: &str) -> bool {
-    let wanted = entries(LIST)
-        .into_iter()
-        .filter(|entry| entry.fault == "flip");
-    let path = path.to_string_lossy();
-    wanted
-        .into_iter()
-        .any(|entry| path.ends_with(&entry.file) && site.contains(&entry.frame))
-}
-
 /// Why a failure of this call at this site harms nobody, if the list says so.
 pub(super) fn reason(call: Call, path: &Path, site: &str) -> Option<String> {
     let call = format!("{call:?}");
     let path = path.to_string_lossy();
     let mut entries = entries(LIST).into_iter();
     let found = entries.find(|entry| {
-        entry.fault.is_empty()
-            && (entry.call.is_empty() || entry.call == call)
+        (entry.call.is_empty() || entry.call == call)
             && path.ends_with(&entry.file)
             && site.contains(&entry.frame)
     });
