@@ -56,13 +56,14 @@ impl FamilyState {
         options: Arc<FamilyOptions>,
         view: View,
         tables: Arc<TableSource>,
+        last_epoch: u64,
     ) -> FamilyState {
         let state = FamilyState {
             id: family.id,
             name: family.name.clone(),
             full_history_ts_low: family.full_history_ts_low.clone(),
             persist_timestamps: family.persist_timestamps,
-            last_epoch: AtomicU64::new(0),
+            last_epoch: AtomicU64::new(last_epoch),
             order: options.comparator.clone(),
             options: ArcSwap::new(options),
             view: ArcSwap::from_pointee(view),

@@ -15,7 +15,7 @@ pub struct Below {
 }
 
 impl Below {
-    /// Anything may lie below: the output goes to level 0.
+    /// Anything may lie below: the output goes to level 0, or more may come.
     #[must_use]
     pub fn anything() -> Below {
         Below { levels: None }

@@ -109,7 +109,10 @@ impl Work {
             order,
             tables().flat_map(|input| own_tombstones(context, input)),
         );
-        let below = Below::level(&job.version, pick.output.level);
+        let below = match pick.more_may_come {
+            true => Below::anything(),
+            false => Below::level(&job.version, pick.output.level),
+        };
         let written = stripes::written(
             order,
             &tombstones,

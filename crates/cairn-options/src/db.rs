@@ -209,8 +209,8 @@ options! {
         file_checksum_gen_factory: Option<FileChecksum> = None;
         /// Whether key bytes may appear in errors.
         allow_data_in_errors: bool = false, hint;
-        /// Whether ingested files may go below existing data.
-        allow_ingest_behind: bool = false, missing;
+        /// Whether ingested files may go below existing data: `cf_allow_ingest_behind` of every family.
+        allow_ingest_behind: bool = false;
         /// What sees the log during recovery.
         wal_filter: String = "nullptr".to_owned(), missing;
         /// Whether locks spin first.

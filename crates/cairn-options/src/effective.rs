@@ -245,6 +245,27 @@ impl FamilyOptions {
         Ok(())
     }
 
+    /// Whether files may be ingested behind everything, into a last level that is kept for them.
+    #[must_use]
+    pub fn allows_ingest_behind(&self, db: &DbOptions) -> bool {
+        self.cf_allow_ingest_behind || db.allow_ingest_behind
+    }
+
+    /// Refuses a last level that is kept for ingestion where compactions would write to it.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for styles other than universal.
+    pub fn check_ingest_behind(&self, db: &DbOptions) -> Result<()> {
+        let universal = self.compaction_style == CompactionStyle::Universal;
+        match self.allows_ingest_behind(db) && !universal {
+            true => Err(Error::not_supported(
+                "allow_ingest_behind needs compaction_style kCompactionStyleUniversal",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses values that no family can have.
     ///
     /// # Errors
@@ -370,6 +391,9 @@ impl FamilyOptions {
         self.table = self.table.sanitize();
         self.sanitize_memtables();
         self.sanitize_tree();
+        if self.allows_ingest_behind(db) {
+            self.num_levels = self.num_levels.max(3);
+        }
         if db.atomic_flush {
             // All families are flushed together, whenever one of them has to be.
             self.min_write_buffer_number_to_merge = 1;

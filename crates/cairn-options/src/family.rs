@@ -223,8 +223,10 @@ options! {
         /// Whether tables dense with deletions are compacted on soon. Cairn's own: it is as if a
         /// `CompactOnDeletion` collector were among the factories above.
         deletion_triggered_compaction: bool = true, dynamic, unwritten;
-        /// Whether ingested files may go below existing data.
-        cf_allow_ingest_behind: bool = false, missing, recent;
+        /// Whether ingested files may go below existing data. The last level is then kept for them, and
+        /// compactions drop no deletion and no sequence number. For universal trees; to be set from
+        /// the family's beginning.
+        cf_allow_ingest_behind: bool = false, recent;
         /// Whether the family refuses writes to its memtable.
         disallow_memtable_writes: bool = false, missing, recent;
         /// Directories of the family's tables in the place of the database's `db_paths`.

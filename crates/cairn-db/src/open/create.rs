@@ -59,7 +59,9 @@ impl Shared {
             family: Arc::new(reading),
             number: 1,
         };
-        FamilyState::new(family, Arc::new(options), view, tables)
+        // The first epoch is that of files that are ingested behind.
+        let reserved = u64::from(options.allows_ingest_behind(&self.options()));
+        FamilyState::new(family, Arc::new(options), view, tables, reserved)
     }
 
     /// What opens the tables of a family of `options`.
@@ -112,6 +114,7 @@ impl Shared {
     /// Makes the directories of a family's tables.
     pub(crate) fn create_table_dirs(&self, family: &FamilyOptions) -> Result<()> {
         family.check_paths(&self.options())?;
+        family.check_ingest_behind(&self.options())?;
         let dirs = self.table_dirs(family);
         let others = dirs.iter().filter(|dir| **dir != self.dir);
         others

@@ -95,16 +95,24 @@ fn the_manifest_speaks_of_logs_in_records_of_their_own() {
 
 /// A database of two families whose first log `other` still needs; the number of that log.
 fn two_recycled_logs(world: &World, options: &DbOptions) -> u64 {
-    let db = open_as(world, options, false).unwrap();
-    let (default, other) = (db.family("default").unwrap(), db.family("other").unwrap());
-    let first = db.current_wal_file().unwrap().log_number;
+    let db = open_as(world, options, false).expect("no file fails");
+    let (default, other) = (
+        db.family("default").expect("no file fails"),
+        db.family("other").expect("no file fails"),
+    );
+    let first = db.current_wal_file().expect("no file fails").log_number;
     for n in 0..3_u8 {
-        other.put(&[n], b"in the first log").unwrap();
+        other.put(&[n], b"in the first log").expect("no file fails");
     }
-    default.put(b"flushed", b"x").unwrap();
-    db.flush_families(&[&default]).unwrap();
-    other.put(b"later", b"in the second log").unwrap();
-    assert_ne!(db.current_wal_file().unwrap().log_number, first);
+    default.put(b"flushed", b"x").expect("no file fails");
+    db.flush_families(&[&default]).expect("no file fails");
+    other
+        .put(b"later", b"in the second log")
+        .expect("no file fails");
+    assert_ne!(
+        db.current_wal_file().expect("no file fails").log_number,
+        first
+    );
     // What follows is what a process that is killed now leaves behind.
     std::mem::forget(db);
     first.0
@@ -113,9 +121,12 @@ fn two_recycled_logs(world: &World, options: &DbOptions) -> u64 {
 /// Puts a record of another log into `log`: in the place of its second one, or behind its last.
 fn show_a_former_life(world: &World, log: u64, behind: bool) {
     let path = Path::new("/db").join(format!("{log:06}.log"));
-    let file = world.fs.open(&path, FileMode::default()).unwrap();
-    let mut bytes = vec![0; file.len().unwrap() as usize];
-    file.read_at(0, &mut bytes).unwrap();
+    let file = world
+        .fs
+        .open(&path, FileMode::default())
+        .expect("no file fails");
+    let mut bytes = vec![0; file.len().expect("no file fails") as usize];
+    file.read_at(0, &mut bytes).expect("no file fails");
     let record_len = 11 + usize::from(u16::from_le_bytes([bytes[4], bytes[5]]));
     let mut old = bytes[..record_len].to_vec();
     old[7..11].copy_from_slice(&77_u32.to_le_bytes());
@@ -125,9 +136,12 @@ fn show_a_former_life(world: &World, log: u64, behind: bool) {
         true => bytes.extend_from_slice(&old),
         false => bytes[record_len..2 * record_len].copy_from_slice(&old),
     }
-    world.fs.remove(&path).unwrap();
-    let file = world.fs.create(&path, FileMode::default()).unwrap();
-    file.append(&bytes).unwrap();
+    world.fs.remove(&path).expect("no file fails");
+    let file = world
+        .fs
+        .create(&path, FileMode::default())
+        .expect("no file fails");
+    file.append(&bytes).expect("no file fails");
 }
 
 /// A record that was lost in the midst of a recycled log lets a record of the file's former life

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use cairn_db::{Db, FamilyDescriptor, Ingestion, ReplaceRange, SstFileReader, SstFileWriter};
 use cairn_options::{
-    CompactRangeOptions, DbOptions, FamilyOptions, IngestExternalFileOptions, Options, ReadOptions,
+    CompactRangeOptions, CompactionStyle, DbOptions, FamilyOptions, IngestExternalFileOptions,
+    Options, ReadOptions,
 };
 use cairn_platform::World;
 use cairn_types::{Code, Result};
@@ -309,4 +310,73 @@ fn a_range_is_replaced_at_once() {
     db.ingest_external_files(std::slice::from_ref(&replace))
         .unwrap();
     assert_eq!(get(&db, "x"), None);
+}
+
+/// Files that go behind everything change no key that the family has written or deleted, whatever was
+/// compacted meanwhile.
+#[test]
+fn files_go_behind_all_that_is_there() {
+    let family = |style, behind| FamilyOptions {
+        compaction_style: style,
+        cf_allow_ingest_behind: behind,
+        num_levels: 3,
+        ..small()
+    };
+    let world = World::in_memory();
+    let open = |style, behind| {
+        let families = [FamilyDescriptor::new("default", family(style, behind))];
+        open_at(&world, &families)
+    };
+    let refused = open(CompactionStyle::Level, true)
+        .err()
+        .expect("a leveled tree");
+    assert_eq!(refused.code(), Code::NotSupported);
+    let db = open(CompactionStyle::Universal, true).unwrap();
+    for (key, value) in [("a", "new"), ("b", "new"), ("c", "new")] {
+        db.put(key.as_bytes(), value.as_bytes()).unwrap();
+        db.flush().unwrap();
+    }
+    db.delete(b"b").unwrap();
+    db.flush().unwrap();
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    assert_eq!(
+        (files_at(&db, 0), files_at(&db, 1), files_at(&db, 2)),
+        (0, 1, 0)
+    );
+    db.put(b"d", b"in memory").unwrap();
+
+    let old = Some("old");
+    table(
+        &world,
+        "/out/b.sst",
+        &[("b", old), ("c", old), ("d", old), ("e", old)],
+    );
+    ingest(&db, "/out/b.sst", "ingest_behind=true").unwrap();
+    assert_eq!(files_at(&db, 2), 1);
+    let check = |db: &Db| {
+        let found = ["a", "b", "c", "d", "e"].map(|key| get(db, key));
+        let found = found.each_ref().map(Option::as_deref);
+        let expected = [Some("new"), None, Some("new"), Some("in memory"), old];
+        assert_eq!(found, expected);
+    };
+    check(&db);
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    check(&db);
+    // There is one level for them, and it takes no file twice.
+    let again = ingest(&db, "/out/b.sst", "ingest_behind=true").unwrap_err();
+    assert_eq!(again.code(), Code::InvalidArgument);
+    table(&world, "/out/f.sst", &[("f", old)]);
+    ingest(&db, "/out/f.sst", "ingest_behind=true").unwrap();
+    db.close().unwrap();
+
+    // Without the option the family takes everything together.
+    let db = open(CompactionStyle::Universal, false).unwrap();
+    check(&db);
+    assert!(ingest(&db, "/out/f.sst", "ingest_behind=true").is_err());
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    check(&db);
+    assert_eq!((files_at(&db, 1), files_at(&db, 2)), (0, 1));
 }

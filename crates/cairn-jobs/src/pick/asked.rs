@@ -51,6 +51,11 @@ pub fn pick_files(
             version.num_levels() - 1
         )));
     }
+    if output_level > tree.last_output() {
+        return Err(Error::invalid_argument(format!(
+            "level {output_level} is kept for files that are ingested behind"
+        )));
+    }
     if request.files.is_empty() {
         return Err(Error::invalid_argument(
             "a compaction must contain at least one file",

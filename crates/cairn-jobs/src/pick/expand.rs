@@ -209,7 +209,9 @@ pub(super) fn described(
             .find(|files| !files.is_empty())
             .unwrap_or_default(),
     };
-    let bottommost = is_bottommost(tree, &inputs, output_level, &smallest, &largest);
+    let more_may_come = tree.options.keeps_last_level;
+    let bottommost =
+        !more_may_come && is_bottommost(tree, &inputs, output_level, &smallest, &largest);
     Pick {
         reason,
         score: 0.0,
@@ -218,6 +220,7 @@ pub(super) fn described(
         inputs,
         grandparents,
         bottommost,
+        more_may_come,
         trivial_move: false,
         drops: false,
         max_subcompactions: tree.options.max_subcompactions,

@@ -118,6 +118,8 @@ pub struct Pick {
     pub grandparents: Vec<Arc<FileMeta>>,
     /// Nothing below the output can hold versions of the inputs' keys.
     pub bottommost: bool,
+    /// Older versions of any key may still be ingested below the output.
+    pub more_may_come: bool,
     /// The inputs can be handed to the output level as they are.
     pub trivial_move: bool,
     /// The inputs go, and nothing comes of them.
@@ -410,12 +412,23 @@ impl<'a> Tree<'a> {
     }
 
     fn marked(&self) -> Marked {
-        shape::marked(
+        let mut marked = shape::marked(
             self.version,
             self.busy.files(),
             self.present,
             &self.options.shape,
-        )
+        );
+        if self.options.keeps_last_level {
+            marked.bottommost.clear();
+            let last = self.last_output();
+            marked.periodic.retain(|(level, _)| *level <= last);
+        }
+        marked
+    }
+
+    /// The lowest level that compactions write to.
+    fn last_output(&self) -> usize {
+        self.version.num_levels() - 1 - usize::from(self.options.keeps_last_level)
     }
 
     /// The files that are compacted so that old blob files can go.

@@ -54,6 +54,8 @@ pub struct PickOptions {
     pub strict_target: bool,
     /// Borders of the user's own.
     pub partitioner: Plugin<dyn SstPartitionerFactory>,
+    /// Whether the last level is kept for files that are ingested behind everything.
+    pub keeps_last_level: bool,
 }
 
 impl PickOptions {
@@ -97,6 +99,7 @@ impl PickOptions {
             filtered: family.has_compaction_filter(),
             strict_target: family.target_file_size_is_upper_bound,
             partitioner: family.sst_partitioner_factory.clone(),
+            keeps_last_level: family.allows_ingest_behind(db),
         }
     }
 

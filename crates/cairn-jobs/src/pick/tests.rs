@@ -107,6 +107,7 @@ impl Case {
                     other => panic!("no such style: {other}"),
                 }
             }
+            "behind" => self.options.keeps_last_level = number() == 1,
             "levels" => self.levels = number() as usize,
             "buffer" => self.options.write_buffer_bytes = number(),
             "stop" => self.options.level0_stop = number() as usize,
@@ -279,6 +280,7 @@ fn running(inputs: LevelInputs) -> Pick {
         },
         grandparents: Vec::new(),
         bottommost: false,
+        more_may_come: false,
         trivial_move: false,
         drops: false,
         max_subcompactions: 1,

@@ -5,7 +5,8 @@
 //!
 //! 1. What is merged goes to the deepest level above the next older run, or to the last level if
 //!    there is none: newer runs have room above it.
-//! 2. A run is busy as soon as one of its files is; picks do not reach across busy runs.
+//! 2. Where files may be ingested behind everything, the last level is theirs: it is no run.
+//! 3. A run is busy as soon as one of its files is; picks do not reach across busy runs.
 //!
 //! The reasons are tried in the order of RocksDB: age of files, space taken by old versions, runs
 //! of similar size, number of runs, files that ask for it. Each costs what the number of runs does.
@@ -47,7 +48,7 @@ impl Run {
 fn runs(tree: &Tree) -> Vec<Run> {
     let average = shape::average_value_bytes(tree.version);
     let newest = tree.version.level(0).files().iter();
-    let levels = 1..tree.version.num_levels();
+    let levels = 1..tree.last_output() + 1;
     newest
         .map(|file| (0, vec![file.clone()]))
         .chain(levels.map(|level| (level, tree.version.level(level).files().to_vec())))
@@ -263,7 +264,7 @@ fn by_content(tree: &Tree, runs: &[Run], files: &[(usize, Arc<FileMeta>)]) -> Op
         if *level == 0 && !tree.busy.is_empty() {
             return None;
         }
-        let last = tree.version.num_levels() - 1;
+        let last = tree.last_output();
         let below = (level + 1..=last).find(|&below| !tree.version.level(below).is_empty());
         let output_level = match below {
             Some(below) => below,
@@ -288,7 +289,7 @@ fn by_content(tree: &Tree, runs: &[Run], files: &[(usize, Arc<FileMeta>)]) -> Op
 
 /// A compaction of neighbouring runs. `None` if a running compaction is in the way.
 fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Option<Pick> {
-    let last = tree.version.num_levels() - 1;
+    let last = tree.last_output();
     let output_level = match runs.get(range.end) {
         None => last,
         Some(next) => next.level.saturating_sub(1),

@@ -155,12 +155,17 @@ impl Shared {
                 return refuse(format!("column family {name:?} is named twice"));
             }
             let options = ingestion.family.state.options();
-            if ingestion.options.ingest_behind
-                && !(self.options().allow_ingest_behind || options.cf_allow_ingest_behind)
-            {
+            if ingestion.options.ingest_behind && !options.allows_ingest_behind(&self.options()) {
                 return refuse(format!(
                     "ingest_behind needs a column family that has had cf_allow_ingest_behind from \
                      its beginning; {name:?} has not"
+                ));
+            }
+            if ingestion.options.ingest_behind
+                && ingestion.family.state.order().timestamp_size() > 0
+            {
+                return Err(Error::not_supported(
+                    "files cannot be ingested behind in a family whose keys have timestamps",
                 ));
             }
             if ingestion.options.ingest_behind && ingestion.replace.is_some() {
