@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_observe::Statistics;
 use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
 use cairn_types::{Error, Result, SequenceNumber};
 
@@ -105,6 +106,13 @@ impl Db {
     #[must_use]
     pub fn options(&self) -> Arc<DbOptions> {
         self.shared().options.load_full()
+    }
+
+    /// The tickers and histograms that the database keeps, alone or with others; `None` if the
+    /// options say that it keeps none.
+    #[must_use]
+    pub fn statistics(&self) -> Option<&Arc<Statistics>> {
+        self.shared().statistics()
     }
 
     /// The default family.

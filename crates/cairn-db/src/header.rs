@@ -96,6 +96,9 @@ impl Shared {
             text += &self.cache_stats(family).unwrap_or_default();
         }
         self.info.warn(text.trim_end());
+        if let Some(statistics) = self.statistics() {
+            self.info.info(format_args!("STATISTICS:\n {statistics}"));
+        }
     }
 
     /// Says which logs are about to be replayed; the number of the recovery's job.

@@ -38,6 +38,7 @@ mod snapshot;
 mod space;
 mod stats;
 mod table_properties;
+mod tally;
 mod verify;
 pub(crate) mod watch;
 pub(crate) mod work;

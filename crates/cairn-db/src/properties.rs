@@ -372,6 +372,7 @@ impl Shared {
         Some(match name {
             "rocksdb.levelstats" => level_stats(&view),
             "rocksdb.sstables" => tables(&view),
+            "rocksdb.options-statistics" => self.statistics()?.to_string(),
             "rocksdb.blob-stats" => BlobNumbers::of(&view.version).to_string(),
             "rocksdb.cfstats" => self.family_stats(family, &view, false) + &histogram(family),
             "rocksdb.cfstats-no-file-histogram" => self.family_stats(family, &view, false),

@@ -149,6 +149,7 @@ impl Shared {
             blobs: view.family.blobs.clone(),
             io: view.family.io.clone(),
             clock: view.family.clock.clone(),
+            statistics: view.family.statistics.clone(),
         };
         family.set_options(Arc::new(options), tables);
         family.view.store(Arc::new(View {

@@ -21,7 +21,7 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use cairn_memory::BlockCache;
 use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
-use cairn_observe::{Counters, FlushReason, Listeners, Logger};
+use cairn_observe::{Counters, FlushReason, Listeners, Logger, Statistics};
 use cairn_options::DbOptions;
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) notices: Notices,
     /// Sums of what was done.
     pub(crate) counters: Counters,
+    /// Tickers and histograms, if they are kept.
+    pub(crate) statistics: Option<Arc<Statistics>>,
     /// Those sums at the last `rocksdb.dbstats`.
     pub(crate) stats_before: SumsBefore,
     /// When statistics were last written to the info log, in nanoseconds of the monotonic clock.

@@ -17,6 +17,7 @@ use cairn_observe::listener::{
     CompactionJobStats, EventListener, FileCreationBriefInfo, FileDeletionInfo, FlushJobInfo,
     MemTableInfo, SubcompactionJobInfo, TableFileCreationInfo, WriteStallInfo,
 };
+use cairn_observe::statistics::Ticker;
 use cairn_observe::{CompactionReason, FlushReason, Level, StallCondition, thread_number};
 use cairn_platform::sync::{Mutex, Ordering};
 use cairn_types::{Error, FileNumber, Result, TableFileCreationReason};
@@ -286,6 +287,7 @@ impl Watch {
             memtables.iter().map(|memtable| count(memtable)).sum()
         };
         let shared = &self.shared;
+        shared.tally_flush_begins(memtables, reason);
         shared.info.info(format_args!(
             "[{}] [JOB {}] Flushing {} memtables, reason: {}",
             self.family,
@@ -348,6 +350,7 @@ impl Watch {
         info.blob_compression = Some(family.options().blob_compression_type);
         family.work.flushed(&done);
         let shared = &self.shared;
+        shared.tally_flush(done.written, done.written_blobs, micros);
         shared.info.info(format_args!(
             "[{}] [JOB {}] Level-0 flush table #{}: {} bytes OK",
             self.family, self.job, info.file_number, done.written
@@ -450,6 +453,8 @@ impl Watch {
             Err(error) => {
                 info.status = Some(error.clone());
                 info.aborted = error.code() == cairn_types::Code::ShutdownInProgress;
+                self.shared
+                    .tick(Ticker::CompactionAborted, u64::from(info.aborted));
             }
             Ok((edit, stats)) => {
                 info.blob_files.clone_from(&self.blobs.lock());
@@ -478,6 +483,9 @@ impl Watch {
                     info.compaction_reason,
                     &work_of(&info, pick, stats.output_blob_bytes),
                 );
+                if !pick.trivial_move {
+                    self.shared.tally_compaction(&info, stats.output_blob_bytes);
+                }
                 self.log_compaction(&info, family, pick);
             }
         }

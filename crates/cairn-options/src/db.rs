@@ -11,6 +11,7 @@ use crate::choice::{
 };
 use crate::object::DbPath;
 use crate::rows::options;
+use cairn_observe::statistics::Keeping;
 use cairn_observe::{Listeners, LogSink};
 
 options! {
@@ -231,6 +232,8 @@ options! {
         follower_catchup_retry_wait_ms: u64 = 100, hint, recent;
         /// Who is told of flushes, compactions and the like.
         listeners: Listeners = Listeners::default(), unwritten;
+        /// Which statistics are kept.
+        statistics: Keeping = Keeping::default(), unwritten;
         /// What takes the lines of the info log in the place of the file `LOG`.
         info_log: Option<Arc<dyn LogSink>> = None, unwritten;
     }

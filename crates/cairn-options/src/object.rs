@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cairn_format::filter::FilterPolicy;
 use cairn_format::options_text::statements;
 use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
+use cairn_observe::statistics::Keeping;
 use cairn_observe::{Listeners, LogSink};
 use cairn_platform::{RateLimiter, SstFileManager};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
@@ -56,6 +57,24 @@ impl Text for Listeners {
 
     fn update(&mut self, text: &str) -> Result<(), Refusal> {
         Listeners::parse(text).map(drop)
+    }
+}
+
+/// As with listeners.
+impl Text for Keeping {
+    fn parse(text: &str) -> Result<Keeping, Refusal> {
+        match text {
+            NULL | "" => Ok(Keeping::default()),
+            _ => Err("statistics are set in code".to_owned()),
+        }
+    }
+
+    fn print(&self) -> String {
+        NULL.to_owned()
+    }
+
+    fn update(&mut self, text: &str) -> Result<(), Refusal> {
+        Keeping::parse(text).map(drop)
     }
 }
 

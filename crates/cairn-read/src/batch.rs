@@ -13,14 +13,16 @@ use std::cell::Cell;
 use std::hint::black_box;
 
 use cairn_format::key::{self, LookupKey};
+use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_options::ReadOptions;
 use cairn_platform::ReadRequest;
 use cairn_table::TableGet;
 use cairn_types::{Error, Result};
 
+use crate::counting::{Began, Hit, count_hit, len_of};
 use crate::get::{Found, PointGet};
 use crate::patience::Patience;
-use crate::view::View;
+use crate::view::{Reading, View};
 
 /// Keys that descend together. More overlap more reads; each costs some 400 bytes meanwhile.
 const TOGETHER: usize = 128;
@@ -46,6 +48,7 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
     if let Err(error) = options.check_supported() {
         return wanted.iter().map(|_| Err(error.clone())).collect();
     }
+    let mut tally = Tally::begin(wanted);
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     if !sorted {
         // Families are told apart by where their views lie: any order of them will do.
@@ -78,16 +81,23 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
         let mut batch = Batch::new(wanted, part, options, &mut states);
         batch.search();
         batch.read_blobs();
-        for (&at, member) in part.iter().zip(batch.members) {
+        for (&at, mut member) in part.iter().zip(batch.members) {
             results[at] = Some(match bytes > options.value_size_soft_limit {
-                true => Err(too_large(options)),
-                false => member.finish(&mut states),
+                true => {
+                    states.push(member.get.take_state());
+                    Err(too_large(options))
+                }
+                false => {
+                    tally.hits.push((at, member.get.hit()));
+                    member.finish(&mut states)
+                }
             });
             if let Some(Ok(Found::Value(value) | Found::Entity(value))) = &results[at] {
                 bytes = bytes.saturating_add(value.len() as u64);
             }
         }
     }
+    tally.bring(&results, &states);
     states.truncate(TOGETHER);
     STATES.set(states);
     let unanswered = || Err(Error::aborted("a key of a batch was not looked up"));
@@ -100,6 +110,60 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
 thread_local! {
     /// What searching tables needs besides the tables, kept for the thread's next batch.
     static STATES: Cell<Vec<TableGet>> = const { Cell::new(Vec::new()) };
+}
+
+/// What statistics hear of a batch.
+struct Tally<'a> {
+    reading: Option<&'a Reading>,
+    began: Option<Began>,
+    /// Where the searches ended.
+    hits: Vec<(usize, Hit)>,
+}
+
+impl<'a> Tally<'a> {
+    fn begin(wanted: &'a [Wanted<'_>]) -> Tally<'a> {
+        let reading = wanted.first().map(|wanted| &*wanted.view.family);
+        Tally {
+            reading,
+            began: reading.map(Began::now),
+            hits: Vec::with_capacity(wanted.len()),
+        }
+    }
+
+    fn bring(&self, results: &[Option<Result<Found>>], states: &[TableGet]) {
+        let Some((reading, began)) = self.reading.zip(self.began) else {
+            return;
+        };
+        let Some(statistics) = &reading.statistics else {
+            states.iter().for_each(|state| state.counts().forget());
+            return;
+        };
+        let micros = began.elapsed(reading);
+        let found = |at: usize| results[at].as_ref().and_then(|result| result.as_ref().ok());
+        let values = (0..results.len()).filter_map(found);
+        let sizes = values
+            .filter(|found| !matches!(found, Found::Missing))
+            .map(len_of);
+        let (keys, bytes) = sizes.fold((0, 0), |(keys, sum), size| (keys + 1, sum + size));
+        statistics.update(|update| {
+            states
+                .iter()
+                .for_each(|state| state.counts().bring_to(update));
+            for &(at, hit) in &self.hits {
+                if let Some(found) = found(at) {
+                    count_hit(update, hit, found);
+                }
+            }
+            update.add(Ticker::NumberMultigetCalls, 1);
+            update.add(Ticker::NumberMultigetKeysRead, results.len() as u64);
+            update.add(Ticker::NumberMultigetKeysFound, keys);
+            update.add(Ticker::NumberMultigetBytesRead, bytes);
+            update.record(Histogram::BytesPerMultiget, bytes);
+            if let Some(micros) = micros {
+                update.time(Histogram::DbMultiget, micros);
+            }
+        });
+    }
 }
 
 #[cold]

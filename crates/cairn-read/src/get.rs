@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::range_del::Fragments;
+use cairn_observe::statistics::Histogram;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{GetOptions, Table, TableGet};
@@ -20,6 +21,7 @@ use cairn_version::{FileMeta, TableRef};
 
 use crate::blob::{BlobPlace, BlobReadOptions, Located};
 use crate::columns::{Columns, default_column, with_blobs};
+use crate::counting::{Began, Hit, count_get};
 use crate::level::nothing_may_be_read;
 use crate::merging::{Below, Merged, full_merge};
 use crate::patience::Patience;
@@ -162,6 +164,7 @@ pub(crate) struct PointGet<'a> {
     state: TableGet,
     lack: Option<Lack<'a>>,
     versions: Versions,
+    hit: Hit,
 }
 
 impl<'a> PointGet<'a> {
@@ -190,6 +193,7 @@ impl<'a> PointGet<'a> {
             table: None,
             state,
             lack: None,
+            hit: Hit::Nowhere,
             versions: Versions {
                 operands: Vec::new(),
                 newest: Newest::Missing,
@@ -224,6 +228,9 @@ impl<'a> PointGet<'a> {
             return;
         }
         self.search_memtables();
+        if self.versions.over {
+            self.hit = Hit::Memtable;
+        }
         self.stage = match self.tier == ReadTier::Memtable || self.versions.over {
             true => Stage::Over,
             false => Stage::File(0, 0),
@@ -258,6 +265,9 @@ impl<'a> PointGet<'a> {
             return progress.map(|_| ());
         }
         if self.versions.over {
+            if let Stage::File(level, _) = self.stage {
+                self.hit = Hit::Level(level);
+            }
             self.stage = Stage::Over;
         }
         Ok(())
@@ -289,6 +299,12 @@ impl<'a> PointGet<'a> {
         self.table
             .as_ref()
             .map_or(0, |table| table.touch_filter(self.lookup))
+    }
+
+    /// Where the search ended.
+    #[inline]
+    pub(crate) fn hit(&self) -> Hit {
+        self.hit
     }
 
     /// The memory of the search, for the next one.
@@ -493,6 +509,9 @@ impl<'a> PointGet<'a> {
             Found::Value(value) => Below::Value(value),
             Found::Entity(entity) => Below::Entity(entity),
         };
+        if let Some(statistics) = &self.view.family.statistics {
+            statistics.record(Histogram::ReadNumMergeOperands, operands.len() as u64);
+        }
         Ok(
             match full_merge(&self.view.family, self.key(), below, &operands)? {
                 Merged::Value(value) => Found::Value(value.into()),
@@ -562,12 +581,16 @@ fn begins_behind(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 #[inline]
 pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
     options.check_supported()?;
+    let began = Began::now(&view.family);
     let mut get = PointGet::new(view, lookup, options, STATE.take());
     let found = get.run_blocking();
     let mut state = std::mem::take(&mut get.state);
     state.reset();
+    let hit = get.hit();
+    let found = found.and_then(|()| get.finish());
+    count_get(&view.family, began, state.counts(), hit, &found);
     STATE.set(state);
-    found.and_then(|()| get.finish())
+    found
 }
 
 /// What the key of `lookup` was set to and the operands since, oldest first, unmerged: as `get`
@@ -596,6 +619,7 @@ thread_local! {
 /// Those of [`get`].
 pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
     options.check_supported()?;
+    let began = Began::now(&view.family);
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
     while !get.run()?.is_ready() {
         if let Some(request) = get.lacking()? {
@@ -603,5 +627,8 @@ pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -
             get.supply(bytes)?;
         }
     }
-    get.finish()
+    let (hit, state) = (get.hit(), std::mem::take(&mut get.state));
+    let found = get.finish();
+    count_get(&view.family, began, state.counts(), hit, &found);
+    found
 }

@@ -10,6 +10,7 @@ pub mod blob;
 mod bound;
 pub mod child;
 pub mod columns;
+mod counting;
 mod cover;
 pub mod get;
 pub mod level;

@@ -4,6 +4,7 @@
 //! its bytes are dropped and the call fails with `TimedOut`. What is in memory is served even
 //! after the deadline.
 
+use cairn_observe::statistics::Histogram;
 use cairn_options::ReadOptions;
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_types::{Error, Result};
@@ -47,10 +48,15 @@ impl Patience {
 
     /// Carries `request` out.
     pub(crate) fn read(self, reading: &Reading, request: &ReadRequest) -> Result<Buffer> {
+        let read = || {
+            timed(reading, Histogram::ReadBlockGetMicros, || {
+                reading.io.read_now(request)
+            })
+        };
         if self.is_endless() {
-            return reading.io.read_now(request);
+            return read();
         }
-        self.within(reading, || reading.io.read_now(request))?
+        self.within(reading, read)?
     }
 
     /// Carries all of `requests` out, as one wait.
@@ -59,10 +65,20 @@ impl Patience {
         reading: &Reading,
         requests: &[ReadRequest],
     ) -> Vec<Result<Buffer>> {
-        if self.is_endless() {
-            return reading.io.read_batch(requests);
+        if let Some(statistics) = &reading.statistics
+            && requests.len() > 1
+        {
+            statistics.record(Histogram::MultigetIoBatchSize, requests.len() as u64);
         }
-        match self.within(reading, || reading.io.read_batch(requests)) {
+        let read = || {
+            timed(reading, Histogram::SstReadMicros, || {
+                reading.io.read_batch(requests)
+            })
+        };
+        if self.is_endless() {
+            return read();
+        }
+        match self.within(reading, read) {
             Ok(results) => results,
             Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
         }
@@ -83,4 +99,22 @@ impl Patience {
         self.check(reading)?;
         Ok(result)
     }
+}
+
+/// What `read` brings; how long it took goes to the statistics, if they want it.
+fn timed<T>(reading: &Reading, histogram: Histogram, read: impl FnOnce() -> T) -> T {
+    let wanting = reading.statistics.as_ref().filter(|s| s.wants_times());
+    let Some(statistics) = wanting else {
+        return read();
+    };
+    let began = reading.clock.monotonic_nanos();
+    let result = read();
+    let micros = reading.clock.monotonic_nanos().saturating_sub(began) / 1_000;
+    statistics.update(|update| {
+        update.time(Histogram::SstReadMicros, micros);
+        if histogram != Histogram::SstReadMicros {
+            update.time(histogram, micros);
+        }
+    });
+    result
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_memtable::Memtable;
+use cairn_observe::Statistics;
 use cairn_platform::{Clock, Io};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor};
 use cairn_version::{TableSource, Version};
@@ -29,6 +30,8 @@ pub struct Reading {
     pub io: Io,
     /// What deadlines are measured by.
     pub clock: Arc<dyn Clock>,
+    /// What is counted about reads.
+    pub statistics: Option<Arc<Statistics>>,
 }
 
 /// What a read sees of one family. Immutable; a new one replaces it when memtables switch and when

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use cairn_format::names::FileName;
 use cairn_memory::BlockCache;
+use cairn_observe::Statistics;
+use cairn_observe::statistics::Ticker;
 use cairn_options::TableOptions;
 use cairn_platform::fs::{Access, FileMode};
 use cairn_platform::sync::Arc;
@@ -37,6 +39,8 @@ pub struct TableSource {
     pub mode: FileMode,
     /// Whether the kernel is told that tables are read here and there.
     pub advise_random: bool,
+    /// What is counted about the tables.
+    pub statistics: Option<Arc<Statistics>>,
     /// The open tables of the database, among which these count.
     pub open_tables: Arc<OpenTables>,
 }
@@ -86,6 +90,23 @@ impl TableSource {
         mode: FileMode,
         io: &Io,
     ) -> Result<Arc<Table>> {
+        let opened = self.open_file(file, level, mode, io);
+        if let Some(statistics) = &self.statistics {
+            statistics.update(|update| {
+                update.add(Ticker::NoFileOpens, 1);
+                update.add(Ticker::NoFileErrors, u64::from(opened.is_err()));
+            });
+        }
+        opened
+    }
+
+    fn open_file(
+        &self,
+        file: &FileMeta,
+        level: Option<usize>,
+        mode: FileMode,
+        io: &Io,
+    ) -> Result<Arc<Table>> {
         let path = self.path(file);
         let handle = self.fs.open(&path, mode)?;
         if self.advise_random && !mode.direct {
@@ -101,6 +122,7 @@ impl TableSource {
             expected_unique_id: file.unique_id.filter(|_| self.verify_unique_id),
             largest_seq: Some(file.largest_seq),
             tail_size: (file.tail_size > 0).then_some(file.tail_size),
+            statistics: self.statistics.clone(),
         };
         Table::open(handle, file.size, params, io)
     }

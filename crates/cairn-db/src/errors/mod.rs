@@ -15,6 +15,7 @@ pub(crate) mod severity;
 use std::sync::{Arc, Weak};
 
 use cairn_observe::BackgroundErrorReason;
+use cairn_observe::statistics::Ticker;
 use cairn_platform::sync::{AtomicU64, Mutex, OnceLock, Ordering};
 use cairn_types::{Code, Error, Result, Severity, Subcode};
 
@@ -80,6 +81,10 @@ impl Shared {
             return;
         }
         self.errors.count.fetch_add(1, Ordering::Relaxed);
+        self.tick(Ticker::ErrorHandlerBgErrorCount, 1);
+        if error.code() == Code::IoError {
+            self.tick(Ticker::ErrorHandlerBgIoErrorCount, 1);
+        }
         let judged = severity::judge(reason, error, self.options().paranoid_checks);
         let mut told = Some(error.clone());
         // At once, and not as a notice: a listener may forgive the error.

@@ -45,6 +45,7 @@ impl Reader<'_> {
             expected_unique_id: None,
             largest_seq: seq,
             tail_size: None,
+            statistics: None,
         };
         Ok(External {
             table: Table::open(file, size, params, self.io)?,

@@ -66,6 +66,7 @@ impl SstFileReader {
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,
+            statistics: None,
             open_tables: OpenTables::new(None),
         });
         let reading = Reading {
@@ -83,6 +84,7 @@ impl SstFileReader {
             )),
             io: io.clone(),
             clock: world.clock.clone(),
+            statistics: None,
         };
         let memtable = MemtableOptions {
             arena_block_size: 4 << 10,

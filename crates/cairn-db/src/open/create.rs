@@ -51,6 +51,7 @@ impl Shared {
             )),
             io: self.io.clone(),
             clock: self.world.clock.clone(),
+            statistics: self.statistics.clone(),
         };
         let view = View {
             memtable: self.new_memtable(&options),
@@ -80,6 +81,7 @@ impl Shared {
                 ..FileMode::default()
             },
             advise_random: db.advise_random_on_open,
+            statistics: self.statistics.clone(),
             open_tables: self.open_tables.clone(),
         }
     }

@@ -123,6 +123,7 @@ pub(super) fn recorded_merge_operator(
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,
+            statistics: None,
             open_tables: cairn_version::OpenTables::new(None),
         };
         let io = cairn_platform::Io::blocking();

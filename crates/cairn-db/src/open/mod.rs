@@ -338,6 +338,7 @@ fn assemble(
         notices: Default::default(),
         next_job: AtomicU64::new(1),
         counters: Default::default(),
+        statistics: options.statistics.statistics(),
         stats_before: Default::default(),
         stats_dumped: AtomicU64::new(world.clock.monotonic_nanos()),
         opened_at: world.clock.monotonic_nanos(),

@@ -62,6 +62,7 @@ impl Shared {
         }
         let waited = self.world.clock.monotonic_nanos().saturating_sub(began);
         self.counters.stall_micros.add(waited / 1000);
+        self.tally_stall(waited / 1000);
         Ok(())
     }
 }

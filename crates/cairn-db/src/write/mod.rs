@@ -22,12 +22,14 @@ pub(crate) mod wal_control;
 use std::sync::Arc;
 
 use cairn_observe::BackgroundErrorReason;
+use cairn_observe::statistics::Histogram;
 use cairn_options::WriteOptions;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
 use crate::shared::{Shared, Writer};
+use crate::tally::GroupCounts;
 use queue::{Group, Kind, Next, Waiter};
 
 impl Shared {
@@ -58,6 +60,14 @@ impl Shared {
         if options.low_pri {
             self.let_others_first(batch.data().len(), options.no_slowdown)?;
         }
+        let began = self.began();
+        let written = self.write_checked(batch, options);
+        self.time_since(began, Histogram::DbWrite);
+        written
+    }
+
+    /// Writes a batch that may be written.
+    fn write_checked(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.hold_back(batch, options.no_slowdown)?;
         let kind = Kind::Batch {
             sync: options.sync,
@@ -131,6 +141,13 @@ impl Shared {
         let bytes: usize = followers.iter().map(|follower| follower.batch.len()).sum();
         self.counters
             .note_group(1 + followers.len(), batch.len() + bytes, !disable_wal);
+        let keys = |follower: &Arc<Waiter>| u64::from(count_of(&follower.batch));
+        self.tally_group(&GroupCounts {
+            batches: 1 + followers.len(),
+            keys: u64::from(count_of(batch)) + followers.iter().map(keys).sum::<u64>(),
+            bytes: batch.len() + bytes,
+            logged: !disable_wal,
+        });
         let mut writer = self.writer.lock();
         let first = writer.allocated.plus(1);
         let count = |bytes: &[u8]| u64::from(count_of(bytes));
@@ -209,7 +226,10 @@ impl Shared {
         writer.unflushed_log_bytes = log.len();
         if sync {
             self.counters.wal_syncs.add(1);
-            log.syncer().sync(&*self.world.fs)
+            let began = self.began();
+            log.syncer().sync(&*self.world.fs)?;
+            self.tally_wal_sync(began);
+            Ok(())
         } else {
             Ok(())
         }

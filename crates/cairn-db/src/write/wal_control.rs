@@ -52,12 +52,14 @@ impl Shared {
                 .inspect_err(|error| self.log_failed(error))?;
             log.syncer()
         };
-        match sync {
-            true => syncer
+        if sync {
+            let began = self.began();
+            syncer
                 .sync(&*self.world.fs)
-                .inspect_err(|error| self.log_failed(error)),
-            false => Ok(()),
+                .inspect_err(|error| self.log_failed(error))?;
+            self.tally_wal_sync(began);
         }
+        Ok(())
     }
 
     fn lock_wal(self: &Arc<Self>) -> Result<()> {

@@ -27,6 +27,7 @@ mod repair;
 mod space;
 mod sst;
 mod stalls;
+mod statistics;
 mod styles;
 mod wal;
 mod walks;

@@ -58,6 +58,7 @@ const NAMES: &[&str] = &[
     "base-level",
     "estimate-pending-compaction-bytes",
     "aggregated-table-properties",
+    "options-statistics",
     "aggregated-table-properties-at-level6",
     "actual-delayed-write-rate",
     "is-write-stopped",
@@ -71,10 +72,9 @@ const NAMES: &[&str] = &[
     "live-blob-file-garbage-size",
 ];
 
-/// These answer only where they mean something: FIFO, a blob cache, statistics.
+/// These answer only where they mean something: FIFO, a blob cache.
 const CONDITIONAL: &[&str] = &[
     "estimate-oldest-key-time",
-    "options-statistics",
     "blob-cache-capacity",
     "blob-cache-usage",
     "blob-cache-pinned-usage",

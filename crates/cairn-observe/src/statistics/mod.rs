@@ -25,12 +25,14 @@ mod distribution;
 mod histogram;
 mod rows;
 mod shard;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod ticker;
 mod turn;
 
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use cairn_platform::cores;
 use cairn_platform::sync::{AtomicU8, Ordering};
@@ -38,6 +40,7 @@ use cairn_platform::sync::{AtomicU8, Ordering};
 pub use distribution::{Distribution, HistogramData};
 pub use histogram::Histogram;
 use shard::{Held, Shards};
+pub use tables::{BlockPart, CacheEvent, TableCounts, count};
 pub use ticker::Ticker;
 
 /// What statistics leave out.
@@ -72,6 +75,47 @@ impl StatsLevel {
     #[must_use]
     pub fn from_number(number: i64) -> StatsLevel {
         StatsLevel::ALL[number.clamp(0, 5) as usize]
+    }
+}
+
+/// Which statistics a database keeps.
+#[derive(Clone, Debug, Default)]
+pub enum Keeping {
+    /// Its own. The level leaves times out: asking the clock twice would cost a get more than
+    /// everything else that is counted about it.
+    #[default]
+    Own,
+    /// These, which other databases may keep too.
+    Shared(Arc<Statistics>),
+    /// None.
+    Nothing,
+}
+
+impl Keeping {
+    /// The statistics of a database that is opened now.
+    #[must_use]
+    pub fn statistics(&self) -> Option<Arc<Statistics>> {
+        match self {
+            Keeping::Own => Some(Arc::new(Statistics::new(StatsLevel::ExceptTimers))),
+            Keeping::Shared(statistics) => Some(statistics.clone()),
+            Keeping::Nothing => None,
+        }
+    }
+}
+
+impl From<Arc<Statistics>> for Keeping {
+    fn from(statistics: Arc<Statistics>) -> Keeping {
+        Keeping::Shared(statistics)
+    }
+}
+
+impl PartialEq for Keeping {
+    fn eq(&self, other: &Keeping) -> bool {
+        match (self, other) {
+            (Keeping::Own, Keeping::Own) | (Keeping::Nothing, Keeping::Nothing) => true,
+            (Keeping::Shared(ours), Keeping::Shared(theirs)) => Arc::ptr_eq(ours, theirs),
+            _ => false,
+        }
     }
 }
 

@@ -142,6 +142,7 @@ impl World {
                 verify_unique_id: false,
                 mode: FileMode::default(),
                 advise_random: false,
+                statistics: None,
                 open_tables: OpenTables::new(None),
             }),
             blobs: Arc::new(BlobSource::new(
@@ -152,6 +153,7 @@ impl World {
             )),
             io: Io::blocking(),
             clock: Arc::new(SystemClock),
+            statistics: None,
         };
         let view = View {
             memtable,

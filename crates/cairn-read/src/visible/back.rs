@@ -59,6 +59,7 @@ impl DbIter {
         self.skipped += 1;
         if self.skipped > self.view.family.max_sequential_skip {
             // Too many versions to walk through them: the newest one is sought instead.
+            self.counts.reseeks += 1;
             self.skipped = 0;
             self.operands.clear();
             let user = std::mem::take(&mut self.key);

@@ -245,9 +245,11 @@ impl DbIter {
         };
         let (seq, upper) = (self.seq, self.upper.as_deref());
         // The last of them becomes the key whose older entries are passed over.
-        self.hidden += self
+        let skipped = self
             .merging
             .skip_deletions(seq, upper, budget, &mut self.key);
+        self.hidden += skipped;
+        self.counts.skipped += skipped;
     }
 
     /// From now on the entries of the current entry's key are passed over.
@@ -303,6 +305,7 @@ impl DbIter {
         let is_further =
             self.sought.is_empty() || key::compare(order, &self.target, &self.sought).is_gt();
         if is_further {
+            self.counts.reseeks += 1;
             self.sought.clone_from(&self.target);
             let _progress = self.merging.seek(&self.target);
         } else {
@@ -314,6 +317,7 @@ impl DbIter {
     #[inline]
     pub(super) fn count_hidden(&mut self) -> Result<()> {
         self.hidden += 1;
+        self.counts.skipped += 1;
         if self.max_hidden > 0 && self.hidden > self.max_hidden {
             return Err(Error::incomplete(format!(
                 "the iterator passed over more than {} hidden entries \

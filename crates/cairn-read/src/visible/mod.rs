@@ -17,12 +17,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_format::key;
+use cairn_observe::statistics::Ticker;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_table::IterOptions;
 use cairn_types::{Error, Progress, Result, SequenceNumber};
 
 use crate::blob::BlobReadOptions;
 use crate::columns::Columns;
+use crate::counting::Began;
 use crate::cover::Cover;
 use crate::level::{Tables, nothing_may_be_read};
 use crate::merge::MergingIter;
@@ -133,6 +135,7 @@ pub struct DbIter {
     /// further on, so that files with their keys out of order cannot lead around in circles.
     sought: Vec<u8>,
     error: Option<Error>,
+    counts: IterCounts,
 }
 
 impl DbIter {
@@ -140,6 +143,9 @@ impl DbIter {
     /// `options` is reported by [`DbIter::status`].
     #[must_use]
     pub fn new(view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> DbIter {
+        if let Some(statistics) = &view.family.statistics {
+            statistics.add(Ticker::NoIteratorCreated, 1);
+        }
         let order = view.family.order.clone();
         let cache_only = options.read_tier != ReadTier::All;
         let tables = Tables {
@@ -204,11 +210,18 @@ impl DbIter {
             target: Vec::new(),
             sought: Vec::new(),
             error,
+            counts: IterCounts::default(),
         }
     }
 
     /// Moves to the first key at or behind `target`. Keys are given and shown without timestamps.
     pub fn seek(&mut self, target: &[u8]) {
+        let began = Began::now(&self.view.family);
+        self.seek_forward(target);
+        self.count_seek(began);
+    }
+
+    fn seek_forward(&mut self, target: &[u8]) {
         if !self.begin(false) {
             return;
         }
@@ -227,6 +240,12 @@ impl DbIter {
 
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
+        let began = Began::now(&self.view.family);
+        self.seek_backward(target);
+        self.count_seek(began);
+    }
+
+    fn seek_backward(&mut self, target: &[u8]) {
         if self
             .upper
             .as_ref()
@@ -246,6 +265,12 @@ impl DbIter {
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
+        let began = Began::now(&self.view.family);
+        self.seek_first();
+        self.count_seek(began);
+    }
+
+    fn seek_first(&mut self) {
         if !self.begin(false) {
             return;
         }
@@ -269,7 +294,9 @@ impl DbIter {
 
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
+        let began = Began::now(&self.view.family);
         self.seek_last(None);
+        self.count_seek(began);
     }
 
     fn seek_last(&mut self, prefix: Option<Vec<u8>>) {
@@ -313,6 +340,11 @@ impl DbIter {
         self.skipped = 0;
         self.at = At::Nowhere;
         self.run(Task::Forward);
+        self.counts.next += 1;
+        if self.valid() {
+            self.counts.next_found += 1;
+            self.counts.bytes += self.entry_len();
+        }
     }
 
     /// Moves to the previous key. Only while the iterator is valid; otherwise it stays nowhere.
@@ -339,6 +371,11 @@ impl DbIter {
         self.same_key = false;
         self.sought.clear();
         self.run(Task::Backward);
+        self.counts.prev += 1;
+        if self.valid() {
+            self.counts.prev_found += 1;
+            self.counts.bytes += self.entry_len();
+        }
     }
 
     /// Whether the iterator stands on a key.
@@ -528,7 +565,9 @@ impl DbIter {
 }
 
 mod back;
+mod counting;
 mod forward;
 mod rules;
 
+use counting::IterCounts;
 use rules::{refused, sources};

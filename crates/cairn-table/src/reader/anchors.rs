@@ -4,7 +4,7 @@ use cairn_platform::Io;
 use cairn_types::Result;
 
 use super::index::{IndexWalk, Landing};
-use super::table::Table;
+use super::table::{Supplied, Table};
 
 impl Table {
     /// At most `count` user keys, ascending, that divide the data of the table into parts of about
@@ -15,7 +15,7 @@ impl Table {
     /// Those of reading the index, where it is not in memory.
     pub fn anchors(&self, count: usize, io: &Io) -> Result<Vec<Vec<u8>>> {
         let mut anchors = Vec::new();
-        let mut supplied = Vec::new();
+        let mut supplied = Supplied::default();
         let mut walk = IndexWalk::new(self);
         let part = (self.data_end() / (count as u64 + 1)).max(1);
         walk.start(Landing::First);

@@ -5,10 +5,9 @@ use cairn_format::filter::{FilterKey, FilterKind, may_match};
 use cairn_format::key::{self, LookupKey, strip_timestamp};
 use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
-use cairn_platform::Buffer;
 use cairn_types::{Result, SequenceNumber, ValueKind};
 
-use super::table::{Lack, Part, Supplied, Table};
+use super::table::{Blocks, Lack, Part, Supplied, Table};
 
 /// The filter of an open table.
 pub(crate) struct Filter {
@@ -21,7 +20,7 @@ pub(crate) struct Filter {
     /// Whether it knows prefixes.
     pub prefixes: bool,
     /// Partitions held in memory, by offset; usually none.
-    pub partitions: Supplied,
+    pub partitions: Blocks,
 }
 
 /// What the filter says, or the block that it lacks.
@@ -30,13 +29,17 @@ pub(crate) type Answer = Result<Result<bool, Lack>>;
 impl Table {
     /// Whether the table may have the user key of `lookup`.
     #[inline]
-    pub(crate) fn may_contain(&self, lookup: &LookupKey, supplied: &[(u64, Buffer)]) -> Answer {
+    pub(crate) fn may_contain(&self, lookup: &LookupKey, supplied: &Supplied) -> Answer {
         let Some(filter) = &self.filter else {
             return Ok(Ok(true));
         };
         let user_key = strip_timestamp(lookup.user(), self.params.order.timestamp_size());
         if filter.whole_keys {
-            return self.ask(filter, user_key, lookup.internal(), supplied);
+            let answer = self.ask(filter, user_key, lookup.internal(), supplied);
+            if let Ok(Ok(may_match)) = answer {
+                supplied.counts.filter(may_match);
+            }
+            return answer;
         }
         if filter.prefixes
             && let Some(prefix) = self
@@ -44,7 +47,11 @@ impl Table {
                 .as_ref()
                 .and_then(|e| e.prefix(user_key))
         {
-            return self.ask(filter, prefix, lookup.internal(), supplied);
+            let answer = self.ask(filter, prefix, lookup.internal(), supplied);
+            if let Ok(Ok(may_match)) = answer {
+                supplied.counts.prefix_filter(may_match);
+            }
+            return answer;
         }
         Ok(Ok(true))
     }
@@ -72,7 +79,7 @@ impl Table {
     }
 
     /// Whether the table may have keys with the prefix of `user_key`, as the file has it.
-    pub(crate) fn may_have_prefix_of(&self, user_key: &[u8], supplied: &[(u64, Buffer)]) -> Answer {
+    pub(crate) fn may_have_prefix_of(&self, user_key: &[u8], supplied: &Supplied) -> Answer {
         let Some(filter) = self.filter.as_ref().filter(|filter| filter.prefixes) else {
             return Ok(Ok(true));
         };
@@ -97,13 +104,7 @@ impl Table {
 
     /// Asks the filter, or the partition of it that is responsible for `target`, for `probe`.
     #[inline]
-    fn ask(
-        &self,
-        filter: &Filter,
-        probe: &[u8],
-        target: &[u8],
-        supplied: &[(u64, Buffer)],
-    ) -> Answer {
+    fn ask(&self, filter: &Filter, probe: &[u8], target: &[u8], supplied: &Supplied) -> Answer {
         if filter.partitioned {
             return self.ask_partition(filter, probe, target, supplied);
         }
@@ -125,7 +126,7 @@ impl Table {
         filter: &Filter,
         probe: &[u8],
         target: &[u8],
-        supplied: &[(u64, Buffer)],
+        supplied: &Supplied,
     ) -> Answer {
         let lack = Lack {
             handle: filter.root.handle,

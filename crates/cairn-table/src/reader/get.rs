@@ -11,6 +11,7 @@ use std::ops::{ControlFlow, Range};
 use cairn_format::block::{BlockKind, BlockLayout, DataCursor};
 use cairn_format::key::{self, LookupKey, ParsedKey};
 use cairn_memory::CacheRole;
+use cairn_observe::statistics::TableCounts;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Progress, Result, SequenceNumber};
 
@@ -61,6 +62,8 @@ pub struct TableGet {
     /// Data blocks that begin before this offset have been seen to their end.
     done_before: u64,
     pub(super) filter_passed: bool,
+    /// The table has the key.
+    matched: bool,
     data: DataCursor,
     global: Option<SequenceNumber>,
     target: Vec<u8>,
@@ -80,6 +83,14 @@ impl TableGet {
         self.supplied.clear();
         self.done_before = 0;
         self.filter_passed = false;
+        self.matched = false;
+    }
+
+    /// What was counted since this was asked last.
+    #[inline]
+    #[must_use]
+    pub fn counts(&self) -> &TableCounts {
+        &self.supplied.counts
     }
 
     /// What the get lacks.
@@ -131,7 +142,7 @@ impl TableGet {
         block.is_some()
     }
 
-    pub(super) fn supplied(&self) -> &[(u64, Buffer)] {
+    pub(super) fn supplied(&self) -> &Supplied {
         &self.supplied
     }
 }
@@ -160,6 +171,9 @@ impl Table {
                 Ok(Progress::Lacks)
             }
             Ok(None) => {
+                if state.matched {
+                    self.count_true_positive(&state.supplied.counts);
+                }
                 state.reset();
                 Ok(Progress::Ready)
             }
@@ -274,7 +288,12 @@ impl Table {
             state.data = DataCursor::new().with_global_seqno(self.global_seqno);
         }
         let layout = BlockLayout::parse(block, BlockKind::Data).map_err(bad)?;
-        let TableGet { data, padded, .. } = state;
+        let TableGet {
+            data,
+            padded,
+            matched,
+            ..
+        } = state;
         data.seek_point(block, &layout, &self.order, target)
             .map_err(bad)?;
         let user = key::user_key(target);
@@ -289,6 +308,7 @@ impl Table {
                 padded.resize(found.user_key.len() + self.pad, 0);
                 found.user_key = padded;
             }
+            *matched = true;
             let value = ValueRef {
                 buffer: block,
                 range: data.value_range(),

@@ -6,7 +6,7 @@ use cairn_memory::CacheRole;
 use cairn_platform::Buffer;
 use cairn_types::Result;
 
-use super::table::{Lack, Part, Supplied, Table};
+use super::table::{Blocks, Lack, Part, Supplied, Table};
 
 /// The index of an open table.
 pub(crate) struct Index {
@@ -14,7 +14,7 @@ pub(crate) struct Index {
     pub two_level: bool,
     pub root: Part,
     /// Partitions held in memory, by offset; usually none.
-    pub partitions: Supplied,
+    pub partitions: Blocks,
 }
 
 impl Index {
@@ -116,7 +116,7 @@ impl IndexWalk {
     pub(crate) fn settle(
         &mut self,
         table: &Table,
-        supplied: &[(u64, Buffer)],
+        supplied: &Supplied,
         target: &[u8],
     ) -> Result<Option<Lack>> {
         if let Some(landing) = self.root_todo
@@ -134,7 +134,7 @@ impl IndexWalk {
     fn settle_root(
         &mut self,
         table: &Table,
-        supplied: &[(u64, Buffer)],
+        supplied: &Supplied,
         target: &[u8],
         landing: Landing,
     ) -> Result<Option<Lack>> {
@@ -161,7 +161,7 @@ impl IndexWalk {
     fn settle_leaf(
         &mut self,
         table: &Table,
-        supplied: &[(u64, Buffer)],
+        supplied: &Supplied,
         target: &[u8],
     ) -> Result<Option<Lack>> {
         while let Some(landing) = self.leaf_todo {

@@ -58,6 +58,9 @@ impl Landing {
     }
 }
 
+/// Blocks found in the cache before an iterator brings that in.
+const HITS_KEPT: u64 = 16;
+
 /// An iterator over the point entries of a table, in internal-key order. Keeps the contract of
 /// `cairn_types::iter`.
 pub struct TableIter {
@@ -81,6 +84,14 @@ pub struct TableIter {
     prefetch: Prefetch,
 }
 
+impl Drop for TableIter {
+    fn drop(&mut self) {
+        if !self.supplied.counts.is_empty() {
+            self.table.bring(&self.supplied.counts);
+        }
+    }
+}
+
 impl TableIter {
     /// An iterator that stands nowhere.
     #[must_use]
@@ -101,7 +112,7 @@ impl TableIter {
             valid: false,
             error: None,
             lack: None,
-            supplied: Vec::new(),
+            supplied: Supplied::default(),
         }
     }
 
@@ -437,7 +448,12 @@ impl TableIter {
             role: CacheRole::Data,
         };
         let block = match self.table.find(lack, &self.supplied) {
-            Some(block) => block,
+            Some(block) => {
+                if self.supplied.counts.data_hits.get() >= HITS_KEPT {
+                    self.table.bring(&self.supplied.counts);
+                }
+                block
+            }
             None => {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
                 let IterOptions {

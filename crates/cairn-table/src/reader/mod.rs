@@ -2,6 +2,7 @@
 
 mod anchors;
 mod block;
+mod counting;
 mod filter;
 mod get;
 mod index;

@@ -10,6 +10,7 @@ use cairn_format::table::footer::FOOTER_LEN;
 use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN, meta};
 use cairn_memory::{BlockCache, CachePriority};
+use cairn_observe::Statistics;
 use cairn_options::{PinningTier, TableOptions};
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
@@ -43,6 +44,8 @@ pub struct OpenParams {
     pub largest_seq: Option<SequenceNumber>,
     /// Bytes behind the data blocks, where known: read at once.
     pub tail_size: Option<u64>,
+    /// What is counted about reads.
+    pub statistics: Option<Arc<Statistics>>,
 }
 
 impl Default for OpenParams {
@@ -57,6 +60,7 @@ impl Default for OpenParams {
             expected_unique_id: None,
             largest_seq: None,
             tail_size: None,
+            statistics: None,
         }
     }
 }

@@ -6,12 +6,14 @@ use cairn_compress::Dictionary;
 use cairn_format::range_del::Fragments;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN};
 use cairn_memory::{CacheKey, CachePriority, CacheRole};
+use cairn_observe::statistics::TableCounts;
 use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
 use cairn_types::{
     Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
 };
 
 use super::block;
+use super::counting::part_of;
 use super::filter::Filter;
 use super::index::{Index, IndexWalk, Landing};
 use super::open::OpenParams;
@@ -29,8 +31,32 @@ pub(crate) struct Lack {
     pub role: CacheRole,
 }
 
-/// Blocks that were read for one read and not (or not for sure) kept in the cache, by offset.
-pub(crate) type Supplied = Vec<(u64, Buffer)>;
+/// Blocks by their offsets.
+pub(crate) type Blocks = Vec<(u64, Buffer)>;
+
+/// The blocks that one read has beside the cache, because it read them and they are not (or not for
+/// sure) kept there; and what it has counted.
+#[derive(Default)]
+pub(crate) struct Supplied {
+    blocks: Blocks,
+    pub counts: TableCounts,
+}
+
+impl Supplied {
+    pub(crate) fn push(&mut self, block: (u64, Buffer)) {
+        self.blocks.push(block);
+    }
+
+    /// Forgets the blocks, not the counts.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.blocks.clear();
+    }
+
+    pub(crate) fn last(&self) -> Option<&(u64, Buffer)> {
+        self.blocks.last()
+    }
+}
 
 /// A table that is open for reading. Shared by all who read it; does no I/O by itself.
 pub struct Table {
@@ -141,13 +167,15 @@ impl Table {
 
     /// The block at `handle`, if it is in memory.
     #[inline]
-    pub(crate) fn find(&self, lack: Lack, supplied: &[(u64, Buffer)]) -> Option<Buffer> {
+    pub(crate) fn find(&self, lack: Lack, supplied: &Supplied) -> Option<Buffer> {
         let offset = lack.handle.offset;
-        if let Some(found) = supplied.iter().find(|(at, _)| *at == offset) {
+        if let Some(found) = supplied.blocks.iter().find(|(at, _)| *at == offset) {
             return Some(found.1.clone());
         }
         let cache = self.params.cache.as_ref()?;
-        cache.lookup(&self.cache_key(lack.handle), lack.role)
+        let found = cache.lookup(&self.cache_key(lack.handle), lack.role)?;
+        supplied.counts.hit(part_of(lack.role), found.len());
+        Some(found)
     }
 
     /// The request for a block that is not in memory, and for `more` bytes behind it.
@@ -171,10 +199,13 @@ impl Table {
         let buffer = unpack(raw)
             .or_else(|error| {
                 let place = (lack.handle.offset, lack.handle.size as usize + TRAILER_LEN);
-                block::read_again(error, &self.file, place, unpack)
+                let again = block::read_again(error, &self.file, place, unpack);
+                self.count_damage(again.is_ok());
+                again
             })
             .map_err(|error| self.bad(error, lack.handle.offset))?;
-        if fill && let Some(cache) = &self.params.cache {
+        let cache = self.params.cache.as_ref().filter(|_| fill);
+        let kept = cache.map(|cache| {
             let priority = if lack.role == CacheRole::Data {
                 CachePriority::Low
             } else {
@@ -185,8 +216,9 @@ impl Table {
                 buffer.clone(),
                 lack.role,
                 priority,
-            );
-        }
+            )
+        });
+        self.count_read(lack, raw, buffer.len(), verify, kept);
         Ok(buffer)
     }
 
@@ -218,7 +250,7 @@ impl Table {
     }
 
     /// All partitions of the index, or of the filter.
-    fn partitions_under(&self, of_filter: bool, io: &Io) -> Result<Supplied> {
+    fn partitions_under(&self, of_filter: bool, io: &Io) -> Result<Blocks> {
         let role = if of_filter {
             CacheRole::Filter
         } else {
@@ -242,7 +274,7 @@ impl Table {
         let mut stored = Vec::new();
         let target = self.stored_target(target, &mut stored);
         let mut walk = IndexWalk::new(self);
-        let mut supplied = Vec::new();
+        let mut supplied = Supplied::default();
         walk.start(Landing::Seek);
         while let Some(lack) = walk.settle(self, &supplied, target)? {
             supplied.push((lack.handle.offset, self.fetch(lack, io, true)?));

@@ -1,0 +1,178 @@
+//! What statistics hear of writes, jobs and logs. Reads count for themselves (`cairn-read`).
+
+use std::sync::Arc;
+
+use cairn_memtable::Memtable;
+use cairn_observe::listener::CompactionJobInfo;
+use cairn_observe::statistics::{Histogram, Statistics, Ticker, Update};
+use cairn_observe::{CompactionReason, FlushReason};
+
+use crate::shared::Shared;
+
+/// Bytes of a batch before its first record.
+const BATCH_HEADER: usize = 12;
+
+/// When something began, if statistics want times: nanoseconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Began(Option<u64>);
+
+/// A group of batches that is written together.
+pub(crate) struct GroupCounts {
+    pub(crate) batches: usize,
+    pub(crate) keys: u64,
+    /// Bytes of all batches.
+    pub(crate) bytes: usize,
+    pub(crate) logged: bool,
+}
+
+impl Shared {
+    /// The statistics of the database, if it keeps any.
+    pub(crate) fn statistics(&self) -> Option<&Arc<Statistics>> {
+        self.statistics.as_ref()
+    }
+
+    /// Brings counts in, if anybody keeps them.
+    #[inline]
+    pub(crate) fn tally(&self, change: impl FnOnce(&Update<'_>)) {
+        if let Some(statistics) = &self.statistics {
+            statistics.update(change);
+        }
+    }
+
+    /// Adds to one ticker.
+    pub(crate) fn tick(&self, ticker: Ticker, count: u64) {
+        self.tally(|update| update.add(ticker, count));
+    }
+
+    /// Begins to measure a time, if it is wanted.
+    #[inline]
+    pub(crate) fn began(&self) -> Began {
+        let wanted = self.statistics.as_ref().is_some_and(|s| s.wants_times());
+        Began(wanted.then(|| self.world.clock.monotonic_nanos()))
+    }
+
+    /// Ends it.
+    #[inline]
+    pub(crate) fn time_since(&self, began: Began, histogram: Histogram) {
+        if let Began(Some(began)) = began {
+            let took = self.world.clock.monotonic_nanos().saturating_sub(began);
+            self.tally(|update| update.time(histogram, took / 1_000));
+        }
+    }
+
+    /// A group is written.
+    pub(crate) fn tally_group(&self, group: &GroupCounts) {
+        self.tally(|update| {
+            // RocksDB counts a group as the one batch that it would be.
+            let bytes = (group.bytes - (group.batches - 1) * BATCH_HEADER) as u64;
+            update.add(Ticker::NumberKeysWritten, group.keys);
+            update.add(Ticker::BytesWritten, bytes);
+            update.add(Ticker::WriteDoneBySelf, 1);
+            update.add(Ticker::WriteDoneByOther, group.batches as u64 - 1);
+            update.record(Histogram::BytesPerWrite, bytes);
+            if group.logged {
+                update.add(Ticker::WriteWithWal, group.batches as u64);
+                update.add(Ticker::WalFileBytes, bytes);
+            }
+        });
+    }
+
+    /// Writes were held back.
+    pub(crate) fn tally_stall(&self, micros: u64) {
+        self.tally(|update| {
+            update.add(Ticker::StallMicros, micros);
+            update.record(Histogram::WriteStall, micros);
+        });
+    }
+
+    /// A log was synced for a writer.
+    pub(crate) fn tally_wal_sync(&self, began: Began) {
+        self.tick(Ticker::WalFileSynced, 1);
+        self.time_since(began, Histogram::WalFileSyncMicros);
+    }
+
+    /// A flush of `memtables` begins.
+    pub(crate) fn tally_flush_begins(&self, memtables: &[Arc<Memtable>], reason: FlushReason) {
+        let sum = |count: fn(&Memtable) -> usize| -> u64 {
+            memtables
+                .iter()
+                .map(|memtable| count(memtable) as u64)
+                .sum()
+        };
+        let memory = sum(Memtable::memory_usage);
+        self.tally(|update| {
+            update.record(Histogram::FlushMemtableMemoryBytes, memory);
+            update.record(
+                Histogram::FlushMemtableTotalDataSize,
+                sum(Memtable::data_bytes),
+            );
+            match reason {
+                FlushReason::WriteBufferFull => {
+                    update.add(Ticker::FlushReasonWriteBufferFull, 1);
+                    update.record(Histogram::FlushWriteBufferFullMemtableMemoryBytes, memory);
+                }
+                FlushReason::WriteBufferManager => {
+                    update.add(Ticker::FlushReasonWriteBufferManager, 1);
+                    update.record(
+                        Histogram::FlushWriteBufferManagerMemtableMemoryBytes,
+                        memory,
+                    );
+                }
+                FlushReason::MemtableMaxRangeDeletions => {
+                    update.add(Ticker::FlushReasonMemtableMaxRangeDeletions, 1);
+                }
+                _ => {}
+            }
+        });
+    }
+
+    /// A flush is installed.
+    pub(crate) fn tally_flush(&self, table_bytes: u64, blob_bytes: u64, micros: u64) {
+        self.tally(|update| {
+            update.add(Ticker::FlushWriteBytes, table_bytes + blob_bytes);
+            update.add(Ticker::BlobDbBlobFileBytesWritten, blob_bytes);
+            update.time(Histogram::FlushTime, micros);
+        });
+    }
+
+    /// A compaction is installed that was no mere move.
+    pub(crate) fn tally_compaction(&self, info: &CompactionJobInfo, blob_bytes: u64) {
+        use CompactionReason as Reason;
+        let dropping = match info.compaction_reason {
+            Reason::FifoMaxSize => Some(Ticker::FifoMaxSizeCompactions),
+            Reason::FifoTtl => Some(Ticker::FifoTtlCompactions),
+            _ => None,
+        };
+        if let Some(ticker) = dropping {
+            return self.tick(ticker, 1);
+        }
+        let stats = &info.stats;
+        let (read, written) = (
+            stats.total_input_bytes,
+            stats.total_output_bytes + blob_bytes,
+        );
+        self.tally(|update| {
+            update.add(Ticker::CompactReadBytes, read);
+            update.add(Ticker::CompactWriteBytes, written);
+            update.add(Ticker::BlobDbBlobFileBytesWritten, blob_bytes);
+            update.record(Histogram::NumFilesInSingleCompaction, stats.num_input_files);
+            update.time(Histogram::CompactionTime, stats.elapsed_micros);
+            let of_reason = match info.compaction_reason {
+                Reason::FilesMarkedForCompaction => Some((
+                    Ticker::CompactReadBytesMarked,
+                    Ticker::CompactWriteBytesMarked,
+                )),
+                Reason::PeriodicCompaction => Some((
+                    Ticker::CompactReadBytesPeriodic,
+                    Ticker::CompactWriteBytesPeriodic,
+                )),
+                Reason::Ttl => Some((Ticker::CompactReadBytesTtl, Ticker::CompactWriteBytesTtl)),
+                _ => None,
+            };
+            if let Some((read_ticker, write_ticker)) = of_reason {
+                update.add(read_ticker, read);
+                update.add(write_ticker, written);
+            }
+        });
+    }
+}

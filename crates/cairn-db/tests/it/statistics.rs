@@ -1,0 +1,197 @@
+//! Tickers and histograms: what operations count.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_db::{Db, OpenRequest, open};
+use cairn_observe::statistics::{Histogram, Keeping, Statistics, StatsLevel, Ticker};
+use cairn_options::{DbOptions, FilterPolicy, ReadOptions, WriteOptions};
+use cairn_platform::World;
+
+use crate::basic::{db_options, small};
+
+fn open_with(world: &World, path: &str, statistics: Keeping) -> Db {
+    let mut family = small();
+    family.table.filter_policy = Some(FilterPolicy::Bloom { bits_per_key: 10.0 });
+    let options = DbOptions {
+        statistics,
+        ..db_options()
+    };
+    open(&OpenRequest {
+        path: Path::new(path),
+        options: &options,
+        families: &[],
+        others: Some(&family),
+        read_only: false,
+        world: world.clone(),
+    })
+    .expect("it opens")
+}
+
+fn counting(world: &World, path: &str, statistics: &Arc<Statistics>) -> Db {
+    open_with(world, path, statistics.clone().into())
+}
+
+fn key(n: u32) -> [u8; 8] {
+    u64::from(n).to_be_bytes()
+}
+
+#[test]
+fn every_kind_of_operation_counts() {
+    let statistics = Arc::new(Statistics::new(StatsLevel::All));
+    let world = World::in_memory();
+    let db = counting(&world, "/db", &statistics);
+    let ticker = |ticker| statistics.ticker(ticker);
+    for n in 0..100 {
+        db.put(&key(n), b"0123456789").unwrap();
+    }
+    assert_eq!(ticker(Ticker::NumberKeysWritten), 100);
+    // The header, then kind, key with its length, value with its length.
+    assert_eq!(ticker(Ticker::BytesWritten), 100 * (12 + 1 + 9 + 11));
+    assert_eq!(ticker(Ticker::WalFileBytes), ticker(Ticker::BytesWritten));
+    assert_eq!(ticker(Ticker::WriteDoneBySelf), 100);
+    assert_eq!(statistics.histogram(Histogram::DbWrite).count, 100);
+    assert_eq!(statistics.histogram(Histogram::BytesPerWrite).max, 33);
+
+    assert!(db.get(&key(7)).unwrap().is_some());
+    assert_eq!(
+        (ticker(Ticker::MemtableHit), ticker(Ticker::MemtableMiss)),
+        (1, 0)
+    );
+    db.flush().unwrap();
+    assert!(ticker(Ticker::FlushWriteBytes) > 1000);
+    assert_eq!(statistics.histogram(Histogram::FlushTime).count, 1);
+
+    // Once from the file and twice from the cache; then a key that no filter knows.
+    for _ in 0..3 {
+        assert!(db.get(&key(7)).unwrap().is_some());
+    }
+    assert!(db.get(b"nothing").unwrap().is_none());
+    assert_eq!(ticker(Ticker::NumberKeysRead), 5);
+    assert_eq!(ticker(Ticker::BytesRead), 40);
+    assert_eq!(
+        (ticker(Ticker::MemtableHit), ticker(Ticker::MemtableMiss)),
+        (1, 4)
+    );
+    assert_eq!(ticker(Ticker::GetHitL0), 3);
+    assert_eq!(
+        (
+            ticker(Ticker::BlockCacheDataMiss),
+            ticker(Ticker::BlockCacheDataHit)
+        ),
+        (1, 2)
+    );
+    assert_eq!(
+        (
+            ticker(Ticker::BlockCacheMiss),
+            ticker(Ticker::BlockCacheHit)
+        ),
+        (1, 2)
+    );
+    assert_eq!(ticker(Ticker::BlockCacheAdd), 1);
+    assert_eq!(
+        ticker(Ticker::BlockCacheBytesWrite) * 2,
+        ticker(Ticker::BlockCacheBytesRead)
+    );
+    assert_eq!(ticker(Ticker::BloomFilterFullPositive), 3);
+    assert_eq!(ticker(Ticker::BloomFilterFullTruePositive), 3);
+    // Of a key behind all others the file is not even asked.
+    assert_eq!(ticker(Ticker::BloomFilterUseful), 0);
+    let between = [&key(7)[..], b"x"].concat();
+    assert!(db.get(&between).unwrap().is_none());
+    assert_eq!(ticker(Ticker::BloomFilterUseful), 1);
+    let sizes = statistics.histogram(Histogram::BytesPerRead);
+    assert_eq!((sizes.count, sizes.sum, sizes.min), (6, 40, 0));
+    assert_eq!(statistics.histogram(Histogram::DbGet).count, 6);
+    assert_eq!(ticker(Ticker::NoFileOpens), 1);
+
+    let keys = [key(1), key(2), key(1000)];
+    let _found = db.multi_get(&keys, &ReadOptions::default());
+    assert_eq!(ticker(Ticker::NumberMultigetCalls), 1);
+    assert_eq!(ticker(Ticker::NumberMultigetKeysRead), 3);
+    assert_eq!(ticker(Ticker::NumberMultigetKeysFound), 2);
+    assert_eq!(ticker(Ticker::NumberMultigetBytesRead), 20);
+
+    let synced = WriteOptions {
+        sync: true,
+        ..WriteOptions::default()
+    };
+    db.put_with(&key(1), b"", &synced).unwrap();
+    assert_eq!(ticker(Ticker::WalFileSynced), 1);
+    assert_eq!(statistics.histogram(Histogram::WalFileSyncMicros).count, 1);
+    assert!(
+        db.property("rocksdb.options-statistics")
+            .unwrap()
+            .contains("rocksdb.wal.synced COUNT : 1\n")
+    );
+}
+
+#[test]
+fn iterators_count_their_steps() {
+    let statistics = Arc::new(Statistics::new(StatsLevel::All));
+    let db = counting(&World::in_memory(), "/db", &statistics);
+    for n in 0..10 {
+        db.put(&key(n), b"v").unwrap();
+    }
+    let mut iter = db.iter();
+    iter.seek(&key(3));
+    iter.next();
+    iter.next();
+    iter.prev();
+    iter.seek(&key(11));
+    iter.seek_to_last();
+    iter.next();
+    drop(iter);
+    let ticker = |ticker| statistics.ticker(ticker);
+    assert_eq!(
+        (
+            ticker(Ticker::NumberDbSeek),
+            ticker(Ticker::NumberDbSeekFound)
+        ),
+        (3, 2)
+    );
+    assert_eq!(
+        (
+            ticker(Ticker::NumberDbNext),
+            ticker(Ticker::NumberDbNextFound)
+        ),
+        (3, 2)
+    );
+    assert_eq!(
+        (
+            ticker(Ticker::NumberDbPrev),
+            ticker(Ticker::NumberDbPrevFound)
+        ),
+        (1, 1)
+    );
+    assert_eq!(ticker(Ticker::IterBytesRead), 5 * 9);
+    assert_eq!(
+        (
+            ticker(Ticker::NoIteratorCreated),
+            ticker(Ticker::NoIteratorDeleted)
+        ),
+        (1, 1)
+    );
+    assert_eq!(statistics.histogram(Histogram::DbSeek).count, 3);
+}
+
+#[test]
+fn databases_share_statistics_or_keep_their_own_or_none() {
+    let world = World::in_memory();
+    let statistics = Arc::new(Statistics::new(StatsLevel::All));
+    let dbs = ["/one", "/two"].map(|path| counting(&world, path, &statistics));
+    for db in &dbs {
+        db.put(b"k", b"v").unwrap();
+    }
+    assert_eq!(statistics.ticker(Ticker::NumberKeysWritten), 2);
+    let own = open_with(&world, "/own", Keeping::Own);
+    own.put(b"k", b"v").unwrap();
+    let kept = own.statistics().expect("statistics are on");
+    assert_eq!(kept.ticker(Ticker::NumberKeysWritten), 1);
+    assert_eq!(kept.level(), StatsLevel::ExceptTimers);
+    let none = open_with(&world, "/none", Keeping::Nothing);
+    none.put(b"k", b"v").unwrap();
+    assert!(none.get(b"k").unwrap().is_some());
+    assert!(none.statistics().is_none());
+    assert_eq!(none.property("rocksdb.options-statistics"), None);
+}

@@ -1,0 +1,100 @@
+//! What statistics hear of a table.
+
+use cairn_format::table::TRAILER_LEN;
+use cairn_memory::CacheRole;
+use cairn_observe::statistics::{BlockPart, CacheEvent, Statistics, TableCounts, Ticker, count};
+
+use super::table::{Lack, Table};
+
+/// What a block is for tickers.
+#[inline]
+pub(crate) fn part_of(role: CacheRole) -> BlockPart {
+    match role {
+        CacheRole::Filter | CacheRole::FilterMeta => BlockPart::Filter,
+        CacheRole::Index => BlockPart::Index,
+        CacheRole::Dictionary => BlockPart::Dictionary,
+        CacheRole::Data | CacheRole::Blob | CacheRole::Other => BlockPart::Data,
+    }
+}
+
+impl Table {
+    fn statistics(&self) -> Option<&Statistics> {
+        self.params.statistics.as_deref()
+    }
+
+    /// A block had to be read: `raw` with its trailer, `len` bytes when unpacked. `kept` says whether
+    /// the cache took it, if it was asked to.
+    pub(crate) fn count_read(
+        &self,
+        lack: Lack,
+        raw: &[u8],
+        len: usize,
+        verified: bool,
+        kept: Option<bool>,
+    ) {
+        let Some(statistics) = self.statistics() else {
+            return;
+        };
+        let part = part_of(lack.role);
+        statistics.update(|update| {
+            if self.params.cache.is_some() {
+                update.add(Ticker::BlockCacheMiss, 1);
+                update.add(part.ticker(CacheEvent::Miss), 1);
+            }
+            if verified {
+                update.add(Ticker::BlockChecksumComputeCount, 1);
+            }
+            match kept {
+                Some(true) => {
+                    update.add(Ticker::BlockCacheAdd, 1);
+                    update.add(Ticker::BlockCacheBytesWrite, len as u64);
+                    update.add(part.ticker(CacheEvent::Add), 1);
+                    update.add(part.bytes_inserted(), len as u64);
+                }
+                Some(false) => update.add(Ticker::BlockCacheAddFailures, 1),
+                None => {}
+            }
+            let stored = raw.len().saturating_sub(TRAILER_LEN);
+            if raw.get(stored).is_some_and(|&compression| compression != 0) {
+                update.add(Ticker::NumberBlockDecompressed, 1);
+                update.add(Ticker::BytesDecompressedFrom, stored as u64);
+                update.add(Ticker::BytesDecompressedTo, len as u64);
+            }
+        });
+    }
+
+    /// A block proved damaged when it was first read; `mended` says whether it was whole when it was
+    /// read again.
+    #[cold]
+    pub(crate) fn count_damage(&self, mended: bool) {
+        if let Some(statistics) = self.statistics() {
+            statistics.update(|update| {
+                update.add(Ticker::BlockChecksumMismatchCount, 1);
+                update.add(Ticker::FileReadCorruptionRetryCount, 1);
+                update.add(
+                    Ticker::FileReadCorruptionRetrySuccessCount,
+                    u64::from(mended),
+                );
+            });
+        }
+    }
+
+    /// The table has the key, and its filter did not deny it.
+    #[inline]
+    pub(crate) fn count_true_positive(&self, counts: &TableCounts) {
+        match &self.filter {
+            Some(filter) if filter.whole_keys => count(&counts.filters_true, 1),
+            Some(filter) if filter.prefixes => count(&counts.prefixes_true, 1),
+            _ => {}
+        }
+    }
+
+    /// Brings in what an iterator has counted.
+    #[cold]
+    pub(crate) fn bring(&self, counts: &TableCounts) {
+        match self.statistics() {
+            Some(statistics) => statistics.update(|update| counts.bring_to(update)),
+            None => counts.forget(),
+        }
+    }
+}
