@@ -49,5 +49,6 @@ pub mod metadata;
 pub mod options;
 pub mod reads;
 pub mod space;
+pub mod statistics;
 pub mod unbuilt;
 pub mod writes;

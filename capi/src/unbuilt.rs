@@ -52,8 +52,6 @@ pub struct rocksdb_perfcontext_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_restore_options_t(());
 /// An object of a feature that is not built.
-pub struct rocksdb_statistics_histogram_data_t(());
-/// An object of a feature that is not built.
 pub struct rocksdb_transaction_options_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_transaction_t(());
@@ -208,26 +206,6 @@ c_unbuilt! { "secondary instances":
     err(errptr) fn rocksdb_open_as_secondary(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_open_as_secondary_column_families(options: *const rocksdb_options_t, name: *const c_char, secondary_path: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_try_catch_up_with_primary(db: *mut rocksdb_t, errptr: *mut *mut c_char);
-}
-
-c_unbuilt! { "statistics":
-    no() fn rocksdb_options_enable_statistics(opt: *mut rocksdb_options_t);
-    no() fn rocksdb_options_get_statistics_level(opt: *mut rocksdb_options_t) -> c_int;
-    no() fn rocksdb_options_set_statistics_level(opt: *mut rocksdb_options_t, level: c_int);
-    no() fn rocksdb_options_statistics_get_histogram_data(opt: *mut rocksdb_options_t, histogram_type: u32, data: *mut rocksdb_statistics_histogram_data_t);
-    no() fn rocksdb_options_statistics_get_string(opt: *mut rocksdb_options_t) -> *mut c_char;
-    no() fn rocksdb_options_statistics_get_ticker_count(opt: *mut rocksdb_options_t, ticker_type: u32) -> u64;
-    no() fn rocksdb_statistics_histogram_data_create() -> *mut rocksdb_statistics_histogram_data_t;
-    no() fn rocksdb_statistics_histogram_data_destroy(data: *mut rocksdb_statistics_histogram_data_t);
-    no() fn rocksdb_statistics_histogram_data_get_average(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
-    no() fn rocksdb_statistics_histogram_data_get_count(data: *mut rocksdb_statistics_histogram_data_t) -> u64;
-    no() fn rocksdb_statistics_histogram_data_get_max(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
-    no() fn rocksdb_statistics_histogram_data_get_median(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
-    no() fn rocksdb_statistics_histogram_data_get_min(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
-    no() fn rocksdb_statistics_histogram_data_get_p95(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
-    no() fn rocksdb_statistics_histogram_data_get_p99(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
-    no() fn rocksdb_statistics_histogram_data_get_std_dev(data: *mut rocksdb_statistics_histogram_data_t) -> f64;
-    no() fn rocksdb_statistics_histogram_data_get_sum(data: *mut rocksdb_statistics_histogram_data_t) -> u64;
 }
 
 c_unbuilt! { "a cache for blobs":

@@ -77,6 +77,43 @@ int main(int argc, char** argv) {
   CHECK_ERROR(err, "Invalid argument: ");
   rocksdb_close(db);
 
+#ifndef HEADER_7
+  /* Statistics: none, then those of the options, by RocksDB's numbers. */
+  rocksdb_options_t* counted = rocksdb_options_create();
+  rocksdb_statistics_histogram_data_t* data = rocksdb_statistics_histogram_data_create();
+  CHECK(rocksdb_options_statistics_get_string(counted) == NULL);
+  CHECK(rocksdb_options_statistics_get_ticker_count(counted, 1) == 0);
+  CHECK(rocksdb_options_get_statistics_level(counted) == rocksdb_statistics_level_disable_all);
+  rocksdb_options_set_create_if_missing(counted, 1);
+  rocksdb_options_enable_statistics(counted);
+  CHECK(rocksdb_options_get_statistics_level(counted) == rocksdb_statistics_level_except_detailed_timers);
+  rocksdb_options_set_statistics_level(counted, 77);
+  CHECK(rocksdb_options_get_statistics_level(counted) == rocksdb_statistics_level_all);
+  char* counted_path = below(path, "counted");
+  db = rocksdb_open(counted, counted_path, &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_t* counted_write = rocksdb_writeoptions_create();
+  for (int at = 0; at < 10; at++) {
+    rocksdb_put(db, counted_write, "key", 3, "value", 5, &err);
+    CHECK_OK(err);
+  }
+  /* A batch of one record: 12 bytes, the kind, and key and value with their lengths. */
+  char* counted_text = rocksdb_options_statistics_get_string(counted);
+  CHECK(strstr(counted_text, "rocksdb.number.keys.written COUNT : 10\n") != NULL);
+  CHECK(strstr(counted_text, "rocksdb.bytes.per.write P50 : 23.000000 ") != NULL);
+  rocksdb_free(counted_text);
+  /* rocksdb.db.write.micros. */
+  rocksdb_options_statistics_get_histogram_data(counted, 1, data);
+  CHECK(rocksdb_statistics_histogram_data_get_count(data) == 10);
+  CHECK(rocksdb_statistics_histogram_data_get_p99(data) >= rocksdb_statistics_histogram_data_get_median(data));
+  CHECK(rocksdb_statistics_histogram_data_get_max(data) >= rocksdb_statistics_histogram_data_get_min(data));
+  rocksdb_close(db);
+  rocksdb_writeoptions_destroy(counted_write);
+  rocksdb_statistics_histogram_data_destroy(data);
+  rocksdb_options_destroy(counted);
+  free(counted_path);
+#endif
+
   rocksdb_env_t* env = rocksdb_create_default_env();
   rocksdb_env_set_background_threads(env, 3);
   CHECK(rocksdb_env_get_background_threads(env) == 3);

@@ -516,7 +516,7 @@ typedef struct rocksdb_sst_partitioner_factory_t rocksdb_sst_partitioner_factory
 // Writes tables for ingestion.
 typedef struct rocksdb_sstfilewriter_t rocksdb_sstfilewriter_t;
 
-// An object of a feature that is not built.
+// What is told of a histogram.
 typedef struct rocksdb_statistics_histogram_data_t rocksdb_statistics_histogram_data_t;
 
 // An error that a listener may take back.
@@ -4631,6 +4631,64 @@ void rocksdb_sst_file_manager_set_max_trash_db_ratio(struct rocksdb_sst_file_man
 void rocksdb_options_set_sst_file_manager(struct rocksdb_options_t *opt,
                                           struct rocksdb_sst_file_manager_t *sfm);
 
+// Frees what is told of a histogram.
+//
+// Null is passed over.
+void rocksdb_statistics_histogram_data_destroy(struct rocksdb_statistics_histogram_data_t *handle);
+
+// `average` of a histogram.
+double rocksdb_statistics_histogram_data_get_average(struct rocksdb_statistics_histogram_data_t *data);
+
+// `count` of a histogram.
+uint64_t rocksdb_statistics_histogram_data_get_count(struct rocksdb_statistics_histogram_data_t *data);
+
+// `max` of a histogram.
+double rocksdb_statistics_histogram_data_get_max(struct rocksdb_statistics_histogram_data_t *data);
+
+// `median` of a histogram.
+double rocksdb_statistics_histogram_data_get_median(struct rocksdb_statistics_histogram_data_t *data);
+
+// `min` of a histogram.
+double rocksdb_statistics_histogram_data_get_min(struct rocksdb_statistics_histogram_data_t *data);
+
+// `percentile95` of a histogram.
+double rocksdb_statistics_histogram_data_get_p95(struct rocksdb_statistics_histogram_data_t *data);
+
+// `percentile99` of a histogram.
+double rocksdb_statistics_histogram_data_get_p99(struct rocksdb_statistics_histogram_data_t *data);
+
+// `standard_deviation` of a histogram.
+double rocksdb_statistics_histogram_data_get_std_dev(struct rocksdb_statistics_histogram_data_t *data);
+
+// `sum` of a histogram.
+uint64_t rocksdb_statistics_histogram_data_get_sum(struct rocksdb_statistics_histogram_data_t *data);
+
+// Databases opened with the options, and with copies of them, count into statistics of theirs
+// from now on: new ones, empty.
+void rocksdb_options_enable_statistics(struct rocksdb_options_t *opt);
+
+// Changes what statistics leave out; nothing if there are none. Levels beyond the ends mean the
+// ends.
+void rocksdb_options_set_statistics_level(struct rocksdb_options_t *opt, int level);
+
+// What statistics leave out: everything, if there are none.
+int rocksdb_options_get_statistics_level(struct rocksdb_options_t *opt);
+
+// All tickers and histograms as text, or null if there are no statistics. Freed with `free`.
+char *rocksdb_options_statistics_get_string(struct rocksdb_options_t *opt);
+
+// The sum of a ticker; 0 if there are no statistics or no such ticker.
+uint64_t rocksdb_options_statistics_get_ticker_count(struct rocksdb_options_t *opt,
+                                                     uint32_t ticker_type);
+
+// Stores what is told of a histogram; zeros if there are no statistics or no such histogram.
+void rocksdb_options_statistics_get_histogram_data(struct rocksdb_options_t *opt,
+                                                   uint32_t histogram_type,
+                                                   struct rocksdb_statistics_histogram_data_t *data);
+
+// A place for what is told of a histogram.
+struct rocksdb_statistics_histogram_data_t *rocksdb_statistics_histogram_data_create(void);
+
 // Not built: a row cache.
 void rocksdb_options_set_row_cache(struct rocksdb_options_t *opt, struct rocksdb_cache_t *cache);
 
@@ -5092,60 +5150,6 @@ struct rocksdb_t *rocksdb_open_as_secondary_column_families(const struct rocksdb
 
 // Not built: secondary instances.
 void rocksdb_try_catch_up_with_primary(struct rocksdb_t *db, char **errptr);
-
-// Not built: statistics.
-void rocksdb_options_enable_statistics(struct rocksdb_options_t *opt);
-
-// Not built: statistics.
-int rocksdb_options_get_statistics_level(struct rocksdb_options_t *opt);
-
-// Not built: statistics.
-void rocksdb_options_set_statistics_level(struct rocksdb_options_t *opt, int level);
-
-// Not built: statistics.
-void rocksdb_options_statistics_get_histogram_data(struct rocksdb_options_t *opt,
-                                                   uint32_t histogram_type,
-                                                   struct rocksdb_statistics_histogram_data_t *data);
-
-// Not built: statistics.
-char *rocksdb_options_statistics_get_string(struct rocksdb_options_t *opt);
-
-// Not built: statistics.
-uint64_t rocksdb_options_statistics_get_ticker_count(struct rocksdb_options_t *opt,
-                                                     uint32_t ticker_type);
-
-// Not built: statistics.
-struct rocksdb_statistics_histogram_data_t *rocksdb_statistics_histogram_data_create(void);
-
-// Not built: statistics.
-void rocksdb_statistics_histogram_data_destroy(struct rocksdb_statistics_histogram_data_t *data);
-
-// Not built: statistics.
-double rocksdb_statistics_histogram_data_get_average(struct rocksdb_statistics_histogram_data_t *data);
-
-// Not built: statistics.
-uint64_t rocksdb_statistics_histogram_data_get_count(struct rocksdb_statistics_histogram_data_t *data);
-
-// Not built: statistics.
-double rocksdb_statistics_histogram_data_get_max(struct rocksdb_statistics_histogram_data_t *data);
-
-// Not built: statistics.
-double rocksdb_statistics_histogram_data_get_median(struct rocksdb_statistics_histogram_data_t *data);
-
-// Not built: statistics.
-double rocksdb_statistics_histogram_data_get_min(struct rocksdb_statistics_histogram_data_t *data);
-
-// Not built: statistics.
-double rocksdb_statistics_histogram_data_get_p95(struct rocksdb_statistics_histogram_data_t *data);
-
-// Not built: statistics.
-double rocksdb_statistics_histogram_data_get_p99(struct rocksdb_statistics_histogram_data_t *data);
-
-// Not built: statistics.
-double rocksdb_statistics_histogram_data_get_std_dev(struct rocksdb_statistics_histogram_data_t *data);
-
-// Not built: statistics.
-uint64_t rocksdb_statistics_histogram_data_get_sum(struct rocksdb_statistics_histogram_data_t *data);
 
 // Not built: a cache for blobs.
 void rocksdb_options_set_blob_cache(struct rocksdb_options_t *opt,

@@ -6,6 +6,7 @@
 use std::ffi::c_char;
 use std::ops::{Deref, DerefMut};
 
+use cairn_observe::statistics::Keeping;
 use cairn_options::nested::{FifoCompactionOptions, UniversalCompactionOptions};
 use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, ReadOptions, TableOptions,
@@ -177,10 +178,16 @@ c_destructors! {
     rocksdb_fifo_compaction_options_destroy(rocksdb_fifo_compaction_options_t);
 }
 
+/// `options` of a database that keeps no statistics, as RocksDB's does unless the program asks for them.
+fn without_statistics(mut options: DbOptions) -> DbOptions {
+    options.statistics = Keeping::Nothing;
+    options
+}
+
 /// The defaults of the C interface are RocksDB's.
 fn defaults() -> AllOptions {
     AllOptions {
-        db: DbOptions::default(),
+        db: without_statistics(DbOptions::default()),
         family: FamilyOptions::default(),
         world: None,
     }

@@ -7,7 +7,7 @@ use crate::db::pointers;
 use crate::env::rocksdb_env_t;
 use crate::error::{array, malloc_text, path, report, store};
 use crate::handle::{create, destroy, maybe, of, of_mut};
-use crate::options::{AllOptions, Checked, rocksdb_options_t};
+use crate::options::{AllOptions, Checked, rocksdb_options_t, without_statistics};
 
 c_functions! {
     /// Options for a machine that gives the database `total_threads` threads.
@@ -59,6 +59,7 @@ c_functions! {
                 }
             }
             let handle = |db, family| {
+                let db = without_statistics(db);
                 create(Checked::new(AllOptions { db, family, world: Some(world.clone()) }))
             };
             store(num_column_families, file.families.len());
