@@ -171,7 +171,7 @@ impl WalIterator {
             last: SequenceNumber::ZERO,
             status: Ok(()),
         };
-        iter.advance();
+        iter.advance(true);
         iter
     }
 
@@ -208,20 +208,20 @@ impl WalIterator {
     /// Moves to the next batch.
     pub fn next(&mut self) {
         if self.status.is_ok() {
-            self.advance();
+            self.advance(false);
         }
     }
 
-    fn advance(&mut self) {
+    fn advance(&mut self, first: bool) {
         self.valid = false;
-        match self.find() {
+        match self.find(first) {
             Ok(valid) => self.valid = valid,
             Err(error) => self.status = Err(error),
         }
     }
 
-    /// Finds the next batch, if there is one already.
-    fn find(&mut self) -> Result<bool> {
+    /// Finds the `first` or next batch, if there is one already.
+    fn find(&mut self, first: bool) -> Result<bool> {
         while self.at < self.files.len() {
             match self.find_in_file()? {
                 Found::Batch => return Ok(true),
@@ -234,7 +234,10 @@ impl WalIterator {
                 Found::EndOfFile => break,
             }
         }
-        match self.files.is_empty() || self.last >= self.db.shared.published() {
+        // Where the only log ends before the stream begins, what was written since had no log.
+        let only_unlogged = first && self.files.len() == 1;
+        let caught_up = self.last >= self.db.shared.published();
+        match self.files.is_empty() || caught_up || only_unlogged {
             true => Ok(false),
             false => Err(Error::try_again(
                 "the logs of this stream are read to their end: make another one to go on",

@@ -6,7 +6,7 @@
 //!
 //! What was open keeps the options it was opened with: a table its table options, a running job
 //! the options of its start. A memtable that is already larger than a smaller limit is switched by
-//! the next write.
+//! the next write. A database that is only read changes nothing but what it has in memory.
 
 use std::sync::Arc;
 
@@ -208,13 +208,8 @@ impl Shared {
         Ok(options.sanitize())
     }
 
-    /// Refuses to change options of a database that is closed or only read.
+    /// Refuses to change options of a database that is closed.
     fn check_changeable(&self) -> Result<()> {
-        if self.read_only {
-            return Err(Error::not_supported(
-                "Not supported operation in read only mode.",
-            ));
-        }
         if self.closing.load(Ordering::Acquire) {
             return Err(Error::shutdown("the database is being closed"));
         }
@@ -222,6 +217,10 @@ impl Shared {
     }
 
     fn save_options(&self) -> Result<()> {
+        if self.read_only {
+            // For RocksDB too they change, but it writes a file into a directory that it only reads.
+            return Ok(());
+        }
         let written = self.write_options_file();
         self.options_unsaved
             .store(written.is_err(), Ordering::Relaxed);

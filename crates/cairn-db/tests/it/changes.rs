@@ -214,3 +214,25 @@ fn a_batch_with_data_for_the_log_alone_is_part_of_the_stream() {
     }
     assert_eq!(seen, [(1, 1), (2, 0), (2, 1)]);
 }
+
+/// The stream after writes without a log asked for another stream, which would have said the same.
+#[test]
+fn a_stream_from_an_unlogged_write_has_caught_up() {
+    let world = World::in_memory();
+    let db = open_with(&world, &db_options(), false);
+    db.put(b"logged", b"1").unwrap();
+    let unlogged = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    let mut batch = WriteBatch::new();
+    batch.put(b"unlogged", b"1");
+    db.write_with(&batch, &unlogged).unwrap();
+    let mut iter = db.updates_since(SequenceNumber(2)).unwrap();
+    assert!(!iter.valid());
+    iter.status().unwrap();
+    iter.next();
+    assert_eq!(iter.status().unwrap_err().code(), Code::TryAgain);
+    db.put(b"logged", b"2").unwrap();
+    assert_eq!(numbers_since(&db, 2), [3]);
+}

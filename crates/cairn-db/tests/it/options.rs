@@ -9,7 +9,8 @@ use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Code, PrefixExtractor};
 
-use crate::basic::open_at;
+use crate::basic::{db_options, open_at};
+use crate::wal::open_with;
 
 fn options_files(world: &World) -> Vec<String> {
     let names = world
@@ -263,4 +264,30 @@ fn options_with_a_comparator_of_the_programs_are_loaded_without_it() {
     check(&options).unwrap();
     let error = check(&loaded.families[1].1).unwrap_err();
     assert!(error.text().contains("backwards"), "{error}");
+}
+
+/// Options of a database that is only read could not be changed; RocksDB's can.
+#[test]
+fn a_reader_changes_its_own_options_and_no_file() {
+    let world = World::in_memory();
+    drop(open_with(&world, &db_options(), false));
+    let mut before = world.fs.list(Path::new("/db")).unwrap();
+    let reader = open_with(&world, &db_options(), true);
+    let change = [("max_sequential_skip_in_iterations", "3")];
+    reader.set_options(&change).unwrap();
+    reader.set_db_options(&[("max_open_files", "50")]).unwrap();
+    assert_eq!(
+        reader
+            .default_family()
+            .options()
+            .max_sequential_skip_in_iterations,
+        3
+    );
+    assert_eq!(reader.options().max_open_files, 50);
+    assert!(reader.set_options(&[("num_levels", "3")]).is_err());
+    drop(reader);
+    let mut after = world.fs.list(Path::new("/db")).unwrap();
+    before.sort();
+    after.sort();
+    assert_eq!(before, after);
 }
