@@ -153,7 +153,9 @@ impl Shared {
             last.next_file_number = Some(self.next_file_number());
             last.last_sequence = last.last_sequence.max(Some(self.published()));
         }
-        if !current.wants_rotation(self.options().max_manifest_file_size) {
+        let options = self.options();
+        let percent = u32::try_from(options.max_manifest_space_amp_pct).unwrap_or(0);
+        if !current.wants_rotation(options.max_manifest_file_size, percent) {
             return current
                 .append_group(edits)
                 .inspect_err(|error| self.manifest_failed(error));

@@ -180,7 +180,7 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "manifest",
-        db: "max_manifest_file_size=1024;track_and_verify_wals_in_manifest=true;\
+        db: "max_manifest_file_size=1024;max_manifest_space_amp_pct=100;track_and_verify_wals_in_manifest=true;\
              track_and_verify_wals=true",
         durability: Durability::Logged,
         families: 1,

@@ -62,15 +62,16 @@ options! {
         /// Size of a MANIFEST below which it is never replaced, in bytes.
         max_manifest_file_size: u64 = 1 << 30, dynamic;
         /// Percent by which a MANIFEST may outgrow what it describes.
-        max_manifest_space_amp_pct: i32 = 500, dynamic, hint, recent;
+        max_manifest_space_amp_pct: i32 = 500, dynamic, recent;
         /// Bytes reserved for a new MANIFEST.
         manifest_preallocation_size: u64 = 4 << 20, dynamic, hint;
-        /// Whether opening goes on with the MANIFEST it finds.
-        reuse_manifest_on_open: bool = false, missing, recent;
+        /// Whether opening goes on with the MANIFEST it finds, where that is safe. It never is: a sync
+        /// of it may have failed before, and another one would then prove nothing.
+        reuse_manifest_on_open: bool = false, hint, recent;
         /// Whether the MANIFEST is laid out for a fast start.
         optimize_manifest_for_recovery: bool = false, dynamic, hint, recent;
-        /// Whether closing reads the MANIFEST back.
-        verify_manifest_content_on_close: bool = false, dynamic, missing, recent;
+        /// Whether closing reads the MANIFEST back, and replaces one that is damaged.
+        verify_manifest_content_on_close: bool = false, dynamic, recent;
         /// What recovery does with a damaged log.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery;
         /// Whether two-phase commits survive in the log.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cairn_format::log::Predecessor;
 use cairn_format::manifest::{FamilyChange, VersionEdit};
+use cairn_format::names::FileName;
 use cairn_memtable::{FilterOptions, Memtable};
 use cairn_observe::FlushReason;
 use cairn_options::{DbOptions, FamilyOptions};
@@ -13,7 +14,7 @@ use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::{BlobCache, BlobSource, Reading, View};
 use cairn_types::{Error, FileNumber, Result};
-use cairn_version::manifest::RecoveredFamily;
+use cairn_version::manifest::{self, Manifest, RecoveredFamily};
 use cairn_version::{TableSource, TreeEdit, Version};
 use cairn_wal::WalOptions;
 
@@ -350,11 +351,8 @@ impl Shared {
             Some(log) => log.abandon(),
             None => Ok(()),
         };
-        let manifest = self
-            .manifest
-            .lock()
-            .take()
-            .map_or(Ok(()), |manifest| manifest.close());
+        let manifest = self.manifest.lock().take();
+        let manifest = manifest.map_or(Ok(()), |manifest| self.close_manifest(manifest));
         self.delete_recycled_logs();
         self.purge();
         self.tree.lock().closed = true;
@@ -363,6 +361,30 @@ impl Shared {
         *self.lock.lock() = None;
         *closed = true;
         flushed.and(synced).and(manifest)
+    }
+
+    /// Closes the MANIFEST; first it is read back if the options say so, and written anew if it is
+    /// damaged.
+    fn close_manifest(&self, manifest: Manifest) -> Result<()> {
+        let (number, bytes) = (manifest.number(), manifest.size());
+        manifest.close()?;
+        if !self.options().verify_manifest_content_on_close || self.failure.load().is_some() {
+            return Ok(());
+        }
+        let fs = &*self.world.fs;
+        match manifest::verify(fs, &self.dir, number, bytes) {
+            Err(error) if error.is_corruption() => {
+                self.info
+                    .error(format_args!("MANIFEST {number} is written anew: {error}"));
+            }
+            done => return done,
+        }
+        let fresh = self.write_manifest(&self.families.load_full(), &[])?;
+        let (next, bytes) = (fresh.number(), fresh.size());
+        fresh.close()?;
+        manifest::verify(fs, &self.dir, next, bytes)?;
+        self.delete(&self.dir.join(FileName::Manifest(number).to_string()));
+        Ok(())
     }
 
     /// Flushes what was written without a log, unless the options say that it may be lost.

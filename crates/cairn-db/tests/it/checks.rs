@@ -146,3 +146,29 @@ fn a_flush_that_reads_its_table_back_fails_if_it_is_damaged() {
         assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
     }
 }
+
+/// A MANIFEST that is damaged behind the back of a database that has it open was found by the next
+/// opening.
+#[test]
+fn a_damaged_manifest_is_replaced_when_the_database_is_closed() {
+    for verifies in [true, false] {
+        let sim = SimWorld::new(2);
+        let db = open_on(&sim, &db_options()).unwrap();
+        let value = verifies.to_string();
+        db.set_db_options(&[("verify_manifest_content_on_close", &value)])
+            .unwrap();
+        db.put(b"a", b"1").unwrap();
+        db.flush().unwrap();
+        let names = sim.world.fs.list(Path::new("/db")).unwrap();
+        let name = names.iter().find(|name| name.starts_with("MANIFEST"));
+        let path = Path::new("/db").join(name.unwrap());
+        sim.fs.flip_bit(&path, 30, 2).unwrap();
+        db.close().unwrap();
+        drop(db);
+        let reopened = open_on(&sim, &db_options());
+        assert_eq!(reopened.is_ok(), verifies);
+        if let Ok(db) = reopened {
+            assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+        }
+    }
+}

@@ -148,6 +148,27 @@ pub(super) fn read(
     Ok(reader.whole_up_to())
 }
 
+/// Reads MANIFEST `number` of `dir`, of which `bytes` were written, without making anything of it.
+///
+/// # Errors
+///
+/// `Corruption` that names file and offset for whatever is not as it was written; `IoError`.
+pub fn verify(fs: &dyn FileSystem, dir: &Path, number: FileNumber, bytes: u64) -> Result<()> {
+    let path = dir.join(FileName::Manifest(number).to_string());
+    let end = read(fs, &path, false, &mut |_| Ok(()))?;
+    let found = fs.status(&path)?.len;
+    match end == bytes && found == bytes {
+        true => Ok(()),
+        false => Err(damaged(
+            &path,
+            end,
+            format_args!(
+                "end of the records of a file of {found} bytes, of which {bytes} were written"
+            ),
+        )),
+    }
+}
+
 /// The edits of atomic groups, held until the last of a group is there.
 #[derive(Default)]
 pub(super) struct Groups {

@@ -373,11 +373,11 @@ fn bounds_without_timestamps_get_the_smallest() {
 fn a_manifest_is_rotated_when_it_has_grown() {
     let fs = MemFileSystem::new();
     let mut manifest = create(&fs, &empty(), &[]);
-    assert!(!manifest.wants_rotation(200));
+    assert!(!manifest.wants_rotation(200, 100));
     for number in 0..20 {
         manifest
             .append(&[adds(0, vec![file(100 + number, "a", "b")])])
             .unwrap();
     }
-    assert!(manifest.wants_rotation(200) && !manifest.wants_rotation(1 << 30));
+    assert!(manifest.wants_rotation(200, 100) && !manifest.wants_rotation(1 << 30, 100));
 }

@@ -161,11 +161,13 @@ impl Manifest {
         self.log.offset()
     }
 
-    /// Whether a fresh MANIFEST should replace it: it is larger than `limit`, and it has grown to
-    /// some multiple of what it began with, or a large tree would be written anew with each edit.
+    /// Whether a fresh MANIFEST should replace it: it is larger than `limit`, and it has grown by
+    /// more than `percent` of what it began with, or a large tree would be written anew with each
+    /// edit.
     #[must_use]
-    pub fn wants_rotation(&self, limit: u64) -> bool {
-        self.failed || self.size() > limit.max(self.fresh_bytes.saturating_mul(2))
+    pub fn wants_rotation(&self, limit: u64, percent: u32) -> bool {
+        let grown = self.fresh_bytes.saturating_mul(100 + u64::from(percent)) / 100;
+        self.failed || self.size() > limit.max(grown)
     }
 
     /// Appends `edits`, each of which counts by itself, and syncs them together.
