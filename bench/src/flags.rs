@@ -138,7 +138,7 @@ pub struct Flags {
     )]
     pub bloom_bits: Option<f64>,
     /// Options of the engine in RocksDB's text form. A flag that is an option's name, such as
-    /// --write_buffer_size=8M, sets that option, too.
+    /// --write_buffer_size=8M, sets that option, too; so does --memtablerep=vector.
     #[arg(
         long,
         value_name = "STRING",
@@ -189,7 +189,12 @@ fn flag(arg: &str) -> Option<(String, Option<&str>)> {
         None => (text, None),
     };
     let long = name.len() > 1 && !name.starts_with(|char: char| char.is_ascii_digit());
-    long.then(|| (name.replace('-', "_"), value))
+    let name = match name.replace('-', "_") {
+        // As db_bench calls it.
+        name if name == "memtablerep" => "memtable_factory".to_owned(),
+        name => name,
+    };
+    long.then_some((name, value))
 }
 
 fn is_engine_option(name: &str) -> bool {
@@ -345,7 +350,7 @@ mod tests {
     #[test]
     fn names_of_engine_options_set_them() {
         let flags = parsed(
-            "cairn bench --write_buffer_size=1M --max_background_jobs=4 --block_size=8K \
+            "cairn bench --write_buffer_size=1M --max_background_jobs=4 --block_size=8K --memtablerep=vector \
              --options=num_levels=5 --compression_type=zstd --bloom_bits=10 --cache_size=1G",
         );
         let (mut db, mut family) = (DbOptions::default(), FamilyOptions::default());
@@ -354,6 +359,10 @@ mod tests {
         assert_eq!(db.max_background_jobs, 4);
         assert_eq!(family.table.block_size, 8 << 10);
         assert_eq!(family.num_levels, 5);
+        assert_eq!(
+            family.memtable_factory,
+            cairn_options::MemtableFactory::Vector
+        );
         assert!(family.table.filter_policy.is_some() && family.table.block_cache.is_some());
     }
 

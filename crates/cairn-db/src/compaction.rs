@@ -44,8 +44,10 @@ impl Shared {
     }
 
     pub(crate) fn present(&self, family: &FamilyState) -> Present {
+        let now = self.world.clock.wall_seconds();
         Present {
-            now: self.world.clock.wall_seconds(),
+            now,
+            ahead: self.options().seconds_ahead(now),
             oldest_snapshot: self.snapshots.kept_from(self.published()),
             full_history_ts_low: family.full_history_ts_low.clone(),
         }

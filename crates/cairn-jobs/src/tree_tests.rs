@@ -386,6 +386,7 @@ impl Tree {
     fn present(&self) -> Present {
         Present {
             now: 1_000_000,
+            ahead: 0,
             oldest_snapshot: SequenceNumber(*self.snapshots.first().unwrap_or(&self.last_seq)),
             full_history_ts_low: Vec::new(),
         }

@@ -21,6 +21,8 @@ pub struct MemtableOptions {
     pub arena_block_size: usize,
     /// The filter that lookups ask first.
     pub filter: FilterOptions,
+    /// Whether entries are sorted only when the memtable is first read or flushed: for bulk loads.
+    pub sorted_late: bool,
 }
 
 impl Default for MemtableOptions {
@@ -28,6 +30,7 @@ impl Default for MemtableOptions {
         MemtableOptions {
             arena_block_size: 1 << 20,
             filter: FilterOptions::default(),
+            sorted_late: false,
         }
     }
 }
@@ -75,7 +78,10 @@ impl Memtable {
         };
         Memtable {
             filter,
-            list: List::new(order, options.arena_block_size),
+            list: match options.sorted_late {
+                true => List::new(order, options.arena_block_size).sorted_late(),
+                false => List::new(order, options.arena_block_size),
+            },
             hint: Mutex::new(InsertHint::default()),
             deletions: AtomicUsize::new(0),
             data_bytes: AtomicUsize::new(0),

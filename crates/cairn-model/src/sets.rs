@@ -33,7 +33,7 @@ pub const SETS: &[NamedSet] = &[
     NamedSet {
         name: "idle",
         db: "avoid_flush_during_recovery=true;avoid_flush_during_shutdown=true",
-        family: "disable_auto_compactions=true;max_write_buffer_number=4;\
+        family: "memtable_factory=vector;disable_auto_compactions=true;max_write_buffer_number=4;\
                  min_write_buffer_number_to_merge=3",
         table: "no_block_cache=true",
     },

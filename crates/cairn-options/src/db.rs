@@ -219,8 +219,9 @@ options! {
         use_adaptive_mutex: bool = false, hint;
         /// Longest time without looking for compactions, in seconds.
         max_compaction_trigger_wakeup_seconds: u64 = 43_200, dynamic, hint, recent;
-        /// Hours of little work, as `HH:MM-HH:MM` in UTC.
-        daily_offpeak_time_utc: String = String::new(), dynamic, missing, recent;
+        /// Hours of little work, as `HH:MM-HH:MM` in UTC: periodic compactions of all files that come
+        /// of age before the next such hours run in them.
+        daily_offpeak_time_utc: String = String::new(), dynamic, recent;
         /// Temperature of MANIFESTs.
         metadata_write_temperature: Temperature = Temperature::Unknown, missing, recent;
         /// Temperature of WALs.

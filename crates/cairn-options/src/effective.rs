@@ -12,6 +12,7 @@ use crate::db::DbOptions;
 use crate::family::{DEFAULT_TTL, FamilyOptions};
 use crate::nested::CompressionOptions;
 use crate::object::DbPath;
+use crate::offpeak;
 use crate::rows::Options;
 use crate::table::TableOptions;
 
@@ -72,6 +73,11 @@ impl DbOptions {
         require(
             !self.enable_pipelined_write || !(self.unordered_write || self.atomic_flush),
             "enable_pipelined_write goes with neither unordered_write nor atomic_flush",
+        )?;
+        let hours = offpeak::parse(&self.daily_offpeak_time_utc);
+        require(
+            self.daily_offpeak_time_utc.is_empty() || hours.is_some_and(|(from, to)| from != to),
+            "daily_offpeak_time_utc must be two times in the format HH:mm-HH:mm (e.g. 04:30-07:30)",
         )?;
         if self.allow_mmap_reads && self.use_direct_reads {
             return Err(Error::not_supported(
@@ -237,9 +243,14 @@ impl FamilyOptions {
                 "more than four paths of tables are not supported",
             ));
         }
-        if paths.len() > 1 && self.compaction_style != CompactionStyle::Level {
+        let in_levels = matches!(
+            self.compaction_style,
+            CompactionStyle::Level | CompactionStyle::Universal
+        );
+        if paths.len() > 1 && !in_levels {
             return Err(Error::not_supported(
-                "several paths of tables need compaction_style kCompactionStyleLevel",
+                "several paths of tables need compaction_style kCompactionStyleLevel or \
+                 kCompactionStyleUniversal",
             ));
         }
         Ok(())

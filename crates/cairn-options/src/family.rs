@@ -36,10 +36,10 @@ options! {
         min_write_buffer_number_to_merge: i32 = 1;
         /// Bytes of flushed memtables that are kept for conflict checks.
         max_write_buffer_size_to_maintain: i64 = 0, missing;
-        /// The structure behind memtables. The skip list serves for every one of them: what is named
-        /// here is kept in the OPTIONS file, for RocksDB, and changes nothing else. All structures
-        /// hold and give back the same.
-        memtable_factory: MemtableFactory = MemtableFactory::SkipList, hint;
+        /// The structure behind memtables: a skip list, or a vector that is sorted when it is first
+        /// read, for bulk loads. The skip list serves for structures with prefixes too: their names
+        /// are kept in the OPTIONS file, for RocksDB. All structures hold and give back the same.
+        memtable_factory: MemtableFactory = MemtableFactory::SkipList;
         /// Size of a memtable's memory chunks, in bytes; 0 for an eighth of the memtable, 1 MiB at most.
         arena_block_size: usize = 0, dynamic;
         /// Part of a memtable that a Bloom filter of its keys takes, a quarter at most; 0 for none.

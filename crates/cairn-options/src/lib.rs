@@ -36,6 +36,7 @@ pub mod merge;
 mod mixed;
 pub mod nested;
 mod object;
+mod offpeak;
 pub mod partition;
 pub mod plugin;
 pub mod presets;

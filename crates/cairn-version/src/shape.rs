@@ -320,6 +320,8 @@ pub fn pending_compaction_bytes(
 pub struct Present {
     /// Seconds since 1970.
     pub now: u64,
+    /// Seconds by which files count as old early for periodic compactions.
+    pub ahead: u64,
     /// Bottommost files whose entries are all older than this are rewritten, to drop what only
     /// snapshots had kept. Zero until the first snapshot is released; with each release it becomes
     /// the oldest snapshot that is left, or the last sequence number if none is. (Were it the last
@@ -354,7 +356,8 @@ pub fn marked(
     let levels = version.num_levels();
     let last_with_files = version.num_non_empty_levels().saturating_sub(1);
     let expired_before = expiry(present.now, options.ttl);
-    let periodic_before = expiry(present.now, options.periodic);
+    let periodic_before =
+        expiry(present.now, options.periodic).map(|limit| limit.saturating_add(present.ahead));
     for (level, file) in version
         .files()
         .filter(|(_, file)| !busy.contains(&file.number))

@@ -351,6 +351,7 @@ fn old_files_and_kept_versions_are_marked() {
     (options.ttl, options.periodic) = (500, 50);
     let present = Present {
         now: 1000,
+        ahead: 0,
         oldest_snapshot: SequenceNumber(7),
         full_history_ts_low: Vec::new(),
     };
@@ -365,6 +366,20 @@ fn old_files_and_kept_versions_are_marked() {
     assert_eq!(list(&marked.periodic), [(1, 1), (6, 2)]);
     assert_eq!(list(&marked.content), [(1, 3)]);
     assert_eq!(list(&marked.bottommost), [(1, 1), (6, 2)]);
+    // What will be old only in some hours is so now when there is little work.
+    options.periodic = 200;
+    let periodic = |ahead| {
+        let present = Present {
+            ahead,
+            ..present.clone()
+        };
+        let marked = shape::marked(&version, &HashSet::new(), &present, &options);
+        list(&marked.periodic)
+    };
+    assert_eq!(
+        (periodic(100), periodic(101)),
+        (vec![(1, 1)], vec![(1, 1), (6, 2)])
+    );
 }
 
 proptest! {

@@ -9,7 +9,7 @@ use cairn_format::manifest::{FamilyChange, VersionEdit};
 use cairn_format::names::FileName;
 use cairn_memtable::{FilterOptions, Memtable};
 use cairn_observe::FlushReason;
-use cairn_options::{DbOptions, FamilyOptions};
+use cairn_options::{DbOptions, FamilyOptions, MemtableFactory};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::{BlobCache, BlobSource, Reading, View};
@@ -92,6 +92,7 @@ impl Shared {
         let memtable = cairn_memtable::MemtableOptions {
             arena_block_size: options.arena_block_size,
             filter: memtable_filter(options),
+            sorted_late: options.memtable_factory == MemtableFactory::Vector,
         };
         let memtable = Memtable::new(options.comparator.clone(), memtable);
         Arc::new(match &self.buffers {

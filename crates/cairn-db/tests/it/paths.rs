@@ -106,7 +106,7 @@ fn upper_levels_lie_in_the_first_directory_and_lower_ones_in_the_next() {
 }
 
 #[test]
-fn a_family_has_directories_of_its_own_and_only_leveled_trees_several() {
+fn a_family_has_directories_of_its_own_and_a_fifo_tree_only_one() {
     let world = World::in_memory();
     let own = FamilyOptions {
         cf_paths: vec![place("/own", 1 << 30)],
@@ -127,4 +127,36 @@ fn a_family_has_directories_of_its_own_and_only_leveled_trees_several() {
         refused.err().map(|error| error.code()),
         Some(Code::NotSupported)
     );
+}
+
+#[test]
+fn large_runs_of_a_universal_tree_lie_in_the_next_directory() {
+    let world = World::in_memory();
+    let universal = FamilyOptions {
+        compaction_style: CompactionStyle::Universal,
+        ..small()
+    };
+    let db = open_with(&world, &options(), universal.clone()).unwrap();
+    let write = |from: u32| {
+        for n in from..from + 1000 {
+            db.put(format!("key{n:06}").as_bytes(), &value(n)).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    write(0);
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    assert_eq!(tables(&world, "/slow"), 0);
+    write(1000);
+    for from in 2..8 {
+        write(from * 1000);
+    }
+    db.wait_until_quiet().unwrap();
+    // More than the first directory should hold.
+    assert!(tables(&world, "/slow") > 0);
+    assert_eq!(tables(&world, "/db"), 0);
+    db.close().unwrap();
+    let db = open_with(&world, &options(), universal).unwrap();
+    let found = db.get(b"key000077").unwrap();
+    assert_eq!(found.as_deref(), Some(&value(77)[..]));
 }

@@ -2,7 +2,7 @@
 //!
 //! The first directories hold the upper levels: levels are counted off against the bytes that each
 //! directory should hold, from level 0 on, and one that does not fit goes to the next. The last
-//! directory takes what is left.
+//! directory takes what is left. In a universal tree the size of what is written decides.
 
 use super::PickOptions;
 
@@ -35,6 +35,23 @@ pub(super) fn of_level(options: &PickOptions, level: usize) -> u32 {
     u32::try_from(path).unwrap_or(u32::MAX)
 }
 
+/// The directory of what a universal compaction of `bytes` writes: the first that holds it and has
+/// room, together with those before it, for what will be written until it is compacted again.
+pub(super) fn of_run(options: &PickOptions, bytes: u64) -> u32 {
+    let ratio = 100_u64.saturating_sub(u64::from(options.universal.size_ratio));
+    let future = u128::from(bytes) * u128::from(ratio) / 100;
+    let targets = options.path_targets.split_last();
+    let (mut path, mut before) = (0, 0);
+    for &target in targets.map_or(&[][..], |(_, others)| others) {
+        if target > bytes && before + u128::from(target - bytes) > future {
+            break;
+        }
+        before += u128::from(target);
+        path += 1;
+    }
+    path
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,7 +71,13 @@ mod tests {
         let options = PickOptions::new(&DbOptions::default(), &family);
         let paths: Vec<u32> = (0..5).map(|level| of_level(&options, level)).collect();
         assert_eq!(paths, [0, 0, 1, 2, 2]);
+        // A run of 100 bytes will have 99 beside it.
+        let of = |bytes| of_run(&options, bytes);
+        assert_eq!(
+            [1, 100, 130, 250, 620, 640, 5000].map(of),
+            [0, 0, 1, 1, 1, 2, 2]
+        );
         let single = PickOptions::new(&DbOptions::default(), &FamilyOptions::default());
-        assert_eq!(of_level(&single, 6), 0);
+        assert_eq!((of_level(&single, 6), of_run(&single, 1 << 40)), (0, 0));
     }
 }

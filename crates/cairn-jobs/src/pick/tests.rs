@@ -55,6 +55,7 @@ impl Case {
             options: PickOptions::new(&DbOptions::default(), &family),
             present: Present {
                 now: 1000,
+                ahead: 0,
                 oldest_snapshot: SequenceNumber::ZERO,
                 full_history_ts_low: Vec::new(),
             },

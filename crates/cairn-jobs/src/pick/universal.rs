@@ -17,7 +17,7 @@ use cairn_options::{CompactionStopStyle, Compression};
 use cairn_platform::sync::Arc;
 use cairn_version::{FileMeta, bounds, shape};
 
-use super::{LevelInputs, Pick, Reason, Start, Tree, expand, level_zero};
+use super::{LevelInputs, Pick, Reason, Start, Tree, expand, level_zero, paths};
 
 /// A sorted run.
 struct Run {
@@ -308,6 +308,10 @@ fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Op
     pick.score = runs.iter().filter(|run| !run.busy).count() as f64
         / tree.options.shape.level0_trigger as f64;
     pick.trivial_move = false;
+    pick.output.path_id = paths::of_run(
+        tree.options,
+        runs[range.clone()].iter().map(|run| run.size).sum(),
+    );
     // Runs are merged whole: where files of older ones end does not matter.
     pick.grandparents = Vec::new();
     pick.output.max_bytes = pick.output.target_bytes;

@@ -24,6 +24,7 @@
 )]
 
 mod node;
+mod unsorted;
 
 #[cfg(not(loom))]
 mod atomic {
@@ -43,6 +44,7 @@ use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
 use atomic::{AtomicUsize, Ordering};
 use node::{MAX_HEIGHT, Node, Target};
+use unsorted::Unsorted;
 
 /// The list; see the module's documentation.
 pub(crate) struct List {
@@ -55,6 +57,8 @@ pub(crate) struct List {
     /// Which list this is, for hints.
     number: u64,
     arena: Arena,
+    /// What is not linked in yet, if the list is sorted only when it is read.
+    unsorted: Option<Box<Unsorted>>,
 }
 
 // SAFETY: all that threads share are nodes, which are immutable but for their atomic links (N2) and
@@ -194,6 +198,7 @@ impl List {
             entries: AtomicUsize::new(0),
             number: LISTS.fetch_add(1, Relaxed),
             arena,
+            unsorted: None,
         }
     }
 
@@ -211,7 +216,8 @@ impl List {
     }
 
     /// Inserts an entry, beginning the search at `hint`. `false` if exactly this internal key is
-    /// here already; then nothing changes.
+    /// here already; then nothing changes. A list that is sorted late takes every entry and keeps
+    /// one of two equal ones.
     pub(crate) fn insert(
         &self,
         user: &[u8],
@@ -221,10 +227,26 @@ impl List {
     ) -> bool {
         let target = Target::new(&self.order, user, packed);
         let height = self.new_height();
+        if let Some(unsorted) = &self.unsorted {
+            self.append(unsorted, &target, value, height);
+            return true;
+        }
         let node = Node::create(&self.arena, height, &target, value);
-        self.find_place(&target, hint);
+        self.place(node, height, &target, hint)
+    }
+
+    /// Links `node`, beginning the search at `hint`.
+    #[inline]
+    fn place(
+        &self,
+        node: NonNull<Node>,
+        height: usize,
+        target: &Target<'_>,
+        hint: &mut InsertHint,
+    ) -> bool {
+        self.find_place(target, hint);
         for level in 0..height {
-            if !self.link(node, level, &target, &mut hint.prev[level]) {
+            if !self.link(node, level, target, &mut hint.prev[level]) {
                 self.entries.fetch_sub(1, Ordering::Relaxed);
                 return false;
             }
@@ -413,6 +435,7 @@ impl List {
     /// The last node before `target` (or the head), and the one behind it.
     #[inline]
     fn search(&self, target: &Target<'_>) -> (NonNull<Node>, Option<NonNull<Node>>) {
+        self.settle();
         let mut node = self.head;
         for level in (1..self.height.load(Ordering::Relaxed)).rev() {
             // SAFETY: `node` is the head or was reached on this level or a higher one (N4).
@@ -437,12 +460,14 @@ impl List {
 
     /// The first entry.
     pub(crate) fn first(&self) -> Option<Entry<'_>> {
+        self.settle();
         // SAFETY: the head has all links.
         self.entry(unsafe { Node::next(self.head, 0) })
     }
 
     /// The last entry.
     pub(crate) fn last(&self) -> Option<Entry<'_>> {
+        self.settle();
         let mut node = self.head;
         for level in (0..self.height.load(Ordering::Relaxed)).rev() {
             // SAFETY: `node` is the head or was reached on this level or a higher one (N4).

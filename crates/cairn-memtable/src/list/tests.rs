@@ -168,3 +168,46 @@ fn threads_insert_while_others_read() {
     assert_eq!(all(&list).len(), 3 * per_thread as usize);
     assert_eq!(list.entries(), 3 * per_thread as usize);
 }
+
+/// A list that is sorted late holds what another one holds, at every moment somebody looks.
+#[test]
+fn a_list_that_is_sorted_late_reads_as_any_other() {
+    let late = list().sorted_late();
+    let mut hint = InsertHint::default();
+    let mut expected = BTreeMap::new();
+    let mut state = 7_u64;
+    for n in 0..CASES {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let user = (state >> 40 & 0xff).to_be_bytes();
+        assert!(insert(&late, &mut hint, &user, n, &n.to_le_bytes()));
+        expected.insert((user, std::cmp::Reverse(n)), n.to_le_bytes());
+        if n % 97 == 0 {
+            let all: Vec<_> = all(&late);
+            let wanted: Vec<_> = expected
+                .iter()
+                .map(|((user, seq), value)| (&user[..], seq.0, &value[..]))
+                .collect();
+            assert_eq!(all, wanted);
+            let last = late.last().map(|entry| entry.user_key().to_vec());
+            assert_eq!(last.as_deref(), wanted.last().map(|(user, ..)| *user));
+        } else if n % 31 == 0 {
+            let found = late.at_or_after(&user, u64::MAX).map(|entry| entry.seq().0);
+            assert_eq!(found, Some(n));
+        }
+    }
+    assert_eq!(late.entries() as u64, CASES);
+}
+
+/// Of two entries with one internal key one stays, and the other is not counted.
+#[test]
+fn entries_that_are_there_already_are_forgotten_when_the_list_is_sorted() {
+    let late = list().sorted_late();
+    let mut hint = InsertHint::default();
+    for value in [b"1", b"1"] {
+        insert(&late, &mut hint, b"a", 1, value);
+    }
+    assert_eq!(all(&late), [(&b"a"[..], 1, &b"1"[..])]);
+    assert_eq!(late.entries(), 1);
+}

@@ -1,0 +1,70 @@
+//! Entries that wait to be sorted: a list for bulk loads takes them as they come, and links them in
+//! when it is first read.
+//!
+//! To append costs a copy into the arena and a push; all that has come since the last read is sorted
+//! by whoever reads next, and linked in ascending order, for which every place is found at once.
+
+use std::ptr::NonNull;
+
+use cairn_format::key;
+use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
+
+use super::node::{Node, Target};
+use super::{InsertHint, List};
+
+/// The entries that wait; nodes of the list that this is in (N1), each with its height.
+#[derive(Default)]
+pub(super) struct Unsorted {
+    nodes: Mutex<Vec<(NonNull<Node>, usize)>>,
+    /// Whether there are any.
+    waiting: AtomicBool,
+}
+
+impl List {
+    /// A list that is sorted only when it is read.
+    pub(crate) fn sorted_late(mut self) -> List {
+        self.unsorted = Some(Box::default());
+        self
+    }
+
+    pub(super) fn append(
+        &self,
+        unsorted: &Unsorted,
+        target: &Target<'_>,
+        value: &[u8],
+        height: usize,
+    ) {
+        let node = Node::create(&self.arena, height, target, value);
+        let mut nodes = unsorted.nodes.lock();
+        nodes.push((node, height));
+        // Release pairs with the acquire in `settle`. That the reader of a published sequence number
+        // sees it follows from the publication.
+        unsorted.waiting.store(true, Ordering::Release);
+    }
+
+    /// Sees to it that what was appended can be read.
+    #[inline]
+    pub(super) fn settle(&self) {
+        if let Some(unsorted) = &self.unsorted
+            && unsorted.waiting.load(Ordering::Acquire)
+        {
+            self.sort_in(unsorted);
+        }
+    }
+
+    #[cold]
+    fn sort_in(&self, unsorted: &Unsorted) {
+        // Held to the end: other readers need all of it as well.
+        let mut nodes = unsorted.nodes.lock();
+        // SAFETY: the nodes are of this list, which lives (N1).
+        let key_of = |node: NonNull<Node>| unsafe { Node::key(node) };
+        nodes.sort_unstable_by(|(a, _), (b, _)| key::compare(&self.order, key_of(*a), key_of(*b)));
+        let mut hint = InsertHint::default();
+        for (node, height) in nodes.drain(..) {
+            let internal = key_of(node);
+            let target = Target::new(&self.order, key::user_key(internal), key::packed(internal));
+            self.place(node, height, &target, &mut hint);
+        }
+        unsorted.waiting.store(false, Ordering::Release);
+    }
+}
