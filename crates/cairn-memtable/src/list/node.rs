@@ -1,22 +1,24 @@
 //! A node of the list, and the only code that reads or writes its memory.
 //!
 //! ```text
-//!          tower, highest link first              head           key and value
-//! ┌─────────────────┬─────┬─────────────────┬──────────┬────────┬──────┬──────────┬──────────┬────────┬───────┐
-//! │ next[h-1], bound│ ... │ next[1], bound  │ next[0]  │ prefix │ key  │ value    │ user key │ packed │ value │
-//! │ 16 bytes        │     │ 16              │ 8        │ 8      │ len 4│ len 4    │          │ 8      │       │
-//! └─────────────────┴─────┴─────────────────┴──────────┴────────┴──────┴──────────┴──────────┴────────┴───────┘
+//!          tower, highest link first              entry
+//! ┌─────────────────┬─────┬─────────────────┬──────────┬────────────┬──────────┬────────┬────────────┬───────┐
+//! │ next[h-1], bound│ ... │ next[1], bound  │ next[0]  │ length of  │ user key │ packed │ length of  │ value │
+//! │ 16 bytes        │     │ 16              │ 8        │ key: varint│          │ 8      │ value      │       │
+//! └─────────────────┴─────┴─────────────────┴──────────┴────────────┴──────────┴────────┴────────────┴───────┘
 //!                                                      ▲ a node's address
 //! ```
 //!
-//! The address of a node is that of its head, so that links, prefix and the beginning of the key
-//! lie next to each other, mostly in one cache line. The prefix is the first 8 bytes of the user
-//! key in an order that integers compare in ([`prefix_of`]); most comparisons end there.
+//! The address of a node is that of its entry, so that links and the beginning of the key lie next
+//! to each other, mostly in one cache line. The first 8 bytes of the user key are compared as an
+//! integer ([`prefix_of`]); most comparisons end there. An entry takes the bytes that RocksDB's
+//! takes, because what fits into a memtable decides how often everything after it is rewritten.
 
 use std::cmp::Ordering as Order;
 use std::ptr::{self, NonNull};
 use std::slice;
 
+use cairn_format::coding::{MAX_VARINT32_LEN, varint_len};
 use cairn_format::key;
 use cairn_memory::Arena;
 use cairn_types::KeyOrder;
@@ -47,13 +49,9 @@ fn tower_len(height: usize) -> usize {
     size_of::<Link>() + (height - 1) * size_of::<Upper>()
 }
 
-/// The head of a node; the tower lies before it and the bytes behind it.
-#[repr(C)]
-pub(super) struct Node {
-    prefix: u64,
-    key_len: u32,
-    value_len: u32,
-}
+/// The first byte of an entry; the tower lies before it and the other bytes behind it.
+#[repr(transparent)]
+pub(super) struct Node(u8);
 
 /// What is searched for, or inserted: a key taken apart.
 #[derive(Clone, Copy)]
@@ -94,6 +92,76 @@ fn prefix_of(order: &KeyOrder, user: &[u8]) -> u64 {
     }
 }
 
+/// Writes `bytes` and returns where they end.
+///
+/// # Safety
+///
+/// So many bytes at `at` are the caller's to write.
+#[inline]
+unsafe fn put(at: NonNull<u8>, bytes: &[u8]) -> NonNull<u8> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        at.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+        at.add(bytes.len())
+    }
+}
+
+/// Writes `len` as a varint and returns where it ends.
+///
+/// # Safety
+///
+/// As for [`put`].
+#[inline]
+unsafe fn put_len(mut at: NonNull<u8>, mut len: u32) -> NonNull<u8> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        while len >= 0x80 {
+            // Truncation is meant: seven bits at a time.
+            at.write(len as u8 | 0x80);
+            at = at.add(1);
+            len >>= 7;
+        }
+        at.write(len as u8);
+        at.add(1)
+    }
+}
+
+/// Reads what [`put_len`] wrote, and returns where it ends.
+///
+/// # Safety
+///
+/// [`put_len`] wrote at `at`, and what it wrote does not change.
+#[inline]
+unsafe fn take_len(at: NonNull<u8>) -> (usize, NonNull<u8>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match at.read() {
+            short @ 0..0x80 => (usize::from(short), at.add(1)),
+            _ => take_long_len(at),
+        }
+    }
+}
+
+/// [`take_len`] of more than one byte.
+///
+/// # Safety
+///
+/// As for [`take_len`].
+#[cold]
+unsafe fn take_long_len(at: NonNull<u8>) -> (usize, NonNull<u8>) {
+    let mut len = 0;
+    for nth in 0..MAX_VARINT32_LEN {
+        // SAFETY: the caller's promise: up to the first byte below 0x80 they are of the length.
+        let byte = unsafe { at.add(nth).read() };
+        len |= usize::from(byte & 0x7f) << (7 * nth);
+        if byte < 0x80 {
+            // SAFETY: one past a byte that was read.
+            return (len, unsafe { at.add(nth + 1) });
+        }
+    }
+    unreachable!("lengths have five bytes at most")
+}
+
 impl Node {
     /// Writes a node of `height` links that are all null, and returns its address. Nobody else
     /// knows the node yet.
@@ -104,13 +172,14 @@ impl Node {
         value: &[u8],
     ) -> NonNull<Node> {
         debug_assert!((1..=MAX_HEIGHT).contains(&height));
-        let key_len = u32::try_from(target.user.len()).expect("a key is shorter than 4 GiB");
-        let value_len = u32::try_from(value.len()).expect("a value is shorter than 4 GiB");
+        let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("shorter than 4 GiB");
+        let (key_len, value_len) = (len(target.user), len(value));
         let tower = tower_len(height);
-        let bytes = target.user.len() + PACKED + value.len();
-        let start = arena.allocate(tower + size_of::<Node>() + bytes, align_of::<Link>());
-        // SAFETY: the arena gave this thread alone as many bytes as tower, head, key and value
-        // take together, aligned for links, whose size keeps the head aligned as well (N1).
+        let lens = varint_len(key_len.into()) + varint_len(value_len.into());
+        let bytes = lens + target.user.len() + PACKED + value.len();
+        let start = arena.allocate(tower + bytes, align_of::<Link>());
+        // SAFETY: the arena gave this thread alone as many bytes as tower and entry take together,
+        // aligned for links (N1).
         unsafe {
             let node = start.add(tower).cast::<Node>();
             node.cast::<Link>().sub(1).write(Link::new(ptr::null_mut()));
@@ -120,20 +189,10 @@ impl Node {
                     bound: AtomicU64::new(NOWHERE),
                 });
             }
-            node.write(Node {
-                prefix: target.prefix,
-                key_len,
-                value_len,
-            });
-            let key = node.add(1).cast::<u8>();
-            key.copy_from_nonoverlapping(NonNull::from(target.user).cast(), target.user.len());
-            let packed = key.add(target.user.len());
-            packed
-                .cast::<[u8; PACKED]>()
-                .write_unaligned(target.packed.to_le_bytes());
-            packed
-                .add(PACKED)
-                .copy_from_nonoverlapping(NonNull::from(value).cast(), value.len());
+            let at = put_len(node.cast(), key_len);
+            let at = put(at, target.user);
+            let at = put(at, &target.packed.to_le_bytes());
+            put(put_len(at, value_len), value);
             node
         }
     }
@@ -209,47 +268,33 @@ impl Node {
         NonNull::new(unsafe { Node::link(node, level) }.load(Ordering::Acquire))
     }
 
-    /// User key and value, where the value begins behind the packed number.
+    /// The internal key.
     ///
     /// # Safety
     ///
     /// `node` was made by [`Node::create`] and its arena lives for `'a`.
     #[inline]
-    unsafe fn bytes<'a>(
-        node: NonNull<Node>,
-        from: usize,
-        len: impl Fn(&Node) -> usize,
-    ) -> &'a [u8] {
-        // SAFETY: the caller's promise; the bytes behind the head are initialised, belong to this
-        // node and do not change (N1, N2).
-        unsafe {
-            let len = len(node.as_ref());
-            slice::from_raw_parts(node.add(1).cast::<u8>().add(from).as_ptr(), len)
-        }
-    }
-
-    /// The internal key.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Node::bytes`].
-    #[inline]
     pub(super) unsafe fn key<'a>(node: NonNull<Node>) -> &'a [u8] {
-        // SAFETY: the caller's promise.
-        unsafe { Node::bytes(node, 0, |head| head.key_len as usize + PACKED) }
+        // SAFETY: the caller's promise; the bytes of an entry are initialised, belong to its node
+        // and do not change (N1, N2).
+        unsafe {
+            let (len, key) = take_len(node.cast());
+            slice::from_raw_parts(key.as_ptr(), len + PACKED)
+        }
     }
 
     /// The value.
     ///
     /// # Safety
     ///
-    /// As for [`Node::bytes`].
+    /// As for [`Node::key`].
     #[inline]
     pub(super) unsafe fn value<'a>(node: NonNull<Node>) -> &'a [u8] {
-        // SAFETY: the caller's promise.
+        // SAFETY: as above.
         unsafe {
-            let from = node.as_ref().key_len as usize + PACKED;
-            Node::bytes(node, from, |head| head.value_len as usize)
+            let (len, key) = take_len(node.cast());
+            let (len, value) = take_len(key.add(len + PACKED));
+            slice::from_raw_parts(value.as_ptr(), len)
         }
     }
 
@@ -257,7 +302,7 @@ impl Node {
     ///
     /// # Safety
     ///
-    /// As for [`Node::bytes`].
+    /// As for [`Node::key`].
     #[inline]
     pub(super) unsafe fn compare(
         node: NonNull<Node>,
@@ -265,11 +310,11 @@ impl Node {
         target: &Target<'_>,
     ) -> Order {
         // SAFETY: the caller's promise.
-        let (prefix, key) = unsafe { (node.as_ref().prefix, Node::key(node)) };
-        if prefix != target.prefix {
-            return prefix.cmp(&target.prefix);
-        }
-        key::compare_user(order, key::user_key(key), target.user)
+        let key = unsafe { Node::key(node) };
+        let user = key::user_key(key);
+        prefix_of(order, user)
+            .cmp(&target.prefix)
+            .then_with(|| key::compare_user(order, user, target.user))
             .then_with(|| target.packed.cmp(&key::packed(key)))
     }
 

@@ -211,3 +211,39 @@ fn entries_that_are_there_already_are_forgotten_when_the_list_is_sorted() {
     assert_eq!(all(&late), [(&b"a"[..], 1, &b"1"[..])]);
     assert_eq!(late.entries(), 1);
 }
+
+#[test]
+fn keys_and_values_have_any_length() {
+    let list = list();
+    let mut hint = InsertHint::default();
+    let lens = [0, 1, 7, 8, 9, 127, 128, 129, 16_383, 16_384, 2_100_000];
+    let bytes = |len: usize| vec![b'x'; if cfg!(miri) { len.min(500) } else { len }];
+    for (nth, &key) in lens.iter().enumerate() {
+        for (seq, &value) in lens.iter().enumerate() {
+            let seq = (nth * lens.len() + seq) as u64;
+            assert!(insert(&list, &mut hint, &bytes(key), seq, &bytes(value)));
+        }
+    }
+    let mut entries: Vec<_> = all(&list);
+    entries.sort_by_key(|&(_, seq, _)| seq);
+    for (entry, nth) in entries.iter().zip(0..) {
+        let (key, value) = (lens[nth / lens.len()], lens[nth % lens.len()]);
+        assert_eq!(*entry, (&bytes(key)[..], nth as u64, &bytes(value)[..]));
+    }
+    assert_eq!(entries.len(), lens.len() * lens.len());
+}
+
+/// RocksDB's skiplist takes 138.7 bytes for such an entry. What an entry takes more makes memtables
+/// hold less, and so flushes and all that follows them more frequent.
+#[test]
+fn an_entry_takes_little_more_than_its_bytes() {
+    let list = List::new(KeyOrder::Bytewise, 1 << 20);
+    let mut hint = InsertHint::default();
+    let before = list.arena().memory_usage();
+    for n in 0..1000_u64 {
+        let key = [n.to_be_bytes(), [0; 8]].concat();
+        assert!(insert(&list, &mut hint, &key, n, &[7; 100]));
+    }
+    let taken = list.arena().memory_usage() - before;
+    assert!(taken <= 143 * 1000, "{taken} bytes for 1000 entries");
+}
