@@ -28,6 +28,14 @@ const MAX_INPUT: usize = 0x7e00_0000;
 unsafe extern "C" {
     fn LZ4_createStream() -> *mut c_void;
     fn LZ4_freeStream(stream: *mut c_void) -> c_int;
+    fn LZ4_compress_fast_extState(
+        stream: *mut c_void,
+        source: *const c_char,
+        dest: *mut c_char,
+        source_len: c_int,
+        dest_capacity: c_int,
+        acceleration: c_int,
+    ) -> c_int;
     fn LZ4_resetStream_fast(stream: *mut c_void);
     fn LZ4_loadDict(stream: *mut c_void, dictionary: *const c_char, len: c_int) -> c_int;
     fn LZ4_compress_fast_continue(
@@ -130,14 +138,22 @@ impl Stream {
         let dictionary_len = int_len(dictionary.len())?;
         let stream = self.raw.as_ptr();
         let (source, dest) = (raw.as_ptr().cast(), out.as_mut_ptr().cast());
-        // SAFETY: I1, I2, I3; the reset and the load make the stream forget what it pointed to (I4).
+        // SAFETY: I1, I2, I3; a reset, with the load, makes the stream forget what it pointed to (I4).
         let written = unsafe {
             match self.effort {
+                // Block by block the library hashes fewer bytes at a time than in a stream, and so
+                // finds shorter matches: RocksDB's tables are written like this.
+                Effort::Fast(acceleration) if dictionary_len == 0 => LZ4_compress_fast_extState(
+                    stream,
+                    source,
+                    dest,
+                    raw_len,
+                    capacity,
+                    acceleration,
+                ),
                 Effort::Fast(acceleration) => {
                     LZ4_resetStream_fast(stream);
-                    if dictionary_len > 0 {
-                        LZ4_loadDict(stream, dictionary.as_ptr().cast(), dictionary_len);
-                    }
+                    LZ4_loadDict(stream, dictionary.as_ptr().cast(), dictionary_len);
                     LZ4_compress_fast_continue(
                         stream,
                         source,
