@@ -1,6 +1,6 @@
 //! Column families: what one is, and the handle a user holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, Guard};
@@ -36,6 +36,9 @@ pub(crate) struct FamilyState {
     /// Writes have to be delayed or stopped.
     pub(crate) is_held_back: AtomicBool,
     dropped: AtomicBool,
+    /// Memtables that are flushed and kept, the oldest first: what transactions compare with, and
+    /// nothing that a read looks at.
+    history: Mutex<VecDeque<Arc<Memtable>>>,
     /// Versions that were replaced and may still be read.
     old_versions: Mutex<Vec<Weak<Version>>>,
     /// How often what reads see was replaced.
@@ -72,6 +75,7 @@ impl FamilyState {
             throttle: Throttle::new(0),
             is_held_back: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
+            history: Mutex::default(),
             old_versions: Mutex::default(),
             views: AtomicU64::new(1),
             work: WorkCounts::default(),
@@ -149,6 +153,27 @@ impl FamilyState {
         self.last_epoch
             .fetch_max(version.max_epoch(), Ordering::Relaxed);
         self.last_epoch.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Keeps what was `flushed`, as far as `max_write_buffer_size_to_maintain` has room beside the
+    /// other memtables. The oldest that is kept is not counted, as in RocksDB.
+    pub(crate) fn keep_history(&self, flushed: &[Arc<Memtable>]) {
+        let mut history = self.history.lock();
+        history.extend(flushed.iter().cloned());
+        let limit = usize::try_from(self.options().max_write_buffer_size_to_maintain).unwrap_or(0);
+        let bytes = |memtable: &Arc<Memtable>| memtable.memory_reserved();
+        let unflushed: usize = self.view().memtables().map(bytes).sum();
+        let mut newer = unflushed + history.iter().skip(1).map(bytes).sum::<usize>();
+        while newer >= limit && history.pop_front().is_some() {
+            newer -= history.front().map_or(0, bytes);
+        }
+    }
+
+    /// How many flushed memtables are kept, and their bytes.
+    pub(crate) fn history(&self) -> (usize, usize) {
+        let history = self.history.lock();
+        let bytes = history.iter().map(|memtable| memtable.memory_usage()).sum();
+        (history.len(), bytes)
     }
 
     /// `old` was replaced by another version.

@@ -100,6 +100,7 @@ impl Shared {
             retire(&mut tree, family, &base, &next);
             let view = family.view().with_version(next, &change.flushed);
             family.view.store(Arc::new(view));
+            family.keep_history(&change.flushed);
         }
         self.has_obsolete.store(true, Ordering::Release);
         self.bottom_threshold.store(0, Ordering::Release);

@@ -54,7 +54,9 @@ const NUMBERS: &[(&str, Number)] = &[
         s.view.memtable.memory_usage() as u64
     }),
     ("rocksdb.cur-size-all-mem-tables", memtable_bytes),
-    ("rocksdb.size-all-mem-tables", memtable_bytes),
+    ("rocksdb.size-all-mem-tables", |s| {
+        memtable_bytes(s) + s.family.history().1 as u64
+    }),
     ("rocksdb.num-entries-active-mem-table", |s| {
         s.view.memtable.entries() as u64
     }),
@@ -76,7 +78,9 @@ const NUMBERS: &[(&str, Number)] = &[
             .sum()
     }),
     ("rocksdb.estimate-num-keys", estimate_keys),
-    ("rocksdb.num-immutable-mem-table-flushed", |_| 0),
+    ("rocksdb.num-immutable-mem-table-flushed", |s| {
+        s.family.history().0 as u64
+    }),
     ("rocksdb.num-running-compaction-sorted-runs", |s| {
         s.running_runs
     }),

@@ -424,6 +424,11 @@ impl FamilyOptions {
         self.min_write_buffer_number_to_merge = self
             .min_write_buffer_number_to_merge
             .clamp(1, self.max_write_buffer_number - 1);
+        if self.max_write_buffer_size_to_maintain < 0 {
+            let all = i64::try_from(self.write_buffer_size).unwrap_or(i64::MAX);
+            self.max_write_buffer_size_to_maintain =
+                all.saturating_mul(i64::from(self.max_write_buffer_number));
+        }
         self.memtable_prefix_bloom_size_ratio =
             self.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
     }

@@ -34,8 +34,9 @@ options! {
         max_write_buffer_number: i32 = 2, dynamic;
         /// Memtables that a flush waits for.
         min_write_buffer_number_to_merge: i32 = 1;
-        /// Bytes of flushed memtables that are kept for conflict checks.
-        max_write_buffer_size_to_maintain: i64 = 0, missing;
+        /// Bytes of memtables up to which flushed ones are kept for conflict checks, those that are not
+        /// flushed counted in; below 0 for as many as may be unflushed at once.
+        max_write_buffer_size_to_maintain: i64 = 0;
         /// The structure behind memtables: a skip list, or a vector that is sorted when it is first
         /// read, for bulk loads. The skip list serves for structures with prefixes too: their names
         /// are kept in the OPTIONS file, for RocksDB. All structures hold and give back the same.

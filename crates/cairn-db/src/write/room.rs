@@ -167,6 +167,7 @@ impl Shared {
                 .view()
                 .with_new_memtable(self.new_memtable(&family.options()));
             family.view.store(Arc::new(next));
+            family.keep_history(&[]);
         }
         // A family that has nothing unflushed needs no log but the current one. One that wrote
         // nothing since its last switch will need none once that is flushed: what happened to

@@ -144,3 +144,36 @@ fn every_structure_of_rocksdb_is_accepted_and_kept() {
         assert!(kept.families[0].1.memtable_factory == structure, "{text}");
     }
 }
+
+/// The newest flushed memtables stay in memory up to the size that is asked for, and are not read.
+#[test]
+fn flushed_memtables_are_kept_as_history() {
+    for (limit, most) in [("0", 0), ("1", 0), ("150000", 3), ("-1", 3)] {
+        let family = FamilyOptions {
+            write_buffer_size: 64 << 10,
+            arena_block_size: 32 << 10,
+            ..FamilyOptions::default()
+        };
+        let mut family = family;
+        family
+            .update_from(&format!("max_write_buffer_size_to_maintain={limit}"))
+            .unwrap();
+        let world = World::in_memory();
+        let db = open_at(&world, &[FamilyDescriptor::new("default", family)]).unwrap();
+        let number = |name: &str| db.property(name).unwrap().parse::<u64>().unwrap();
+        for round in 0..6_u8 {
+            for n in 0..100 {
+                db.put(&[n], &[round; 300]).unwrap();
+            }
+            db.flush().unwrap();
+            let kept = number("rocksdb.num-immutable-mem-table-flushed");
+            assert!(kept <= most, "{limit}: {kept} kept");
+            let beside =
+                number("rocksdb.size-all-mem-tables") - number("rocksdb.cur-size-all-mem-tables");
+            assert_eq!(beside > 0, kept > 0, "{limit}");
+            assert_eq!(db.get(&[7]).unwrap().as_deref(), Some(&[round; 300][..]));
+        }
+        let kept = number("rocksdb.num-immutable-mem-table-flushed");
+        assert_eq!(kept > 0, most > 0, "{limit}");
+    }
+}
