@@ -10,9 +10,11 @@ use crate::choice::{
     CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode,
 };
 use crate::object::DbPath;
+use crate::plugin::Plugin;
 use crate::rows::options;
 use cairn_observe::statistics::Keeping;
 use cairn_observe::{Listeners, LogSink};
+use cairn_types::WalFilter;
 
 options! {
     /// Options of a whole database (RocksDB's `DBOptions`).
@@ -214,7 +216,7 @@ options! {
         /// Whether ingested files may go below existing data: `cf_allow_ingest_behind` of every family.
         allow_ingest_behind: bool = false;
         /// What sees the log during recovery.
-        wal_filter: String = "nullptr".to_owned(), missing;
+        wal_filter: Plugin<dyn WalFilter> = Plugin::None;
         /// Whether locks spin first.
         use_adaptive_mutex: bool = false, hint;
         /// Longest time without looking for compactions, in seconds.

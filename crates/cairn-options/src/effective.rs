@@ -93,7 +93,12 @@ impl DbOptions {
     ///
     /// `NotSupported` names them.
     pub fn check_supported(&self) -> Result<()> {
-        refuse_missing(&self.unsupported())
+        let mut names = self.unsupported();
+        // A text named it; only code can bring it.
+        if self.wal_filter.is_unresolved() {
+            names.push("wal_filter");
+        }
+        refuse_missing(&names)
     }
 
     /// Puts the values in place that take effect.

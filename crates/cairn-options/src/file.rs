@@ -44,7 +44,7 @@ pub struct OptionsFile {
 /// without, as with RocksDB. A database does not open with another comparator than its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCode {
-    /// The column family.
+    /// The column family; empty for an option of the database.
     pub family: String,
     /// The option.
     pub option: String,
@@ -94,6 +94,12 @@ impl OptionsFile {
     /// options are then not set, and [`OptionsFile::unknown`] names them. Otherwise a database
     /// refuses to be written without its filters and partitioners.
     pub fn forget_unknown_code(&mut self) {
+        let filter = self.db.wal_filter.forget();
+        self.unknown.extend(filter.map(|text| UnknownCode {
+            family: String::new(),
+            option: "wal_filter".to_owned(),
+            text,
+        }));
         for (family, options) in &mut self.families {
             let forgotten = [
                 ("compaction_filter", options.compaction_filter.forget()),

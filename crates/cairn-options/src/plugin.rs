@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_types::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory};
+use cairn_types::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory, WalFilter};
 
 use crate::partition::FixedPrefixPartitions;
 use crate::text::{NULL, Refusal, Text, object};
@@ -26,6 +26,12 @@ impl Plug for dyn CompactionFilter {
 }
 
 impl Plug for dyn CompactionFilterFactory {
+    fn plug_text(&self) -> String {
+        self.name().to_owned().print()
+    }
+}
+
+impl Plug for dyn WalFilter {
     fn plug_text(&self) -> String {
         self.name().to_owned().print()
     }

@@ -14,6 +14,7 @@ pub mod number;
 pub mod partition;
 pub mod prefix;
 pub mod value;
+pub mod wal_filter;
 
 pub use collector::{CollectorContext, TablePropertiesCollector, TablePropertiesCollectorFactory};
 pub use comparator::{Comparator, KeyOrder};
@@ -28,3 +29,4 @@ pub use number::{FileNumber, SequenceNumber};
 pub use partition::{PartitionContext, SstPartitioner, SstPartitionerFactory};
 pub use prefix::{PrefixExtractor, SliceTransform};
 pub use value::ValueKind;
+pub use wal_filter::{WalDecision, WalFilter};

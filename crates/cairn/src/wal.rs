@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use cairn_db::{WalFile, WriteBatch};
 use cairn_types::{Result, SequenceNumber};
 
+pub use cairn_types::{WalDecision, WalFilter};
+
 use crate::db::Db;
 
 impl Db {

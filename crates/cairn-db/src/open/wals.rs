@@ -8,7 +8,9 @@ use cairn_format::names::FileName;
 use cairn_options::WalRecoveryMode;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
-use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind};
+use cairn_types::{
+    Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind, WalDecision,
+};
 use cairn_version::manifest::Recovered;
 use cairn_wal::{WalEvent, WalFile, WalReader, WalSummary, check_predecessor};
 
@@ -131,6 +133,8 @@ struct LogReplay<'a> {
     sink: Memtables<'a>,
     /// The log at whose damage recovery stopped.
     stopped_at: Option<FileNumber>,
+    /// The user's filter wants nothing of what follows.
+    ended: bool,
     before: Option<WalSummary>,
     min_log: FileNumber,
 }
@@ -156,6 +160,27 @@ impl LogReplay<'_> {
                         self.stopped_at = None;
                     }
                     last_batch = sequence_of(payload).unwrap_or(last_batch);
+                    let changed = match self.filter(&file, payload)? {
+                        WalDecision::Continue => None,
+                        WalDecision::Change(batch) => Some(batch),
+                        WalDecision::Corrupted => {
+                            let error = Error::corruption("the WAL filter says that it is damaged");
+                            match self.refuse(&file, offset, payload.len() as u64, error)? {
+                                true => continue,
+                                false => break,
+                            }
+                        }
+                        decision => {
+                            let reason = "the WAL filter leaves it out".to_owned();
+                            self.note(&file, offset, payload.len() as u64, reason);
+                            self.ended = decision == WalDecision::Stop;
+                            match self.ended {
+                                true => break,
+                                false => continue,
+                            }
+                        }
+                    };
+                    let payload = changed.as_deref().unwrap_or(payload);
                     let result = self.apply(payload, &file, &sizes);
                     if let Err(error) = result {
                         let bytes = payload.len() as u64;
@@ -234,6 +259,32 @@ impl LogReplay<'_> {
         Ok(Replayed { file, len, whole })
     }
 
+    /// What the user's filter decides about a batch, with which one in its place.
+    fn filter(&mut self, file: &WalFile, batch: &[u8]) -> Result<WalDecision> {
+        let options = self.shared.options();
+        let Some(filter) = options
+            .wal_filter
+            .get()
+            .filter(|_| batch.len() >= MIN_BATCH)
+        else {
+            return Ok(WalDecision::Continue);
+        };
+        let mut decision = filter.record(file.number, &file.path.to_string_lossy(), batch);
+        if let WalDecision::Change(changed) = &mut decision {
+            // The logs still hold what was changed: they must not be replayed again.
+            self.sink.flushed = true;
+            let (entries, most) = (entries_of(changed), entries_of(batch));
+            if entries.is_none() || entries > most {
+                return Err(Error::not_supported(format!(
+                    "More than original # of records returned by Wal Filter {}",
+                    filter.name()
+                )));
+            }
+            changed[..8].copy_from_slice(&batch[..8]);
+        }
+        Ok(decision)
+    }
+
     fn apply(&mut self, payload: &[u8], file: &WalFile, sizes: &RecordedSizes) -> Result<()> {
         if payload.len() < MIN_BATCH {
             return Err(Error::corruption(format!(
@@ -281,6 +332,12 @@ fn sequence_of(batch: &[u8]) -> Option<SequenceNumber> {
     batch
         .first_chunk()
         .map(|bytes| SequenceNumber(u64::from_le_bytes(*bytes)))
+}
+
+/// How many entries a batch says that it has.
+fn entries_of(batch: &[u8]) -> Option<u32> {
+    let count = batch.get(8..MIN_BATCH)?;
+    count.try_into().ok().map(u32::from_le_bytes)
 }
 
 impl Shared {
@@ -363,12 +420,24 @@ impl Shared {
                 enforces_budget: self.options().enforce_write_buffer_manager_during_recovery,
             },
             stopped_at: None,
+            ended: false,
             before: None,
             min_log,
         };
         let mut replayed = Vec::new();
+        if let Some(filter) = self.options().wal_filter.get() {
+            let ids = open.iter().map(|family| (family.name.clone(), family.id));
+            filter.families(&replay.sink.logs, &ids.collect());
+        }
         for log in logs {
-            replayed.push(replay.log(log)?);
+            match replay.ended {
+                false => replayed.push(replay.log(log)?),
+                true => {
+                    let len = self.world.fs.status(&log.path)?.len;
+                    let reason = "the WAL filter ended the replay before it".to_owned();
+                    replay.note(&log, 0, len, reason);
+                }
+            }
         }
         if let Some(log) = replay.stopped_at {
             refuse_inconsistent(&families, &replay.sink.logs, log)?;

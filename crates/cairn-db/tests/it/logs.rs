@@ -1,15 +1,17 @@
 //! What lies in the logs is there at the next opening.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
 use cairn_format::checksum::{crc32c, mask};
 use cairn_format::log::{Event, LogReader};
 use cairn_format::manifest::VersionEdit;
-use cairn_options::{DbOptions, FamilyOptions, WalRecoveryMode};
+use cairn_options::{DbOptions, FamilyOptions, Options, Plugin, WalRecoveryMode};
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
-use cairn_types::Result;
+use cairn_types::{Code, FileNumber, Result, WalDecision, WalFilter};
 
 fn open_as(world: &World, options: &DbOptions, read_only: bool) -> Result<Db> {
     let families =
@@ -177,4 +179,90 @@ fn a_former_life_in_the_midst_of_a_recycled_log_is_damage() {
     let other = reader.family("other").unwrap();
     assert!(other.get(b"\x02").unwrap().is_some());
     assert!(other.get(b"later").unwrap().is_some());
+}
+
+/// Leaves out, changes and ends by the first key of a batch.
+struct ByKey;
+
+impl WalFilter for ByKey {
+    fn name(&self) -> &str {
+        "by key"
+    }
+
+    fn families(&self, logs: &BTreeMap<u32, FileNumber>, ids: &BTreeMap<String, u32>) {
+        assert_eq!((logs.len(), ids["other"]), (2, 1));
+    }
+
+    fn record(&self, log: FileNumber, path: &str, batch: &[u8]) -> WalDecision {
+        assert!(path.ends_with(&format!("{log}.log")), "{path}");
+        let mut changed = WriteBatch::new();
+        // Behind the header: the kind of the entry, the length of its key, the key.
+        match batch[14] {
+            b'i' => WalDecision::Ignore,
+            b's' => WalDecision::Stop,
+            b'd' => WalDecision::Corrupted,
+            b'm' => {
+                changed.put(b"a", b"1");
+                changed.put(b"b", b"1");
+                WalDecision::Change(changed.data().to_vec())
+            }
+            b'c' => {
+                changed.put(b"changed", b"1");
+                WalDecision::Change(changed.data().to_vec())
+            }
+            _ => WalDecision::Continue,
+        }
+    }
+}
+
+#[test]
+fn a_filter_sees_the_batches_of_the_logs_and_decides() {
+    let options = DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        avoid_flush_during_recovery: true,
+        ..DbOptions::default()
+    };
+    let filtered = DbOptions {
+        wal_filter: Plugin::Object(Arc::new(ByKey)),
+        ..options.clone()
+    };
+    let written = |keys: &[&str]| {
+        let world = World::in_memory();
+        let db = open_as(&world, &options, false).unwrap();
+        for key in keys {
+            db.put(key.as_bytes(), b"0").unwrap();
+        }
+        db.close().unwrap();
+        world
+    };
+    let keys = |db: &Db| {
+        let mut iter = db.iter();
+        iter.seek_to_first();
+        let mut keys = Vec::new();
+        while iter.valid() {
+            keys.push(String::from_utf8(iter.key().to_vec()).unwrap());
+            iter.next();
+        }
+        keys
+    };
+    let world = written(&["x", "i", "c", "y", "s", "z"]);
+    let db = open_as(&world, &filtered, false).unwrap();
+    assert_eq!(keys(&db), ["changed", "x", "y"]);
+    assert_eq!(db.dropped_at_recovery().len(), 2);
+    db.close().unwrap();
+    drop(db);
+    // What it left out is gone for good, though logs may be kept.
+    let db = open_as(&world, &options, false).unwrap();
+    assert_eq!(keys(&db), ["changed", "x", "y"]);
+
+    // Damage is damage: up to it the database is recovered.
+    let world = written(&["x", "d", "y"]);
+    assert_eq!(keys(&open_as(&world, &filtered, true).unwrap()), ["x"]);
+    let world = written(&["x", "m"]);
+    let error = open_as(&world, &filtered, true).err().unwrap();
+    assert_eq!(error.code(), Code::NotSupported);
+
+    let named = DbOptions::from_text("wal_filter=theirs").unwrap();
+    assert!(named.check_supported().is_err());
 }
