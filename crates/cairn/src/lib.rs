@@ -87,7 +87,7 @@ pub use cairn_options::{
 pub use cairn_platform::{SstFileManager, World};
 pub use cairn_types::{
     Code, Comparator, Error, KeyOrder, MergeInput, MergeOperator, PrefixExtractor, Result,
-    SequenceNumber, Subcode,
+    SequenceNumber, Subcode, WalDecision, WalFilter,
 };
 
 pub use cairn_db::{MayExist, Range, SizeApproximationOptions};

@@ -5,8 +5,6 @@ use std::marker::PhantomData;
 use cairn_db::{WalFile, WriteBatch};
 use cairn_types::{Result, SequenceNumber};
 
-pub use cairn_types::{WalDecision, WalFilter};
-
 use crate::db::Db;
 
 impl Db {
