@@ -117,7 +117,32 @@ pub fn decode_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
+#[inline]
 fn decode_long_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
+    short_varint64(bytes).or_else(|| decode_varint64_slowly(bytes))
+}
+
+/// A varint of at most 8 bytes that has at least 8 bytes from its first one on; `None` for others.
+#[inline]
+pub(crate) fn short_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
+    let word = u64::from_le_bytes(*bytes.first_chunk()?);
+    let ends = !word & 0x8080_8080_8080_8080;
+    if ends == 0 {
+        return None;
+    }
+    // The bytes up to the first one without its highest bit, and their groups of seven bits moved
+    // together: pairs, then fours, then all.
+    let len = ends.trailing_zeros() as usize / 8 + 1;
+    let groups = word & (u64::MAX >> (64 - 8 * len)) & 0x7f7f_7f7f_7f7f_7f7f;
+    let pairs = groups & 0x007f_007f_007f_007f | (groups & 0x7f00_7f00_7f00_7f00) >> 1;
+    let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    Some((
+        fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4,
+        len,
+    ))
+}
+
+fn decode_varint64_slowly(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
     for (i, &byte) in bytes.iter().take(MAX_VARINT64_LEN).enumerate() {
         let bits = u64::from(byte & 0x7f);

@@ -16,10 +16,42 @@ use crate::limited::Limits;
 
 /// Immutable bytes in shared memory: a block as it was read, or decompressed. Cloning counts one
 /// reference more; the bytes live as long as any clone.
+///
+/// Behind the bytes there may be a tail: what was worked out about them, in the same memory.
 #[derive(Clone)]
-pub struct Buffer(Arc<[u8]>);
+pub struct Buffer {
+    all: Arc<[u8]>,
+    len: usize,
+}
 
 impl Buffer {
+    /// A copy of `bytes` with the tail `tail`.
+    #[must_use]
+    pub fn with_tail(bytes: &[u8], tail: &[u8]) -> Buffer {
+        let mut whole: Arc<[u8]> = std::iter::repeat_n(0, bytes.len() + tail.len()).collect();
+        let parts = Arc::get_mut(&mut whole).expect("nobody else has it yet");
+        parts[..bytes.len()].copy_from_slice(bytes);
+        parts[bytes.len()..].copy_from_slice(tail);
+        Buffer {
+            all: whole,
+            len: bytes.len(),
+        }
+    }
+
+    /// What lies behind the bytes; usually nothing.
+    #[inline]
+    #[must_use]
+    pub fn tail(&self) -> &[u8] {
+        &self.all[self.len..]
+    }
+
+    /// Bytes of memory, the tail included.
+    #[inline]
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        self.all.len()
+    }
+
     /// `len` bytes that `fill` writes. `fill` gets zeros.
     ///
     /// # Errors
@@ -31,25 +63,30 @@ impl Buffer {
     ) -> Result<Buffer, E> {
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
         fill(Arc::get_mut(&mut bytes).expect("nobody else has it yet"))?;
-        Ok(Buffer(bytes))
+        Ok(Buffer::whole(bytes))
     }
 
     /// How many hold these bytes.
     #[must_use]
     pub fn holders(&self) -> usize {
-        Arc::strong_count(&self.0)
+        Arc::strong_count(&self.all)
+    }
+
+    fn whole(all: Arc<[u8]>) -> Buffer {
+        let len = all.len();
+        Buffer { all, len }
     }
 }
 
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Buffer {
-        Buffer(bytes.into())
+        Buffer::whole(bytes.into())
     }
 }
 
 impl From<&[u8]> for Buffer {
     fn from(bytes: &[u8]) -> Buffer {
-        Buffer(bytes.into())
+        Buffer::whole(bytes.into())
     }
 }
 
@@ -57,7 +94,7 @@ impl Deref for Buffer {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.all[..self.len]
     }
 }
 
@@ -174,7 +211,7 @@ impl Io {
             for ((request, bytes), got) in batch.iter().zip(bytes).zip(got) {
                 results.push(
                     got.and_then(|got| request.check(got))
-                        .map(|()| Buffer(bytes)),
+                        .map(|()| Buffer::whole(bytes)),
                 );
             }
         }

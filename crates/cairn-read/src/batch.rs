@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 
 use cairn_format::key::{self, LookupKey};
-use cairn_observe::statistics::{Histogram, Ticker};
+use cairn_observe::statistics::{Histogram, TableCounts, Ticker};
 use cairn_options::ReadOptions;
 use cairn_platform::ReadRequest;
 use cairn_table::TableGet;
@@ -134,8 +134,9 @@ impl<'a> Tally<'a> {
         let Some((reading, began)) = self.reading.zip(self.began) else {
             return;
         };
+        let counts = || states.iter().filter_map(TableGet::counts);
         let Some(statistics) = &reading.statistics else {
-            states.iter().for_each(|state| state.counts().forget());
+            counts().for_each(TableCounts::forget);
             return;
         };
         let micros = began.elapsed(reading);
@@ -146,9 +147,7 @@ impl<'a> Tally<'a> {
             .map(len_of);
         let (keys, bytes) = sizes.fold((0, 0), |(keys, sum), size| (keys + 1, sum + size));
         statistics.update(|update| {
-            states
-                .iter()
-                .for_each(|state| state.counts().bring_to(update));
+            counts().for_each(|counts| counts.bring_to(update));
             for &(at, hit) in &self.hits {
                 if let Some(found) = found(at) {
                     count_hit(update, hit, found);

@@ -42,17 +42,21 @@ impl Began {
 pub(crate) fn count_get(
     reading: &Reading,
     began: Began,
-    tables: &TableCounts,
+    tables: Option<&TableCounts>,
     hit: Hit,
     found: &Result<Found>,
 ) {
     let Some(statistics) = &reading.statistics else {
-        tables.forget();
+        if let Some(tables) = tables {
+            tables.forget();
+        }
         return;
     };
     let micros = began.elapsed(reading);
     statistics.update(|update| {
-        tables.bring_to(update);
+        if let Some(tables) = tables {
+            tables.bring_to(update);
+        }
         if let Some(micros) = micros {
             update.time(Histogram::DbGet, micros);
         }

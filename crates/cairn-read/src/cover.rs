@@ -4,7 +4,9 @@
 //! Scans ask it for every key, so the answer is kept with the window of keys that it holds for: the
 //! piece between the nearest edges of fragments and files on either side. Inside the window a
 //! question costs two comparisons of keys, without any tombstone around mostly of 8 bytes each;
-//! where there is neither tombstone nor file, it costs nothing.
+//! where no source can have tombstones, it costs nothing.
+//!
+//! A level is not asked at all once it is known that no file of it has tombstones.
 //!
 //! Tombstones of a level are found by file, in the file that may hold the key, whether or not the
 //! iterator over that level has points there. Where keys have timestamps, an answer depends on the
@@ -82,7 +84,7 @@ impl Cover {
 
     /// Adds the tombstones of `files`, which make up the level `number`.
     pub(crate) fn add_level(&mut self, number: usize, files: Arc<LevelFiles>) {
-        if !files.is_empty() {
+        if !files.has_no_tombstones() {
             self.levels.push(Level {
                 number,
                 files,

@@ -609,7 +609,7 @@ pub fn operands(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Resul
 thread_local! {
     /// What searching a table needs besides the table, kept for the thread's next get so that its
     /// memory is allocated once.
-    static STATE: Cell<TableGet> = Cell::default();
+    static STATE: Cell<TableGet> = const { Cell::new(TableGet::new()) };
 }
 
 /// [`get`], waiting in a future for blocks that are not in memory.

@@ -54,7 +54,7 @@ impl MergingIter {
         MergingIter {
             order,
             prefixes: vec![0; children.len()],
-            heap: Vec::with_capacity(children.len()),
+            heap: Vec::new(),
             children,
             current: 0,
             stands: false,

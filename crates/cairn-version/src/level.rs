@@ -9,7 +9,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use cairn_format::key;
-use cairn_platform::sync::Arc;
+use cairn_platform::sync::Ordering::Relaxed;
+use cairn_platform::sync::{Arc, AtomicUsize};
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
 use crate::bounds;
@@ -23,6 +24,18 @@ pub struct LevelFiles {
     /// as their bytes do, and in level 0.
     prefixes: Vec<u64>,
     bytes: u64,
+    untombed: Untombed,
+}
+
+/// How many of the first files are known to have no range tombstones.
+#[derive(Debug, Default)]
+struct Untombed(AtomicUsize);
+
+impl Clone for Untombed {
+    fn clone(&self) -> Untombed {
+        // Relaxed, here and below: what the number says stays true, and an older one is no harm.
+        Untombed(AtomicUsize::new(self.0.load(Relaxed)))
+    }
 }
 
 /// The first 8 bytes of `user_key` as a number that orders as they do.
@@ -60,6 +73,7 @@ impl LevelFiles {
             files,
             prefixes: Vec::new(),
             bytes,
+            untombed: Untombed::default(),
         }
     }
 
@@ -106,6 +120,7 @@ impl LevelFiles {
             files,
             prefixes,
             bytes,
+            untombed: Untombed::default(),
         })
     }
 
@@ -127,7 +142,28 @@ impl LevelFiles {
             files: self.files.iter().map(change).collect(),
             prefixes: self.prefixes.clone(),
             bytes: self.bytes,
+            untombed: Untombed::default(),
         }
+    }
+
+    /// Whether it is known that no file has range tombstones. A file whose table was never open is
+    /// not known; each is looked at once.
+    #[inline]
+    #[must_use]
+    pub fn has_no_tombstones(&self) -> bool {
+        let mut known = self.untombed.0.load(Relaxed);
+        if known == self.files.len() {
+            return true;
+        }
+        let has_none = |file: &Arc<FileMeta>| {
+            let table = file.table.get();
+            table.is_some_and(|table| table.range_tombstones().is_none())
+        };
+        while self.files.get(known).is_some_and(has_none) {
+            known += 1;
+        }
+        self.untombed.0.store(known, Relaxed);
+        known == self.files.len()
     }
 
     /// The files: from newest to oldest in level 0, by key from level 1 on.

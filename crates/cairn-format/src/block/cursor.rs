@@ -8,10 +8,12 @@
 //! [`MAX_PASSED`] and the size of the block), so that a reverse scan decodes each entry once.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use cairn_types::{Decoded, Malformed};
 
 use super::layout::BlockLayout;
+use super::words::DataWords;
 
 /// How entries of a kind of block are laid out.
 pub(super) trait Coding {
@@ -134,6 +136,11 @@ impl<V: Copy + Default> Position<V> {
         self.valid
     }
 
+    /// Where the entry begins.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
     /// The key of the entry; of no meaning (but no harm) when there is none.
     #[inline]
     pub fn key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
@@ -162,7 +169,8 @@ impl<V: Copy + Default> Position<V> {
         self.valid = false;
     }
 
-    fn forget_passed(&mut self) {
+    #[inline]
+    pub fn forget_passed(&mut self) {
         self.passed.clear();
         self.passed_keys.clear();
     }
@@ -373,12 +381,31 @@ impl<V: Copy + Default> Position<V> {
         compare: impl Fn(&[u8]) -> Ordering,
         bytewise: Option<&[u8]>,
     ) -> Decoded<()> {
+        let all = 0..layout.restarts;
+        self.seek_between::<C, SUFFIX>(coding, bytes, layout, all, compare, bytewise)
+    }
+
+    /// [`Position::seek`] that has to tell only the restarts `undecided` from the target: those
+    /// before them are less, those behind them are not.
+    #[inline]
+    pub fn seek_between<C: Coding<Value = V>, const SUFFIX: usize>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        undecided: Range<u32>,
+        compare: impl Fn(&[u8]) -> Ordering,
+        bytewise: Option<&[u8]>,
+    ) -> Decoded<()> {
         self.forget_passed();
         self.valid = false;
         if layout.is_empty() {
             return Ok(());
         }
-        let (mut low, mut high) = (0, layout.restarts);
+        let Range {
+            start: mut low,
+            end: mut high,
+        } = undecided;
         while low < high {
             let mid = low + (high - low) / 2;
             let offset = layout.restart(bytes, mid);
@@ -404,7 +431,68 @@ impl<V: Copy + Default> Position<V> {
         }
     }
 
+    /// [`Position::seek`] by the words of a data block. `false` if they do not help; the position
+    /// then stands where it did.
+    #[inline]
+    pub fn seek_by_words<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        words: &DataWords<'_>,
+        (compare, user): (impl Fn(&[u8]) -> Ordering, &[u8]),
+    ) -> Decoded<bool> {
+        let Some(first) = coding.whole_key(bytes, layout, 0) else {
+            return Ok(false);
+        };
+        let Some(place) = words.find(crate::key::user_key(first), user) else {
+            self.forget_passed();
+            self.valid = false;
+            return Ok(true);
+        };
+        let Some(entry) = coding.entry(bytes, layout, place.at, &V::default()) else {
+            return Ok(false);
+        };
+        // What the entry shares with the one before it are bytes of its own user key, and those are
+        // known: the ones that all keys share, and its word. A word of zeros that stand for
+        // nothing is not used: what is shared must end within the user key.
+        let user_len = (entry.shared + entry.delta_len).checked_sub(crate::key::SUFFIX_LEN);
+        let of_word = entry.shared.saturating_sub(words.shared());
+        if of_word > place.word.len() || user_len.is_none_or(|len| entry.shared > len) {
+            return Ok(false);
+        }
+        self.forget_passed();
+        if entry.shared > 0 {
+            let of_first = &first[..entry.shared - of_word];
+            self.buffer.clear();
+            self.buffer.reserve(entry.shared + entry.delta_len);
+            self.buffer.extend_from_slice(of_first);
+            self.buffer.extend_from_slice(&place.word[..of_word]);
+            self.buffer.extend_from_slice(entry.delta(bytes));
+            self.owned = true;
+        } else {
+            self.owned = false;
+            self.key_at = entry.delta_at;
+        }
+        self.stand(place.at, &entry);
+        if place.may_be_equal {
+            self.run(coding, bytes, layout, compare)?;
+        }
+        Ok(true)
+    }
+
+    /// Stands on `entry`, whose key is in its place.
+    #[inline]
+    fn stand(&mut self, at: usize, entry: &Entry<V>) {
+        self.valid = true;
+        self.key_len = entry.shared + entry.delta_len;
+        self.at = at;
+        self.next = entry.next;
+        self.value = entry.value;
+    }
+
     /// Goes on to the first entry that `compare` does not call less, or nowhere.
+    #[inline]
     pub fn run<C: Coding<Value = V>>(
         &mut self,
         coding: &C,
@@ -497,6 +585,7 @@ impl<V: Copy + Default> Position<V> {
     fn build(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>, prefix: &[u8]) {
         if entry.shared > 0 {
             self.buffer.clear();
+            self.buffer.reserve(entry.shared + entry.delta_len);
             self.buffer.extend_from_slice(&prefix[..entry.shared]);
             self.buffer.extend_from_slice(entry.delta(bytes));
             self.owned = true;
@@ -504,9 +593,6 @@ impl<V: Copy + Default> Position<V> {
             self.owned = false;
             self.key_at = entry.delta_at;
         }
-        self.key_len = entry.shared + entry.delta_len;
-        self.at = at;
-        self.next = entry.next;
-        self.value = entry.value;
+        self.stand(at, entry);
     }
 }

@@ -8,6 +8,7 @@ use cairn_types::{Decoded, KeyOrder, SequenceNumber};
 use super::cursor::{Coding, Entry, Position};
 use super::hash::{HashHit, hash_lookup};
 use super::layout::BlockLayout;
+use super::words::DataWords;
 use crate::coding::decode_varint32;
 use crate::key;
 
@@ -337,6 +338,70 @@ impl DataCursor {
         )
     }
 
+    /// [`DataCursor::seek`] with the words that lie behind the block, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// See [`DataCursor::first`].
+    #[inline]
+    pub fn seek_with(
+        &mut self,
+        words: Option<DataWords<'_>>,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        order: &KeyOrder,
+        target: &[u8],
+    ) -> Decoded<()> {
+        if let Some(words) = words
+            && self.seek_by_words(&words, bytes, layout, order, target)?
+        {
+            return Ok(());
+        }
+        self.seek(bytes, layout, order, target)
+    }
+
+    /// [`DataCursor::seek_point`] with the words that lie behind the block, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// See [`DataCursor::first`].
+    #[inline]
+    pub fn seek_point_with(
+        &mut self,
+        words: Option<DataWords<'_>>,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        order: &KeyOrder,
+        target: &[u8],
+    ) -> Decoded<()> {
+        if let Some(words) = words
+            && self.seek_by_words(&words, bytes, layout, order, target)?
+        {
+            return Ok(());
+        }
+        self.seek_point(bytes, layout, order, target)
+    }
+
+    /// Seeks by words alone; `false` if that cannot be done.
+    #[inline]
+    fn seek_by_words(
+        &mut self,
+        words: &DataWords<'_>,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        order: &KeyOrder,
+        target: &[u8],
+    ) -> Decoded<bool> {
+        if self.global.is_some() || layout.separated || !order.is_bytewise() {
+            return Ok(false);
+        }
+        self.stored = None;
+        let compare = |key: &[u8]| compare_bytewise(key, target);
+        let sought = (compare, key::user_key(target));
+        self.position
+            .seek_by_words(&Together, bytes, layout, words, sought)
+    }
+
     #[inline(never)]
     fn seek_slowly(
         &mut self,
@@ -369,7 +434,23 @@ impl DataCursor {
         order: &KeyOrder,
         target: &[u8],
     ) -> Decoded<()> {
-        self.seek(bytes, layout, order, target)?;
+        self.seek_for_prev_with(None, bytes, layout, order, target)
+    }
+
+    /// [`DataCursor::seek_for_prev`] with the words that lie behind the block, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// See [`DataCursor::first`].
+    pub fn seek_for_prev_with(
+        &mut self,
+        words: Option<DataWords<'_>>,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        order: &KeyOrder,
+        target: &[u8],
+    ) -> Decoded<()> {
+        self.seek_with(words, bytes, layout, order, target)?;
         if !self.valid() {
             return self.last(bytes, layout);
         }

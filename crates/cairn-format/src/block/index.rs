@@ -10,13 +10,15 @@
 //! ```
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use cairn_types::{Decoded, KeyOrder};
 
 use super::cursor::{Coding, Entry, Position};
 use super::data::lengths;
 use super::layout::BlockLayout;
-use crate::coding::{Input, decode_varint32};
+use super::words::KeyWords;
+use crate::coding::{Input, decode_varint32, short_varint64};
 use crate::key;
 use crate::table::TRAILER_LEN;
 use crate::table::handle::Handle;
@@ -97,6 +99,9 @@ impl Coding for IndexForm {
         at: usize,
         previous: &IndexValue,
     ) -> Option<Entry<IndexValue>> {
+        if let Some(entry) = self.short_restart(bytes, layout, at) {
+            return Some(entry);
+        }
         let entries = bytes.get(..layout.entries_end as usize)?;
         let (shared, delta_len, value_len, delta_at) = self.lengths(entries, at)?;
         let value_at = delta_at.checked_add(delta_len as usize)?;
@@ -131,6 +136,40 @@ impl Coding for IndexForm {
 }
 
 impl IndexForm {
+    /// The entry at a restart of an index as it is written by default: a key of less than 128 bytes
+    /// and a handle, with something behind them.
+    #[inline]
+    fn short_restart(
+        &self,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        at: usize,
+    ) -> Option<Entry<IndexValue>> {
+        if !self.delta_values || self.first_keys {
+            return None;
+        }
+        let entry = bytes.get(at..layout.entries_end as usize)?;
+        let (&[0, delta_len @ ..0x80], rest) = entry.split_first_chunk()? else {
+            return None;
+        };
+        let delta_len = usize::from(delta_len);
+        let handle = rest.get(delta_len..)?;
+        let (offset, a) = short_varint64(handle)?;
+        let (size, b) = short_varint64(&handle[a..])?;
+        Some(Entry {
+            shared: 0,
+            delta_at: at + 2,
+            delta_len,
+            next: at + 2 + delta_len + a + b,
+            value: IndexValue {
+                offset,
+                size,
+                first_at: 0,
+                first_len: 0,
+            },
+        })
+    }
+
     /// Shared bytes, delta length, value length if the entry says it, and where these end.
     #[inline]
     fn lengths(&self, bytes: &[u8], at: usize) -> Option<(u32, u32, Option<u32>, usize)> {
@@ -153,6 +192,7 @@ impl IndexForm {
 /// A cursor over the entries of an index block; it owns its position and borrows no bytes.
 ///
 /// Targets are internal keys whatever the keys of the index are.
+#[derive(Default)]
 pub struct IndexCursor {
     form: IndexForm,
     position: Position<IndexValue>,
@@ -166,6 +206,13 @@ impl IndexCursor {
             form,
             position: Position::default(),
         }
+    }
+
+    /// Makes a cursor of this one that stands nowhere, for blocks of this form.
+    #[inline]
+    pub fn turn_to(&mut self, form: IndexForm) {
+        self.form = form;
+        self.position.clear();
     }
 
     /// The form of the blocks that this cursor reads.
@@ -287,19 +334,61 @@ impl IndexCursor {
         order: &KeyOrder,
         target: &[u8],
     ) -> Decoded<()> {
+        self.seek_between(bytes, layout, order, target, 0..layout.restarts)
+    }
+
+    /// [`IndexCursor::seek`] with the words of this block, in the order of bytes.
+    ///
+    /// # Errors
+    ///
+    /// See [`IndexCursor::first`].
+    #[inline]
+    pub fn seek_with(
+        &mut self,
+        words: &KeyWords,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        target: &[u8],
+    ) -> Decoded<()> {
+        let undecided = words.undecided(key::user_key(target));
+        if let Some(i) = words.decided(&undecided) {
+            let IndexCursor { form, position } = self;
+            position.forget_passed();
+            position.clear();
+            return match i < layout.restarts {
+                true => position.jump(form, bytes, layout, i),
+                false => Ok(()),
+            };
+        }
+        self.seek_between(bytes, layout, &KeyOrder::Bytewise, target, undecided)
+    }
+
+    #[inline]
+    fn seek_between(
+        &mut self,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        order: &KeyOrder,
+        target: &[u8],
+        undecided: Range<u32>,
+    ) -> Decoded<()> {
         let IndexCursor { form, position } = self;
         if form.user_keys {
-            let target = key::user_key(target);
+            let user = key::user_key(target);
             if order.is_bytewise() {
-                let compare = |key: &[u8]| key::compare_bytewise(key, target);
-                return position.seek::<_, 0>(form, bytes, layout, compare, Some(target));
+                let compare = |key: &[u8]| key::compare_bytewise(key, user);
+                let bytewise = Some(user);
+                return position
+                    .seek_between::<_, 0>(form, bytes, layout, undecided, compare, bytewise);
             }
-            let compare = |key: &[u8]| order.compare(key, target);
+            let compare = |key: &[u8]| order.compare(key, user);
             return position.seek::<_, 0>(form, bytes, layout, compare, None);
         }
         let compare = |key: &[u8]| key::compare(order, key, target);
         let bytewise = order.is_bytewise().then_some(target);
-        position.seek::<_, { key::SUFFIX_LEN }>(form, bytes, layout, compare, bytewise)
+        position.seek_between::<_, { key::SUFFIX_LEN }>(
+            form, bytes, layout, undecided, compare, bytewise,
+        )
     }
 
     /// Whether the separator on which the cursor stands is before `target`, an internal key.

@@ -27,12 +27,14 @@ mod index;
 mod layout;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use builder::{BlockBuilder, BlockOptions, IndexBlockBuilder, can_hash};
 pub use data::DataCursor;
 pub use hash::{HashHit, hash_lookup};
 pub use index::{IndexCursor, IndexEntry, IndexForm};
 pub use layout::{BlockKind, BlockLayout};
+pub use words::{DataWords, KeyWords};
 
 /// The largest block in which a footer's bit 31 means a hash index.
 pub const MAX_HASHED_BLOCK_LEN: usize = 1 << 16;

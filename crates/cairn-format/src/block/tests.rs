@@ -118,6 +118,9 @@ proptest! {
                 key[at..].copy_from_slice(&packed.to_le_bytes());
             }
         }
+        let tail = DataWords::encode(&bytes, &layout);
+        let words = DataWords::parse(&tail);
+        prop_assert_eq!(words.is_some(), !layout.is_empty() && !layout.is_separated());
         let mut cursor = DataCursor::new().with_global_seqno(global.map(SequenceNumber));
         cursor.first(&bytes, &layout).unwrap();
         prop_assert_eq!(&forward(&mut cursor, &bytes, &layout), &wanted);
@@ -135,6 +138,8 @@ proptest! {
             let at = wanted.partition_point(|(k, _)| key::compare(&order, k, target) == Ordering::Less);
             cursor.seek(&bytes, &layout, &order, target).unwrap();
             prop_assert_eq!(shown(&cursor, &bytes), wanted.get(at).cloned());
+            cursor.seek_with(words, &bytes, &layout, &order, target).unwrap();
+            prop_assert_eq!(shown(&cursor, &bytes), wanted.get(at).cloned());
             if at < wanted.len() {
                 cursor.prev(&bytes, &layout).unwrap();
                 prop_assert_eq!(shown(&cursor, &bytes), at.checked_sub(1).map(|i| wanted[i].clone()));
@@ -142,17 +147,19 @@ proptest! {
                     prop_assert_eq!(&forward(&mut cursor, &bytes, &layout), &wanted[at - 1..]);
                 }
             }
-            cursor.seek_for_prev(&bytes, &layout, &order, target).unwrap();
+            cursor.seek_for_prev_with(words, &bytes, &layout, &order, target).unwrap();
             let end = wanted.partition_point(|(k, _)| key::compare(&order, k, target) != Ordering::Greater);
             prop_assert_eq!(shown(&cursor, &bytes), end.checked_sub(1).map(|i| wanted[i].clone()));
 
-            cursor.seek_point(&bytes, &layout, &order, target).unwrap();
-            let same_user = wanted.get(at).filter(|(k, _)| key::user_key(k) == key::user_key(target));
-            let found = shown(&cursor, &bytes)
-                .filter(|(k, _)| key::user_key(k) == key::user_key(target));
-            prop_assert_eq!(found.as_ref(), same_user);
-            if at == wanted.len() {
-                prop_assert!(!cursor.valid(), "the next block has to be asked");
+            for words in [None, words] {
+                cursor.seek_point_with(words, &bytes, &layout, &order, target).unwrap();
+                let same_user = wanted.get(at).filter(|(k, _)| key::user_key(k) == key::user_key(target));
+                let found = shown(&cursor, &bytes)
+                    .filter(|(k, _)| key::user_key(k) == key::user_key(target));
+                prop_assert_eq!(found.as_ref(), same_user);
+                if at == wanted.len() {
+                    prop_assert!(!cursor.valid(), "the next block has to be asked");
+                }
             }
         }
     }
@@ -196,8 +203,12 @@ proptest! {
             cursor.prev(&bytes, &layout).unwrap();
         }
         prop_assert!(!cursor.valid());
-        for target in &targets {
-            cursor.seek(&bytes, &layout, &order, target).unwrap();
+        let words = KeyWords::of_index(&bytes, &layout, form).filter(|_| order.is_bytewise());
+        for (target, by_words) in targets.iter().flat_map(|t| [(t, false), (t, true)]) {
+            match &words {
+                Some(words) if by_words => cursor.seek_with(words, &bytes, &layout, target).unwrap(),
+                _ => cursor.seek(&bytes, &layout, &order, target).unwrap(),
+            }
             let at = wanted.partition_point(|entry| {
                 let ordering = if user_keys {
                     order.compare(entry.key, key::user_key(target))
@@ -238,13 +249,17 @@ fn exercise(bytes: &[u8], target: &[u8], global: Option<SequenceNumber>) {
     for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
         if let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Data) {
             let mut cursor = DataCursor::new().with_global_seqno(global);
-            for start in 0..6 {
+            let tail = DataWords::encode(bytes, &layout);
+            let (own, foreign) = (DataWords::parse(&tail), DataWords::parse(target));
+            for start in 0..8 {
                 let placed = match start {
                     0 => cursor.first(bytes, &layout),
                     1 => cursor.last(bytes, &layout),
                     2 => cursor.seek(bytes, &layout, &order, target),
                     3 => cursor.seek_for_prev(bytes, &layout, &order, target),
                     4 => cursor.seek_point(bytes, &layout, &order, target),
+                    5 => cursor.seek_with(own, bytes, &layout, &order, target),
+                    6 => cursor.seek_with(foreign, bytes, &layout, &order, target),
                     _ => cursor.seek_bytes(bytes, &layout, target),
                 };
                 assert!(placed.is_ok() || !cursor.valid());
@@ -275,7 +290,10 @@ fn exercise(bytes: &[u8], target: &[u8], global: Option<SequenceNumber>) {
             };
             let mut cursor = IndexCursor::new(form);
             let mut steps = 0;
-            let _ = cursor.seek(bytes, &layout, &order, target);
+            let _ = match KeyWords::of_index(bytes, &layout, form) {
+                Some(words) => cursor.seek_with(&words, bytes, &layout, target),
+                None => cursor.seek(bytes, &layout, &order, target),
+            };
             while cursor.valid() && steps <= bytes.len() {
                 let _ = cursor.entry(bytes);
                 let _ = cursor.next(bytes, &layout);

@@ -7,8 +7,8 @@
 use std::cmp::Ordering;
 
 use cairn_format::block::{
-    BlockBuilder, BlockKind, BlockLayout, BlockOptions, DataCursor, HashHit, IndexCursor,
-    IndexForm, hash_lookup,
+    BlockBuilder, BlockKind, BlockLayout, BlockOptions, DataCursor, DataWords, HashHit,
+    IndexCursor, IndexForm, KeyWords, hash_lookup,
 };
 use cairn_format::key;
 use cairn_types::{KeyOrder, SequenceNumber};
@@ -93,6 +93,17 @@ fn seeks(bytes: &[u8], layout: &BlockLayout, cursor: &mut DataCursor, key: &[u8]
     {
         assert_eq!(cursor.key(bytes), key, "a key of a sound block is found");
     }
+    let tail = DataWords::encode(bytes, layout);
+    let words = DataWords::parse(&tail);
+    let sought = cursor.seek_with(words, bytes, layout, &order, key);
+    if sought.is_ok() && sound && key.len() >= 8 && key.len() < 512 {
+        assert_eq!(
+            cursor.key(bytes),
+            key,
+            "a key of a sound block is found by words"
+        );
+    }
+    let _ = cursor.seek_with(DataWords::parse(key), bytes, layout, &order, key);
     let _ = cursor.seek_for_prev(bytes, layout, &order, key);
     let _ = cursor.seek_bytes(bytes, layout, key);
     let _ = cursor.seek_point(bytes, layout, &order, key);
@@ -149,8 +160,12 @@ fn index_block(bytes: &[u8], form: IndexForm) {
         }
         back = cursor.prev(bytes, &layout);
     }
+    let words = KeyWords::of_index(bytes, &layout, form);
     for key in &sought {
         let _ = cursor.seek(bytes, &layout, &KeyOrder::Bytewise, key);
+        if let Some(words) = &words {
+            let _ = cursor.seek_with(words, bytes, &layout, key);
+        }
         if cursor.valid() {
             let _ = cursor.is_before(bytes, &KeyOrder::Bytewise, key);
         }

@@ -172,6 +172,16 @@ impl BlockCache {
             .insert(hash, key, buffer, role, priority, &mut evicted)
     }
 
+    /// Puts `buffer`, which says the same in another form, in the place of the one that `key` has, if
+    /// it has one. Counts as no insertion.
+    pub fn replace(&self, key: &CacheKey, buffer: Buffer) {
+        let hash = key.hash();
+        let mut evicted = Vec::new();
+        self.shard(hash)
+            .lock()
+            .replace(hash, key, buffer, &mut evicted);
+    }
+
     /// Drops the entry of `key`, if there is one; who holds its buffer keeps it.
     pub fn erase(&self, key: &CacheKey) -> bool {
         let hash = key.hash();

@@ -68,7 +68,7 @@ struct Slot {
 
 impl Slot {
     fn charge(&self) -> usize {
-        self.buffer.len() + ENTRY_OVERHEAD
+        self.buffer.memory_usage() + ENTRY_OVERHEAD
     }
 }
 
@@ -152,7 +152,7 @@ impl Shard {
         evicted: &mut Vec<Buffer>,
     ) -> bool {
         evicted.extend(self.erase(hash, &key));
-        let charge = buffer.len() + ENTRY_OVERHEAD;
+        let charge = buffer.memory_usage() + ENTRY_OVERHEAD;
         let fits = charge <= self.limits.capacity;
         if !fits || (!self.make_room(charge, evicted) && self.limits.strict) {
             self.counts[role as usize].refusals += 1;
@@ -175,6 +175,29 @@ impl Shard {
         counts.usage += charge;
         self.demote_overflow();
         true
+    }
+
+    /// Puts `buffer` in the place of what `key` has, if it is here; the entry is then a young one.
+    pub(super) fn replace(
+        &mut self,
+        hash: u64,
+        key: &CacheKey,
+        buffer: Buffer,
+        evicted: &mut Vec<Buffer>,
+    ) {
+        let Some(slot) = self.table.find_mut(hash, |slot| slot.key == *key) else {
+            return;
+        };
+        let before = slot.charge();
+        evicted.push(std::mem::replace(&mut slot.buffer, buffer));
+        let (node, role, now) = (slot.node, slot.role, slot.charge());
+        let pool = self.nodes[node as usize].pool;
+        self.unlink(node, before);
+        self.link(node, pool, now);
+        let counts = &mut self.counts[role as usize];
+        counts.usage = counts.usage - before + now;
+        self.demote_overflow();
+        self.make_room(0, evicted);
     }
 
     pub(super) fn erase(&mut self, hash: u64, key: &CacheKey) -> Option<Buffer> {

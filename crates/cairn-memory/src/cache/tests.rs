@@ -248,3 +248,27 @@ mod against_a_model {
         }
     }
 }
+
+#[test]
+fn a_buffer_in_another_form_takes_the_place_and_the_charge_of_the_first() {
+    let cache = BlockCache::new(1 << 20, CacheOptions::default());
+    let key = CacheKey { high: 1, low: 2 };
+    let other = CacheKey { high: 1, low: 3 };
+    cache.insert(
+        key,
+        Buffer::from(&[7; 100][..]),
+        CacheRole::Data,
+        CachePriority::Low,
+    );
+    let before = cache.usage();
+    cache.replace(&key, Buffer::with_tail(&[7; 100], &[9; 40]));
+    cache.replace(&other, Buffer::with_tail(&[7; 100], &[9; 40]));
+
+    let found = cache.get(&key).expect("it is here");
+    assert_eq!((&*found, found.tail()), (&[7; 100][..], &[9; 40][..]));
+    assert_eq!(cache.usage(), before + 40);
+    assert!(!cache.contains(&other), "nothing is inserted");
+    let counts = cache.role_counts(CacheRole::Data);
+    assert_eq!((counts.entries, counts.insertions), (1, 1));
+    assert_eq!(counts.usage, before + 40);
+}

@@ -230,6 +230,7 @@ impl DbIter {
     pub(super) fn aim_before(&mut self, plain: &[u8]) {
         let size = self.view.family.order.timestamp_size();
         self.target.clear();
+        self.target.reserve(plain.len() + size + key::SUFFIX_LEN);
         self.target.extend_from_slice(plain);
         match &self.read_ts {
             Some(read_ts) => self.target.extend_from_slice(read_ts),

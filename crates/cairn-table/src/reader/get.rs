@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
 
-use cairn_format::block::{BlockKind, BlockLayout, DataCursor};
+use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords};
 use cairn_format::key::{self, LookupKey, ParsedKey};
 use cairn_memory::CacheRole;
 use cairn_observe::statistics::TableCounts;
@@ -54,16 +54,21 @@ impl ValueRef<'_> {
 }
 
 /// The state of one get between its steps. May be used for get after get, of one table after
-/// another; memory that it allocated is kept.
+/// another; memory that it allocated is kept. Moving it about is cheap: it points to what it has once
+/// there is something to keep.
 #[derive(Default)]
-pub struct TableGet {
+pub struct TableGet(Option<Box<State>>);
+
+#[derive(Default)]
+pub(super) struct State {
     lack: Option<(Lack, GetOptions, ReadRequest)>,
     supplied: Supplied,
     /// Data blocks that begin before this offset have been seen to their end.
     done_before: u64,
-    pub(super) filter_passed: bool,
+    filter_passed: bool,
     /// The table has the key.
     matched: bool,
+    walk: IndexWalk,
     data: DataCursor,
     global: Option<SequenceNumber>,
     target: Vec<u8>,
@@ -73,24 +78,22 @@ pub struct TableGet {
 impl TableGet {
     /// The state of a get that has not begun.
     #[must_use]
-    pub fn new() -> TableGet {
-        TableGet::default()
+    pub const fn new() -> TableGet {
+        TableGet(None)
     }
 
     /// Forgets a get that was given up between its steps.
     pub fn reset(&mut self) {
-        self.lack = None;
-        self.supplied.clear();
-        self.done_before = 0;
-        self.filter_passed = false;
-        self.matched = false;
+        if let Some(state) = &mut self.0 {
+            state.reset();
+        }
     }
 
-    /// What was counted since this was asked last.
+    /// What was counted since this was asked last; nothing before the first table was asked.
     #[inline]
     #[must_use]
-    pub fn counts(&self) -> &TableCounts {
-        &self.supplied.counts
+    pub fn counts(&self) -> Option<&TableCounts> {
+        self.0.as_ref().map(|state| &state.supplied.counts)
     }
 
     /// What the get lacks.
@@ -100,7 +103,8 @@ impl TableGet {
     /// Unless the last step returned [`Progress::Lacks`].
     #[must_use]
     pub fn request(&self) -> ReadRequest {
-        self.lack.as_ref().expect("the get lacks a block").2.clone()
+        let lack = self.0.as_ref().and_then(|state| state.lack.as_ref());
+        lack.expect("the get lacks a block").2.clone()
     }
 
     /// Hands over what the get lacks; [`Table::get`] is then called again.
@@ -109,16 +113,17 @@ impl TableGet {
     ///
     /// That of the read, or `Corruption` if the block is damaged. The get is then over.
     pub fn supply(&mut self, table: &Table, bytes: Result<Buffer>) -> Result<()> {
-        let (lack, options, _) = self.lack.take().expect("the get lacks a block");
+        let state = self.state();
+        let (lack, options, _) = state.lack.take().expect("the get lacks a block");
         let taken = bytes
             .and_then(|raw| table.take(lack, &raw, options.verify_checksums, options.fill_cache));
         match taken {
             Ok(buffer) => {
-                self.supplied.push((lack.handle.offset, buffer));
+                state.supplied.push((lack.handle.offset, buffer));
                 Ok(())
             }
             Err(error) => {
-                self.reset();
+                state.reset();
                 Err(error)
             }
         }
@@ -127,23 +132,39 @@ impl TableGet {
     /// Where the block that the get lacks lies in its file; `None` if it lacks none.
     #[must_use]
     pub fn lacking_at(&self) -> Option<u64> {
-        self.lack.as_ref().map(|(lack, ..)| lack.handle.offset)
+        let (lack, ..) = self.0.as_ref()?.lack.as_ref()?;
+        Some(lack.handle.offset)
     }
 
     /// Hands over the block that this get lacks from `other`, a get of the same table that lacked
     /// the same block and was supplied with it just now. `false` if `other` does not have it.
     pub fn supply_from(&mut self, other: &TableGet) -> bool {
         let at = self.lacking_at();
-        let block = other.supplied.last().filter(|(have, _)| Some(*have) == at);
+        let last = other.0.as_ref().and_then(|other| other.supplied.last());
+        let block = last.filter(|(have, _)| Some(*have) == at);
         if let Some(block) = block {
-            self.supplied.push(block.clone());
-            self.lack = None;
+            let state = self.state();
+            state.supplied.push(block.clone());
+            state.lack = None;
         }
         block.is_some()
     }
 
-    pub(super) fn supplied(&self) -> &Supplied {
-        &self.supplied
+    #[inline]
+    fn state(&mut self) -> &mut State {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl State {
+    #[inline]
+    fn reset(&mut self) {
+        self.lack = None;
+        self.supplied.clear();
+        self.done_before = 0;
+        self.filter_passed = false;
+        self.matched = false;
+        self.walk.let_go();
     }
 }
 
@@ -165,6 +186,7 @@ impl Table {
         state: &mut TableGet,
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
     ) -> Result<Progress> {
+        let state = state.state();
         match self.get_step(lookup, state, visit) {
             Ok(Some(lack)) => {
                 state.lack = Some((lack, *options, self.request(lack, 0)));
@@ -208,15 +230,18 @@ impl Table {
     fn get_step(
         &self,
         lookup: &LookupKey,
-        state: &mut TableGet,
+        state: &mut State,
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Lack>> {
         if !state.filter_passed {
-            match self.may_contain(lookup, state.supplied())? {
+            match self.may_contain(lookup, &state.supplied)? {
                 Ok(false) => return Ok(None),
                 Ok(true) => state.filter_passed = true,
                 Err(lack) => return Ok(Some(lack)),
             }
+        }
+        if self.pad == 0 {
+            return self.get_in_blocks(lookup.internal(), state, visit);
         }
         let mut target = std::mem::take(&mut state.target);
         let stored = self.stored_target(lookup.internal(), &mut target);
@@ -229,26 +254,26 @@ impl Table {
     fn get_in_blocks(
         &self,
         target: &[u8],
-        state: &mut TableGet,
+        state: &mut State,
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Lack>> {
-        let mut walk = IndexWalk::new(self);
-        walk.start(Landing::Seek);
+        state.walk.turn_to(self);
+        state.walk.start(Landing::Seek);
         loop {
-            if let Some(lack) = walk.settle(self, &state.supplied, target)? {
+            if let Some(lack) = state.walk.settle(self, &state.supplied, target)? {
                 return Ok(Some(lack));
             }
-            if !walk.valid() {
+            if !state.walk.valid() {
                 return Ok(None);
             }
-            let handle = walk.handle();
+            let handle = state.walk.handle();
             if handle.offset >= state.done_before {
                 let lack = Lack {
                     handle,
                     role: CacheRole::Data,
                 };
-                let Some(block) = self.find(lack, &state.supplied) else {
-                    self.check(handle, walk.found_in(self))?;
+                let Some(block) = self.find_to_search(lack, &state.supplied) else {
+                    self.check(handle, state.walk.found_in(self))?;
                     return Ok(Some(lack));
                 };
                 if self
@@ -261,14 +286,14 @@ impl Table {
             }
             // The key ran off the end of the block. It goes on in the next one only if the
             // separator between them does not already lie behind it.
-            let separator = walk.user_key(self);
+            let separator = state.walk.user_key(self);
             let order = self
                 .order
                 .compare_without_timestamp(separator, key::user_key(target));
             if order == Ordering::Greater {
                 return Ok(None);
             }
-            walk.step(self, false)?;
+            state.walk.step(self, false)?;
         }
     }
 
@@ -279,7 +304,7 @@ impl Table {
         block: &Buffer,
         lack: Lack,
         target: &[u8],
-        state: &mut TableGet,
+        state: &mut State,
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let bad = |error| self.bad(error, lack.handle.offset);
@@ -288,13 +313,14 @@ impl Table {
             state.data = DataCursor::new().with_global_seqno(self.global_seqno);
         }
         let layout = BlockLayout::parse(block, BlockKind::Data).map_err(bad)?;
-        let TableGet {
+        let State {
             data,
             padded,
             matched,
             ..
         } = state;
-        data.seek_point(block, &layout, &self.order, target)
+        let words = DataWords::parse(block.tail());
+        data.seek_point_with(words, block, &layout, &self.order, target)
             .map_err(bad)?;
         let user = key::user_key(target);
         while data.valid() {

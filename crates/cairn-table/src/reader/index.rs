@@ -1,10 +1,10 @@
 //! The way through the index: one block, or a top block over partitions.
 
-use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm};
+use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm, KeyWords};
 use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
 use cairn_platform::Buffer;
-use cairn_types::Result;
+use cairn_types::{KeyOrder, Result};
 
 use super::table::{Blocks, Lack, Part, Supplied, Table};
 
@@ -13,11 +13,24 @@ pub(crate) struct Index {
     pub form: IndexForm,
     pub two_level: bool,
     pub root: Part,
+    /// The words of the root, if it is held in memory and keys are in the order of their bytes.
+    pub words: Option<KeyWords>,
     /// Partitions held in memory, by offset; usually none.
     pub partitions: Blocks,
 }
 
 impl Index {
+    /// Lays out the words of a root that is held in memory.
+    pub(crate) fn with_words(mut self, order: &KeyOrder) -> Index {
+        if order.is_bytewise()
+            && let Some(root) = &self.root.held
+            && let Ok(layout) = BlockLayout::parse(root, BlockKind::Index)
+        {
+            self.words = KeyWords::of_index(root, &layout, self.form);
+        }
+        self
+    }
+
     fn pinned(&self, handle: Handle) -> Option<&Buffer> {
         let at = self
             .partitions
@@ -42,6 +55,7 @@ pub(crate) enum Landing {
 ///
 /// What needs a block only notes what is to be done; [`IndexWalk::settle`] does it, as far as the
 /// blocks are in memory, and may be called again after it named one that is not.
+#[derive(Default)]
 pub(crate) struct IndexWalk {
     root: IndexCursor,
     leaf: IndexCursor,
@@ -55,16 +69,28 @@ pub(crate) struct IndexWalk {
 
 impl IndexWalk {
     pub(crate) fn new(table: &Table) -> IndexWalk {
-        let form = table.index.form;
-        IndexWalk {
-            root: IndexCursor::new(form),
-            leaf: IndexCursor::new(form),
-            two_level: table.index.two_level,
-            root_todo: None,
-            leaf_todo: None,
-            root_block: None,
-            leaf_block: None,
-        }
+        let mut walk = IndexWalk::default();
+        walk.turn_to(table);
+        walk
+    }
+
+    /// Makes a walk of this one that has not begun, through the index of `table`.
+    #[inline]
+    pub(crate) fn turn_to(&mut self, table: &Table) {
+        self.root.turn_to(table.index.form);
+        self.leaf.turn_to(table.index.form);
+        self.two_level = table.index.two_level;
+        self.root_todo = None;
+        self.leaf_todo = None;
+        self.root_block = None;
+        self.leaf_block = None;
+    }
+
+    /// Lets go of the blocks; the walk is over.
+    #[inline]
+    pub(crate) fn let_go(&mut self) {
+        self.root_block = None;
+        self.leaf_block = None;
     }
 
     /// Whether the walk stands on an entry, when it is settled.
@@ -150,7 +176,9 @@ impl IndexWalk {
             }
         }
         let bytes = root_bytes(&self.root_block, table);
-        let landed = land(&mut self.root, bytes, table, target, landing, part.handle)?;
+        let words = table.index.words.as_ref();
+        let place = (part.handle, words);
+        let landed = land(&mut self.root, bytes, table, target, landing, place)?;
         self.root_todo = None;
         if self.two_level && self.root.valid() {
             self.leaf_todo = Some(landed);
@@ -184,7 +212,8 @@ impl IndexWalk {
                     }
                 }
             };
-            let landed = land(&mut self.leaf, &block, table, target, landing, handle)?;
+            let place = (handle, None);
+            let landed = land(&mut self.leaf, &block, table, target, landing, place)?;
             self.leaf_block = Some(block);
             self.leaf_todo = None;
             if !self.leaf.valid() {
@@ -248,7 +277,7 @@ fn step(
     moved.map_err(|error| table.bad(error, handle.offset))
 }
 
-/// Lands `cursor` in a block, and returns how a block below is to be landed in.
+/// Lands `cursor` in the block at a place, by its words if it has any, and returns how a block below is to be landed in.
 #[inline]
 fn land(
     cursor: &mut IndexCursor,
@@ -256,7 +285,7 @@ fn land(
     table: &Table,
     target: &[u8],
     landing: Landing,
-    handle: Handle,
+    (handle, words): (Handle, Option<&KeyWords>),
 ) -> Result<Landing> {
     let mut go = || {
         let layout = BlockLayout::parse(bytes, BlockKind::Index)?;
@@ -264,7 +293,10 @@ fn land(
             Landing::First => cursor.first(bytes, &layout)?,
             Landing::Last => cursor.last(bytes, &layout)?,
             Landing::Seek | Landing::SeekOrLast => {
-                cursor.seek(bytes, &layout, &table.order, target)?;
+                match words {
+                    Some(words) => cursor.seek_with(words, bytes, &layout, target)?,
+                    None => cursor.seek(bytes, &layout, &table.order, target)?,
+                }
                 if landing == Landing::SeekOrLast && !cursor.valid() {
                     cursor.last(bytes, &layout)?;
                     return Ok(Landing::Last);

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cairn_format::block::{BlockKind, BlockLayout, DataCursor};
+use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords};
 use cairn_format::key;
 use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
@@ -418,7 +418,7 @@ impl TableIter {
                 self.landing = None;
                 break;
             }
-            if let Some(lack) = self.load_block()? {
+            if let Some(lack) = self.load_block(landing)? {
                 return Ok(Some(lack));
             }
             self.land(landing)?;
@@ -438,7 +438,7 @@ impl TableIter {
     }
 
     /// Makes the block at which the walk stands the current one, if it is in memory.
-    fn load_block(&mut self) -> Result<Option<Lack>> {
+    fn load_block(&mut self, landing: Landing) -> Result<Option<Lack>> {
         let handle = self.walk.handle();
         if self.block.is_some() && self.block_handle == handle {
             return Ok(None);
@@ -447,7 +447,11 @@ impl TableIter {
             handle,
             role: CacheRole::Data,
         };
-        let block = match self.table.find(lack, &self.supplied) {
+        let found = match landing {
+            Landing::Seek | Landing::SeekForPrev => self.table.find_to_search(lack, &self.supplied),
+            Landing::First | Landing::Last => self.table.find(lack, &self.supplied),
+        };
+        let block = match found {
             Some(block) => {
                 if self.supplied.counts.data_hits.get() >= HITS_KEPT {
                     self.table.bring(&self.supplied.counts);
@@ -479,12 +483,15 @@ impl TableIter {
         let Some((block, layout)) = &self.block else {
             return Ok(());
         };
-        let order = &self.table.order;
+        let (order, target) = (&self.table.order, &self.target);
+        let words = DataWords::parse(block.tail());
         let landed = match landing {
             Landing::First => self.data.first(block, layout),
             Landing::Last => self.data.last(block, layout),
-            Landing::Seek => self.data.seek(block, layout, order, &self.target),
-            Landing::SeekForPrev => self.data.seek_for_prev(block, layout, order, &self.target),
+            Landing::Seek => self.data.seek_with(words, block, layout, order, target),
+            Landing::SeekForPrev => self
+                .data
+                .seek_for_prev_with(words, block, layout, order, target),
         };
         landed.map_err(|error| self.table.bad(error, self.block_handle.offset))
     }

@@ -227,7 +227,7 @@ impl Opening<'_> {
             0
         };
         let global_seqno = self.global_seqno(&params, &properties)?;
-        let index = self.index(&params, &parts, &properties)?;
+        let index = self.index(&params, &parts, &properties)?.with_words(&order);
         let filter = self.filter(&params, &parts, &properties)?;
         let dictionary = match parts.find(meta::COMPRESSION_DICT) {
             Some(handle) => Some(Dictionary::new(self.block(handle)?.to_vec())),
@@ -370,6 +370,7 @@ impl Opening<'_> {
             form,
             two_level,
             root: part(self, params, handle, tier)?,
+            words: None,
             partitions: Vec::new(),
         })
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_compress::Dictionary;
+use cairn_format::block::{BlockKind, BlockLayout, DataWords, KeyWords};
 use cairn_format::range_del::Fragments;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN};
 use cairn_memory::{CacheKey, CachePriority, CacheRole};
@@ -143,6 +144,7 @@ impl Table {
         let filter = self.filter.as_ref();
         size_of::<Table>()
             + held(&self.index.root)
+            + self.index.words.as_ref().map_or(0, KeyWords::memory_usage)
             + all(&self.index.partitions)
             + filter.map_or(0, |filter| held(&filter.root) + all(&filter.partitions))
             + self.dictionary.as_ref().map_or(0, Dictionary::memory_usage)
@@ -176,6 +178,34 @@ impl Table {
         let found = cache.lookup(&self.cache_key(lack.handle), lack.role)?;
         supplied.counts.hit(part_of(lack.role), found.len());
         Some(found)
+    }
+
+    /// [`Table::find`] for a data block that will be searched. One that is found in the cache was
+    /// used before and will be used again: the words of its keys are laid behind it.
+    #[inline]
+    pub(crate) fn find_to_search(&self, lack: Lack, supplied: &Supplied) -> Option<Buffer> {
+        let block = self.find(lack, supplied)?;
+        if block.tail().is_empty() && supplied.blocks.is_empty() && self.has_words() {
+            return Some(self.lay_words(lack, &block));
+        }
+        Some(block)
+    }
+
+    /// Whether searches in data blocks go by words: by the bytes of keys as they are stored.
+    fn has_words(&self) -> bool {
+        self.order.is_bytewise() && self.global_seqno.is_none()
+    }
+
+    #[cold]
+    fn lay_words(&self, lack: Lack, block: &Buffer) -> Buffer {
+        let Ok(layout) = BlockLayout::parse(block, BlockKind::Data) else {
+            return block.clone();
+        };
+        let with_words = Buffer::with_tail(block, &DataWords::encode(block, &layout));
+        if let Some(cache) = &self.params.cache {
+            cache.replace(&self.cache_key(lack.handle), with_words.clone());
+        }
+        with_words
     }
 
     /// The request for a block that is not in memory, and for `more` bytes behind it.

@@ -1,0 +1,235 @@
+//! The keys of a block in a form that is searched fast.
+//!
+//! A search in a block touches, for each candidate, the restart array and the entry: two cache lines
+//! that are nowhere near those of the next candidate, and then every entry of one interval. So the
+//! bytes that tell most keys apart, those behind what all of them share, are laid side by side
+//! once. A search then touches few lines, decodes nothing, and leaves to the block only what those
+//! bytes cannot tell apart.
+//!
+//! [`KeyWords`] are those of an index that stays in memory: 8 bytes for each restart.
+//! [`DataWords`] are those of a data block that is used again and again: 4 bytes for each entry, and
+//! where it lies. They are bytes that lie behind the block:
+//!
+//! ```text
+//! words: big-endian, 4 bytes x n | offsets of entries: fixed16 x n | length of the shared part: fixed16
+//! ```
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use super::cursor::{Coding, Position, common_prefix};
+use super::data::Together;
+use super::index::IndexForm;
+use super::layout::BlockLayout;
+use crate::key;
+
+/// Blocks with fewer restarts are searched as they are.
+const MIN_RESTARTS: u32 = 8;
+
+/// The words of one block; good for this block and for keys in the order of their bytes only.
+pub struct KeyWords {
+    /// What all user keys begin with.
+    prefix: Box<[u8]>,
+    /// Of each restart's user key the 8 bytes behind the prefix, as a big-endian number; what is
+    /// missing counts as zeros.
+    words: Box<[u64]>,
+    /// Whether every entry is a restart.
+    dense: bool,
+}
+
+fn word(rest: &[u8]) -> u64 {
+    if let Some(whole) = rest.first_chunk::<8>() {
+        return u64::from_be_bytes(*whole);
+    }
+    let mut padded = [0; 8];
+    padded[..rest.len()].copy_from_slice(rest);
+    u64::from_be_bytes(padded)
+}
+
+impl KeyWords {
+    /// The words of the index block `bytes`; `None` if it is small or damaged. A seek without
+    /// words finds the damage where it is.
+    #[must_use]
+    pub fn of_index(bytes: &[u8], layout: &BlockLayout, form: IndexForm) -> Option<KeyWords> {
+        if layout.restarts < MIN_RESTARTS {
+            return None;
+        }
+        let user_key = |i| {
+            let at = layout.restart(bytes, i) as usize;
+            let key = form.whole_key(bytes, layout, at)?;
+            Some(if form.user_keys {
+                key
+            } else {
+                key::user_key(key)
+            })
+        };
+        let first = user_key(0)?;
+        let shared = common_prefix(first, user_key(layout.restarts - 1)?);
+        let words = (0..layout.restarts)
+            .map(|i| Some(word(user_key(i)?.get(shared..)?)))
+            .collect::<Option<_>>()?;
+        let dense = (0..layout.restarts).all(|i| {
+            let at = layout.restart(bytes, i) as usize;
+            let entry = form.entry(bytes, layout, at, &form.before_restart(i));
+            let end = layout.restart(bytes, i + 1).min(layout.entries_end) as usize;
+            entry.is_some_and(|entry| entry.next == end)
+        });
+        Some(KeyWords {
+            prefix: first[..shared].into(),
+            words,
+            dense,
+        })
+    }
+
+    /// The restart that is the first entry at or after the key of which `undecided` is left, or the
+    /// number of restarts if there is none; `None` if the block has to be asked.
+    #[inline]
+    pub(super) fn decided(&self, undecided: &Range<u32>) -> Option<u32> {
+        (self.dense && undecided.is_empty()).then_some(undecided.start)
+    }
+
+    /// The restarts whose keys `user_key` has yet to be compared with: those before them have
+    /// smaller user keys, those behind them greater ones.
+    #[inline]
+    #[must_use]
+    pub fn undecided(&self, user_key: &[u8]) -> Range<u32> {
+        // The number of restarts comes from 28 bits of a footer.
+        let len = self.words.len() as u32;
+        let Some((head, rest)) = user_key.split_at_checked(self.prefix.len()) else {
+            return match user_key.cmp(&self.prefix) {
+                Ordering::Greater => len..len,
+                _ => 0..0,
+            };
+        };
+        match head.cmp(&self.prefix) {
+            Ordering::Less => return 0..0,
+            Ordering::Greater => return len..len,
+            Ordering::Equal => {}
+        }
+        let wanted = word(rest);
+        let low = self.words.partition_point(|&word| word < wanted);
+        let same = match self.words.get(low) {
+            Some(&word) if word == wanted => {
+                self.words[low..].partition_point(|&word| word == wanted)
+            }
+            _ => 0,
+        };
+        low as u32..(low + same) as u32
+    }
+
+    /// Bytes of memory.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        size_of::<KeyWords>() + self.prefix.len() + size_of_val(&*self.words)
+    }
+}
+
+/// Larger blocks have no words: an offset has 16 bits.
+const MAX_DATA_BLOCK: usize = 1 << 16;
+const WORD_LEN: usize = 4;
+const OFFSET_LEN: usize = 2;
+
+/// The words of a data block; good for this block and for keys in the order of their bytes only.
+#[derive(Clone, Copy)]
+pub struct DataWords<'a> {
+    words: &'a [[u8; WORD_LEN]],
+    offsets: &'a [[u8; OFFSET_LEN]],
+    shared: usize,
+}
+
+/// Where a search by words ended.
+pub(super) struct Place {
+    /// Where the entry lies.
+    pub at: usize,
+    /// The bytes of its user key behind the shared ones, as far as they are known.
+    pub word: [u8; WORD_LEN],
+    /// Whether the user key may be the one sought, rather than surely greater.
+    pub may_be_equal: bool,
+}
+
+impl<'a> DataWords<'a> {
+    /// What goes behind the data block `bytes` for [`DataWords::parse`]. It says that there are no
+    /// words if the block is damaged, too large, or of another form.
+    #[must_use]
+    pub fn encode(bytes: &[u8], layout: &BlockLayout) -> Vec<u8> {
+        DataWords::try_encode(bytes, layout).unwrap_or_else(|| vec![0; OFFSET_LEN])
+    }
+
+    fn try_encode(bytes: &[u8], layout: &BlockLayout) -> Option<Vec<u8>> {
+        if bytes.len() > MAX_DATA_BLOCK || layout.separated || layout.is_empty() {
+            return None;
+        }
+        let mut position = Position::default();
+        position
+            .jump(&Together, bytes, layout, layout.restarts - 1)
+            .ok()?;
+        let mut last = Vec::new();
+        while position.valid() {
+            last.clear();
+            last.extend_from_slice(key::user_key(position.key(bytes)));
+            position.step(&Together, bytes, layout).ok()?;
+        }
+        position.jump(&Together, bytes, layout, 0).ok()?;
+        let shared = common_prefix(key::user_key(position.key(bytes)), &last);
+        let (mut words, mut offsets) = (Vec::new(), Vec::new());
+        while position.valid() {
+            let rest = key::user_key(position.key(bytes)).get(shared..)?;
+            let mut word = [0; WORD_LEN];
+            let known = rest.len().min(WORD_LEN);
+            word[..known].copy_from_slice(&rest[..known]);
+            words.extend_from_slice(&word);
+            offsets.extend_from_slice(&u16::try_from(position.at()).ok()?.to_le_bytes());
+            position.step(&Together, bytes, layout).ok()?;
+        }
+        words.extend_from_slice(&offsets);
+        words.extend_from_slice(&u16::try_from(shared).ok()?.to_le_bytes());
+        Some(words)
+    }
+
+    /// The words that lie in `tail`, if there are any.
+    #[inline]
+    #[must_use]
+    pub fn parse(tail: &'a [u8]) -> Option<DataWords<'a>> {
+        let (entries, shared) = tail.split_last_chunk::<OFFSET_LEN>()?;
+        let count = entries.len() / (WORD_LEN + OFFSET_LEN);
+        let (words, offsets) = entries.split_at(count * WORD_LEN);
+        (count > 0).then(|| DataWords {
+            words: words.as_chunks().0,
+            offsets: offsets.as_chunks().0,
+            shared: usize::from(u16::from_le_bytes(*shared)),
+        })
+    }
+
+    /// How many bytes all user keys of the block begin with.
+    #[inline]
+    pub(super) fn shared(&self) -> usize {
+        self.shared
+    }
+
+    /// The first entry whose user key may be at or after `user_key`; `None` if all are before it.
+    /// `first` is the user key of the first entry.
+    #[inline]
+    pub(super) fn find(&self, first: &[u8], user_key: &[u8]) -> Option<Place> {
+        let prefix = first.get(..self.shared)?;
+        let (head, rest) = user_key.split_at(user_key.len().min(self.shared));
+        let (at, wanted) = match head.cmp(&prefix[..head.len()]) {
+            Ordering::Less => (0, None),
+            Ordering::Greater => return None,
+            Ordering::Equal if head.len() < prefix.len() => (0, None),
+            Ordering::Equal => {
+                let mut padded = [0; WORD_LEN];
+                let known = rest.len().min(WORD_LEN);
+                padded[..known].copy_from_slice(&rest[..known]);
+                let wanted = u32::from_be_bytes(padded);
+                let before = |word: &[u8; WORD_LEN]| u32::from_be_bytes(*word) < wanted;
+                (self.words.partition_point(before), Some(padded))
+            }
+        };
+        let word = *self.words.get(at)?;
+        Some(Place {
+            at: usize::from(u16::from_le_bytes(*self.offsets.get(at)?)),
+            word,
+            may_be_equal: wanted == Some(word),
+        })
+    }
+}
