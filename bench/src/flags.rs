@@ -86,6 +86,9 @@ pub struct Flags {
     /// Time single operations and print percentiles.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
     pub histogram: bool,
+    /// Keep tickers and histograms, times included, and print them at the end.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub statistics: bool,
     /// Compare every value that is read with what was written.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
     pub verify: bool,
@@ -247,6 +250,9 @@ impl Flags {
             text.push_str(&format!(
                 "block_based_table_factory={{filter_policy=bloomfilter:{bits}:false}};"
             ));
+        }
+        if self.statistics {
+            text.push_str("statistics=BasicStatistics;");
         }
         text::merged(&(text + &self.options))
     }

@@ -47,6 +47,7 @@ pub mod limits;
 pub mod memory;
 pub mod metadata;
 pub mod options;
+pub mod perf;
 pub mod reads;
 pub mod space;
 pub mod statistics;

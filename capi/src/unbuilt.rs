@@ -48,8 +48,6 @@ pub struct rocksdb_optimistictransaction_options_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_optimistictransactiondb_t(());
 /// An object of a feature that is not built.
-pub struct rocksdb_perfcontext_t(());
-/// An object of a feature that is not built.
 pub struct rocksdb_restore_options_t(());
 /// An object of a feature that is not built.
 pub struct rocksdb_transaction_options_t(());
@@ -137,15 +135,6 @@ c_unbuilt! { "databases with a time to live":
     err(errptr) fn rocksdb_create_column_family_with_ttl(db: *mut rocksdb_t, column_family_options: *const rocksdb_options_t, column_family_name: *const c_char, ttl: c_int, errptr: *mut *mut c_char) -> *mut rocksdb_column_family_handle_t;
     err(errptr) fn rocksdb_open_column_families_with_ttl(options: *const rocksdb_options_t, name: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, ttls: *const c_int, errptr: *mut *mut c_char) -> *mut rocksdb_t;
     err(errptr) fn rocksdb_open_with_ttl(options: *const rocksdb_options_t, name: *const c_char, ttl: c_int, errptr: *mut *mut c_char) -> *mut rocksdb_t;
-}
-
-c_unbuilt! { "perf contexts":
-    no() fn rocksdb_perfcontext_create() -> *mut rocksdb_perfcontext_t;
-    no() fn rocksdb_perfcontext_destroy(context: *mut rocksdb_perfcontext_t);
-    no() fn rocksdb_perfcontext_metric(context: *mut rocksdb_perfcontext_t, metric: c_int) -> u64;
-    no() fn rocksdb_perfcontext_report(context: *mut rocksdb_perfcontext_t, exclude_zero_counters: c_uchar) -> *mut c_char;
-    no() fn rocksdb_perfcontext_reset(context: *mut rocksdb_perfcontext_t);
-    no() fn rocksdb_set_perf_level(v0: c_int);
 }
 
 c_unbuilt! { "plain tables":

@@ -84,8 +84,12 @@ pub fn run<S: Source>(
         trusted: flags.verify,
         begin,
     };
-    for benchmark in benchmarks {
-        see(&run.one(benchmark)?)?;
+    for (at, benchmark) in benchmarks.iter().enumerate() {
+        let mut outcome = run.one(benchmark)?;
+        if flags.statistics && at + 1 == benchmarks.len() {
+            outcome.text += &run.statistics();
+        }
+        see(&outcome)?;
     }
     run.db.map_or(Ok(()), Engine::close)
 }
@@ -130,6 +134,15 @@ impl<S: Source> Run<'_, S> {
             measured,
             text,
         })
+    }
+
+    /// What the database has counted since it was opened, as db_bench prints it.
+    fn statistics(&self) -> String {
+        let text = self
+            .db
+            .as_ref()
+            .and_then(|db| db.property("rocksdb.options-statistics"));
+        format!("STATISTICS:\n{}", text.unwrap_or_default())
     }
 
     /// Opens the database: a fresh one if the benchmark wants one.

@@ -480,7 +480,7 @@ typedef struct rocksdb_optimistictransactiondb_t rocksdb_optimistictransactiondb
 // Options of a database and of a column family.
 typedef struct rocksdb_options_t rocksdb_options_t;
 
-// An object of a feature that is not built.
+// The counters of whichever thread asks.
 typedef struct rocksdb_perfcontext_t rocksdb_perfcontext_t;
 
 // A value where it lies.
@@ -4455,6 +4455,28 @@ unsigned char rocksdb_block_based_options_get_verify_compression(struct rocksdb_
 // The value of `whole_key_filtering`.
 unsigned char rocksdb_block_based_options_get_whole_key_filtering(struct rocksdb_block_based_table_options_t *opt);
 
+// Frees a handle; the thread's counters stay.
+//
+// Null is passed over.
+void rocksdb_perfcontext_destroy(struct rocksdb_perfcontext_t *handle);
+
+// Sets what the calling thread counts, by the numbers of RocksDB's `PerfLevel`: 2 for counts, 4
+// for times but those of locks, 6 for everything. Other numbers change nothing.
+void rocksdb_set_perf_level(int v0);
+
+// A handle of the calling thread's counters. Threads count once one has asked for them.
+struct rocksdb_perfcontext_t *rocksdb_perfcontext_create(void);
+
+// The counters begin anew.
+void rocksdb_perfcontext_reset(struct rocksdb_perfcontext_t *context);
+
+// All counters as text. Freed with `free`.
+char *rocksdb_perfcontext_report(struct rocksdb_perfcontext_t *context,
+                                 unsigned char exclude_zero_counters);
+
+// One counter; 0 for a number that none has.
+uint64_t rocksdb_perfcontext_metric(struct rocksdb_perfcontext_t *context, int metric);
+
 // Lets go of a value.
 //
 // Null is passed over.
@@ -4914,25 +4936,6 @@ struct rocksdb_t *rocksdb_open_with_ttl(const struct rocksdb_options_t *options,
                                         const char *name,
                                         int ttl,
                                         char **errptr);
-
-// Not built: perf contexts.
-struct rocksdb_perfcontext_t *rocksdb_perfcontext_create(void);
-
-// Not built: perf contexts.
-void rocksdb_perfcontext_destroy(struct rocksdb_perfcontext_t *context);
-
-// Not built: perf contexts.
-uint64_t rocksdb_perfcontext_metric(struct rocksdb_perfcontext_t *context, int metric);
-
-// Not built: perf contexts.
-char *rocksdb_perfcontext_report(struct rocksdb_perfcontext_t *context,
-                                 unsigned char exclude_zero_counters);
-
-// Not built: perf contexts.
-void rocksdb_perfcontext_reset(struct rocksdb_perfcontext_t *context);
-
-// Not built: perf contexts.
-void rocksdb_set_perf_level(int v0);
 
 // Not built: plain tables.
 void rocksdb_options_set_plain_table_factory(struct rocksdb_options_t *opt,

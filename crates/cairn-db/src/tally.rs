@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_memtable::Memtable;
 use cairn_observe::listener::CompactionJobInfo;
+use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, Statistics, Ticker, Update};
 use cairn_observe::{CompactionReason, FlushReason};
 
@@ -58,6 +59,19 @@ impl Shared {
             let took = self.world.clock.monotonic_nanos().saturating_sub(began);
             self.tally(|update| update.time(histogram, took / 1_000));
         }
+    }
+
+    /// Carries `step` out. How long it took goes to the thread's counter, if it wants times.
+    #[inline]
+    pub(crate) fn perf_timed<T>(&self, metric: PerfMetric, step: impl FnOnce() -> T) -> T {
+        if !perf::wants_times() {
+            return step();
+        }
+        let began = self.world.clock.monotonic_nanos();
+        let result = step();
+        let nanos = self.world.clock.monotonic_nanos().saturating_sub(began);
+        perf::count(|perf| perf.add(metric, nanos));
+        result
     }
 
     /// A group is written.

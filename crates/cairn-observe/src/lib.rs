@@ -9,6 +9,7 @@ pub mod counters;
 pub mod event;
 pub mod listener;
 pub mod logger;
+pub mod perf;
 pub mod reason;
 pub mod statistics;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cairn_format::filter::FilterPolicy;
 use cairn_format::options_text::statements;
 use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
-use cairn_observe::statistics::Keeping;
-use cairn_observe::{Listeners, LogSink};
+use cairn_observe::statistics::{Keeping, StatsLevel};
+use cairn_observe::{Listeners, LogSink, Statistics};
 use cairn_platform::{RateLimiter, SstFileManager};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
@@ -60,21 +60,34 @@ impl Text for Listeners {
     }
 }
 
-/// As with listeners.
+/// RocksDB's name for statistics that count everything.
+const BASIC_STATISTICS: &str = "BasicStatistics";
+/// Cairn's for those that a database keeps unless it is told otherwise.
+const OWN_STATISTICS: &str = "own";
+
+/// A text cannot name statistics that exist already: it asks for new ones, or for none.
 impl Text for Keeping {
     fn parse(text: &str) -> Result<Keeping, Refusal> {
-        match text {
-            NULL | "" => Ok(Keeping::default()),
-            _ => Err("statistics are set in code".to_owned()),
+        match object(text)?.0 {
+            OWN_STATISTICS => Ok(Keeping::Own),
+            NULL => Ok(Keeping::Nothing),
+            "" | BASIC_STATISTICS => {
+                let level = StatsLevel::ExceptDetailedTimers;
+                Ok(Arc::new(Statistics::new(level)).into())
+            }
+            _ => Err(format!(
+                "expected {BASIC_STATISTICS}, {OWN_STATISTICS} or {NULL}"
+            )),
         }
     }
 
     fn print(&self) -> String {
-        NULL.to_owned()
-    }
-
-    fn update(&mut self, text: &str) -> Result<(), Refusal> {
-        Keeping::parse(text).map(drop)
+        let name = match self {
+            Keeping::Own => OWN_STATISTICS,
+            Keeping::Shared(_) => BASIC_STATISTICS,
+            Keeping::Nothing => NULL,
+        };
+        name.to_owned()
     }
 }
 

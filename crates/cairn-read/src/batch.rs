@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 
 use cairn_format::key::{self, LookupKey};
+use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, TableCounts, Ticker};
 use cairn_options::ReadOptions;
 use cairn_platform::ReadRequest;
@@ -135,10 +136,6 @@ impl<'a> Tally<'a> {
             return;
         };
         let counts = || states.iter().filter_map(TableGet::counts);
-        let Some(statistics) = &reading.statistics else {
-            counts().for_each(TableCounts::forget);
-            return;
-        };
         let micros = began.elapsed(reading);
         let found = |at: usize| results[at].as_ref().and_then(|result| result.as_ref().ok());
         let values = (0..results.len()).filter_map(found);
@@ -146,6 +143,14 @@ impl<'a> Tally<'a> {
             .filter(|found| !matches!(found, Found::Missing))
             .map(len_of);
         let (keys, bytes) = sizes.fold((0, 0), |(keys, sum), size| (keys + 1, sum + size));
+        perf::count(|perf| {
+            counts().for_each(|counts| perf.add_tables(counts));
+            perf.add(PerfMetric::MultigetReadBytes, bytes);
+        });
+        let Some(statistics) = &reading.statistics else {
+            counts().for_each(TableCounts::forget);
+            return;
+        };
         statistics.update(|update| {
             counts().for_each(|counts| counts.bring_to(update));
             for &(at, hit) in &self.hits {

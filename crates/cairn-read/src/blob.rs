@@ -14,6 +14,9 @@ use cairn_compress::Compression;
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN, encode_record};
 use cairn_format::names;
 use cairn_memory::{BlockCache, CacheKey, CachePriority, CacheRole};
+use cairn_observe::Statistics;
+use cairn_observe::perf::{self, PerfMetric};
+use cairn_observe::statistics::{Ticker, Update};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Mutex;
@@ -66,6 +69,7 @@ pub struct BlobSource {
     mode: FileMode,
     cache: Option<BlobCache>,
     open: Mutex<HashMap<FileNumber, Arc<BlobFile>>>,
+    statistics: Option<Arc<Statistics>>,
 }
 
 impl BlobSource {
@@ -83,6 +87,20 @@ impl BlobSource {
             mode,
             cache,
             open: Mutex::new(HashMap::new()),
+            statistics: None,
+        }
+    }
+
+    /// The source, with what is counted about its reads.
+    #[must_use]
+    pub fn counting(mut self, statistics: Option<Arc<Statistics>>) -> BlobSource {
+        self.statistics = statistics;
+        self
+    }
+
+    fn tally(&self, change: impl FnOnce(&Update<'_>)) {
+        if let Some(statistics) = &self.statistics {
+            statistics.update(change);
         }
     }
 
@@ -108,8 +126,13 @@ impl BlobSource {
             return Ok(file.clone());
         }
         // Opened without the lock: two readers may both do it, and one of them wins.
-        let file = self.fs.open(&self.path(number), self.mode)?;
-        let file = Arc::new(BlobFile::open(file, number)?);
+        let opened = self.fs.open(&self.path(number), self.mode);
+        let opened = opened.and_then(|file| BlobFile::open(file, number));
+        self.tally(|update| {
+            update.add(Ticker::NoFileOpens, 1);
+            update.add(Ticker::NoFileErrors, u64::from(opened.is_err()));
+        });
+        let file = Arc::new(opened?);
         Ok(self.open.lock().entry(number).or_insert(file).clone())
     }
 
@@ -151,7 +174,18 @@ impl BlobSource {
             && let Some(buffer) = cache.cache.lookup(&cache.key(&index), CacheRole::Blob)
             && let Some(range) = cached_value(&index, user_key, &buffer)
         {
+            self.tally(|update| {
+                update.add(Ticker::BlobDbCacheHit, 1);
+                update.add(Ticker::BlobDbCacheBytesRead, buffer.len() as u64);
+            });
+            perf::count(|perf| {
+                perf.add(PerfMetric::BlobCacheHitCount, 1);
+                perf.add(PerfMetric::BlobCacheReadByte, buffer.len() as u64);
+            });
             return Ok(Located::Here(Value::in_block(buffer, range)));
+        }
+        if self.cache.is_some() {
+            self.tally(|update| update.add(Ticker::BlobDbCacheMiss, 1));
         }
         if options.cache_only {
             return Err(Error::incomplete(
@@ -174,12 +208,19 @@ impl BlobSource {
     ///
     /// `Corruption` if they are damaged or another key's.
     pub fn complete(&self, place: &BlobPlace, user_key: &[u8], record: Buffer) -> Result<Value> {
+        let bytes = record.len() as u64;
+        perf::count(|perf| {
+            perf.add(PerfMetric::BlobReadCount, 1);
+            perf.add(PerfMetric::BlobReadByte, bytes);
+        });
+        self.tally(|update| update.add(Ticker::BlobDbBlobFileBytesRead, bytes));
         let value = place.file.complete(&place.index, user_key, record)?;
         let (buffer, range) = value.into_parts();
         if let Some(cache) = &self.cache
             && place.fill_cache
         {
-            cache.insert(&place.index, buffer.clone());
+            let kept = cache.insert(&place.index, buffer.clone());
+            self.tally(|update| count_insertion(update, kept, buffer.len()));
         }
         Ok(Value::in_block(buffer, range))
     }
@@ -194,7 +235,9 @@ impl BlobSource {
         } else {
             value.to_vec()
         };
-        cache.insert(index, bytes.into());
+        let len = bytes.len();
+        let kept = cache.insert(index, bytes.into());
+        self.tally(|update| count_insertion(update, kept, len));
     }
 
     /// Closes a blob file that has become obsolete.
@@ -228,14 +271,22 @@ impl BlobCache {
         }
     }
 
-    fn insert(&self, index: &BlobIndex, buffer: Buffer) {
-        // Whether it is kept is the cache's affair.
-        let _kept = self.cache.insert(
-            self.key(index),
-            buffer,
-            CacheRole::Blob,
-            CachePriority::Bottom,
-        );
+    /// Puts a blob into the cache. Whether it is kept is the cache's affair.
+    fn insert(&self, index: &BlobIndex, buffer: Buffer) -> bool {
+        let key = self.key(index);
+        self.cache
+            .insert(key, buffer, CacheRole::Blob, CachePriority::Bottom)
+    }
+}
+
+/// A blob of `len` bytes was put into the cache, which has kept it or not.
+fn count_insertion(update: &Update<'_>, kept: bool, len: usize) {
+    match kept {
+        true => {
+            update.add(Ticker::BlobDbCacheAdd, 1);
+            update.add(Ticker::BlobDbCacheBytesWrite, len as u64);
+        }
+        false => update.add(Ticker::BlobDbCacheAddFailures, 1),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What statistics hear of point reads.
 
+use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, TableCounts, Ticker, Update};
 use cairn_types::Result;
 
@@ -46,6 +47,13 @@ pub(crate) fn count_get(
     hit: Hit,
     found: &Result<Found>,
 ) {
+    perf::count(|perf| {
+        if let Some(tables) = tables {
+            perf.add_tables(tables);
+        }
+        perf.add(PerfMetric::GetReadBytes, found.as_ref().map_or(0, len_of));
+        perf.add(PerfMetric::GetFromMemtableCount, 1);
+    });
     let Some(statistics) = &reading.statistics else {
         if let Some(tables) = tables {
             tables.forget();

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::range_del::Fragments;
+use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::Histogram;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::{Buffer, ReadRequest};
@@ -509,8 +510,10 @@ impl<'a> PointGet<'a> {
             Found::Value(value) => Below::Value(value),
             Found::Entity(entity) => Below::Entity(entity),
         };
+        let count = operands.len() as u64;
+        perf::count(|perf| perf.add(PerfMetric::InternalMergePointLookupCount, count));
         if let Some(statistics) = &self.view.family.statistics {
-            statistics.record(Histogram::ReadNumMergeOperands, operands.len() as u64);
+            statistics.record(Histogram::ReadNumMergeOperands, count);
         }
         Ok(
             match full_merge(&self.view.family, self.key(), below, &operands)? {

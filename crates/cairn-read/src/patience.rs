@@ -4,6 +4,7 @@
 //! its bytes are dropped and the call fails with `TimedOut`. What is in memory is served even
 //! after the deadline.
 
+use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::Histogram;
 use cairn_options::ReadOptions;
 use cairn_platform::{Buffer, ReadRequest};
@@ -101,20 +102,26 @@ impl Patience {
     }
 }
 
-/// What `read` brings; how long it took goes to the statistics, if they want it.
+/// What `read` brings; how long it took goes to the statistics and the thread's counters, if they want
+/// it.
 fn timed<T>(reading: &Reading, histogram: Histogram, read: impl FnOnce() -> T) -> T {
-    let wanting = reading.statistics.as_ref().filter(|s| s.wants_times());
-    let Some(statistics) = wanting else {
+    let statistics = reading.statistics.as_ref().filter(|s| s.wants_times());
+    if statistics.is_none() && !perf::wants_times() {
         return read();
-    };
+    }
     let began = reading.clock.monotonic_nanos();
     let result = read();
-    let micros = reading.clock.monotonic_nanos().saturating_sub(began) / 1_000;
-    statistics.update(|update| {
-        update.time(Histogram::SstReadMicros, micros);
-        if histogram != Histogram::SstReadMicros {
-            update.time(histogram, micros);
-        }
-    });
+    let nanos = reading.clock.monotonic_nanos().saturating_sub(began);
+    if perf::wants_times() {
+        perf::count(|perf| perf.add(PerfMetric::BlockReadTime, nanos));
+    }
+    if let Some(statistics) = statistics {
+        statistics.update(|update| {
+            update.time(Histogram::SstReadMicros, nanos / 1_000);
+            if histogram != Histogram::SstReadMicros {
+                update.time(histogram, nanos / 1_000);
+            }
+        });
+    }
     result
 }

@@ -41,15 +41,7 @@ impl Shared {
             prefix_extractor: options.prefix_extractor.clone(),
             max_sequential_skip: options.max_sequential_skip_in_iterations,
             tables: tables.clone(),
-            blobs: Arc::new(BlobSource::new(
-                self.world.fs.clone(),
-                self.table_dirs(&options).swap_remove(0),
-                tables.mode,
-                options.blob_cache.clone().map(|cache| BlobCache {
-                    cache,
-                    salt: self.world.random.next_u64(),
-                }),
-            )),
+            blobs: Arc::new(self.blob_source(&options, &tables)),
             io: self.io.clone(),
             clock: self.world.clock.clone(),
             statistics: self.statistics.clone(),
@@ -64,6 +56,17 @@ impl Shared {
         // The first epoch is that of files that are ingested behind.
         let reserved = u64::from(options.allows_ingest_behind(&self.options()));
         FamilyState::new(family, Arc::new(options), view, tables, reserved)
+    }
+
+    /// What reads the blob files of a family of `options`.
+    fn blob_source(&self, options: &FamilyOptions, tables: &TableSource) -> BlobSource {
+        let cache = options.blob_cache.clone().map(|cache| BlobCache {
+            cache,
+            salt: self.world.random.next_u64(),
+        });
+        let dir = self.table_dirs(options).swap_remove(0);
+        BlobSource::new(self.world.fs.clone(), dir, tables.mode, cache)
+            .counting(self.statistics.clone())
     }
 
     /// What opens the tables of a family of `options`.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use cairn_observe::perf::{self, PerfMetric};
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result};
 
@@ -63,6 +64,7 @@ impl Shared {
         let waited = self.world.clock.monotonic_nanos().saturating_sub(began);
         self.counters.stall_micros.add(waited / 1000);
         self.tally_stall(waited / 1000);
+        perf::count(|perf| perf.add(PerfMetric::WriteDelayTime, waited));
         Ok(())
     }
 }

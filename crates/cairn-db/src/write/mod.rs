@@ -22,6 +22,7 @@ pub(crate) mod wal_control;
 use std::sync::Arc;
 
 use cairn_observe::BackgroundErrorReason;
+use cairn_observe::perf::PerfMetric;
 use cairn_observe::statistics::Histogram;
 use cairn_options::WriteOptions;
 use cairn_platform::sync::Ordering;
@@ -188,7 +189,7 @@ impl Shared {
             follower.insert_at(next, group);
             next = next.plus(count(&follower.batch));
         }
-        let own = self.insert(batch, first);
+        let own = self.perf_timed(PerfMetric::WriteMemtableTime, || self.insert(batch, first));
         let others = group.map_or(Ok(()), |group| group.wait());
         self.publish(&mut writer, SequenceNumber(next.0 - 1), own.and(others))
     }
@@ -222,7 +223,7 @@ impl Shared {
             .log
             .as_mut()
             .ok_or_else(|| Error::shutdown("the database is closed"))?;
-        log.append(batches, sync)?;
+        self.perf_timed(PerfMetric::WriteWalTime, || log.append(batches, sync))?;
         writer.unflushed_log_bytes = log.len();
         if sync {
             self.counters.wal_syncs.add(1);

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest, open};
+use cairn_observe::perf::{self, PerfLevel, PerfMetric};
 use cairn_observe::statistics::{Histogram, Keeping, Statistics, StatsLevel, Ticker};
 use cairn_options::{DbOptions, FilterPolicy, ReadOptions, WriteOptions};
 use cairn_platform::World;
@@ -194,4 +195,42 @@ fn databases_share_statistics_or_keep_their_own_or_none() {
     assert!(none.get(b"k").unwrap().is_some());
     assert!(none.statistics().is_none());
     assert_eq!(none.property("rocksdb.options-statistics"), None);
+}
+
+/// The rest of the program's threads counts too from the first use on, each for itself.
+#[test]
+fn a_thread_counts_what_its_operations_do() {
+    let db = open_with(&World::in_memory(), "/db", Keeping::Nothing);
+    for n in 0..10 {
+        db.put(&key(n), b"0123456789").unwrap();
+    }
+    db.flush().unwrap();
+    perf::set_level(PerfLevel::EnableCount);
+    perf::reset();
+    for _ in 0..2 {
+        assert!(db.get(&key(7)).unwrap().is_some());
+    }
+    assert_eq!(perf::metric(PerfMetric::GetReadBytes), 20);
+    assert_eq!(perf::metric(PerfMetric::BlockReadCount), 1);
+    assert_eq!(perf::metric(PerfMetric::BlockCacheHitCount), 1);
+    assert_eq!(perf::metric(PerfMetric::BloomSstHitCount), 2);
+    assert_eq!(perf::metric(PerfMetric::BlockReadTime), 0);
+    perf::reset();
+    db.delete(&key(1)).unwrap();
+    let mut iter = db.iter();
+    iter.seek_to_first();
+    iter.next();
+    // While the iterator lives.
+    assert_eq!(perf::metric(PerfMetric::IterNextCount), 1);
+    assert_eq!(perf::metric(PerfMetric::IterSeekCount), 1);
+    assert_eq!(perf::metric(PerfMetric::IterReadBytes), 36);
+    assert_eq!(perf::metric(PerfMetric::InternalDeleteSkippedCount), 1);
+    perf::set_level(PerfLevel::EnableTime);
+    perf::reset();
+    db.put(b"k", b"v").unwrap();
+    assert!(perf::metric(PerfMetric::WriteMemtableTime) > 0);
+    perf::set_level(PerfLevel::Disable);
+    perf::reset();
+    assert!(db.get(&key(7)).unwrap().is_some());
+    assert_eq!(perf::report(true), "");
 }

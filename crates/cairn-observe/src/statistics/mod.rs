@@ -23,7 +23,7 @@
 
 mod distribution;
 mod histogram;
-mod rows;
+pub(crate) mod rows;
 mod shard;
 mod tables;
 #[cfg(test)]

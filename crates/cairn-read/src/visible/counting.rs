@@ -1,5 +1,6 @@
 //! What statistics hear of an iterator: at each seek, and when it is dropped, what it did since.
 
+use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, Ticker, Update};
 
 use super::DbIter;
@@ -14,13 +15,31 @@ pub(super) struct IterCounts {
     pub prev_found: u64,
     /// Bytes of the keys and values that it stood on.
     pub bytes: u64,
-    /// Hidden entries passed over one by one.
+    /// Hidden entries passed over.
     pub skipped: u64,
+    /// Those of them that were deletions.
+    pub deletions: u64,
+    /// Those that were too new to be seen.
+    pub recent: u64,
     /// Seeks past hidden entries.
     pub reseeks: u64,
 }
 
 impl IterCounts {
+    fn bring_to_perf(&self, perf: &perf::Counters) {
+        let entries = self.skipped.saturating_sub(self.deletions + self.recent) + self.next;
+        for (metric, count) in [
+            (PerfMetric::IterNextCount, self.next),
+            (PerfMetric::IterPrevCount, self.prev),
+            (PerfMetric::IterReadBytes, self.bytes),
+            (PerfMetric::InternalKeySkippedCount, entries),
+            (PerfMetric::InternalDeleteSkippedCount, self.deletions),
+            (PerfMetric::InternalRecentSkippedCount, self.recent),
+        ] {
+            perf.add(metric, count);
+        }
+    }
+
     fn bring_to(&mut self, update: &Update<'_>) {
         let counts = std::mem::take(self);
         for (ticker, count) in [
@@ -51,13 +70,17 @@ impl DbIter {
             self.counts.bytes += self.entry_len();
         }
         let reading = &self.view.family;
+        perf::count(|perf| {
+            self.counts.bring_to_perf(perf);
+            perf.add(PerfMetric::IterSeekCount, 1);
+        });
         let Some(statistics) = &reading.statistics else {
+            self.counts = IterCounts::default();
             return;
         };
         let micros = began.elapsed(reading);
-        let counts = &mut self.counts;
         statistics.update(|update| {
-            counts.bring_to(update);
+            self.counts.bring_to(update);
             update.add(Ticker::NumberDbSeek, 1);
             update.add(Ticker::NumberDbSeekFound, u64::from(found));
             if let Some(micros) = micros {
@@ -67,12 +90,40 @@ impl DbIter {
     }
 }
 
+impl DbIter {
+    /// A step has ended. The thread's counters hear of it at once, statistics later.
+    #[inline]
+    pub(super) fn count_step(&mut self, back: bool) {
+        let found = u64::from(self.valid());
+        let bytes = if found > 0 { self.entry_len() } else { 0 };
+        let counts = &mut self.counts;
+        let (steps, steps_found) = match back {
+            false => (&mut counts.next, &mut counts.next_found),
+            true => (&mut counts.prev, &mut counts.prev_found),
+        };
+        *steps += 1;
+        *steps_found += found;
+        counts.bytes += bytes;
+        if perf::is_in_use() {
+            self.bring_counts();
+        }
+    }
+
+    #[cold]
+    fn bring_counts(&mut self) {
+        perf::count(|perf| self.counts.bring_to_perf(perf));
+        match &self.view.family.statistics {
+            Some(statistics) => statistics.update(|update| self.counts.bring_to(update)),
+            None => self.counts = IterCounts::default(),
+        }
+    }
+}
+
 impl Drop for DbIter {
     fn drop(&mut self) {
         if let Some(statistics) = &self.view.family.statistics {
-            let counts = &mut self.counts;
             statistics.update(|update| {
-                counts.bring_to(update);
+                self.counts.bring_to(update);
                 update.add(Ticker::NoIteratorDeleted, 1);
             });
         }

@@ -33,6 +33,7 @@ impl DbIter {
             let packed = key::packed(internal);
             let seq = SequenceNumber(packed >> 8);
             if seq > self.seq || self.is_too_new(user) {
+                self.counts.recent += 1;
                 self.pass_over(Passed::Newer)?;
                 continue;
             }
@@ -48,6 +49,7 @@ impl DbIter {
                 Some(ValueKind::Value) => return self.stand(At::Entry(Part::All)),
                 Some(kind) if kind.is_deletion() => {
                     self.hide_key();
+                    self.counts.deletions += 1;
                     self.count_hidden()?;
                     let _progress = self.merging.next();
                     self.skip_deletions();
@@ -250,6 +252,7 @@ impl DbIter {
             .skip_deletions(seq, upper, budget, &mut self.key);
         self.hidden += skipped;
         self.counts.skipped += skipped;
+        self.counts.deletions += skipped;
     }
 
     /// From now on the entries of the current entry's key are passed over.

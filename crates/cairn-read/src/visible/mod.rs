@@ -340,11 +340,7 @@ impl DbIter {
         self.skipped = 0;
         self.at = At::Nowhere;
         self.run(Task::Forward);
-        self.counts.next += 1;
-        if self.valid() {
-            self.counts.next_found += 1;
-            self.counts.bytes += self.entry_len();
-        }
+        self.count_step(false);
     }
 
     /// Moves to the previous key. Only while the iterator is valid; otherwise it stays nowhere.
@@ -371,11 +367,7 @@ impl DbIter {
         self.same_key = false;
         self.sought.clear();
         self.run(Task::Backward);
-        self.counts.prev += 1;
-        if self.valid() {
-            self.counts.prev_found += 1;
-            self.counts.bytes += self.entry_len();
-        }
+        self.count_step(true);
     }
 
     /// Whether the iterator stands on a key.

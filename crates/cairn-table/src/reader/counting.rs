@@ -2,6 +2,7 @@
 
 use cairn_format::table::TRAILER_LEN;
 use cairn_memory::CacheRole;
+use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{BlockPart, CacheEvent, Statistics, TableCounts, Ticker, count};
 
 use super::table::{Lack, Table};
@@ -32,10 +33,36 @@ impl Table {
         verified: bool,
         kept: Option<bool>,
     ) {
+        let part = part_of(lack.role);
+        let stored = raw.len().saturating_sub(TRAILER_LEN);
+        let unpacked = raw.get(stored).is_some_and(|&compression| compression != 0);
+        perf::count(|perf| {
+            let (blocks, bytes) = match part {
+                BlockPart::Data => (None, PerfMetric::DataBlockReadByte),
+                BlockPart::Index => (
+                    Some(PerfMetric::IndexBlockReadCount),
+                    PerfMetric::IndexBlockReadByte,
+                ),
+                BlockPart::Filter => (
+                    Some(PerfMetric::FilterBlockReadCount),
+                    PerfMetric::FilterBlockReadByte,
+                ),
+                BlockPart::Dictionary => (
+                    Some(PerfMetric::CompressionDictBlockReadCount),
+                    PerfMetric::CompressionDictBlockReadByte,
+                ),
+            };
+            if let Some(blocks) = blocks {
+                perf.add(blocks, 1);
+            }
+            perf.add(bytes, raw.len() as u64);
+            perf.add(PerfMetric::BlockReadCount, 1);
+            perf.add(PerfMetric::BlockReadByte, raw.len() as u64);
+            perf.add(PerfMetric::BlockDecompressCount, u64::from(unpacked));
+        });
         let Some(statistics) = self.statistics() else {
             return;
         };
-        let part = part_of(lack.role);
         statistics.update(|update| {
             if self.params.cache.is_some() {
                 update.add(Ticker::BlockCacheMiss, 1);
@@ -54,8 +81,7 @@ impl Table {
                 Some(false) => update.add(Ticker::BlockCacheAddFailures, 1),
                 None => {}
             }
-            let stored = raw.len().saturating_sub(TRAILER_LEN);
-            if raw.get(stored).is_some_and(|&compression| compression != 0) {
+            if unpacked {
                 update.add(Ticker::NumberBlockDecompressed, 1);
                 update.add(Ticker::BytesDecompressedFrom, stored as u64);
                 update.add(Ticker::BytesDecompressedTo, len as u64);
@@ -92,6 +118,7 @@ impl Table {
     /// Brings in what an iterator has counted.
     #[cold]
     pub(crate) fn bring(&self, counts: &TableCounts) {
+        perf::count(|perf| perf.add_tables(counts));
         match self.statistics() {
             Some(statistics) => statistics.update(|update| counts.bring_to(update)),
             None => counts.forget(),

@@ -11,6 +11,7 @@ use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords};
 use cairn_format::key;
 use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
+use cairn_observe::perf;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Decoded, Error, Progress, Result, SequenceNumber, ValueKind};
 
@@ -453,7 +454,7 @@ impl TableIter {
         };
         let block = match found {
             Some(block) => {
-                if self.supplied.counts.data_hits.get() >= HITS_KEPT {
+                if self.supplied.counts.data_hits.get() >= HITS_KEPT || perf::is_in_use() {
                     self.table.bring(&self.supplied.counts);
                 }
                 block
