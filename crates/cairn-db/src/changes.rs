@@ -10,7 +10,7 @@ use std::sync::Arc;
 use cairn_format::batch::{BatchRef, HEADER_LEN};
 use cairn_platform::fs::FileMode;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode};
-use cairn_wal::{WalEvent, WalReader};
+use cairn_wal::{Reason, WalEvent, WalReader};
 
 use crate::batch::WriteBatch;
 use crate::db::{Db, Handle};
@@ -63,6 +63,14 @@ impl Shared {
         let fs = &*self.world.fs;
         // The live ones first: one that moves meanwhile is then found twice rather than not at all.
         let live: Vec<FileNumber> = self.tree.lock().logs.keys().copied().collect();
+        // The file of the current one is longer than the log while it is written through a mapping.
+        let current = {
+            let writer = self.writer.lock();
+            writer
+                .log
+                .as_ref()
+                .map(|log| (log.number(), log.file_len()))
+        };
         let archive = archive_dir(&self.wal_dir);
         let archived = match cairn_wal::list(fs, &archive) {
             Err(error) if error.subcode() == Subcode::PathNotFound => Vec::new(),
@@ -85,7 +93,10 @@ impl Shared {
                 file.start_sequence = first;
                 // The log may be archived or deleted while it is looked at.
                 file.size_file_bytes = match fs.status(&path) {
-                    Ok(status) => status.len,
+                    Ok(status) => match current {
+                        Some((number, len)) if number == file.log_number => len,
+                        _ => status.len,
+                    },
                     Err(error) if error.subcode() == Subcode::PathNotFound => 0,
                     Err(error) => return Err(error),
                 };
@@ -296,9 +307,10 @@ impl WalIterator {
                         return Ok(Found::Batch);
                     }
                 }
-                // In a recycled log the rest is of its former life.
+                // In a recycled log the rest is of its former life, and a record that is being written is
+                // there once it is published.
                 event @ (WalEvent::End(_) | WalEvent::Dropped(_))
-                    if recycled || matches!(event, WalEvent::End(_)) =>
+                    if recycled || ends_log(event) =>
                 {
                     let whole = reader.whole_up_to();
                     self.reader = None;
@@ -334,10 +346,19 @@ fn goes_on(reader: &mut WalReader, whole: u64) -> Result<bool> {
         let recycled = reader.is_recycled();
         match reader.event() {
             WalEvent::Record { offset, .. } if offset >= whole => return Ok(true),
-            WalEvent::End(_) => return Ok(false),
+            event if ends_log(event) => return Ok(false),
             WalEvent::Dropped(_) if recycled => return Ok(false),
             _ => {}
         }
+    }
+}
+
+/// Whether nothing comes behind `event` in its log, or nothing yet.
+fn ends_log(event: WalEvent<'_>) -> bool {
+    match event {
+        WalEvent::End(_) => true,
+        WalEvent::Dropped(dropped) => dropped.reason == Reason::Unfinished,
+        _ => false,
     }
 }
 

@@ -79,6 +79,14 @@ choices! {
         /// When the next run is larger than all taken together.
         TotalSize = "kCompactionStopStyleTotalSize",
     }
+    /// How logs are written.
+    WalWriteMode {
+        /// By stores into a mapping of the file, where its file system is known to take them. A store
+        /// survives the end of the process as a call does, and costs a small part of it.
+        Mapped = "kMapped",
+        /// By calls.
+        Plain = "kPlain",
+    }
     /// What recovery does with a damaged log.
     WalRecoveryMode {
         /// A damaged last record is dropped; anything else fails.

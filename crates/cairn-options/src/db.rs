@@ -7,7 +7,7 @@ use cairn_memory::WriteBufferManager;
 use cairn_platform::{RateLimiter, SstFileManager};
 
 use crate::choice::{
-    CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode,
+    CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode, WalWriteMode,
 };
 use crate::object::DbPath;
 use crate::plugin::Plugin;
@@ -90,6 +90,9 @@ options! {
         wal_compression: Compression = Compression::None;
         /// Whether the log waits in memory until `flush_wal`.
         manual_wal_flush: bool = false;
+        /// How WALs are written: `kMapped` or `kPlain`. Cairn's own. A log that is written over another
+        /// (`recycle_log_file_num`) is written by calls in any case.
+        wal_write_mode: WalWriteMode = WalWriteMode::Mapped, unwritten;
         /// Bytes of WAL after which write-back begins; 0 leaves it to the kernel.
         wal_bytes_per_sync: u64 = 0, dynamic;
         /// Bytes of table after which write-back begins; 0 leaves it to the kernel.

@@ -20,9 +20,20 @@ pub struct FileMode {
     pub direct: bool,
     /// Refuse to follow a symbolic link at the end of the path.
     pub no_follow: bool,
+    /// Append to a new file by stores into a mapping rather than by calls, where the file system is
+    /// known to take them; [`WritableFile::is_mapped`] tells. The file is longer than what was appended
+    /// until it is closed, and zeros lie behind that; so it is after a crash. A process that ends within
+    /// an append leaves all [`MAPPED_UNIT`]s of it before some offset, and none behind the next; of the
+    /// unit between the two it may leave any bytes but the first eight of what was appended to it,
+    /// which come last and at once. A power cut may leave any part of what was not synced.
+    pub mapped: bool,
     /// New files are readable by their owner only (mode 0600 instead of 0644, under the umask).
     pub owner_only: bool,
 }
+
+/// Bytes of a file that is appended to through a mapping which become visible one unit after the other;
+/// units begin at multiples of it.
+pub const MAPPED_UNIT: u64 = 32 << 10;
 
 /// What a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +226,10 @@ pub trait WritableFile: Send + Sync {
     fn len(&self) -> u64;
     /// Where the file was created; for messages.
     fn path(&self) -> &Path;
+    /// Whether appends are stores into a mapping now; see [`FileMode::mapped`].
+    fn is_mapped(&self) -> bool {
+        false
+    }
     /// Hands over everything, cuts off space reserved beyond the end, and closes the descriptor.
     /// Does not sync. Dropping an open file closes it too, and then errors are lost.
     fn close(&self) -> Result<()>;

@@ -181,7 +181,7 @@ impl Fault {
     #[must_use]
     pub fn applies_to(self, call: Call) -> bool {
         match self {
-            Fault::InputOutput => true,
+            Fault::InputOutput => call != Call::Store,
             Fault::NoSpace => matches!(
                 call,
                 Call::Create
@@ -244,6 +244,7 @@ pub(crate) fn verb(call: Call) -> &'static str {
         Call::Lock => "lock",
         Call::Read => "read",
         Call::Append => "write",
+        Call::Store => "store into",
         Call::Sync => "sync",
         Call::Truncate => "truncate",
         Call::Allocate => "reserve space for",

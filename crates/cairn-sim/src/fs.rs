@@ -187,6 +187,7 @@ impl SimFs {
             handle: self.handle(state, inode, path),
             closed: AtomicBool::new(false),
             over: None,
+            mapped: None,
         })
     }
 
@@ -268,11 +269,19 @@ impl FileSystem for SimFs {
         Ok(Arc::new(SimReader(handle)))
     }
 
-    fn create(&self, path: &Path, _mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+    fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
         let mut op = self.enter(Call::Create, path)?;
         let name = op.state.free_place(Call::Create, path)?;
         let inode = op.state.new_inode();
         op.change(Change::Create { name, inode });
+        if mode.mapped {
+            return Ok(Arc::new(SimWriter {
+                handle: self.handle(&mut op.state, inode, path),
+                closed: AtomicBool::new(false),
+                over: Some(AtomicUsize::new(0)),
+                mapped: Some(AtomicBool::new(true)),
+            }));
+        }
         Ok(self.writer(&mut op.state, inode, path))
     }
 
@@ -295,6 +304,7 @@ impl FileSystem for SimFs {
             handle: self.handle(&mut op.state, inode, path),
             closed: AtomicBool::new(false),
             over: Some(AtomicUsize::new(0)),
+            mapped: None,
         }))
     }
 

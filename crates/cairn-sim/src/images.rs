@@ -12,12 +12,13 @@ use cairn_types::{Error, Result};
 
 use crate::disk::{DiskImage, Inode, Name, Node, Tree};
 use crate::rng::Rng;
-use crate::trace::{Change, Replay};
+use crate::trace::{Call, Change, Replay};
 
 /// Who crashes, and what of the unsynced changes survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CrashModel {
-    /// The process: everything handed to the kernel is there.
+    /// The process: everything handed to the kernel is there, and of a store into a mapping that was
+    /// under way any part without its first eight bytes.
     Kill,
     /// The machine: only what was synced.
     Synced,
@@ -135,7 +136,7 @@ impl Replay<'_> {
     pub fn images(&self, model: CrashModel, seed: u64) -> impl Iterator<Item = DiskImage> + use<> {
         let mut rng = Rng::new(seed).fork(self.at() as u64);
         let trees = match model {
-            CrashModel::Kill => vec![self.live.clone()],
+            CrashModel::Kill => self.killed(&mut rng),
             CrashModel::All => vec![self.with(&self.kept(), usize::MAX)],
             CrashModel::Synced => vec![self.durable.clone()],
             CrashModel::Prefix => self.prefixes(&mut rng),
@@ -177,6 +178,32 @@ impl Replay<'_> {
             }
         }
         tree
+    }
+
+    /// What the kernel has; and if the process was storing into a mapping, with a part of that store.
+    fn killed(&self, rng: &mut Rng) -> Vec<Tree> {
+        let mut trees = vec![self.live.clone()];
+        let next = self.trace.operations.get(self.at());
+        let stored = next.filter(|next| next.call == Call::Store);
+        if let Some(Change::Write {
+            inode,
+            offset,
+            data,
+        }) = stored.and_then(|next| next.change.as_ref())
+        {
+            // The first word comes last, and the others in any order.
+            for eighths in [8, 4] {
+                let mut tree = self.live.clone();
+                for at in (8..data.len()).step_by(8) {
+                    if rng.chance(eighths, 8) {
+                        let end = data.len().min(at + 8);
+                        tree.write(*inode, offset + at, &data[at..end]);
+                    }
+                }
+                trees.push(tree);
+            }
+        }
+        trees
     }
 
     fn prefixes(&self, rng: &mut Rng) -> Vec<Tree> {

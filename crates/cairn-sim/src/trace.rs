@@ -27,6 +27,8 @@ pub enum Call {
     Lock,
     Read,
     Append,
+    /// A store into the mapping of a file. It cannot fail, and ends in its middle where the process does.
+    Store,
     Sync,
     Truncate,
     Allocate,

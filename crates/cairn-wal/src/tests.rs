@@ -86,6 +86,7 @@ fn options() -> impl Strategy<Value = WalOptions> {
     (any::<bool>(), compression).prop_map(|(recyclable, compression)| WalOptions {
         recyclable,
         compression,
+        mapped: false,
     })
 }
 

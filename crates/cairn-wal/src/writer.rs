@@ -20,6 +20,8 @@ pub struct WalOptions {
     pub recyclable: bool,
     /// `None` or `Zstd`.
     pub compression: Compression,
+    /// Whoever creates the file asks for a mapping of it.
+    pub mapped: bool,
 }
 
 /// Writes one WAL.

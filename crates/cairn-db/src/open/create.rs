@@ -9,7 +9,7 @@ use cairn_format::manifest::{FamilyChange, VersionEdit};
 use cairn_format::names::FileName;
 use cairn_memtable::{FilterOptions, Memtable};
 use cairn_observe::FlushReason;
-use cairn_options::{DbOptions, FamilyOptions, MemtableFactory};
+use cairn_options::{DbOptions, FamilyOptions, MemtableFactory, WalWriteMode};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::{BlobCache, BlobSource, Reading, View};
@@ -291,6 +291,7 @@ impl Shared {
         let options = WalOptions {
             recyclable: self.options().recycle_log_file_num > 0,
             compression: self.options().wal_compression,
+            mapped: self.options().wal_write_mode == WalWriteMode::Mapped,
         };
         let mut log = CurrentLog::create(
             &*self.world.fs,

@@ -119,8 +119,6 @@ struct Outcome {
 /// A log that was replayed.
 struct Replayed {
     file: WalFile,
-    /// Its length.
-    len: u64,
     /// Offset behind the last record that was read.
     whole: u64,
 }
@@ -256,7 +254,7 @@ impl LogReplay<'_> {
             bytes: whole,
             last_sequence: last_batch,
         });
-        Ok(Replayed { file, len, whole })
+        Ok(Replayed { file, whole })
     }
 
     /// What the user's filter decides about a batch, with which one in its place.
@@ -527,12 +525,16 @@ impl Shared {
         let (number, min_log) = (manifest.number(), self.tree.lock().durable_min_log);
         *self.manifest.lock() = Some(manifest);
         let next = self.create_log(log, None)?;
+        let how = match next.is_mapped() {
+            true => "written through a mapping",
+            false => "written by calls",
+        };
         self.tree.lock().logs.insert(log, 0);
         self.writer.lock().log = Some(next);
         self.write_options_file()?;
         self.clean_up(number, min_log)?;
         self.info.info(format_args!(
-            "opened: {} families, MANIFEST {number} after {}, log {log}, last sequence number {}",
+            "opened: {} families, MANIFEST {number} after {}, log {log} {how}, last sequence number {}",
             families.iter().count(),
             recovered.manifest,
             self.published()
@@ -542,19 +544,26 @@ impl Shared {
 
     /// Keeps the replayed logs for the next recovery: the new log may only be written once they
     /// are durable, names and all. A sync of one of them may have failed before the crash, and
-    /// another one would then prove nothing: each is written anew under its name.
+    /// another one would then prove nothing: each is written anew under its name, without what lies
+    /// behind its last record.
     fn keep_logs(&self, outcome: &Outcome) -> Result<()> {
         let fs = &*self.world.fs;
-        for Replayed { file, len, whole } in &outcome.logs {
+        for Replayed { file, whole } in &outcome.logs {
             let copy = self.wal_dir.join(FileName::Temp(file.number).to_string());
             match fs.remove(&copy) {
                 Err(error) if error.subcode() == Subcode::PathNotFound => {}
                 removed => removed?,
             }
-            copy::copy(fs, &file.path, &copy, Some(*len), self.options().use_fsync)?;
+            copy::copy(
+                fs,
+                &file.path,
+                &copy,
+                Some(*whole),
+                self.options().use_fsync,
+            )?;
             self.check_copy(&copy, file, *whole)?;
             fs.rename(&copy, &file.path)?;
-            self.tree.lock().logs.insert(file.number, *len);
+            self.tree.lock().logs.insert(file.number, *whole);
         }
         fs.sync_dir(&self.wal_dir)
     }

@@ -91,7 +91,10 @@ impl CurrentLog {
         options: &WalOptions,
         use_fsync: bool,
     ) -> Result<CurrentLog> {
-        let mode = FileMode::default();
+        let mode = FileMode {
+            mapped: options.mapped,
+            ..FileMode::default()
+        };
         let path = dir.join(FileName::Wal(number).to_string());
         let file = match recycled {
             Some(old) => {
@@ -127,6 +130,25 @@ impl CurrentLog {
     /// Bytes of the log so far.
     pub(crate) fn len(&self) -> u64 {
         self.writer.len()
+    }
+
+    /// Bytes of the log that the kernel has.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.file.len()
+    }
+
+    /// Whether the log is written through a mapping now.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.file.is_mapped()
+    }
+
+    /// Cuts the file to what was written, if it is longer: nothing of a mapping is synced that holds no
+    /// record. What may be added after all is written by calls.
+    pub(crate) fn cut(&self) -> Result<()> {
+        match self.file.is_mapped() {
+            true => self.file.truncate(self.file.len()),
+            false => Ok(()),
+        }
     }
 
     /// Whether a write or a sync failed: nothing is written to it any more.
@@ -242,6 +264,7 @@ impl CurrentLog {
     /// Ends the log: everything in it is synced, and the file is closed.
     pub(crate) fn finish(mut self, fs: &dyn FileSystem) -> Result<()> {
         self.writer.hand_over()?;
+        self.cut()?;
         if self.recycled {
             // A log that is followed by another has no tail of its former life: where such a tail
             // begins in the middle of a record, recovery could not tell it from damage.

@@ -204,6 +204,7 @@ impl Shared {
         // left alone: the new one gets none before all that was logged is in tables.
         if !failed {
             log.hand_over()?;
+            log.cut()?;
             log.syncer().sync(&*self.world.fs)?;
         }
         if !failed && self.options().track_and_verify_wals_in_manifest {

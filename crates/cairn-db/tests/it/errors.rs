@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cairn_db::{Db, OpenRequest, open};
-use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, WriteOptions};
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, WalWriteMode, WriteOptions};
 use cairn_platform::Executor;
 use cairn_sim::trace::Call;
 use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
@@ -239,6 +239,7 @@ fn without_automatic_attempts_the_database_is_resumed_by_hand() {
     let sim = SimWorld::new(6);
     let options = DbOptions {
         max_bgerror_resume_count: 0,
+        wal_write_mode: WalWriteMode::Plain,
         ..db_options()
     };
     let db = open_on(&sim, &options, &small()).unwrap();

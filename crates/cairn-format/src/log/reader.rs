@@ -17,6 +17,9 @@ use super::writer::{in_block, low_half};
 use super::{BLOCK_LEN, HEADER_LEN, Predecessor, RECYCLABLE_HEADER_LEN, TimestampSizes};
 use crate::checksum::{crc32c, mask};
 
+/// What devices write whole or not at all.
+const SECTOR_LEN: usize = 512;
+
 /// Where a reader's bytes come from.
 pub trait Source {
     /// Reads `buf.len()` bytes at `offset`; fewer only where the file ends. Returns how many.
@@ -104,6 +107,9 @@ pub enum Reason {
     BadLength,
     /// Zeros where a record should be, and records behind them. The rest of the block goes too.
     Zeroed,
+    /// Zeros where a header should be, something behind them in their sector, and nothing behind the
+    /// block: a mapped file is left so by a process that ended while it stored a record, header last.
+    Unfinished,
     /// A record of a type that must be known and is not.
     UnknownType(u8),
     /// A piece of a record without the pieces before it.
@@ -127,7 +133,7 @@ impl Reason {
     pub fn is_torn(self) -> bool {
         matches!(
             self,
-            Reason::TornHeader | Reason::TornBody | Reason::TornRecord
+            Reason::TornHeader | Reason::TornBody | Reason::TornRecord | Reason::Unfinished
         )
     }
 }
@@ -141,6 +147,7 @@ impl fmt::Display for Reason {
             Reason::BadChecksum => f.write_str("checksum of a record does not match"),
             Reason::BadLength => f.write_str("record is longer than its block"),
             Reason::Zeroed => f.write_str("zeros between records"),
+            Reason::Unfinished => f.write_str("file ends with a record that has no header"),
             Reason::UnknownType(kind) => write!(f, "record of unknown type {kind}"),
             Reason::MissingStart => f.write_str("piece of a record without its start"),
             Reason::MissingEnd => f.write_str("record without its end"),
@@ -314,12 +321,9 @@ impl<S: Source> LogReader<S> {
             return Ok(self.end());
         }
         let cut_by_end = rest.len() < room;
-        if self.window.bytes[rest.clone()]
-            .iter()
-            .take(HEADER_LEN)
-            .all(|&b| b == 0)
-        {
-            return Ok(self.zeros(rest));
+        let header = rest.start..rest.end.min(rest.start + HEADER_LEN);
+        if is_zero(&self.window.bytes[header]) {
+            return self.zeros(rest);
         }
         if let Some(hole) = self.hole_before(&rest) {
             return Ok(hole);
@@ -499,15 +503,49 @@ impl<S: Source> LogReader<S> {
     }
 
     /// `rest`, the rest of a block, begins with zeros.
-    fn zeros(&mut self, rest: Range<usize>) -> Step {
-        let only_zeros = self.window.bytes[rest.clone()].iter().all(|&b| b == 0);
+    fn zeros(&mut self, rest: Range<usize>) -> Result<Step> {
+        let block = self.at;
+        let only_zeros = is_zero(&self.window.bytes[rest.clone()]);
         let from = *self.zeros_from.get_or_insert(self.at);
         self.at += rest.len() as u64;
         if only_zeros {
-            return Step::Again;
+            return Ok(Step::Again);
         }
         self.zeros_from = None;
-        self.dropped(Reason::Zeroed, from)
+        // Zeros up to the end of a sector are a sector that was lost.
+        let in_sector = SECTOR_LEN - in_block(block) % SECTOR_LEN;
+        let sector = rest.start..rest.end.min(rest.start + in_sector);
+        let is_begun = from == block && !is_zero(&self.window.bytes[sector]);
+        if is_begun && self.only_zeros_from(self.at)? {
+            return Ok(self.dropped(Reason::Unfinished, from));
+        }
+        // Whoever is writing the file may have finished the record, and others behind it, meanwhile.
+        self.window.forget();
+        let again = self.window.rest_of_block(block)?;
+        if !is_zero(
+            self.window.bytes[again]
+                .first_chunk::<HEADER_LEN>()
+                .unwrap_or(&[0; HEADER_LEN]),
+        ) {
+            self.at = block;
+            self.zeros_from = (from < block).then_some(from);
+            return Ok(Step::Again);
+        }
+        Ok(self.dropped(Reason::Zeroed, from))
+    }
+
+    /// Whether the file has nothing but zeros from `at` on, where a block begins.
+    fn only_zeros_from(&mut self, mut at: u64) -> Result<bool> {
+        loop {
+            let rest = self.window.rest_of_block(at)?;
+            if rest.is_empty() {
+                return Ok(true);
+            }
+            if !is_zero(&self.window.bytes[rest]) {
+                return Ok(false);
+            }
+            at += BLOCK_LEN as u64;
+        }
     }
 
     /// The zeros up to `at`, where a record begins, if they are more than padding.
@@ -532,6 +570,10 @@ impl<S: Source> LogReader<S> {
             reason,
         })
     }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
 }
 
 fn is_recyclable(kind: u8) -> bool {
@@ -612,6 +654,12 @@ impl<S: Source> Window<S> {
                 .map_or(self.bytes.len(), |at| at.min(self.bytes.len()))
         };
         Ok(clip(at)..clip(end))
+    }
+
+    /// Reads anew what is asked for next.
+    fn forget(&mut self) {
+        self.bytes.clear();
+        self.file_end = None;
     }
 
     fn read(&mut self, from: u64) -> Result<()> {

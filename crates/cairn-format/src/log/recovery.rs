@@ -59,6 +59,8 @@ impl RecoveryMode {
             SkipAnyCorruptedRecords => Verdict::Skip,
             PointInTimeRecovery => Verdict::Stop,
             _ if matches!(reason, Reason::OldLogNumber(_)) => Verdict::EndOfLog,
+            // Nobody was told that such a record is there, in a process that ended.
+            AbsoluteConsistency if reason == Reason::Unfinished => Verdict::EndOfLog,
             TolerateCorruptedTailRecords if recycled || reason.is_torn() => Verdict::EndOfLog,
             TolerateCorruptedTailRecords | AbsoluteConsistency => Verdict::Fail,
         }

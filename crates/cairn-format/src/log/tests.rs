@@ -331,6 +331,63 @@ fn a_lost_page_is_no_end_of_the_log() {
 }
 
 #[test]
+fn a_record_without_its_header_at_the_end_is_unfinished() {
+    for framing in [Framing::Legacy, Framing::recyclable(0)] {
+        let records = [vec![1; 100], vec![2; 300], vec![3; 50]];
+        let mut file = framed(framing, &records);
+        let second = framed(framing, &records[..1]).len();
+        file[second..second + 8].fill(0);
+        // Whatever came behind it in the same append is there.
+        for zeros in [0, 10, BLOCK_LEN, 3 * BLOCK_LEN] {
+            let len = file.len();
+            file.resize(len + zeros, 0);
+            let seen = read(&file, 0);
+            assert_eq!(seen.records, [vec![1; 100]]);
+            assert_eq!(seen.reasons(), [Reason::Unfinished]);
+            assert_eq!(seen.dropped[0].offset, second as u64);
+        }
+        // Not at the end of what was written, it is damage.
+        file.extend_from_slice(&framed(framing, &records[..1]));
+        assert_eq!(read(&file, 0).reasons()[0], Reason::Zeroed);
+    }
+}
+
+#[test]
+fn a_lost_sector_in_the_last_block_is_no_unfinished_record() {
+    let records: Vec<_> = (1..=20).map(|byte| vec![byte; 200]).collect();
+    let mut file = framed(Framing::Legacy, &records);
+    file[512..1024].fill(0);
+    assert_eq!(read(&file, 0).reasons()[0], Reason::BadChecksum);
+    file[207 * 2..512].fill(0);
+    file.resize(2 * BLOCK_LEN, 0);
+    assert_eq!(read(&file, 0).reasons(), [Reason::Zeroed]);
+}
+
+/// A reader of a log that is being written looked at a record between its payload and its header, and at
+/// what came behind it later; it took the record for damage.
+#[test]
+fn a_record_that_is_finished_while_it_is_read_is_read() {
+    let records: Vec<_> = (1..=400).map(|byte| vec![byte as u8 | 1; 200]).collect();
+    let file = framed(Framing::Legacy, &records);
+    let mut reads = 0;
+    let source = |offset: u64, buf: &mut [u8]| {
+        reads += 1;
+        let mut now = file.clone();
+        if reads == 1 {
+            now[207 * 10..207 * 10 + 8].fill(0);
+        }
+        let got = super::reader::Source::read_at(&mut Bytes(&now), offset, buf)?;
+        Ok(got)
+    };
+    let mut reader = LogReader::new(source, 0);
+    let mut found = Vec::new();
+    while let Event::Record { payload, .. } = reader.next().unwrap() {
+        found.push(payload.to_vec());
+    }
+    assert!(found == records);
+}
+
+#[test]
 fn the_recovery_modes_judge_as_rocksdb_does() {
     use RecoveryMode::*;
     use Verdict::*;
@@ -338,6 +395,11 @@ fn the_recovery_modes_judge_as_rocksdb_does() {
         // reason, recycled, then a verdict of each mode
         (Reason::TornBody, false, [EndOfLog, Fail, Stop, EndOfLog]),
         (Reason::TornRecord, true, [EndOfLog, Fail, Stop, EndOfLog]),
+        (
+            Reason::Unfinished,
+            false,
+            [EndOfLog, EndOfLog, Stop, EndOfLog],
+        ),
         (Reason::BadChecksum, false, [Fail, Fail, Stop, Skip]),
         (Reason::BadChecksum, true, [EndOfLog, Fail, Stop, Skip]),
         (Reason::UnknownType(50), false, [Fail, Fail, Stop, Skip]),

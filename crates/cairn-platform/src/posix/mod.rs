@@ -13,8 +13,10 @@
 mod aligned;
 mod interrupts;
 mod lock;
+mod mapped;
 pub(crate) mod priority;
 mod read;
+mod window;
 mod write;
 
 #[cfg(test)]
@@ -31,6 +33,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, lstat, openat, stat, 
 use rustix::io::Errno;
 
 use self::interrupts::repeated;
+use self::mapped::MappedWriter;
 use self::read::PosixReader;
 use self::write::PosixWriter;
 use crate::fs::{FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile};
@@ -76,6 +79,9 @@ impl FileSystem for PosixFileSystem {
                 errno => failed("create", path, errno),
             })?;
         let file = File::from(descriptor);
+        if mode.mapped && !mode.direct {
+            return MappedWriter::create(file, path.to_owned());
+        }
         let writer = PosixWriter::new(file, path.to_owned(), 0, mode.direct)?;
         Ok(Arc::new(writer))
     }

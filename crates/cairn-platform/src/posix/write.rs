@@ -67,8 +67,24 @@ impl PosixWriter {
         })
     }
 
+    /// Notes that the file has room, and perhaps length, up to `end`: what lies behind its length is cut
+    /// off when it is closed.
+    pub(super) fn note_allocated(&self, end: u64) {
+        self.allocated.fetch_max(end, Ordering::Relaxed);
+    }
+
+    /// Notes that bytes were put into the file up to `len` by other means.
+    #[inline]
+    pub(super) fn note_len(&self, len: u64) {
+        self.len.store(len, Ordering::Relaxed);
+    }
+
     /// Calls `act` with the open file.
-    fn with_file<T>(&self, doing: &str, act: impl FnOnce(&File) -> Result<T, Errno>) -> Result<T> {
+    pub(super) fn with_file<T>(
+        &self,
+        doing: &str,
+        act: impl FnOnce(&File) -> Result<T, Errno>,
+    ) -> Result<T> {
         match &*self.file.read() {
             Some(file) => act(file).map_err(|errno| Error::io(doing, &self.path, errno.into())),
             None => Err(Error::io_text(format!(
@@ -80,7 +96,12 @@ impl PosixWriter {
 }
 
 /// Writes all of `data` at `offset`, and counts in `done` what the kernel took.
-fn write_fully(file: &File, data: &[u8], offset: u64, done: &mut usize) -> Result<(), Errno> {
+pub(super) fn write_fully(
+    file: &File,
+    data: &[u8],
+    offset: u64,
+    done: &mut usize,
+) -> Result<(), Errno> {
     while *done < data.len() {
         let at = offset + *done as u64;
         match repeated(|| pwrite(file, &data[*done..], at))? {

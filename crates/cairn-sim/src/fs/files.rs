@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use cairn_platform::fs::{FileLock, RandomAccessFile, WritableFile};
+use cairn_platform::fs::{FileLock, MAPPED_UNIT, RandomAccessFile, WritableFile};
 use cairn_platform::sync::{AtomicBool, AtomicUsize, Ordering};
 use cairn_types::{Error, Result};
 
@@ -91,9 +91,14 @@ impl RandomAccessFile for SimReader {
 pub(super) struct SimWriter {
     pub(super) handle: Handle,
     pub(super) closed: AtomicBool,
-    /// Where the next bytes go in a file that is written over.
+    /// Where the next bytes go in a file that is written over, or longer than what was appended.
     pub(super) over: Option<AtomicUsize>,
+    /// Whether appends are stores into a mapping, in a file that began so.
+    pub(super) mapped: Option<AtomicBool>,
 }
+
+/// Bytes of a window of a mapped file: few, so that scripts of some kilobytes have several.
+const WINDOW: usize = 2048;
 
 impl SimWriter {
     fn enter(&self, call: Call) -> Result<Entered<'_>> {
@@ -105,10 +110,60 @@ impl SimWriter {
         }
         self.handle.fs.enter(call, &self.handle.path)
     }
+
+    /// Stores as much of `data` as windows can be prepared for, and returns the rest.
+    fn store<'d>(&self, mut data: &'d [u8]) -> Result<&'d [u8]> {
+        let (Some(mapped), Some(over)) = (&self.mapped, &self.over) else {
+            return Ok(data);
+        };
+        while mapped.load(Ordering::Relaxed) && !data.is_empty() {
+            let offset = over.load(Ordering::Relaxed);
+            let unit = MAPPED_UNIT as usize;
+            let (now, later) = data.split_at(data.len().min(unit - offset % unit));
+            if self.prepare(offset + now.len()).is_err() {
+                mapped.store(false, Ordering::Relaxed);
+                break;
+            }
+            let mut op = self.enter(Call::Store)?;
+            op.change(Change::Write {
+                inode: self.handle.inode,
+                offset,
+                data: now.into(),
+            });
+            over.store(offset + now.len(), Ordering::Relaxed);
+            data = later;
+        }
+        Ok(data)
+    }
+
+    /// Makes the file as long as windows up to `end` are.
+    fn prepare(&self, end: usize) -> Result<()> {
+        let inode = self.handle.inode;
+        loop {
+            let len = {
+                let state = self.handle.fs.state.lock();
+                state.live.file(inode).map_or(0, |bytes| bytes.len())
+            };
+            if len >= end {
+                return Ok(());
+            }
+            let mut op = self.enter(Call::Allocate)?;
+            if op.state.room(inode, WINDOW) < WINDOW {
+                return Err(Fault::NoSpace.error(Call::Allocate, &self.handle.path));
+            }
+            let len = len + WINDOW;
+            op.change(Change::Truncate { inode, len });
+        }
+    }
 }
 
 impl WritableFile for SimWriter {
     fn append(&self, data: &[u8]) -> Result<()> {
+        let all = data;
+        let data = self.store(all)?;
+        if data.is_empty() && !all.is_empty() {
+            return Ok(());
+        }
         let mut op = self.enter(Call::Append)?;
         let inode = self.handle.inode;
         let len = op.state.live.file(inode).map_or(0, |bytes| bytes.len());
@@ -194,7 +249,15 @@ impl WritableFile for SimWriter {
         if let Some(over) = &self.over {
             over.store(len, Ordering::Relaxed);
         }
+        if let Some(mapped) = &self.mapped {
+            mapped.store(false, Ordering::Relaxed);
+        }
         Ok(())
+    }
+
+    fn is_mapped(&self) -> bool {
+        let mapped = self.mapped.as_ref();
+        mapped.is_some_and(|mapped| mapped.load(Ordering::Relaxed))
     }
 
     fn len(&self) -> u64 {
@@ -217,7 +280,22 @@ impl WritableFile for SimWriter {
             return Ok(());
         }
         let entered = self.enter(Call::Close).map(|mut op| {
-            op.state.reserved.remove(&self.handle.inode);
+            let inode = self.handle.inode;
+            op.state.reserved.remove(&inode);
+            if self.mapped.is_some() {
+                let len = self
+                    .over
+                    .as_ref()
+                    .map_or(0, |over| over.load(Ordering::Relaxed));
+                if op
+                    .state
+                    .live
+                    .file(inode)
+                    .is_some_and(|bytes| bytes.len() > len)
+                {
+                    op.change(Change::Truncate { inode, len });
+                }
+            }
         });
         // As on the machine, the descriptor is gone also when closing reports an error.
         self.closed.store(true, Ordering::Release);

@@ -334,3 +334,56 @@ fn operations_can_say_where_they_were_called() {
     let trace = fs.trace();
     assert!(trace.operations()[0].to_string().starts_with("Create /f"));
 }
+
+#[test]
+fn stores_survive_a_kill_whole_or_without_their_head_and_a_power_cut_in_any_part() {
+    let fs = SimFs::new();
+    let mode = FileMode {
+        mapped: true,
+        ..FileMode::default()
+    };
+    let file = fs.create(Path::new("/a"), mode).unwrap();
+    assert!(file.is_mapped());
+    fs.sync_dir(Path::new("/")).unwrap();
+    file.append(b"first").unwrap();
+    file.sync(false).unwrap();
+    let before = fs.operations();
+    file.append(b"HEAD....rest....end").unwrap();
+    assert_eq!(file.len(), 24);
+    let trace = fs.trace();
+    let texts = |at, model| -> Vec<Vec<u8>> {
+        let images = trace.images(at, model, 1);
+        images.map(|image| image.file(Path::new("/a")).unwrap().to_vec()).collect()
+    };
+    // While the store is under way the head is never there, and the rest may be.
+    let killed = texts(before, CrashModel::Kill);
+    assert!(killed.iter().all(|text| text.starts_with(b"first\0\0\0\0\0\0\0\0")));
+    assert!(killed.iter().any(|text| text[13..24] == *b"rest....end"));
+    assert_eq!(texts(before + 1, CrashModel::Kill).len(), 1);
+    assert!(texts(before + 1, CrashModel::Kill)[0].starts_with(b"firstHEAD....rest....end\0"));
+    // The file is as long as its window, whatever of the store survives.
+    let cut = texts(before + 1, CrashModel::Sectors);
+    assert!(cut.iter().all(|text| text.len() == 2048 && text.starts_with(b"first")));
+    assert!(cut.iter().any(|text| text[5] == 0) && cut.iter().any(|text| text[5] == b'H'));
+
+    // A window that cannot be prepared: the file is written by calls, which say what is wrong.
+    let plan = |call, lasts| {
+        FaultPlan::new(vec![FaultRule {
+            trigger: Trigger::Class {
+                call,
+                name_end: String::new(),
+                count: 0,
+            },
+            fault: Fault::NoSpace,
+            lasts,
+        }])
+    };
+    fs.set_plan(plan(Call::Allocate, 1));
+    file.append(&[7; 3000]).unwrap();
+    assert!(!file.is_mapped());
+    fs.set_plan(plan(Call::Append, 1));
+    file.append(b"x").unwrap_err();
+    file.close().unwrap();
+    let image = fs.image();
+    assert_eq!(image.file(Path::new("/a")).unwrap().len(), 3024);
+}

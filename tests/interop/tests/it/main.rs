@@ -9,6 +9,7 @@ mod driver;
 mod files;
 mod golden;
 mod groups;
+mod logs;
 mod options;
 mod outgoing;
 mod turns;

@@ -1,0 +1,314 @@
+//! A file that grows at its end by stores into mapped windows.
+//!
+//! The file is longer than what was appended: by the rest of the window that is written, and by the
+//! next one, all of it zeros until they are written; `close` cuts it to its length. Windows lie one
+//! behind the other. When the writer enters one, a thread of the process prepares the next; a writer
+//! that comes to its start too early prepares it itself. Where that fails (the device is full, the file
+//! system refuses) the file is written by calls from then on, which report what goes wrong.
+//!
+//! A store into a page that was written back meets a page fault, and where the file system has failed
+//! meanwhile that fault would end the process. So pages are touched again by a call, which reports an
+//! error, before the first store behind a sync or after a pause: the kernel writes back by itself only what
+//! is old, or too much.
+//!
+//! Cost of an append: one lock that nobody else takes, one look at the coarse clock, one copy. The
+//! preparation of a page costs less than a call that writes half of it.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cairn_types::Result;
+use rustix::fs::{FsWord, fstatfs};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::window::Window;
+use super::write::PosixWriter;
+use crate::fs::{MAPPED_UNIT, WritableFile};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
+
+/// Length of the first window in bytes. Small, because the first sync writes all of its zeros.
+const MIN_WINDOW: u64 = 2 * MAPPED_UNIT;
+/// Length of the windows of a long file.
+const MAX_WINDOW: u64 = 1 << 20;
+
+/// For how long pages are trusted not to be written back by the kernel on its own.
+const TRUSTED_MILLIS: i64 = 200;
+
+/// The file systems on which blocks that are allocated take stores without needing others: they write
+/// in place, and tell of a full device when blocks are allocated.
+const WRITE_IN_PLACE: [FsWord; 3] = [
+    0xef53,      // ext4
+    0x5846_5342, // XFS
+    0x0102_1994, // tmpfs
+];
+
+/// A file of the machine that is appended to through mapped windows.
+pub(super) struct MappedWriter(Arc<Windows>);
+
+struct Windows {
+    /// Length, syncs, closing; and appending once there is no window.
+    plain: PosixWriter,
+    /// The window that is written; none once the file is written by calls.
+    current: Mutex<Option<Current>>,
+    /// Whether pages may have been written back since they were touched.
+    cleaned: AtomicBool,
+    /// Locked while a window is prepared.
+    next: Mutex<Next>,
+}
+
+/// The window that is written.
+struct Current {
+    window: Window,
+    /// Offset up to which its pages were touched since they were last written back.
+    touched: u64,
+    /// When they were, in milliseconds.
+    touched_at: i64,
+}
+
+impl Current {
+    fn new(window: Window) -> Current {
+        Current {
+            touched: window.end(),
+            touched_at: coarse_millis(),
+            window,
+        }
+    }
+
+    /// Makes the pages of `len` bytes at `offset` take stores without a fault.
+    #[inline]
+    fn touch(&mut self, offset: u64, len: usize, cleaned: &AtomicBool) -> Result<(), Errno> {
+        let now = coarse_millis();
+        // Relaxed: the thread that appends behind a sync has learnt of its end.
+        if now - self.touched_at > TRUSTED_MILLIS || cleaned.load(Ordering::Relaxed) {
+            cleaned.store(false, Ordering::Relaxed);
+            self.touched = offset;
+            self.touched_at = now;
+        }
+        let end = offset + len as u64;
+        if end > self.touched {
+            self.touched = self.window.touch(self.touched, end)?;
+        }
+        Ok(())
+    }
+}
+
+/// Milliseconds since some moment; moves on every few of them.
+fn coarse_millis() -> i64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec * 1000 + now.tv_nsec / 1_000_000
+}
+
+/// The window behind the current one.
+#[derive(Default)]
+struct Next {
+    ready: Option<Window>,
+    /// Where it should begin, until it is ready.
+    wanted: Option<u64>,
+    /// One that is written to its end: unmapping it is not the writer's work either.
+    done: Option<Window>,
+}
+
+impl MappedWriter {
+    /// A writer of `file`, which is empty: through windows if the file system can, by calls otherwise.
+    pub(super) fn create(file: File, path: PathBuf) -> Result<Arc<dyn WritableFile>> {
+        let can = fstatfs(&file).is_ok_and(|found| WRITE_IN_PLACE.contains(&found.f_type));
+        let plain = PosixWriter::new(file, path, 0, false)?;
+        if !can {
+            return Ok(Arc::new(plain));
+        }
+        let windows = Windows {
+            plain,
+            current: Mutex::new(None),
+            cleaned: AtomicBool::new(false),
+            next: Mutex::default(),
+        };
+        match windows.prepare(0) {
+            None => Ok(Arc::new(windows.plain)),
+            Some(first) => {
+                *windows.current.lock() = Some(Current::new(first));
+                Ok(Arc::new(MappedWriter(Arc::new(windows))))
+            }
+        }
+    }
+
+    /// Goes on to the window at `offset`, where the current one ends; to none if it cannot be prepared.
+    #[cold]
+    fn enter(&self, current: &mut Option<Current>, offset: u64) {
+        let mut next = self.0.next.lock();
+        next.wanted = None;
+        let ready = next.ready.take();
+        let entered = ready.filter(|window| window.begins_at(offset));
+        let entered = entered.or_else(|| self.0.prepare(offset));
+        let left = std::mem::replace(current, entered.map(Current::new));
+        next.done = left.map(|left| left.window);
+        if let Some(current) = current {
+            next.wanted = Some(current.window.end());
+            drop(next);
+            PREPARER.ask(&self.0);
+        }
+    }
+}
+
+impl Windows {
+    /// Prepares the window that begins at `offset`.
+    fn prepare(&self, offset: u64) -> Option<Window> {
+        // As long as the file is: a short one is not made long by zeros.
+        let len = offset.clamp(MIN_WINDOW, MAX_WINDOW);
+        // Noted first: also what a failure leaves behind is cut off when the file is closed.
+        self.plain.note_allocated(offset + len);
+        let len = usize::try_from(len).expect("a window fits the memory");
+        let prepare = |file: &File| Window::prepare(file, offset, len);
+        self.plain.with_file("map", prepare).ok()
+    }
+
+    /// Prepares the next window, if it is still wanted.
+    fn prepare_next(&self) {
+        let mut next = self.next.lock();
+        next.done = None;
+        if let Some(offset) = next.wanted.take() {
+            next.ready = self.prepare(offset);
+        }
+    }
+
+    /// Leaves all windows; appends are calls from now on.
+    fn unmap(&self) -> MutexGuard<'_, Option<Current>> {
+        let mut current = self.current.lock();
+        *current = None;
+        *self.next.lock() = Next::default();
+        current
+    }
+}
+
+impl WritableFile for MappedWriter {
+    fn append(&self, data: &[u8]) -> Result<()> {
+        let plain = &self.0.plain;
+        let mut current = self.0.current.lock();
+        let mut rest = data;
+        while !rest.is_empty() {
+            let at = plain.len();
+            if current.as_ref().is_some_and(|now| now.window.end() <= at) {
+                self.enter(&mut current, at);
+            }
+            let room = MAPPED_UNIT - at % MAPPED_UNIT;
+            let len = usize::try_from(room).map_or(rest.len(), |room| room.min(rest.len()));
+            let (now, later) = rest.split_at(len);
+            let cleaned = &self.0.cleaned;
+            let touched = current
+                .as_mut()
+                .and_then(|now| now.touch(at, len, cleaned).is_ok().then_some(now));
+            let Some(touched) = touched else {
+                // The file system refuses windows, or has failed: a call says what it is.
+                *current = None;
+                return plain.append(rest);
+            };
+            touched.window.store(at, now);
+            plain.note_len(at + now.len() as u64);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn sync(&self, full: bool) -> Result<()> {
+        self.0.cleaned.store(true, Ordering::Relaxed);
+        let synced = self.0.plain.sync(full);
+        // Once more: an append that ran beside the sync may have touched pages before they were written.
+        self.0.cleaned.store(true, Ordering::Relaxed);
+        synced
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
+        self.0.cleaned.store(true, Ordering::Relaxed);
+        self.0.plain.start_writeback(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        let _alone = self.0.unmap();
+        self.0.plain.truncate(len)
+    }
+
+    fn len(&self) -> u64 {
+        self.0.plain.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.0.plain.path()
+    }
+
+    fn is_mapped(&self) -> bool {
+        self.0.current.lock().is_some()
+    }
+
+    fn close(&self) -> Result<()> {
+        let _alone = self.0.unmap();
+        self.0.plain.close()
+    }
+}
+
+impl Drop for MappedWriter {
+    fn drop(&mut self) {
+        // As the trait says: who drops an open file does not care for its errors.
+        let _ = self.close();
+    }
+}
+
+/// The thread that prepares windows, for all files of the process.
+static PREPARER: Preparer = Preparer {
+    state: Mutex::new(Asked {
+        files: VecDeque::new(),
+        started: false,
+    }),
+    asked: Condvar::new(),
+};
+
+/// For how long the thread waits for work before it ends.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+struct Preparer {
+    state: Mutex<Asked>,
+    asked: Condvar,
+}
+
+struct Asked {
+    /// The files whose next window is wanted.
+    files: VecDeque<Weak<Windows>>,
+    started: bool,
+}
+
+impl Preparer {
+    /// Asks for the next window of `file`.
+    fn ask(&'static self, file: &Arc<Windows>) {
+        let mut state = self.state.lock();
+        state.files.push_back(Arc::downgrade(file));
+        self.asked.notify_one();
+        if !state.started {
+            let thread = std::thread::Builder::new().name("cairn-windows".to_owned());
+            // Without a thread writers prepare their windows themselves.
+            state.started = thread.spawn(|| self.serve()).is_ok();
+        }
+    }
+
+    /// The life of the thread.
+    fn serve(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(file) = state.files.pop_front() {
+                drop(state);
+                if let Some(file) = file.upgrade() {
+                    file.prepare_next();
+                }
+                state = self.state.lock();
+            } else if self.asked.wait_for(&mut state, PATIENCE).timed_out()
+                && state.files.is_empty()
+            {
+                state.started = false;
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! What lies in the file, and how long it is, whatever is appended and whatever fails.
+
+use super::*;
+use crate::fs::{FileMode, FileSystem};
+use crate::posix::PosixFileSystem;
+
+const MAPPED: FileMode = FileMode {
+    direct: false,
+    no_follow: false,
+    owner_only: false,
+    mapped: true,
+};
+
+/// A file that is mapped; none where the temporary directory lies on a file system that is not.
+fn create(path: &Path) -> Option<Arc<dyn WritableFile>> {
+    let file = PosixFileSystem.create(path, MAPPED).unwrap();
+    file.is_mapped().then_some(file)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test looks beneath the file system that it tests"
+)]
+fn content(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap()
+}
+
+fn bytes(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (seed + at * 7) as u8 | 1).collect()
+}
+
+#[test]
+fn appends_of_every_size_are_in_the_file_at_once_and_zeros_behind_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let Some(file) = create(&path) else { return };
+    let mut expected = Vec::new();
+    let sizes = [
+        1,
+        7,
+        8,
+        9,
+        100,
+        4096,
+        32 << 10,
+        70_000,
+        1 << 20,
+        3 << 20,
+        13,
+    ];
+    for (round, size) in sizes.into_iter().cycle().take(33).enumerate() {
+        let data = bytes(round, size);
+        file.append(&data).unwrap();
+        expected.extend_from_slice(&data);
+        assert_eq!(file.len(), expected.len() as u64);
+        if round % 5 == 0 {
+            file.sync(false).unwrap();
+        }
+    }
+    assert!(file.is_mapped());
+    let found = content(&path);
+    assert!(found.len() > expected.len(), "the next window is allocated");
+    assert!(found[..expected.len()] == expected[..]);
+    assert!(found[expected.len()..].iter().all(|&byte| byte == 0));
+    file.close().unwrap();
+    assert!(content(&path) == expected);
+    assert!(file.append(b"more").is_err(), "the file is closed");
+}
+
+#[test]
+fn small_appends_go_through_every_boundary_of_units_and_windows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let Some(file) = create(&path) else { return };
+    let mut expected = Vec::new();
+    let mut round = 0;
+    while expected.len() < 600 << 10 {
+        let data = bytes(round, 1 + round * 31 % 173);
+        file.append(&data).unwrap();
+        expected.extend_from_slice(&data);
+        round += 1;
+    }
+    drop(file);
+    assert!(content(&path) == expected);
+}
+
+#[test]
+fn a_file_that_is_truncated_is_written_by_calls_from_then_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let Some(file) = create(&path) else { return };
+    file.append(&[7; 1000]).unwrap();
+    file.truncate(10).unwrap();
+    assert!(!file.is_mapped());
+    file.append(b"!").unwrap();
+    file.close().unwrap();
+    assert_eq!(content(&path), b"\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07!");
+}
+
+/// A store beyond what was allocated would be the end of the process: a window that cannot be prepared
+/// makes appends calls, which say what is wrong.
+#[test]
+fn where_no_window_can_be_prepared_appends_are_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let mode = FileMode::default();
+    PosixFileSystem
+        .create(&path, mode)
+        .unwrap()
+        .close()
+        .unwrap();
+    let (file, _) = PosixFileSystem
+        .open_existing(&path, mode, rustix::fs::OFlags::RDONLY)
+        .unwrap();
+    // A descriptor that cannot be written to refuses as a full device does.
+    let file = MappedWriter::create(file, path.clone()).unwrap();
+    assert!(!file.is_mapped());
+    assert!(file.append(b"x").is_err());
+    assert_eq!(file.len(), 0);
+}
+
+#[test]
+fn windows_grow_with_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let Some(file) = create(&path) else { return };
+    assert_eq!(content(&path).len() as u64, MIN_WINDOW);
+    for _ in 0..40 {
+        file.append(&[1; 100_000]).unwrap();
+    }
+    // The window that is written, and perhaps the next.
+    assert!(content(&path).len() as u64 <= 4_000_000 + 2 * MAX_WINDOW);
+    file.close().unwrap();
+}

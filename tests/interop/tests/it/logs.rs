@@ -1,0 +1,95 @@
+//! Logs that a killed process leaves behind, written through a mapping: zeros behind the last record, and
+//! perhaps a record without its header. Both engines read them in every recovery mode.
+
+use std::fs;
+use std::path::Path;
+
+use cairn_interop::engine::{Cairn, RocksDb};
+use cairn_interop::folder;
+use cairn_interop::workload::{Change, Durable, Engine};
+use cairn_platform::PosixFileSystem;
+use cairn_platform::fs::FileMode;
+use cairn_wal::{WalEvent, WalFile, WalReader};
+
+const MODES: [&str; 4] = [
+    "kTolerateCorruptedTailRecords",
+    "kAbsoluteConsistency",
+    "kPointInTimeRecovery",
+    "kSkipAnyCorruptedRecords",
+];
+
+/// The newest log in `dir`.
+fn newest_log(dir: &Path) -> WalFile {
+    let logs = cairn_wal::list(&PosixFileSystem, dir).unwrap();
+    logs.into_iter().next_back().unwrap()
+}
+
+/// Where the last record of the log ends.
+fn end_of_records(log: &WalFile) -> usize {
+    let mode = FileMode::default();
+    let mut reader = WalReader::open(&PosixFileSystem, &log.path, log.number, mode).unwrap();
+    while matches!(reader.next().unwrap(), WalEvent::Record { .. }) {}
+    usize::try_from(reader.whole_up_to()).unwrap()
+}
+
+#[test]
+fn a_log_that_ends_in_zeros_or_in_a_record_without_header_is_read_in_every_mode() {
+    if crate::library().is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    for options in [
+        "",
+        "recycle_log_file_num=2",
+        "wal_compression=kZSTD",
+        "wal_write_mode=kPlain",
+    ] {
+        let live = place.path().join("live");
+        let mut cairn = Cairn::open(&live, options, "").unwrap();
+        for number in 0..3000_u32 {
+            let (key, value) = (number.to_be_bytes().to_vec(), vec![number as u8; 60]);
+            cairn.write(&[Change::Put(0, key, value)]);
+        }
+        let expected = cairn.content();
+        // As a process leaves it that is killed now.
+        let killed = place.path().join("killed");
+        folder::copy(&live, &killed);
+        drop(cairn);
+        let log = newest_log(&killed);
+        let whole = fs::read(&log.path).unwrap();
+        let end = end_of_records(&log);
+        if options != "wal_write_mode=kPlain" {
+            assert!(whole.len() > end, "windows are allocated ahead");
+        }
+        assert!(whole[end..].iter().all(|&byte| byte == 0));
+        // The next record without its first word: what a kill within a store leaves.
+        let mut begun = whole.clone();
+        begun.resize(whole.len().max(end + 100_000), 0);
+        begun[end + 8..end + 90].fill(0x5a);
+        for (what, bytes) in [("zeros", whole), ("a record without header", begun)] {
+            for mode in MODES {
+                let given = format!("wal_recovery_mode={mode};{options}");
+                for engine in ["Cairn", "RocksDB"] {
+                    let copy = place.path().join("copy");
+                    folder::copy(&killed, &copy);
+                    fs::write(newest_log(&copy).path, &bytes).unwrap();
+                    let found = match engine {
+                        "Cairn" => Cairn::open(&copy, &given, "").map(|mut db| db.content()),
+                        _ => {
+                            let known = given.replace("wal_write_mode=kPlain", "");
+                            RocksDb::open(&copy, &known, "").map(|mut db| db.content())
+                        }
+                    };
+                    assert!(
+                        found.as_ref() == Ok(&expected),
+                        "{engine}, {what}, {given}: {:?}",
+                        found.err()
+                    );
+                    fs::remove_dir_all(&copy).unwrap();
+                }
+            }
+        }
+        fs::remove_dir_all(&live).unwrap();
+        fs::remove_dir_all(&killed).unwrap();
+    }
+}
