@@ -116,6 +116,14 @@ pub const WORKLOADS: &[Workload] = &[
         ..FREE
     },
     Workload {
+        name: "log-plain",
+        db: "wal_write_mode=kPlain;max_total_wal_size=16384",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["sync", "syncwal"],
+        ..FREE
+    },
+    Workload {
         name: "log-zstd",
         db: "wal_compression=kZSTD;max_total_wal_size=16384",
         durability: Durability::Logged,

@@ -353,17 +353,26 @@ fn stores_survive_a_kill_whole_or_without_their_head_and_a_power_cut_in_any_part
     let trace = fs.trace();
     let texts = |at, model| -> Vec<Vec<u8>> {
         let images = trace.images(at, model, 1);
-        images.map(|image| image.file(Path::new("/a")).unwrap().to_vec()).collect()
+        images
+            .map(|image| image.file(Path::new("/a")).unwrap().to_vec())
+            .collect()
     };
     // While the store is under way the head is never there, and the rest may be.
     let killed = texts(before, CrashModel::Kill);
-    assert!(killed.iter().all(|text| text.starts_with(b"first\0\0\0\0\0\0\0\0")));
+    assert!(
+        killed
+            .iter()
+            .all(|text| text.starts_with(b"first\0\0\0\0\0\0\0\0"))
+    );
     assert!(killed.iter().any(|text| text[13..24] == *b"rest....end"));
     assert_eq!(texts(before + 1, CrashModel::Kill).len(), 1);
     assert!(texts(before + 1, CrashModel::Kill)[0].starts_with(b"firstHEAD....rest....end\0"));
     // The file is as long as its window, whatever of the store survives.
     let cut = texts(before + 1, CrashModel::Sectors);
-    assert!(cut.iter().all(|text| text.len() == 2048 && text.starts_with(b"first")));
+    assert!(
+        cut.iter()
+            .all(|text| text.len() == 2048 && text.starts_with(b"first"))
+    );
     assert!(cut.iter().any(|text| text[5] == 0) && cut.iter().any(|text| text[5] == b'H'));
 
     // A window that cannot be prepared: the file is written by calls, which say what is wrong.
