@@ -113,6 +113,20 @@ impl Cairn {
         family.ok_or_else(|| Error::invalid_argument(format!("no family {name}")))
     }
 
+    /// A batch of `writes`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there is no such family.
+    pub fn batch(&self, writes: &[Write]) -> Result<WriteBatch> {
+        let mut batch = WriteBatch::new();
+        for write in writes {
+            let family = self.family(&write.family)?;
+            write.change.add_to(&mut batch, &family, &write.key);
+        }
+        Ok(batch)
+    }
+
     /// Options of a read, now or in a snapshot.
     ///
     /// # Errors
@@ -229,11 +243,7 @@ fn step_on(iter: &mut Iter, direction: Direction, short: bool) -> Result<()> {
 
 impl Engine for Cairn {
     fn write(&mut self, writes: &[Write], sync: bool) -> Result<()> {
-        let mut batch = WriteBatch::new();
-        for write in writes {
-            let family = self.family(&write.family)?;
-            write.change.add_to(&mut batch, &family, &write.key);
-        }
+        let batch = self.batch(writes)?;
         let options = WriteOptions {
             sync: sync && !self.unlogged,
             disable_wal: self.unlogged,

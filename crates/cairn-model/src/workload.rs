@@ -244,8 +244,8 @@ pub const WORKLOADS: &[Workload] = &[
         name: "checkpoint",
         durability: Durability::Logged,
         families: 1,
-        on: &["checkpoint", "flush"],
-        often: &[("checkpoint", 6)],
+        on: &["checkpoint", "rescue", "flush"],
+        often: &[("checkpoint", 6), ("rescue", 6)],
         ..FREE
     },
     Workload {

@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use cairn_db::{Db, OpenRequest, open};
-use cairn_options::{DbOptions, FamilyOptions};
+use cairn_db::{Db, Ingestion, OpenRequest, SstFileWriter, open};
+use cairn_options::{
+    BottommostLevelCompaction, CompactRangeOptions, DbOptions, FamilyOptions,
+    IngestExternalFileOptions,
+};
 use cairn_platform::World;
 use cairn_types::{Code, Result};
 
@@ -127,4 +130,73 @@ fn without_paranoid_checks_a_lost_table_is_an_error_of_its_reads() {
     let error = db.get(&[1]).unwrap_err();
     assert!(error.text().contains(".sst"), "{error}");
     db.close().unwrap();
+}
+
+/// A blob file that had become garbage and was deleted was missed where an older one is still linked.
+#[test]
+fn a_blob_file_of_nothing_but_garbage_is_missed_by_nobody() {
+    let world = World::in_memory();
+    let family = FamilyOptions {
+        enable_blob_files: true,
+        disable_auto_compactions: true,
+        ..FamilyOptions::default()
+    };
+    let try_open = |options: &DbOptions| {
+        open(&OpenRequest {
+            path: Path::new("/db"),
+            options,
+            families: &[],
+            others: Some(&family),
+            read_only: false,
+            world: world.clone(),
+        })
+    };
+    let db = try_open(&db_options()).unwrap();
+    for (key, value) in [(b"a", b"1"), (b"b", b"1"), (b"b", b"2")] {
+        db.put(key, value).unwrap();
+        db.flush().unwrap();
+    }
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    assert_eq!(db.property("rocksdb.num-blob-files").as_deref(), Some("2"));
+    db.close().unwrap();
+    drop(db);
+    world.fs.remove(Path::new("/db/CURRENT")).unwrap();
+    let db = try_open(&best_effort()).unwrap();
+    assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(db.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+/// A family went back to before an ingestion that also brought another family a file which has been
+/// compacted since.
+#[test]
+fn what_came_together_stays_though_one_of_it_was_compacted() {
+    let (world, _) = written();
+    let db = try_open(&world, &db_options()).unwrap();
+    let other = db
+        .create_family("other", &FamilyOptions::default())
+        .unwrap();
+    world.fs.create_dir_all("/out".as_ref()).unwrap();
+    let ingestions = [db.default_family(), &other].map(|family| {
+        let path = format!("/out/{}.sst", family.name());
+        let mut writer = SstFileWriter::for_family(family);
+        writer.open(path.as_ref()).unwrap();
+        writer.put(b"came", b"together").unwrap();
+        writer.finish().unwrap();
+        Ingestion::new(family, [path], &IngestExternalFileOptions::default())
+    });
+    db.ingest_external_files(&ingestions).unwrap();
+    let force = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    other.compact_range(None, None, &force).unwrap();
+    db.close().unwrap();
+    drop((db, other, ingestions));
+    world.fs.remove(Path::new("/db/CURRENT")).unwrap();
+    let db = try_open(&world, &best_effort()).unwrap();
+    let other = db.family("other").unwrap();
+    for found in [db.get(b"came"), other.get(b"came")] {
+        assert_eq!(found.unwrap().as_deref(), Some(&b"together"[..]));
+    }
 }

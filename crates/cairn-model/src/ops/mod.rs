@@ -25,8 +25,10 @@ pub mod flush;
 pub mod flush_wal;
 pub mod get;
 pub mod hold;
+pub mod indexed;
 pub mod ingest;
 pub mod reopen;
+pub mod rescue;
 pub mod scan;
 pub mod set_options;
 pub mod snapshots;
@@ -57,6 +59,7 @@ pub struct Kind {
 /// All kinds.
 pub const KINDS: &[Kind] = &[
     write::KIND,
+    indexed::KIND,
     get::KIND,
     scan::KIND,
     agree::KIND,
@@ -74,6 +77,7 @@ pub const KINDS: &[Kind] = &[
     work::KIND,
     ingest::KIND,
     checkpoint::KIND,
+    rescue::KIND,
     set_options::KIND,
     steer::KIND,
     hold::KIND,

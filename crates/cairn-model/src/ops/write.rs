@@ -40,7 +40,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    fn generate(generator: &mut Generator) -> Batch {
+    /// A batch of the seed's choice.
+    pub(super) fn generate(generator: &mut Generator) -> Batch {
         let several = generator.is_on("batch") && generator.rng.chance(1, 4);
         let count = if several {
             2 + generator.rng.below(6)

@@ -77,6 +77,7 @@ fn replay_one(
         believed.take(edit.clone())?;
         survey.take(edit)
     })?;
+    survey.settle();
     let states = survey.states(&path)?;
     let mut replay = Replay::new(number).up_to(&states);
     let end = read(fs, &path, true, &mut |edit| match replay.units() {
@@ -95,16 +96,20 @@ struct Family {
     /// Tables in the tree, with the oldest blob file that each links to.
     tables: BTreeMap<FileNumber, Option<FileNumber>>,
     missing: BTreeSet<FileNumber>,
-    missing_blobs: BTreeSet<FileNumber>,
+    /// Blob files that are not there, each with its blobs that are not garbage. One of nothing but
+    /// garbage leaves the tree, and is missed by nobody.
+    missing_blobs: BTreeMap<FileNumber, u64>,
     /// How many units had been taken at its last whole state.
     whole_at: Option<usize>,
     /// How many had been when it last changed.
     changed_at: usize,
+    /// The families that changed together with it then, itself included.
+    mates: BTreeSet<u32>,
 }
 
 impl Family {
     fn is_whole(&self) -> bool {
-        let Some(newest_lost) = self.missing_blobs.last() else {
+        let Some((newest_lost, _)) = self.missing_blobs.last_key_value() else {
             return self.missing.is_empty();
         };
         // Blob files older than those that tables link to hold nothing that is needed.
@@ -150,9 +155,10 @@ impl<'a> Survey<'a> {
             .iter()
             .filter_map(|id| self.families.get(id))
             .all(Family::is_whole);
-        for id in touched {
-            if let Some(family) = self.families.get_mut(&id) {
+        for id in &touched {
+            if let Some(family) = self.families.get_mut(id) {
                 family.changed_at = self.units;
+                family.mates.clone_from(&touched);
                 if together {
                     family.whole_at = Some(self.units);
                 }
@@ -186,10 +192,40 @@ impl<'a> Survey<'a> {
         }
         for blob in &tree.added_blobs {
             if !(self.present.blob)(&family.name, blob.number)? {
-                family.missing_blobs.insert(blob.number);
+                let live = blob.total_count.saturating_sub(blob.garbage_count);
+                family.missing_blobs.insert(blob.number, live);
             }
         }
+        for garbage in &tree.blob_garbage {
+            if let Some(live) = family.missing_blobs.get_mut(&garbage.number) {
+                *live = live.saturating_sub(garbage.count);
+            }
+        }
+        family.missing_blobs.retain(|_, live| *live > 0);
         Ok(())
+    }
+
+    /// What a family last was counts also where those that changed together with it were whole only
+    /// later: what they had then has gone into something newer since.
+    fn settle(&mut self) {
+        loop {
+            let settled = |id: &u32, unit: usize| {
+                let mate = self.families.get(id);
+                mate.is_none_or(|mate| mate.whole_at >= Some(unit))
+            };
+            let found = self.families.iter().find(|(id, family)| {
+                let mut others = family.mates.iter().filter(|mate| mate != id);
+                family.is_whole()
+                    && family.whole_at < Some(family.changed_at)
+                    && others.all(|mate| settled(mate, family.changed_at))
+            });
+            let Some(id) = found.map(|(id, _)| *id) else {
+                return;
+            };
+            if let Some(family) = self.families.get_mut(&id) {
+                family.whole_at = Some(family.changed_at);
+            }
+        }
     }
 
     /// The unit of the last whole state of each family.
@@ -197,7 +233,11 @@ impl<'a> Survey<'a> {
         let mut states = BTreeMap::new();
         for (id, family) in &self.families {
             let Some(unit) = family.whole_at else {
-                let lost = family.missing.first().or(family.missing_blobs.first());
+                let lost = family.missing.first();
+                let lost = lost.or(family
+                    .missing_blobs
+                    .first_key_value()
+                    .map(|(number, _)| number));
                 let lost = lost.map_or_else(|| "nothing of it".to_owned(), |n| format!("no {n}"));
                 return Err(Error::corruption(format!(
                     "column family {:?} is never whole in {}: there is {lost}",

@@ -1,0 +1,184 @@
+//! Ways to bring back what a copy of the database holds, each compared with the state of now:
+//! `rescue repair` makes a database without MANIFEST whole again, `rescue lost` opens one that has
+//! lost its CURRENT, and `rescue export default` moves a family to another database.
+
+use std::path::Path;
+
+use cairn_db::FamilyDescriptor;
+use cairn_format::names::FileName;
+use cairn_options::{DbOptions, ImportColumnFamilyOptions, Options};
+use cairn_platform::FileSystem;
+use cairn_platform::fs::PathKind;
+use cairn_types::{Code, Result};
+
+use super::{Kind, Operation, Promise};
+use crate::cairn::{Cairn, CairnFactory};
+use crate::compare::content;
+use crate::engine::Factory;
+use crate::model::DEFAULT;
+use crate::options::OptionSet;
+use crate::run::{Content, Failure, Runner, whole};
+use crate::script::Op;
+use crate::text::wrong;
+
+/// The kind.
+pub const KIND: Kind = Kind {
+    name: "rescue",
+    words: &["rescue"],
+    weight: 1,
+    switch: Some("rescue"),
+    read: |line| {
+        Ok(Op::new(match line.word(0)? {
+            "repair" => Rescue::Repair,
+            "lost" => Rescue::Lost,
+            "export" => Rescue::Export(line.word(1)?.to_owned()),
+            other => return Err(wrong("none of repair, lost, export", other)),
+        }))
+    },
+    generate: |generator| {
+        Some(Op::new(match generator.rng.below(3) {
+            // What number an ingested file has, only the MANIFEST knows.
+            0 if !generator.is_on("ingest") => Rescue::Repair,
+            0 | 1 => Rescue::Lost,
+            _ => Rescue::Export(generator.family()),
+        }))
+    },
+};
+
+/// Where the copy lies, and where an exported family does.
+const DIR: &str = "/rescue";
+const EXPORTED: &str = "/exported";
+/// What an imported family is called.
+const IMPORTED: &str = "imported";
+
+#[derive(Debug)]
+enum Rescue {
+    Repair,
+    Lost,
+    Export(String),
+}
+
+impl Operation for Rescue {
+    fn line(&self) -> String {
+        match self {
+            Rescue::Repair => "rescue repair".to_owned(),
+            Rescue::Lost => "rescue lost".to_owned(),
+            Rescue::Export(family) => format!("rescue export {family}"),
+        }
+    }
+
+    fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure> {
+        let mut options = runner.options().clone();
+        let known = runner.model().clone();
+        let engine = runner.engine()?;
+        let families = engine.families();
+        let Some(cairn) = engine.cairn() else {
+            return Ok(Promise::Nothing);
+        };
+        clean(cairn)?;
+        let (promise, only) = match self {
+            Rescue::Export(family) => {
+                if !export(cairn, &options, family)? {
+                    return Ok(Promise::Nothing);
+                }
+                (Promise::Flushed(vec![family.clone()]), Some(family))
+            }
+            _ => {
+                cairn.db.create_checkpoint(Path::new(DIR), 0)?;
+                match self {
+                    Rescue::Repair => repair(cairn, &options)?,
+                    _ => {
+                        let current = Path::new(DIR).join(FileName::Current.to_string());
+                        cairn.world.fs.remove(&current)?;
+                        options.db = format!("best_efforts_recovery=true;{}", options.db);
+                    }
+                }
+                (Promise::Flushed(families), None)
+            }
+        };
+        let world = cairn.world.clone();
+        let mut copy = CairnFactory.open(&world, Path::new(DIR), &options)?;
+        runner.hear(&*copy);
+        let mut found = content(&mut *copy, &known)?;
+        copy.close()?;
+        if let Some(family) = only {
+            let imported = found.remove(IMPORTED).unwrap_or_default();
+            found = Content::from([(family.clone(), imported)]);
+        }
+        // A repair knows families by their tables: it cannot know of one that has none.
+        let expected = |model: &crate::model::Model| {
+            let mut expected = whole(model);
+            expected.retain(|family, _| only.is_none_or(|only| only == family));
+            expected.retain(|family, entries| {
+                found.contains_key(family) || !entries.is_empty() || family == DEFAULT
+            });
+            expected
+        };
+        runner.agree(&found, expected, |expected, found| {
+            let count = |all: &Content| all.values().map(Vec::len).sum::<usize>();
+            format!(
+                "{} entries came back, expected {}, or others",
+                count(found),
+                count(expected)
+            )
+        })?;
+        let engine = runner.engine()?;
+        if let Some(cairn) = engine.cairn() {
+            clean(cairn)?;
+        }
+        Ok(promise)
+    }
+}
+
+/// Removes what an earlier one that failed may have left.
+fn clean(cairn: &Cairn) -> Result<()> {
+    [DIR, EXPORTED]
+        .into_iter()
+        .try_for_each(|dir| remove(&*cairn.world.fs, Path::new(dir)))
+}
+
+/// Removes a directory with all that is in it, what a repair has set aside too.
+fn remove(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    if !fs.exists(dir)? {
+        return Ok(());
+    }
+    for name in fs.list(dir)? {
+        let path = dir.join(name);
+        match fs.status(&path)?.kind {
+            PathKind::Directory => remove(fs, &path)?,
+            _ => fs.remove(&path)?,
+        }
+    }
+    fs.remove_dir(dir)
+}
+
+/// Takes the copy's MANIFEST away and makes the copy whole again.
+fn repair(cairn: &Cairn, options: &OptionSet) -> Result<()> {
+    let (fs, dir) = (&*cairn.world.fs, Path::new(DIR));
+    for name in fs.list(dir)? {
+        let parsed = FileName::parse(&name);
+        if matches!(parsed, Some(FileName::Manifest(_) | FileName::Current)) {
+            fs.remove(&dir.join(name))?;
+        }
+    }
+    let db = DbOptions::from_text(&options.db)?;
+    let family = [FamilyDescriptor::new(DEFAULT, cairn.family.clone())];
+    cairn_db::repair(&cairn.world, dir, &db, &family, &cairn.family).map(|_| ())
+}
+
+/// Moves a family to a database of its own; `false` where its blobs forbid it.
+fn export(cairn: &Cairn, options: &OptionSet, name: &str) -> Result<bool> {
+    let exported = match cairn.family(name)?.export(Path::new(EXPORTED)) {
+        Err(error) if error.code() == Code::NotSupported => return Ok(false),
+        exported => exported?,
+    };
+    let mut other = CairnFactory.open(&cairn.world, Path::new(DIR), options)?;
+    if let Some(other) = other.cairn() {
+        let import = ImportColumnFamilyOptions { move_files: true };
+        other
+            .db
+            .create_family_with_import(IMPORTED, &cairn.family, &import, &[exported])?;
+    }
+    other.close()?;
+    Ok(true)
+}
