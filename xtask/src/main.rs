@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! cargo xtask test             every stage of the continuous integration, in order
-//! cargo xtask test STAGE...    only these: lint unit crash fault meta interop capi fuzz
+//! cargo xtask test STAGE...    only these: lint unit crash fault meta interop capi fuzz counts
 //! cargo xtask tidy             the house rules alone (a second; part of lint)
 //! cargo xtask compat           writes the lists of options in docs/compatibility.md
 //! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
+//! cargo xtask counts [update] instructions of twelve paths against bench/instructions.txt
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
 //!                              the C libraries, headers and what build systems find them by
 //! ```
@@ -13,6 +14,7 @@
 mod capi;
 mod commands;
 mod compat;
+mod counts;
 mod exchange;
 mod header;
 mod install;
@@ -33,9 +35,11 @@ fn main() -> ExitCode {
         Some("header") if words.len() == 1 => header::run(&root(), false),
         Some("header") if words[1..] == ["check"] => header::run(&root(), true),
         Some("compat") if words.len() == 1 => compat::run(&root()),
+        Some("counts") if words.len() == 1 => counts::run(&root(), false),
+        Some("counts") if words[1..] == ["update"] => counts::run(&root(), true),
         Some("install") => install::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask install --prefix DIR, or cargo xtask test [STAGE...]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask install --prefix DIR, or cargo xtask test [STAGE...]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{capi, header, licences, tidy};
+use crate::{capi, counts, header, licences, tidy};
 
 /// Mutated inputs of each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
@@ -21,7 +21,7 @@ struct Stage {
 /// The engine that the crash and model tests drive.
 const ENGINE: &str = "cairn";
 
-const STAGES: [Stage; 8] = [
+const STAGES: [Stage; 9] = [
     Stage {
         name: "lint",
         run: lint,
@@ -53,6 +53,10 @@ const STAGES: [Stage; 8] = [
     Stage {
         name: "fuzz",
         run: fuzz,
+    },
+    Stage {
+        name: "counts",
+        run: |root| counts::run(root, false),
     },
 ];
 

@@ -1,0 +1,187 @@
+//! Twelve ways through the engine, for counting the instructions of each.
+//!
+//! `cargo xtask counts` runs this under callgrind and compares what the functions whose names begin
+//! with `path_` took with `bench/instructions.txt`. Each does
+//! [`OPERATIONS`] operations on one thread: on as many records with keys of 16 and values of 100
+//! bytes, uncompressed, everything in memory.
+
+use std::path::Path;
+
+use cairn::{CompactRangeOptions, Db, Options, ReadOptions, Result, WriteBatch, WriteOptions};
+
+const OPERATIONS: u64 = 20_000;
+const BATCH: u64 = 100;
+const TOGETHER: u64 = 32;
+const VALUE: [u8; 100] = [b'v'; 100];
+const OPTIONS: &str = "compression=kNoCompression;disable_auto_compactions=true;\
+    block_based_table_factory={block_cache=100M;filter_policy=bloomfilter:10:false}";
+
+fn main() -> Result<()> {
+    let dir = std::env::args_os().nth(1);
+    let dir = dir.expect("usage: cairn-paths DIRECTORY");
+    let dir = Path::new(&dir);
+    let options = Options::default().create_if_missing(true).text(OPTIONS)?;
+
+    let db = Db::open(dir.join("batched"), &options)?;
+    path_write_batch(&db)?;
+    db.close()?;
+    let db = Db::open(dir.join("unlogged"), &options)?;
+    path_put_unlogged(&db)?;
+    db.close()?;
+    let db = Db::open(dir.join("db"), &options)?;
+    path_put(&db)?;
+    path_get_memtable(&db)?;
+    db.flush()?;
+    (0..OPERATIONS).try_for_each(|i| db.put(&key(scattered(i)), &VALUE))?;
+    db.flush()?;
+    path_compact(&db)?;
+
+    // What is used for the second time is laid out for searches.
+    for number in 0..3 * OPERATIONS {
+        db.get(&key(scattered(number)))?;
+    }
+    path_get(&db)?;
+    path_get_missing(&db)?;
+    path_multi_get(&db)?;
+    path_seek_new(&db)?;
+    path_seek_kept(&db)?;
+    path_next(&db)?;
+    path_prev(&db)?;
+    db.close()
+}
+
+/// Keys as db_bench has them.
+fn key(number: u64) -> [u8; 16] {
+    let mut key = [b'0'; 16];
+    key[..8].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Each of [`OPERATIONS`] even numbers once, in no order.
+fn scattered(i: u64) -> u64 {
+    i * 7919 % OPERATIONS * 2
+}
+
+#[inline(never)]
+fn path_write_batch(db: &Db) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    for i in 0..OPERATIONS {
+        batch.put(&key(scattered(i)), &VALUE);
+        if (i + 1) % BATCH == 0 {
+            db.write(&batch)?;
+            batch.clear();
+        }
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn path_put_unlogged(db: &Db) -> Result<()> {
+    let options = WriteOptions {
+        disable_wal: true,
+        ..WriteOptions::default()
+    };
+    (0..OPERATIONS).try_for_each(|i| db.put_with(&key(scattered(i)), &VALUE, &options))
+}
+
+#[inline(never)]
+fn path_put(db: &Db) -> Result<()> {
+    (0..OPERATIONS).try_for_each(|i| db.put(&key(scattered(i)), &VALUE))
+}
+
+#[inline(never)]
+fn path_get_memtable(db: &Db) -> Result<()> {
+    for i in 0..OPERATIONS {
+        assert!(db.get(&key(scattered(i)))?.is_some());
+    }
+    Ok(())
+}
+
+/// Of two tables with all the keys. The calling thread carries out a compaction that is asked for.
+#[inline(never)]
+fn path_compact(db: &Db) -> Result<()> {
+    db.compact_range(None, None, &CompactRangeOptions::default())
+}
+
+#[inline(never)]
+fn path_get(db: &Db) -> Result<()> {
+    get_all(db, 0)
+}
+
+#[inline(never)]
+fn path_get_missing(db: &Db) -> Result<()> {
+    get_all(db, 1)
+}
+
+#[inline(always)]
+fn get_all(db: &Db, odd: u64) -> Result<()> {
+    let options = ReadOptions::default();
+    for i in 0..OPERATIONS {
+        let found = db.get_with(&key(scattered(i) + odd), &options)?;
+        assert_eq!(found.is_some(), odd == 0);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn path_multi_get(db: &Db) -> Result<()> {
+    let options = ReadOptions::default();
+    let mut keys = Vec::new();
+    for i in 0..OPERATIONS {
+        keys.push(key(scattered(i)));
+        if (i + 1) % TOGETHER == 0 {
+            for found in db.multi_get(&keys, &options) {
+                assert!(found?.is_some());
+            }
+            keys.clear();
+        }
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn path_seek_new(db: &Db) -> Result<()> {
+    let options = ReadOptions::default();
+    for i in 0..OPERATIONS {
+        let mut iter = db.iter_with(&options);
+        iter.seek(&key(scattered(i)));
+        assert_eq!(iter.value(), VALUE);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn path_seek_kept(db: &Db) -> Result<()> {
+    let mut iter = db.iter();
+    for i in 0..OPERATIONS {
+        iter.seek(&key(scattered(i)));
+        assert_eq!(iter.value(), VALUE);
+    }
+    iter.status()
+}
+
+#[inline(never)]
+fn path_next(db: &Db) -> Result<()> {
+    let mut iter = db.iter();
+    let mut bytes = 0;
+    iter.seek_to_first();
+    while iter.valid() {
+        bytes += iter.key().len() + iter.value().len();
+        iter.next();
+    }
+    assert_eq!(bytes as u64, OPERATIONS * 116);
+    iter.status()
+}
+
+#[inline(never)]
+fn path_prev(db: &Db) -> Result<()> {
+    let mut iter = db.iter();
+    let mut bytes = 0;
+    iter.seek_to_last();
+    while iter.valid() {
+        bytes += iter.key().len() + iter.value().len();
+        iter.prev();
+    }
+    assert_eq!(bytes as u64, OPERATIONS * 116);
+    iter.status()
+}
