@@ -166,12 +166,16 @@ fn repair(cairn: &Cairn, options: &OptionSet) -> Result<()> {
     cairn_db::repair(&cairn.world, dir, &db, &family, &cairn.family).map(|_| ())
 }
 
-/// Moves a family to a database of its own; `false` where its blobs forbid it.
+/// Moves a family to a database of its own; `false` where it cannot be: it has blobs, or no tables.
 fn export(cairn: &Cairn, options: &OptionSet, name: &str) -> Result<bool> {
     let exported = match cairn.family(name)?.export(Path::new(EXPORTED)) {
         Err(error) if error.code() == Code::NotSupported => return Ok(false),
         exported => exported?,
     };
+    if exported.files.is_empty() {
+        // As in RocksDB, a family without tables is not imported.
+        return Ok(false);
+    }
     let mut other = CairnFactory.open(&cairn.world, Path::new(DIR), options)?;
     if let Some(other) = other.cairn() {
         let import = ImportColumnFamilyOptions { move_files: true };
