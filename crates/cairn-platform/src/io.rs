@@ -61,8 +61,21 @@ impl Buffer {
         len: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Buffer, E> {
-        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
-        fill(Arc::get_mut(&mut bytes).expect("nobody else has it yet"))?;
+        Buffer::refilled(None, len, fill)
+    }
+
+    /// `len` bytes that `fill` writes, in the memory of `spent` if that is as long and nobody else
+    /// holds it. `fill` gets what was there, or zeros.
+    fn refilled<E>(
+        spent: Option<Buffer>,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Buffer, E> {
+        let mut bytes = spent
+            .map(|spent| spent.all)
+            .filter(|all| all.len() == len && Arc::strong_count(all) == 1)
+            .unwrap_or_else(|| std::iter::repeat_n(0, len).collect());
+        fill(Arc::get_mut(&mut bytes).expect("nobody else has it"))?;
         Ok(Buffer::whole(bytes))
     }
 
@@ -122,7 +135,11 @@ impl ReadRequest {
     ///
     /// `IoError` of the file system; `Corruption` if the file ends before the last byte.
     pub fn read_now(&self) -> Result<Buffer> {
-        Buffer::filled(self.len, |buf| {
+        self.read_into(None)
+    }
+
+    fn read_into(&self, spent: Option<Buffer>) -> Result<Buffer> {
+        Buffer::refilled(spent, self.len, |buf| {
             self.check(self.file.read_at(self.offset, buf)?)
         })
     }
@@ -176,8 +193,18 @@ impl Io {
     ///
     /// Those of [`ReadRequest::read_now`].
     pub fn read_now(&self, request: &ReadRequest) -> Result<Buffer> {
+        self.read_into(request, None)
+    }
+
+    /// Like [`Io::read_now`]; in the memory of `spent`, if that is just as long and nobody else
+    /// holds it. Large memory that is taken anew for every read costs as much as the reading.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ReadRequest::read_now`].
+    pub fn read_into(&self, request: &ReadRequest, spent: Option<Buffer>) -> Result<Buffer> {
         self.wait(request.len);
-        request.read_now()
+        request.read_into(spent)
     }
 
     /// Carries all of `requests` out on the calling thread, those of one file that stand together

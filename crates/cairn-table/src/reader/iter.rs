@@ -316,8 +316,9 @@ impl TableIter {
     /// `let step = iter.next(); iter.complete(step, io);`.
     pub fn complete(&mut self, mut progress: Progress, io: &Io) {
         while progress == Progress::Lacks {
-            let bytes = io.read_now(&self.request());
-            progress = self.supply(bytes);
+            let request = self.request();
+            let spent = self.prefetch.spent(request.len);
+            progress = self.supply(io.read_into(&request, spent));
         }
     }
 

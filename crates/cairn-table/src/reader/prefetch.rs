@@ -61,6 +61,12 @@ impl Prefetch {
         }
     }
 
+    /// Gives up what was read ahead, if it has `len` bytes: their memory serves for the next.
+    pub(crate) fn spent(&mut self, len: usize) -> Option<Buffer> {
+        let (_, bytes) = self.ahead.take_if(|(_, bytes)| bytes.len() == len)?;
+        Some(bytes)
+    }
+
     /// The bytes of the block at `handle`, trailer included, if they were read ahead.
     pub(crate) fn take(&mut self, handle: Handle) -> Option<&[u8]> {
         let (at, bytes) = self.ahead.as_ref()?;
@@ -114,5 +120,16 @@ mod tests {
             size: 6,
         };
         assert_eq!(prefetch.take(beyond), None);
+    }
+
+    #[test]
+    fn memory_is_given_up_only_to_a_reading_of_the_same_length() {
+        let mut prefetch = Prefetch::new(100);
+        let first = Handle { offset: 0, size: 5 };
+        prefetch.keep(first, &Buffer::from(vec![0; 100]));
+        assert!(prefetch.spent(99).is_none());
+        assert!(prefetch.take(first).is_some());
+        assert_eq!(prefetch.spent(100).map(|bytes| bytes.len()), Some(100));
+        assert!(prefetch.take(first).is_none());
     }
 }
