@@ -134,8 +134,6 @@ struct Open {
     builder: TableBuilder,
     /// The first key, once there is one.
     smallest: Vec<u8>,
-    /// The last key.
-    largest: Vec<u8>,
     oldest_blob: Option<FileNumber>,
     points: u64,
     collecting: Collecting,
@@ -205,7 +203,10 @@ impl<'a> Outputs<'a> {
         let (Some(partitioner), Some(open)) = (&mut self.partitioner, &self.open) else {
             return false;
         };
-        let (last, next) = (key::user_key(&open.largest), key::user_key(internal));
+        let (last, next) = (
+            key::user_key(open.builder.last_key()),
+            key::user_key(internal),
+        );
         partitioner.should_partition(last, next, open.builder.file_size())
     }
 
@@ -257,8 +258,6 @@ impl<'a> Outputs<'a> {
         if open.smallest.is_empty() {
             open.smallest.extend_from_slice(entry.key);
         }
-        open.largest.clear();
-        open.largest.extend_from_slice(entry.key);
         if let Some(number) = placed.oldest_blob {
             open.oldest_blob = Some(open.oldest_blob.map_or(number, |oldest| oldest.min(number)));
         }
@@ -287,7 +286,7 @@ impl<'a> Outputs<'a> {
         let user = key::user_key(internal);
         let goes_on = self.open.as_ref().is_some_and(|open| {
             order
-                .compare_without_timestamp(key::user_key(&open.largest), user)
+                .compare_without_timestamp(key::user_key(open.builder.last_key()), user)
                 .is_eq()
         });
         if !goes_on {
@@ -316,7 +315,6 @@ impl<'a> Outputs<'a> {
             builder,
             file,
             smallest: Vec::new(),
-            largest: Vec::new(),
             oldest_blob: None,
             points: 0,
             readback: Readback::new(options, self.kind.flushes, &context.order),
@@ -336,6 +334,7 @@ impl<'a> Outputs<'a> {
             None if mine.is_empty() => return Ok(()),
             None => self.create()?,
         };
+        let mut largest = open.builder.last_key().to_vec();
         for tombstone in mine
             .iter()
             .flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>())
@@ -348,19 +347,24 @@ impl<'a> Outputs<'a> {
             if open.smallest.is_empty() {
                 open.smallest.extend_from_slice(start.as_bytes());
             }
-            if open.largest.is_empty() {
-                open.largest.extend_from_slice(end.as_bytes());
+            if largest.is_empty() {
+                largest.extend_from_slice(end.as_bytes());
             }
             open.smallest = bounds::min(order, &open.smallest, start.as_bytes()).to_vec();
-            open.largest = bounds::max(order, &open.largest, end.as_bytes()).to_vec();
+            largest = bounds::max(order, &largest, end.as_bytes()).to_vec();
         }
-        let file = self.close(open, &mine)?;
+        let file = self.close(open, &largest, &mine)?;
         self.files.push(file);
         Ok(())
     }
 
-    /// Finishes and syncs a table, and reads it back if that is asked for.
-    fn close(&mut self, mut open: Open, tombstones: &Fragments) -> Result<Arc<FileMeta>> {
+    /// Finishes and syncs a table, which ends with the key `largest`, and reads it back if that is asked for.
+    fn close(
+        &mut self,
+        mut open: Open,
+        largest: &[u8],
+        tombstones: &Fragments,
+    ) -> Result<Arc<FileMeta>> {
         let context = &self.kind.context;
         let seqs = open.builder.seq_range().unwrap_or_default();
         let marked = open.collecting.finish(&mut open.builder)?;
@@ -375,7 +379,7 @@ impl<'a> Outputs<'a> {
             open.number,
             table.file_size,
             bound(&open.smallest)?,
-            bound(&open.largest)?,
+            bound(largest)?,
         );
         file.path_id = self.kind.path_id;
         (file.smallest_seq, file.largest_seq) = seqs;

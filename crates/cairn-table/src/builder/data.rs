@@ -201,6 +201,13 @@ impl DataBlocks {
         self.block.add(key, value);
     }
 
+    /// The key added last. A full block is ended when the next key comes, so it is in the current
+    /// one.
+    #[inline]
+    pub(crate) fn last_key(&self) -> &[u8] {
+        self.block.last_key()
+    }
+
     /// Bytes of the current block.
     pub(crate) fn current_bytes(&self) -> usize {
         self.block.estimated_size()

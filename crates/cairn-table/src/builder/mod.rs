@@ -61,7 +61,6 @@ pub struct TableBuilder {
     filter: Option<FilterKeys>,
     tombstones: Vec<(Vec<u8>, Vec<u8>)>,
     properties: Properties,
-    last_key: Vec<u8>,
     stripped: Vec<u8>,
     seqs: Option<(u64, u64)>,
     base_context: u32,
@@ -123,7 +122,6 @@ impl TableBuilder {
             index_kind,
             prefixes,
             tombstones: Vec::new(),
-            last_key: Vec::new(),
             stripped: Vec::new(),
             seqs: None,
             base_context,
@@ -157,7 +155,7 @@ impl TableBuilder {
     fn add_as_stored(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         debug_assert!(
             self.properties.num_entries == self.tombstones.len() as u64
-                || key::compare(&self.order, &self.last_key, key).is_lt(),
+                || key::compare(&self.order, self.last_key(), key).is_lt(),
             "entries are added in order"
         );
         if self.data.is_full_for(key, value) {
@@ -167,8 +165,6 @@ impl TableBuilder {
             self.index.begin_block(key);
         }
         self.data.add(key, value);
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
         let user_key = key::user_key(key);
         if let Some(filter) = &mut self.filter {
             filter.add(user_key);
@@ -208,7 +204,7 @@ impl TableBuilder {
 
     /// Widens the range of timestamps by that of the last key.
     fn count_timestamp(&mut self) {
-        let user_key = key::user_key(&self.last_key);
+        let user_key = key::user_key(self.data.last_key());
         let size = self.params.order.timestamp_size();
         let timestamp = &user_key[user_key.len().saturating_sub(size)..];
         // Timestamps are little-endian numbers: compared from the last byte to the first.
@@ -258,11 +254,18 @@ impl TableBuilder {
         if self.data.is_empty() {
             return Ok(());
         }
-        self.index.end_block(&self.last_key, next);
+        self.index.end_block(self.data.last_key(), next);
         if let Some(filter) = &mut self.filter {
             filter.end_block();
         }
         self.data.end_block(&mut self.output, &mut self.index)
+    }
+
+    /// The key added last, without its timestamp if those are cut out; empty before the first.
+    #[inline]
+    #[must_use]
+    pub fn last_key(&self) -> &[u8] {
+        self.data.last_key()
     }
 
     /// Entries and range tombstones added so far.
