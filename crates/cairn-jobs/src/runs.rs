@@ -1,11 +1,12 @@
 //! Sorted runs of entries, and merging them into one.
 //!
 //! A compaction reads each run from front to back, once, so a run only goes forward. The merge
-//! keeps a heap of runs by their current keys. The run on top stays there as long as its next key
-//! is smaller than that of the runner-up, which costs one comparison; most comparisons end with
-//! the first 8 bytes of the keys, which the heap keeps beside the runs.
+//! is a tournament: runs play pairwise, each game's loser stays where it lost, and the winner's next
+//! key plays again only where the winner came by. A run that wins again stays the winner as long as
+//! its next key is smaller than that of the runner-up, which costs one comparison. Most comparisons
+//! end with the first 8 bytes of the keys, which are kept beside the runs.
 
-use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 use cairn_format::key;
 use cairn_types::{KeyOrder, Result};
@@ -35,18 +36,22 @@ pub trait Run {
 pub struct Merge<R> {
     order: KeyOrder,
     runs: Vec<R>,
-    /// Runs that stand on an entry, as a binary heap: the smallest key first.
-    heap: Vec<Top>,
-    /// Which child of the top has the smaller key, while that is known.
-    runner_up: Option<usize>,
+    /// The losers of all games: that of game `n` plays on in game `n / 2` if it wins, and run `r`
+    /// begins in game `(runs + r) / 2`. Game 0 is not played.
+    losers: Vec<Player>,
+    /// Who won all games; none before the start.
+    winner: Option<Player>,
+    /// Who would win without the winner, while that is known.
+    runner_up: Option<Player>,
     /// Entries that were passed by.
     passed: u64,
 }
 
-/// A run in the heap.
+/// A run with its current key.
 #[derive(Clone, Copy)]
-struct Top {
-    /// The first 8 bytes of its user key, if those order keys; 0 if not.
+struct Player {
+    /// The first 8 bytes of its user key, if those order keys; 0 if not. The largest number if the
+    /// run has ended.
     prefix: u64,
     /// Its position in `Merge::runs`.
     run: usize,
@@ -72,8 +77,9 @@ impl<R: Run> Merge<R> {
     pub fn new(order: KeyOrder, runs: Vec<R>) -> Merge<R> {
         Merge {
             order,
-            heap: Vec::with_capacity(runs.len()),
+            losers: Vec::with_capacity(runs.len()),
             runs,
+            winner: None,
             runner_up: None,
             passed: 0,
         }
@@ -86,103 +92,209 @@ impl<R: Run> Merge<R> {
     }
 
     #[inline]
-    fn top(&self, run: usize) -> Top {
-        let prefix = match self.order.is_bytewise() {
-            true => prefix(self.runs[run].key()),
-            false => 0,
+    fn player(&self, run: usize) -> Player {
+        let prefix = match (self.runs[run].valid(), self.order.is_bytewise()) {
+            (false, _) => u64::MAX,
+            (true, true) => prefix(self.runs[run].key()),
+            (true, false) => 0,
         };
-        Top { prefix, run }
+        Player { prefix, run }
     }
 
+    /// Whether `a` wins against `b`.
     #[inline]
-    fn less(&self, a: Top, b: Top) -> bool {
-        let compare = || key::compare(&self.order, self.runs[a.run].key(), self.runs[b.run].key());
-        match a.prefix.cmp(&b.prefix).then_with(compare) {
-            Ordering::Less => true,
-            Ordering::Equal => a.run < b.run,
-            Ordering::Greater => false,
+    fn beats(&self, a: Player, b: Player) -> bool {
+        match a.prefix == b.prefix {
+            true => self.beats_by_key(a, b),
+            false => a.prefix < b.prefix,
         }
     }
 
-    /// The child of `at` with the smaller key.
+    fn beats_by_key(&self, a: Player, b: Player) -> bool {
+        let (one, other) = (&self.runs[a.run], &self.runs[b.run]);
+        match (one.valid(), other.valid()) {
+            (true, true) => key::compare(&self.order, one.key(), other.key())
+                .then(a.run.cmp(&b.run))
+                .is_lt(),
+            (lives, _) => lives,
+        }
+    }
+
+    /// All games that `player` would come by from its run on, the first one first.
     #[inline]
-    fn smaller_child(&self, at: usize) -> Option<usize> {
-        let (left, right) = (2 * at + 1, 2 * at + 2);
-        match (self.heap.get(left), self.heap.get(right)) {
-            (None, _) => None,
-            (Some(&a), Some(&b)) if self.less(b, a) => Some(right),
-            _ => Some(left),
-        }
+    fn games(&self, player: Player) -> impl Iterator<Item = usize> + use<R> {
+        let first = (self.runs.len() + player.run) / 2;
+        std::iter::successors(Some(first), |game| Some(game / 2)).take_while(|&game| game > 0)
     }
 
-    /// Restores the heap below `at`, whose key has grown.
-    fn sift_down(&mut self, mut at: usize) {
-        while let Some(child) = self.smaller_child(at) {
-            if !self.less(self.heap[child], self.heap[at]) {
-                break;
-            }
-            self.heap.swap(child, at);
-            at = child;
+    /// Plays the games of the winner anew, which now has the key of `player`.
+    #[inline]
+    fn replay(&mut self, player: Player) {
+        let mut winner = player;
+        for game in self.games(player) {
+            let other = self.losers[game];
+            // Who wins cannot be foretold: a jump would be taken wrongly half of the time.
+            let changes = self.beats(other, winner);
+            let loser = select_unpredictable(changes, winner, other);
+            winner = select_unpredictable(changes, other, winner);
+            self.losers[game] = loser;
         }
+        self.runner_up = match winner.run == player.run {
+            // Whoever lost against the winner itself.
+            true => self
+                .games(player)
+                .map(|game| self.losers[game])
+                .reduce(|a, b| if self.beats(b, a) { b } else { a }),
+            false => None,
+        };
+        self.winner = Some(winner);
     }
 }
 
 impl<R: Run> Run for Merge<R> {
     fn start(&mut self, target: Option<&[u8]>) {
-        self.heap.clear();
-        self.runner_up = None;
-        for run in 0..self.runs.len() {
+        let count = self.runs.len();
+        // The winners of all games, with the runs themselves behind them.
+        let mut winners = vec![Player { prefix: 0, run: 0 }; count];
+        for run in 0..count {
             self.runs[run].start(target);
-            if self.runs[run].valid() {
-                self.heap.push(self.top(run));
-            }
+            winners.push(self.player(run));
         }
-        for at in (0..self.heap.len() / 2).rev() {
-            self.sift_down(at);
+        self.losers = winners[..count].to_vec();
+        for game in (1..count).rev() {
+            let (a, b) = (winners[2 * game], winners[2 * game + 1]);
+            (winners[game], self.losers[game]) = match self.beats(b, a) {
+                true => (b, a),
+                false => (a, b),
+            };
         }
+        self.winner = winners.get(1).copied();
+        self.runner_up = None;
     }
 
     #[inline]
     fn next(&mut self) {
-        self.passed += 1;
-        let run = self.heap[0].run;
-        self.runs[run].next();
-        if !self.runs[run].valid() {
-            self.heap.swap_remove(0);
-            self.runner_up = None;
-            self.sift_down(0);
+        let Some(Player { run, .. }) = self.winner else {
             return;
-        }
-        self.heap[0] = self.top(run);
-        if self.runner_up.is_none() {
-            self.runner_up = self.smaller_child(0);
-        }
-        if let Some(child) = self.runner_up
-            && self.less(self.heap[child], self.heap[0])
-        {
-            self.heap.swap(child, 0);
-            self.runner_up = None;
-            self.sift_down(child);
+        };
+        self.passed += 1;
+        self.runs[run].next();
+        let player = self.player(run);
+        match self.runner_up {
+            Some(runner_up) if self.beats(player, runner_up) => self.winner = Some(player),
+            _ => self.replay(player),
         }
     }
 
     #[inline]
     fn valid(&self) -> bool {
-        !self.heap.is_empty()
+        self.winner
+            .is_some_and(|winner| self.runs[winner.run].valid())
     }
 
     #[inline]
     fn key(&self) -> &[u8] {
-        self.runs[self.heap[0].run].key()
+        self.winner
+            .map_or(&[], |winner| self.runs[winner.run].key())
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
-        self.runs[self.heap[0].run].value()
+        self.winner
+            .map_or(&[], |winner| self.runs[winner.run].value())
     }
 
     fn status(&self) -> Result<()> {
-        // A run that failed has left the heap; its error must not be taken for its end.
+        // A run that failed loses every game; its error must not be taken for its end.
         self.runs.iter().try_for_each(Run::status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_format::key::InternalKey;
+    use cairn_types::{SequenceNumber, ValueKind};
+    use proptest::prelude::*;
+
+    /// A run in memory, whose values are its name.
+    struct Listed {
+        keys: Vec<InternalKey>,
+        at: usize,
+        name: [u8; 1],
+    }
+
+    impl Run for Listed {
+        fn start(&mut self, target: Option<&[u8]>) {
+            let before = |key: &InternalKey| {
+                target.is_some_and(|target| {
+                    key::compare(&KeyOrder::Bytewise, key.as_bytes(), target).is_lt()
+                })
+            };
+            self.at = self.keys.partition_point(before);
+        }
+        fn next(&mut self) {
+            self.at += 1;
+        }
+        fn valid(&self) -> bool {
+            self.at < self.keys.len()
+        }
+        fn key(&self) -> &[u8] {
+            self.keys[self.at].as_bytes()
+        }
+        fn value(&self) -> &[u8] {
+            &self.name
+        }
+        fn status(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Keys of few letters, some longer than a prefix, and some whose prefix is the largest number.
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        let letter = prop::sample::select(vec![0, b'a', b'b', 0xff]);
+        prop_oneof![
+            prop::collection::vec(letter.clone(), 0..3),
+            prop::collection::vec(letter, 7..10)
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn all_entries_come_in_order_and_of_equal_keys_the_newest_run_first(
+            lists in prop::collection::vec(prop::collection::btree_set((key(), 0_u64..3), 0..12), 0..10),
+            target in prop::option::of(key()),
+        ) {
+            let order = KeyOrder::Bytewise;
+            let internal = |user: &[u8], seq| {
+                InternalKey::new(user, SequenceNumber(seq), ValueKind::Value)
+            };
+            let runs: Vec<Listed> = lists.iter().zip(0..).map(|(list, name)| {
+                let mut keys: Vec<_> = list.iter().map(|(user, seq)| internal(user, *seq)).collect();
+                keys.sort_by(|a, b| key::compare(&order, a.as_bytes(), b.as_bytes()));
+                Listed { keys, at: 0, name: [name] }
+            }).collect();
+            let target = target.map(|user| internal(&user, 9));
+            let mut expected: Vec<(Vec<u8>, u8)> = runs.iter()
+                .flat_map(|run| run.keys.iter().map(|key| (key.as_bytes().to_vec(), run.name[0])))
+                .filter(|(internal, _)| target.as_ref().is_none_or(|target| {
+                    key::compare(&order, internal, target.as_bytes()).is_ge()
+                }))
+                .collect();
+            expected.sort_by(|a, b| key::compare(&order, &a.0, &b.0).then(a.1.cmp(&b.1)));
+
+            let mut merge = Merge::new(order.clone(), runs);
+            // A second start leaves nothing of the first.
+            for target in [None, target.as_ref().map(InternalKey::as_bytes)] {
+                merge.start(target);
+            }
+            let mut found = Vec::new();
+            while merge.valid() {
+                found.push((merge.key().to_vec(), merge.value()[0]));
+                merge.next();
+            }
+            prop_assert_eq!(merge.passed(), found.len() as u64);
+            prop_assert_eq!(found, expected);
+        }
     }
 }
