@@ -169,7 +169,10 @@ impl Shared {
             update.add(Ticker::CompactReadBytes, read);
             update.add(Ticker::CompactWriteBytes, written);
             update.add(Ticker::BlobDbBlobFileBytesWritten, blob_bytes);
-            update.record(Histogram::NumFilesInSingleCompaction, stats.num_input_files);
+            // Those that somebody asked for are as large as he wished.
+            if !stats.is_manual_compaction {
+                update.record(Histogram::NumFilesInSingleCompaction, stats.num_input_files);
+            }
             update.time(Histogram::CompactionTime, stats.elapsed_micros);
             let of_reason = match info.compaction_reason {
                 Reason::FilesMarkedForCompaction => Some((

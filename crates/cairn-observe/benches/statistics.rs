@@ -1,0 +1,88 @@
+//! Statistics against their budget: what a get found in the cache brings in, and reading every ticker
+//! and histogram in 50 µs while 4,096 threads live and one of them counts.
+#![expect(missing_docs, reason = "criterion's macro makes a public function")]
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cairn_observe::statistics::{
+    BlockPart, Histogram, Statistics, StatsLevel, TableCounts, Ticker, Update,
+};
+use criterion::{Criterion, criterion_group, criterion_main};
+
+const THREADS: usize = 4_096;
+
+/// What a get brings in that found its value in a cached block of level 2, past four filters.
+fn bring(update: &Update<'_>, counts: &TableCounts, bytes: u64) {
+    counts.bring_to(update);
+    update.add(Ticker::MemtableMiss, 1);
+    update.add(Ticker::GetHitL2AndUp, 1);
+    update.add(Ticker::NumberKeysRead, 1);
+    update.add(Ticker::BytesRead, bytes);
+    update.record(Histogram::BytesPerRead, bytes);
+}
+
+fn count(counts: &TableCounts) {
+    counts.hit(BlockPart::Data, 4_096);
+    for may_match in [false, false, false, true] {
+        counts.filter(may_match);
+    }
+}
+
+fn get(c: &mut Criterion) {
+    let counts = TableCounts::default();
+    for (name, level) in [
+        ("on", StatsLevel::ExceptTimers),
+        ("off", StatsLevel::DisableAll),
+    ] {
+        let statistics = Statistics::new(level);
+        c.bench_function(&format!("statistics/a get, {name}"), |b| {
+            b.iter(|| {
+                count(black_box(&counts));
+                statistics.update(|update| bring(update, &counts, black_box(100)));
+            });
+        });
+    }
+}
+
+/// Reads everything, as a page of figures would.
+fn read(statistics: &Statistics) -> f64 {
+    let tickers: u64 = statistics.tickers().iter().sum();
+    let all = Histogram::ALL.iter().map(|&one| statistics.histogram(one));
+    tickers as f64 + all.map(|one| one.percentile(99.0)).sum::<f64>()
+}
+
+fn reading(c: &mut Criterion) {
+    let statistics = Statistics::new(StatsLevel::All);
+    let (begun, over) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (statistics, begun, over, done) = (&statistics, &begun, &over, &done);
+            scope.spawn(move || {
+                for &histogram in Histogram::ALL {
+                    for value in 0..50 {
+                        statistics.record(histogram, value * value);
+                    }
+                }
+                begun.wait();
+                let counts = TableCounts::default();
+                while number == 0 && !done.load(Ordering::Relaxed) {
+                    count(&counts);
+                    statistics.update(|update| bring(update, &counts, 100));
+                }
+                over.wait();
+            });
+        }
+        begun.wait();
+        c.bench_function("statistics/reading all, 4096 threads", |b| {
+            b.iter(|| black_box(read(&statistics)));
+        });
+        done.store(true, Ordering::Relaxed);
+        over.wait();
+    });
+}
+
+criterion_group!(benches, get, reading);
+criterion_main!(benches);
