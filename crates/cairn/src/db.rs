@@ -272,6 +272,13 @@ impl Db {
         self.inner.wait_until_quiet()
     }
 
+    /// The tickers and histograms that the database keeps, alone or with others; `None` if the
+    /// options say that it keeps none.
+    #[must_use]
+    pub fn statistics(&self) -> Option<&std::sync::Arc<crate::observe::Statistics>> {
+        self.inner.statistics()
+    }
+
     /// The property `name` of the default family as text, by RocksDB's names.
     #[must_use]
     pub fn property(&self, name: &str) -> Option<String> {

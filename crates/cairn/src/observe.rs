@@ -27,8 +27,28 @@
 //!
 //! Lines of the info log go to a [`LogSink`] in [`crate::DbOptions::info_log`], or to the file
 //! `LOG`. No key or value is ever in them.
+//!
+//! Statistics are kept unless [`crate::DbOptions::statistics`] says otherwise: RocksDB's tickers and
+//! histograms, here without times. [`perf`] has the counters of the calling thread.
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("db");
+//! use cairn::observe::Ticker;
+//! use cairn::{Db, Options};
+//!
+//! let db = Db::open(&path, &Options::default().create_if_missing(true))?;
+//! db.put(b"stone", b"granite")?;
+//! let statistics = db.statistics().expect("kept by default");
+//! assert_eq!(statistics.ticker(Ticker::NumberKeysWritten), 1);
+//! # Ok::<(), cairn::Error>(())
+//! ```
 
 pub use cairn_observe::listener::*;
+pub use cairn_observe::perf;
+pub use cairn_observe::statistics::{
+    Distribution, Histogram, HistogramData, Keeping, Statistics, StatsLevel, Ticker,
+};
 pub use cairn_observe::{
     BackgroundErrorReason, CompactionReason, FlushReason, Level, LogSink, StallCondition,
 };

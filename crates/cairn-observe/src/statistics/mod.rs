@@ -2,7 +2,7 @@
 //!
 //! An operation counts on its own stack and brings what it counted here once, at its end
 //! ([`Statistics::update`]); that costs some ten nanoseconds, whatever the number of things counted.
-//! The sums lie in one [shard](shard) for each core, so nobody waits for anybody and a thread that
+//! The sums lie in one shard for each core, so nobody waits for anybody and a thread that
 //! ends leaves its counts behind. Reading adds the shards up; it takes nothing away from those who
 //! write, and its cost goes with the number of cores, not of threads.
 //!
