@@ -71,6 +71,9 @@ pub struct Flags {
     /// Step backwards after each seek.
     #[arg(long = "reverse_iterator", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub reverse_iterator: bool,
+    /// Seek with one iterator a thread instead of a new one for each seek.
+    #[arg(long = "keep_iterator", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub keep_iterator: bool,
     /// Seed of the random keys.
     #[arg(long, value_name = "N", default_value_t = 301)]
     pub seed: u64,

@@ -490,35 +490,44 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
     }
 
     fn seek_keys(&mut self) -> Result<()> {
+        // A session of its own: its iterators may stay while this worker goes on.
+        let session = self.job.db.session(&self.job.settings());
+        let mut kept = self.flags.keep_iterator.then(|| session.cursor());
         let mut done = 0;
         while self.goes_on(done) {
             self.random_key();
-            let mut iter = self.session.cursor();
-            iter.seek(&self.key);
-            self.tally.looked += 1;
-            if iter.valid() && iter.key() == &self.key[..] {
-                self.tally.found += 1;
+            match &mut kept {
+                Some(iter) => self.seek_one(iter)?,
+                None => self.seek_one(&mut session.cursor())?,
             }
-            let mut steps = 0;
-            while iter.valid() {
-                let (key, value) = (iter.key(), iter.value());
-                self.tally.bytes += (key.len() + value.len()) as u64;
-                check(self.job, number_of(key), value)?;
-                if steps == self.flags.seek_nexts {
-                    break;
-                }
-                steps += 1;
-                match self.flags.reverse_iterator {
-                    true => iter.prev(),
-                    false => iter.next(),
-                }
-            }
-            iter.status()?;
-            drop(iter);
             done += 1;
             self.finished(1);
         }
         Ok(())
+    }
+
+    #[inline]
+    fn seek_one(&mut self, iter: &mut impl Cursor) -> Result<()> {
+        iter.seek(&self.key);
+        self.tally.looked += 1;
+        if iter.valid() && iter.key() == &self.key[..] {
+            self.tally.found += 1;
+        }
+        let mut steps = 0;
+        while iter.valid() {
+            let (key, value) = (iter.key(), iter.value());
+            self.tally.bytes += (key.len() + value.len()) as u64;
+            check(self.job, number_of(key), value)?;
+            if steps == self.flags.seek_nexts {
+                break;
+            }
+            steps += 1;
+            match self.flags.reverse_iterator {
+                true => iter.prev(),
+                false => iter.next(),
+            }
+        }
+        iter.status()
     }
 
     fn scan(&mut self, reverse: bool) -> Result<()> {
