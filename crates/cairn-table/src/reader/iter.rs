@@ -511,7 +511,7 @@ impl TableIter {
     }
 }
 
-/// The inner loop of [`TableIter::skip_deletions`]: some 5 ns an entry.
+/// The inner loop of [`TableIter::skip_deletions`].
 #[inline]
 fn skip_deletions_in(
     data: &mut DataCursor,
@@ -522,7 +522,9 @@ fn skip_deletions_in(
 ) -> Decoded<()> {
     const DELETION: u8 = ValueKind::Deletion as u8;
     const SINGLE: u8 = ValueKind::SingleDeletion as u8;
-    while data.valid() && *skipped < budget {
+    let mut passed = LastKey::None;
+    let mut moved = Ok(());
+    while moved.is_ok() && data.valid() && *skipped < budget {
         let internal = data.key(block);
         let packed = key::packed(internal);
         let user = key::user_key(internal);
@@ -531,10 +533,62 @@ fn skip_deletions_in(
         if !is_deletion || limit.is_some_and(|limit| key::compare_bytewise(user, limit).is_ge()) {
             break;
         }
-        last.clear();
-        last.extend_from_slice(user);
+        passed = LastKey::of(user, last);
         *skipped += 1;
-        data.next(block, layout)?;
+        moved = data.next(block, layout);
     }
-    Ok(())
+    passed.store(last);
+    moved
+}
+
+/// A key that is noted at every step and wanted at the last one only. One of 8 to 16 bytes is noted as
+/// two numbers that may overlap.
+#[derive(Clone, Copy)]
+enum LastKey {
+    None,
+    Short([u8; 8], [u8; 8], usize),
+    /// It is in the vector.
+    Stored,
+}
+
+impl LastKey {
+    #[inline]
+    fn of(user: &[u8], last: &mut Vec<u8>) -> LastKey {
+        match (user.first_chunk(), user.last_chunk()) {
+            (Some(head), Some(tail)) if user.len() <= 16 => {
+                LastKey::Short(*head, *tail, user.len())
+            }
+            _ => {
+                last.clear();
+                last.extend_from_slice(user);
+                LastKey::Stored
+            }
+        }
+    }
+
+    fn store(self, last: &mut Vec<u8>) {
+        if let LastKey::Short(head, tail, len) = self {
+            last.clear();
+            last.extend_from_slice(&head);
+            last.truncate(len - tail.len());
+            last.extend_from_slice(&tail);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_key_is_the_one_that_was_noted() {
+        for len in 0..40 {
+            let key: Vec<u8> = (1..=len).collect();
+            let mut last = b"another key".to_vec();
+            LastKey::of(&key, &mut last).store(&mut last);
+            assert_eq!(last, key);
+            LastKey::None.store(&mut last);
+            assert_eq!(last, key, "nothing noted, nothing changed");
+        }
+    }
 }
