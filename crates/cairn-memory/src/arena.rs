@@ -3,10 +3,15 @@
 //! An allocation is one atomic addition to the fill of the current chunk. Only when a chunk is full
 //! does a lock serialise those who need the next one. Nothing is freed before the arena is.
 //!
+//! Once an arena has grown to a large page, further chunks are cut from extents of a large page each,
+//! which the kernel is asked to back by one: what is reached through pointers here and there misses the
+//! processor's tables of pages less. An arena has at most one such page more than it was asked for.
+//!
 //! Invariants, cited below by number:
 //!
 //! I1. A chunk's memory is neither moved nor freed before the arena is dropped; `current` is null
 //!     or points to a chunk that `chunks` owns.
+//!     Memory of an extent is given to one chunk at most.
 //! I2. `used` of a chunk only grows, so the ranges that additions to it return never overlap. A
 //!     range is handed out only if it ends within the chunk.
 #![expect(
@@ -17,18 +22,38 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
+use cairn_platform::huge::{HUGE_PAGE, prefer_huge_pages};
 use cairn_platform::sync::{AtomicPtr, AtomicUsize, Mutex, Ordering};
 
 /// Every chunk, and so the largest alignment that can be asked for.
 const CHUNK_ALIGN: usize = 64;
 
+/// Chunks that are smaller have memory of their own: who asks for small ones wants to save memory.
+const SMALLEST_CUT: usize = 64 << 10;
+
+/// What chunks are cut from.
+const EXTENT: Layout = match Layout::from_size_align(HUGE_PAGE, HUGE_PAGE) {
+    Ok(layout) => layout,
+    Err(_) => panic!("a large page is a valid layout"),
+};
+
 /// Memory in chunks; see the module's documentation.
 pub struct Arena {
     current: AtomicPtr<Chunk>,
-    /// Every chunk, from `Box::into_raw`.
-    chunks: Mutex<Vec<NonNull<Chunk>>>,
+    chunks: Mutex<Chunks>,
     chunk_len: usize,
     reserved: AtomicUsize,
+}
+
+/// What an arena owns.
+#[derive(Default)]
+struct Chunks {
+    /// Every chunk, from `Box::into_raw`.
+    all: Vec<NonNull<Chunk>>,
+    /// Every extent.
+    extents: Vec<NonNull<u8>>,
+    /// How much of the last extent chunks were cut from.
+    cut: usize,
 }
 
 /// A piece of memory that allocations are cut from.
@@ -36,6 +61,8 @@ struct Chunk {
     base: NonNull<u8>,
     len: usize,
     used: AtomicUsize,
+    /// Whether its memory is a part of an extent.
+    in_extent: bool,
 }
 
 // SAFETY: the pointers in an arena lead to memory that it owns (I1) and that no two callers share
@@ -50,7 +77,7 @@ impl Arena {
     pub fn new(chunk_len: usize) -> Arena {
         Arena {
             current: AtomicPtr::new(ptr::null_mut()),
-            chunks: Mutex::new(Vec::new()),
+            chunks: Mutex::default(),
             chunk_len: chunk_len
                 .clamp(4 << 10, 1 << 30)
                 .next_multiple_of(CHUNK_ALIGN),
@@ -106,12 +133,17 @@ impl Arena {
             return None;
         }
         let large = len > self.chunk_len / 4;
-        let chunk = Chunk::new(if large { len.max(1) } else { self.chunk_len });
+        let cuts_extents = self.memory_reserved() >= HUGE_PAGE && self.chunk_len >= SMALLEST_CUT;
+        let chunk = match large {
+            true => Chunk::new(len.max(1)),
+            false if cuts_extents => chunks.cut(self.chunk_len),
+            false => Chunk::new(self.chunk_len),
+        };
         self.reserved.fetch_add(chunk.len, Ordering::Relaxed);
         let place = if large { chunk.take(len, align) } else { None };
         // A raw pointer from here on: a box that is moved must not be pointed to.
         let chunk = NonNull::from(Box::leak(Box::new(chunk)));
-        chunks.push(chunk);
+        chunks.all.push(chunk);
         if !large {
             // Release pairs with the acquire in `allocate`. The chunk is in `chunks` by now (I1).
             self.current.store(chunk.as_ptr(), Ordering::Release);
@@ -122,11 +154,49 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        for chunk in self.chunks.get_mut().drain(..) {
+        let chunks = self.chunks.get_mut();
+        for chunk in chunks.all.drain(..) {
             // SAFETY: leaked from a box in `grow`, and owned by `chunks` alone (I1).
             let chunk = unsafe { Box::from_raw(chunk.as_ptr()) };
-            // SAFETY: allocated with this layout in `Chunk::new`; nobody uses the arena any more.
-            unsafe { dealloc(chunk.base.as_ptr(), Chunk::layout(chunk.len)) };
+            if !chunk.in_extent {
+                // SAFETY: allocated with this layout in `Chunk::new`; nobody uses the arena any more.
+                unsafe { dealloc(chunk.base.as_ptr(), Chunk::layout(chunk.len)) };
+            }
+        }
+        for extent in chunks.extents.drain(..) {
+            // SAFETY: allocated with this layout in `Chunks::cut`; its chunks are gone.
+            unsafe { dealloc(extent.as_ptr(), EXTENT) };
+        }
+    }
+}
+
+impl Chunks {
+    /// A chunk of `len` bytes, in an extent unless it would take more than half of one.
+    fn cut(&mut self, len: usize) -> Chunk {
+        if len > HUGE_PAGE / 2 {
+            return Chunk::new(len);
+        }
+        let full = self.cut + len > HUGE_PAGE;
+        let extent = match self.extents.last() {
+            Some(last) if !full => *last,
+            _ => {
+                // SAFETY: the layout has a size above zero.
+                let base = unsafe { alloc(EXTENT) };
+                let base = NonNull::new(base).unwrap_or_else(|| handle_alloc_error(EXTENT));
+                prefer_huge_pages(base, HUGE_PAGE);
+                self.extents.push(base);
+                self.cut = 0;
+                base
+            }
+        };
+        // SAFETY: `cut + len` is within the extent.
+        let base = unsafe { extent.add(self.cut) };
+        self.cut += len;
+        Chunk {
+            base,
+            len,
+            used: AtomicUsize::new(0),
+            in_extent: true,
         }
     }
 }
@@ -146,6 +216,7 @@ impl Chunk {
             base: NonNull::new(base).unwrap_or_else(|| handle_alloc_error(layout)),
             len,
             used: AtomicUsize::new(0),
+            in_extent: false,
         }
     }
 
@@ -239,6 +310,30 @@ mod tests {
                 .collect()
         });
         assert_disjoint(ranges);
+    }
+
+    #[test]
+    fn a_large_arena_cuts_its_chunks_from_large_pages() {
+        let arena = Arena::new(1 << 20);
+        let lens = [100_000, 7, 300, 400_000, 64];
+        let rounds = if cfg!(miri) { 40 } else { 200 };
+        let ranges = (0..rounds)
+            .map(|n| filled(&arena, lens[n % lens.len()], 8, n as u8))
+            .collect();
+        assert_disjoint(ranges);
+        let chunks = arena.chunks.lock();
+        assert!(!chunks.extents.is_empty());
+        let in_extents = chunks.all.iter().filter(|chunk| {
+            // SAFETY: chunks live as long as the arena.
+            unsafe { chunk.as_ref() }.in_extent
+        });
+        assert_eq!(in_extents.count().div_ceil(2), chunks.extents.len());
+        assert!(
+            chunks
+                .extents
+                .iter()
+                .all(|extent| (extent.as_ptr() as usize).is_multiple_of(HUGE_PAGE))
+        );
     }
 
     #[test]

@@ -24,6 +24,6 @@ pub use io::{Buffer, Io, ReadRequest};
 pub use limited::{LimitedFile, Limits};
 pub use limiter::{IoKind, IoPriority, RateLimited, RateLimiter};
 pub use mem::MemFileSystem;
-pub use posix::PosixFileSystem;
+pub use posix::{PosixFileSystem, huge};
 pub use space::SstFileManager;
 pub use world::{Clock, Executor, Priority, Random, World};

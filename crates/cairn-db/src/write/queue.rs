@@ -6,7 +6,8 @@
 //! group inserts its own batch into the memtables, at once; the leader waits for the last of them,
 //! publishes, and hands the lead to the next writer that waits.
 //!
-//! A writer that finds nobody leading leads at once and never touches more than the queue's lock.
+//! A writer that finds nobody leading leads at once; alone it takes no lock, for the queue's is that of
+//! the list of those who wait.
 //!
 //! Invariants:
 //!
@@ -14,11 +15,13 @@
 //! Q2. Waiters are served in the order in which they joined.
 //! Q3. Every waiter is woken exactly once with `Lead`, or with `Finished` (after at most one
 //!     `Insert`).
+//! Q4. `lead` is `FREE` if nobody leads and nobody waits, `WAITED_FOR` if somebody waits, and `HELD`
+//!     otherwise. To and from `WAITED_FOR` it changes under the lock of `waiting` only.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use cairn_platform::sync::{AtomicUsize, Condvar, Mutex, Ordering};
+use cairn_platform::sync::{AtomicU32, AtomicUsize, Condvar, Mutex, Ordering};
 use cairn_types::{Result, SequenceNumber};
 
 /// What a waiter may share a group with.
@@ -147,26 +150,33 @@ impl Waiter {
 /// The queue of one database.
 #[derive(Default)]
 pub(crate) struct Queue {
-    state: Mutex<State>,
+    lead: AtomicU32,
+    waiting: Mutex<VecDeque<Arc<Waiter>>>,
 }
 
-#[derive(Default)]
-struct State {
-    led: bool,
-    waiting: VecDeque<Arc<Waiter>>,
-}
+/// Nobody leads.
+const FREE: u32 = 0;
+/// Somebody leads, and nobody waits.
+const HELD: u32 = 1;
+/// Somebody leads, and others wait.
+const WAITED_FOR: u32 = 2;
 
 impl Queue {
     /// Joins the queue. `None` means that the caller leads now; otherwise it waits on what
     /// `waiter` made.
     pub(crate) fn join(&self, waiter: impl FnOnce() -> Arc<Waiter>) -> Option<Arc<Waiter>> {
-        let mut state = self.state.lock();
-        if !state.led {
-            state.led = true;
+        if self.change(FREE, HELD) {
             return None;
         }
+        let mut waiting = self.waiting.lock();
+        // Those who lead may give the lead up meanwhile, but only while nobody waits (Q4).
+        while waiting.is_empty() && !self.change(HELD, WAITED_FOR) {
+            if self.change(FREE, HELD) {
+                return None;
+            }
+        }
         let waiter = waiter();
-        state.waiting.push_back(waiter.clone());
+        waiting.push_back(waiter.clone());
         Some(waiter)
     }
 
@@ -174,25 +184,46 @@ impl Queue {
     /// `limit_bytes` of batches.
     pub(crate) fn followers(&self, leader: Kind, limit_bytes: usize) -> Vec<Arc<Waiter>> {
         let mut group = Vec::new();
+        // Relaxed: who comes now may as well have come later.
+        if self.lead.load(Ordering::Relaxed) != WAITED_FOR {
+            return group;
+        }
         let mut bytes = 0;
-        let mut state = self.state.lock();
-        while let Some(next) = state.waiting.front() {
+        let mut waiting = self.waiting.lock();
+        while let Some(next) = waiting.front() {
             bytes += next.batch.len();
             if bytes > limit_bytes || !may_follow(leader, next.kind) {
                 break;
             }
-            group.extend(state.waiting.pop_front());
+            group.extend(waiting.pop_front());
+        }
+        if waiting.is_empty() {
+            self.change(WAITED_FOR, HELD);
         }
         group
     }
 
     /// Gives the lead to the next waiter, or to whoever comes.
     pub(crate) fn hand_over(&self) {
-        let mut state = self.state.lock();
-        match state.waiting.pop_front() {
-            Some(next) => next.tell(Turn::Lead),
-            None => state.led = false,
+        if self.change(HELD, FREE) {
+            return;
         }
+        let mut waiting = self.waiting.lock();
+        let next = waiting.pop_front();
+        if waiting.is_empty() {
+            self.change(WAITED_FOR, HELD);
+        }
+        drop(waiting);
+        next.expect("the lead is waited for").tell(Turn::Lead);
+    }
+
+    /// Whether `lead` was `from`, and is `to` now.
+    #[inline]
+    fn change(&self, from: u32, to: u32) -> bool {
+        // Acquire and release: who leads sees what those did who led before.
+        self.lead
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Takes the lead for something that no other write may share.

@@ -11,6 +11,7 @@
 )]
 
 mod aligned;
+pub mod huge;
 mod interrupts;
 mod lock;
 mod mapped;
