@@ -188,6 +188,7 @@ impl SimFs {
             closed: AtomicBool::new(false),
             over: None,
             mapped: None,
+            synced: AtomicBool::new(false),
         })
     }
 
@@ -280,6 +281,7 @@ impl FileSystem for SimFs {
                 closed: AtomicBool::new(false),
                 over: Some(AtomicUsize::new(0)),
                 mapped: Some(AtomicBool::new(true)),
+                synced: AtomicBool::new(false),
             }));
         }
         Ok(self.writer(&mut op.state, inode, path))
@@ -305,6 +307,7 @@ impl FileSystem for SimFs {
             closed: AtomicBool::new(false),
             over: Some(AtomicUsize::new(0)),
             mapped: None,
+            synced: AtomicBool::new(false),
         }))
     }
 

@@ -5,7 +5,7 @@
 //!       -> every member inserts its own batch -> publish -> wake
 //! ```
 //!
-//! Cost of an uncontended write: the queue's lock, the writer's lock, one append, the insertions,
+//! Cost of an uncontended write: two swaps of the queue's lead, the writer's lock, one append, the insertions,
 //! one store.
 
 pub(crate) mod archive;

@@ -7,9 +7,10 @@
 //! system refuses) the file is written by calls from then on, which report what goes wrong.
 //!
 //! A store into a page that was written back meets a page fault, and where the file system has failed
-//! meanwhile that fault would end the process. So pages are touched again by a call, which reports an
-//! error, before the first store behind a sync or after a pause: the kernel writes back by itself only what
-//! is old, or too much.
+//! meanwhile that fault would end the process. So the first append behind a sync or a pause is a call, which
+//! reports an error (the kernel writes back by itself only what is old, or too much), and further pages are
+//! touched by a call before they are stored into. A log of which every record is synced is so written by
+//! calls, into blocks that are there: a sync then writes one block, and no metadata.
 //!
 //! Cost of an append: one lock that nobody else takes, one look at the coarse clock, one copy. The
 //! preparation of a page costs less than a call that writes half of it.
@@ -77,21 +78,23 @@ impl Current {
         }
     }
 
-    /// Makes the pages of `len` bytes at `offset` take stores without a fault.
+    /// Whether the pages of `len` bytes at `offset` take stores without a fault, now that they are touched if
+    /// need be. They do not behind a sync or a pause.
     #[inline]
-    fn touch(&mut self, offset: u64, len: usize, cleaned: &AtomicBool) -> Result<(), Errno> {
+    fn touch(&mut self, offset: u64, len: usize, cleaned: &AtomicBool) -> Result<bool, Errno> {
         let now = coarse_millis();
         // Relaxed: the thread that appends behind a sync has learnt of its end.
         if now - self.touched_at > TRUSTED_MILLIS || cleaned.load(Ordering::Relaxed) {
             cleaned.store(false, Ordering::Relaxed);
             self.touched = offset;
             self.touched_at = now;
+            return Ok(false);
         }
         let end = offset + len as u64;
         if end > self.touched {
             self.touched = self.window.touch(self.touched, end)?;
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -195,17 +198,21 @@ impl WritableFile for MappedWriter {
             let room = MAPPED_UNIT - at % MAPPED_UNIT;
             let len = usize::try_from(room).map_or(rest.len(), |room| room.min(rest.len()));
             let (now, later) = rest.split_at(len);
-            let cleaned = &self.0.cleaned;
             let touched = current
                 .as_mut()
-                .and_then(|now| now.touch(at, len, cleaned).is_ok().then_some(now));
-            let Some(touched) = touched else {
+                .map(|now| (now.touch(at, len, &self.0.cleaned), now));
+            match touched {
+                Some((Ok(true), current)) => {
+                    current.window.store(at, now);
+                    plain.note_len(at + now.len() as u64);
+                }
+                Some((Ok(false), _)) => plain.append(now)?,
                 // The file system refuses windows, or has failed: a call says what it is.
-                *current = None;
-                return plain.append(rest);
-            };
-            touched.window.store(at, now);
-            plain.note_len(at + now.len() as u64);
+                Some((Err(_), _)) | None => {
+                    *current = None;
+                    return plain.append(rest);
+                }
+            }
             rest = later;
         }
         Ok(())

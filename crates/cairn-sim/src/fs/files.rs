@@ -95,6 +95,8 @@ pub(super) struct SimWriter {
     pub(super) over: Option<AtomicUsize>,
     /// Whether appends are stores into a mapping, in a file that began so.
     pub(super) mapped: Option<AtomicBool>,
+    /// Whether it was synced since the last append: the next one is a call then.
+    pub(super) synced: AtomicBool,
 }
 
 /// Bytes of a window of a mapped file: few, so that scripts of some kilobytes have several.
@@ -116,6 +118,9 @@ impl SimWriter {
         let (Some(mapped), Some(over)) = (&self.mapped, &self.over) else {
             return Ok(data);
         };
+        if self.synced.swap(false, Ordering::Relaxed) {
+            return Ok(data);
+        }
         while mapped.load(Ordering::Relaxed) && !data.is_empty() {
             let offset = over.load(Ordering::Relaxed);
             let unit = MAPPED_UNIT as usize;
@@ -197,6 +202,7 @@ impl WritableFile for SimWriter {
     }
 
     fn sync(&self, _full: bool) -> Result<()> {
+        self.synced.store(true, Ordering::Relaxed);
         let mut op = self.enter(Call::Sync)?;
         let inode = self.handle.inode;
         match op.fault {
