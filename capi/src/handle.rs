@@ -4,13 +4,16 @@
 //! is never given back to the allocator, only used again, oldest first, for an object of the same
 //! type; so a program that uses a handle after it was destroyed reads a word that says so, and
 //! ends with a message instead of with corrupted memory (unless the shell has a new object by
-//! then). The shells of a type cost the memory of the most objects that ever lived at once.
+//! then). The shells of a type cost the memory of the most objects that ever lived at once, and of
+//! some that rest in each thread: a thread uses its own first, so that handles that live for one
+//! call take no lock.
 
-use std::cell::UnsafeCell;
+use std::cell::{RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::thread::LocalKey;
 
 use cairn_platform::sync::Mutex;
 
@@ -34,12 +37,56 @@ pub struct Shells {
 /// again.
 const REST: usize = 64;
 
+/// Shells that rest in one thread before they are given to all.
+const OWN: usize = 4 * REST;
+
 impl Shells {
     /// No shells yet.
     pub const fn new() -> Shells {
         Shells {
             free: Mutex::new(VecDeque::new()),
         }
+    }
+
+    fn pop(&self) -> Option<usize> {
+        let mut free = self.free.lock();
+        (free.len() > REST).then(|| free.pop_front()).flatten()
+    }
+}
+
+/// The shells of one type that objects of this thread have left, oldest first.
+pub struct OwnShells {
+    own: RefCell<VecDeque<usize>>,
+    all: &'static Shells,
+}
+
+impl OwnShells {
+    /// None yet; `all` are those of the type.
+    pub const fn new(all: &'static Shells) -> OwnShells {
+        OwnShells {
+            own: RefCell::new(VecDeque::new()),
+            all,
+        }
+    }
+
+    fn pop(&self) -> Option<usize> {
+        let mut own = self.own.borrow_mut();
+        (own.len() > REST).then(|| own.pop_front()).flatten()
+    }
+
+    fn push(&self, shell: usize) {
+        let mut own = self.own.borrow_mut();
+        own.push_back(shell);
+        if own.len() > OWN {
+            // A thread that destroys what others create keeps none from them.
+            self.all.free.lock().extend(own.drain(..OWN - REST));
+        }
+    }
+}
+
+impl Drop for OwnShells {
+    fn drop(&mut self) {
+        self.all.free.lock().extend(self.own.get_mut().drain(..));
     }
 }
 
@@ -55,6 +102,8 @@ pub unsafe trait Handle: Sized {
     const NAME: &'static str;
     /// The shells of this type.
     fn shells() -> &'static Shells;
+    /// Those of them that rest in this thread.
+    fn own_shells() -> &'static LocalKey<OwnShells>;
 }
 
 /// Declares types of handles: `name = object;`.
@@ -70,6 +119,13 @@ macro_rules! handles {
             fn shells() -> &'static $crate::handle::Shells {
                 static SHELLS: $crate::handle::Shells = $crate::handle::Shells::new();
                 &SHELLS
+            }
+            fn own_shells() -> &'static std::thread::LocalKey<$crate::handle::OwnShells> {
+                thread_local! {
+                    static OWN: $crate::handle::OwnShells =
+                        $crate::handle::OwnShells::new($name::shells());
+                }
+                &OWN
             }
         }
     )+};
@@ -96,11 +152,9 @@ fn not_alive<H: Handle>(handle: *const H, word: Option<u64>) -> ! {
 
 /// A new handle of `object`.
 pub fn create<H: Handle>(object: H::Object) -> *mut H {
-    let rested = {
-        let mut free = H::shells().free.lock();
-        (free.len() > REST).then(|| free.pop_front()).flatten()
-    };
-    let shell = match rested {
+    // A thread that ends has no shells of its own any more.
+    let own = H::own_shells().try_with(OwnShells::pop).ok().flatten();
+    let shell = match own.or_else(|| H::shells().pop()) {
         Some(address) => address as *mut Shell<H::Object>,
         None => Box::into_raw(Box::new(Shell {
             word: AtomicU64::new(DEAD),
@@ -181,7 +235,10 @@ pub unsafe fn take<H: Handle>(handle: *mut H) -> H::Object {
     }
     // SAFETY: this thread changed the word, so the object is its to take, once.
     let object = unsafe { (*shell.object.get()).assume_init_read() };
-    H::shells().free.lock().push_back(handle as usize);
+    let rests = H::own_shells().try_with(|own| own.push(handle as usize));
+    if rests.is_err() {
+        H::shells().free.lock().push_back(handle as usize);
+    }
     object
 }
 
@@ -194,5 +251,53 @@ pub unsafe fn destroy<H: Handle>(handle: *mut H) {
     if !handle.is_null() {
         // SAFETY: the caller's promise.
         drop(unsafe { take(handle) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    handles! {
+        /// A handle of a number.
+        number_t = u64;
+    }
+
+    fn number(of: u64) -> usize {
+        create::<number_t>(of) as usize
+    }
+
+    fn end(handle: usize) -> u64 {
+        // SAFETY: the handle came from `number` and is ended once.
+        unsafe { take(handle as *mut number_t) }
+    }
+
+    #[test]
+    fn shells_rest_and_are_used_again_in_every_thread() {
+        let first = number(7);
+        assert_eq!(end(first), 7);
+        for i in 0..REST as u64 {
+            let other = number(i);
+            assert_ne!(other, first, "it rests");
+            assert_eq!(end(other), i);
+        }
+        let again = number(8);
+        assert_eq!(again, first, "the oldest is used again");
+
+        // What another thread destroys comes back, whether or not that thread goes on.
+        let many: Vec<usize> = (0..3 * OWN as u64).map(number).collect();
+        let known = many.clone();
+        let ended = std::thread::scope(|scope| {
+            let thread = scope.spawn(move || many.into_iter().map(end).sum::<u64>());
+            thread.join()
+        });
+        let count = 3 * OWN as u64;
+        assert_eq!(ended.expect("it does not panic"), count * (count - 1) / 2);
+        let more: Vec<usize> = (0..2 * OWN as u64).map(number).collect();
+        let used = more.iter().filter(|handle| known.contains(handle)).count();
+        assert!(used > OWN, "{used} of {} were used again", more.len());
+        more.into_iter().chain([again]).for_each(|handle| {
+            end(handle);
+        });
     }
 }

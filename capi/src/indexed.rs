@@ -12,7 +12,7 @@ use crate::db::rocksdb_t;
 use crate::error::{bytes, malloc_bytes, note_not_built, report, report_ptr, store};
 use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, maybe, of, take};
-use crate::iter::{Cursor, rocksdb_iterator_t};
+use crate::iter::{Cursor, Walk, rocksdb_iterator_t};
 use crate::options::{rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};
 use crate::reads::rocksdb_pinnableslice_t;
 
@@ -58,7 +58,7 @@ unsafe fn over(
     // SAFETY: the caller's promise.
     unsafe {
         let batch = of(batch.cast_const());
-        create(match take(base) {
+        create(Walk::new(match take(base).into_cursor() {
             Cursor::Family(walk) => {
                 let (iter, own) = *walk;
                 let family = family.unwrap_or(&own);
@@ -73,7 +73,7 @@ unsafe fn over(
                 "the base of an iterator over a batch must be an iterator over a database",
             )),
             refused @ Cursor::Refused(_) => refused,
-        })
+        }))
     }
 }
 

@@ -13,7 +13,21 @@ use crate::handle::{create, of, of_mut};
 use crate::options::rocksdb_readoptions_t;
 use crate::reads::rocksdb_slice_t;
 
-/// What an iterator handle holds.
+/// What an iterator handle holds: a walk, and where its entry lies, which is noted when the walk
+/// moves. Programs ask three times for every entry; the answers are then a load each.
+pub struct Walk {
+    cursor: Cursor,
+    noted: Option<Noted>,
+}
+
+/// Where the entry of a walk over a family lies, until the walk moves.
+#[derive(Clone, Copy)]
+struct Noted {
+    key: (*const u8, usize),
+    value: (*const u8, usize),
+}
+
+/// A walk over keys.
 pub enum Cursor {
     /// A walk over a family, and the family.
     Family(Box<(Iter, Family)>),
@@ -25,7 +39,7 @@ pub enum Cursor {
 
 handles! {
     /// A walk over the keys of a family.
-    rocksdb_iterator_t = Cursor;
+    rocksdb_iterator_t = Walk;
 }
 
 c_destructors! {
@@ -34,34 +48,86 @@ c_destructors! {
 }
 
 /// A walk over `family`.
-fn cursor(
+fn walk_over(
     family: &Family,
     options: &crate::options::Checked<cairn_options::ReadOptions>,
-) -> Cursor {
-    match options.checked() {
+) -> Walk {
+    Walk::new(match options.checked() {
         Ok(options) => Cursor::Family(Box::new((family.iter_with(options), family.clone()))),
         Err(error) => Cursor::Refused(error),
+    })
+}
+
+impl Walk {
+    /// A walk that stands nowhere.
+    pub(crate) fn new(cursor: Cursor) -> Walk {
+        Walk {
+            cursor,
+            noted: None,
+        }
+    }
+
+    pub(crate) fn into_cursor(self) -> Cursor {
+        self.cursor
+    }
+
+    /// The columns, if the walk stands on an entry.
+    pub(crate) fn columns(&self) -> Option<Columns> {
+        self.cursor.columns()
+    }
+
+    /// Moves by `family`, `joined`, and notes where the entry lies. That of a walk over a batch is not
+    /// noted: writing to the batch moves it.
+    #[inline]
+    fn go(&mut self, family: impl FnOnce(&mut Iter), joined: impl FnOnce(&mut JoinedIter)) {
+        self.noted = None;
+        match &mut self.cursor {
+            Cursor::Family(walk) => {
+                let iter = &mut walk.0;
+                family(iter);
+                if iter.valid() {
+                    let (key, value) = (iter.key(), iter.value());
+                    self.noted = Some(Noted {
+                        key: (key.as_ptr(), key.len()),
+                        value: (value.as_ptr(), value.len()),
+                    });
+                }
+            }
+            Cursor::Joined(iter) => joined(iter),
+            Cursor::Refused(_) => {}
+        }
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.noted.is_some() || self.cursor.valid()
+    }
+
+    /// The key, if the walk stands on an entry.
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        let Some(Noted { key: (at, len), .. }) = self.noted else {
+            return self.cursor.key();
+        };
+        // SAFETY: the bytes are the iterator's, which has not moved since they were noted.
+        Some(unsafe { std::slice::from_raw_parts(at, len) })
+    }
+
+    /// The value, if the walk stands on an entry.
+    #[inline]
+    fn value(&self) -> Option<&[u8]> {
+        let Some(Noted {
+            value: (at, len), ..
+        }) = self.noted
+        else {
+            return self.cursor.value();
+        };
+        // SAFETY: as in `key`.
+        Some(unsafe { std::slice::from_raw_parts(at, len) })
     }
 }
 
-/// Calls a method of whatever walk there is.
-macro_rules! walk {
-    ($cursor:expr, $iter:ident => $move:expr) => {
-        match $cursor {
-            Cursor::Family(walk) => {
-                let $iter = &mut walk.0;
-                $move;
-            }
-            Cursor::Joined($iter) => {
-                $move;
-            }
-            Cursor::Refused(_) => {}
-        }
-    };
-}
-
 impl Cursor {
-    #[inline]
     fn valid(&self) -> bool {
         match self {
             Cursor::Family(walk) => walk.0.valid(),
@@ -71,7 +137,6 @@ impl Cursor {
     }
 
     /// The key, if the walk stands on an entry.
-    #[inline]
     fn key(&self) -> Option<&[u8]> {
         match self {
             Cursor::Family(walk) if walk.0.valid() => Some(walk.0.key()),
@@ -81,7 +146,6 @@ impl Cursor {
     }
 
     /// The value, if the walk stands on an entry.
-    #[inline]
     fn value(&self) -> Option<&[u8]> {
         match self {
             Cursor::Family(walk) if walk.0.valid() => Some(walk.0.value()),
@@ -99,7 +163,7 @@ impl Cursor {
     }
 
     /// The columns, if the walk stands on an entry.
-    pub(crate) fn columns(&self) -> Option<Columns> {
+    fn columns(&self) -> Option<Columns> {
         match self {
             Cursor::Family(walk) if walk.0.valid() => walk.0.columns(),
             Cursor::Joined(iter) if iter.valid() => iter.columns(),
@@ -139,7 +203,7 @@ fn slice(part: Option<&[u8]>) -> rocksdb_slice_t {
 c_functions! {
     /// A walk over the default family, which stands nowhere yet.
     fn rocksdb_create_iterator(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t {
-        create(cursor(of(db.cast_const()).db.default_family(), of(options)))
+        create(walk_over(of(db.cast_const()).db.default_family(), of(options)))
     }
     /// A walk over a family, which stands nowhere yet.
     fn rocksdb_create_iterator_cf(
@@ -147,7 +211,7 @@ c_functions! {
         options: *const rocksdb_readoptions_t,
         column_family: *mut rocksdb_column_family_handle_t,
     ) -> *mut rocksdb_iterator_t {
-        create(cursor(of(column_family.cast_const()), of(options)))
+        create(walk_over(of(column_family.cast_const()), of(options)))
     }
     /// Walks over several families, all at one point in time.
     fn rocksdb_create_iterators(
@@ -164,17 +228,21 @@ c_functions! {
             let options = of(opts.cast_const()).checked()?;
             let walks = of(db.cast_const()).db.iterators(&families, options)?;
             for (at, (walk, family)) in walks.into_iter().zip(families).enumerate() {
-                iterators.add(at).write(create(Cursor::Family(Box::new((walk, family.clone())))));
+                iterators.add(at).write(create(Walk::new(Cursor::Family(Box::new((walk, family.clone()))))));
             }
             Ok(())
         });
     }
     /// Lets the walk show the present state; it then stands nowhere.
     fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
-        report(errptr, || match of_mut(iter.cast_mut()) {
-            Cursor::Family(walk) => walk.0.refresh(),
-            Cursor::Joined(_) => Err(Error::not_supported("an iterator over a batch is not refreshed")),
-            Cursor::Refused(error) => Err(error.clone()),
+        report(errptr, || {
+            let walk = of_mut(iter.cast_mut());
+            walk.noted = None;
+            match &mut walk.cursor {
+                Cursor::Family(walk) => walk.0.refresh(),
+                Cursor::Joined(_) => Err(Error::not_supported("an iterator over a batch is not refreshed")),
+                Cursor::Refused(error) => Err(error.clone()),
+            }
         });
     }
     /// Whether the walk stands on an entry.
@@ -183,32 +251,32 @@ c_functions! {
     }
     /// Goes to the first entry.
     fn rocksdb_iter_seek_to_first(iter: *mut rocksdb_iterator_t) {
-        walk!(of_mut(iter), iter => iter.seek_to_first());
+        of_mut(iter).go(|iter| iter.seek_to_first(), |iter| iter.seek_to_first());
     }
     /// Goes to the last entry.
     fn rocksdb_iter_seek_to_last(iter: *mut rocksdb_iterator_t) {
-        walk!(of_mut(iter), iter => iter.seek_to_last());
+        of_mut(iter).go(|iter| iter.seek_to_last(), |iter| iter.seek_to_last());
     }
     /// Goes to the first entry at or after `k`.
     fn rocksdb_iter_seek(iter: *mut rocksdb_iterator_t, k: *const c_char, klen: usize) {
-        walk!(of_mut(iter), iter => iter.seek(bytes(k, klen)));
+        of_mut(iter).go(|iter| iter.seek(bytes(k, klen)), |iter| iter.seek(bytes(k, klen)));
     }
     /// Goes to the last entry at or before `k`.
     fn rocksdb_iter_seek_for_prev(iter: *mut rocksdb_iterator_t, k: *const c_char, klen: usize) {
-        walk!(of_mut(iter), iter => iter.seek_for_prev(bytes(k, klen)));
+        of_mut(iter).go(|iter| iter.seek_for_prev(bytes(k, klen)), |iter| iter.seek_for_prev(bytes(k, klen)));
     }
     /// Goes to the next entry.
     fn rocksdb_iter_next(iter: *mut rocksdb_iterator_t) {
-        let cursor = of_mut(iter);
-        if cursor.valid() {
-            walk!(cursor, iter => iter.next());
+        let walk = of_mut(iter);
+        if walk.valid() {
+            walk.go(|iter| iter.next(), |iter| iter.next());
         }
     }
     /// Goes to the entry before.
     fn rocksdb_iter_prev(iter: *mut rocksdb_iterator_t) {
-        let cursor = of_mut(iter);
-        if cursor.valid() {
-            walk!(cursor, iter => iter.prev());
+        let walk = of_mut(iter);
+        if walk.valid() {
+            walk.go(|iter| iter.prev(), |iter| iter.prev());
         }
     }
     /// The key, until the walk moves; null where there is no entry.
@@ -221,7 +289,7 @@ c_functions! {
     }
     /// The timestamp of the entry, until the walk moves.
     fn rocksdb_iter_timestamp(iter: *const rocksdb_iterator_t, tslen: *mut usize) -> *const c_char {
-        pointer(of(iter).timestamp(), tslen)
+        pointer(of(iter).cursor.timestamp(), tslen)
     }
     /// The key, until the walk moves.
     fn rocksdb_iter_key_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
@@ -233,11 +301,11 @@ c_functions! {
     }
     /// The timestamp of the entry, until the walk moves.
     fn rocksdb_iter_timestamp_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
-        slice(of(iter).timestamp())
+        slice(of(iter).cursor.timestamp())
     }
     /// The error that ended the walk, if one did.
     fn rocksdb_iter_get_error(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
-        if let Err(error) = of(iter).status() {
+        if let Err(error) = of(iter).cursor.status() {
             save(errptr, &error);
         }
     }
