@@ -13,6 +13,7 @@ use cairn_types::{Error, Result};
 
 use crate::fs::{RandomAccessFile, ReadAt};
 use crate::limited::Limits;
+use crate::prefetch;
 
 /// Immutable bytes in shared memory: a block as it was read, or decompressed. Cloning counts one
 /// reference more; the bytes live as long as any clone.
@@ -43,6 +44,17 @@ impl Buffer {
     #[must_use]
     pub fn tail(&self) -> &[u8] {
         &self.all[self.len..]
+    }
+
+    /// Asks for the memory that a search touches first: the beginning, where the references are
+    /// counted, and the end.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch::first(&self.all);
+        prefetch::last(
+            &self.all,
+            self.all.len().saturating_sub(self.len).clamp(64, 256),
+        );
     }
 
     /// Bytes of memory, the tail included.

@@ -13,6 +13,7 @@ pub mod limited;
 pub mod limiter;
 pub mod mem;
 pub mod posix;
+mod prefetch;
 pub mod random;
 pub mod space;
 pub mod sync;

@@ -127,6 +127,8 @@ impl Shard {
     pub(super) fn get(&mut self, hash: u64, key: &CacheKey, role: CacheRole) -> Option<Buffer> {
         match self.table.find_mut(hash, |slot| slot.key == *key) {
             Some(slot) => {
+                // Counting a reference waits for its line; the others come meanwhile.
+                slot.buffer.prefetch();
                 slot.touches = (slot.touches + 1).min(MAX_TOUCHES);
                 self.counts[slot.role as usize].hits += 1;
                 Some(slot.buffer.clone())
