@@ -89,7 +89,7 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
                     Err(too_large(options))
                 }
                 false => {
-                    tally.hits.push((at, member.get.hit()));
+                    tally.note(at, member.get.hit());
                     member.finish(&mut states)
                 }
             });
@@ -117,17 +117,24 @@ thread_local! {
 struct Tally<'a> {
     reading: Option<&'a Reading>,
     began: Option<Began>,
-    /// Where the searches ended.
+    /// Where the searches ended, if there are statistics.
     hits: Vec<(usize, Hit)>,
 }
 
 impl<'a> Tally<'a> {
     fn begin(wanted: &'a [Wanted<'_>]) -> Tally<'a> {
         let reading = wanted.first().map(|wanted| &*wanted.view.family);
+        let counts = reading.is_some_and(|reading| reading.statistics.is_some());
         Tally {
             reading,
             began: reading.map(Began::now),
-            hits: Vec::with_capacity(wanted.len()),
+            hits: Vec::with_capacity(if counts { wanted.len() } else { 0 }),
+        }
+    }
+
+    fn note(&mut self, at: usize, hit: Hit) {
+        if self.reading.is_some_and(|it| it.statistics.is_some()) {
+            self.hits.push((at, hit));
         }
     }
 
@@ -136,6 +143,10 @@ impl<'a> Tally<'a> {
             return;
         };
         let counts = || states.iter().filter_map(TableGet::counts);
+        if reading.statistics.is_none() && !perf::is_in_use() {
+            counts().for_each(TableCounts::forget);
+            return;
+        }
         let micros = began.elapsed(reading);
         let found = |at: usize| results[at].as_ref().and_then(|result| result.as_ref().ok());
         let values = (0..results.len()).filter_map(found);

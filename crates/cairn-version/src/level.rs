@@ -24,17 +24,17 @@ pub struct LevelFiles {
     /// as their bytes do, and in level 0.
     prefixes: Vec<u64>,
     bytes: u64,
-    untombed: Untombed,
+    tombstone_free: TombstoneFree,
 }
 
 /// How many of the first files are known to have no range tombstones.
 #[derive(Debug, Default)]
-struct Untombed(AtomicUsize);
+struct TombstoneFree(AtomicUsize);
 
-impl Clone for Untombed {
-    fn clone(&self) -> Untombed {
+impl Clone for TombstoneFree {
+    fn clone(&self) -> TombstoneFree {
         // Relaxed, here and below: what the number says stays true, and an older one is no harm.
-        Untombed(AtomicUsize::new(self.0.load(Relaxed)))
+        TombstoneFree(AtomicUsize::new(self.0.load(Relaxed)))
     }
 }
 
@@ -73,7 +73,7 @@ impl LevelFiles {
             files,
             prefixes: Vec::new(),
             bytes,
-            untombed: Untombed::default(),
+            tombstone_free: TombstoneFree::default(),
         }
     }
 
@@ -120,7 +120,7 @@ impl LevelFiles {
             files,
             prefixes,
             bytes,
-            untombed: Untombed::default(),
+            tombstone_free: TombstoneFree::default(),
         })
     }
 
@@ -142,7 +142,7 @@ impl LevelFiles {
             files: self.files.iter().map(change).collect(),
             prefixes: self.prefixes.clone(),
             bytes: self.bytes,
-            untombed: Untombed::default(),
+            tombstone_free: TombstoneFree::default(),
         }
     }
 
@@ -151,18 +151,19 @@ impl LevelFiles {
     #[inline]
     #[must_use]
     pub fn has_no_tombstones(&self) -> bool {
-        let mut known = self.untombed.0.load(Relaxed);
-        if known == self.files.len() {
-            return true;
-        }
+        let before = self.tombstone_free.0.load(Relaxed);
         let has_none = |file: &Arc<FileMeta>| {
             let table = file.table.get();
             table.is_some_and(|table| table.range_tombstones().is_none())
         };
-        while self.files.get(known).is_some_and(has_none) {
-            known += 1;
+        let more = self.files[before..]
+            .iter()
+            .take_while(|file| has_none(file));
+        let known = before + more.count();
+        // Iterators on all cores come here: nothing is written where nothing is new.
+        if known > before {
+            self.tombstone_free.0.store(known, Relaxed);
         }
-        self.untombed.0.store(known, Relaxed);
         known == self.files.len()
     }
 

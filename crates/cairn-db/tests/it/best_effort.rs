@@ -15,15 +15,19 @@ use crate::basic::db_options;
 const TABLES: u8 = 4;
 
 fn try_open(world: &World, options: &DbOptions) -> Result<Db> {
-    let family = FamilyOptions {
-        disable_auto_compactions: true,
-        ..FamilyOptions::default()
-    };
+    try_open_with(world, options, FamilyOptions::default())
+}
+
+/// Opens the database with `family`, but without automatic compactions.
+fn try_open_with(world: &World, options: &DbOptions, family: FamilyOptions) -> Result<Db> {
     open(&OpenRequest {
         path: Path::new("/db"),
         options,
         families: &[],
-        others: Some(&family),
+        others: Some(&FamilyOptions {
+            disable_auto_compactions: true,
+            ..family
+        }),
         read_only: false,
         world: world.clone(),
     })
@@ -132,24 +136,16 @@ fn without_paranoid_checks_a_lost_table_is_an_error_of_its_reads() {
     db.close().unwrap();
 }
 
-/// A blob file that had become garbage and was deleted was missed where an older one is still linked.
+/// Also where an older one is still linked.
 #[test]
 fn a_blob_file_of_nothing_but_garbage_is_missed_by_nobody() {
     let world = World::in_memory();
-    let family = FamilyOptions {
-        enable_blob_files: true,
-        disable_auto_compactions: true,
-        ..FamilyOptions::default()
-    };
     let try_open = |options: &DbOptions| {
-        open(&OpenRequest {
-            path: Path::new("/db"),
-            options,
-            families: &[],
-            others: Some(&family),
-            read_only: false,
-            world: world.clone(),
-        })
+        let family = FamilyOptions {
+            enable_blob_files: true,
+            ..FamilyOptions::default()
+        };
+        try_open_with(&world, options, family)
     };
     let db = try_open(&db_options()).unwrap();
     for (key, value) in [(b"a", b"1"), (b"b", b"1"), (b"b", b"2")] {

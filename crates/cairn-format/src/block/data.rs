@@ -352,12 +352,10 @@ impl DataCursor {
         order: &KeyOrder,
         target: &[u8],
     ) -> Decoded<()> {
-        if let Some(words) = words
-            && self.seek_by_words(&words, bytes, layout, order, target)?
-        {
-            return Ok(());
+        match self.seek_by_words(words, bytes, layout, order, target)? {
+            true => Ok(()),
+            false => self.seek(bytes, layout, order, target),
         }
-        self.seek(bytes, layout, order, target)
     }
 
     /// [`DataCursor::seek_point`] with the words that lie behind the block, if there are any.
@@ -374,24 +372,25 @@ impl DataCursor {
         order: &KeyOrder,
         target: &[u8],
     ) -> Decoded<()> {
-        if let Some(words) = words
-            && self.seek_by_words(&words, bytes, layout, order, target)?
-        {
-            return Ok(());
+        match self.seek_by_words(words, bytes, layout, order, target)? {
+            true => Ok(()),
+            false => self.seek_point(bytes, layout, order, target),
         }
-        self.seek_point(bytes, layout, order, target)
     }
 
-    /// Seeks by words alone; `false` if that cannot be done.
+    /// Seeks by words alone; `false` if there are none or that cannot be done.
     #[inline]
     fn seek_by_words(
         &mut self,
-        words: &DataWords<'_>,
+        words: Option<DataWords<'_>>,
         bytes: &[u8],
         layout: &BlockLayout,
         order: &KeyOrder,
         target: &[u8],
     ) -> Decoded<bool> {
+        let Some(words) = words else {
+            return Ok(false);
+        };
         if self.global.is_some() || layout.separated || !order.is_bytewise() {
             return Ok(false);
         }
@@ -399,7 +398,7 @@ impl DataCursor {
         let compare = |key: &[u8]| compare_bytewise(key, target);
         let sought = (compare, key::user_key(target));
         self.position
-            .seek_by_words(&Together, bytes, layout, words, sought)
+            .seek_by_words(&Together, bytes, layout, &words, sought)
     }
 
     #[inline(never)]

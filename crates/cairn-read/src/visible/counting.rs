@@ -94,6 +94,9 @@ impl DbIter {
     /// A step has ended. The thread's counters hear of it at once, statistics later.
     #[inline]
     pub(super) fn count_step(&mut self, back: bool) {
+        if self.view.family.statistics.is_none() && !perf::is_in_use() {
+            return;
+        }
         let found = u64::from(self.valid());
         let bytes = if found > 0 { self.entry_len() } else { 0 };
         let counts = &mut self.counts;

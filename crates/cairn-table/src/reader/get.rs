@@ -244,7 +244,7 @@ impl Table {
             return self.get_in_blocks(lookup.internal(), state, visit);
         }
         let mut target = std::mem::take(&mut state.target);
-        let stored = self.stored_target(lookup.internal(), &mut target);
+        let stored = self.strip_target(lookup.internal(), &mut target);
         let result = self.get_in_blocks(stored, state, visit);
         state.target = target;
         result

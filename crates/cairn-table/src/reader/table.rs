@@ -341,7 +341,7 @@ impl Table {
     /// Cuts the timestamp out of a target. Entries of the file count as having the smallest
     /// timestamp, so they all come behind a target of the same key with a later one.
     #[cold]
-    fn strip_target<'a>(&self, target: &[u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
+    pub(crate) fn strip_target<'a>(&self, target: &[u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
         use cairn_format::key;
         buffer.clear();
         crate::strip_internal(target, self.pad, buffer);
