@@ -39,6 +39,22 @@ impl Buffer {
         }
     }
 
+    /// The buffer without its last `len` bytes, which become its tail.
+    ///
+    /// # Panics
+    ///
+    /// If it has fewer.
+    #[must_use]
+    pub fn cut(mut self, len: usize) -> Buffer {
+        assert!(
+            len <= self.len,
+            "a buffer of {} bytes is cut by {len}",
+            self.len
+        );
+        self.len -= len;
+        self
+    }
+
     /// What lies behind the bytes; usually nothing.
     #[inline]
     #[must_use]
@@ -55,6 +71,13 @@ impl Buffer {
             &self.all,
             self.all.len().saturating_sub(self.len).clamp(64, 256),
         );
+    }
+
+    /// Asks for the memory of the `len` bytes at `at`, as far as they are bytes of the buffer.
+    #[inline]
+    pub fn prefetch_at(&self, at: usize, len: usize) {
+        let end = self.len.min(at.saturating_add(len));
+        prefetch::last(self.all.get(at..end).unwrap_or_default(), len);
     }
 
     /// Bytes of memory, the tail included.

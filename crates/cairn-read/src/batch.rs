@@ -1,8 +1,9 @@
 //! Batched point reads: many keys, sorted once, descending together.
 //!
-//! All keys ask the memtables, then go down level by level. Before the filters of a level are
-//! asked, the line of each filter that a key needs is touched, so that the misses of the
-//! processor's cache overlap. A key whose block is not in memory stops there while the others go
+//! All keys ask the memtables, then go down level by level, a table at a time, in steps that all
+//! keys make before the next: the line of the filter is touched; filter and index are asked; the data
+//! block is taken hold of; it is searched. Each step asks for the memory of the next one, so that
+//! the misses of the processor's cache overlap. A key whose block is not in memory stops there while the others go
 //! on; when nobody can go on without a file, the blocks that all of them lack, of whatever files
 //! and levels, are read as one batch, each once, and the keys continue. The same batch carries
 //! blocks of indexes and filters; values in blob files follow in a batch of their own.
@@ -269,6 +270,13 @@ impl<'a> Batch<'a> {
         }
         black_box(touched);
         if any {
+            for member in self.going() {
+                let located = member.get.locate();
+                member.note(located);
+            }
+            for member in self.going() {
+                member.get.hold();
+            }
             for member in self.going() {
                 let searched = member.get.search_table();
                 member.note(searched);

@@ -58,6 +58,35 @@ impl Child {
         prev();
     }
 
+    /// The first of three steps of `seek`, or of `seek_for_prev` if `back`: with `hold` and `arrive`,
+    /// which follow, it does what these do. See `cairn_table`'s iterator for what that is good for.
+    pub fn set_out(&mut self, target: &[u8], back: bool) {
+        match self {
+            Child::Memtable(_) => {}
+            Child::Table(iter, _) => iter.set_out(target, back),
+            Child::Level(iter) => iter.set_out(target, back),
+        }
+    }
+
+    /// The second step of a seek.
+    pub fn hold(&mut self) {
+        match self {
+            Child::Memtable(_) => {}
+            Child::Table(iter, _) => iter.hold(),
+            Child::Level(iter) => iter.hold(),
+        }
+    }
+
+    /// The last step of a seek to `target`.
+    pub fn arrive(&mut self, target: &[u8], back: bool) -> Progress {
+        match self {
+            Child::Memtable(_) if back => self.seek_for_prev(target),
+            Child::Memtable(_) => self.seek(target),
+            Child::Table(iter, _) => iter.arrive(),
+            Child::Level(iter) => iter.arrive(),
+        }
+    }
+
     /// Sets whether seeks may leave out memtables and tables whose filters do not know the prefix of the target.
     pub fn set_prefix_filter(&mut self, on: bool, extractor: Option<&PrefixExtractor>) {
         match self {

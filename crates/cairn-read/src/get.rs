@@ -253,6 +253,27 @@ impl<'a> PointGet<'a> {
         self.table.is_some()
     }
 
+    /// Asks filter and index of the table that was approached, and leaves it if it surely does not
+    /// have the key. Two steps ahead of [`PointGet::search_table`], each of which asks for the memory
+    /// that the next one touches.
+    #[inline]
+    pub(crate) fn locate(&mut self) -> Result<()> {
+        if let Some(table) = &self.table
+            && !table.locate(self.lookup, &mut self.state)?
+        {
+            self.leave_table();
+        }
+        Ok(())
+    }
+
+    /// Takes hold of the data block that [`PointGet::locate`] found.
+    #[inline]
+    pub(crate) fn hold(&mut self) {
+        if let Some(table) = &self.table {
+            table.hold(self.lookup, &mut self.state);
+        }
+    }
+
     /// Searches the table that was approached, until it has nothing more or lacks a block.
     #[inline]
     pub(crate) fn search_table(&mut self) -> Result<()> {
@@ -265,13 +286,20 @@ impl<'a> PointGet<'a> {
             self.lack = progress.is_ok().then_some(Lack::Block);
             return progress.map(|_| ());
         }
+        self.leave_table();
+        Ok(())
+    }
+
+    /// Goes on behind a table that has nothing more.
+    #[inline]
+    fn leave_table(&mut self) {
+        self.table = None;
         if self.versions.over {
             if let Stage::File(level, _) = self.stage {
                 self.hit = Hit::Level(level);
             }
             self.stage = Stage::Over;
         }
-        Ok(())
     }
 
     /// Whether there is more to do that needs nothing that is not in memory.

@@ -93,21 +93,53 @@ impl LevelIter {
 
     /// Moves to the first entry at or behind `target`.
     pub fn seek(&mut self, target: &[u8]) -> Progress {
-        let at = self.files.find(&self.tables.reading.order, target);
-        self.start(Some(at), false, |iter| iter.seek(target))
+        let at = self.find(target, false);
+        self.start(at, false, |iter| iter.seek(target))
     }
 
     /// Moves to the last entry at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) -> Progress {
+        let at = self.find(target, true);
+        self.start(at, true, |iter| iter.seek_for_prev(target))
+    }
+
+    /// Begins `seek`, or `seek_for_prev` if `back`, which [`LevelIter::arrive`] completes.
+    pub(crate) fn set_out(&mut self, target: &[u8], back: bool) {
+        let at = self.find(target, back);
+        let _nowhere_yet = self.start(at, back, |iter| {
+            iter.set_out(target, back);
+            Progress::Lacks
+        });
+    }
+
+    /// The file that may have the first entry at or behind `target`, or if `back` the last one at or
+    /// before it.
+    fn find(&self, target: &[u8], back: bool) -> Option<usize> {
         let order = &self.tables.reading.order;
         let at = self.files.find(order, target);
         let begins_behind =
             |file: &Arc<FileMeta>| key::compare(order, file.smallest.as_bytes(), target).is_gt();
-        let at = match self.files.files().get(at) {
-            Some(file) if !begins_behind(file) => Some(at),
-            _ => at.checked_sub(1),
+        match self.files.files().get(at) {
+            Some(file) if back && begins_behind(file) => at.checked_sub(1),
+            None if back => at.checked_sub(1),
+            _ => Some(at),
+        }
+    }
+
+    /// Goes on with what [`LevelIter::set_out`] began.
+    pub(crate) fn hold(&mut self) {
+        if let Some(iter) = &mut self.iter {
+            iter.hold();
+        }
+    }
+
+    /// Completes what [`LevelIter::set_out`] began.
+    pub(crate) fn arrive(&mut self) -> Progress {
+        let Some(iter) = &mut self.iter else {
+            return Progress::Ready;
         };
-        self.start(at, true, |iter| iter.seek_for_prev(target))
+        let progress = iter.arrive();
+        self.settle(progress)
     }
 
     /// Moves to the first entry.

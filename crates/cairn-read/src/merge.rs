@@ -4,7 +4,7 @@
 //! current child and compares it with the best of the heap, mostly by 8 bytes of key that are kept
 //! beside: as long as it stays in front, nothing else is touched.
 //!
-//! A seek asks every child first and collects those that lack something, so that the caller can
+//! A seek goes through all children step by step, so that their waits for memory overlap, and collects those that lack something, so that the caller can
 //! obtain all blocks at once: [`MergingIter::requests`] names them, [`MergingIter::supply`] takes
 //! them one by one, and when the last child stands, the iterator does.
 //!
@@ -34,6 +34,8 @@ enum Then {
 pub struct MergingIter {
     order: KeyOrder,
     children: Vec<Child>,
+    /// Whether more than one of them has blocks.
+    overlaps: bool,
     /// By child: the first 8 bytes of its user key, in an order that integers compare in.
     prefixes: Vec<u64>,
     /// The child with the first key, if `stands`.
@@ -51,8 +53,10 @@ impl MergingIter {
     /// Joins `children`, the newest first, whose keys are in `order`.
     #[must_use]
     pub fn new(order: KeyOrder, children: Vec<Child>) -> MergingIter {
+        let has_blocks = |child: &&Child| !matches!(child, Child::Memtable(_));
         MergingIter {
             order,
+            overlaps: children.iter().filter(has_blocks).count() > 1,
             prefixes: vec![0; children.len()],
             heap: Vec::new(),
             children,
@@ -116,12 +120,12 @@ impl MergingIter {
 
     /// Moves to the first entry at or behind `target`.
     pub fn seek(&mut self, target: &[u8]) -> Progress {
-        self.move_all(false, |child| child.seek(target))
+        self.seek_all(false, target)
     }
 
     /// Moves to the last entry at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) -> Progress {
-        self.move_all(true, |child| child.seek_for_prev(target))
+        self.seek_all(true, target)
     }
 
     /// Moves to the first entry.
@@ -243,6 +247,22 @@ impl MergingIter {
                 let _progress = self.supply(child, bytes);
             }
         }
+    }
+
+    /// All children seek, in steps that all make before the next, so that what one waits for of
+    /// memory comes while the others are at work.
+    fn seek_all(&mut self, back: bool, target: &[u8]) -> Progress {
+        if !self.overlaps {
+            return self.move_all(back, |child| match back {
+                false => child.seek(target),
+                true => child.seek_for_prev(target),
+            });
+        }
+        for child in &mut self.children {
+            child.set_out(target, back);
+        }
+        self.children.iter_mut().for_each(Child::hold);
+        self.move_all(back, |child| child.arrive(target, back))
     }
 
     fn move_all(&mut self, back: bool, mut step: impl FnMut(&mut Child) -> Progress) -> Progress {

@@ -16,7 +16,7 @@ use cairn_types::{Decoded, KeyOrder};
 
 use super::cursor::{Coding, Entry, Position};
 use super::data::lengths;
-use super::layout::BlockLayout;
+use super::layout::{BlockKind, BlockLayout};
 use super::words::KeyWords;
 use crate::coding::{Input, decode_varint32, short_varint64};
 use crate::key;
@@ -53,6 +53,16 @@ pub(super) struct IndexValue {
     size: u64,
     first_at: u32,
     first_len: u32,
+}
+
+impl IndexValue {
+    #[inline]
+    pub(super) fn handle(&self) -> Handle {
+        Handle {
+            offset: self.offset,
+            size: self.size,
+        }
+    }
 }
 
 /// A handle and, if asked for, a first key, from `at` on; and where they end. `before` is the
@@ -196,6 +206,8 @@ impl IndexForm {
 pub struct IndexCursor {
     form: IndexForm,
     position: Position<IndexValue>,
+    /// The cursor stands at this restart, of which the position has the handle and nothing else.
+    by_words: Option<u32>,
 }
 
 impl IndexCursor {
@@ -205,6 +217,7 @@ impl IndexCursor {
         IndexCursor {
             form,
             position: Position::default(),
+            by_words: None,
         }
     }
 
@@ -212,7 +225,7 @@ impl IndexCursor {
     #[inline]
     pub fn turn_to(&mut self, form: IndexForm) {
         self.form = form;
-        self.position.clear();
+        self.clear();
     }
 
     /// The form of the blocks that this cursor reads.
@@ -225,11 +238,13 @@ impl IndexCursor {
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
-        self.position.valid()
+        self.by_words.is_some() || self.position.valid()
     }
 
     /// Leaves the cursor standing nowhere.
+    #[inline]
     pub fn clear(&mut self) {
+        self.by_words = None;
         self.position.clear();
     }
 
@@ -237,14 +252,37 @@ impl IndexCursor {
     #[inline]
     #[must_use]
     pub fn key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
-        self.position.key(bytes)
+        match self.by_words {
+            Some(i) => self.key_at(bytes, i),
+            None => self.position.key(bytes),
+        }
+    }
+
+    /// The key at restart `i`, which has been read before.
+    #[inline(never)]
+    fn key_at<'a>(&self, bytes: &'a [u8], i: u32) -> &'a [u8] {
+        let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Index) else {
+            return &[];
+        };
+        let at = layout.restart(bytes, i) as usize;
+        let key = self.form.whole_key(bytes, &layout, at);
+        key.unwrap_or_default()
+    }
+
+    /// Takes the whole entry on which the cursor stands.
+    #[inline]
+    fn take_entry(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
+        match self.by_words.take() {
+            Some(i) => self.position.jump(&self.form, bytes, layout, i),
+            None => Ok(()),
+        }
     }
 
     /// The user key of the separator on which the cursor stands.
     #[inline]
     #[must_use]
     pub fn user_key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
-        let key = self.position.key(bytes);
+        let key = self.key(bytes);
         if self.form.user_keys {
             key
         } else {
@@ -256,10 +294,7 @@ impl IndexCursor {
     #[inline]
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle {
-            offset: self.position.value.offset,
-            size: self.position.value.size,
-        }
+        self.position.value.handle()
     }
 
     /// The first internal key of that block, where the index has it.
@@ -290,6 +325,7 @@ impl IndexCursor {
     /// When the block is malformed there; the cursor then stands nowhere. This holds for every
     /// method that moves.
     pub fn first(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
+        self.by_words = None;
         self.position.first(&self.form, bytes, layout)
     }
 
@@ -299,6 +335,7 @@ impl IndexCursor {
     ///
     /// See [`IndexCursor::first`].
     pub fn last(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
+        self.by_words = None;
         self.position.last(&self.form, bytes, layout)
     }
 
@@ -308,6 +345,7 @@ impl IndexCursor {
     ///
     /// See [`IndexCursor::first`].
     pub fn next(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
+        self.take_entry(bytes, layout)?;
         self.position.step(&self.form, bytes, layout)
     }
 
@@ -317,6 +355,7 @@ impl IndexCursor {
     ///
     /// See [`IndexCursor::first`].
     pub fn prev(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
+        self.take_entry(bytes, layout)?;
         self.position.back(&self.form, bytes, layout)
     }
 
@@ -352,11 +391,19 @@ impl IndexCursor {
     ) -> Decoded<()> {
         let undecided = words.undecided(key::user_key(target));
         if let Some(i) = words.decided(&undecided) {
-            let IndexCursor { form, position } = self;
-            position.forget_passed();
-            position.clear();
+            self.position.forget_passed();
+            self.clear();
+            if let Some(Handle { offset, size }) = words.handle(i) {
+                self.position.value = IndexValue {
+                    offset,
+                    size,
+                    ..IndexValue::default()
+                };
+                self.by_words = Some(i);
+                return Ok(());
+            }
             return match i < layout.restarts {
-                true => position.jump(form, bytes, layout, i),
+                true => self.position.jump(&self.form, bytes, layout, i),
                 false => Ok(()),
             };
         }
@@ -372,7 +419,8 @@ impl IndexCursor {
         target: &[u8],
         undecided: Range<u32>,
     ) -> Decoded<()> {
-        let IndexCursor { form, position } = self;
+        self.by_words = None;
+        let IndexCursor { form, position, .. } = self;
         if form.user_keys {
             let user = key::user_key(target);
             if order.is_bytewise() {

@@ -6,7 +6,8 @@
 //! once. A search then touches few lines, decodes nothing, and leaves to the block only what those
 //! bytes cannot tell apart.
 //!
-//! [`KeyWords`] are those of an index that stays in memory: 8 bytes for each restart.
+//! [`KeyWords`] are those of an index that stays in memory: 8 bytes for each restart, and 8 more that
+//! say where its block lies.
 //! [`DataWords`] are those of a data block that is used again and again: 4 bytes for each entry, and
 //! where it lies. They are bytes that lie behind the block:
 //!
@@ -22,6 +23,8 @@ use super::data::Together;
 use super::index::IndexForm;
 use super::layout::BlockLayout;
 use crate::key;
+use crate::table::TRAILER_LEN;
+use crate::table::handle::Handle;
 
 /// Blocks with fewer restarts are searched as they are.
 const MIN_RESTARTS: u32 = 8;
@@ -32,9 +35,12 @@ pub struct KeyWords {
     prefix: Box<[u8]>,
     /// Of each restart's user key the 8 bytes behind the prefix, as a big-endian number; what is
     /// missing counts as zeros.
-    words: Box<[u64]>,
+    words: Sorted,
     /// Whether every entry is a restart.
     dense: bool,
+    /// Where the block of each entry begins, and where that of the last one ends; empty unless the
+    /// blocks lie one behind the other, as writers that pad nothing leave them.
+    offsets: Box<[u64]>,
 }
 
 fn word(rest: &[u8]) -> u64 {
@@ -67,17 +73,34 @@ impl KeyWords {
         let shared = common_prefix(first, user_key(layout.restarts - 1)?);
         let words = (0..layout.restarts)
             .map(|i| Some(word(user_key(i)?.get(shared..)?)))
-            .collect::<Option<_>>()?;
-        let dense = (0..layout.restarts).all(|i| {
+            .collect::<Option<Vec<u64>>>()?;
+        let entry = |i| {
             let at = layout.restart(bytes, i) as usize;
             let entry = form.entry(bytes, layout, at, &form.before_restart(i));
             let end = layout.restart(bytes, i + 1).min(layout.entries_end) as usize;
-            entry.is_some_and(|entry| entry.next == end)
-        });
+            entry.filter(|entry| entry.next == end)
+        };
+        let dense = (0..layout.restarts).all(|i| entry(i).is_some());
+        let handles = (0..layout.restarts).map_while(entry);
+        let offsets = match dense && !form.first_keys {
+            true => one_behind_the_other(handles.map(|entry| entry.value.handle())),
+            false => None,
+        };
         Some(KeyWords {
             prefix: first[..shared].into(),
-            words,
+            words: Sorted::new(&words),
             dense,
+            offsets: offsets.unwrap_or_default(),
+        })
+    }
+
+    /// Where the block of entry `i` lies, if that is known here.
+    #[inline]
+    pub(super) fn handle(&self, i: u32) -> Option<Handle> {
+        let &[offset, end] = self.offsets.get(i as usize..)?.first_chunk()?;
+        Some(Handle {
+            offset,
+            size: end - offset - TRAILER_LEN as u64,
         })
     }
 
@@ -107,20 +130,121 @@ impl KeyWords {
             Ordering::Equal => {}
         }
         let wanted = word(rest);
-        let low = self.words.partition_point(|&word| word < wanted);
-        let same = match self.words.get(low) {
-            Some(&word) if word == wanted => {
-                self.words[low..].partition_point(|&word| word == wanted)
-            }
-            _ => 0,
+        let low = self.words.before(wanted);
+        let high = match self.words.get(low) {
+            Some(word) if word == wanted => wanted
+                .checked_add(1)
+                .map_or(self.words.len(), |behind| self.words.before(behind)),
+            _ => low,
         };
-        low as u32..(low + same) as u32
+        low as u32..high as u32
     }
 
     /// Bytes of memory.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
-        size_of::<KeyWords>() + self.prefix.len() + size_of_val(&*self.words)
+        size_of::<KeyWords>()
+            + self.prefix.len()
+            + self.words.memory_usage()
+            + size_of_val(&*self.offsets)
+    }
+}
+
+/// Where each of the blocks at `handles` begins and the last one ends, if each lies right behind the
+/// one before.
+fn one_behind_the_other(handles: impl Iterator<Item = Handle>) -> Option<Box<[u64]>> {
+    let mut offsets = Vec::new();
+    let mut end = None;
+    for handle in handles {
+        if end.is_some_and(|end| end != handle.offset) {
+            return None;
+        }
+        offsets.push(handle.offset);
+        let size = handle.size.checked_add(TRAILER_LEN as u64)?;
+        end = Some(handle.offset.checked_add(size)?);
+    }
+    offsets.extend(end);
+    Some(offsets.into())
+}
+
+/// Numbers in a line of the processor's cache.
+const FANOUT: usize = 8;
+
+/// As many numbers as a line of the processor's cache has.
+#[repr(align(64))]
+struct Line([u64; FANOUT]);
+
+/// Sorted numbers that are searched with one line of memory for each factor of 8 in their count: above
+/// them lie the last numbers of their lines, above those the same, up to a single line. The upper
+/// lines, an eighth of the memory, stay in the processor's cache.
+struct Sorted {
+    /// The lines of all rows, the single one first; what is missing is filled with the greatest
+    /// number.
+    lines: Box<[Line]>,
+    /// Where each row begins and how many lines it has, the single one first.
+    rows: Box<[(usize, usize)]>,
+    len: usize,
+}
+
+impl Sorted {
+    /// `numbers`, which ascend.
+    fn new(numbers: &[u64]) -> Sorted {
+        let mut rows: Vec<Vec<Line>> = Vec::new();
+        let mut row = numbers.to_vec();
+        loop {
+            let line = |part: &[u64]| {
+                let mut line = [u64::MAX; FANOUT];
+                line[..part.len()].copy_from_slice(part);
+                Line(line)
+            };
+            let lines: Vec<Line> = row.chunks(FANOUT).map(line).collect();
+            row = lines.iter().map(|line| line.0[FANOUT - 1]).collect();
+            rows.push(lines);
+            if row.len() <= 1 {
+                break;
+            }
+        }
+        let mut at = 0;
+        let place = |row: &Vec<Line>| {
+            at += row.len();
+            (at - row.len(), row.len())
+        };
+        Sorted {
+            rows: rows.iter().rev().map(place).collect(),
+            lines: rows.into_iter().rev().flatten().collect(),
+            len: numbers.len(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn get(&self, at: usize) -> Option<u64> {
+        let &(first, _) = self.rows.last()?;
+        let line = self.lines.get(first + at / FANOUT)?;
+        (at < self.len).then(|| line.0[at % FANOUT])
+    }
+
+    /// How many numbers are less than `bound`.
+    #[inline]
+    fn before(&self, bound: u64) -> usize {
+        let mut at = 0;
+        for &(first, count) in &*self.rows {
+            if at >= count {
+                return self.len;
+            }
+            let Some(line) = self.lines.get(first + at) else {
+                return self.len;
+            };
+            let less: usize = line.0.iter().map(|&it| usize::from(it < bound)).sum();
+            at = at * FANOUT + less;
+        }
+        at.min(self.len)
+    }
+
+    fn memory_usage(&self) -> usize {
+        size_of_val(&*self.lines) + size_of_val(&*self.rows)
     }
 }
 
@@ -206,6 +330,15 @@ impl<'a> DataWords<'a> {
         self.shared
     }
 
+    /// Where in the block `bytes` the entry lies that a search for `user_key` looks at first, if there
+    /// is one: for who wants to have it in the processor's cache by then.
+    #[inline]
+    #[must_use]
+    pub fn near(&self, bytes: &[u8], layout: &BlockLayout, user_key: &[u8]) -> Option<usize> {
+        let first = Together.whole_key(bytes, layout, 0)?;
+        Some(self.find(key::user_key(first), user_key)?.at)
+    }
+
     /// The first entry whose user key may be at or after `user_key`; `None` if all are before it.
     /// `first` is the user key of the first entry.
     #[inline]
@@ -231,5 +364,39 @@ impl<'a> DataWords<'a> {
             word,
             may_be_equal: wanted == Some(word),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_search_by_lines_counts_what_is_less(
+            mut numbers in proptest::collection::vec(
+                prop_oneof![0..40_u64, any::<u64>(), Just(u64::MAX)], 0..700),
+            bounds in proptest::collection::vec(prop_oneof![0..42_u64, any::<u64>(), Just(u64::MAX)], 1..50),
+        ) {
+            numbers.sort_unstable();
+            let sorted = Sorted::new(&numbers);
+            for at in 0..numbers.len() + 9 {
+                prop_assert_eq!(sorted.get(at), numbers.get(at).copied());
+            }
+            for bound in bounds.into_iter().chain(numbers.iter().copied()) {
+                prop_assert_eq!(sorted.before(bound), numbers.partition_point(|&it| it < bound));
+            }
+        }
+    }
+
+    #[test]
+    fn offsets_are_known_only_of_blocks_one_behind_the_other() {
+        let handle = |offset, size| Handle { offset, size };
+        let all = |handles: &[Handle]| one_behind_the_other(handles.iter().copied());
+        let offsets = all(&[handle(7, 10), handle(22, 1), handle(28, 0)]);
+        assert_eq!(offsets.as_deref(), Some(&[7, 22, 28, 33][..]));
+        assert_eq!(all(&[handle(7, 10), handle(23, 1)]), None);
+        assert_eq!(all(&[handle(u64::MAX - 9, 8)]), None);
     }
 }

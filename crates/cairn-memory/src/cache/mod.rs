@@ -146,6 +146,14 @@ impl BlockCache {
         self.shard(hash).lock().get(hash, key, role)
     }
 
+    /// Brings what a search in the buffer of `key` touches first into the processor's cache, if the
+    /// buffer is here. Counts nothing and promotes nothing.
+    #[inline]
+    pub fn prefetch(&self, key: &CacheKey) {
+        let hash = key.hash();
+        self.shard(hash).lock().prefetch(hash, key);
+    }
+
     /// Whether `key` is here. Counts nothing and promotes nothing.
     #[must_use]
     pub fn contains(&self, key: &CacheKey) -> bool {

@@ -1,5 +1,6 @@
 //! From the bytes of a block in its file to its contents in memory.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use cairn_compress::{
@@ -57,9 +58,27 @@ pub(crate) fn check<'a>(
     Ok((stored, kind))
 }
 
-/// The contents of the block whose bytes, trailer included, are `raw`.
+/// The bytes of a block as they were read, with its trailer.
+pub(crate) enum Raw<'a> {
+    /// Bytes among others.
+    Part(&'a [u8]),
+    /// All bytes of a buffer: those of a block that is not compressed stay where they are.
+    Whole(Buffer),
+}
+
+impl Deref for Raw<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Raw::Part(bytes) => bytes,
+            Raw::Whole(buffer) => buffer,
+        }
+    }
+}
+
+/// The contents of the block whose bytes are `raw`.
 pub(crate) fn unpack(
-    raw: &[u8],
+    raw: &Raw<'_>,
     handle: Handle,
     footer: &Footer,
     dictionary: Option<&Dictionary>,
@@ -67,7 +86,10 @@ pub(crate) fn unpack(
 ) -> Decoded<Buffer> {
     let (stored, kind) = check(raw, handle, footer, verify)?;
     if kind == Compression::None {
-        return Ok(Buffer::from(stored));
+        return Ok(match raw {
+            Raw::Part(_) => Buffer::from(stored),
+            Raw::Whole(buffer) => buffer.clone().cut(TRAILER_LEN),
+        });
     }
     let framing = Framing::of_format_version(footer.version);
     let declared = declared_len(kind, stored, framing, MAX_BLOCK_BYTES)?;
@@ -87,19 +109,19 @@ pub(crate) fn read_again<T>(
     error: Malformed,
     file: &Arc<dyn RandomAccessFile>,
     (offset, len): (u64, usize),
-    decode: impl FnOnce(&[u8]) -> Decoded<T>,
+    decode: impl FnOnce(&Raw<'_>) -> Decoded<T>,
 ) -> Decoded<T> {
     let file = file.clone();
     let again = ReadRequest { file, offset, len }.read_now();
     again
         .ok()
-        .and_then(|bytes| decode(&bytes).ok())
+        .and_then(|bytes| decode(&Raw::Whole(bytes)).ok())
         .ok_or(error)
 }
 
 /// Like [`unpack`] for the properties block, whose global sequence number may have been written in
 /// place without mending the checksum (formats.md 13).
-pub(crate) fn unpack_properties(raw: &[u8], handle: Handle, footer: &Footer) -> Decoded<Buffer> {
+pub(crate) fn unpack_properties(raw: &Raw<'_>, handle: Handle, footer: &Footer) -> Decoded<Buffer> {
     let first = unpack(raw, handle, footer, None, true);
     let Err(mismatch) = first else {
         return first;

@@ -4,6 +4,10 @@
 //! says so; once the block was supplied it runs from its beginning again and passes over the data
 //! blocks whose entries were seen. In memory it allocates nothing and counts one reference: on
 //! the data block.
+//!
+//! Who makes several gets at once takes each of them through [`Table::locate`] and then
+//! [`Table::hold`] before the first is carried out. Both ask for the memory that the next step
+//! touches and do not wait for it, so that the misses of all the gets overlap.
 
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
@@ -15,6 +19,7 @@ use cairn_observe::statistics::TableCounts;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Progress, Result, SequenceNumber};
 
+use super::block::Raw;
 use super::index::{IndexWalk, Landing};
 use super::table::{Lack, Supplied, Table};
 
@@ -26,6 +31,9 @@ pub struct GetOptions {
     /// Check the checksums of the blocks that were read.
     pub verify_checksums: bool,
 }
+
+/// Bytes of an entry that are asked for before it is read.
+const FOUND: usize = 128;
 
 impl Default for GetOptions {
     fn default() -> GetOptions {
@@ -66,6 +74,10 @@ pub(super) struct State {
     /// Data blocks that begin before this offset have been seen to their end.
     done_before: u64,
     filter_passed: bool,
+    /// The walk stands at the first data block that may have the key.
+    located: bool,
+    /// That block, if it was looked for; within, `None` if it is not in memory.
+    ahead: Option<Option<Buffer>>,
     /// The table has the key.
     matched: bool,
     walk: IndexWalk,
@@ -116,6 +128,7 @@ impl TableGet {
         let state = self.state();
         let (lack, options, _) = state.lack.take().expect("the get lacks a block");
         let taken = bytes
+            .map(Raw::Whole)
             .and_then(|raw| table.take(lack, &raw, options.verify_checksums, options.fill_cache));
         match taken {
             Ok(buffer) => {
@@ -163,6 +176,8 @@ impl State {
         self.supplied.clear();
         self.done_before = 0;
         self.filter_passed = false;
+        self.located = false;
+        self.ahead = None;
         self.matched = false;
         self.walk.let_go();
     }
@@ -204,6 +219,71 @@ impl Table {
                 Err(error)
             }
         }
+    }
+
+    /// Begins a get that [`Table::get`] will carry out: asks the filter and the index, as far as
+    /// they are in memory, and asks for the memory of the data block. `false` if the table surely
+    /// does not have the key; the get is then over.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if a block is damaged. The get is then over.
+    #[inline]
+    pub fn locate(&self, lookup: &LookupKey, state: &mut TableGet) -> Result<bool> {
+        let state = state.state();
+        let located = self.locate_step(lookup.internal(), lookup, state);
+        if !matches!(located, Ok(true)) {
+            state.reset();
+        }
+        located
+    }
+
+    #[inline]
+    fn locate_step(&self, target: &[u8], lookup: &LookupKey, state: &mut State) -> Result<bool> {
+        if !state.filter_passed {
+            match self.may_contain(lookup, &state.supplied)? {
+                Ok(true) => state.filter_passed = true,
+                Ok(false) => return Ok(false),
+                Err(_) => return Ok(true),
+            }
+        }
+        // What is resumed, and keys that have to be rewritten, go the usual way.
+        if state.done_before > 0 || self.pad > 0 {
+            return Ok(true);
+        }
+        state.walk.turn_to(self);
+        state.walk.start(Landing::Seek);
+        if state.walk.settle(self, &state.supplied, target)?.is_some() {
+            return Ok(true);
+        }
+        state.located = true;
+        if state.walk.valid() {
+            self.prefetch(state.walk.handle());
+        }
+        Ok(true)
+    }
+
+    /// Goes on with a get for which [`Table::locate`] answered `true`: takes hold of the data block,
+    /// if it is in memory, and asks for the memory of the entry.
+    #[inline]
+    pub fn hold(&self, lookup: &LookupKey, state: &mut TableGet) {
+        let state = state.state();
+        if !state.located || !state.walk.valid() {
+            return;
+        }
+        let lack = Lack {
+            handle: state.walk.handle(),
+            role: CacheRole::Data,
+        };
+        let block = self.find_to_search(lack, &state.supplied);
+        if let Some(block) = &block
+            && let Some(words) = DataWords::parse(block.tail())
+            && let Ok(layout) = BlockLayout::parse(block, BlockKind::Data)
+            && let Some(at) = words.near(block, &layout, lookup.user())
+        {
+            block.prefetch_at(at, FOUND);
+        }
+        state.ahead = Some(block);
     }
 
     /// [`Table::get`] that reads what it lacks on the calling thread.
@@ -257,8 +337,10 @@ impl Table {
         state: &mut State,
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Lack>> {
-        state.walk.turn_to(self);
-        state.walk.start(Landing::Seek);
+        if !std::mem::take(&mut state.located) {
+            state.walk.turn_to(self);
+            state.walk.start(Landing::Seek);
+        }
         loop {
             if let Some(lack) = state.walk.settle(self, &state.supplied, target)? {
                 return Ok(Some(lack));
@@ -272,7 +354,11 @@ impl Table {
                     handle,
                     role: CacheRole::Data,
                 };
-                let Some(block) = self.find_to_search(lack, &state.supplied) else {
+                let found = match state.ahead.take() {
+                    Some(found) => found,
+                    None => self.find_to_search(lack, &state.supplied),
+                };
+                let Some(block) = found else {
                     self.check(handle, state.walk.found_in(self))?;
                     return Ok(Some(lack));
                 };

@@ -3,6 +3,10 @@
 //! Inside a block `next` is a few inlined instructions. At the end of a block the iterator notes
 //! what is to be done (a step in the index, a landing in a data block) and does it as far as
 //! blocks are in memory; when one is not, it stops there and goes on when it was supplied.
+//!
+//! Who seeks with several iterators takes each of them through [`TableIter::set_out`] and then
+//! [`TableIter::hold`] before the first arrives. Both ask for the memory that the next step
+//! touches and do not wait for it, so that the misses of all of them overlap.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,9 +19,13 @@ use cairn_observe::perf;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Decoded, Error, Progress, Result, SequenceNumber, ValueKind};
 
+use super::block::Raw;
 use super::index::{IndexWalk, Landing as IndexLanding};
 use super::prefetch::Prefetch;
 use super::table::{Lack, Supplied, Table};
+
+/// Bytes of the entries from the sought one on that are asked for before they are read.
+const SCANNED: usize = 256;
 
 /// How an iterator reads.
 #[derive(Clone, Copy, Debug)]
@@ -228,6 +236,44 @@ impl TableIter {
         self.begin(IndexLanding::SeekOrLast, Landing::SeekForPrev, Some(target))
     }
 
+    /// Begins `seek`, or `seek_for_prev` if `back`, which [`TableIter::arrive`] completes: looks for
+    /// the data block in the index, as far as that is in memory, and asks for its memory.
+    pub fn set_out(&mut self, target: &[u8], back: bool) {
+        match back {
+            false => self.aim(IndexLanding::Seek, Landing::Seek, Some(target)),
+            true => self.aim(IndexLanding::SeekOrLast, Landing::SeekForPrev, Some(target)),
+        }
+        // What stops it here stops it again when it arrives.
+        if matches!(self.sift(), Ok(None))
+            && self.landing.is_some()
+            && matches!(self.settle(), Ok(None))
+            && self.walk.valid()
+            && !self.has_block(self.walk.handle())
+        {
+            self.table.prefetch(self.walk.handle());
+        }
+    }
+
+    /// Goes on with what [`TableIter::set_out`] began: takes hold of the data block, if it is in
+    /// memory, and asks for the memory of the entry.
+    pub fn hold(&mut self) {
+        if let Some(landing) = self.landing
+            && self.walk.is_settled()
+            && self.walk.valid()
+            && matches!(self.load_block(landing), Ok(None))
+            && let Some((block, layout)) = &self.block
+            && let Some(words) = DataWords::parse(block.tail())
+            && let Some(at) = words.near(block, layout, key::user_key(&self.target))
+        {
+            block.prefetch_at(at, SCANNED);
+        }
+    }
+
+    /// Completes what [`TableIter::set_out`] began.
+    pub fn arrive(&mut self) -> Progress {
+        self.go_on()
+    }
+
     /// Goes to the first entry.
     pub fn seek_to_first(&mut self) -> Progress {
         self.begin(IndexLanding::First, Landing::First, None)
@@ -299,8 +345,11 @@ impl TableIter {
                 fill_cache,
                 ..
             } = self.options;
-            self.table
-                .take(lack, &bytes[..len], verify_checksums, fill_cache)
+            let raw = match bytes.len() == len {
+                true => Raw::Whole(bytes),
+                false => Raw::Part(&bytes[..len]),
+            };
+            self.table.take(lack, &raw, verify_checksums, fill_cache)
         });
         match taken {
             Ok(buffer) => {
@@ -324,6 +373,12 @@ impl TableIter {
 
     /// Begins a movement that does not depend on where the iterator stands.
     fn begin(&mut self, index: IndexLanding, landing: Landing, target: Option<&[u8]>) -> Progress {
+        self.aim(index, landing, target);
+        self.go_on()
+    }
+
+    /// Notes where a movement is to lead.
+    fn aim(&mut self, index: IndexLanding, landing: Landing, target: Option<&[u8]>) {
         self.error = None;
         self.lack = None;
         self.supplied.clear();
@@ -337,7 +392,6 @@ impl TableIter {
         self.ask_filter = self.options.prefix_filter && target.is_some();
         self.walk.start(index);
         self.landing = Some(landing);
-        self.go_on()
     }
 
     /// Goes on at the edge of a block, or after a step inside it that needs more work: an error,
@@ -394,7 +448,9 @@ impl TableIter {
         Progress::Ready
     }
 
-    fn drive(&mut self) -> Result<Option<Lack>> {
+    /// Asks the filter, if it is to be asked; the iterator goes nowhere if the table has no such
+    /// prefix.
+    fn sift(&mut self) -> Result<Option<Lack>> {
         if self.ask_filter {
             match self
                 .table
@@ -409,11 +465,21 @@ impl TableIter {
                 Ok(true) => self.ask_filter = false,
             }
         }
+        Ok(None)
+    }
+
+    /// Finds the data block in the index.
+    #[inline]
+    fn settle(&mut self) -> Result<Option<Lack>> {
+        self.walk.settle(&self.table, &self.supplied, &self.target)
+    }
+
+    fn drive(&mut self) -> Result<Option<Lack>> {
+        if let Some(lack) = self.sift()? {
+            return Ok(Some(lack));
+        }
         while let Some(landing) = self.landing {
-            if let Some(lack) = self
-                .walk
-                .settle(&self.table, &self.supplied, &self.target)?
-            {
+            if let Some(lack) = self.settle()? {
                 return Ok(Some(lack));
             }
             if !self.walk.valid() {
@@ -439,10 +505,16 @@ impl TableIter {
         Ok(None)
     }
 
+    /// Whether the current block is the one at `handle`.
+    #[inline]
+    fn has_block(&self, handle: Handle) -> bool {
+        self.block.is_some() && self.block_handle == handle
+    }
+
     /// Makes the block at which the walk stands the current one, if it is in memory.
     fn load_block(&mut self, landing: Landing) -> Result<Option<Lack>> {
         let handle = self.walk.handle();
-        if self.block.is_some() && self.block_handle == handle {
+        if self.has_block(handle) {
             return Ok(None);
         }
         let lack = Lack {
@@ -468,7 +540,10 @@ impl TableIter {
                     ..
                 } = self.options;
                 match self.prefetch.take(handle) {
-                    Some(raw) => self.table.take(lack, raw, verify_checksums, fill_cache)?,
+                    Some(raw) => {
+                        let raw = Raw::Part(raw);
+                        self.table.take(lack, &raw, verify_checksums, fill_cache)?
+                    }
                     None => return Ok(Some(lack)),
                 }
             }

@@ -18,7 +18,7 @@ use cairn_types::{
     Code, Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
 };
 
-use super::block;
+use super::block::{self, Raw};
 use super::filter::Filter;
 use super::index::Index;
 use super::table::{Part, Table};
@@ -88,17 +88,18 @@ impl Opening<'_> {
     }
 
     /// The bytes of a block with its trailer. `handle` was checked.
-    fn raw(&self, handle: Handle) -> Result<Buffer> {
+    fn raw(&self, handle: Handle) -> Result<Raw<'_>> {
         let len = handle.size as usize + TRAILER_LEN;
         if handle.offset >= self.tail_at {
             let start = (handle.offset - self.tail_at) as usize;
-            return Ok(Buffer::from(&self.tail[start..start + len]));
+            return Ok(Raw::Part(&self.tail[start..start + len]));
         }
-        self.io.read_now(&ReadRequest {
+        let request = ReadRequest {
             file: self.file.clone(),
             offset: handle.offset,
             len,
-        })
+        };
+        self.io.read_now(&request).map(Raw::Whole)
     }
 
     /// The contents of a block.

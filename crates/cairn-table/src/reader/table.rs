@@ -13,7 +13,7 @@ use cairn_types::{
     Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
 };
 
-use super::block;
+use super::block::{self, Raw};
 use super::counting::part_of;
 use super::filter::Filter;
 use super::index::{Index, IndexWalk, Landing};
@@ -180,12 +180,21 @@ impl Table {
         Some(found)
     }
 
+    /// Asks for the memory of the data block at `handle`, if it is in the cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, handle: Handle) {
+        if let Some(cache) = &self.params.cache {
+            cache.prefetch(&self.cache_key(handle));
+        }
+    }
+
     /// [`Table::find`] for a data block that will be searched. One that is found in the cache was
     /// used before and will be used again: the words of its keys are laid behind it.
     #[inline]
     pub(crate) fn find_to_search(&self, lack: Lack, supplied: &Supplied) -> Option<Buffer> {
         let block = self.find(lack, supplied)?;
-        if block.tail().is_empty() && supplied.blocks.is_empty() && self.has_words() {
+        let bare = matches!(block.tail().len(), 0 | TRAILER_LEN);
+        if bare && supplied.blocks.is_empty() && self.has_words() {
             return Some(self.lay_words(lack, &block));
         }
         Some(block)
@@ -218,14 +227,20 @@ impl Table {
         }
     }
 
-    /// The contents of a block that was read: `raw` is the block with its trailer. Kept in the
-    /// cache if `fill`.
-    pub(crate) fn take(&self, lack: Lack, raw: &[u8], verify: bool, fill: bool) -> Result<Buffer> {
+    /// The contents of a block that was read as `raw`. Kept in the cache if `fill`.
+    pub(crate) fn take(
+        &self,
+        lack: Lack,
+        raw: &Raw<'_>,
+        verify: bool,
+        fill: bool,
+    ) -> Result<Buffer> {
         let dictionary = self
             .dictionary
             .as_ref()
             .filter(|_| lack.role == CacheRole::Data);
-        let unpack = |raw: &[u8]| block::unpack(raw, lack.handle, &self.footer, dictionary, verify);
+        let unpack =
+            |raw: &Raw<'_>| block::unpack(raw, lack.handle, &self.footer, dictionary, verify);
         let buffer = unpack(raw)
             .or_else(|error| {
                 let place = (lack.handle.offset, lack.handle.size as usize + TRAILER_LEN);
@@ -255,7 +270,7 @@ impl Table {
     /// Reads the block that is lacking on the calling thread.
     pub(crate) fn fetch(&self, lack: Lack, io: &Io, fill: bool) -> Result<Buffer> {
         let raw = io.read_now(&self.request(lack, 0))?;
-        self.take(lack, &raw, true, fill)
+        self.take(lack, &Raw::Whole(raw), true, fill)
     }
 
     /// Loads the partitions that the options want to stay in memory.

@@ -6,7 +6,7 @@ use cairn_memory::CacheRole;
 use cairn_platform::{Buffer, Io};
 use cairn_types::Result;
 
-use super::block;
+use super::block::{self, Raw};
 use super::table::{Lack, Part, Table};
 
 impl Table {
@@ -23,8 +23,8 @@ impl Table {
                     handle,
                     role: CacheRole::Other,
                 };
-                let raw = io.read_now(&self.request(lack, 0))?;
-                let unpack = |raw: &[u8]| block::unpack_properties(raw, handle, &self.footer);
+                let raw = Raw::Whole(io.read_now(&self.request(lack, 0))?);
+                let unpack = |raw: &Raw<'_>| block::unpack_properties(raw, handle, &self.footer);
                 unpack(&raw)
                     .or_else(|error| {
                         let place = (handle.offset, raw.len());
