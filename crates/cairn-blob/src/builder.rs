@@ -13,6 +13,7 @@ use std::sync::Arc;
 use cairn_compress::{CodecOptions, Compression, Compressor};
 use cairn_format::blob::{BlobIndex, Footer, Header, encode_record};
 use cairn_format::checksum::crc32c_extend;
+use cairn_observe::statistics::{Histogram, Meter};
 use cairn_platform::WritableFile;
 use cairn_types::{Error, FileNumber, Result};
 
@@ -20,7 +21,7 @@ use cairn_types::{Error, FileNumber, Result};
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// What a blob file is made with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct BlobParams {
     /// The number in the file's name.
     pub number: FileNumber,
@@ -34,6 +35,8 @@ pub struct BlobParams {
     pub bytes_per_sync: u64,
     /// Compute the CRC32C of the whole file.
     pub file_checksum: bool,
+    /// What measures compression.
+    pub meter: Meter,
 }
 
 /// What a finished blob file holds.
@@ -116,7 +119,10 @@ impl BlobBuilder {
         let value = match &mut self.compressor {
             None => value,
             Some(compressor) => {
+                let began = self.params.meter.began();
                 compressor.compress_always(value, &mut stored)?;
+                let histogram = Histogram::BlobDbCompressionMicros;
+                self.params.meter.time_since(began, histogram);
                 stored.as_slice()
             }
         };

@@ -8,6 +8,7 @@ use cairn_format::blob::{
     encode_record,
 };
 use cairn_format::checksum::crc32c;
+use cairn_observe::statistics::Meter;
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::sync::Arc;
@@ -34,6 +35,7 @@ fn written(compression: Compression, entries: &[Entry]) -> (Vec<u8>, Vec<BlobInd
         codec: CodecOptions::default(),
         bytes_per_sync: 4096,
         file_checksum: true,
+        meter: Meter::default(),
     };
     let mut builder = BlobBuilder::create(file, params).unwrap();
     let add = |(key, value): &Entry| builder.add(key, value).unwrap();

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_format::batch::{BatchRef, HEADER_LEN};
+use cairn_observe::statistics::Ticker;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode};
 use cairn_wal::{Reason, WalEvent, WalReader};
@@ -404,6 +405,7 @@ impl Db {
     ///
     /// `NotFound` if `seq` was not written yet; those of the stream's first step.
     pub fn updates_since(&self, seq: SequenceNumber) -> Result<WalIterator> {
+        self.shared().tick(Ticker::GetUpdatesSinceCalls, 1);
         if seq > self.shared().published() {
             return Err(Error::not_found(format!(
                 "sequence number {seq} was not written yet"

@@ -7,6 +7,7 @@ use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions};
 use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, JobContext, compact, flush};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
+use cairn_observe::statistics::Ticker;
 use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, CompactionStyle};
 use cairn_platform::IoPriority;
 use cairn_platform::fs::FileMode;
@@ -99,6 +100,7 @@ impl Shared {
             &self.pick_options(family),
         )?;
         let Ok(room) = self.room_for(&pick) else {
+            self.tick(Ticker::CompactionCancelled, 1);
             self.await_room();
             return None;
         };
@@ -239,6 +241,9 @@ impl Shared {
             reason: watch.reason(),
         };
         let done = flush::run(&job).map_err(|error| self.cut_short(error))?;
+        if watch.reason() == TableFileCreationReason::Flush {
+            self.tally_garbage(done.stats.input_bytes, done.stats.output_raw_bytes);
+        }
         Ok(done.edit)
     }
 
@@ -287,6 +292,7 @@ impl Shared {
             snapshots: self.snapshots.list(),
             events: None,
             cancel: Cancel::any([self.cancel.clone()]),
+            meter: self.meter(),
         }
     }
 

@@ -91,6 +91,11 @@ impl Shared {
             return;
         }
         tree.flushes += 1;
+        let mut reasons = tree
+            .families
+            .values()
+            .filter_map(|state| state.flush_reason);
+        self.tally_atomic_flush(reasons.next().unwrap_or(FlushReason::WriteBufferFull));
         for state in tree.families.values_mut() {
             state.flushing = !state.immutables.is_empty();
         }

@@ -226,7 +226,8 @@ impl Shared {
                 })
                 .collect(),
         };
-        Manifest::create(&*self.world.fs, &self.dir, number, &contents, edits)
+        let manifest = Manifest::create(&*self.world.fs, &self.dir, number, &contents, edits)?;
+        Ok(manifest.measured(self.meter()))
     }
 }
 

@@ -10,6 +10,7 @@ use cairn_format::names::FileName;
 use cairn_jobs::BlobGc;
 use cairn_jobs::pick::{self, Busy, FilesRequest, Manual, Pick, Step, UserRange};
 use cairn_memtable::Memtable;
+use cairn_observe::statistics::Ticker;
 use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_options::{Canceled, CompactRangeOptions, CompactionOptions, CompactionStyle};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
@@ -178,7 +179,9 @@ impl Shared {
         pick: Pick,
         version: Arc<Version>,
     ) -> Result<Chosen> {
-        let room = self.room_for(&pick)?;
+        let room = self.room_for(&pick).inspect_err(|_| {
+            self.tick(Ticker::CompactionCancelled, 1);
+        })?;
         let state = tree.families.get_mut(&family.id());
         let state = state.expect("the caller has just seen the family under this lock");
         let id = state.busy.add(family.order(), &pick);

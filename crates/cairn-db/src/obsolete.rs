@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use cairn_format::names::FileName;
+use cairn_observe::statistics::Ticker;
 use cairn_platform::sync::{MutexGuard, Ordering};
 use cairn_platform::{FileSystem, Priority};
 use cairn_types::{FileNumber, Result, Subcode};
@@ -183,7 +184,10 @@ impl Shared {
         }
         let result = match self.discard(path) {
             true => Ok(()),
-            false => remove(&*self.world.fs, path).inspect(|()| self.untrack(path)),
+            false => remove(&*self.world.fs, path).inspect(|()| {
+                self.tick(Ticker::FilesDeletedImmediately, 1);
+                self.untrack(path);
+            }),
         };
         self.note_deletion(path, 0, &result);
         if let Err(error) = result {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use cairn_format::names::FileName;
 use cairn_jobs::pick::Pick;
 use cairn_observe::BackgroundErrorReason;
+use cairn_observe::statistics::Ticker;
 use cairn_options::DbOptions;
 use cairn_platform::Priority;
 use cairn_platform::space::{Reservation, TRASH_SUFFIX, TrackedFiles};
@@ -104,8 +105,12 @@ impl Shared {
 
     /// Leaves the deletion of `path` to the manager, if it takes it.
     pub(crate) fn discard(&self, path: &Path) -> bool {
+        let meter = self.meter();
+        let deleted = move || meter.add(Ticker::FilesDeletedFromTrashQueue, 1);
         let space = self.space.as_ref();
-        space.is_some_and(|space| space.files.discard(&self.world, path))
+        let is_trash = space.is_some_and(|space| space.files.discard(&self.world, path, deleted));
+        self.tick(Ticker::FilesMarkedTrash, u64::from(is_trash));
+        is_trash
     }
 
     /// Whether writes have to stop for the sake of the limit.

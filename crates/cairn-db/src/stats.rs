@@ -84,8 +84,7 @@ fn row(present: Present, work: &LevelWork) -> [f64; 22] {
         work.read() as f64 / MB / elapsed,
         (work.written + work.written_blobs) as f64 / MB / elapsed,
         seconds,
-        // Nor is the time of processors.
-        0.0,
+        work.cpu_micros as f64 / 1e6,
         work.jobs as f64,
         average,
         work.entries_in as f64,

@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 
+use cairn_jobs::JobStats;
 use cairn_memtable::Memtable;
 use cairn_observe::listener::CompactionJobInfo;
 use cairn_observe::perf::{self, PerfMetric};
-use cairn_observe::statistics::{Histogram, Statistics, Ticker, Update};
+use cairn_observe::statistics::{Began, Histogram, Meter, Statistics, Ticker, Update};
 use cairn_observe::{CompactionReason, FlushReason};
 
 use crate::shared::Shared;
 
 /// Bytes of a batch before its first record.
 const BATCH_HEADER: usize = 12;
-
-/// When something began, if statistics want times: nanoseconds.
-#[derive(Clone, Copy)]
-pub(crate) struct Began(Option<u64>);
 
 /// A group of batches that is written together.
 pub(crate) struct GroupCounts {
@@ -30,6 +27,11 @@ impl Shared {
     /// The statistics of the database, if it keeps any.
     pub(crate) fn statistics(&self) -> Option<&Arc<Statistics>> {
         self.statistics.as_ref()
+    }
+
+    /// The same with the clock, for jobs.
+    pub(crate) fn meter(&self) -> Meter {
+        Meter::new(self.statistics.clone(), self.world.clock.clone())
     }
 
     /// Brings counts in, if anybody keeps them.
@@ -48,16 +50,14 @@ impl Shared {
     /// Begins to measure a time, if it is wanted.
     #[inline]
     pub(crate) fn began(&self) -> Began {
-        let wanted = self.statistics.as_ref().is_some_and(|s| s.wants_times());
-        Began(wanted.then(|| self.world.clock.monotonic_nanos()))
+        Began::now(self.statistics.as_deref(), &*self.world.clock)
     }
 
     /// Ends it.
     #[inline]
     pub(crate) fn time_since(&self, began: Began, histogram: Histogram) {
-        if let Began(Some(began)) = began {
-            let took = self.world.clock.monotonic_nanos().saturating_sub(began);
-            self.tally(|update| update.time(histogram, took / 1_000));
+        if let Some(micros) = began.micros(&*self.world.clock) {
+            self.tally(|update| update.time(histogram, micros));
         }
     }
 
@@ -140,6 +140,30 @@ impl Shared {
         });
     }
 
+    /// All families will be flushed together.
+    pub(crate) fn tally_atomic_flush(&self, reason: FlushReason) {
+        let ticker = match reason {
+            FlushReason::WriteBufferFull => Ticker::AtomicFlushRequestReasonWriteBufferFull,
+            FlushReason::WriteBufferManager => Ticker::AtomicFlushRequestReasonWriteBufferManager,
+            FlushReason::MemtableMaxRangeDeletions => {
+                Ticker::AtomicFlushRequestReasonMemtableMaxRangeDeletions
+            }
+            _ => Ticker::AtomicFlushRequestReasonOther,
+        };
+        self.tick(ticker, 1);
+    }
+
+    /// A flush wrote `written` bytes of keys and values, of `payload` that its memtables held.
+    pub(crate) fn tally_garbage(&self, payload: u64, written: u64) {
+        // Operands that were merged may be more than they were.
+        if let Some(garbage) = payload.checked_sub(written) {
+            self.tally(|update| {
+                update.add(Ticker::MemtablePayloadBytesAtFlush, payload);
+                update.add(Ticker::MemtableGarbageBytesAtFlush, garbage);
+            });
+        }
+    }
+
     /// A flush is installed.
     pub(crate) fn tally_flush(&self, table_bytes: u64, blob_bytes: u64, micros: u64) {
         self.tally(|update| {
@@ -150,7 +174,7 @@ impl Shared {
     }
 
     /// A compaction is installed that was no mere move.
-    pub(crate) fn tally_compaction(&self, info: &CompactionJobInfo, blob_bytes: u64) {
+    pub(crate) fn tally_compaction(&self, info: &CompactionJobInfo, did: &JobStats) {
         use CompactionReason as Reason;
         let dropping = match info.compaction_reason {
             Reason::FifoMaxSize => Some(Ticker::FifoMaxSizeCompactions),
@@ -161,6 +185,7 @@ impl Shared {
             return self.tick(ticker, 1);
         }
         let stats = &info.stats;
+        let (blob_bytes, dropped) = (did.output_blob_bytes, &did.dropped);
         let (read, written) = (
             stats.total_input_bytes,
             stats.total_output_bytes + blob_bytes,
@@ -173,7 +198,27 @@ impl Shared {
             if !stats.is_manual_compaction {
                 update.record(Histogram::NumFilesInSingleCompaction, stats.num_input_files);
             }
+            for (ticker, count) in [
+                (Ticker::CompactionKeyDropNewerEntry, dropped.hidden),
+                (Ticker::CompactionKeyDropObsolete, dropped.obsolete),
+                (Ticker::CompactionKeyDropRangeDel, dropped.covered),
+                (Ticker::CompactionKeyDropUser, dropped.filtered),
+                (
+                    Ticker::CompactionRangeDelDropObsolete,
+                    dropped.range_deletions,
+                ),
+                (
+                    Ticker::CompactionOptimizedDelDropObsolete,
+                    dropped.obsolete_early,
+                ),
+                (Ticker::BlobDbGcNumKeysRelocated, did.relocated_blobs),
+                (Ticker::BlobDbGcBytesRelocated, did.relocated_blob_bytes),
+                (Ticker::CompactionCpuTotalTime, stats.cpu_micros),
+            ] {
+                update.add(ticker, count);
+            }
             update.time(Histogram::CompactionTime, stats.elapsed_micros);
+            update.time(Histogram::CompactionCpuTime, stats.cpu_micros);
             let of_reason = match info.compaction_reason {
                 Reason::FilesMarkedForCompaction => Some((
                     Ticker::CompactReadBytesMarked,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cairn_observe::Activity;
+use cairn_observe::statistics::Ticker;
 use cairn_options::ReadOptions;
 use cairn_read::View;
 use cairn_types::{Error, Result};
@@ -25,9 +27,9 @@ impl Db {
                 .map(|family| family.view.load_full())
                 .collect()
         };
-        let result = views
-            .iter()
-            .try_for_each(|view| self.verify_view(view, options));
+        let result = views.iter().try_for_each(|view| {
+            Activity::VerifyDbChecksum.run(|| self.verify_view(view, options))
+        });
         drop(views);
         shared.purge_in_background();
         result
@@ -42,14 +44,20 @@ impl Db {
                 "the deadline of the verification has passed",
             )),
         };
+        // A file is read whole, once.
+        let verified = |bytes: u64, result: Result<()>| {
+            self.shared().tick(Ticker::VerifyChecksumReadBytes, bytes);
+            result
+        };
         for (level, file) in view.version.files() {
             in_time()?;
             let table = reading.tables.open(file, level, &reading.io)?;
-            table.verify_checksums(&reading.io)?;
+            verified(file.size, table.verify_checksums(&reading.io))?;
         }
-        for number in view.version.blob_files().keys() {
+        for (number, blobs) in view.version.blob_files() {
             in_time()?;
-            reading.blobs.file(*number)?.verify()?;
+            let checked = reading.blobs.file(*number)?.verify();
+            verified(blobs.file_size(), checked.map(|_| ()))?;
         }
         Ok(())
     }

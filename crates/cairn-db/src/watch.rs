@@ -459,6 +459,7 @@ impl Watch {
             Ok((edit, stats)) => {
                 info.blob_files.clone_from(&self.blobs.lock());
                 info.blob_compression = Some(family.options().blob_compression_type);
+                info.stats.cpu_micros = stats.cpu_nanos / 1_000;
                 info.stats.num_input_records = stats.input_entries;
                 info.stats.num_output_records = stats.output_entries;
                 info.stats.num_output_files = edit.added.len() as u64;
@@ -484,7 +485,7 @@ impl Watch {
                     &work_of(&info, pick, stats.output_blob_bytes),
                 );
                 if !pick.trivial_move {
-                    self.shared.tally_compaction(&info, stats.output_blob_bytes);
+                    self.shared.tally_compaction(&info, &stats);
                 }
                 self.log_compaction(&info, family, pick);
             }
@@ -567,6 +568,7 @@ fn work_of(info: &CompactionJobInfo, pick: &Pick, blob_bytes: u64) -> LevelWork 
     let read_here = here.map(|(_, file)| file.size).sum();
     LevelWork {
         micros: stats.elapsed_micros,
+        cpu_micros: stats.cpu_micros,
         read_above: stats.total_input_bytes - read_here,
         read_here,
         written: stats.total_output_bytes,
@@ -675,6 +677,7 @@ impl JobEvents for Watch {
             status: result.err().cloned(),
             stats: CompactionJobStats {
                 elapsed_micros: now.saturating_sub(began) / 1000,
+                cpu_micros: stats.cpu_nanos / 1_000,
                 num_input_records: stats.input_entries,
                 num_output_records: stats.output_entries,
                 num_output_files: stats.output_files,

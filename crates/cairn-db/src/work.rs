@@ -11,6 +11,8 @@ use cairn_platform::sync::Mutex;
 pub(crate) struct LevelWork {
     /// How long jobs took, in microseconds.
     pub(crate) micros: u64,
+    /// How long processors worked for compactions, in microseconds.
+    pub(crate) cpu_micros: u64,
     /// Bytes read of the levels above.
     pub(crate) read_above: u64,
     /// Bytes read of the level itself.
@@ -35,6 +37,7 @@ impl LevelWork {
     /// Adds what another did.
     pub(crate) fn add(&mut self, other: &LevelWork) {
         self.micros += other.micros;
+        self.cpu_micros += other.cpu_micros;
         self.read_above += other.read_above;
         self.read_here += other.read_here;
         self.read_blobs += other.read_blobs;
@@ -50,6 +53,7 @@ impl LevelWork {
     pub(crate) fn minus(&self, before: &LevelWork) -> LevelWork {
         LevelWork {
             micros: self.micros - before.micros,
+            cpu_micros: self.cpu_micros - before.cpu_micros,
             read_above: self.read_above - before.read_above,
             read_here: self.read_here - before.read_here,
             read_blobs: self.read_blobs - before.read_blobs,

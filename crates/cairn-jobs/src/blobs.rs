@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use cairn_blob::{BlobBuilder, BlobFile, BlobParams, BlobValue};
 use cairn_compress::{CodecOptions, Compression};
 use cairn_format::blob::{BlobIndex, FOOTER_LEN};
+use cairn_observe::files::measured_writes;
+use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_options::{CompressionOptions, FamilyOptions, PrepopulateBlobCache};
 use cairn_platform::WritableFile;
 use cairn_platform::io::{Buffer, ReadRequest};
@@ -121,6 +123,8 @@ impl<'a> BlobWriter<'a> {
             events.blob_started(number, &path);
         }
         let file = context.create(&path)?;
+        let histogram = Histogram::BlobDbBlobFileWriteMicros;
+        let file = measured_writes(file, &context.meter, histogram);
         self.kind.created.lock().push(path);
         let params = BlobParams {
             number,
@@ -129,6 +133,7 @@ impl<'a> BlobWriter<'a> {
             codec: self.kind.blobs.codec,
             bytes_per_sync: context.db_options.bytes_per_sync,
             file_checksum: context.db_options.file_checksum_gen_factory.is_some(),
+            meter: context.meter.clone(),
         };
         Ok((file.clone(), BlobBuilder::create(file, params)?))
     }
@@ -138,7 +143,11 @@ impl<'a> BlobWriter<'a> {
             return Ok(());
         };
         let finished = builder.finish()?;
+        let meter = &self.kind.context.meter;
+        let began = meter.began();
         file.sync(self.kind.context.db_options.use_fsync)?;
+        meter.add(Ticker::BlobDbBlobFileSynced, 1);
+        meter.time_since(began, Histogram::BlobDbBlobFileSyncMicros);
         file.close()?;
         self.written += finished.file_size;
         let (checksum_value, checksum_method) = match finished.file_crc32c {

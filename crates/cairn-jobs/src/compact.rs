@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 
 use cairn_format::key::InternalKey;
 use cairn_format::range_del::{Fragments, Tombstone};
+use cairn_observe::Activity;
+use cairn_observe::statistics::Histogram;
 use cairn_platform::Priority;
 use cairn_platform::sync::{Arc, Condvar, Mutex};
 use cairn_table::IterOptions;
@@ -56,7 +58,7 @@ pub fn run(job: &CompactJob) -> Result<Done> {
             stats: JobStats::default(),
         });
     }
-    let work = Arc::new(Work::prepare(job)?);
+    let work = Arc::new(Activity::Compaction.run(|| Work::prepare(job))?);
     let done = work.run().and_then(|done| {
         work.kind.sync_names()?;
         Ok(done)
@@ -121,10 +123,22 @@ impl Work {
             &below,
         );
         let borders = match parts::may_split(pick, order) {
-            true => parts::borders(&runs, order, pick, &context.io)?,
+            true => {
+                let began = context.meter.began();
+                let borders = parts::borders(&runs, order, pick, &context.io)?;
+                context
+                    .meter
+                    .time_since(began, Histogram::SubcompactionSetupTime);
+                borders
+            }
             false => Vec::new(),
         };
         let count = borders.len() + 1;
+        if count > 1 {
+            context.meter.update(|update| {
+                update.record(Histogram::NumSubcompactionsScheduled, count as u64);
+            });
+        }
         Ok(Work {
             kind: kind(job),
             context: context.clone(),
@@ -210,6 +224,14 @@ impl Work {
     }
 
     fn run_part(&self, part: usize) -> Result<Part> {
+        let clock = &self.context.world.clock;
+        let before = clock.thread_cpu_nanos();
+        let mut part = Activity::Compaction.run(|| self.write_part(part))?;
+        part.stats.cpu_nanos = clock.thread_cpu_nanos().saturating_sub(before);
+        Ok(part)
+    }
+
+    fn write_part(&self, part: usize) -> Result<Part> {
         let order = &self.context.order;
         let lower = part
             .checked_sub(1)
@@ -231,6 +253,7 @@ impl Work {
             blobs: written.blobs,
             stats: JobStats {
                 input_entries: entries.input().passed(),
+                dropped: entries.dropped,
                 ..written.stats
             },
             jumped: entries.jumped(),
@@ -282,6 +305,7 @@ impl Work {
             strict_single_deletions: context.db_options.enforce_single_del_contracts,
             filter: Filter::of_job(context, &self.filter_context)?,
             cancel: context.cancel.clone(),
+            meter: context.meter.clone(),
         };
         let mut entries = Visible::new(merge, rules);
         entries.blobs = Some(BlobReader::of(&self.kind));
@@ -293,6 +317,9 @@ impl Work {
         let mut done = Done::default();
         let mut garbage = Garbage::default();
         done.stats.input_bytes = self.pick.input_bytes();
+        let pieces = |of: &Fragments| of.iter().map(|fragment| fragment.seqs.len() as u64).sum();
+        let (read, written): (u64, u64) = (pieces(&self.tombstones), pieces(&self.written));
+        done.stats.dropped.range_deletions = read.saturating_sub(written);
         let jumped = parts.iter().any(|part| part.jumped);
         for part in parts {
             let level = self.pick.output.level;
@@ -300,12 +327,7 @@ impl Work {
                 .added
                 .extend(part.files.into_iter().map(|file| (level, file)));
             done.edit.added_blobs.extend(part.blobs);
-            done.stats.input_entries += part.stats.input_entries;
-            done.stats.output_entries += part.stats.output_entries;
-            done.stats.output_files += part.stats.output_files;
-            done.stats.output_bytes += part.stats.output_bytes;
-            done.stats.output_blob_files += part.stats.output_blob_files;
-            done.stats.output_blob_bytes += part.stats.output_blob_bytes;
+            done.stats.add(&part.stats);
             garbage.merge(&part.garbage);
         }
         if !jumped {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
+use cairn_observe::statistics::Meter;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{Arc, AtomicBool, Ordering};
@@ -62,6 +63,8 @@ pub struct JobContext {
     pub events: Option<Arc<dyn JobEvents>>,
     /// Who may want the job to end. It then fails with `Aborted` soon.
     pub cancel: Cancel,
+    /// What counts and measures the job's work.
+    pub meter: Meter,
 }
 
 impl JobContext {
@@ -91,6 +94,7 @@ impl JobContext {
             limiter: limiter.clone(),
             clock: self.world.clock.clone(),
             priority: self.io_priority,
+            watch: Some(Arc::new(self.meter.clone())),
         })
     }
 
@@ -190,4 +194,60 @@ pub struct JobStats {
     pub output_blob_files: u64,
     /// Bytes of the blob files written.
     pub output_blob_bytes: u64,
+    /// Bytes of keys and values of the tables written, as they were before they were packed.
+    pub output_raw_bytes: u64,
+    /// What was read and not written, and why.
+    pub dropped: Dropped,
+    /// Blobs that were moved to other files, or into tables.
+    pub relocated_blobs: u64,
+    /// Their bytes, as they were stored.
+    pub relocated_blob_bytes: u64,
+    /// Nanoseconds that processors worked for it.
+    pub cpu_nanos: u64,
+}
+
+impl JobStats {
+    /// Adds what another part of the job read and wrote.
+    pub(crate) fn add(&mut self, part: &JobStats) {
+        self.input_bytes += part.input_bytes;
+        self.input_entries += part.input_entries;
+        self.output_files += part.output_files;
+        self.output_bytes += part.output_bytes;
+        self.output_entries += part.output_entries;
+        self.output_blob_files += part.output_blob_files;
+        self.output_blob_bytes += part.output_blob_bytes;
+        self.output_raw_bytes += part.output_raw_bytes;
+        self.dropped.add(&part.dropped);
+        self.relocated_blobs += part.relocated_blobs;
+        self.relocated_blob_bytes += part.relocated_blob_bytes;
+        self.cpu_nanos += part.cpu_nanos;
+    }
+}
+
+/// What a job read and did not write. An entry counts under every heading that fits it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Entries below a newer one of the same key, or below a range tombstone.
+    pub hidden: u64,
+    /// Deletions that nothing was left to be hidden by.
+    pub obsolete: u64,
+    /// Those of them that were not at the bottom of the tree: no level below held their keys.
+    pub obsolete_early: u64,
+    /// Entries that a range tombstone covered.
+    pub covered: u64,
+    /// Entries that the user's filter removed.
+    pub filtered: u64,
+    /// Range tombstones, each piece of one that fragments were cut to.
+    pub range_deletions: u64,
+}
+
+impl Dropped {
+    fn add(&mut self, more: &Dropped) {
+        self.hidden += more.hidden;
+        self.obsolete += more.obsolete;
+        self.obsolete_early += more.obsolete_early;
+        self.covered += more.covered;
+        self.filtered += more.filtered;
+        self.range_deletions += more.range_deletions;
+    }
 }

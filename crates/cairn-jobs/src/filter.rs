@@ -3,7 +3,10 @@
 //! What a filter sees is what a reader would: values that lie in blob files are read first,
 //! unless the filter can tell by the key. What it decides comes back as the bytes to write.
 
+use std::cell::Cell;
+
 use cairn_format::wide::{self, Column, ColumnValue};
+use cairn_observe::statistics::{Meter, Ticker};
 use cairn_platform::Io;
 use cairn_platform::sync::Arc;
 use cairn_read::{BlobReadOptions, BlobSource};
@@ -32,6 +35,18 @@ pub struct Filter {
     level: usize,
     /// Where values in blob files are read.
     blobs: Option<(Arc<BlobSource>, Io)>,
+    meter: Meter,
+    /// Nanoseconds in the filter, if such times are wanted.
+    filtering: Cell<u64>,
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        let filtering = self.filtering.get();
+        if filtering > 0 {
+            self.meter.add(Ticker::FilterOperationTotalTime, filtering);
+        }
+    }
 }
 
 impl Filter {
@@ -65,6 +80,8 @@ impl Filter {
             filter,
             level: asked.input_start_level.unwrap_or(0),
             blobs: Some((context.blobs.clone(), context.io.clone())),
+            meter: context.meter.clone(),
+            filtering: Cell::new(0),
         }))
     }
 
@@ -75,11 +92,22 @@ impl Filter {
             filter,
             level,
             blobs: None,
+            meter: Meter::default(),
+            filtering: Cell::new(0),
         }
     }
 
     /// What becomes of an entry of `key` (with timestamp) of one of the kinds that hold a value.
     pub(crate) fn rule(&self, key: &[u8], kind: ValueKind, value: &[u8]) -> Result<Ruling> {
+        let began = self.meter.began_detail();
+        let ruled = self.decide(key, kind, value);
+        if let Some(nanos) = self.meter.nanos_since(began) {
+            self.filtering.set(self.filtering.get() + nanos);
+        }
+        ruled
+    }
+
+    fn decide(&self, key: &[u8], kind: ValueKind, value: &[u8]) -> Result<Ruling> {
         let decision = match kind {
             ValueKind::BlobIndex => match self.filter.filter_blob_by_key(self.level, key) {
                 Some(decision) => decision,

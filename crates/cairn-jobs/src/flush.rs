@@ -2,6 +2,7 @@
 
 use cairn_format::range_del::Fragments;
 use cairn_memtable::Memtable;
+use cairn_observe::Activity;
 use cairn_options::Compression;
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{Error, FilterContext, Result, TableFileCreationReason};
@@ -44,7 +45,11 @@ pub struct FlushJob {
 /// `Aborted`. The table is then removed.
 pub fn run(job: &FlushJob) -> Result<Done> {
     let kind = kind(job);
-    let done = write(job, &kind).and_then(|done| {
+    let activity = match job.reason {
+        TableFileCreationReason::Recovery => Activity::DbOpen,
+        _ => Activity::Flush,
+    };
+    let done = activity.run(|| write(job, &kind)).and_then(|done| {
         kind.sync_names()?;
         Ok(done)
     });
@@ -129,6 +134,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
             },
         )?,
         cancel: context.cancel.clone(),
+        meter: context.meter.clone(),
     };
     let mut merge = Merge::new(
         context.order.clone(),
@@ -165,6 +171,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
                 .map(|table| table.data_bytes() as u64)
                 .sum(),
             input_entries: read,
+            dropped: entries.dropped,
             ..written.stats
         },
     })

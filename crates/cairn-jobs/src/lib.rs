@@ -38,7 +38,7 @@ mod values;
 pub mod visible;
 
 pub use compact::CompactJob;
-pub use context::{BlobGc, Cancel, Done, JobContext, JobStats};
+pub use context::{BlobGc, Cancel, Done, Dropped, JobContext, JobStats};
 pub use events::JobEvents;
 pub use flush::FlushJob;
 pub use pick::{Busy, Manual, Pick, PickOptions, pick};

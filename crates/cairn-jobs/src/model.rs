@@ -2,6 +2,7 @@
 
 use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::{Fragments, Tombstone};
+use cairn_observe::statistics::Meter;
 use cairn_platform::sync::Arc;
 use cairn_types::{KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, ValueKind};
 use proptest::prelude::*;
@@ -257,6 +258,7 @@ pub(crate) fn compact_filtered(
         filter,
         strict_single_deletions: false,
         cancel: Cancel::default(),
+        meter: Meter::default(),
     };
     let mut visible = Visible::new(merge, rules);
     let mut result = State::default();

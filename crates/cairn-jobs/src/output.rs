@@ -13,6 +13,8 @@ use cairn_compress::Compression;
 use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::Fragments;
+use cairn_observe::files::measured_writes;
+use cairn_observe::statistics::Histogram;
 use cairn_options::{CompressionOptions, TableOptions};
 use cairn_platform::WritableFile;
 use cairn_platform::sync::{Arc, Mutex};
@@ -119,6 +121,7 @@ impl Kind {
             target_file_size: self.target_bytes,
             bytes_per_sync: context.db_options.bytes_per_sync,
             file_checksum: context.db_options.file_checksum_gen_factory.is_some(),
+            meter: context.meter.clone(),
             ..BuildParams::default()
         }
     }
@@ -269,6 +272,7 @@ impl<'a> Outputs<'a> {
     pub(crate) fn finish(mut self, upper: Option<&[u8]>) -> Result<Written> {
         self.end(upper)?;
         let values = self.values.expect("put back after every entry");
+        (self.stats.relocated_blobs, self.stats.relocated_blob_bytes) = values.relocated;
         let (blobs, garbage, blob_bytes) = values.finish()?;
         self.stats.output_blob_files = blobs.len() as u64;
         self.stats.output_blob_bytes = blob_bytes;
@@ -306,6 +310,7 @@ impl<'a> Outputs<'a> {
             events.table_started(number, &path);
         }
         let file = context.create(&path)?;
+        let file = measured_writes(file, &context.meter, Histogram::SstWriteMicros);
         self.kind.created.lock().push(path);
         let mut builder = TableBuilder::create(file.clone(), self.kind.params(number))?;
         let (options, level) = (&context.options, self.kind.level);
@@ -369,7 +374,13 @@ impl<'a> Outputs<'a> {
         let seqs = open.builder.seq_range().unwrap_or_default();
         let marked = open.collecting.finish(&mut open.builder)?;
         let table = open.builder.finish()?;
+        let began = context.meter.began();
         open.file.sync(context.db_options.use_fsync)?;
+        let syncing = match self.kind.flushes {
+            true => Histogram::TableSyncMicros,
+            false => Histogram::CompactionOutfileSyncMicros,
+        };
+        context.meter.time_since(began, syncing);
         open.file.close()?;
         let bound = |bytes: &[u8]| {
             InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("a new table", 0))
@@ -412,6 +423,7 @@ impl<'a> Outputs<'a> {
         self.stats.output_files += 1;
         self.stats.output_bytes += table.file_size;
         self.stats.output_entries += open.points;
+        self.stats.output_raw_bytes += properties.raw_key_size + properties.raw_value_size;
         let file = Arc::new(file);
         if let Some(readback) = &open.readback {
             readback.check(context, &file, self.kind.level)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN};
 use cairn_format::key::{self, InternalKey};
 use cairn_memtable::{Memtable, MemtableOptions};
+use cairn_observe::statistics::Meter;
 use cairn_options::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, CompactionPri,
     CompactionStyle, Compression, DbOptions, FamilyOptions,
@@ -380,6 +381,7 @@ impl Tree {
             snapshots: self.snapshots.iter().copied().map(SequenceNumber).collect(),
             events: None,
             cancel: Cancel::default(),
+            meter: Meter::default(),
         })
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Values<'a> {
     value: Vec<u8>,
     /// Blobs that written entries refer to.
     pub(crate) garbage: Garbage,
+    /// How many blobs were moved out of their files, and their bytes as they were stored.
+    pub(crate) relocated: (u64, u64),
 }
 
 /// An entry in its final form, and the oldest blob file that it refers to.
@@ -65,6 +67,7 @@ impl<'a> Values<'a> {
             key: Vec::new(),
             value: Vec::new(),
             garbage: Garbage::default(),
+            relocated: (0, 0),
         }
     }
 
@@ -122,7 +125,7 @@ impl<'a> Values<'a> {
     }
 
     fn place_blob<'e>(&'e mut self, entry: Entry<'e>) -> Result<Placed<'e>> {
-        let Some((number, _)) = garbage::blob_of(entry.value)? else {
+        let Some((number, bytes)) = garbage::blob_of(entry.value)? else {
             return Ok(Placed {
                 entry,
                 oldest_blob: None,
@@ -136,6 +139,8 @@ impl<'a> Values<'a> {
                 oldest_blob: Some(number),
             });
         }
+        self.relocated.0 += 1;
+        self.relocated.1 += bytes;
         let value = self.reader.read_encoded(entry.value, user_key)?;
         if let Some(index) = self.writer.add(user_key, &value)? {
             return Ok(self.refer(entry.key, &index));
@@ -205,11 +210,15 @@ impl<'a> Values<'a> {
 
     /// What becomes of a column of `entity` that lies in a blob file.
     fn move_column(&mut self, entity: &[u8], user_key: &[u8], index: &[u8]) -> Result<Place> {
-        let number = garbage::blob_of(index)?.map(|(number, _)| number);
-        if number.is_none_or(|number| number >= self.kind.blobs.relocate_below) {
+        let blob = garbage::blob_of(index)?;
+        let moved = blob.filter(|(number, _)| *number < self.kind.blobs.relocate_below);
+        let Some((_, bytes)) = moved else {
             self.garbage.leaves(user_key, index)?;
+            let number = blob.map(|(number, _)| number);
             return Ok(Place::Kept(range(entity, index), number));
-        }
+        };
+        self.relocated.0 += 1;
+        self.relocated.1 += bytes;
         let value = self.reader.read_encoded(index, user_key)?;
         let placed = self.writer.add(user_key, &value)?;
         Ok(placed.map_or_else(|| Place::Read(value.to_vec()), |index| written(&index)))

@@ -20,12 +20,14 @@
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use cairn_format::key;
 use cairn_format::range_del::Fragments;
+use cairn_observe::statistics::{Meter, Ticker};
 use cairn_platform::sync::Arc;
 use cairn_types::{
     Code, Error, KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, Subcode, ValueKind,
@@ -33,7 +35,7 @@ use cairn_types::{
 
 use crate::below::Below;
 use crate::blobs::BlobReader;
-use crate::context::Cancel;
+use crate::context::{Cancel, Dropped};
 use crate::entity;
 use crate::filter::{Filter, Ruling};
 use crate::garbage::Garbage;
@@ -65,6 +67,8 @@ pub struct Rules {
     pub strict_single_deletions: bool,
     /// Who may want the job to end.
     pub cancel: Cancel,
+    /// What measures the merge operator.
+    pub meter: Meter,
 }
 
 /// An entry to be written.
@@ -114,6 +118,10 @@ pub struct Visible<R> {
     /// Whether entries were passed without being seen.
     jumped: bool,
     until_cancel: u32,
+    /// What was passed by and not handed out, and why.
+    pub dropped: Dropped,
+    /// Nanoseconds in the merge operator, if times are wanted.
+    merging: Cell<u64>,
     /// Blobs that entries of the input referred to.
     pub garbage: Garbage,
     /// Reads blobs that operands apply to; without it the operands stay above them.
@@ -140,6 +148,8 @@ impl<R: Run> Visible<R> {
             newest: false,
             jumped: false,
             until_cancel: CANCEL_EVERY,
+            dropped: Dropped::default(),
+            merging: Cell::new(0),
             garbage: Garbage::default(),
             blobs: None,
         }
@@ -234,7 +244,14 @@ impl<R: Run> Visible<R> {
             // A hidden single deletion still has its value to meet, maybe in another job: the
             // newer value may go together with a single deletion of its own.
             let is_owed = hidden && kind == ValueKind::SingleDeletion && !self.timestamps;
-            if (hidden && !is_owed) || self.is_covered(seq, stripe) {
+            if hidden && !is_owed {
+                self.dropped.hidden += 1;
+                self.input.next();
+                continue;
+            }
+            if self.is_covered(seq, stripe) {
+                self.dropped.hidden += 1;
+                self.dropped.covered += 1;
                 self.input.next();
                 continue;
             }
@@ -288,13 +305,19 @@ impl<R: Run> Visible<R> {
                 self.skip_until(&key)?;
                 return Ok(None);
             }
-            Ruling::Remove if self.may_vanish(stripe) => {
-                self.decided = Some(stripe);
-                self.advance();
-                return Ok(None);
+            Ruling::Remove => {
+                self.dropped.filtered += 1;
+                if self.may_vanish(stripe) {
+                    self.count_obsolete();
+                    self.decided = Some(stripe);
+                    self.advance();
+                    return Ok(None);
+                }
+                match self.timestamps {
+                    true => (ValueKind::DeletionWithTimestamp, Vec::new()),
+                    false => (ValueKind::Deletion, Vec::new()),
+                }
             }
-            Ruling::Remove if self.timestamps => (ValueKind::DeletionWithTimestamp, Vec::new()),
-            Ruling::Remove => (ValueKind::Deletion, Vec::new()),
             Ruling::Change(kind, value) => (kind, value),
         };
         self.decided = Some(stripe);
@@ -379,6 +402,7 @@ impl<R: Run> Visible<R> {
             ValueKind::Deletion => {
                 self.decided = Some(stripe);
                 if self.may_vanish(stripe) {
+                    self.count_obsolete();
                     self.advance();
                     return Ok(None);
                 }
@@ -398,6 +422,15 @@ impl<R: Run> Visible<R> {
         }
         self.used = true;
         Ok(Some(Out::Input))
+    }
+
+    /// A deletion is not written, because nothing is left that it could hide.
+    #[cold]
+    fn count_obsolete(&mut self) {
+        self.dropped.obsolete += 1;
+        if !self.rules.bottommost {
+            self.dropped.obsolete_early += 1;
+        }
     }
 
     /// Makes `self.key` the key of the current entry with another number and kind.
@@ -494,17 +527,28 @@ impl<R: Run> Visible<R> {
                 )));
             }
             // The next one, or the deletion below it, hides as much.
-            Some((_, ValueKind::SingleDeletion | ValueKind::Deletion)) => return Ok(None),
-            Some((_, ValueKind::Merge)) if hidden => return Ok(None),
+            Some((_, ValueKind::SingleDeletion | ValueKind::Deletion)) => {
+                self.dropped.obsolete += 1;
+                return Ok(None);
+            }
+            Some((_, ValueKind::Merge)) if hidden => {
+                self.dropped.obsolete += 1;
+                return Ok(None);
+            }
             Some((_, ValueKind::Merge)) => ValueKind::Deletion,
             Some((_, kind)) => {
                 self.count_blobs(kind)?;
+                self.dropped.hidden += 1;
+                self.dropped.obsolete += 1;
                 self.advance();
                 // What is older goes on as if neither had been: a single deletion behind them
                 // still has its own value to meet.
                 return Ok(None);
             }
-            None if !self.is_same_key() && self.may_vanish(stripe) => return Ok(None),
+            None if !self.is_same_key() && self.may_vanish(stripe) => {
+                self.count_obsolete();
+                return Ok(None);
+            }
             None => ValueKind::SingleDeletion,
         };
         self.decided = Some(stripe);
@@ -672,7 +716,9 @@ impl<R: Run> Visible<R> {
             existing,
             operands: &operands,
         };
-        operator.full_merge(&input).ok_or_else(|| {
+        let merged = self.timed_merge(|| operator.full_merge(&input));
+        merged.ok_or_else(|| {
+            self.rules.meter.add(Ticker::NumberMergeFailures, 1);
             let text = format!("merge operator {} refuses its operands", operator.name());
             Error::new(Code::Corruption, Subcode::MergeOperatorFailed, text)
         })
@@ -680,7 +726,29 @@ impl<R: Run> Visible<R> {
 
     fn partial_merge(&self, operator: &dyn MergeOperator, operands: &[Made]) -> Option<Vec<u8>> {
         let key = key::strip_timestamp(&self.user, self.rules.order.timestamp_size());
-        operator.partial_merge(key, &self.oldest_first(operands))
+        let operands = self.oldest_first(operands);
+        self.timed_merge(|| operator.partial_merge(key, &operands))
+    }
+
+    /// What the merge operator makes of something.
+    fn timed_merge<T>(&self, merge: impl FnOnce() -> T) -> T {
+        let began = self.rules.meter.began();
+        let merged = merge();
+        if let Some(nanos) = self.rules.meter.nanos_since(began) {
+            self.merging.set(self.merging.get() + nanos);
+        }
+        merged
+    }
+}
+
+impl<R> Drop for Visible<R> {
+    fn drop(&mut self) {
+        let merging = self.merging.get();
+        if merging > 0 {
+            self.rules
+                .meter
+                .add(Ticker::MergeOperationTotalTime, merging);
+        }
     }
 }
 

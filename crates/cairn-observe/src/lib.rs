@@ -5,14 +5,17 @@
 //! like. [`Statistics`] are RocksDB's tickers and histograms; [`Counters`] the sums that the tables of
 //! statistics are made of.
 
+pub mod activity;
 pub mod counters;
 pub mod event;
+pub mod files;
 pub mod listener;
 pub mod logger;
 pub mod perf;
 pub mod reason;
 pub mod statistics;
 
+pub use activity::Activity;
 pub use counters::Counters;
 pub use listener::{EventListener, Listeners};
 pub use logger::{Level, LogOptions, LogSink, Logger, thread_number};

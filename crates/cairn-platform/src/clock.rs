@@ -24,9 +24,11 @@ impl Clock for SystemClock {
     }
 
     fn monotonic_nanos(&self) -> u64 {
-        let now = clock_gettime(ClockId::Monotonic);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+        nanos_of(ClockId::Monotonic)
+    }
+
+    fn thread_cpu_nanos(&self) -> u64 {
+        nanos_of(ClockId::ThreadCPUTime)
     }
 
     fn sleep(&self, duration: Duration) {
@@ -34,9 +36,24 @@ impl Clock for SystemClock {
     }
 }
 
+fn nanos_of(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_works_uses_the_processor() {
+        let clock = SystemClock;
+        let before = clock.thread_cpu_nanos();
+        let sum = (0..1_000_000_u64).fold(0, |sum, n| sum ^ std::hint::black_box(n));
+        std::hint::black_box(sum);
+        assert!(clock.thread_cpu_nanos() > before);
+    }
 
     #[test]
     fn monotonic_time_does_not_go_back_and_wall_time_is_of_this_century() {

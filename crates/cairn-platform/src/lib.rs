@@ -22,7 +22,7 @@ pub mod world;
 
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
 pub use io::{Buffer, Io, ReadRequest};
-pub use limited::{LimitedFile, Limits};
+pub use limited::{LimitWatch, LimitedFile, Limits};
 pub use limiter::{IoKind, IoPriority, RateLimited, RateLimiter};
 pub use mem::MemFileSystem;
 pub use posix::{PosixFileSystem, huge};

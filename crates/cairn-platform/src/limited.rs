@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cairn_types::Result;
 
 use crate::fs::WritableFile;
-use crate::limiter::{IoKind, IoPriority, RateLimiter};
+use crate::limiter::{IoKind, IoPriority, Passed, RateLimiter};
 use crate::world::Clock;
 
 /// A limiter, and as who its requests are made.
@@ -21,19 +21,35 @@ pub struct Limits {
     pub clock: Arc<dyn Clock>,
     /// How urgent they are.
     pub priority: IoPriority,
+    /// Who hears of them.
+    pub watch: Option<Arc<dyn LimitWatch>>,
+}
+
+/// Hears of the requests that are made of a limiter.
+pub trait LimitWatch: Send + Sync {
+    /// A request was served.
+    fn passed(&self, kind: IoKind, passed: Passed);
 }
 
 impl Limits {
     /// Waits until some of `bytes` may pass; see [`RateLimiter::request_token`].
     fn request_token(&self, bytes: u64, kind: IoKind) -> u64 {
-        self.limiter
-            .request_token(&*self.clock, bytes, self.priority, kind)
+        if bytes == 0 || !self.limiter.limits(kind) {
+            return bytes;
+        }
+        let passed = self.limiter.pass(&*self.clock, bytes, self.priority);
+        if let Some(watch) = &self.watch {
+            watch.passed(kind, passed);
+        }
+        passed.bytes
     }
 
     /// Waits until `bytes` may be read.
     pub(crate) fn wait_to_read(&self, bytes: usize) {
-        self.limiter
-            .request(&*self.clock, bytes as u64, self.priority, IoKind::Read);
+        let mut left = bytes as u64;
+        while left > 0 {
+            left -= self.request_token(left, IoKind::Read);
+        }
     }
 }
 
@@ -121,10 +137,12 @@ mod tests {
             RateLimited::AllIo,
             false,
         ));
+        let watch = Arc::new(Seen::default());
         let limits = Limits {
             limiter: limiter.clone(),
             clock: Arc::new(crate::clock::SystemClock),
             priority: IoPriority::High,
+            watch: Some(watch.clone()),
         };
         let path = Path::new("/f");
         let file = fs.create(path, FileMode::default()).unwrap();
@@ -147,5 +165,32 @@ mod tests {
         assert_eq!(io.read_now(&request).unwrap()[..], bytes[..]);
         assert!(io.read_batch(&[request.clone(), request])[1].is_ok());
         assert_eq!(limiter.total_bytes_through(None), 4 * 10_500);
+        let seen = watch.0.lock();
+        let bytes = |of: IoKind| -> u64 {
+            let of_kind = seen.iter().filter(|(kind, _)| *kind == of);
+            of_kind.map(|(_, passed)| passed.bytes).sum()
+        };
+        assert_eq!(
+            (bytes(IoKind::Write), bytes(IoKind::Read)),
+            (10_500, 31_500)
+        );
+        let waits = seen
+            .iter()
+            .filter(|(_, passed)| passed.waited_nanos.is_some());
+        assert!(
+            waits.count() > 0,
+            "ten thousand bytes do not fit into one refill"
+        );
+        assert!(seen.iter().map(|(_, passed)| passed.drains).sum::<u64>() > 0);
+    }
+
+    /// What a watch was told.
+    #[derive(Default)]
+    struct Seen(crate::sync::Mutex<Vec<(IoKind, Passed)>>);
+
+    impl LimitWatch for Seen {
+        fn passed(&self, kind: IoKind, passed: Passed) {
+            self.0.lock().push((kind, passed));
+        }
     }
 }

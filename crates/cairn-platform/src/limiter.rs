@@ -63,6 +63,17 @@ pub enum RateLimited {
     AllIo,
 }
 
+/// A request that was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// The bytes that may pass.
+    pub bytes: u64,
+    /// How long it waited, if it had to.
+    pub waited_nanos: Option<u64>,
+    /// How many times it was the first to find the bucket dry.
+    pub drains: u64,
+}
+
 /// A request that the bucket could not serve at once.
 struct Waiting {
     id: u64,
@@ -239,14 +250,32 @@ impl RateLimiter {
         if bytes == 0 || !self.limits(kind) {
             return bytes;
         }
+        self.pass(clock, bytes, priority).bytes
+    }
+
+    /// Waits until some of `bytes`, one burst at most, may pass. They count against the limit.
+    pub(crate) fn pass(&self, clock: &dyn Clock, bytes: u64, priority: IoPriority) -> Passed {
         let bytes = bytes.min(self.single_burst_bytes());
-        let Some(id) = self.ask(clock.monotonic_nanos(), bytes, priority) else {
-            return bytes;
+        let mut passed = Passed {
+            bytes,
+            waited_nanos: None,
+            drains: 0,
         };
-        while let Some(wait) = self.wait_for(id, priority, clock.monotonic_nanos()) {
+        let Some(id) = self.ask(clock.monotonic_nanos(), bytes, priority) else {
+            return passed;
+        };
+        let mut began = None;
+        loop {
+            let now = clock.monotonic_nanos();
+            let waiting = self.wait_for(id, priority, now);
+            passed.waited_nanos = began.map(|began| now.saturating_sub(began));
+            let Some((wait, drained)) = waiting else {
+                return passed;
+            };
+            began.get_or_insert(now);
+            passed.drains += u64::from(drained);
             clock.sleep(wait);
         }
-        bytes
     }
 
     /// Takes `bytes` from the bucket. Where that does not hold them, what is lacking stands in a
@@ -272,8 +301,9 @@ impl RateLimiter {
         Some(id)
     }
 
-    /// How long the request `id` has to wait before it looks again; `None` once it was served.
-    fn wait_for(&self, id: u64, priority: IoPriority, now: u64) -> Option<Duration> {
+    /// How long the request `id` has to wait before it looks again, and whether it is the first that
+    /// waits for the next refill; `None` once it was served.
+    fn wait_for(&self, id: u64, priority: IoPriority, now: u64) -> Option<(Duration, bool)> {
         let mut state = self.state.lock();
         let waits = |state: &State| state.queues[priority as usize].iter().any(|w| w.id == id);
         if waits(&state) && now >= state.next_refill {
@@ -282,11 +312,13 @@ impl RateLimiter {
         if !waits(&state) {
             return None;
         }
-        if state.drained_for != Some(state.next_refill) {
+        let drained = state.drained_for != Some(state.next_refill);
+        if drained {
             state.drained_for = Some(state.next_refill);
             state.drains += 1;
         }
-        Some(Duration::from_nanos(state.next_refill.saturating_sub(now)))
+        let wait = Duration::from_nanos(state.next_refill.saturating_sub(now));
+        Some((wait, drained))
     }
 
     /// Fills the bucket and serves who waits.

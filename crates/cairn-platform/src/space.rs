@@ -65,6 +65,8 @@ struct Trash {
     path: PathBuf,
     bytes: u64,
     world: World,
+    /// Called once it is deleted.
+    deleted: Box<dyn FnOnce() + Send>,
 }
 
 impl State {
@@ -167,7 +169,12 @@ impl SstFileManager {
 
     /// Deletes the file that has waited longest, and comes again after the pause it is worth.
     fn empty_trash(self: Arc<Self>) {
-        let Trash { path, bytes, world } = {
+        let Trash {
+            path,
+            bytes,
+            world,
+            deleted,
+        } = {
             let mut state = self.state.lock();
             match state.trash.pop_front() {
                 Some(trash) => trash,
@@ -178,7 +185,9 @@ impl SstFileManager {
             }
         };
         // One that cannot be deleted is left to the next opening: it is dead weight, not damage.
-        let _ = remove(&*world.fs, &path);
+        if remove(&*world.fs, &path).is_ok() {
+            deleted();
+        }
         let rate = {
             let mut state = self.state.lock();
             state.trash_bytes -= bytes;
@@ -275,9 +284,14 @@ impl TrackedFiles {
     }
 
     /// Makes trash of the file `path`, which is needed no more; whether it did. If not, it is to be
-    /// deleted at once.
+    /// deleted at once. `deleted` is called when the trash is gone.
     #[must_use]
-    pub fn discard(&self, world: &World, path: &Path) -> bool {
+    pub fn discard(
+        &self,
+        world: &World,
+        path: &Path,
+        deleted: impl FnOnce() + Send + 'static,
+    ) -> bool {
         let bytes = {
             let state = self.manager.state.lock();
             let most = state.total() as f64 * state.max_trash_db_ratio;
@@ -301,6 +315,7 @@ impl TrackedFiles {
                 path: trash,
                 bytes,
                 world: world.clone(),
+                deleted: Box::new(deleted),
             });
             !std::mem::replace(&mut state.empties, true)
         };

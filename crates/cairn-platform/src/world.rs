@@ -13,6 +13,10 @@ pub trait Clock: Send + Sync {
     fn monotonic_nanos(&self) -> u64;
     /// Waits.
     fn sleep(&self, duration: Duration);
+    /// Nanoseconds that the processor has worked for the calling thread; 0 where that is not known.
+    fn thread_cpu_nanos(&self) -> u64 {
+        0
+    }
 
     /// Seconds since 1970.
     fn wall_seconds(&self) -> u64 {

@@ -14,14 +14,15 @@ use std::cell::Cell;
 use std::hint::black_box;
 
 use cairn_format::key::{self, LookupKey};
+use cairn_observe::Activity;
 use cairn_observe::perf::{self, PerfMetric};
-use cairn_observe::statistics::{Histogram, TableCounts, Ticker};
+use cairn_observe::statistics::{Began, Histogram, TableCounts, Ticker};
 use cairn_options::ReadOptions;
 use cairn_platform::ReadRequest;
 use cairn_table::TableGet;
 use cairn_types::{Error, Result};
 
-use crate::counting::{Began, Hit, count_hit, len_of};
+use crate::counting::{Hit, count_hit, len_of};
 use crate::get::{Found, PointGet};
 use crate::patience::Patience;
 use crate::view::{Reading, View};
@@ -128,7 +129,7 @@ impl<'a> Tally<'a> {
         let counts = reading.is_some_and(|reading| reading.statistics.is_some());
         Tally {
             reading,
-            began: reading.map(Began::now),
+            began: reading.map(Reading::began),
             hits: Vec::with_capacity(if counts { wanted.len() } else { 0 }),
         }
     }
@@ -148,7 +149,7 @@ impl<'a> Tally<'a> {
             counts().for_each(TableCounts::forget);
             return;
         }
-        let micros = began.elapsed(reading);
+        let micros = began.micros(&*reading.clock);
         let found = |at: usize| results[at].as_ref().and_then(|result| result.as_ref().ok());
         let values = (0..results.len()).filter_map(found);
         let sizes = values
@@ -328,10 +329,11 @@ impl<'a> Batch<'a> {
         };
         let reading = self.members[*first].get.reading();
         let mut failed: Vec<Option<Error>> = Vec::with_capacity(leaders.len());
-        for (&at, bytes) in leaders
-            .iter()
-            .zip(self.patience.read_batch(reading, &requests))
-        {
+        for (&at, bytes) in leaders.iter().zip(self.patience.read_batch(
+            reading,
+            Activity::MultiGet,
+            &requests,
+        )) {
             let member = &mut self.members[at];
             let supplied = member.get.supply(bytes);
             failed.push(supplied.as_ref().err().cloned());
@@ -375,7 +377,9 @@ impl<'a> Batch<'a> {
             return;
         };
         let reading = self.members[*first].get.reading();
-        let results = self.patience.read_batch(reading, &requests);
+        let results = self
+            .patience
+            .read_batch(reading, Activity::MultiGet, &requests);
         for ((at, place), bytes) in of.into_iter().zip(places).zip(results) {
             let member = &mut self.members[at];
             let supplied = bytes.and_then(|bytes| member.get.supply_blob(&place, bytes));

@@ -14,9 +14,9 @@ use cairn_compress::Compression;
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN, encode_record};
 use cairn_format::names;
 use cairn_memory::{BlockCache, CacheKey, CachePriority, CacheRole};
-use cairn_observe::Statistics;
+use cairn_observe::files::{ReadOf, counted_reads};
 use cairn_observe::perf::{self, PerfMetric};
-use cairn_observe::statistics::{Ticker, Update};
+use cairn_observe::statistics::{Histogram, Meter, Ticker, Update};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Mutex;
@@ -69,7 +69,7 @@ pub struct BlobSource {
     mode: FileMode,
     cache: Option<BlobCache>,
     open: Mutex<HashMap<FileNumber, Arc<BlobFile>>>,
-    statistics: Option<Arc<Statistics>>,
+    meter: Meter,
 }
 
 impl BlobSource {
@@ -87,21 +87,19 @@ impl BlobSource {
             mode,
             cache,
             open: Mutex::new(HashMap::new()),
-            statistics: None,
+            meter: Meter::default(),
         }
     }
 
-    /// The source, with what is counted about its reads.
+    /// The source, with what counts and measures its reads.
     #[must_use]
-    pub fn counting(mut self, statistics: Option<Arc<Statistics>>) -> BlobSource {
-        self.statistics = statistics;
+    pub fn counting(mut self, meter: Meter) -> BlobSource {
+        self.meter = meter;
         self
     }
 
     fn tally(&self, change: impl FnOnce(&Update<'_>)) {
-        if let Some(statistics) = &self.statistics {
-            statistics.update(change);
-        }
+        self.meter.update(change);
     }
 
     /// Where the blob file with this number lies.
@@ -127,7 +125,9 @@ impl BlobSource {
         }
         // Opened without the lock: two readers may both do it, and one of them wins.
         let opened = self.fs.open(&self.path(number), self.mode);
-        let opened = opened.and_then(|file| BlobFile::open(file, number));
+        let opened = opened
+            .map(|file| counted_reads(file, &self.meter, ReadOf::Blob))
+            .and_then(|file| BlobFile::open(file, number));
         self.tally(|update| {
             update.add(Ticker::NoFileOpens, 1);
             update.add(Ticker::NoFileErrors, u64::from(opened.is_err()));
@@ -214,7 +214,13 @@ impl BlobSource {
             perf.add(PerfMetric::BlobReadByte, bytes);
         });
         self.tally(|update| update.add(Ticker::BlobDbBlobFileBytesRead, bytes));
+        let is_compressed = place.index.compression != Compression::None as u8;
+        let began = is_compressed.then(|| self.meter.began());
         let value = place.file.complete(&place.index, user_key, record)?;
+        if let Some(began) = began {
+            self.meter
+                .time_since(began, Histogram::BlobDbDecompressionMicros);
+        }
         let (buffer, range) = value.into_parts();
         if let Some(cache) = &self.cache
             && place.fill_cache

@@ -1,7 +1,7 @@
 //! What statistics hear of point reads.
 
 use cairn_observe::perf::{self, PerfMetric};
-use cairn_observe::statistics::{Histogram, TableCounts, Ticker, Update};
+use cairn_observe::statistics::{Began, Histogram, TableCounts, Ticker, Update};
 use cairn_types::Result;
 
 use crate::get::Found;
@@ -18,23 +18,11 @@ pub(crate) enum Hit {
     Nowhere,
 }
 
-/// When a read began, if that is asked for: nanoseconds.
-#[derive(Clone, Copy)]
-pub(crate) struct Began(Option<u64>);
-
-impl Began {
+impl Reading {
+    /// Begins to measure a read, if that is asked for.
     #[inline]
-    pub(crate) fn now(reading: &Reading) -> Began {
-        let wanted = reading.statistics.as_ref().is_some_and(|s| s.wants_times());
-        Began(wanted.then(|| reading.clock.monotonic_nanos()))
-    }
-
-    /// The microseconds since.
-    #[inline]
-    pub(crate) fn elapsed(self, reading: &Reading) -> Option<u64> {
-        let began = self.0?;
-        let now = reading.clock.monotonic_nanos();
-        Some(now.saturating_sub(began) / 1_000)
+    pub(crate) fn began(&self) -> Began {
+        Began::now(self.statistics.as_deref(), &*self.clock)
     }
 }
 
@@ -60,7 +48,7 @@ pub(crate) fn count_get(
         }
         return;
     };
-    let micros = began.elapsed(reading);
+    let micros = began.micros(&*reading.clock);
     statistics.update(|update| {
         if let Some(tables) = tables {
             tables.bring_to(update);

@@ -22,7 +22,7 @@ use cairn_version::{FileMeta, TableRef};
 
 use crate::blob::{BlobPlace, BlobReadOptions, Located};
 use crate::columns::{Columns, default_column, with_blobs};
-use crate::counting::{Began, Hit, count_get};
+use crate::counting::{Hit, count_get};
 use crate::level::nothing_may_be_read;
 use crate::merging::{Below, Merged, full_merge};
 use crate::patience::Patience;
@@ -612,7 +612,7 @@ fn begins_behind(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 #[inline]
 pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
     options.check_supported()?;
-    let began = Began::now(&view.family);
+    let began = view.family.began();
     let mut get = PointGet::new(view, lookup, options, STATE.take());
     let found = get.run_blocking();
     let mut state = std::mem::take(&mut get.state);
@@ -650,7 +650,7 @@ thread_local! {
 /// Those of [`get`].
 pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
     options.check_supported()?;
-    let began = Began::now(&view.family);
+    let began = view.family.began();
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
     while !get.run()?.is_ready() {
         if let Some(request) = get.lacking()? {

@@ -1,6 +1,7 @@
 //! Applying merge operands, and what may lie below them.
 
 use cairn_format::key;
+use cairn_observe::statistics::{Began, Ticker};
 use cairn_types::{Code, Error, MergeInput, Result, Subcode};
 
 use crate::columns::merge_default;
@@ -55,7 +56,10 @@ pub fn full_merge(
             existing,
             operands,
         };
-        operator.full_merge(&input).ok_or_else(|| {
+        let began = reading.began();
+        let merged = operator.full_merge(&input);
+        count_merge(reading, began, merged.is_none());
+        merged.ok_or_else(|| {
             Error::new(
                 Code::Corruption,
                 Subcode::MergeOperatorFailed,
@@ -72,5 +76,18 @@ pub fn full_merge(
         Below::Nothing => merge(None).map(Merged::Value),
         Below::Value(value) => merge(Some(value)).map(Merged::Value),
         Below::Entity(entity) => merge_default(entity, merge).map(Merged::Entity),
+    }
+}
+
+/// A merge operator was called.
+fn count_merge(reading: &Reading, began: Began, failed: bool) {
+    let nanos = began.nanos(&*reading.clock);
+    if let Some(statistics) = &reading.statistics
+        && (failed || nanos.is_some())
+    {
+        statistics.update(|update| {
+            update.add(Ticker::NumberMergeFailures, u64::from(failed));
+            update.add(Ticker::MergeOperationTotalTime, nanos.unwrap_or(0));
+        });
     }
 }

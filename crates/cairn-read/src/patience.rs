@@ -4,6 +4,7 @@
 //! its bytes are dropped and the call fails with `TimedOut`. What is in memory is served even
 //! after the deadline.
 
+use cairn_observe::Activity;
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::Histogram;
 use cairn_options::ReadOptions;
@@ -47,23 +48,20 @@ impl Patience {
         }
     }
 
-    /// Carries `request` out.
+    /// Carries `request` of a get out.
     pub(crate) fn read(self, reading: &Reading, request: &ReadRequest) -> Result<Buffer> {
-        let read = || {
-            timed(reading, Histogram::ReadBlockGetMicros, || {
-                reading.io.read_now(request)
-            })
-        };
+        let read = || timed(reading, Activity::Get, || reading.io.read_now(request));
         if self.is_endless() {
             return read();
         }
         self.within(reading, read)?
     }
 
-    /// Carries all of `requests` out, as one wait.
+    /// Carries all of `requests` out for `activity`, as one wait.
     pub(crate) fn read_batch(
         self,
         reading: &Reading,
+        activity: Activity,
         requests: &[ReadRequest],
     ) -> Vec<Result<Buffer>> {
         if let Some(statistics) = &reading.statistics
@@ -71,11 +69,7 @@ impl Patience {
         {
             statistics.record(Histogram::MultigetIoBatchSize, requests.len() as u64);
         }
-        let read = || {
-            timed(reading, Histogram::SstReadMicros, || {
-                reading.io.read_batch(requests)
-            })
-        };
+        let read = || timed(reading, activity, || reading.io.read_batch(requests));
         if self.is_endless() {
             return read();
         }
@@ -102,26 +96,21 @@ impl Patience {
     }
 }
 
-/// What `read` brings; how long it took goes to the statistics and the thread's counters, if they want
-/// it.
-fn timed<T>(reading: &Reading, histogram: Histogram, read: impl FnOnce() -> T) -> T {
+/// What `read` brings for `activity`; how long it took goes to the statistics and the thread's
+/// counters, if they want it.
+fn timed<T>(reading: &Reading, activity: Activity, read: impl FnOnce() -> T) -> T {
     let statistics = reading.statistics.as_ref().filter(|s| s.wants_times());
     if statistics.is_none() && !perf::wants_times() {
         return read();
     }
     let began = reading.clock.monotonic_nanos();
-    let result = read();
+    let result = activity.run(read);
     let nanos = reading.clock.monotonic_nanos().saturating_sub(began);
     if perf::wants_times() {
         perf::count(|perf| perf.add(PerfMetric::BlockReadTime, nanos));
     }
     if let Some(statistics) = statistics {
-        statistics.update(|update| {
-            update.time(Histogram::SstReadMicros, nanos / 1_000);
-            if histogram != Histogram::SstReadMicros {
-                update.time(histogram, nanos / 1_000);
-            }
-        });
+        statistics.time(Histogram::ReadBlockGetMicros, nanos / 1_000);
     }
     result
 }

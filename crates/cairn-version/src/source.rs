@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use cairn_format::names::FileName;
 use cairn_memory::BlockCache;
-use cairn_observe::Statistics;
-use cairn_observe::statistics::Ticker;
+use cairn_observe::files::{ReadOf, counted_reads};
+use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::TableOptions;
 use cairn_platform::fs::{Access, FileMode};
 use cairn_platform::sync::Arc;
@@ -39,8 +39,10 @@ pub struct TableSource {
     pub mode: FileMode,
     /// Whether the kernel is told that tables are read here and there.
     pub advise_random: bool,
-    /// What is counted about the tables.
-    pub statistics: Option<Arc<Statistics>>,
+    /// What counts and measures the tables' reads.
+    pub meter: Meter,
+    /// The last level that there can be.
+    pub last_level: usize,
     /// The open tables of the database, among which these count.
     pub open_tables: Arc<OpenTables>,
 }
@@ -90,13 +92,13 @@ impl TableSource {
         mode: FileMode,
         io: &Io,
     ) -> Result<Arc<Table>> {
+        let began = self.meter.began();
         let opened = self.open_file(file, level, mode, io);
-        if let Some(statistics) = &self.statistics {
-            statistics.update(|update| {
-                update.add(Ticker::NoFileOpens, 1);
-                update.add(Ticker::NoFileErrors, u64::from(opened.is_err()));
-            });
-        }
+        self.meter.update(|update| {
+            update.add(Ticker::NoFileOpens, 1);
+            update.add(Ticker::NoFileErrors, u64::from(opened.is_err()));
+        });
+        self.meter.time_since(began, Histogram::TableOpenIoMicros);
         opened
     }
 
@@ -112,6 +114,8 @@ impl TableSource {
         if self.advise_random && !mode.direct {
             handle.advise(Access::Random);
         }
+        let last_level = level.is_some_and(|level| level >= self.last_level);
+        let handle = counted_reads(handle, &self.meter, ReadOf::Table { last_level });
         let params = OpenParams {
             number: file.number,
             level,
@@ -122,7 +126,7 @@ impl TableSource {
             expected_unique_id: file.unique_id.filter(|_| self.verify_unique_id),
             largest_seq: Some(file.largest_seq),
             tail_size: (file.tail_size > 0).then_some(file.tail_size),
-            statistics: self.statistics.clone(),
+            meter: self.meter.clone(),
         };
         Table::open(handle, file.size, params, io)
     }

@@ -86,6 +86,10 @@ impl Shared {
             self.tick(Ticker::ErrorHandlerBgIoErrorCount, 1);
         }
         let judged = severity::judge(reason, error, self.options().paranoid_checks);
+        let is_full = matches!(error.subcode(), Subcode::NoSpace | Subcode::SpaceLimit);
+        if judged.may_pass && error.code() == Code::IoError && !is_full {
+            self.tick(Ticker::ErrorHandlerBgRetryableIoErrorCount, 1);
+        }
         let mut told = Some(error.clone());
         // At once, and not as a notice: a listener may forgive the error.
         self.notify(|listener| listener.on_background_error(reason, &mut told));

@@ -20,6 +20,7 @@ use std::time::Duration;
 use cairn_format::manifest::VersionEdit;
 use cairn_observe::BackgroundErrorReason as Reason;
 use cairn_observe::listener::BackgroundErrorRecoveryInfo;
+use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Code, Error, Result, Severity, Subcode};
@@ -37,6 +38,8 @@ pub(crate) struct Recovery {
     by_hand: bool,
     /// Attempts that are left.
     left: i32,
+    /// Attempts that were made.
+    attempts: u64,
     /// The log may have failed since the last recovery.
     log_failed: bool,
     /// The device was full at the last failure.
@@ -77,8 +80,10 @@ impl Shared {
             }
             state.recovery.automatic = true;
             state.recovery.left = self.options().max_bgerror_resume_count;
+            state.recovery.attempts = 0;
             state.recovery.free_before = None;
         }
+        self.tick(Ticker::ErrorHandlerAutoresumeCount, 1);
         self.info
             .info(format_args!("resuming by itself from: {error}"));
         // What stopped nothing is left alone for a while, for there is nothing to be done about it.
@@ -178,6 +183,8 @@ impl Shared {
             self.end_recovery(Some(&current.error), Some(&current.error));
             return Next::Over;
         }
+        self.errors.state.lock().recovery.attempts += 1;
+        self.tick(Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
         match self.recover() {
             Ok(()) => Next::Over,
             Err(error) if error.code() == Code::Busy => {
@@ -214,10 +221,18 @@ impl Shared {
 
     /// Tells how resuming from `old` ended.
     pub(super) fn end_recovery(&self, old: Option<&Error>, new: Option<&Error>) {
-        {
+        let attempts = {
             let mut state = self.errors.state.lock();
-            state.recovery.automatic = false;
             state.recovery.by_hand = false;
+            let automatic = std::mem::take(&mut state.recovery.automatic);
+            automatic.then_some(state.recovery.attempts)
+        };
+        if let Some(attempts) = attempts {
+            self.tally(|update| {
+                update.record(Histogram::ErrorHandlerAutoresumeRetryCount, attempts);
+                let success = u64::from(new.is_none());
+                update.add(Ticker::ErrorHandlerAutoresumeSuccessCount, success);
+            });
         }
         if old.is_some() {
             let info = BackgroundErrorRecoveryInfo {

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_observe::statistics::Ticker;
 use cairn_types::{Result, SequenceNumber};
 
 use crate::db::Db;
@@ -59,21 +60,36 @@ impl Shared {
         }
         let unchanging = matches!(file.file_type, FileType::Table | FileType::Blob);
         if unchanging {
-            return link_or_copy(fs, &from, &to, full);
+            if link_or_copy(fs, &from, &to, full)? {
+                self.tally_copied(file.size);
+            }
+            return Ok(());
         }
-        copy::copy(fs, &from, &to, Some(file.size), full)
+        copy::copy(fs, &from, &to, Some(file.size), full)?;
+        self.tally_copied(file.size);
+        Ok(())
+    }
+
+    /// A checkpoint has copied `bytes` of a file.
+    fn tally_copied(&self, bytes: u64) {
+        self.tally(|update| {
+            update.add(Ticker::CheckpointReadBytes, bytes);
+            update.add(Ticker::CheckpointWriteBytes, bytes);
+        });
     }
 }
 
-/// Links a file that never changes, or copies it where it cannot be linked.
+/// Links a file that never changes, or copies it where it cannot be linked. Whether it is a copy.
 pub(crate) fn link_or_copy(
     fs: &dyn cairn_platform::FileSystem,
     from: &Path,
     to: &Path,
     use_fsync: bool,
-) -> Result<()> {
+) -> Result<bool> {
     match fs.link(from, to) {
-        Err(error) if copy::cannot_link(&error) => copy::copy(fs, from, to, None, use_fsync),
-        linked => linked,
+        Err(error) if copy::cannot_link(&error) => {
+            copy::copy(fs, from, to, None, use_fsync).map(|()| true)
+        }
+        linked => linked.map(|()| false),
     }
 }

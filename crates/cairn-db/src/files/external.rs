@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
+use cairn_observe::statistics::Meter;
 use cairn_options::TableOptions;
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Io};
@@ -45,7 +46,7 @@ impl Reader<'_> {
             expected_unique_id: None,
             largest_seq: seq,
             tail_size: None,
-            statistics: None,
+            meter: Meter::default(),
         };
         Ok(External {
             table: Table::open(file, size, params, self.io)?,

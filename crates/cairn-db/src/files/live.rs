@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cairn_format::names::{self, FileName};
 use cairn_jobs::checksum;
+use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
@@ -655,7 +656,11 @@ impl Shared {
                 path.display()
             )));
         }
+        let began = self.began();
         let found = checksum::of_file(&*self.world.fs, path)?;
+        let bytes = self.world.fs.status(path)?.len;
+        self.tick(Ticker::VerifyChecksumReadBytes, bytes);
+        self.time_since(began, Histogram::FileReadVerifyFileChecksumsMicros);
         if found != expected {
             return Err(Error::corruption(format!(
                 "checksum of {}: expected {expected:02x?} as in the MANIFEST, found {found:02x?}",

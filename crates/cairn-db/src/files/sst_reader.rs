@@ -9,6 +9,7 @@ use std::sync::Arc;
 use cairn_format::key::LookupKey;
 use cairn_format::table::Properties;
 use cairn_memtable::{Memtable, MemtableOptions};
+use cairn_observe::statistics::Meter;
 use cairn_options::{FamilyOptions, ReadOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{Io, World};
@@ -66,7 +67,8 @@ impl SstFileReader {
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,
-            statistics: None,
+            meter: Meter::default(),
+            last_level: usize::MAX,
             open_tables: OpenTables::new(None),
         });
         let reading = Reading {

@@ -9,6 +9,7 @@ use cairn_format::manifest::{FamilyChange, VersionEdit};
 use cairn_format::names::FileName;
 use cairn_memtable::{FilterOptions, Memtable};
 use cairn_observe::FlushReason;
+use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions, MemtableFactory, WalWriteMode};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
@@ -65,8 +66,7 @@ impl Shared {
             salt: self.world.random.next_u64(),
         });
         let dir = self.table_dirs(options).swap_remove(0);
-        BlobSource::new(self.world.fs.clone(), dir, tables.mode, cache)
-            .counting(self.statistics.clone())
+        BlobSource::new(self.world.fs.clone(), dir, tables.mode, cache).counting(self.meter())
     }
 
     /// What opens the tables of a family of `options`.
@@ -85,7 +85,8 @@ impl Shared {
                 ..FileMode::default()
             },
             advise_random: db.advise_random_on_open,
-            statistics: self.statistics.clone(),
+            meter: self.meter(),
+            last_level: usize::try_from(options.num_levels - 1).unwrap_or(0),
             open_tables: self.open_tables.clone(),
         }
     }
@@ -379,6 +380,7 @@ impl Shared {
         let fs = &*self.world.fs;
         match manifest::verify(fs, &self.dir, number, bytes) {
             Err(error) if error.is_corruption() => {
+                self.tick(Ticker::ManifestValidationFailureCount, 1);
                 self.info
                     .error(format_args!("MANIFEST {number} is written anew: {error}"));
             }

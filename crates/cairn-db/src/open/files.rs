@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::names::{self, FileName};
+use cairn_observe::statistics::Meter;
 use cairn_options::file::OptionsFile;
 use cairn_options::{DbOptions, merge};
 use cairn_platform::FileSystem;
@@ -123,7 +124,8 @@ pub(super) fn recorded_merge_operator(
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,
-            statistics: None,
+            meter: Meter::default(),
+            last_level: usize::MAX,
             open_tables: cairn_version::OpenTables::new(None),
         };
         let io = cairn_platform::Io::blocking();

@@ -29,5 +29,6 @@ mod sst;
 mod stalls;
 mod statistics;
 mod styles;
+mod tickers;
 mod wal;
 mod walks;

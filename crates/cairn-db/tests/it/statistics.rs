@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_db::{Db, OpenRequest, open};
 use cairn_observe::perf::{self, PerfLevel, PerfMetric};
 use cairn_observe::statistics::{Histogram, Keeping, Statistics, StatsLevel, Ticker};
-use cairn_options::{DbOptions, FilterPolicy, ReadOptions, WriteOptions};
+use cairn_options::{CompactRangeOptions, DbOptions, FilterPolicy, ReadOptions, WriteOptions};
 use cairn_platform::World;
 
 use crate::basic::{db_options, small};
@@ -233,4 +233,44 @@ fn a_thread_counts_what_its_operations_do() {
     perf::reset();
     assert!(db.get(&key(7)).unwrap().is_some());
     assert_eq!(perf::report(true), "");
+}
+
+/// What a compaction leaves out counts by why it does.
+#[test]
+fn what_compactions_drop_is_told_apart() {
+    let statistics = Arc::new(Statistics::new(StatsLevel::All));
+    let db = counting(&World::in_memory(), "/db", &statistics);
+    for key in [b"a", b"b", b"c", b"d"] {
+        db.put(key, b"1").unwrap();
+    }
+    db.flush().unwrap();
+    db.put(b"a", b"2").unwrap();
+    db.delete(b"b").unwrap();
+    db.delete_range(b"c", b"cc").unwrap();
+    db.flush().unwrap();
+    let options = CompactRangeOptions::default();
+    db.compact_range(None, None, &options).unwrap();
+    let ticker = |ticker| statistics.ticker(ticker);
+    // The old values of a and b, and that of c, which the tombstone covers.
+    assert_eq!(ticker(Ticker::CompactionKeyDropNewerEntry), 3);
+    assert_eq!(ticker(Ticker::CompactionKeyDropRangeDel), 1);
+    // Nothing lies below: the deletion of b and the tombstone have nothing left to hide.
+    assert_eq!(ticker(Ticker::CompactionKeyDropObsolete), 1);
+    assert_eq!(ticker(Ticker::CompactionRangeDelDropObsolete), 1);
+    assert_eq!(ticker(Ticker::CompactionOptimizedDelDropObsolete), 0);
+    assert_eq!(ticker(Ticker::CompactionKeyDropUser), 0);
+    // One write each to three tables, one of them by the compaction, and a sync each.
+    let count = |histogram| statistics.histogram(histogram).count;
+    assert_eq!(count(Histogram::SstWriteMicros), 3);
+    assert_eq!(count(Histogram::FileWriteFlushMicros), 2);
+    assert_eq!(count(Histogram::FileWriteCompactionMicros), 1);
+    assert_eq!(count(Histogram::TableSyncMicros), 2);
+    assert_eq!(count(Histogram::CompactionOutfileSyncMicros), 1);
+    assert_eq!(count(Histogram::CompactionCpuTime), 1);
+    // Four keys of one byte and their values, and then three; what was written of them is all of it.
+    assert_eq!(
+        ticker(Ticker::MemtablePayloadBytesAtFlush),
+        4 * 10 + (10 + 9 + 11)
+    );
+    assert_eq!(ticker(Ticker::MemtableGarbageBytesAtFlush), 0);
 }

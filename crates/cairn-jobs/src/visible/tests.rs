@@ -3,6 +3,7 @@
 mod filtered;
 
 use cairn_format::key;
+use cairn_observe::statistics::Meter;
 use cairn_platform::sync::Arc;
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, TreeEdit, Version};
@@ -260,6 +261,7 @@ fn a_cancelled_job_ends_with_aborted() {
         bottommost: false,
         below: Below::anything(),
         cancel: crate::Cancel::any([Arc::new(cairn_platform::sync::AtomicBool::new(true))]),
+        meter: Meter::default(),
     };
     let mut visible = super::Visible::new(merge, rules);
     let ended = loop {

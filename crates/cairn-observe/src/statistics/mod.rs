@@ -23,6 +23,7 @@
 
 mod distribution;
 mod histogram;
+mod meter;
 pub(crate) mod rows;
 mod shard;
 mod tables;
@@ -39,6 +40,7 @@ use cairn_platform::sync::{AtomicU8, Ordering};
 
 pub use distribution::{Distribution, HistogramData};
 pub use histogram::Histogram;
+pub use meter::{Began, Meter};
 use shard::{Held, Shards};
 pub use tables::{BlockPart, CacheEvent, TableCounts, count};
 pub use ticker::Ticker;

@@ -8,6 +8,7 @@ use cairn_format::key::{self, InternalKey};
 use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_memtable::{FilterOptions, Memtable, MemtableOptions};
+use cairn_observe::statistics::Meter;
 use cairn_options::{TableOptions, merge};
 use cairn_platform::clock::SystemClock;
 use cairn_platform::fs::FileMode;
@@ -142,7 +143,8 @@ impl World {
                 verify_unique_id: false,
                 mode: FileMode::default(),
                 advise_random: false,
-                statistics: None,
+                meter: Meter::default(),
+                last_level: usize::MAX,
                 open_tables: OpenTables::new(None),
             }),
             blobs: Arc::new(BlobSource::new(

@@ -1,10 +1,9 @@
 //! What statistics hear of an iterator: at each seek, and when it is dropped, what it did since.
 
 use cairn_observe::perf::{self, PerfMetric};
-use cairn_observe::statistics::{Histogram, Ticker, Update};
+use cairn_observe::statistics::{Began, Histogram, Ticker, Update};
 
 use super::DbIter;
-use crate::counting::Began;
 
 /// What an iterator did since it last brought that in.
 #[derive(Default)]
@@ -78,7 +77,7 @@ impl DbIter {
             self.counts = IterCounts::default();
             return;
         };
-        let micros = began.elapsed(reading);
+        let micros = began.micros(&*reading.clock);
         statistics.update(|update| {
             self.counts.bring_to(update);
             update.add(Ticker::NumberDbSeek, 1);

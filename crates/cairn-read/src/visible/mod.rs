@@ -17,6 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_format::key;
+use cairn_observe::Activity;
 use cairn_observe::statistics::Ticker;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_table::IterOptions;
@@ -24,7 +25,6 @@ use cairn_types::{Error, Progress, Result, SequenceNumber};
 
 use crate::blob::BlobReadOptions;
 use crate::columns::Columns;
-use crate::counting::Began;
 use crate::cover::Cover;
 use crate::level::{Tables, nothing_may_be_read};
 use crate::merge::MergingIter;
@@ -216,7 +216,7 @@ impl DbIter {
 
     /// Moves to the first key at or behind `target`. Keys are given and shown without timestamps.
     pub fn seek(&mut self, target: &[u8]) {
-        let began = Began::now(&self.view.family);
+        let began = self.view.family.began();
         self.seek_forward(target);
         self.count_seek(began);
     }
@@ -240,7 +240,7 @@ impl DbIter {
 
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
-        let began = Began::now(&self.view.family);
+        let began = self.view.family.began();
         self.seek_backward(target);
         self.count_seek(began);
     }
@@ -265,7 +265,7 @@ impl DbIter {
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
-        let began = Began::now(&self.view.family);
+        let began = self.view.family.began();
         self.seek_first();
         self.count_seek(began);
     }
@@ -294,7 +294,7 @@ impl DbIter {
 
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
-        let began = Began::now(&self.view.family);
+        let began = self.view.family.began();
         self.seek_last(None);
         self.count_seek(began);
     }
@@ -531,7 +531,7 @@ impl DbIter {
         let view = self.view.clone();
         let patience = self.patience;
         self.merging
-            .wait_by(|requests| patience.read_batch(&view.family, requests));
+            .wait_by(|requests| patience.read_batch(&view.family, Activity::DbIterator, requests));
     }
 
     #[cold]

@@ -4,6 +4,7 @@
 use cairn_compress::{Compression, Compressor, Dictionary, Framing, decompress, train_zstd};
 use cairn_format::block::{BlockBuilder, BlockOptions, can_hash};
 use cairn_format::table::{Handle, TRAILER_LEN};
+use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{DataBlockIndexType, TableOptions};
 use cairn_types::{Error, Result};
 
@@ -26,6 +27,38 @@ pub(crate) struct Packer {
     pub used: bool,
     /// Blocks that did not shrink enough.
     pub rejected: u64,
+    meter: Meter,
+    counts: Packed,
+}
+
+/// What became of blocks and, in each case, how many there were and their bytes.
+#[derive(Default)]
+struct Packed {
+    compressed: (u64, u64),
+    compressed_to: u64,
+    rejected: (u64, u64),
+    bypassed: (u64, u64),
+}
+
+/// Adds a block of `len` bytes.
+fn count(sum: &mut (u64, u64), len: usize) {
+    sum.0 += 1;
+    sum.1 += len as u64;
+}
+
+impl Drop for Packer {
+    fn drop(&mut self) {
+        let counts = &self.counts;
+        self.meter.update(|update| {
+            update.add(Ticker::NumberBlockCompressed, counts.compressed.0);
+            update.add(Ticker::BytesCompressedFrom, counts.compressed.1);
+            update.add(Ticker::BytesCompressedTo, counts.compressed_to);
+            update.add(Ticker::NumberBlockCompressionRejected, counts.rejected.0);
+            update.add(Ticker::BytesCompressionRejected, counts.rejected.1);
+            update.add(Ticker::NumberBlockCompressionBypassed, counts.bypassed.0);
+            update.add(Ticker::BytesCompressionBypassed, counts.bypassed.1);
+        });
+    }
 }
 
 impl Packer {
@@ -44,6 +77,8 @@ impl Packer {
             scratch: Vec::new(),
             used: false,
             rejected: 0,
+            meter: params.meter.clone(),
+            counts: Packed::default(),
         })
     }
 
@@ -55,15 +90,22 @@ impl Packer {
     pub(crate) fn pack<'a>(&'a mut self, raw: &'a [u8]) -> Result<(&'a [u8], Compression)> {
         let kind = self.compressor.kind();
         if kind == Compression::None {
+            count(&mut self.counts.bypassed, raw.len());
             return Ok((raw, kind));
         }
+        let began = self.meter.began_detail();
         let most = raw.len() as u64 * self.max_per_kb / 1024;
         self.scratch.clear();
-        if !self
+        let shrunk = self
             .compressor
-            .compress_within(raw, most as usize, &mut self.scratch)?
-        {
+            .compress_within(raw, most as usize, &mut self.scratch)?;
+        if let Some(nanos) = self.meter.nanos_since(began) {
+            self.meter
+                .update(|update| update.time(Histogram::CompressionTimesNanos, nanos));
+        }
+        if !shrunk {
             self.rejected += 1;
+            count(&mut self.counts.rejected, raw.len());
             return Ok((raw, Compression::None));
         }
         if self.verify {
@@ -82,6 +124,8 @@ impl Packer {
             }
         }
         self.used = true;
+        count(&mut self.counts.compressed, raw.len());
+        self.counts.compressed_to += self.scratch.len() as u64;
         Ok((&self.scratch, kind))
     }
 }

@@ -88,6 +88,7 @@ impl TableBuilder {
                 base_context,
                 bytes_per_sync: params.bytes_per_sync,
                 file_checksum: params.file_checksum,
+                meter: params.meter.clone(),
             },
         );
         let timestamp_size = params.order.timestamp_size();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cairn_compress::Compression;
 use cairn_format::checksum::{ChecksumKind, block_checksum, context_modifier, crc32c_extend};
 use cairn_format::table::Handle;
+use cairn_observe::statistics::{Histogram, Meter};
 use cairn_platform::WritableFile;
 use cairn_types::Result;
 
@@ -13,7 +14,7 @@ use cairn_types::Result;
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// What the output does beyond writing.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct OutputOptions {
     pub checksum: ChecksumKind,
     /// Part of every block's checksum; 0 below format version 6.
@@ -22,6 +23,8 @@ pub(crate) struct OutputOptions {
     pub bytes_per_sync: u64,
     /// Compute the CRC32C of the whole file.
     pub file_checksum: bool,
+    /// Measures how long blocks take.
+    pub meter: Meter,
 }
 
 /// The output of a builder.
@@ -89,6 +92,7 @@ impl Output {
 
     /// Appends a block in its stored form, with its trailer.
     pub(crate) fn append_block(&mut self, stored: &[u8], kind: Compression) -> Result<Handle> {
+        let began = self.options.meter.began();
         let handle = Handle {
             offset: self.offset(),
             size: stored.len() as u64,
@@ -98,6 +102,9 @@ impl Output {
         self.append(stored)?;
         let [a, b, c, d] = checksum.to_le_bytes();
         self.append(&[kind as u8, a, b, c, d])?;
+        self.options
+            .meter
+            .time_since(began, Histogram::WriteRawBlockMicros);
         Ok(handle)
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn_compress::{CodecOptions, Compression};
 use cairn_format::filter::FilterBuilder;
 use cairn_format::table::Properties;
+use cairn_observe::statistics::Meter;
 use cairn_options::{CompressionOptions, IndexType, TableOptions};
 use cairn_types::{Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber};
 
@@ -62,6 +63,8 @@ pub struct BuildParams {
     pub bytes_per_sync: u64,
     /// Compute the CRC32C of the whole file.
     pub file_checksum: bool,
+    /// What counts blocks and measures what becomes of them.
+    pub meter: Meter,
 }
 
 impl Default for BuildParams {
@@ -90,6 +93,7 @@ impl Default for BuildParams {
             strip_timestamps: false,
             bytes_per_sync: 0,
             file_checksum: false,
+            meter: Meter::default(),
         }
     }
 }

@@ -8,6 +8,7 @@ use cairn_compress::{
 };
 use cairn_format::checksum::{ChecksumKind, block_checksum, context_modifier};
 use cairn_format::table::{Footer, Handle, Properties, TRAILER_LEN};
+use cairn_observe::statistics::{Histogram, Meter};
 use cairn_platform::{Buffer, RandomAccessFile, ReadRequest};
 use cairn_types::{Decoded, Malformed};
 
@@ -76,13 +77,14 @@ impl Deref for Raw<'_> {
     }
 }
 
-/// The contents of the block whose bytes are `raw`.
+/// The contents of the block whose bytes are `raw`. How long it takes to decompress them goes to `meter`.
 pub(crate) fn unpack(
     raw: &Raw<'_>,
     handle: Handle,
     footer: &Footer,
     dictionary: Option<&Dictionary>,
     verify: bool,
+    meter: &Meter,
 ) -> Decoded<Buffer> {
     let (stored, kind) = check(raw, handle, footer, verify)?;
     if kind == Compression::None {
@@ -91,6 +93,20 @@ pub(crate) fn unpack(
             Raw::Whole(buffer) => buffer.clone().cut(TRAILER_LEN),
         });
     }
+    let began = meter.began_detail();
+    let unpacked = decompressed(stored, kind, footer, dictionary);
+    if let Some(nanos) = meter.nanos_since(began) {
+        meter.update(|update| update.time(Histogram::DecompressionTimesNanos, nanos));
+    }
+    unpacked
+}
+
+fn decompressed(
+    stored: &[u8],
+    kind: Compression,
+    footer: &Footer,
+    dictionary: Option<&Dictionary>,
+) -> Decoded<Buffer> {
     let framing = Framing::of_format_version(footer.version);
     let declared = declared_len(kind, stored, framing, MAX_BLOCK_BYTES)?;
     match declared.modest_len(stored.len()) {
@@ -122,7 +138,7 @@ pub(crate) fn read_again<T>(
 /// Like [`unpack`] for the properties block, whose global sequence number may have been written in
 /// place without mending the checksum (formats.md 13).
 pub(crate) fn unpack_properties(raw: &Raw<'_>, handle: Handle, footer: &Footer) -> Decoded<Buffer> {
-    let first = unpack(raw, handle, footer, None, true);
+    let first = unpack(raw, handle, footer, None, true, &Meter::default());
     let Err(mismatch) = first else {
         return first;
     };

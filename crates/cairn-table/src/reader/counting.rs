@@ -2,8 +2,11 @@
 
 use cairn_format::table::TRAILER_LEN;
 use cairn_memory::CacheRole;
+use cairn_observe::Activity;
 use cairn_observe::perf::{self, PerfMetric};
-use cairn_observe::statistics::{BlockPart, CacheEvent, Statistics, TableCounts, Ticker, count};
+use cairn_observe::statistics::{
+    BlockPart, CacheEvent, Histogram, Statistics, TableCounts, Ticker, count,
+};
 
 use super::table::{Lack, Table};
 
@@ -18,9 +21,14 @@ pub(crate) fn part_of(role: CacheRole) -> BlockPart {
     }
 }
 
+/// RocksDB counts what compactions read ahead apart from what users do.
+fn is_compaction() -> bool {
+    Activity::current() == Some(Activity::Compaction)
+}
+
 impl Table {
     fn statistics(&self) -> Option<&Statistics> {
-        self.params.statistics.as_deref()
+        self.params.meter.statistics().map(|kept| &**kept)
     }
 
     /// A block had to be read: `raw` with its trailer, `len` bytes when unpacked. `kept` says whether
@@ -85,6 +93,25 @@ impl Table {
                 update.add(Ticker::NumberBlockDecompressed, 1);
                 update.add(Ticker::BytesDecompressedFrom, stored as u64);
                 update.add(Ticker::BytesDecompressedTo, len as u64);
+            }
+        });
+    }
+
+    /// `len` bytes were read, a block and more behind it.
+    #[cold]
+    pub(crate) fn count_ahead(&self, len: usize) {
+        self.params.meter.update(|update| match is_compaction() {
+            true => update.record(Histogram::CompactionPrefetchBytes, len as u64),
+            false => update.add(Ticker::PrefetchBytes, len as u64),
+        });
+    }
+
+    /// A block of `len` bytes had been read with one before it.
+    pub(crate) fn count_found_ahead(&self, len: usize) {
+        self.params.meter.update(|update| {
+            if !is_compaction() {
+                update.add(Ticker::PrefetchHits, 1);
+                update.add(Ticker::PrefetchBytesUseful, len as u64);
             }
         });
     }

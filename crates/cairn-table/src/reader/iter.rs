@@ -337,8 +337,8 @@ impl TableIter {
             let len = bytes
                 .len()
                 .min(lack.handle.size as usize + cairn_format::table::TRAILER_LEN);
-            if lack.role == CacheRole::Data {
-                self.prefetch.keep(lack.handle, &bytes);
+            if lack.role == CacheRole::Data && self.prefetch.keep(lack.handle, &bytes) {
+                self.table.count_ahead(bytes.len());
             }
             let IterOptions {
                 verify_checksums,
@@ -541,6 +541,7 @@ impl TableIter {
                 } = self.options;
                 match self.prefetch.take(handle) {
                     Some(raw) => {
+                        self.table.count_found_ahead(raw.len());
                         let raw = Raw::Part(raw);
                         self.table.take(lack, &raw, verify_checksums, fill_cache)?
                     }

@@ -10,7 +10,7 @@ use cairn_format::table::footer::FOOTER_LEN;
 use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN, meta};
 use cairn_memory::{BlockCache, CachePriority};
-use cairn_observe::Statistics;
+use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{PinningTier, TableOptions};
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
@@ -44,8 +44,8 @@ pub struct OpenParams {
     pub largest_seq: Option<SequenceNumber>,
     /// Bytes behind the data blocks, where known: read at once.
     pub tail_size: Option<u64>,
-    /// What is counted about reads.
-    pub statistics: Option<Arc<Statistics>>,
+    /// What counts and measures reads.
+    pub meter: Meter,
 }
 
 impl Default for OpenParams {
@@ -60,7 +60,7 @@ impl Default for OpenParams {
             expected_unique_id: None,
             largest_seq: None,
             tail_size: None,
-            statistics: None,
+            meter: Meter::default(),
         }
     }
 }
@@ -80,6 +80,7 @@ struct Opening<'a> {
     footer: Footer,
     /// Where the footer begins: blocks end at or before it.
     limit: u64,
+    meter: Meter,
 }
 
 impl Opening<'_> {
@@ -90,7 +91,15 @@ impl Opening<'_> {
     /// The bytes of a block with its trailer. `handle` was checked.
     fn raw(&self, handle: Handle) -> Result<Raw<'_>> {
         let len = handle.size as usize + TRAILER_LEN;
-        if handle.offset >= self.tail_at {
+        let in_tail = handle.offset >= self.tail_at;
+        self.meter.add(
+            match in_tail {
+                true => Ticker::TableOpenPrefetchTailHit,
+                false => Ticker::TableOpenPrefetchTailMiss,
+            },
+            1,
+        );
+        if in_tail {
             let start = (handle.offset - self.tail_at) as usize;
             return Ok(Raw::Part(&self.tail[start..start + len]));
         }
@@ -104,7 +113,8 @@ impl Opening<'_> {
 
     /// The contents of a block.
     fn block(&self, handle: Handle) -> Result<Buffer> {
-        block::unpack(&self.raw(handle)?, handle, &self.footer, None, true)
+        let raw = self.raw(handle)?;
+        block::unpack(&raw, handle, &self.footer, None, true, &self.meter)
             .map_err(|error| self.bad(error, handle.offset))
     }
 }
@@ -196,7 +206,13 @@ impl Table {
             offset: tail_at,
             len: tail_len as usize,
         })?;
-        let footer = Footer::decode(&tail, len).map_err(|e| e.in_file(&name, tail_at))?;
+        params.meter.update(|update| {
+            update.record(Histogram::TableOpenPrefetchTailReadBytes, tail_len);
+        });
+        let footer = Footer::decode(&tail, len).map_err(|error| {
+            params.meter.add(Ticker::SstFooterCorruptionCount, 1);
+            error.in_file(&name, tail_at)
+        })?;
         let limit = len - footer.encoded_len() as u64;
         let opening = Opening {
             file: &file,
@@ -206,6 +222,7 @@ impl Table {
             tail_at,
             footer,
             limit,
+            meter: params.meter.clone(),
         };
         let mut table = opening.table(params)?;
         table.pin_partitions(io)?;

@@ -53,12 +53,15 @@ impl Prefetch {
         wanted.saturating_sub(len)
     }
 
-    /// Takes what a request brought, whose first bytes are the block at `handle`.
-    pub(crate) fn keep(&mut self, handle: Handle, bytes: &Buffer) {
+    /// Takes what a request brought, whose first bytes are the block at `handle`. Whether there is
+    /// more behind them.
+    pub(crate) fn keep(&mut self, handle: Handle, bytes: &Buffer) -> bool {
         let len = (handle.size as usize).saturating_add(TRAILER_LEN);
-        if bytes.len() > len {
+        let has_more = bytes.len() > len;
+        if has_more {
             self.ahead = Some((handle.offset, bytes.clone()));
         }
+        has_more
     }
 
     /// Gives up what was read ahead, if it has `len` bytes: their memory serves for the next.

@@ -239,8 +239,10 @@ impl Table {
             .dictionary
             .as_ref()
             .filter(|_| lack.role == CacheRole::Data);
-        let unpack =
-            |raw: &Raw<'_>| block::unpack(raw, lack.handle, &self.footer, dictionary, verify);
+        let meter = &self.params.meter;
+        let unpack = |raw: &Raw<'_>| {
+            block::unpack(raw, lack.handle, &self.footer, dictionary, verify, meter)
+        };
         let buffer = unpack(raw)
             .or_else(|error| {
                 let place = (lack.handle.offset, lack.handle.size as usize + TRAILER_LEN);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use cairn_format::log::{Framing, LogWriter};
 use cairn_format::manifest::{FamilyChange, VersionEdit, WalAddition, mark_later_in_group};
 use cairn_format::names::FileName;
+use cairn_observe::statistics::{Histogram, Meter};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Arc;
 use cairn_platform::{FileSystem, WritableFile};
@@ -106,6 +107,8 @@ pub struct Manifest {
     log: LogWriter,
     fresh_bytes: u64,
     failed: bool,
+    /// Measures how long it is synced.
+    meter: Meter,
 }
 
 impl Manifest {
@@ -133,6 +136,7 @@ impl Manifest {
             log: LogWriter::new(Framing::Legacy),
             fresh_bytes: 0,
             failed: false,
+            meter: Meter::default(),
         };
         manifest.write(&contents.edits())?;
         manifest.fresh_bytes = manifest.log.offset();
@@ -147,6 +151,13 @@ impl Manifest {
         fs.sync_dir(dir)?;
         set_current(fs, dir, number)?;
         Ok(manifest)
+    }
+
+    /// The same; its syncs are measured.
+    #[must_use]
+    pub fn measured(mut self, meter: Meter) -> Manifest {
+        self.meter = meter;
+        self
     }
 
     /// Its number.
@@ -184,7 +195,13 @@ impl Manifest {
             );
             return Err(Error::new(Code::IoError, Subcode::None, text));
         }
-        let written = self.write(edits).and_then(|()| self.file.sync(false));
+        let written = self.write(edits).and_then(|()| {
+            let began = self.meter.began();
+            self.file.sync(false)?;
+            self.meter
+                .time_since(began, Histogram::ManifestFileSyncMicros);
+            Ok(())
+        });
         self.failed = written.is_err();
         written
     }

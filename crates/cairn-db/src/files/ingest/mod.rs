@@ -17,6 +17,7 @@ mod prepare;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_observe::statistics::Histogram;
 use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Error, Result};
 
@@ -104,6 +105,7 @@ impl Shared {
     fn ingest(self: &Arc<Self>, ingestions: &[Ingestion]) -> Result<()> {
         self.check_writable()?;
         self.check_ingestions(ingestions)?;
+        let began = self.began();
         let mut prepared = Vec::with_capacity(ingestions.len());
         for ingestion in ingestions {
             match self.prepare(ingestion) {
@@ -114,6 +116,8 @@ impl Shared {
                 }
             }
         }
+        self.time_since(began, Histogram::IngestExternalFilePrepareTime);
+        let began = self.began();
         self.queue.lead_alone();
         let result = self.ingest_led(&prepared);
         self.queue.hand_over();
@@ -133,6 +137,7 @@ impl Shared {
             }
         }
         self.purge();
+        self.time_since(began, Histogram::IngestExternalFileRunTime);
         Ok(())
     }
 

@@ -1,0 +1,139 @@
+//! Files whose reads are counted and measured.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_platform::RandomAccessFile;
+use cairn_platform::fs::{Access, ReadAt};
+use cairn_types::Result;
+
+use crate::activity::Activity;
+use crate::statistics::{Histogram, Meter, Ticker};
+
+/// What the reads of a file are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOf {
+    /// A table; whether it lies in the last level that there can be.
+    Table {
+        /// Whether it does.
+        last_level: bool,
+    },
+    /// A blob file.
+    Blob,
+}
+
+/// `file`; its reads count in the statistics of `meter`, if there are any.
+#[must_use]
+pub fn counted_reads(
+    file: Arc<dyn RandomAccessFile>,
+    meter: &Meter,
+    of: ReadOf,
+) -> Arc<dyn RandomAccessFile> {
+    if meter.statistics().is_none() {
+        return file;
+    }
+    Arc::new(Counted {
+        file,
+        meter: meter.clone(),
+        of,
+    })
+}
+
+/// A file whose reads are counted.
+struct Counted {
+    file: Arc<dyn RandomAccessFile>,
+    meter: Meter,
+    of: ReadOf,
+}
+
+impl Counted {
+    /// Carries out `read`, which says how many reads it made and how many bytes they brought.
+    fn count<T>(&self, read: impl FnOnce() -> T, made: impl FnOnce(&T) -> (u64, u64)) -> T {
+        let began = self.meter.began();
+        let result = read();
+        let nanos = self.meter.nanos_since(began);
+        let (reads, bytes) = made(&result);
+        let (read_count, read_bytes, histogram) = match self.of {
+            ReadOf::Table { last_level: true } => (
+                Ticker::LastLevelReadCount,
+                Ticker::LastLevelReadBytes,
+                Histogram::SstReadMicros,
+            ),
+            ReadOf::Table { last_level: false } => (
+                Ticker::NonLastLevelReadCount,
+                Ticker::NonLastLevelReadBytes,
+                Histogram::SstReadMicros,
+            ),
+            ReadOf::Blob => (
+                Ticker::NonLastLevelReadCount,
+                Ticker::NonLastLevelReadBytes,
+                Histogram::BlobDbBlobFileReadMicros,
+            ),
+        };
+        self.meter.update(|update| {
+            update.add(read_count, reads);
+            update.add(read_bytes, bytes);
+            if let Some(nanos) = nanos {
+                update.time(histogram, nanos / 1_000);
+                let activity = Activity::current();
+                if let Some(activity) = activity {
+                    update.time(activity.reads(), nanos / 1_000);
+                }
+                if activity == Some(Activity::Compaction) && self.of != ReadOf::Blob {
+                    update.time(Histogram::ReadBlockCompactionMicros, nanos / 1_000);
+                }
+            }
+        });
+        result
+    }
+}
+
+impl RandomAccessFile for Counted {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.count(
+            || self.file.read_at(offset, buf),
+            |got| got.as_ref().map_or((0, 0), |&got| (1, got as u64)),
+        )
+    }
+
+    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.count(
+            || self.file.read_up_to_end(offset, buf),
+            |got| got.as_ref().map_or((0, 0), |&got| (1, got as u64)),
+        )
+    }
+
+    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
+        let made = self.count(
+            || {
+                self.file.read_many(reads);
+                let got = reads.iter().filter_map(|read| read.got.as_ref().ok());
+                got.fold((0, 0), |(reads, bytes), &got| {
+                    (reads + 1, bytes + got as u64)
+                })
+            },
+            |&made| made,
+        );
+        debug_assert!(made.0 <= reads.len() as u64, "no more than were asked for");
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn prefetch(&self, offset: u64, len: usize) {
+        self.file.prefetch(offset, len);
+    }
+
+    fn advise(&self, access: Access) {
+        self.file.advise(access);
+    }
+
+    fn drop_cached(&self) {
+        self.file.drop_cached();
+    }
+}
