@@ -17,6 +17,10 @@ pub struct Settings {
     pub disable_wal: bool,
     /// Reads check the checksums of blocks.
     pub verify_checksums: bool,
+    /// Walks see all keys, whatever the prefix extractor is.
+    pub total_order_seek: bool,
+    /// Walks end where the prefix of the key that was sought ends.
+    pub prefix_same_as_start: bool,
 }
 
 /// Opens databases of one engine.
@@ -94,8 +98,16 @@ pub trait Session {
     ///
     /// The engine's.
     fn merge(&mut self, key: &[u8], operand: &[u8]) -> Result<()>;
+    /// Removes every key from `begin` to before `end`.
+    ///
+    /// # Errors
+    ///
+    /// The engine's.
+    fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()>;
     /// Adds to the session's batch that a key is set.
     fn add(&mut self, key: &[u8], value: &[u8]);
+    /// Adds to the session's batch that a key is removed.
+    fn remove(&mut self, key: &[u8]);
     /// Writes the session's batch and empties it.
     ///
     /// # Errors

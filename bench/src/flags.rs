@@ -7,10 +7,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use cairn::{Error, Result};
 use cairn_options::{DbOptions, FamilyOptions, Options, TableOptions};
 use clap::{Args, ValueEnum};
 
+use crate::graph::GraphFlags;
 use crate::text;
+use crate::work::Layout;
 
 /// What runs when nobody says otherwise.
 pub const DEFAULT_BENCHMARKS: &str =
@@ -18,6 +21,9 @@ pub const DEFAULT_BENCHMARKS: &str =
 
 /// The name of Cairn's native interface among the engines.
 pub const OURS: &str = "ours";
+
+/// Bytes of a prefix that number it; those behind them can make it one that no key has.
+const PREFIX_NUMBER_LEN: usize = 8;
 
 /// Who keeps the data in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,6 +80,24 @@ pub struct Flags {
     /// Seek with one iterator a thread instead of a new one for each seek.
     #[arg(long = "keep_iterator", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub keep_iterator: bool,
+    /// Bytes of a prefix: sets a prefix extractor of this length, unless it is 0.
+    #[arg(long = "prefix_size", value_name = "BYTES", default_value_t = 0)]
+    pub prefix_size: usize,
+    /// Entries behind each prefix; 0 writes keys without prefixes of their own.
+    #[arg(long = "keys_per_prefix", value_name = "N", default_value_t = 0)]
+    pub keys_per_prefix: u64,
+    /// Walks see all keys, whatever the prefix extractor is.
+    #[arg(long = "total_order_seek", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub total_order_seek: bool,
+    /// Walks end where the prefix of the key that was sought ends.
+    #[arg(long = "prefix_same_as_start", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub prefix_same_as_start: bool,
+    /// Seek prefixes that no key has; prefixes must be longer than 8 bytes.
+    #[arg(long = "seek_missing_prefix", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub seek_missing_prefix: bool,
+    /// Shape of the benchmark mixgraph.
+    #[command(flatten)]
+    pub graph: GraphFlags,
     /// Seed of the random keys.
     #[arg(long, value_name = "N", default_value_t = 301)]
     pub seed: u64,
@@ -254,10 +278,44 @@ impl Flags {
                 "block_based_table_factory={{filter_policy=bloomfilter:{bits}:false}};"
             ));
         }
+        if self.prefix_size > 0 {
+            text.push_str(&format!(
+                "prefix_extractor=rocksdb.FixedPrefix.{};",
+                self.prefix_size
+            ));
+        }
         if self.statistics {
             text.push_str("statistics=BasicStatistics;");
         }
         text::merged(&(text + &self.options))
+    }
+
+    /// How numbers become keys.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        Layout::new(self.num, self.prefix_size, self.keys_per_prefix)
+    }
+
+    /// Whether the flags about prefixes go together.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if they do not.
+    pub fn check_prefixes(&self) -> Result<()> {
+        let refused = if self.prefix_size > self.key_size {
+            "--prefix_size is more than --key_size"
+        } else if self.keys_per_prefix > 0 && self.prefix_size == 0 {
+            "--keys_per_prefix needs --prefix_size"
+        } else if self.keys_per_prefix > 0 && self.prefix_size == self.key_size {
+            "with --keys_per_prefix, --key_size must be more than --prefix_size"
+        } else if self.seek_missing_prefix
+            && (self.prefix_size <= PREFIX_NUMBER_LEN || self.keys_per_prefix == 0)
+        {
+            "prefixes that no key has need --keys_per_prefix and a --prefix_size above 8"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid_argument(refused))
     }
 
     /// Bytes of all keys and values.

@@ -22,18 +22,71 @@ pub fn directory(flags: &Flags) -> PathBuf {
     })
 }
 
+/// What a database holds, so far as a benchmark can tell from a key what its value must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The values of numbered keys.
+    Plain,
+    /// The values of numbered keys, of all lengths.
+    AnyLength,
+    /// LinkBench's nodes and links.
+    Graph,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Content {
+    const ALL: [Content; 4] = [
+        Content::Plain,
+        Content::AnyLength,
+        Content::Graph,
+        Content::Unknown,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Content::Plain => "values",
+            Content::AnyLength => "values of all lengths",
+            Content::Graph => "a graph",
+            Content::Unknown => "anything",
+        }
+    }
+}
+
 /// What the mark says of the values in a directory: they are known only to a run like it.
-fn mark_text(flags: &Flags) -> String {
+fn mark_text(flags: &Flags, content: Content) -> String {
+    let word = content.word();
     format!(
-        "made by cairn bench: key_size={} value_size={} compression_ratio={}\n",
-        flags.key_size, flags.value_size, flags.compression_ratio
+        "made by cairn bench: key_size={} value_size={} compression_ratio={} prefix_size={} \
+         keys_per_prefix={} holds {word}\n",
+        flags.key_size,
+        flags.value_size,
+        flags.compression_ratio,
+        flags.prefix_size,
+        flags.keys_per_prefix
     )
 }
 
-/// Whether the directory holds values that a run with these flags can tell.
+/// What the directory holds, as far as a run with these flags can tell.
 #[must_use]
-pub fn is_ours(dir: &Path, flags: &Flags) -> bool {
-    std::fs::read_to_string(dir.join(MARK)).is_ok_and(|found| found == mark_text(flags))
+pub fn content(dir: &Path, flags: &Flags) -> Content {
+    let found = std::fs::read_to_string(dir.join(MARK)).unwrap_or_default();
+    let mut all = Content::ALL.into_iter();
+    all.find(|content| found == mark_text(flags, *content))
+        .unwrap_or(Content::Unknown)
+}
+
+/// Notes that the database in `dir` holds something else from now on, if a run made it.
+///
+/// # Errors
+///
+/// The note cannot be written.
+pub fn note_content(dir: &Path, flags: &Flags, content: Content) -> Result<()> {
+    let mark = dir.join(MARK);
+    if !mark.exists() {
+        return Ok(());
+    }
+    std::fs::write(&mark, mark_text(flags, content)).map_err(|error| Error::io("mark", dir, error))
 }
 
 /// Makes `dir` an empty directory with a mark, erasing a database that an earlier run left.
@@ -59,7 +112,7 @@ pub fn make_fresh(dir: &Path, flags: &Flags) -> Result<()> {
     {
         std::fs::remove_file(dir.join(name)).map_err(io("clear"))?;
     }
-    std::fs::write(dir.join(MARK), mark_text(flags)).map_err(io("mark"))
+    std::fs::write(dir.join(MARK), mark_text(flags, Content::Plain)).map_err(io("mark"))
 }
 
 fn names(dir: &Path) -> std::io::Result<Vec<String>> {
@@ -113,6 +166,28 @@ pub fn newest_options(dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mark_says_what_the_database_holds() {
+        use clap::Parser;
+
+        #[derive(Parser)]
+        struct Cli {
+            #[command(flatten)]
+            flags: Flags,
+        }
+        let flags = |text: &str| Cli::try_parse_from(["x", text]).unwrap().flags;
+        let (dir, usual) = (tempfile::tempdir().unwrap(), flags("--num=5"));
+        note_content(dir.path(), &usual, Content::Graph).unwrap();
+        assert_eq!(content(dir.path(), &usual), Content::Unknown);
+        make_fresh(dir.path(), &usual).unwrap();
+        for known in [Content::Graph, Content::AnyLength, Content::Plain] {
+            note_content(dir.path(), &usual, known).unwrap();
+            assert_eq!(content(dir.path(), &usual), known);
+            let other = flags("--value_size=7");
+            assert_eq!(content(dir.path(), &other), Content::Unknown);
+        }
+    }
 
     #[test]
     fn space_is_that_of_tables_and_of_all_files() {

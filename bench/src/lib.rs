@@ -10,6 +10,8 @@ mod compare;
 mod engine;
 mod flags;
 mod folder;
+mod graph;
+mod links;
 mod measured;
 mod native;
 mod plan;

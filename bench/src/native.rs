@@ -42,6 +42,8 @@ impl Engine for Db {
             family: self.default_family(),
             read: ReadOptions {
                 verify_checksums: settings.verify_checksums,
+                total_order_seek: settings.total_order_seek,
+                prefix_same_as_start: settings.prefix_same_as_start,
                 ..ReadOptions::default()
             },
             write: WriteOptions {
@@ -93,9 +95,19 @@ impl Session for Thread<'_> {
         self.family.merge_with(key, operand, &self.write)
     }
 
+    fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete_range(begin, end);
+        self.db.write_with(&batch, &self.write)
+    }
+
     #[inline]
     fn add(&mut self, key: &[u8], value: &[u8]) {
         self.batch.put(key, value);
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.batch.delete(key);
     }
 
     fn write(&mut self) -> Result<()> {

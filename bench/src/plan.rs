@@ -3,7 +3,13 @@
 use cairn::{Error, Result};
 
 use crate::flags::Flags;
+use crate::folder::Content;
 use crate::ycsb::Mix;
+
+/// Merge operands that `filloperands` gives each key.
+const OPERANDS: u64 = 64;
+/// How often `open` opens the database unless --reads says so.
+const OPENINGS: i64 = 10;
 
 /// What the threads of a benchmark do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +19,10 @@ pub enum Kind {
     Get(Target),
     MultiGet,
     Seek,
+    /// Seeks prefixes and walks all their entries.
+    Prefix {
+        missing: bool,
+    },
     Scan {
         reverse: bool,
     },
@@ -33,8 +43,20 @@ pub enum Kind {
     Debt,
     /// Keys of which all but one in a hundred are deleted.
     Tombstones,
+    /// The same, but a range tombstone deletes those between two entries.
+    RangeTombstones,
+    /// As many merge operands for each key.
+    FillOperands(u64),
     /// A mix of the Yahoo! Cloud Serving Benchmark.
     Ycsb(Mix),
+    /// db_bench's mix of gets, puts and walks, from models of keys and lengths.
+    Graph,
+    /// LinkBench's graph.
+    FillLinks,
+    /// LinkBench's mix.
+    Links,
+    /// Opens the database and gets one key, again and again.
+    Open,
 }
 
 /// The order of the keys that are written.
@@ -86,7 +108,7 @@ impl Benchmark {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is none.
+    /// `InvalidArgument` if there is none, or flags do not go together.
     pub fn named(name: &str, place: u64, flags: &Flags) -> Result<Benchmark> {
         let mut benchmark = Benchmark {
             name: name.to_owned(),
@@ -122,6 +144,17 @@ impl Benchmark {
             "readhot" => Kind::Get(Target::Hot),
             "multireadrandom" => Kind::MultiGet,
             "seekrandom" | "seekrandomwhilewriting" => Kind::Seek,
+            "prefixscan" | "prefixmissing" => {
+                let missing = name == "prefixmissing";
+                own.prefix_same_as_start = true;
+                own.seek_missing_prefix = missing;
+                if own.keys_per_prefix == 0 {
+                    return Err(Error::invalid_argument(format!(
+                        "{name} needs --prefix_size and --keys_per_prefix"
+                    )));
+                }
+                Kind::Prefix { missing }
+            }
             "readseq" => Kind::Scan { reverse: false },
             "readreverse" => Kind::Scan { reverse: true },
             "readrandomwriterandom" => Kind::ReadWrite,
@@ -139,6 +172,15 @@ impl Benchmark {
                 Kind::Debt
             }
             "filltombstones" => Kind::Tombstones,
+            "fillrangetombstones" => Kind::RangeTombstones,
+            "filloperands" => Kind::FillOperands(OPERANDS),
+            "mixgraph" => Kind::Graph,
+            "filllinkbench" => Kind::FillLinks,
+            "linkbench" => Kind::Links,
+            "open" => {
+                own.reads = own.reads.or(Some(OPENINGS));
+                Kind::Open
+            }
             _ if Mix::named(name).is_some() => {
                 Kind::Ycsb(Mix::named(name).expect("looked at in the line above"))
             }
@@ -148,7 +190,23 @@ impl Benchmark {
                 )));
             }
         };
+        benchmark.flags.check_prefixes()?;
         Ok(benchmark)
+    }
+
+    /// What the database holds afterwards, if it held `before`.
+    #[must_use]
+    pub fn leaves(&self, before: Content) -> Content {
+        match (self.kind, before) {
+            (Kind::Graph, Content::Plain) => Content::AnyLength,
+            (Kind::FillLinks, _) if self.fresh && !self.flags.use_existing_db => Content::Graph,
+            (Kind::Graph, Content::AnyLength) | (Kind::Links, Content::Graph) => before,
+            (
+                Kind::Merge | Kind::FillOperands(_) | Kind::Graph | Kind::FillLinks | Kind::Links,
+                _,
+            ) => Content::Unknown,
+            _ => before,
+        }
     }
 
     /// Operations of one thread, unless time decides.
@@ -161,7 +219,10 @@ impl Benchmark {
             | Kind::Update
             | Kind::Deterministic
             | Kind::Debt
-            | Kind::Tombstones => self.flags.num,
+            | Kind::Tombstones
+            | Kind::RangeTombstones
+            | Kind::FillLinks => self.flags.num,
+            Kind::FillOperands(count) => self.flags.num * count,
             Kind::Compact | Kind::Flush | Kind::Wait | Kind::LevelStats | Kind::Stats => 1,
             _ => self.flags.reads(),
         }
@@ -177,6 +238,10 @@ impl Benchmark {
             | Kind::Deterministic
             | Kind::Debt
             | Kind::Tombstones
+            | Kind::RangeTombstones
+            | Kind::FillOperands(_)
+            | Kind::FillLinks
+            | Kind::Open
             | Kind::Scan { .. } => 0,
             _ => self.flags.duration,
         }

@@ -47,6 +47,15 @@ impl Usage {
         }
     }
 
+    /// Adds what was used at another time.
+    pub fn add(&mut self, other: &Usage) {
+        self.cpu_nanos += other.cpu_nanos;
+        self.device_read += other.device_read;
+        self.device_written += other.device_written;
+        self.calls_read += other.calls_read;
+        self.calls_written += other.calls_written;
+    }
+
     /// Bytes written: to devices, or where there is none, by calls.
     #[must_use]
     pub fn written(&self) -> u64 {

@@ -73,18 +73,31 @@ const EXACT_TERMS: u64 = 100_000;
 #[derive(Clone, Debug)]
 pub struct Zipfian {
     bound: u64,
+    theta: f64,
     zeta: f64,
     eta: f64,
 }
 
 impl Zipfian {
-    /// Numbers below `bound`, at least 1.
+    /// Numbers below `bound`, at least 1, with YCSB's constant.
     #[must_use]
     pub fn new(bound: u64) -> Zipfian {
+        Zipfian::with(bound, THETA)
+    }
+
+    /// Numbers below `bound`, at least 1, with a constant between 0 and 1.
+    #[must_use]
+    pub fn with(bound: u64, theta: f64) -> Zipfian {
         let bound = bound.max(1);
-        let zeta = zeta(bound);
-        let eta = (1.0 - (2.0 / bound as f64).powf(1.0 - THETA)) / (1.0 - zeta_of_two() / zeta);
-        Zipfian { bound, zeta, eta }
+        let zeta = zeta(bound, theta);
+        let eta =
+            (1.0 - (2.0 / bound as f64).powf(1.0 - theta)) / (1.0 - zeta_of_two(theta) / zeta);
+        Zipfian {
+            bound,
+            theta,
+            zeta,
+            eta,
+        }
     }
 
     /// The rank of the next key: 0 is the most frequent.
@@ -94,10 +107,10 @@ impl Zipfian {
         if scaled < 1.0 {
             return 0;
         }
-        if scaled < zeta_of_two() {
+        if scaled < zeta_of_two(self.theta) {
             return 1.min(self.bound - 1);
         }
-        let power = (self.eta * share - self.eta + 1.0).powf(1.0 / (1.0 - THETA));
+        let power = (self.eta * share - self.eta + 1.0).powf(1.0 / (1.0 - self.theta));
         ((self.bound as f64 * power) as u64).min(self.bound - 1)
     }
 
@@ -107,15 +120,15 @@ impl Zipfian {
     }
 }
 
-fn zeta_of_two() -> f64 {
-    1.0 + 0.5f64.powf(THETA)
+fn zeta_of_two(theta: f64) -> f64 {
+    1.0 + 0.5f64.powf(theta)
 }
 
-/// The sum of `1 / i^THETA` for `i` from 1 to `bound`.
-fn zeta(bound: u64) -> f64 {
+/// The sum of `1 / i^theta` for `i` from 1 to `bound`.
+fn zeta(bound: u64, theta: f64) -> f64 {
     let exact = bound.min(EXACT_TERMS);
-    let sum: f64 = (1..=exact).map(|i| (i as f64).powf(-THETA)).sum();
-    let integral = |to: f64| to.powf(1.0 - THETA) / (1.0 - THETA);
+    let sum: f64 = (1..=exact).map(|i| (i as f64).powf(-theta)).sum();
+    let integral = |to: f64| to.powf(1.0 - theta) / (1.0 - theta);
     sum + integral(bound as f64 + 0.5) - integral(exact as f64 + 0.5)
 }
 
@@ -143,7 +156,7 @@ mod tests {
         let hot = ranks.iter().filter(|rank| **rank < 10_000).count();
         assert!((12_000..15_000).contains(&hot), "{hot}");
         let first = ranks.iter().filter(|rank| **rank == 0).count() as f64;
-        let expected = 20_000.0 / zeta(1_000_000);
+        let expected = 20_000.0 / zeta(1_000_000, THETA);
         assert!(
             (first - expected).abs() < expected / 4.0,
             "{first} {expected}"
@@ -153,8 +166,18 @@ mod tests {
     #[test]
     fn a_long_sum_ends_in_its_integral() {
         let exact: f64 = (1..=300_000u64).map(|i| (i as f64).powf(-THETA)).sum();
-        assert!((zeta(300_000) - exact).abs() < 1e-6);
+        assert!((zeta(300_000, THETA) - exact).abs() < 1e-6);
         let tiny = Zipfian::new(1);
         assert_eq!(tiny.scattered(&mut Rng::new(1)), 0);
+    }
+
+    #[test]
+    fn a_smaller_constant_is_less_skewed() {
+        let (zipfian, mut rng) = (Zipfian::with(1_000_000, 0.625), Rng::new(7));
+        let hot = (0..20_000)
+            .filter(|_| zipfian.rank(&mut rng) < 10_000)
+            .count();
+        // A hundredth of the keys has about 0.01^(1 - 0.625) of a draw.
+        assert!((3_200..3_900).contains(&hot), "{hot}");
     }
 }

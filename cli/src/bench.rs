@@ -27,8 +27,15 @@ Benchmarks (those marked * begin with a fresh database unless --use_existing_db 
   stats             print the tree and its space        readrandomoperands  get operands, unmerged
   fillseqdeterministic*  in order, level by level: the same tree each time
   filltombstones*   write all keys in order, then delete all but each hundredth
+  fillrangetombstones*  the same with a range tombstone for each 99
+  filloperands*     64 merge operands for each key (needs --merge_operator)
+  prefixscan        walk all entries of random prefixes (needs --prefix_size, --keys_per_prefix)
+  prefixmissing     seek prefixes that no key has (needs a --prefix_size above 8 and --keys_per_prefix)
+  open              open the database and get one key, again and again (--reads times, 10 unless given)
   debt*             write random keys, then wait until no compaction is due: time, space, amplification
   ycsba .. ycsbf    the workloads of the Yahoo! Cloud Serving Benchmark, keys zipfian
+  mixgraph          gets, puts and walks by models of keys and lengths (--mix_*, --key_dist_*, ...)
+  filllinkbench*    LinkBench's graph of --num nodes    linkbench       LinkBench's mix over it
 
 Examples:
   cairn bench

@@ -83,6 +83,7 @@ functions! {
     fn rocksdb_writebatch_count(Handle) -> c_int;
     fn rocksdb_writebatch_put(Handle, *const c_char, usize, *const c_char, usize);
     fn rocksdb_writebatch_put_cf(Handle, Handle, *const c_char, usize, *const c_char, usize);
+    fn rocksdb_writebatch_delete(Handle, *const c_char, usize);
     fn rocksdb_writebatch_merge_cf(Handle, Handle, *const c_char, usize, *const c_char, usize);
     fn rocksdb_writebatch_delete_cf(Handle, Handle, *const c_char, usize);
     fn rocksdb_writebatch_singledelete_cf(Handle, Handle, *const c_char, usize);
@@ -94,6 +95,8 @@ functions! {
     fn rocksdb_readoptions_destroy(Handle);
     fn rocksdb_readoptions_set_timestamp(Handle, *const c_char, usize);
     fn rocksdb_readoptions_set_verify_checksums(Handle, c_uchar);
+    fn rocksdb_readoptions_set_total_order_seek(Handle, c_uchar);
+    fn rocksdb_readoptions_set_prefix_same_as_start(Handle, c_uchar);
     fn rocksdb_get_pinned(Handle, Handle, *const c_char, usize, ErrorSlot) -> Handle;
     fn rocksdb_batched_multi_get_cf(
         Handle, Handle, Handle, usize, *const *const c_char, *const usize, *mut Handle,

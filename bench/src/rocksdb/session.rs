@@ -70,6 +70,14 @@ impl Engine for Db {
                 read,
                 u8::from(settings.verify_checksums),
             );
+            (api.rocksdb_readoptions_set_total_order_seek)(
+                read,
+                u8::from(settings.total_order_seek),
+            );
+            (api.rocksdb_readoptions_set_prefix_same_as_start)(
+                read,
+                u8::from(settings.prefix_same_as_start),
+            );
             (api.rocksdb_writeoptions_set_sync)(write, u8::from(settings.sync));
             (api.rocksdb_writeoptions_disable_WAL)(write, c_int::from(settings.disable_wal));
             Thread {
@@ -176,6 +184,27 @@ impl Session for Thread<'_> {
         merged.map_err(failed)
     }
 
+    fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()> {
+        let ((begin, begin_len), (end, end_len)) = (pointer(Some(begin)), pointer(Some(end)));
+        let library = self.db.library();
+        let deleted = library.call(|error| {
+            // SAFETY: live handles, readable bytes.
+            unsafe {
+                (library.api.rocksdb_delete_range_cf)(
+                    self.db.handle(),
+                    self.write,
+                    self.db.family_handle(DEFAULT),
+                    begin,
+                    begin_len,
+                    end,
+                    end_len,
+                    error,
+                );
+            }
+        });
+        deleted.map_err(failed)
+    }
+
     #[inline]
     fn add(&mut self, key: &[u8], value: &[u8]) {
         let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(value)));
@@ -185,6 +214,12 @@ impl Session for Thread<'_> {
                 self.batch, key, key_len, value, value_len,
             );
         }
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        let (key, len) = pointer(Some(key));
+        // SAFETY: a live handle, readable bytes, which are copied.
+        unsafe { (self.db.library().api.rocksdb_writebatch_delete)(self.batch, key, len) };
     }
 
     fn write(&mut self) -> Result<()> {

@@ -1,4 +1,4 @@
-//! YCSB's workloads as loops.
+//! YCSB's workloads and db_bench's social graph as loops.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use cairn::Result;
 
 use super::{Worker, check};
 use crate::engine::{Cursor, Engine, Session};
-use crate::work::{number_of, write_key};
+use crate::graph::{Graph, Kind};
 use crate::ycsb::{Mix, Step, Zipfian};
 
 /// Most entries of a scan.
@@ -24,7 +24,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
                 }
                 _ => zipfian.scattered(&mut self.rng),
             };
-            write_key(number, &mut self.key);
+            self.layout.write(number, &mut self.key);
             match mix.step(&mut self.rng) {
                 Step::Read => self.get_one(number)?,
                 Step::Update => self.put(number)?,
@@ -34,10 +34,13 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
                 }
                 Step::Insert => {
                     let added = self.job.keys.fetch_add(1, Ordering::Relaxed);
-                    write_key(added, &mut self.key);
+                    self.layout.write(added, &mut self.key);
                     self.put(added)?;
                 }
-                Step::Scan => self.walk_from_key()?,
+                Step::Scan => {
+                    let count = 1 + self.rng.below(SCAN_MOST);
+                    self.walk_from_key(count)?;
+                }
             }
             done += 1;
             self.finished(1);
@@ -45,9 +48,29 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         Ok(())
     }
 
-    /// Reads 1 to [`SCAN_MOST`] entries from the present key on.
-    fn walk_from_key(&mut self) -> Result<()> {
-        let count = 1 + self.rng.below(SCAN_MOST);
+    pub(super) fn graph(&mut self) -> Result<()> {
+        let graph = Graph::new(&self.flags.graph, self.flags.num)?;
+        let mut done = 0;
+        while self.goes_on(done) {
+            let (number, kind) = graph.draw(&mut self.rng);
+            self.layout.write(number, &mut self.key);
+            match kind {
+                Kind::Get => self.get_one(number)?,
+                Kind::Put(len) => {
+                    let value = self.job.values.of_len(number, len);
+                    self.tally.written += (self.key.len() + value.len()) as u64;
+                    self.session.put(&self.key, value)?;
+                }
+                Kind::Walk(count) => self.walk_from_key(count)?,
+            }
+            done += 1;
+            self.finished(1);
+        }
+        Ok(())
+    }
+
+    /// Reads `count` entries from the present key on.
+    fn walk_from_key(&mut self, count: u64) -> Result<()> {
         let mut iter = self.session.cursor();
         iter.seek(&self.key);
         self.tally.looked += 1;
@@ -58,7 +81,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
             }
             let (key, value) = (iter.key(), iter.value());
             self.tally.bytes += (key.len() + value.len()) as u64;
-            check(self.job, number_of(key), value)?;
+            check(self.job, self.layout.number(key), value)?;
             iter.next();
         }
         iter.status()

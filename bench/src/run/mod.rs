@@ -12,21 +12,26 @@ use cairn::{Error, Result};
 
 use crate::engine::{Cursor, Engine, Session, Settings, Source};
 use crate::flags::Flags;
-use crate::folder::{directory, has_database, is_ours, make_fresh, space};
+use crate::folder::{Content, content, directory, has_database, make_fresh, note_content, space};
+use crate::graph::SHORTEST_VALUE;
 use crate::measured::Measured;
 use crate::plan::{Benchmark, Kind, Order, Target};
 use crate::progress::{Begin, Progress};
 use crate::tally::Tally;
 use crate::usage::{Usage, peak_memory, reset_peak};
-use crate::work::{Rng, Values, number_of, write_key};
+use crate::work::{Layout, Rng, Values, make_missing};
 
+mod links;
 mod mixes;
 mod more;
+mod open;
 
 /// Operations between two looks at the clock where single ones take less than the look.
 const SCAN_STRIDE: u64 = 128;
 /// Operations between two movements of the progress bar.
 const PROGRESS_STRIDE: u64 = 4096;
+/// Bytes of the longest value of a database with values of all lengths.
+const LONGEST_VALUE: usize = 1 << 20;
 /// Keys that multireadrandom looks up at once unless --batch_size says so.
 const MULTI_GET_KEYS: u64 = 8;
 
@@ -81,7 +86,6 @@ pub fn run<S: Source>(
         dir: flags.worker_dir.clone().unwrap_or_else(|| directory(flags)),
         db: None,
         options: flags.engine_options(),
-        trusted: flags.verify,
         begin,
     };
     for (at, benchmark) in benchmarks.iter().enumerate() {
@@ -100,19 +104,23 @@ struct Run<'a, S: Source> {
     dir: PathBuf,
     db: Option<S::Engine>,
     options: String,
-    /// Whether every value in the database is known.
-    trusted: bool,
     begin: Begin<'a>,
 }
 
 impl<S: Source> Run<'_, S> {
     fn one(&mut self, benchmark: &Benchmark) -> Result<Outcome> {
         self.prepare(benchmark)?;
-        if !is_ours(&self.dir, &benchmark.flags) || benchmark.kind == Kind::Merge {
-            self.trusted = false;
+        let before = content(&self.dir, &benchmark.flags);
+        let after = benchmark.leaves(before);
+        if after != before {
+            note_content(&self.dir, &benchmark.flags, after)?;
+        }
+        let checked = Checked::of(benchmark, after);
+        if benchmark.kind == Kind::Open {
+            return self.open_again_and_again(benchmark, checked);
         }
         let db = self.db.as_ref().expect("prepare has opened it");
-        let job = Job::new(db, benchmark, self.trusted, self.begin);
+        let job = Job::new(db, benchmark, checked, self.begin);
         reset_peak();
         let before = Usage::now();
         let tally = job.run()?;
@@ -154,7 +162,6 @@ impl<S: Source> Run<'_, S> {
                 db.close()?;
             }
             make_fresh(&self.dir, flags)?;
-            self.trusted = flags.verify;
         }
         if self.db.is_none() {
             if !fresh && !has_database(&self.dir) {
@@ -171,7 +178,7 @@ struct Job<'a, E> {
     db: &'a E,
     benchmark: &'a Benchmark,
     values: Values,
-    verify: bool,
+    checked: Checked,
     progress: Box<dyn Progress>,
     began: Instant,
     /// The reading threads are done: the writing one stops.
@@ -183,7 +190,7 @@ struct Job<'a, E> {
 }
 
 impl<'a, E: Engine> Job<'a, E> {
-    fn new(db: &'a E, benchmark: &'a Benchmark, verify: bool, begin: Begin<'_>) -> Job<'a, E> {
+    fn new(db: &'a E, benchmark: &'a Benchmark, checked: Checked, begin: Begin<'_>) -> Job<'a, E> {
         let flags = &benchmark.flags;
         let total = match benchmark.seconds() {
             0 => Some(benchmark.operations() * flags.threads),
@@ -192,8 +199,8 @@ impl<'a, E: Engine> Job<'a, E> {
         Job {
             db,
             benchmark,
-            values: Values::new(flags.value_size, flags.compression_ratio),
-            verify,
+            values: checked.values(flags),
+            checked,
             progress: begin(&benchmark.name, total),
             began: Instant::now(),
             over: AtomicBool::new(false),
@@ -209,12 +216,7 @@ impl<'a, E: Engine> Job<'a, E> {
     }
 
     fn settings(&self) -> Settings {
-        let flags = &self.benchmark.flags;
-        Settings {
-            sync: flags.sync,
-            disable_wal: flags.disable_wal,
-            verify_checksums: flags.verify_checksum,
-        }
+        settings(&self.benchmark.flags)
     }
 
     /// Runs all threads and adds up what they did.
@@ -249,6 +251,25 @@ impl<'a, E: Engine> Job<'a, E> {
     }
 }
 
+/// What every operation of a benchmark does alike.
+fn settings(flags: &Flags) -> Settings {
+    Settings {
+        sync: flags.sync,
+        disable_wal: flags.disable_wal,
+        verify_checksums: flags.verify_checksum,
+        total_order_seek: flags.total_order_seek,
+        prefix_same_as_start: flags.prefix_same_as_start,
+    }
+}
+
+/// The seed of a thread's random keys.
+fn seed(benchmark: &Benchmark, thread: u64) -> u64 {
+    let flags = &benchmark.flags;
+    let place = (benchmark.place << 32).wrapping_add(thread);
+    let seed = flags.seed + flags.worker_round;
+    seed.wrapping_add(place.wrapping_mul(0x5851_f42d_4c95_7f2d))
+}
+
 /// One thread of a benchmark.
 struct Worker<'a, E: Engine, S> {
     job: &'a Job<'a, E>,
@@ -256,6 +277,7 @@ struct Worker<'a, E: Engine, S> {
     flags: &'a Flags,
     thread: u64,
     rng: Rng,
+    layout: Layout,
     key: Vec<u8>,
     tally: Tally,
     /// Nanoseconds of the job at which this thread began.
@@ -271,15 +293,13 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         let flags = &job.benchmark.flags;
         let now = job.nanos();
         let seconds = job.benchmark.seconds();
-        let place = (job.benchmark.place << 32).wrapping_add(thread);
-        let seed = flags.seed + flags.worker_round;
-        let seed = seed.wrapping_add(place.wrapping_mul(0x5851_f42d_4c95_7f2d));
         Worker {
             job,
             session,
             flags,
             thread,
-            rng: Rng::new(seed),
+            rng: Rng::new(seed(job.benchmark, thread)),
+            layout: flags.layout(),
             key: vec![0; flags.key_size],
             tally: Tally::default(),
             begin: now,
@@ -296,6 +316,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             Kind::Get(target) => self.get_keys(target)?,
             Kind::MultiGet => self.multi_get()?,
             Kind::Seek => self.seek_keys()?,
+            Kind::Prefix { missing } => self.scan_prefixes(missing)?,
             Kind::Scan { reverse } => self.scan(reverse)?,
             Kind::ReadWrite => self.read_and_write()?,
             Kind::Update => self.update()?,
@@ -304,10 +325,18 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             Kind::Deterministic => self.fill_levels()?,
             Kind::Debt => self.load_and_wait()?,
             Kind::Tombstones => self.fill_tombstones()?,
+            Kind::RangeTombstones => self.fill_range_tombstones()?,
+            Kind::FillOperands(count) => self.fill_operands(count)?,
             Kind::Ycsb(mix) => self.ycsb(mix)?,
-            Kind::Compact | Kind::Flush | Kind::Wait | Kind::LevelStats | Kind::Stats => {
-                self.command()?;
-            }
+            Kind::Graph => self.graph()?,
+            Kind::FillLinks => self.fill_links()?,
+            Kind::Links => self.links()?,
+            Kind::Compact
+            | Kind::Flush
+            | Kind::Wait
+            | Kind::LevelStats
+            | Kind::Stats
+            | Kind::Open => self.command()?,
         }
         self.tally.nanos = self.job.nanos() - self.begin;
         Ok(self.tally)
@@ -342,7 +371,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
     #[inline]
     fn random_key(&mut self) -> u64 {
         let number = self.rng.below(self.flags.num.max(1));
-        write_key(number, &mut self.key);
+        self.layout.write(number, &mut self.key);
         number
     }
 
@@ -371,7 +400,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
                     Order::Random => self.rng.below(self.flags.num.max(1)),
                     Order::Shuffled => shuffled[at as usize],
                 };
-                write_key(number, &mut self.key);
+                self.layout.write(number, &mut self.key);
                 if size == 1 {
                     self.put(number)?;
                 } else {
@@ -403,7 +432,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         let mut done = 0;
         while self.goes_on(done) {
             match order {
-                Order::Sequential => write_key(done, &mut self.key),
+                Order::Sequential => self.layout.write(done, &mut self.key),
                 _ => {
                     self.random_key();
                 }
@@ -438,7 +467,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
                 _ => self.rng.below(self.flags.num.max(1)),
             };
             let len = self.flags.key_size;
-            write_key(number, &mut self.key[..len]);
+            self.layout.write(number, &mut self.key[..len]);
             self.get_one(number)?;
             done += 1;
             self.finished(1);
@@ -472,7 +501,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         while self.goes_on(done) {
             for (key, number) in keys.iter_mut().zip(&mut numbers) {
                 *number = self.rng.below(self.flags.num.max(1));
-                write_key(*number, key);
+                self.layout.write(*number, key);
             }
             let (job, mut found, mut bytes) = (self.job, 0, 0);
             self.session.multi_get(&keys, |at, value| {
@@ -496,6 +525,9 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         let mut done = 0;
         while self.goes_on(done) {
             self.random_key();
+            if self.flags.seek_missing_prefix {
+                make_missing(&mut self.key);
+            }
             match &mut kept {
                 Some(iter) => self.seek_one(iter)?,
                 None => self.seek_one(&mut session.cursor())?,
@@ -504,6 +536,44 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             self.finished(1);
         }
         Ok(())
+    }
+
+    fn scan_prefixes(&mut self, missing: bool) -> Result<()> {
+        let session = self.job.db.session(&self.job.settings());
+        let mut kept = self.flags.keep_iterator.then(|| session.cursor());
+        let mut done = 0;
+        while self.goes_on(done) {
+            self.random_key();
+            if missing {
+                make_missing(&mut self.key);
+            }
+            match &mut kept {
+                Some(iter) => self.walk_prefix(iter)?,
+                None => self.walk_prefix(&mut session.cursor())?,
+            }
+            done += 1;
+            self.finished(1);
+        }
+        Ok(())
+    }
+
+    /// Reads all entries with the prefix of the present key.
+    #[inline]
+    fn walk_prefix(&mut self, iter: &mut impl Cursor) -> Result<()> {
+        let prefix = &self.key[..self.flags.prefix_size];
+        iter.seek(prefix);
+        self.tally.looked += 1;
+        self.tally.found += u64::from(iter.valid());
+        while iter.valid() {
+            let (key, value) = (iter.key(), iter.value());
+            if !key.starts_with(prefix) {
+                return Err(wrong_prefix(key));
+            }
+            self.tally.bytes += (key.len() + value.len()) as u64;
+            check(self.job, self.layout.number(key), value)?;
+            iter.next();
+        }
+        iter.status()
     }
 
     #[inline]
@@ -517,7 +587,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         while iter.valid() {
             let (key, value) = (iter.key(), iter.value());
             self.tally.bytes += (key.len() + value.len()) as u64;
-            check(self.job, number_of(key), value)?;
+            check(self.job, self.layout.number(key), value)?;
             if steps == self.flags.seek_nexts {
                 break;
             }
@@ -541,7 +611,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         while iter.valid() && done < limit {
             let (key, value) = (iter.key(), iter.value());
             self.tally.bytes += (key.len() + value.len()) as u64;
-            check(self.job, number_of(key), value)?;
+            check(self.job, self.layout.number(key), value)?;
             match reverse {
                 true => iter.prev(),
                 false => iter.next(),
@@ -618,10 +688,65 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
 /// Checks that `value` is that of key `number`.
 #[inline]
 fn check<E>(job: &Job<'_, E>, number: u64, value: &[u8]) -> Result<()> {
-    if !job.verify || value == job.values.of(number) {
+    if job.checked.is_right(&job.values, number, value) {
         return Ok(());
     }
     Err(wrong_value(number, value.len()))
+}
+
+/// What values that are read are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checked {
+    /// With nothing.
+    Nothing,
+    /// With the value of their key.
+    Values,
+    /// With the value of their key in their length.
+    AnyLength,
+}
+
+impl Checked {
+    /// What `benchmark` can know of a database that holds `content`.
+    fn of(benchmark: &Benchmark, content: Content) -> Checked {
+        let of_graph = matches!(benchmark.kind, Kind::FillLinks | Kind::Links);
+        match content {
+            _ if !benchmark.flags.verify => Checked::Nothing,
+            Content::Plain if !of_graph => Checked::Values,
+            Content::AnyLength if !of_graph => Checked::AnyLength,
+            Content::Graph if of_graph => Checked::Values,
+            _ => Checked::Nothing,
+        }
+    }
+
+    /// The values of a run.
+    fn values(self, flags: &Flags) -> Values {
+        let longest = match self {
+            Checked::AnyLength => LONGEST_VALUE,
+            _ => flags.graph.mix_max_value_size as usize,
+        };
+        Values::new(longest, flags.value_size, flags.compression_ratio)
+    }
+
+    #[inline]
+    fn is_right(self, values: &Values, number: u64, value: &[u8]) -> bool {
+        match self {
+            Checked::Nothing => true,
+            Checked::Values => value == values.of(number),
+            Checked::AnyLength => {
+                value == values.of(number)
+                    || (value.len() >= SHORTEST_VALUE
+                        && value == values.of_len(number, value.len()))
+            }
+        }
+    }
+}
+
+#[cold]
+fn wrong_prefix(key: &[u8]) -> Error {
+    Error::corruption(format!(
+        "a walk of a prefix came to the key {}",
+        key.escape_ascii()
+    ))
 }
 
 #[cold]

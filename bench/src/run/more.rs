@@ -11,7 +11,6 @@ use super::{Job, Worker};
 use crate::engine::{Engine, Session};
 use crate::folder::space;
 use crate::measured::Measured;
-use crate::work::write_key;
 
 /// As many operands of a key are asked for at most.
 const MOST_OPERANDS: usize = 1000;
@@ -85,7 +84,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         let mut share = self.flags.num;
         for level in 0..LEVELS {
             for number in 0..share {
-                write_key(number, &mut self.key);
+                self.layout.write(number, &mut self.key);
                 self.put(number)?;
                 self.finished(1);
             }
@@ -118,17 +117,51 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
     /// walk meets ninety-nine deletions between two entries.
     pub(super) fn fill_tombstones(&mut self) -> Result<()> {
         for number in 0..self.flags.num {
-            write_key(number, &mut self.key);
+            self.layout.write(number, &mut self.key);
             self.put(number)?;
             self.finished(1);
         }
         self.job.db.flush()?;
         for number in (0..self.flags.num).filter(|number| number % 100 != 0) {
-            write_key(number, &mut self.key);
+            self.layout.write(number, &mut self.key);
             self.session.delete(&self.key)?;
             self.tally.written += self.key.len() as u64;
             self.finished(1);
         }
         self.job.db.flush()
+    }
+
+    /// [`Worker::fill_tombstones`] with a range tombstone for each hundred entries instead of
+    /// ninety-nine deletions.
+    pub(super) fn fill_range_tombstones(&mut self) -> Result<()> {
+        for number in 0..self.flags.num {
+            self.layout.write(number, &mut self.key);
+            self.put(number)?;
+            self.finished(1);
+        }
+        self.job.db.flush()?;
+        let mut end = self.key.clone();
+        for number in (0..self.flags.num).step_by(100) {
+            self.layout.write(number + 1, &mut self.key);
+            self.layout.write(number + 100, &mut end);
+            self.session.delete_range(&self.key, &end)?;
+            self.tally.written += (self.key.len() + end.len()) as u64;
+            self.finished(1);
+        }
+        self.job.db.flush()
+    }
+
+    /// Adds `count` operands to each key, the first to all, then the second to all, and so on.
+    pub(super) fn fill_operands(&mut self, count: u64) -> Result<()> {
+        for at in 0..count {
+            for number in 0..self.flags.num {
+                self.layout.write(number, &mut self.key);
+                let operand = self.job.values.of(number ^ (at << 40));
+                self.tally.written += (self.key.len() + operand.len()) as u64;
+                self.session.merge(&self.key, operand)?;
+                self.finished(1);
+            }
+        }
+        Ok(())
     }
 }

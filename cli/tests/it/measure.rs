@@ -161,3 +161,119 @@ fn rounds_use_what_was_prepared_and_workers_that_fail_are_named() {
     let said = refused(&["bench", "--engines=ours", "--benchmarks=nosuch"]);
     assert!(said.contains("nosuch"), "{said}");
 }
+
+/// What the line of a benchmark says was found: so many of so many.
+fn found(report: &str, name: &str) -> Vec<String> {
+    let lines = report
+        .lines()
+        .filter(|line| line.starts_with(&format!("{name:<12} :")));
+    let found = |line: &str| Some(line[line.find('(')? + 1..line.find(" found)")?].to_owned());
+    lines.filter_map(found).collect()
+}
+
+#[test]
+fn prefixes_are_walked_and_missing_ones_are_not_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db");
+    let run = |more: &[&str]| {
+        let usual = [
+            "bench",
+            "--num=2000",
+            "--key_size=24",
+            "--prefix_size=12",
+            "--keys_per_prefix=10",
+            "--bloom_bits=10",
+            "--db",
+            text(&db),
+        ];
+        printed(&[&usual[..], more].concat())
+    };
+    let names =
+        "--benchmarks=filluniquerandom,compact,prefixscan,prefixmissing,readrandom,seekrandom";
+    let report = run(&[names]);
+    for name in ["prefixscan", "readrandom", "seekrandom"] {
+        assert_eq!(found(&report, name), ["2000 of 2000"], "{report}");
+    }
+    assert_eq!(found(&report, "prefixmissing"), ["0 of 2000"], "{report}");
+    let report = run(&[
+        "--use_existing_db",
+        "--keep_iterator",
+        "--seek_missing_prefix",
+        "--prefix_same_as_start",
+        "--seek_nexts=5",
+        "--benchmarks=prefixscan,seekrandom",
+    ]);
+    assert_eq!(found(&report, "prefixscan"), ["2000 of 2000"], "{report}");
+    assert_eq!(found(&report, "seekrandom"), ["0 of 2000"], "{report}");
+    for (flags, reason) in [
+        (&["--benchmarks=prefixscan"][..], "--keys_per_prefix"),
+        (&["--keys_per_prefix=5"][..], "--prefix_size"),
+        (&["--prefix_size=17"][..], "--key_size"),
+        (
+            &[
+                "--prefix_size=8",
+                "--keys_per_prefix=5",
+                "--benchmarks=prefixmissing",
+            ][..],
+            "above 8",
+        ),
+    ] {
+        let usual = ["bench", "--num=10", "--db", text(&db)];
+        let said = refused(&[&usual[..], flags].concat());
+        assert!(said.contains(reason), "{said}");
+    }
+}
+
+#[test]
+fn mixes_check_what_they_read_and_leave_it_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db");
+    let run = |names: &str, more: &[&str]| {
+        let names = format!("--benchmarks={names}");
+        let usual = ["bench", "--num=3000", "--db", text(&db), &names];
+        printed(&[&usual[..], more].concat())
+    };
+    let mix = [
+        "--mix_put_ratio=0.5",
+        "--mix_seek_ratio=0.5",
+        "--key_dist_a=0.002312",
+        "--key_dist_b=0.3467",
+    ];
+    let report = run("filluniquerandom,mixgraph,mixgraph,readrandom", &mix);
+    assert_eq!(found(&report, "readrandom"), ["3000 of 3000"], "{report}");
+    // Another process finds values of all lengths, and knows them.
+    let report = run("readrandom,readseq", &["--use_existing_db"]);
+    assert_eq!(found(&report, "readrandom"), ["3000 of 3000"], "{report}");
+    let report = run(
+        "filllinkbench,linkbench",
+        &["--threads=2", "--write_buffer_size=64K"],
+    );
+    assert!(report.contains("linkbench    :"), "{report}");
+    let report = run("linkbench", &["--use_existing_db"]);
+    assert!(!found(&report, "linkbench").is_empty(), "{report}");
+}
+
+#[test]
+fn openings_tombstones_and_operands_are_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db");
+    let run = |names: &str, more: &[&str]| {
+        let names = format!("--benchmarks={names}");
+        let usual = ["bench", "--num=1000", "--db", text(&db), &names];
+        printed(&[&usual[..], more].concat())
+    };
+    let report = run("filluniquerandom,open,readrandom", &["--reads=3"]);
+    assert_eq!(found(&report, "open"), ["3 of 3"], "{report}");
+    assert!(report.contains("milliseconds to open: "), "{report}");
+    let report = run("fillrangetombstones,readseq", &[]);
+    assert!(report.contains(" 10 operations;"), "{report}");
+    let operator = ["--merge_operator=stringappend"];
+    let report = run("filloperands,readrandom", &operator);
+    assert_eq!(found(&report, "readrandom"), ["1000 of 1000"], "{report}");
+    let report = run("readrandomoperands", &[operator[0], "--use_existing_db"]);
+    assert_eq!(
+        found(&report, "readrandomoperands"),
+        ["1000 of 1000"],
+        "{report}"
+    );
+}

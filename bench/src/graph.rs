@@ -1,0 +1,384 @@
+//! The social-graph workload of db_bench (`mixgraph`): which keys are hot, how long values and walks are.
+//!
+//! Its models are those of "Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads at
+//! Facebook" (Cao and others, FAST 2020), with db_bench's flags: the keys follow a power law, or a
+//! power law within ranges of keys whose heat is the sum of two exponentials; sizes of values and
+//! lengths of walks follow a generalized Pareto distribution. As in db_bench one draw decides on kind,
+//! key and length of an operation.
+
+use cairn::{Error, Result};
+use clap::Args;
+
+use crate::work::{Rng, mix};
+
+/// Bytes of the shortest value that is put.
+pub const SHORTEST_VALUE: usize = 10;
+/// Heat below which a range of keys is cold.
+const COLD: f64 = 1e-16;
+
+/// The shape of the workload, with db_bench's defaults.
+#[derive(Clone, Debug, Args)]
+pub struct GraphFlags {
+    /// mixgraph: share of gets.
+    #[arg(long = "mix_get_ratio", value_name = "SHARE", default_value_t = 1.0)]
+    pub mix_get_ratio: f64,
+    /// mixgraph: share of puts.
+    #[arg(long = "mix_put_ratio", value_name = "SHARE", default_value_t = 0.0)]
+    pub mix_put_ratio: f64,
+    /// mixgraph: share of seeks with a walk.
+    #[arg(long = "mix_seek_ratio", value_name = "SHARE", default_value_t = 0.0)]
+    pub mix_seek_ratio: f64,
+    /// mixgraph: walks are shorter than this.
+    #[arg(
+        long = "mix_max_scan_len",
+        value_name = "N",
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub mix_max_scan_len: u64,
+    /// mixgraph: bytes of the longest value that is put; 10 is the least.
+    #[arg(
+        long = "mix_max_value_size",
+        value_name = "BYTES",
+        default_value_t = 1024,
+        value_parser = clap::value_parser!(u64).range(SHORTEST_VALUE as u64..=1 << 20)
+    )]
+    pub mix_max_value_size: u64,
+    /// mixgraph: ranges of keys, each with a heat of its own.
+    #[arg(
+        long = "keyrange_num",
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub keyrange_num: u64,
+    /// mixgraph: the heat of range x is a * exp(b * x) + c * exp(d * x); all 0 for no ranges.
+    #[arg(
+        long = "keyrange_dist_a",
+        value_name = "A",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub keyrange_dist_a: f64,
+    /// mixgraph: see --keyrange_dist_a.
+    #[arg(
+        long = "keyrange_dist_b",
+        value_name = "B",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub keyrange_dist_b: f64,
+    /// mixgraph: see --keyrange_dist_a.
+    #[arg(
+        long = "keyrange_dist_c",
+        value_name = "C",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub keyrange_dist_c: f64,
+    /// mixgraph: see --keyrange_dist_a.
+    #[arg(
+        long = "keyrange_dist_d",
+        value_name = "D",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub keyrange_dist_d: f64,
+    /// mixgraph: the heat of key x is a * x^b; if either is 0 all keys are alike.
+    #[arg(
+        long = "key_dist_a",
+        value_name = "A",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub key_dist_a: f64,
+    /// mixgraph: see --key_dist_a.
+    #[arg(
+        long = "key_dist_b",
+        value_name = "B",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub key_dist_b: f64,
+    /// mixgraph: least bytes of a value, as the theta of a Pareto distribution.
+    #[arg(
+        long = "value_theta",
+        value_name = "THETA",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub value_theta: f64,
+    /// mixgraph: shape of the sizes of values.
+    #[arg(
+        long = "value_k",
+        value_name = "K",
+        default_value_t = 0.2615,
+        allow_negative_numbers = true
+    )]
+    pub value_k: f64,
+    /// mixgraph: scale of the sizes of values.
+    #[arg(long = "value_sigma", value_name = "SIGMA", default_value_t = 25.45)]
+    pub value_sigma: f64,
+    /// mixgraph: least steps of a walk, as the theta of a Pareto distribution.
+    #[arg(
+        long = "iter_theta",
+        value_name = "THETA",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub iter_theta: f64,
+    /// mixgraph: shape of the lengths of walks.
+    #[arg(
+        long = "iter_k",
+        value_name = "K",
+        default_value_t = 2.517,
+        allow_negative_numbers = true
+    )]
+    pub iter_k: f64,
+    /// mixgraph: scale of the lengths of walks.
+    #[arg(long = "iter_sigma", value_name = "SIGMA", default_value_t = 14.236)]
+    pub iter_sigma: f64,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Gets a key.
+    Get,
+    /// Puts a value of so many bytes.
+    Put(usize),
+    /// Seeks and reads so many entries.
+    Walk(u64),
+}
+
+/// The workload over a number of keys.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    flags: GraphFlags,
+    num: u64,
+    /// Of a thousand draws and some, those below the first are gets, below the second puts.
+    gets: u64,
+    puts: u64,
+    kinds: u64,
+    ranges: Option<Ranges>,
+}
+
+impl Graph {
+    /// The workload over `num` keys.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if no kind of operation has a share, or no range of keys any heat.
+    pub fn new(flags: &GraphFlags, num: u64) -> Result<Graph> {
+        let ratios = [
+            flags.mix_get_ratio,
+            flags.mix_put_ratio,
+            flags.mix_seek_ratio,
+        ];
+        let sum: f64 = ratios.iter().sum();
+        if !(sum > 0.0 && sum.is_finite() && ratios.iter().all(|ratio| *ratio >= 0.0)) {
+            return Err(Error::invalid_argument(
+                "--mix_get_ratio, --mix_put_ratio and --mix_seek_ratio: none below 0, and one above",
+            ));
+        }
+        let [gets, puts, walks] = ratios.map(|ratio| (1000.0 * ratio / sum).ceil() as u64);
+        let num = num.max(1);
+        Ok(Graph {
+            flags: flags.clone(),
+            num,
+            gets,
+            puts: gets + puts,
+            kinds: gets + puts + walks,
+            ranges: Ranges::new(flags, num)?,
+        })
+    }
+
+    /// The next operation, and the number of its key.
+    pub fn draw(&self, rng: &mut Rng) -> (u64, Kind) {
+        let flags = &self.flags;
+        let drawn = rng.below(self.num);
+        let share = drawn as f64 / self.num as f64;
+        let number = if flags.key_dist_a == 0.0 || flags.key_dist_b == 0.0 {
+            drawn
+        } else if let Some(ranges) = &self.ranges {
+            ranges.key(rng.draw(), flags)
+        } else {
+            mix(power(share, flags)) % self.num
+        };
+        let kind = match drawn % self.kinds {
+            kind if kind < self.gets => Kind::Get,
+            kind if kind < self.puts => {
+                let size = pareto(share, flags.value_theta, flags.value_k, flags.value_sigma);
+                let most = flags.mix_max_value_size;
+                let size = if size > most { size % most } else { size };
+                Kind::Put((size as usize).max(SHORTEST_VALUE))
+            }
+            _ => {
+                let steps = pareto(share, flags.iter_theta, flags.iter_k, flags.iter_sigma);
+                Kind::Walk(steps % flags.mix_max_scan_len)
+            }
+        };
+        (number, kind)
+    }
+}
+
+/// Ranges of keys of the same size, scattered, each with its heat.
+#[derive(Clone, Debug)]
+struct Ranges {
+    /// Keys of a range.
+    size: u64,
+    /// Where the shares of the ranges end, in the order of their keys.
+    ends: Vec<f64>,
+}
+
+impl Ranges {
+    /// The ranges that the flags ask for, if they do.
+    fn new(flags: &GraphFlags, num: u64) -> Result<Option<Ranges>> {
+        let (a, b) = (flags.keyrange_dist_a, flags.keyrange_dist_b);
+        let (c, d) = (flags.keyrange_dist_c, flags.keyrange_dist_d);
+        if [a, b, c, d].iter().all(|one| *one == 0.0) {
+            return Ok(None);
+        }
+        let count = flags.keyrange_num.min(num);
+        let heat = |x: u64| a * (b * x as f64).exp() + c * (d * x as f64).exp();
+        let mut heats: Vec<f64> = (1..=count)
+            .map(|x| if heat(x) < COLD { 0.0 } else { heat(x) })
+            .collect();
+        // Hot and cold ranges lie scattered, in the same order each time.
+        heats = {
+            let mut placed: Vec<(u64, f64)> = (0..count).map(mix).zip(heats).collect();
+            placed.sort_by_key(|(place, _)| *place);
+            placed.into_iter().map(|(_, heat)| heat).collect()
+        };
+        let mut sum = 0.0;
+        let ends: Vec<f64> = heats
+            .iter()
+            .map(|heat| {
+                sum += heat;
+                sum
+            })
+            .collect();
+        if !(sum > 0.0 && sum.is_finite()) {
+            return Err(Error::invalid_argument(
+                "--keyrange_dist_a to --keyrange_dist_d: no range of keys is ever asked for",
+            ));
+        }
+        Ok(Some(Ranges {
+            size: num / count,
+            ends,
+        }))
+    }
+
+    /// A key of a range that its heat chose.
+    fn key(&self, drawn: u64, flags: &GraphFlags) -> u64 {
+        let mut rng = Rng::new(drawn);
+        let most = self.ends.last().copied().unwrap_or_default();
+        let place = rng.share() * most;
+        let range = self.ends.partition_point(|end| *end <= place);
+        let range = range.min(self.ends.len() - 1) as u64;
+        let share = rng.below(self.size) as f64 / self.size as f64;
+        // Hot keys of different ranges lie at different places.
+        let key = mix(power(share, flags) ^ mix(range)) % self.size;
+        range * self.size + key
+    }
+}
+
+/// The key whose part of the power law `share` falls into: small numbers are the hot ones or the cold
+/// ones, as the exponent says.
+fn power(share: f64, flags: &GraphFlags) -> u64 {
+    (share / flags.key_dist_a)
+        .powf(1.0 / flags.key_dist_b)
+        .ceil() as u64
+}
+
+/// The generalized Pareto distribution's value at `share` (from above).
+fn pareto(share: f64, theta: f64, k: f64, sigma: f64) -> u64 {
+    let value = match k == 0.0 {
+        true => theta - sigma * share.ln(),
+        false => theta + sigma * (share.powf(-k) - 1.0) / k,
+    };
+    value.ceil() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        graph: GraphFlags,
+    }
+
+    fn graph(flags: &str, num: u64) -> Result<Graph> {
+        let words = std::iter::once("x").chain(flags.split_whitespace());
+        Graph::new(&Cli::try_parse_from(words).unwrap().graph, num)
+    }
+
+    /// The flags of the paper's model of one of its stores.
+    const MODEL: &str = "--key_dist_a=0.002312 --key_dist_b=0.3467 --keyrange_num=30 \
+        --keyrange_dist_a=14.18 --keyrange_dist_b=-2.917 --keyrange_dist_c=0.0164 \
+        --keyrange_dist_d=-0.08082 --mix_get_ratio=0.83 --mix_put_ratio=0.14 --mix_seek_ratio=0.03";
+
+    #[test]
+    fn kinds_and_lengths_have_their_distributions() {
+        let (graph, mut rng) = (graph(MODEL, 1_000_000).unwrap(), Rng::new(1));
+        let (mut gets, mut sizes, mut walks) = (0, Vec::new(), Vec::new());
+        for _ in 0..100_000 {
+            match graph.draw(&mut rng).1 {
+                Kind::Get => gets += 1,
+                Kind::Put(size) => sizes.push(size),
+                Kind::Walk(steps) => walks.push(steps),
+            }
+        }
+        assert!((82_000..84_000).contains(&gets), "{gets}");
+        assert!((13_500..14_500).contains(&sizes.len()), "{}", sizes.len());
+        // The mean of the distribution is sigma / (1 - k), some 35 bytes; short ones are rounded up.
+        let mean = sizes.iter().sum::<usize>() / sizes.len();
+        assert!((33..40).contains(&mean), "{mean}");
+        assert!(sizes.iter().all(|size| (10..=1024).contains(size)));
+        assert!(walks.iter().all(|steps| *steps < 10_000));
+        walks.sort_unstable();
+        // The median: sigma * (2^k - 1) / k.
+        let median = walks[walks.len() / 2];
+        assert!((20..40).contains(&median), "{median}");
+    }
+
+    #[test]
+    fn few_ranges_and_few_keys_are_hot() {
+        let (graph, mut rng) = (graph(MODEL, 300_000).unwrap(), Rng::new(1));
+        let mut ranges = [0u32; 30];
+        for _ in 0..30_000 {
+            let (number, _) = graph.draw(&mut rng);
+            ranges[(number / 10_000) as usize] += 1;
+        }
+        ranges.sort_unstable();
+        // The first range has 14.18 * exp(-2.917) + 0.0164 * exp(-0.08082) = 0.78 of 1.0.
+        assert!((22_000..25_000).contains(&ranges[29]), "{ranges:?}");
+        assert!(ranges[28] < 2_000, "{ranges:?}");
+    }
+
+    #[test]
+    fn without_a_model_all_keys_are_alike() {
+        let (graph, mut rng) = (graph("", 10).unwrap(), Rng::new(1));
+        let mut count = [0u32; 10];
+        for _ in 0..10_000 {
+            let (number, kind) = graph.draw(&mut rng);
+            assert_eq!(kind, Kind::Get);
+            count[number as usize] += 1;
+        }
+        assert!(
+            count.iter().all(|count| (850..1150).contains(count)),
+            "{count:?}"
+        );
+    }
+
+    #[test]
+    fn shapes_that_ask_for_nothing_are_refused() {
+        assert!(graph("--mix_get_ratio=0", 10).is_err());
+        assert!(graph("--mix_put_ratio=-1", 10).is_err());
+        assert!(graph("--keyrange_dist_a=-1", 10).is_err());
+    }
+}
