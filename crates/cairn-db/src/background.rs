@@ -117,7 +117,6 @@ impl Shared {
         self.schedule(&mut tree);
         self.changed.notify_all();
         self.purge_as_job(tree);
-        self.dump_stats();
     }
 
     /// What the writers of `family` are slowed down by.

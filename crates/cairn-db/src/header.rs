@@ -5,7 +5,6 @@ use cairn_observe::logger::Level;
 use cairn_options::{
     DataBlockIndexType, DbOptions, FamilyOptions, IndexShortening, IndexType, Options,
 };
-use cairn_platform::sync::Ordering;
 use cairn_types::Result;
 
 use crate::shared::Shared;
@@ -71,22 +70,9 @@ impl Shared {
         }
     }
 
-    /// Writes statistics to the log, if `stats_dump_period_sec` have passed since the last time.
-    /// Asked at the end of jobs: what has not changed is not said again.
+    /// Writes statistics to the log.
     pub(crate) fn dump_stats(&self) {
-        let period = u64::from(self.options().stats_dump_period_sec) * 1_000_000_000;
-        let now = self.world.clock.monotonic_nanos();
-        let last = self.stats_dumped.load(Ordering::Relaxed);
-        if period == 0 || now.saturating_sub(last) < period || !self.info.wants(Level::Info) {
-            return;
-        }
-        // One of several threads that come at once writes.
-        let order = Ordering::Relaxed;
-        if self
-            .stats_dumped
-            .compare_exchange(last, now, order, order)
-            .is_err()
-        {
+        if !self.info.wants(Level::Info) {
             return;
         }
         let mut text = String::from("------- DUMPING STATS -------\n");

@@ -39,6 +39,7 @@ mod space;
 mod stats;
 mod table_properties;
 mod tally;
+mod timers;
 mod verify;
 pub(crate) mod watch;
 pub(crate) mod work;

@@ -193,6 +193,7 @@ impl Shared {
             self.schedule(&mut tree);
             self.changed.notify_all();
         }
+        self.begin_timers(Some(&before));
         self.save_options()
     }
 

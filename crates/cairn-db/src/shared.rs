@@ -39,6 +39,7 @@ use crate::open::Dropped;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::stats::SumsBefore;
+use crate::timers::Timers;
 use crate::watch::Notices;
 use crate::write::log::CurrentLog;
 use crate::write::queue::Queue;
@@ -65,8 +66,8 @@ pub(crate) struct Shared {
     pub(crate) statistics: Option<Arc<Statistics>>,
     /// Those sums at the last `rocksdb.dbstats`.
     pub(crate) stats_before: SumsBefore,
-    /// When statistics were last written to the info log, in nanoseconds of the monotonic clock.
-    pub(crate) stats_dumped: AtomicU64,
+    /// What comes again.
+    pub(crate) timers: Timers,
     /// When the database was opened, in nanoseconds of the monotonic clock.
     pub(crate) opened_at: u64,
     /// The number of the next job.

@@ -171,11 +171,11 @@ options! {
         /// Seconds between dumps of statistics to the LOG; 0 for none.
         stats_dump_period_sec: u32 = 600, dynamic;
         /// Seconds between snapshots of statistics; 0 for none.
-        stats_persist_period_sec: u32 = 600, dynamic, hint;
+        stats_persist_period_sec: u32 = 600, dynamic;
         /// Whether those snapshots are stored in a column family.
         persist_stats_to_disk: bool = false, missing;
         /// Bytes of those snapshots in memory.
-        stats_history_buffer_size: u64 = 1 << 20, dynamic, hint;
+        stats_history_buffer_size: u64 = 1 << 20, dynamic;
         /// Whether dumps include the allocator's statistics.
         dump_malloc_stats: bool = false, hint;
         /// Whether threads say what they do.

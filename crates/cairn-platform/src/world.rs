@@ -51,6 +51,11 @@ pub trait Executor: Send + Sync {
     /// Runs `job` on a thread of `priority` once `delay` has passed. A job whose time has not come
     /// when the executor goes is dropped unrun.
     fn spawn_after(&self, delay: Duration, priority: Priority, job: Job);
+    /// Like [`Executor::spawn_after`], for work that nobody waits for: [`Executor::help_later`] lets no
+    /// time pass for its sake.
+    fn spawn_at_leisure(&self, delay: Duration, priority: Priority, job: Job) {
+        self.spawn_after(delay, priority, job);
+    }
     /// Runs one waiting job on the calling thread, if this executor works that way.
     fn help(&self) -> bool {
         false

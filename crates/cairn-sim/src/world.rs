@@ -78,6 +78,8 @@ struct ExecutorState {
     waiting: Vec<(Priority, Job)>,
     /// By due time and the order in which they came.
     delayed: BTreeMap<(u64, u64), (Priority, Job)>,
+    /// The same for those that nobody waits for.
+    at_leisure: BTreeMap<(u64, u64), (Priority, Job)>,
     delays: u64,
     threads: BTreeMap<Priority, usize>,
     rng: Rng,
@@ -99,6 +101,7 @@ impl SimExecutor {
             state: Mutex::new(ExecutorState {
                 waiting: Vec::new(),
                 delayed: BTreeMap::new(),
+                at_leisure: BTreeMap::new(),
                 delays: 0,
                 threads: BTreeMap::new(),
                 rng: Rng::new(seed).fork(0xe4ec),
@@ -113,7 +116,7 @@ impl SimExecutor {
         self.state.lock().waiting.len()
     }
 
-    /// How many jobs wait for their time.
+    /// How many jobs wait for their time, but for those that nobody waits for.
     #[must_use]
     pub fn delayed(&self) -> usize {
         self.state.lock().delayed.len()
@@ -125,6 +128,15 @@ impl SimExecutor {
         self.state.lock().completed
     }
 
+    /// When a job that is put off by `delay` is due, and its number.
+    fn place_after(&self, delay: Duration) -> (u64, u64) {
+        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        let due = self.clock.now().saturating_add(delay);
+        let mut state = self.state.lock();
+        state.delays += 1;
+        (due, state.delays)
+    }
+
     /// Runs jobs, and those that they spawn, until none waits or `limit` have run. Returns how
     /// many ran.
     pub fn run(&self, limit: usize) -> usize {
@@ -133,13 +145,14 @@ impl SimExecutor {
 
     /// Forgets all jobs that wait: the process died.
     pub fn abandon(&self) {
-        let (waiting, delayed) = {
+        let all = {
             let mut state = self.state.lock();
             let waiting = std::mem::take(&mut state.waiting);
-            (waiting, std::mem::take(&mut state.delayed))
+            let delayed = std::mem::take(&mut state.delayed);
+            (waiting, delayed, std::mem::take(&mut state.at_leisure))
         };
         // Dropped outside the lock: what a job held may spawn when it goes.
-        drop((waiting, delayed));
+        drop(all);
     }
 }
 
@@ -149,12 +162,13 @@ impl Executor for SimExecutor {
     }
 
     fn spawn_after(&self, delay: Duration, priority: Priority, job: Job) {
-        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
-        let due = self.clock.now().saturating_add(delay);
-        let mut state = self.state.lock();
-        let number = state.delays;
-        state.delays += 1;
-        state.delayed.insert((due, number), (priority, job));
+        let place = self.place_after(delay);
+        self.state.lock().delayed.insert(place, (priority, job));
+    }
+
+    fn spawn_at_leisure(&self, delay: Duration, priority: Priority, job: Job) {
+        let place = self.place_after(delay);
+        self.state.lock().at_leisure.insert(place, (priority, job));
     }
 
     fn help_later(&self) -> bool {
@@ -167,11 +181,18 @@ impl Executor for SimExecutor {
     fn help(&self) -> bool {
         let mut state = self.state.lock();
         let now = self.clock.now();
-        while let Some(first) = state.delayed.first_entry()
-            && first.key().0 <= now
-        {
-            let job = first.remove();
-            state.waiting.push(job);
+        let ExecutorState {
+            waiting,
+            delayed,
+            at_leisure,
+            ..
+        } = &mut *state;
+        for delayed in [delayed, at_leisure] {
+            while let Some(first) = delayed.first_entry()
+                && first.key().0 <= now
+            {
+                waiting.push(first.remove());
+            }
         }
         let count = state.waiting.len();
         if count == 0 {
@@ -240,6 +261,18 @@ impl SimWorld {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_waits_for_what_is_done_at_leisure() {
+        let clock = Arc::new(SimClock::default());
+        let executor = SimExecutor::with_clock(1, clock.clone());
+        executor.spawn_at_leisure(Duration::from_secs(5), Priority::Low, Box::new(|| {}));
+        assert_eq!((executor.delayed(), executor.waiting()), (0, 0));
+        assert!(!executor.help_later(), "no time passes for its sake");
+        clock.advance(Duration::from_secs(5));
+        assert!(executor.help());
+        assert_eq!(executor.completed(), 1);
+    }
 
     #[test]
     fn jobs_run_only_when_somebody_helps_and_in_an_order_the_seed_decides() {

@@ -46,6 +46,7 @@
 
 pub use cairn_observe::listener::*;
 pub use cairn_observe::perf;
+pub use cairn_observe::statistics::history::Slice as StatsSlice;
 pub use cairn_observe::statistics::{
     Distribution, Histogram, HistogramData, Keeping, Statistics, StatsLevel, Ticker,
 };

@@ -340,7 +340,7 @@ fn assemble(
         counters: Default::default(),
         statistics: options.statistics.statistics(),
         stats_before: Default::default(),
-        stats_dumped: AtomicU64::new(world.clock.monotonic_nanos()),
+        timers: Default::default(),
         opened_at: world.clock.monotonic_nanos(),
         db_id,
         session_id: session.to_string(),

@@ -373,6 +373,7 @@ impl Shared {
         self.deliver();
         self.track_all();
         self.schedule(&mut self.tree.lock());
+        self.begin_timers(None);
         Ok(())
     }
 

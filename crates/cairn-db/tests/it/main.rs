@@ -30,5 +30,6 @@ mod stalls;
 mod statistics;
 mod styles;
 mod tickers;
+mod timers;
 mod wal;
 mod walks;

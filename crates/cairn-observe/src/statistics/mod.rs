@@ -23,6 +23,7 @@
 
 mod distribution;
 mod histogram;
+pub mod history;
 mod meter;
 pub(crate) mod rows;
 mod shard;
