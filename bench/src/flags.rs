@@ -68,6 +68,14 @@ pub struct Flags {
     /// Threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u64,
+    /// Bytes a second that the writer of `readwhilewriting` and `seekrandomwhilewriting` writes at
+    /// most, so that all engines have the same beside their reads; 0 for as many as it can.
+    #[arg(
+        long = "benchmark_write_rate_limit",
+        value_name = "BYTES",
+        default_value_t = 0
+    )]
+    pub write_rate_limit: u64,
     /// Entries of a write batch.
     #[arg(long = "batch_size", value_name = "N", default_value_t = 1)]
     pub batch_size: u64,

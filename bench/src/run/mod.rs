@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cairn::{Error, Result};
 
@@ -270,6 +270,13 @@ fn seed(benchmark: &Benchmark, thread: u64) -> u64 {
     seed.wrapping_add(place.wrapping_mul(0x5851_f42d_4c95_7f2d))
 }
 
+/// How long writing `bytes` takes at `rate` bytes a second; no time if that is 0.
+fn due(bytes: u64, rate: u64) -> Duration {
+    // Lengths that a benchmark writes are exact in a double.
+    let seconds = bytes as f64 / rate as f64;
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
 /// One thread of a benchmark.
 struct Worker<'a, E: Engine, S> {
     job: &'a Job<'a, E>,
@@ -447,9 +454,14 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
 
     /// Puts random keys, uncounted, as long as other threads read.
     fn write_until_over(mut self) -> Result<u64> {
+        let began = Instant::now();
         while !self.job.over.load(Ordering::Relaxed) {
             let number = self.random_key();
             self.put(number)?;
+            let due = due(self.tally.written, self.flags.write_rate_limit);
+            if let Some(ahead) = due.checked_sub(began.elapsed()) {
+                std::thread::sleep(ahead);
+            }
         }
         Ok(self.tally.written)
     }

@@ -269,7 +269,7 @@ impl std::ops::DerefMut for Iter {
 
 impl Drop for Iter {
     fn drop(&mut self) {
-        drop(self.inner.take());
+        self.inner = None;
         // Files that only this iterator kept are deleted by a background thread, not by the
         // reader's.
         self.db.shared.purge_in_background();

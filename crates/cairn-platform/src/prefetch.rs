@@ -23,6 +23,12 @@ pub fn last(bytes: &[u8], len: usize) {
     }
 }
 
+/// Asks for the line at `address`, whatever is there. Costs an instruction.
+#[inline]
+pub fn prefetch_address(address: usize) {
+    line(std::ptr::without_provenance(address));
+}
+
 #[inline]
 fn line(at: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,9 @@
 //! Batched point reads: many keys, sorted once, descending together.
 //!
 //! All keys ask the memtables, then go down level by level, a table at a time, in steps that all
-//! keys make before the next: the line of the filter is touched; filter and index are asked; the data
-//! block is taken hold of; it is searched. Each step asks for the memory of the next one, so that
-//! the misses of the processor's cache overlap. A key whose block is not in memory stops there while the others go
+//! keys make before the next: the line of the filter is touched; filter and index are asked; the memory
+//! of the data block is asked for; the block is taken hold of; it is searched. Each step asks for
+//! the memory of the next one, so that the misses of the processor's cache overlap. A key whose block is not in memory stops there while the others go
 //! on; when nobody can go on without a file, the blocks that all of them lack, of whatever files
 //! and levels, are read as one batch, each once, and the keys continue. The same batch carries
 //! blocks of indexes and filters; values in blob files follow in a batch of their own.
@@ -24,6 +24,7 @@ use cairn_types::{Error, Result};
 
 use crate::counting::{Hit, count_hit, len_of};
 use crate::get::{Found, PointGet};
+use crate::merge;
 use crate::patience::Patience;
 use crate::view::{Reading, View};
 
@@ -52,21 +53,10 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
         return wanted.iter().map(|_| Err(error.clone())).collect();
     }
     let mut tally = Tally::begin(wanted);
-    let mut order: Vec<usize> = (0..wanted.len()).collect();
-    if !sorted {
-        // Families are told apart by where their views lie: any order of them will do.
-        let view = |at: usize| std::ptr::from_ref(wanted[at].view);
-        order.sort_by(|&a, &b| {
-            view(a).cmp(&view(b)).then_with(|| {
-                let order = &wanted[a].view.family.order;
-                key::compare(
-                    order,
-                    wanted[a].lookup.internal(),
-                    wanted[b].lookup.internal(),
-                )
-            })
-        });
-    }
+    let order = match sorted {
+        true => (0..wanted.len()).collect(),
+        false => in_order(wanted),
+    };
     let together = match options.value_size_soft_limit {
         u64::MAX => TOGETHER,
         _ => TOGETHER_UNDER_LIMIT,
@@ -108,6 +98,25 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
         .into_iter()
         .map(|result| result.unwrap_or_else(unanswered))
         .collect()
+}
+
+/// The positions of `wanted` by family and key.
+fn in_order(wanted: &[Wanted<'_>]) -> Vec<usize> {
+    // Families are told apart by where their views lie: any order of them will do.
+    let place = |at: usize| {
+        let Wanted { view, lookup } = &wanted[at];
+        let prefix = merge::prefix(&view.family.order, lookup.internal());
+        (std::ptr::from_ref::<View>(view), prefix, at)
+    };
+    let mut places: Vec<_> = (0..wanted.len()).map(place).collect();
+    places.sort_unstable_by(|a, b| {
+        (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| {
+            let (a, b) = (&wanted[a.2], &wanted[b.2]);
+            let order = &a.view.family.order;
+            key::compare(order, a.lookup.internal(), b.lookup.internal())
+        })
+    });
+    places.into_iter().map(|(_, _, at)| at).collect()
 }
 
 thread_local! {
@@ -274,6 +283,9 @@ impl<'a> Batch<'a> {
             for member in self.going() {
                 let located = member.get.locate();
                 member.note(located);
+            }
+            for member in self.going() {
+                member.get.reach();
             }
             for member in self.going() {
                 member.get.hold();

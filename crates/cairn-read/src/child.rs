@@ -58,8 +58,9 @@ impl Child {
         prev();
     }
 
-    /// The first of three steps of `seek`, or of `seek_for_prev` if `back`: with `hold` and `arrive`,
-    /// which follow, it does what these do. See `cairn_table`'s iterator for what that is good for.
+    /// The first of four steps of `seek`, or of `seek_for_prev` if `back`: with `reach`, `hold` and
+    /// `arrive`, which follow, it does what these do. See `cairn_table`'s iterator for what that is
+    /// good for.
     pub fn set_out(&mut self, target: &[u8], back: bool) {
         match self {
             Child::Memtable(_) => {}
@@ -69,6 +70,15 @@ impl Child {
     }
 
     /// The second step of a seek.
+    pub fn reach(&mut self) {
+        match self {
+            Child::Memtable(_) => {}
+            Child::Table(iter, _) => iter.reach(),
+            Child::Level(iter) => iter.reach(),
+        }
+    }
+
+    /// The third step of a seek.
     pub fn hold(&mut self) {
         match self {
             Child::Memtable(_) => {}

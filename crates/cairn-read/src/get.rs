@@ -254,7 +254,7 @@ impl<'a> PointGet<'a> {
     }
 
     /// Asks filter and index of the table that was approached, and leaves it if it surely does not
-    /// have the key. Two steps ahead of [`PointGet::search_table`], each of which asks for the memory
+    /// have the key. Three steps ahead of [`PointGet::search_table`], each of which asks for the memory
     /// that the next one touches.
     #[inline]
     pub(crate) fn locate(&mut self) -> Result<()> {
@@ -264,6 +264,14 @@ impl<'a> PointGet<'a> {
             self.leave_table();
         }
         Ok(())
+    }
+
+    /// Asks for the memory of the data block that [`PointGet::locate`] found.
+    #[inline]
+    pub(crate) fn reach(&mut self) {
+        if let Some(table) = &self.table {
+            table.reach(&mut self.state);
+        }
     }
 
     /// Takes hold of the data block that [`PointGet::locate`] found.

@@ -127,6 +127,13 @@ impl LevelIter {
     }
 
     /// Goes on with what [`LevelIter::set_out`] began.
+    pub(crate) fn reach(&mut self) {
+        if let Some(iter) = &mut self.iter {
+            iter.reach();
+        }
+    }
+
+    /// Goes on with what [`LevelIter::set_out`] began.
     pub(crate) fn hold(&mut self) {
         if let Some(iter) = &mut self.iter {
             iter.hold();

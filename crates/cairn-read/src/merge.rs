@@ -11,6 +11,7 @@
 //! Steps keep the direction of the seek before them: `next` after a forward seek, `prev` after a
 //! backward one. Who wants to turn seeks, which costs the same.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 
 use cairn_format::key;
@@ -49,16 +50,68 @@ pub struct MergingIter {
     error: Option<Error>,
 }
 
+/// Memory that a merging iterator has allocated, kept for the thread's next one.
+#[derive(Default)]
+struct Spare {
+    children: Vec<Child>,
+    prefixes: Vec<u64>,
+    heap: Vec<usize>,
+}
+
+/// No memory of an iterator with more children is kept.
+const KEPT_CHILDREN: usize = 64;
+
+thread_local! {
+    static SPARE: Cell<Spare> = const {
+        Cell::new(Spare { children: Vec::new(), prefixes: Vec::new(), heap: Vec::new() })
+    };
+}
+
+impl Drop for MergingIter {
+    fn drop(&mut self) {
+        self.children.clear();
+        if self.children.capacity() > KEPT_CHILDREN {
+            return;
+        }
+        self.prefixes.clear();
+        self.heap.clear();
+        let spare = Spare {
+            children: std::mem::take(&mut self.children),
+            prefixes: std::mem::take(&mut self.prefixes),
+            heap: std::mem::take(&mut self.heap),
+        };
+        // A thread that ends keeps nothing.
+        let _kept = SPARE.try_with(|kept| kept.set(spare));
+    }
+}
+
+/// An empty vector for the children of a merging iterator; in memory of the thread's last one, if
+/// there was one.
+pub(crate) fn no_children() -> Vec<Child> {
+    let take = |spare: &Cell<Spare>| {
+        let mut taken = spare.take();
+        let children = std::mem::take(&mut taken.children);
+        spare.set(taken);
+        children
+    };
+    SPARE.try_with(take).unwrap_or_default()
+}
+
 impl MergingIter {
     /// Joins `children`, the newest first, whose keys are in `order`.
     #[must_use]
     pub fn new(order: KeyOrder, children: Vec<Child>) -> MergingIter {
+        let spare = SPARE.try_with(Cell::take).unwrap_or_default();
+        let Spare {
+            mut prefixes, heap, ..
+        } = spare;
+        prefixes.resize(children.len(), 0);
         let has_blocks = |child: &&Child| !matches!(child, Child::Memtable(_));
         MergingIter {
             order,
             overlaps: children.iter().filter(has_blocks).count() > 1,
-            prefixes: vec![0; children.len()],
-            heap: Vec::new(),
+            prefixes,
+            heap,
             children,
             current: 0,
             stands: false,
@@ -261,6 +314,7 @@ impl MergingIter {
         for child in &mut self.children {
             child.set_out(target, back);
         }
+        self.children.iter_mut().for_each(Child::reach);
         self.children.iter_mut().for_each(Child::hold);
         self.move_all(back, |child| child.arrive(target, back))
     }
@@ -412,7 +466,7 @@ impl MergingIter {
 /// The beginning of the user key of `internal` as a number: smaller numbers mean smaller keys,
 /// equal numbers mean nothing.
 #[inline]
-fn prefix(order: &KeyOrder, internal: &[u8]) -> u64 {
+pub(crate) fn prefix(order: &KeyOrder, internal: &[u8]) -> u64 {
     let user = key::user_key(internal);
     let (user, inverted) = match order {
         KeyOrder::Bytewise => (user, false),

@@ -131,6 +131,12 @@ fn bad_restart(i: u32, offset: u32) -> Malformed {
 }
 
 impl<V: Copy + Default> Position<V> {
+    /// Bytes of memory beside the position itself.
+    pub fn memory_usage(&self) -> usize {
+        let passed = self.passed.capacity() * size_of::<Passed<V>>();
+        self.buffer.capacity() + self.passed_keys.capacity() + passed
+    }
+
     #[inline]
     pub fn valid(&self) -> bool {
         self.valid

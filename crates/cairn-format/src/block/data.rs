@@ -184,6 +184,12 @@ impl DataCursor {
         self
     }
 
+    /// Bytes of memory that the cursor keeps for its next movements.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        self.position.memory_usage()
+    }
+
     /// Whether the cursor stands on an entry.
     #[inline]
     #[must_use]

@@ -16,6 +16,7 @@
 //! ```
 
 use std::cmp::Ordering;
+use std::hint::black_box;
 use std::ops::Range;
 
 use super::cursor::{Coding, Position, common_prefix};
@@ -130,11 +131,14 @@ impl KeyWords {
             Ordering::Equal => {}
         }
         let wanted = word(rest);
-        let low = self.words.before(wanted);
+        let low = self.words.before(wanted, |first| {
+            // Asked for in vain only where the block has to be asked, too.
+            black_box(self.offsets.get(first).copied());
+        });
         let high = match self.words.get(low) {
             Some(word) if word == wanted => wanted
                 .checked_add(1)
-                .map_or(self.words.len(), |behind| self.words.before(behind)),
+                .map_or(self.words.len(), |behind| self.words.before(behind, |_| ())),
             _ => low,
         };
         low as u32..high as u32
@@ -226,21 +230,27 @@ impl Sorted {
         (at < self.len).then(|| line.0[at % FANOUT])
     }
 
-    /// How many numbers are less than `bound`.
+    /// How many numbers are less than `bound`. `visit` sees where the numbers of the lowest line
+    /// begin before that line is read.
     #[inline]
-    fn before(&self, bound: u64) -> usize {
-        let mut at = 0;
-        for &(first, count) in &*self.rows {
-            if at >= count {
-                return self.len;
-            }
-            let Some(line) = self.lines.get(first + at) else {
-                return self.len;
-            };
+    fn before(&self, bound: u64, visit: impl FnOnce(usize)) -> usize {
+        let Some((lowest, upper)) = self.rows.split_last() else {
+            return 0;
+        };
+        let less_in = |&(first, count): &(usize, usize), at: usize| {
+            let line = self.lines.get(first + at).filter(|_| at < count)?;
             let less: usize = line.0.iter().map(|&it| usize::from(it < bound)).sum();
-            at = at * FANOUT + less;
+            Some(at * FANOUT + less)
+        };
+        let mut at = 0;
+        for row in upper {
+            match less_in(row, at) {
+                Some(below) => at = below,
+                None => return self.len,
+            }
         }
-        at.min(self.len)
+        visit(at * FANOUT);
+        less_in(lowest, at).map_or(self.len, |less| less.min(self.len))
     }
 
     fn memory_usage(&self) -> usize {
@@ -385,7 +395,7 @@ mod tests {
                 prop_assert_eq!(sorted.get(at), numbers.get(at).copied());
             }
             for bound in bounds.into_iter().chain(numbers.iter().copied()) {
-                prop_assert_eq!(sorted.before(bound), numbers.partition_point(|&it| it < bound));
+                prop_assert_eq!(sorted.before(bound, |_| ()), numbers.partition_point(|&it| it < bound));
             }
         }
     }

@@ -2,7 +2,9 @@
 //!
 //! The cache is cut into shards by the hash of the key; each shard is one short lock around a hash
 //! table and three queues (`shard`). A hit costs a hash, the lock, one or two cache lines and one
-//! reference on the [`Buffer`]; nothing is allocated and no queue is touched.
+//! reference on the [`Buffer`]; nothing is allocated and no queue is touched. Most of that is waiting
+//! for memory, so whoever looks for several entries first announces each, then asks for the memory of
+//! each, and then takes them: [`BlockCache::announce`], [`BlockCache::prefetch`].
 //!
 //! Entries have a priority, and each priority has a pool:
 //!
@@ -21,9 +23,10 @@
 
 mod role;
 mod shard;
+mod table;
 
-use cairn_platform::Buffer;
 use cairn_platform::sync::{AtomicUsize, Mutex, Ordering};
+use cairn_platform::{Buffer, prefetch_address};
 
 pub use role::{CachePriority, CacheRole, RoleCounts};
 use shard::{Limits, Shard};
@@ -97,7 +100,35 @@ pub struct BlockCache {
 
 /// A shard on cache lines of its own, so that the locks of two shards never share one.
 #[repr(align(128))]
-struct Padded(Mutex<Shard>);
+struct Padded {
+    /// Where the lines of the table lie; changed under the lock. Read without it, one by one: wrong
+    /// numbers ask for memory that nobody needs.
+    lines_at: AtomicUsize,
+    lines_mask: AtomicUsize,
+    shard: Mutex<Shard>,
+}
+
+impl Padded {
+    fn new() -> Padded {
+        Padded {
+            lines_at: AtomicUsize::new(0),
+            lines_mask: AtomicUsize::new(0),
+            shard: Mutex::new(Shard::default()),
+        }
+    }
+
+    /// Notes where the lines lie after something was inserted.
+    #[inline]
+    fn note_lines(&self, shard: &Shard) {
+        let (at, mask) = shard.lines();
+        // Relaxed, here and where they are read: see the fields.
+        self.lines_at.store(at, Ordering::Relaxed);
+        self.lines_mask.store(mask, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of a line of the table, as of the processor's cache.
+const LINE: usize = 64;
 
 /// Smaller shards would not hold the larger index and filter blocks.
 const MIN_SHARD_BYTES: usize = 4 << 20;
@@ -119,9 +150,7 @@ impl BlockCache {
         );
         let count = 1usize << bits;
         let cache = BlockCache {
-            shards: (0..count)
-                .map(|_| Padded(Mutex::new(Shard::default())))
-                .collect(),
+            shards: (0..count).map(|_| Padded::new()).collect(),
             capacity: AtomicUsize::new(0),
             reserved: AtomicUsize::new(0),
             options,
@@ -144,6 +173,17 @@ impl BlockCache {
     pub fn lookup(&self, key: &CacheKey, role: CacheRole) -> Option<Buffer> {
         let hash = key.hash();
         self.shard(hash).lock().get(hash, key, role)
+    }
+
+    /// Says that `key` will be looked up: asks for the memory in which its entry most likely lies.
+    #[inline]
+    pub fn announce(&self, key: &CacheKey) {
+        let hash = key.hash();
+        let padded = &self.shards[self.shard_of(hash)];
+        let mask = padded.lines_mask.load(Ordering::Relaxed);
+        let at = padded.lines_at.load(Ordering::Relaxed);
+        // Truncation is meant: the lowest bits count.
+        prefetch_address(at.wrapping_add((hash as usize & mask).wrapping_mul(LINE)));
     }
 
     /// Brings what a search in the buffer of `key` touches first into the processor's cache, if the
@@ -175,9 +215,12 @@ impl BlockCache {
         let hash = key.hash();
         // What is evicted is freed after the lock is given back.
         let mut evicted = Vec::new();
-        self.shard(hash)
-            .lock()
-            .insert(hash, key, buffer, role, priority, &mut evicted)
+        let padded = &self.shards[self.shard_of(hash)];
+        let mut shard = padded.shard.lock();
+        let kept = shard.insert(hash, key, buffer, role, priority, &mut evicted);
+        padded.note_lines(&shard);
+        drop(shard);
+        kept
     }
 
     /// Puts `buffer`, which says the same in another form, in the place of the one that `key` has, if
@@ -201,14 +244,18 @@ impl BlockCache {
     pub fn erase_unused(&self) {
         for shard in &self.shards {
             let mut evicted = Vec::new();
-            shard.0.lock().erase_unused(&mut evicted);
+            shard.shard.lock().erase_unused(&mut evicted);
         }
     }
 
     /// Bytes that the entries count for, and those that are reserved.
     #[must_use]
     pub fn usage(&self) -> usize {
-        let entries: usize = self.shards.iter().map(|shard| shard.0.lock().usage()).sum();
+        let entries: usize = self
+            .shards
+            .iter()
+            .map(|shard| shard.shard.lock().usage())
+            .sum();
         entries + self.reserved.load(Ordering::Relaxed)
     }
 
@@ -225,14 +272,17 @@ impl BlockCache {
     pub fn pinned_usage(&self) -> usize {
         self.shards
             .iter()
-            .map(|shard| shard.0.lock().pinned_usage())
+            .map(|shard| shard.shard.lock().pinned_usage())
             .sum()
     }
 
     /// The number of entries.
     #[must_use]
     pub fn entries(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.lock().len()).sum()
+        self.shards
+            .iter()
+            .map(|shard| shard.shard.lock().len())
+            .sum()
     }
 
     /// The capacity in bytes.
@@ -261,7 +311,7 @@ impl BlockCache {
         let limits = Limits::new(free.div_ceil(self.shards.len()), &self.options);
         for shard in &self.shards {
             let mut evicted = Vec::new();
-            shard.0.lock().set_limits(limits, &mut evicted);
+            shard.shard.lock().set_limits(limits, &mut evicted);
         }
     }
 
@@ -290,16 +340,20 @@ impl BlockCache {
     fn sum(&self, of: impl Fn(&Shard) -> RoleCounts) -> RoleCounts {
         let mut sum = RoleCounts::default();
         for shard in &self.shards {
-            sum.add(&of(&shard.0.lock()));
+            sum.add(&of(&shard.shard.lock()));
         }
         sum
     }
 
     #[inline]
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        // The table below uses the lowest and the highest bits; these are from the middle.
-        let at = (hash >> 32) as usize & (self.shards.len() - 1);
-        &self.shards[at].0
+        &self.shards[self.shard_of(hash)].shard
+    }
+
+    #[inline]
+    fn shard_of(&self, hash: u64) -> usize {
+        // The table below uses the lowest bits; these are from the middle.
+        (hash >> 32) as usize & (self.shards.len() - 1)
     }
 }
 

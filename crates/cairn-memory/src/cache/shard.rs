@@ -1,18 +1,19 @@
 //! One shard of the cache: a hash table of entries and a queue a pool. Everything here runs under
 //! the shard's lock.
 //!
-//! The table holds what a hit needs (key, buffer, touch count) in the bucket itself, so that a hit
+//! The table holds what a hit needs (key, buffer, touch count) in its lines, so that a hit
 //! follows no pointer but the buffer's. The queues are doubly linked through a slab of nodes by
 //! index; only insertion, eviction and erasure go there.
 
 use cairn_platform::Buffer;
-use hashbrown::HashTable;
 
 use super::role::{CachePriority, CacheRole, RoleCounts};
+use super::table::{Hashed, Table};
 use super::{CacheKey, CacheOptions};
 
-/// What the cache itself needs for an entry, roughly: bucket, control byte, node, reference counts.
-pub(super) const ENTRY_OVERHEAD: usize = 136;
+/// What the cache itself needs for an entry, roughly: its line and those left free, node, reference
+/// counts.
+pub(super) const ENTRY_OVERHEAD: usize = 176;
 
 /// An entry keeps at most this many touches: so many times is it spared.
 const MAX_TOUCHES: u8 = 3;
@@ -56,8 +57,7 @@ impl Limits {
     }
 }
 
-/// A bucket of the table, on a cache line of its own: a hit mostly waits for one.
-#[repr(align(64))]
+/// An entry of the table.
 struct Slot {
     key: CacheKey,
     buffer: Buffer,
@@ -65,6 +65,12 @@ struct Slot {
     role: CacheRole,
     priority: CachePriority,
     touches: u8,
+}
+
+impl Hashed for Slot {
+    fn hash(&self) -> u64 {
+        self.key.hash()
+    }
 }
 
 impl Slot {
@@ -102,7 +108,7 @@ impl Default for Queue {
 
 /// One shard; see the module's documentation.
 pub(super) struct Shard {
-    table: HashTable<Slot>,
+    table: Table<Slot>,
     nodes: Vec<Node>,
     free: u32,
     queues: [Queue; 3],
@@ -113,7 +119,7 @@ pub(super) struct Shard {
 impl Default for Shard {
     fn default() -> Shard {
         Shard {
-            table: HashTable::new(),
+            table: Table::new(),
             nodes: Vec::new(),
             free: NONE,
             queues: Default::default(),
@@ -177,7 +183,7 @@ impl Shard {
             priority,
             touches: 0,
         };
-        self.table.insert_unique(hash, slot, |slot| slot.key.hash());
+        self.table.insert(slot);
         self.link(node, priority, charge);
         let counts = &mut self.counts[role as usize];
         counts.insertions += 1;
@@ -211,10 +217,7 @@ impl Shard {
     }
 
     pub(super) fn erase(&mut self, hash: u64, key: &CacheKey) -> Option<Buffer> {
-        let Ok(found) = self.table.find_entry(hash, |slot| slot.key == *key) else {
-            return None;
-        };
-        let (slot, _) = found.remove();
+        let slot = self.table.remove(hash, |slot| slot.key == *key)?;
         Some(self.forget(slot))
     }
 
@@ -248,6 +251,11 @@ impl Shard {
     pub(super) fn pinned_usage(&self) -> usize {
         let held = self.table.iter().filter(|slot| slot.buffer.holders() > 1);
         held.map(Slot::charge).sum()
+    }
+
+    /// See [`Table::lines`].
+    pub(super) fn lines(&self) -> (usize, usize) {
+        self.table.lines()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -344,13 +352,8 @@ impl Shard {
 
     fn remove_node(&mut self, node: u32) -> Option<Buffer> {
         let hash = self.nodes[node as usize].hash;
-        match self.table.find_entry(hash, |slot| slot.node == node) {
-            Ok(found) => {
-                let (slot, _) = found.remove();
-                Some(self.forget(slot))
-            }
-            Err(_) => None,
-        }
+        let slot = self.table.remove(hash, |slot| slot.node == node)?;
+        Some(self.forget(slot))
     }
 
     /// Takes what was a slot of the table out of its queue and the counts.

@@ -111,23 +111,22 @@ impl DbIter {
         }
     }
 
+    /// The iterator is dropped.
+    pub(super) fn count_end(&mut self) {
+        if let Some(statistics) = &self.view.family.statistics {
+            statistics.update(|update| {
+                self.counts.bring_to(update);
+                update.add(Ticker::NoIteratorDeleted, 1);
+            });
+        }
+    }
+
     #[cold]
     fn bring_counts(&mut self) {
         perf::count(|perf| self.counts.bring_to_perf(perf));
         match &self.view.family.statistics {
             Some(statistics) => statistics.update(|update| self.counts.bring_to(update)),
             None => self.counts = IterCounts::default(),
-        }
-    }
-}
-
-impl Drop for DbIter {
-    fn drop(&mut self) {
-        if let Some(statistics) = &self.view.family.statistics {
-            statistics.update(|update| {
-                self.counts.bring_to(update);
-                update.add(Ticker::NoIteratorDeleted, 1);
-            });
         }
     }
 }

@@ -13,6 +13,7 @@
 //! Each direction is a loop over the state kept here (`Task`), which may stop at any entry where
 //! something lacks and goes on from there. `DbIter::wait` fetches what lacks, blocking.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -138,6 +139,35 @@ pub struct DbIter {
     counts: IterCounts,
 }
 
+/// Memory that an iterator has allocated, empty, kept for the thread's next one.
+#[derive(Default)]
+struct Spare {
+    key: Vec<u8>,
+    target: Vec<u8>,
+}
+
+/// No longer keys' memory is kept.
+const KEPT_BYTES: usize = 4 << 10;
+
+thread_local! {
+    static SPARE: Cell<Spare> = const {
+        Cell::new(Spare { key: Vec::new(), target: Vec::new() })
+    };
+}
+
+impl Drop for DbIter {
+    fn drop(&mut self) {
+        self.count_end();
+        if self.key.capacity() + self.target.capacity() <= KEPT_BYTES {
+            let [mut key, mut target] = [&mut self.key, &mut self.target].map(std::mem::take);
+            key.clear();
+            target.clear();
+            // A thread that ends keeps nothing.
+            let _kept = SPARE.try_with(|spare| spare.set(Spare { key, target }));
+        }
+    }
+}
+
 impl DbIter {
     /// An iterator over `view` as `seq` sees it, which stands nowhere. What is wrong with
     /// `options` is reported by [`DbIter::status`].
@@ -169,6 +199,7 @@ impl DbIter {
             error = Some(failed);
             (Vec::new(), None)
         });
+        let Spare { key, target } = SPARE.try_with(Cell::take).unwrap_or_default();
         DbIter {
             seq,
             read_ts,
@@ -199,7 +230,7 @@ impl DbIter {
             task: Task::Rest,
             back: false,
             astray: false,
-            key: Vec::new(),
+            key,
             same_key: false,
             covered_by: SequenceNumber::ZERO,
             operands: Vec::new(),
@@ -207,7 +238,7 @@ impl DbIter {
             skipped: 0,
             hidden: 0,
             covered_run: 0,
-            target: Vec::new(),
+            target,
             sought: Vec::new(),
             error,
             counts: IterCounts::default(),

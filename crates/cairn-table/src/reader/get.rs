@@ -5,9 +5,9 @@
 //! blocks whose entries were seen. In memory it allocates nothing and counts one reference: on
 //! the data block.
 //!
-//! Who makes several gets at once takes each of them through [`Table::locate`] and then
-//! [`Table::hold`] before the first is carried out. Both ask for the memory that the next step
-//! touches and do not wait for it, so that the misses of all the gets overlap.
+//! Who makes several gets at once takes all of them through [`Table::locate`], then through
+//! [`Table::reach`], then through [`Table::hold`], before the first is carried out. Each asks for the
+//! memory that the next step touches and does not wait for it, so that the misses overlap.
 
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
@@ -222,7 +222,7 @@ impl Table {
     }
 
     /// Begins a get that [`Table::get`] will carry out: asks the filter and the index, as far as
-    /// they are in memory, and asks for the memory of the data block. `false` if the table surely
+    /// they are in memory, and announces the data block to the cache. `false` if the table surely
     /// does not have the key; the get is then over.
     ///
     /// # Errors
@@ -258,13 +258,23 @@ impl Table {
         }
         state.located = true;
         if state.walk.valid() {
-            self.prefetch(state.walk.handle());
+            self.announce(state.walk.handle());
         }
         Ok(true)
     }
 
-    /// Goes on with a get for which [`Table::locate`] answered `true`: takes hold of the data block,
-    /// if it is in memory, and asks for the memory of the entry.
+    /// Goes on with a get for which [`Table::locate`] answered `true`: asks for the memory of the
+    /// data block.
+    #[inline]
+    pub fn reach(&self, state: &mut TableGet) {
+        let state = state.state();
+        if state.located && state.walk.valid() {
+            self.prefetch(state.walk.handle());
+        }
+    }
+
+    /// Goes on with a get that was [`Table::reach`]ed: takes hold of the data block, if it is in
+    /// memory, and asks for the memory of the entry.
     #[inline]
     pub fn hold(&self, lookup: &LookupKey, state: &mut TableGet) {
         let state = state.state();

@@ -4,10 +4,11 @@
 //! what is to be done (a step in the index, a landing in a data block) and does it as far as
 //! blocks are in memory; when one is not, it stops there and goes on when it was supplied.
 //!
-//! Who seeks with several iterators takes each of them through [`TableIter::set_out`] and then
-//! [`TableIter::hold`] before the first arrives. Both ask for the memory that the next step
-//! touches and do not wait for it, so that the misses of all of them overlap.
+//! Who seeks with several iterators takes all of them through [`TableIter::set_out`], then through
+//! [`TableIter::reach`], then through [`TableIter::hold`], before the first arrives. Each asks for the
+//! memory that the next step touches and does not wait for it, so that the misses overlap.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -98,6 +99,47 @@ impl Drop for TableIter {
         if !self.supplied.counts.is_empty() {
             self.table.bring(&self.supplied.counts);
         }
+        Spare {
+            data: std::mem::take(&mut self.data),
+            target: std::mem::take(&mut self.target),
+        }
+        .keep();
+    }
+}
+
+/// Memory that an iterator has allocated, kept for the thread's next ones: to allocate and to free
+/// it costs as much as a seek in memory.
+#[derive(Default)]
+struct Spare {
+    data: DataCursor,
+    target: Vec<u8>,
+}
+
+/// How many iterators' memory a thread keeps, and how many bytes of each at most.
+const KEPT: usize = 16;
+const KEPT_BYTES: usize = 4 << 10;
+
+thread_local! {
+    static SPARE: RefCell<Vec<Spare>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Spare {
+    fn take() -> Spare {
+        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
+        spare.ok().flatten().unwrap_or_default()
+    }
+
+    fn keep(self) {
+        if self.data.memory_usage() + self.target.capacity() > KEPT_BYTES {
+            return;
+        }
+        // A thread that ends keeps nothing.
+        let _kept = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < KEPT {
+                spare.push(self);
+            }
+        });
     }
 }
 
@@ -105,9 +147,16 @@ impl TableIter {
     /// An iterator that stands nowhere.
     #[must_use]
     pub fn new(table: Arc<Table>, options: IterOptions) -> TableIter {
+        let Spare {
+            mut data,
+            mut target,
+        } = Spare::take();
+        data.clear();
+        target.clear();
         TableIter {
             walk: IndexWalk::new(&table),
-            data: DataCursor::new().with_global_seqno(table.global_seqno),
+            data: data.with_global_seqno(table.global_seqno),
+            target,
             prefetch: Prefetch::new(options.readahead),
             pads: table.pad > 0,
             table,
@@ -116,7 +165,6 @@ impl TableIter {
             block_handle: Handle::NULL,
             landing: None,
             ask_filter: false,
-            target: Vec::new(),
             padded: Vec::new(),
             valid: false,
             error: None,
@@ -237,7 +285,7 @@ impl TableIter {
     }
 
     /// Begins `seek`, or `seek_for_prev` if `back`, which [`TableIter::arrive`] completes: looks for
-    /// the data block in the index, as far as that is in memory, and asks for its memory.
+    /// the data block in the index, as far as that is in memory, and announces it to the cache.
     pub fn set_out(&mut self, target: &[u8], back: bool) {
         match back {
             false => self.aim(IndexLanding::Seek, Landing::Seek, Some(target)),
@@ -247,6 +295,16 @@ impl TableIter {
         if matches!(self.sift(), Ok(None))
             && self.landing.is_some()
             && matches!(self.settle(), Ok(None))
+            && self.walk.valid()
+        {
+            self.table.announce(self.walk.handle());
+        }
+    }
+
+    /// Goes on with what [`TableIter::set_out`] began: asks for the memory of the data block.
+    pub fn reach(&mut self) {
+        if self.landing.is_some()
+            && self.walk.is_settled()
             && self.walk.valid()
             && !self.has_block(self.walk.handle())
         {

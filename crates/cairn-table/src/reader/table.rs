@@ -180,6 +180,14 @@ impl Table {
         Some(found)
     }
 
+    /// Says that the data block at `handle` will be looked for in the cache.
+    #[inline]
+    pub(crate) fn announce(&self, handle: Handle) {
+        if let Some(cache) = &self.params.cache {
+            cache.announce(&self.cache_key(handle));
+        }
+    }
+
     /// Asks for the memory of the data block at `handle`, if it is in the cache.
     #[inline]
     pub(crate) fn prefetch(&self, handle: Handle) {
