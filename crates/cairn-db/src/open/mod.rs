@@ -307,7 +307,10 @@ fn assemble(
     named: Named<'_>,
     versions: &[Version],
 ) -> Result<Shared> {
-    let world = request.world.clone();
+    let world = World {
+        fs: cairn_observe::files::counted(request.world.fs.clone(), request.world.clock.clone()),
+        ..request.world.clone()
+    };
     let info = match request.read_only {
         true => Logger::silent(),
         false => open_log(&world, &dir, &options)?,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest, open};
+use cairn_observe::perf::io::{self, IoMetric};
 use cairn_observe::perf::{self, PerfLevel, PerfMetric};
 use cairn_observe::statistics::{Histogram, Keeping, Statistics, StatsLevel, Ticker};
 use cairn_options::{CompactRangeOptions, DbOptions, FilterPolicy, ReadOptions, WriteOptions};
@@ -273,4 +274,39 @@ fn what_compactions_drop_is_told_apart() {
         4 * 10 + (10 + 9 + 11)
     );
     assert_eq!(ticker(Ticker::MemtableGarbageBytesAtFlush), 0);
+}
+
+/// What a thread does to files counts for it alone.
+#[test]
+fn a_thread_counts_its_bytes_and_the_time_of_its_calls() {
+    let db = open_with(&World::in_memory(), "/db", Keeping::Nothing);
+    let write = || {
+        db.put(&key(1), &[7; 1_000]).unwrap();
+        db.flush_wal(true).unwrap();
+    };
+    perf::set_level(PerfLevel::EnableCount);
+    io::reset();
+    write();
+    // A batch of one record with its headers, and the log's.
+    assert_eq!(
+        io::metric(IoMetric::BytesWritten),
+        12 + 1 + 9 + 2 + 1_000 + 7
+    );
+    assert_eq!(io::metric(IoMetric::BytesRead), 0);
+    assert_eq!(io::metric(IoMetric::FsyncNanos), 0);
+    db.flush().unwrap();
+    assert!(db.get(&key(1)).unwrap().is_some());
+    assert!(io::metric(IoMetric::BytesRead) > 1_000);
+    assert_eq!(io::metric(IoMetric::ReadNanos), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(io::report(true), ""));
+    });
+    perf::set_level(PerfLevel::EnableTime);
+    write();
+    assert!(io::metric(IoMetric::FsyncNanos) > 0);
+    assert!(io::metric(IoMetric::WriteNanos) > 0);
+    perf::set_level(PerfLevel::Disable);
+    io::reset();
+    write();
+    assert_eq!(io::report(true), "");
 }

@@ -15,6 +15,8 @@
 //! assert_eq!(perf::report(true), "get_read_bytes = 7");
 //! ```
 
+pub mod io;
+mod io_metric;
 mod metric;
 
 use std::cell::Cell;
@@ -175,14 +177,17 @@ pub fn metric(metric: PerfMetric) -> u64 {
 /// The calling thread's counters as text, in RocksDB's form.
 #[must_use]
 pub fn report(without_zeros: bool) -> String {
+    let all = PerfMetric::ALL.iter().map(|&one| (one.name(), metric(one)));
+    listed(all, without_zeros)
+}
+
+/// Names with their sums, as RocksDB lists them.
+fn listed(all: impl Iterator<Item = (&'static str, u64)>, without_zeros: bool) -> String {
     let mut text = String::new();
-    for &one in PerfMetric::ALL {
-        let sum = metric(one);
-        if sum > 0 || !without_zeros {
-            let comma = if text.is_empty() { "" } else { ", " };
-            // Writing to a string does not fail.
-            let _ = write!(text, "{comma}{} = {sum}", one.name());
-        }
+    for (name, sum) in all.filter(|(_, sum)| *sum > 0 || !without_zeros) {
+        let comma = if text.is_empty() { "" } else { ", " };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{comma}{name} = {sum}");
     }
     text
 }

@@ -1,0 +1,227 @@
+//! A file system whose calls go to the I/O counters of their thread.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_platform::fs::{Access, FileLock, FileMode, ReadAt, Status};
+use cairn_platform::world::Clock;
+use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
+use cairn_types::Result;
+
+use crate::perf::io::{self, IoMetric};
+
+/// `fs`, whose calls count for the thread that makes them ([`crate::perf::io`]). Until somebody asks for
+/// such counters a call pays for one look at a flag.
+#[must_use]
+pub fn counted(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Arc<dyn FileSystem> {
+    Arc::new(Counted { fs, clock })
+}
+
+struct Counted {
+    fs: Arc<dyn FileSystem>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Counted {
+    fn reader(&self, file: Result<Arc<dyn RandomAccessFile>>) -> Result<Arc<dyn RandomAccessFile>> {
+        let clock = self.clock.clone();
+        file.map(|file| Arc::new(Reader { file, clock }) as _)
+    }
+
+    fn writer(&self, file: Result<Arc<dyn WritableFile>>) -> Result<Arc<dyn WritableFile>> {
+        let clock = self.clock.clone();
+        file.map(|file| Arc::new(Writer { file, clock }) as _)
+    }
+
+    fn opening<T>(&self, open: impl FnOnce() -> T) -> T {
+        io::timed(&*self.clock, IoMetric::OpenNanos, open)
+    }
+}
+
+impl FileSystem for Counted {
+    fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+        self.reader(self.opening(|| self.fs.open(path, mode)))
+    }
+
+    fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.writer(self.opening(|| self.fs.create(path, mode)))
+    }
+
+    fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.writer(self.opening(|| self.fs.open_append(path, mode)))
+    }
+
+    fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.writer(self.opening(|| self.fs.open_overwrite(path, mode)))
+    }
+
+    fn status(&self, path: &Path) -> Result<Status> {
+        self.fs.status(path)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.fs.list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.fs.create_dir_all(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.fs.remove_dir(dir)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.fs.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.fs.rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.fs.link(from, to)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        io::timed(&*self.clock, IoMetric::FsyncNanos, || self.fs.sync_dir(dir))
+    }
+
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        self.fs.canonical(path)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.fs.lock(path)
+    }
+
+    fn free_space(&self, path: &Path) -> Result<u64> {
+        self.fs.free_space(path)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.fs.exists(path)
+    }
+}
+
+struct Reader {
+    file: Arc<dyn RandomAccessFile>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Reader {
+    fn read(&self, read: impl FnOnce() -> Result<usize>) -> Result<usize> {
+        let got = io::timed_io(
+            &*self.clock,
+            (IoMetric::ReadNanos, IoMetric::CpuReadNanos),
+            read,
+        );
+        if let Ok(bytes) = &got {
+            io::add(IoMetric::BytesRead, *bytes as u64);
+        }
+        got
+    }
+}
+
+impl RandomAccessFile for Reader {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.read(|| self.file.read_at(offset, buf))
+    }
+
+    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.read(|| self.file.read_up_to_end(offset, buf))
+    }
+
+    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
+        // Each says for itself whether it failed.
+        let all = self.read(|| {
+            self.file.read_many(reads);
+            Ok(reads.iter().filter_map(|read| read.got.as_ref().ok()).sum())
+        });
+        debug_assert!(all.is_ok(), "a sum does not fail");
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn prefetch(&self, offset: u64, len: usize) {
+        self.file.prefetch(offset, len);
+    }
+
+    fn advise(&self, access: Access) {
+        self.file.advise(access);
+    }
+
+    fn drop_cached(&self) {
+        self.file.drop_cached();
+    }
+}
+
+struct Writer {
+    file: Arc<dyn WritableFile>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Writer {
+    fn timed<T>(&self, metric: IoMetric, call: impl FnOnce() -> T) -> T {
+        io::timed(&*self.clock, metric, call)
+    }
+}
+
+impl WritableFile for Writer {
+    #[inline]
+    fn append(&self, data: &[u8]) -> Result<()> {
+        if !crate::perf::is_in_use() {
+            return self.file.append(data);
+        }
+        let metrics = (IoMetric::WriteNanos, IoMetric::CpuWriteNanos);
+        io::timed_io(&*self.clock, metrics, || self.file.append(data))?;
+        io::add(IoMetric::BytesWritten, data.len() as u64);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.timed(IoMetric::WriteNanos, || self.file.flush())
+    }
+
+    fn sync(&self, full: bool) -> Result<()> {
+        self.timed(IoMetric::FsyncNanos, || self.file.sync(full))
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
+        self.timed(IoMetric::RangeSyncNanos, || {
+            self.file.start_writeback(offset, len)
+        })
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.timed(IoMetric::PrepareWriteNanos, || {
+            self.timed(IoMetric::AllocateNanos, || self.file.allocate(len))
+        })
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.file.truncate(len)
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn is_mapped(&self) -> bool {
+        self.file.is_mapped()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.file.close()
+    }
+}

@@ -1,0 +1,21 @@
+//! RocksDB's I/O counters, in the order in which it reports them.
+
+use crate::statistics::rows::rows;
+
+rows! {
+    /// A sum of what one thread's operations did to files. Times are nanoseconds.
+    IoMetric {
+        BytesRead = "bytes_read",
+        BytesWritten = "bytes_written",
+        OpenNanos = "open_nanos",
+        AllocateNanos = "allocate_nanos",
+        WriteNanos = "write_nanos",
+        ReadNanos = "read_nanos",
+        RangeSyncNanos = "range_sync_nanos",
+        FsyncNanos = "fsync_nanos",
+        PrepareWriteNanos = "prepare_write_nanos",
+        LoggerNanos = "logger_nanos",
+        CpuWriteNanos = "cpu_write_nanos",
+        CpuReadNanos = "cpu_read_nanos",
+    }
+}
