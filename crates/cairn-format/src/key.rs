@@ -12,6 +12,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use crate::hash::hash64;
+
 use cairn_types::{Decoded, KeyOrder, Malformed, SequenceNumber, ValueKind};
 
 /// Bytes that an internal key is longer than its user key.
@@ -274,6 +276,8 @@ pub struct LookupKey {
     short: [u8; INLINE],
     /// Length of the internal key.
     len: usize,
+    /// What filters know the user key by, if it has no timestamp.
+    hash: u64,
     /// The whole key when it does not fit into `short`; empty otherwise.
     long: Vec<u8>,
 }
@@ -288,6 +292,7 @@ impl LookupKey {
         let mut key = LookupKey {
             short: [0; INLINE],
             len,
+            hash: hash64(user),
             long: Vec::new(),
         };
         if let Some(room) = key.short.get_mut(..len) {
@@ -311,6 +316,13 @@ impl LookupKey {
     #[must_use]
     pub fn user(&self) -> &[u8] {
         user_key(self.internal())
+    }
+
+    /// The 64-bit hash of the user key, timestamp included.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash
     }
 
     /// The sequence number that the lookup sees.

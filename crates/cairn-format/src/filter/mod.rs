@@ -51,9 +51,16 @@ impl<'a> FilterKey<'a> {
     #[inline]
     #[must_use]
     pub fn new(key: &'a [u8]) -> FilterKey<'a> {
+        FilterKey::with_hash(key, hash64(key))
+    }
+
+    /// The same of a key whose 64-bit hash is known.
+    #[inline]
+    #[must_use]
+    pub fn with_hash(key: &'a [u8], hash: u64) -> FilterKey<'a> {
         FilterKey {
             key,
-            hash: hash64(key),
+            hash,
             legacy: Cell::new(None),
         }
     }

@@ -1,7 +1,7 @@
 //! The filter of a table in use: whether it may have a key, or keys of a prefix.
 
 use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm};
-use cairn_format::filter::{FilterKey, FilterKind, may_match};
+use cairn_format::filter::{FilterKey, FilterKind};
 use cairn_format::key::{self, LookupKey, strip_timestamp};
 use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
@@ -12,6 +12,8 @@ use super::table::{Blocks, Lack, Part, Supplied, Table};
 /// The filter of an open table.
 pub(crate) struct Filter {
     pub root: Part,
+    /// What the root is, if it is held and no index over partitions.
+    pub kind: Option<FilterKind>,
     pub partitioned: bool,
     /// How the index over the partitions is coded.
     pub form: IndexForm,
@@ -33,27 +35,40 @@ impl Table {
         let Some(filter) = &self.filter else {
             return Ok(Ok(true));
         };
-        let user_key = strip_timestamp(lookup.user(), self.params.order.timestamp_size());
         if filter.whole_keys {
-            let answer = self.ask(filter, user_key, lookup.internal(), supplied);
+            let probe = self.whole_key_of(lookup);
+            let answer = self.ask(filter, &probe, lookup.internal(), supplied);
             if let Ok(Ok(may_match)) = answer {
                 supplied.counts.filter(may_match);
             }
             return answer;
         }
         if filter.prefixes
-            && let Some(prefix) = self
-                .prefix_extractor
-                .as_ref()
-                .and_then(|e| e.prefix(user_key))
+            && let Some(probe) = self.prefix_of(lookup)
         {
-            let answer = self.ask(filter, prefix, lookup.internal(), supplied);
+            let answer = self.ask(filter, &probe, lookup.internal(), supplied);
             if let Ok(Ok(may_match)) = answer {
                 supplied.counts.prefix_filter(may_match);
             }
             return answer;
         }
         Ok(Ok(true))
+    }
+
+    /// What filters of whole keys know the key of `lookup` by.
+    #[inline]
+    fn whole_key_of<'a>(&self, lookup: &'a LookupKey) -> FilterKey<'a> {
+        match self.params.order.timestamp_size() {
+            0 => FilterKey::with_hash(lookup.user(), lookup.hash()),
+            size => FilterKey::new(strip_timestamp(lookup.user(), size)),
+        }
+    }
+
+    /// What filters of prefixes know the key of `lookup` by.
+    fn prefix_of<'a>(&self, lookup: &'a LookupKey) -> Option<FilterKey<'a>> {
+        let user_key = strip_timestamp(lookup.user(), self.params.order.timestamp_size());
+        let prefix = self.prefix_extractor.as_ref()?.prefix(user_key)?;
+        Some(FilterKey::new(prefix))
     }
 
     /// Reads a byte of what the filter has on the key of `lookup`, if the filter is held in memory
@@ -64,18 +79,14 @@ impl Table {
         let Some(filter) = &self.filter else {
             return 0;
         };
-        let Some(bits) = filter.root.held.as_ref().filter(|_| !filter.partitioned) else {
+        let (Some(bits), Some(kind)) = (&filter.root.held, &filter.kind) else {
             return 0;
         };
-        let user_key = strip_timestamp(lookup.user(), self.params.order.timestamp_size());
-        let extractor = self.prefix_extractor.as_ref();
         let probe = match filter.whole_keys {
-            true => Some(user_key),
-            false => extractor.and_then(|extractor| extractor.prefix(user_key)),
+            true => Some(self.whole_key_of(lookup)),
+            false => self.prefix_of(lookup),
         };
-        probe.map_or(0, |probe| {
-            FilterKind::parse(bits).touch(bits, &FilterKey::new(probe))
-        })
+        probe.map_or(0, |probe| kind.touch(bits, &probe))
     }
 
     /// Whether the table may have keys with the prefix of `user_key`, as the file has it.
@@ -99,17 +110,23 @@ impl Table {
             crate::pad_internal(&target, self.pad, &mut padded);
             target = padded;
         }
-        self.ask(filter, prefix, &target, supplied)
+        self.ask(filter, &FilterKey::new(prefix), &target, supplied)
     }
 
     /// Asks the filter, or the partition of it that is responsible for `target`, for `probe`.
     #[inline]
-    fn ask(&self, filter: &Filter, probe: &[u8], target: &[u8], supplied: &Supplied) -> Answer {
+    fn ask(
+        &self,
+        filter: &Filter,
+        probe: &FilterKey<'_>,
+        target: &[u8],
+        supplied: &Supplied,
+    ) -> Answer {
+        if let (Some(bits), Some(kind)) = (&filter.root.held, &filter.kind) {
+            return Ok(Ok(kind.may_match(bits, probe)));
+        }
         if filter.partitioned {
             return self.ask_partition(filter, probe, target, supplied);
-        }
-        if let Some(bits) = &filter.root.held {
-            return Ok(Ok(may_match(bits, probe)));
         }
         let lack = Lack {
             handle: filter.root.handle,
@@ -117,14 +134,14 @@ impl Table {
         };
         Ok(self
             .find(lack, supplied)
-            .map(|bits| may_match(&bits, probe))
+            .map(|bits| FilterKind::parse(&bits).may_match(&bits, probe))
             .ok_or(lack))
     }
 
     fn ask_partition(
         &self,
         filter: &Filter,
-        probe: &[u8],
+        probe: &FilterKey<'_>,
         target: &[u8],
         supplied: &Supplied,
     ) -> Answer {
@@ -151,14 +168,14 @@ impl Table {
             .binary_search_by_key(&handle.offset, |(offset, _)| *offset);
         if let Ok(at) = pinned {
             let bits = &filter.partitions[at].1;
-            return Ok(Ok(may_match(bits, probe)));
+            return Ok(Ok(FilterKind::parse(bits).may_match(bits, probe)));
         }
         let lack = Lack {
             handle,
             role: CacheRole::Filter,
         };
         match self.find(lack, supplied) {
-            Some(bits) => Ok(Ok(may_match(&bits, probe))),
+            Some(bits) => Ok(Ok(FilterKind::parse(&bits).may_match(&bits, probe))),
             None => {
                 self.check(handle, filter.root.handle)?;
                 Ok(Err(lack))

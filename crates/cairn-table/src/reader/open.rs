@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_compress::Dictionary;
 use cairn_format::block::{BlockKind, BlockLayout, DataCursor, IndexForm};
+use cairn_format::filter::FilterKind;
 use cairn_format::id::UniqueId;
 use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_format::table::footer::FOOTER_LEN;
@@ -412,8 +413,11 @@ impl Opening<'_> {
         } else {
             Tier::Whole
         };
+        let root = part(self, params, handle, tier)?;
+        let bits = root.held.as_ref().filter(|_| !partitioned);
         Ok(Some(Filter {
-            root: part(self, params, handle, tier)?,
+            kind: bits.map(|bits| FilterKind::parse(bits)),
+            root,
             partitions: Vec::new(),
             partitioned,
             form: IndexForm {
