@@ -1,6 +1,7 @@
 //! Estimates: sizes of ranges, keys that may exist; and the budget of memtables.
 
 use std::ffi::{c_char, c_int, c_uchar};
+use std::ptr::null_mut;
 use std::sync::Arc;
 
 use cairn_db::{Family, MayExist, Range, SizeApproximationOptions};
@@ -77,7 +78,8 @@ unsafe fn sizes(
     }
 }
 
-/// Whether a key may exist; its value is stored if it is at hand and wanted.
+/// Whether a key may exist; its value is stored if it is at hand and wanted. As in RocksDB, that there
+/// is none is a value that was found too: null, without length.
 ///
 /// # Safety
 ///
@@ -92,19 +94,22 @@ unsafe fn may_exist(
     // SAFETY: the caller's promise.
     unsafe {
         let answer = family.key_may_exist(key, of(options));
-        let found = matches!(answer, MayExist::Yes(_));
-        store(value_found, found.into());
-        match answer {
-            MayExist::No => 0,
-            MayExist::Perhaps => 1,
-            MayExist::Yes(bytes) => {
-                if !value_found.is_null() {
-                    store(val_len, bytes.len());
-                    store(value, malloc_bytes(&bytes));
-                }
-                1
-            }
+        let (may, found) = match answer {
+            MayExist::No => (0, Some(None)),
+            MayExist::Perhaps => (1, None),
+            MayExist::Yes(bytes) => (1, Some(Some(bytes))),
+        };
+        store(value_found, found.is_some().into());
+        if let Some(found) = found
+            && !value_found.is_null()
+        {
+            store(val_len, found.as_ref().map_or(0, |bytes| bytes.len()));
+            store(
+                value,
+                found.map_or(null_mut(), |bytes| malloc_bytes(&bytes)),
+            );
         }
+        may
     }
 }
 

@@ -379,11 +379,17 @@ c_functions! {
     ) {
         of_mut(metadata).db_comparator_name = text(name);
     }
-    /// The tables, as a list that the program destroys.
+    /// The tables, as a list that the program destroys. As in RocksDB, it does not say of which family they
+    /// were, and what is in them.
     fn rocksdb_export_import_files_metadata_get_files(
         metadata: *mut rocksdb_export_import_files_metadata_t,
     ) -> *mut rocksdb_livefiles_t {
-        let files = of(metadata.cast_const()).files.iter().cloned();
+        let files = of(metadata.cast_const()).files.iter().map(|file| LiveFileMetaData {
+            column_family_name: String::new(),
+            num_entries: 0,
+            num_deletions: 0,
+            ..file.clone()
+        });
         create(files.map(LiveFile::from).collect())
     }
     /// Sets the tables. The list stays the program's.

@@ -197,10 +197,6 @@ c_unbuilt! { "secondary instances":
     err(errptr) fn rocksdb_try_catch_up_with_primary(db: *mut rocksdb_t, errptr: *mut *mut c_char);
 }
 
-c_unbuilt! { "a cache for blobs":
-    no() fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t);
-}
-
 c_unbuilt! { "transactions":
     no() fn rocksdb_optimistictransaction_begin(otxn_db: *mut rocksdb_optimistictransactiondb_t, write_options: *const rocksdb_writeoptions_t, otxn_options: *const rocksdb_optimistictransaction_options_t, old_txn: *mut rocksdb_transaction_t) -> *mut rocksdb_transaction_t;
     no() fn rocksdb_optimistictransaction_options_create() -> *mut rocksdb_optimistictransaction_options_t;

@@ -16,6 +16,7 @@ mod commands;
 mod compat;
 mod counts;
 mod exchange;
+mod go;
 mod header;
 mod install;
 mod licences;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::commands::{compiler, fresh, has, printed, target};
 use crate::install::{Place, install, versions};
-use crate::python;
+use crate::{go, python};
 
 /// A project that builds one program with each of the libraries.
 const CMAKE: &str = "cmake_minimum_required(VERSION 3.16)\n\
@@ -42,7 +42,8 @@ pub fn run(root: &Path) -> Result<(), String> {
         true => programs.cmake()?,
         false => println!("cmake is not installed: SKIPPED what needs it"),
     }
-    python::run(root, &programs.lib)
+    python::run(root, &programs.lib)?;
+    go::run(root, &place.prefix, &programs.lib)
 }
 
 /// Each header stands alone, in C and in C++.

@@ -2538,7 +2538,8 @@ char *rocksdb_export_import_files_metadata_get_db_comparator_name(struct rocksdb
 void rocksdb_export_import_files_metadata_set_db_comparator_name(struct rocksdb_export_import_files_metadata_t *metadata,
                                                                  const char *name);
 
-// The tables, as a list that the program destroys.
+// The tables, as a list that the program destroys. As in RocksDB, it does not say of which family they
+// were, and what is in them.
 struct rocksdb_livefiles_t *rocksdb_export_import_files_metadata_get_files(struct rocksdb_export_import_files_metadata_t *metadata);
 
 // Sets the tables. The list stays the program's.
@@ -3073,6 +3074,10 @@ void rocksdb_block_based_options_set_filter_policy(struct rocksdb_block_based_ta
 // The block cache, shared with the program's handle.
 void rocksdb_block_based_options_set_block_cache(struct rocksdb_block_based_table_options_t *opt,
                                                  struct rocksdb_cache_t *cache);
+
+// The cache of blobs, shared with the program's handle; it may be that of the blocks.
+void rocksdb_options_set_blob_cache(struct rocksdb_options_t *opt,
+                                    struct rocksdb_cache_t *blob_cache);
 
 // Compression by level.
 void rocksdb_options_set_compression_per_level(struct rocksdb_options_t *opt,
@@ -5153,10 +5158,6 @@ struct rocksdb_t *rocksdb_open_as_secondary_column_families(const struct rocksdb
 
 // Not built: secondary instances.
 void rocksdb_try_catch_up_with_primary(struct rocksdb_t *db, char **errptr);
-
-// Not built: a cache for blobs.
-void rocksdb_options_set_blob_cache(struct rocksdb_options_t *opt,
-                                    struct rocksdb_cache_t *blob_cache);
 
 // Not built: transactions.
 struct rocksdb_transaction_t *rocksdb_optimistictransaction_begin(struct rocksdb_optimistictransactiondb_t *otxn_db,

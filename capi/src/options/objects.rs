@@ -140,6 +140,10 @@ c_functions! {
     ) {
         of_mut(opt).block_cache = maybe(cache.cast_const()).cloned();
     }
+    /// The cache of blobs, shared with the program's handle; it may be that of the blocks.
+    fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t) {
+        of_mut(opt).family.blob_cache = maybe(blob_cache.cast_const()).cloned();
+    }
 
     /// Compression by level.
     fn rocksdb_options_set_compression_per_level(

@@ -27,8 +27,11 @@ pub(crate) struct Control {
     aborts: usize,
     /// Set while there are aborts; running compactions look at it.
     abort: Arc<AtomicBool>,
-    /// Bans on manual compactions.
-    bans: usize,
+    /// Bans on manual compactions that the program has not lifted; below zero those that it has lifted
+    /// in advance.
+    bans: i64,
+    /// Changes under way that let no manual compaction run beside them.
+    alone: usize,
     /// Set while there are bans; running manual compactions look at it.
     banned: Arc<AtomicBool>,
     /// Manual compactions that want no other beside them.
@@ -53,9 +56,14 @@ impl Control {
         self.pausing + self.aborts + self.exclusive + self.waiting == 0
     }
 
+    /// Whether manual compactions may not run.
+    fn bans_manual(&self) -> bool {
+        self.bans > 0 || self.alone > 0
+    }
+
     /// Why a manual compaction cannot go on, if it cannot.
     pub(crate) fn refuses_manual(&self, canceled: &Canceled) -> Result<()> {
-        if self.bans > 0 || canceled.is_canceled() {
+        if self.bans_manual() || canceled.is_canceled() {
             return Err(paused());
         }
         if self.aborts > 0 {
@@ -142,30 +150,29 @@ impl Shared {
         Ok(())
     }
 
-    fn disable_manual_compaction(self: &Arc<Self>) {
-        {
+    /// Changes who bans manual compactions; while anybody does, none runs when this returns.
+    fn change_bans(self: &Arc<Self>, change: impl FnOnce(&mut Control)) {
+        let banned = {
             let mut tree = self.tree.lock();
-            tree.control.bans += 1;
-            tree.control.banned.store(true, Ordering::Release);
+            let control = &mut tree.control;
+            change(control);
+            let banned = control.bans_manual();
+            control.banned.store(banned, Ordering::Release);
             self.changed.notify_all();
+            banned
+        };
+        if banned {
+            self.wait_until(|tree| tree.manual == 0);
         }
-        self.wait_until(|tree| tree.manual == 0);
-    }
-
-    fn enable_manual_compaction(&self) {
-        let mut tree = self.tree.lock();
-        tree.control.bans = tree.control.bans.saturating_sub(1);
-        let banned = tree.control.bans > 0;
-        tree.control.banned.store(banned, Ordering::Release);
     }
 
     /// Runs `act` while no background work and no manual compaction runs.
     pub(crate) fn alone<T>(self: &Arc<Self>, act: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.disable_manual_compaction();
+        self.change_bans(|control| control.alone += 1);
         self.pause_background_work();
         let result = act();
         let continued = self.continue_background_work();
-        self.enable_manual_compaction();
+        self.change_bans(|control| control.alone -= 1);
         result.and_then(|value| continued.map(|()| value))
     }
 
@@ -299,12 +306,14 @@ impl Db {
     /// Ends manual compactions with `Incomplete`, and refuses new ones until
     /// [`Db::enable_manual_compaction`] has been called as often.
     pub fn disable_manual_compaction(&self) {
-        self.handle.shared.disable_manual_compaction();
+        let shared = &self.handle.shared;
+        shared.change_bans(|control| control.bans = control.bans.saturating_add(1));
     }
 
-    /// Takes one ban on manual compactions back.
+    /// Takes one ban on manual compactions back. Without a ban the next one has no effect, as in RocksDB.
     pub fn enable_manual_compaction(&self) {
-        self.handle.shared.enable_manual_compaction();
+        let shared = &self.handle.shared;
+        shared.change_bans(|control| control.bans = control.bans.saturating_sub(1));
     }
 
     /// Ends all compactions, whose work is lost, and starts no more until

@@ -213,6 +213,24 @@ fn a_suggested_range_is_compacted_and_promoted_files_stay() {
     assert_eq!(files(&db, 7), [0, 0, 1, 0, 0, 0, 0]);
 }
 
+/// A ban that was lifted before it was imposed was imposed all the same.
+#[test]
+fn bans_are_counted_from_below_zero() {
+    let db = open_with(&World::in_memory(), &small()).unwrap();
+    let everything = || compact_all(&db, &CompactRangeOptions::default());
+    put_and_flush(&db, &["a", "b"], "1");
+    db.enable_manual_compaction();
+    db.disable_manual_compaction();
+    everything().unwrap();
+    db.disable_manual_compaction();
+    assert_eq!(
+        everything().unwrap_err().subcode(),
+        Subcode::ManualCompactionPaused
+    );
+    db.enable_manual_compaction();
+    everything().unwrap();
+}
+
 #[test]
 fn paused_work_waits_and_goes_on() {
     let family = FamilyOptions {

@@ -1,0 +1,167 @@
+//! A part of the stage `capi`: the tests of a published Go module over the C interface.
+//!
+//! `grocksdb` is RocksDB's binding for Go. Go's own client fetches a pinned version and compares it with
+//! the sum below; its sources are compiled as they were published, against the installed header and
+//! library. `capi/grocksdb.txt` names the tests that need what is not built. Every other test must
+//! pass, and every listed one must fail: each of those runs in a process of its own, because a program
+//! that uses the null handle of a feature that is not built is ended.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::commands::{fresh, output, printed, read, target};
+
+const MODULE: &str = "github.com/linxGnu/grocksdb";
+
+/// The newest version for RocksDB 11.1.
+const VERSION: &str = "v1.11.1";
+
+/// What Go's client says of the module's content.
+const SUM: &str = "h1:/gjcsviJimrQCDDlQCVuvzmeVAvgapQKaFQkQSe48bQ=";
+
+/// Runs the module's tests with the header and the libraries below `prefix`.
+pub fn run(root: &Path, prefix: &Path, libraries: &Path) -> Result<(), String> {
+    let name = format!("{MODULE} {VERSION}");
+    if std::env::var("CAIRN_CI_OFFLINE").as_deref() == Ok("1") {
+        println!("SKIPPED the tests of {name}: CAIRN_CI_OFFLINE=1");
+        return Ok(());
+    }
+    let work = target(root).join("grocksdb");
+    fresh(&work)?;
+    let tests = Tests {
+        program: build(&work, prefix, libraries)?,
+        sources: work.join("module"),
+        libraries: libraries.to_owned(),
+    };
+    let all = tests.names()?;
+    let listed = listed(&read(&root.join("capi/grocksdb.txt"))?);
+    let unknown: Vec<&String> = listed.difference(&all).collect();
+    if !unknown.is_empty() {
+        return Err(format!("capi/grocksdb.txt: {name} has no {unknown:?}"));
+    }
+    let wanted: Vec<&str> = all.difference(&listed).map(String::as_str).collect();
+    if !tests.pass(&wanted, true)? {
+        return Err(format!("tests of {name} failed"));
+    }
+    for test in &listed {
+        if tests.pass(&[test], false)? {
+            return Err(format!(
+                "capi/grocksdb.txt lists {test} of {name}, which passes"
+            ));
+        }
+    }
+    println!(
+        "{name}: {} tests passed, {} need what is not built",
+        wanted.len(),
+        listed.len()
+    );
+    Ok(())
+}
+
+/// The tests that the list names.
+fn listed(list: &str) -> BTreeSet<String> {
+    let lines = list.lines().map(str::trim);
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Fetches the module and compiles its tests, for whose flags it has a tag.
+fn build(work: &Path, prefix: &Path, libraries: &Path) -> Result<PathBuf, String> {
+    let sources = work.join("module");
+    let kept = download(work)?;
+    printed(Command::new("cp").arg("-r").arg(kept).arg(&sources))?;
+    // Go's client keeps its copies unwritable, which a later run could not remove.
+    printed(Command::new("chmod").args(["-R", "u+w"]).arg(&sources))?;
+    let program = work.join("grocksdb.test");
+    printed(
+        Command::new("go")
+            .args(["test", "-c", "-vet=off", "-tags", "grocksdb_no_link", "-o"])
+            .arg(&program)
+            .arg(".")
+            .current_dir(&sources)
+            .env("CGO_ENABLED", "1")
+            .env("CGO_CFLAGS", c_flags(prefix)?)
+            .env(
+                "CGO_LDFLAGS",
+                format!("-L{} -lrocksdb", libraries.display()),
+            ),
+    )?;
+    Ok(program)
+}
+
+/// The compiler's flags. Go compiles anew when the flags change and does not look at headers of others,
+/// so that the flags hold a number of the header's content.
+fn c_flags(prefix: &Path) -> Result<String, String> {
+    let include = prefix.join("include");
+    let mut hasher = DefaultHasher::new();
+    read(&include.join("rocksdb/c.h"))?.hash(&mut hasher);
+    Ok(format!(
+        "-O1 -I{} -DCAIRN_HEADER=0x{:x}",
+        include.display(),
+        hasher.finish()
+    ))
+}
+
+/// Where Go's client keeps the module's sources.
+fn download(work: &Path) -> Result<PathBuf, String> {
+    let said = printed(
+        Command::new("go")
+            .args(["mod", "download", "-json"])
+            .arg(format!("{MODULE}@{VERSION}"))
+            .current_dir(work),
+    )?;
+    let said: serde_json::Value =
+        serde_json::from_str(&said).map_err(|error| format!("go mod download: {error}"))?;
+    if said["Sum"] != SUM {
+        return Err(format!("{MODULE} {VERSION}: {} is not {SUM}", said["Sum"]));
+    }
+    let dir = said["Dir"].as_str().map(PathBuf::from);
+    dir.ok_or_else(|| format!("{MODULE} {VERSION} could not be fetched"))
+}
+
+/// The compiled tests.
+struct Tests {
+    program: PathBuf,
+    sources: PathBuf,
+    libraries: PathBuf,
+}
+
+impl Tests {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .current_dir(&self.sources)
+            .env("LD_LIBRARY_PATH", &self.libraries);
+        command
+    }
+
+    /// All tests.
+    fn names(&self) -> Result<BTreeSet<String>, String> {
+        let said = printed(self.command().args(["-test.list", "^Test"]))?;
+        Ok(said.lines().map(str::to_owned).collect())
+    }
+
+    /// Whether all of `tests` run and pass; with `show`, what was printed of those that do not.
+    fn pass(&self, tests: &[&str], show: bool) -> Result<bool, String> {
+        let chosen = format!("^({})$", tests.join("|"));
+        let done =
+            output(
+                self.command()
+                    .args(["-test.v", "-test.timeout=120s", "-test.run", &chosen]),
+            )?;
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        let passed = tests
+            .iter()
+            .filter(|test| said.contains(&format!("--- PASS: {test} (")))
+            .count();
+        let all = done.status.success() && passed == tests.len();
+        if show && !all {
+            print!("{said}{}", String::from_utf8_lossy(&done.stderr));
+        }
+        Ok(all)
+    }
+}
