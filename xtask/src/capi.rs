@@ -53,12 +53,19 @@ pub fn run(root: &Path) -> Result<(), String> {
 
 /// Nothing but the interface is exported, and all of it.
 fn symbols(root: &Path, library: &Path) -> Result<(), String> {
-    let listed = output(
+    let listed = printed(
         Command::new("nm")
             .args(["-D", "--defined-only"])
             .arg(library),
     )?;
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let count = interface(root, library, &listed)?;
+    println!("librocksdb.so exports {count} functions");
+    Ok(())
+}
+
+/// The number of symbols that `nm` printed of a library, which are the interface's: all of them, and
+/// no others.
+pub fn interface(root: &Path, library: &Path, listed: &str) -> Result<usize, String> {
     let exported: BTreeSet<&str> = listed
         .lines()
         .filter_map(|line| line.split_whitespace().nth(2))
@@ -74,11 +81,11 @@ fn symbols(root: &Path, library: &Path) -> Result<(), String> {
         .collect();
     if !missing.is_empty() || !foreign.is_empty() {
         return Err(format!(
-            "librocksdb.so lacks {missing:?} and exports {foreign:?} beside its interface"
+            "{} lacks {missing:?} and exports {foreign:?} beside its interface",
+            library.display()
         ));
     }
-    println!("librocksdb.so exports {} functions", exported.len());
-    Ok(())
+    Ok(exported.len())
 }
 
 /// Compiles and runs the C programs.

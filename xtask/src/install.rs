@@ -17,6 +17,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::archive;
 use crate::commands::{cargo, read, target};
 
 /// Where to, and what.
@@ -132,7 +133,9 @@ pub fn install(root: &Path, place: &Place) -> Result<(), String> {
         &prefix.join("include/rocksdb/version.h"),
         &version_header(&versions),
     )?;
-    copy(&built.join("librocksdb.a"), &lib.join("librocksdb.a"))?;
+    let archive = lib.join("librocksdb.a");
+    clear(&archive)?;
+    archive::install(root, &built.join("librocksdb.a"), &archive)?;
     shared_library(&built.join("librocksdb.so"), &lib, &versions)?;
     write(
         &lib.join("pkgconfig/rocksdb.pc"),

@@ -11,6 +11,7 @@
 //!                              the C libraries, headers and what build systems find them by
 //! ```
 
+mod archive;
 mod capi;
 mod commands;
 mod compat;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::commands::{compiler, fresh, has, printed, target};
 use crate::install::{Place, install, versions};
-use crate::{go, python};
+use crate::{archive, go, python};
 
 /// A project that builds one program with each of the libraries.
 const CMAKE: &str = "cmake_minimum_required(VERSION 3.16)\n\
@@ -34,6 +34,7 @@ pub fn run(root: &Path) -> Result<(), String> {
         work,
     };
     headers(&place.prefix)?;
+    archive::check(root, &programs.lib.join("librocksdb.a"))?;
     match has("pkg-config") {
         true => programs.pkg_config(&versions(root)?.rocksdb)?,
         false => println!("pkg-config is not installed: SKIPPED what needs it"),
