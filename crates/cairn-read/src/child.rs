@@ -3,6 +3,7 @@
 //! All keep the contract of `cairn_types::iter`. They are rows of one enum, so that moving inside a
 //! block or a memtable is a branch and an inlined function, never a virtual call.
 
+use cairn_format::block::{Hidden, Skipped};
 use cairn_memtable::MemtableIter;
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::TableIter;
@@ -142,6 +143,38 @@ impl Child {
             }
             Child::Table(iter, _) => iter.skip_deletions(seq, limit, budget, last),
             Child::Level(iter) => iter.skip_deletions(seq, limit, budget, last),
+        }
+    }
+
+    /// Passes over deletions of this child and what they delete in `other`, as
+    /// `TableIter::skip_deleted` does; nothing if either is no table.
+    pub fn skip_deleted(
+        &mut self,
+        other: &mut Child,
+        hidden: &Hidden<'_>,
+        last: &mut Vec<u8>,
+    ) -> (Skipped, Progress, Progress) {
+        let (Some(iter), Some(other_iter)) = (self.table_iter(), other.table_iter()) else {
+            return (Skipped::default(), Progress::Ready, Progress::Ready);
+        };
+        let (skipped, progress, other_progress) = iter.skip_deleted(other_iter, hidden, last);
+        (skipped, self.settle(progress), other.settle(other_progress))
+    }
+
+    /// The iterator over the table that a child of tables is in.
+    fn table_iter(&mut self) -> Option<&mut TableIter> {
+        match self {
+            Child::Memtable(_) => None,
+            Child::Table(iter, _) => Some(iter),
+            Child::Level(iter) => iter.table_iter(),
+        }
+    }
+
+    /// Goes on to the next table where the one that was moved forward has ended.
+    fn settle(&mut self, progress: Progress) -> Progress {
+        match self {
+            Child::Memtable(_) | Child::Table(..) => progress,
+            Child::Level(iter) => iter.settle_forward(progress),
         }
     }
 

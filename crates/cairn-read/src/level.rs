@@ -224,6 +224,17 @@ impl LevelIter {
         (skipped, self.settle(progress))
     }
 
+    /// The iterator over the current table.
+    pub(crate) fn table_iter(&mut self) -> Option<&mut TableIter> {
+        self.iter.as_mut()
+    }
+
+    /// Goes on behind the current table if that was moved forward to its end.
+    pub(crate) fn settle_forward(&mut self, progress: Progress) -> Progress {
+        self.back = false;
+        self.settle(progress)
+    }
+
     /// Whether the iterator stands on an entry.
     #[inline]
     #[must_use]

@@ -14,6 +14,7 @@
 use std::cell::Cell;
 use std::cmp::Ordering;
 
+use cairn_format::block::{Hidden, Skipped};
 use cairn_format::key;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber};
@@ -263,6 +264,54 @@ impl MergingIter {
         };
         if skipped > 0 {
             let _progress = self.after_step(progress);
+        }
+        skipped
+    }
+
+    /// Whether another child may stand on the user key of the entry: if not, none does.
+    #[inline]
+    #[must_use]
+    pub fn may_have_more_of_key(&self) -> bool {
+        self.heap
+            .first()
+            .is_some_and(|&top| self.prefixes[top] == self.prefixes[self.current])
+    }
+
+    /// Passes over visible deletions of the child in front and over what they delete in the child
+    /// behind it, for as long as no other child comes between. The user key of the last deletion is left
+    /// in `last`. Only forward, and only where keys order as their bytes do.
+    pub fn skip_deleted(&mut self, hidden: &Hidden<'_>, last: &mut Vec<u8>) -> Skipped {
+        debug_assert!(self.stands && !self.back);
+        let Some(&top) = self.heap.first() else {
+            return Skipped::default();
+        };
+        // The best of the others is one of the two below the top of the heap.
+        let others = self.heap.get(1..).unwrap_or_default();
+        let others = others.iter().take(2);
+        let next = others
+            .map(|&at| key::user_key(self.children[at].key()))
+            .min();
+        let limit = next.into_iter().chain(hidden.limit).min();
+        if limit.is_some_and(|limit| key::user_key(self.key()) >= limit) {
+            return Skipped::default();
+        }
+        let limit = limit.map(<[u8]>::to_vec);
+        let hidden = Hidden {
+            limit: limit.as_deref(),
+            ..*hidden
+        };
+        let [child, other] = self
+            .children
+            .get_disjoint_mut([self.current, top])
+            .expect("the current child is not in the heap");
+        let (skipped, progress, other_progress) = child.skip_deleted(other, &hidden, last);
+        if skipped.total() > 0 {
+            for (at, progress) in [(self.current, progress), (top, other_progress)] {
+                if !progress.is_ready() {
+                    self.lacking.push(at);
+                }
+            }
+            let _progress = self.after_moves(Then::Gather);
         }
         skipped
     }

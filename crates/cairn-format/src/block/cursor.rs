@@ -49,7 +49,8 @@ pub(super) struct Entry<V> {
 }
 
 impl<V> Entry<V> {
-    fn delta<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+    #[inline]
+    pub fn delta<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[self.delta_at..][..self.delta_len]
     }
 }
@@ -117,7 +118,7 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 
 #[cold]
 #[inline(never)]
-fn bad_entry(at: usize) -> Malformed {
+pub(super) fn bad_entry(at: usize) -> Malformed {
     Malformed::at(at, "block entry is cut short or shares more than there is")
 }
 
@@ -145,6 +146,11 @@ impl<V: Copy + Default> Position<V> {
     /// Where the entry begins.
     pub fn at(&self) -> usize {
         self.at
+    }
+
+    /// Where the entry ends.
+    pub fn end(&self) -> usize {
+        self.next
     }
 
     /// The key of the entry; of no meaning (but no harm) when there is none.
@@ -588,7 +594,7 @@ impl<V: Copy + Default> Position<V> {
 
     /// Makes `entry` the current one; its shared bytes are those of `prefix`.
     #[inline]
-    fn build(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>, prefix: &[u8]) {
+    pub fn build(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>, prefix: &[u8]) {
         if entry.shared > 0 {
             self.buffer.clear();
             self.buffer.reserve(entry.shared + entry.delta_len);

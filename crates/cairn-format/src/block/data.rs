@@ -163,7 +163,7 @@ macro_rules! with_coding {
 /// `next`, `last` and `prev`, or sought with [`DataCursor::seek_bytes`].
 #[derive(Default)]
 pub struct DataCursor {
-    position: Position<ValuePlace>,
+    pub(super) position: Position<ValuePlace>,
     /// The sequence number that replaces that of every key, if any.
     global: Option<SequenceNumber>,
     /// The suffix of the current key as the block has it, while the buffer has another.
@@ -195,6 +195,11 @@ impl DataCursor {
     #[must_use]
     pub fn valid(&self) -> bool {
         self.position.valid()
+    }
+
+    /// Whether keys of a block of this layout are shown as they are, each before its value.
+    pub(super) fn is_plain(&self, layout: &BlockLayout) -> bool {
+        self.global.is_none() && !layout.separated
     }
 
     /// Leaves the cursor standing nowhere.

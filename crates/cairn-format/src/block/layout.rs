@@ -163,6 +163,12 @@ impl BlockLayout {
         self.buckets != 0
     }
 
+    /// Where the entries end.
+    #[inline]
+    pub(super) fn end(&self) -> usize {
+        self.entries_end as usize
+    }
+
     /// Whether values lie apart from keys.
     #[must_use]
     pub fn is_separated(&self) -> bool {

@@ -25,6 +25,7 @@ mod data;
 mod hash;
 mod index;
 mod layout;
+mod pairs;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -34,6 +35,7 @@ pub use data::DataCursor;
 pub use hash::{HashHit, hash_lookup};
 pub use index::{IndexCursor, IndexEntry, IndexForm};
 pub use layout::{BlockKind, BlockLayout};
+pub use pairs::{Hidden, Skipped, skip_deleted};
 pub use words::{DataWords, KeyWords};
 
 /// The largest block in which a footer's bit 31 means a hash index.

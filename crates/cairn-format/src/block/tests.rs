@@ -431,3 +431,143 @@ fn a_large_block_is_read_back() {
         cursor.prev(bytes, &layout).unwrap();
     }
 }
+
+/// Entries of two blocks: mostly deletions in the first, mostly of keys that the second has.
+fn deletions_and_values() -> impl Strategy<Value = (Entries, Entries)> {
+    let user = prop_oneof![
+        (0u8..40).prop_map(|n| vec![b'k', n]),
+        (0u8..40).prop_map(|n| [&b"a longer key, shared"[..], &[n / 7, n]].concat()),
+        (0u8..4).prop_map(|n| vec![b'k'; usize::from(n)]),
+    ];
+    let entry = (user, 0u64..6, 0u8..8);
+    (prop::collection::vec(entry, 0..150), any::<bool>()).prop_map(|(changes, same)| {
+        let (mut deletions, mut values) = (Entries::new(), Entries::new());
+        for (user, seq, what) in changes {
+            let kind = match what {
+                0 => ValueKind::Value,
+                1 => ValueKind::SingleDeletion,
+                _ => ValueKind::Deletion,
+            };
+            let key = |seq, kind| InternalKey::new(&user, SequenceNumber(seq), kind).into_bytes();
+            if what < 7 {
+                deletions.push((key(seq + 4, kind), Vec::new()));
+            }
+            if same || what % 2 == 1 {
+                values.push((key(seq, ValueKind::Value), vec![what; usize::from(what)]));
+            }
+        }
+        let order = KeyOrder::Bytewise;
+        (sorted(deletions, &order), sorted(values, &order))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn deletions_are_passed_over_with_what_they_delete_and_nothing_else(
+        (deletions, values) in deletions_and_values(),
+        seq in 3u64..12,
+        limit in prop::option::of(prop_oneof![
+            (0u8..40).prop_map(|n| vec![b'k', n]),
+            (0u8..40).prop_map(|n| [&b"a longer key, shared"[..], &[n / 7, n]].concat()),
+        ]),
+        budget in prop_oneof![3 => Just(u64::MAX), 1 => 0u64..30],
+        intervals in (1usize..20, 1usize..20),
+    ) {
+        let seq = SequenceNumber(seq);
+        let options = |restart_interval| BlockOptions { restart_interval, ..BlockOptions::default() };
+        let (a_bytes, b_bytes) = (
+            built(&deletions, options(intervals.0)),
+            built(&values, options(intervals.1)),
+        );
+        let (a_layout, b_layout) = (
+            BlockLayout::parse(&a_bytes, BlockKind::Data).unwrap(),
+            BlockLayout::parse(&b_bytes, BlockKind::Data).unwrap(),
+        );
+        let (mut a, mut b) = (DataCursor::new(), DataCursor::new());
+        a.first(&a_bytes, &a_layout).unwrap();
+        b.first(&b_bytes, &b_layout).unwrap();
+        let hidden = Hidden { seq, limit: limit.as_deref(), budget };
+        let mut last = b"untouched".to_vec();
+        let (skipped, a_moved, b_moved) = skip_deleted(
+            (&mut a, (&a_bytes, &a_layout)),
+            (&mut b, (&b_bytes, &b_layout)),
+            &hidden,
+            &mut last,
+        );
+        prop_assert!(a_moved.is_ok() && b_moved.is_ok());
+        prop_assert!(skipped.total() <= budget);
+        let (a_passed, a_left) = deletions.split_at(skipped.deletions as usize);
+        let (b_passed, b_left) = values.split_at(skipped.deleted as usize);
+        let user = |entry: &(Vec<u8>, Vec<u8>)| key::user_key(&entry.0).to_vec();
+        let passes = |entry: &(Vec<u8>, Vec<u8>)| {
+            let kind = ValueKind::from_u8(key::packed(&entry.0) as u8);
+            matches!(kind, Some(ValueKind::Deletion | ValueKind::SingleDeletion))
+                && key::sequence(&entry.0) <= seq
+                && limit.as_ref().is_none_or(|limit| user(entry) < *limit)
+        };
+        let deletes = |a: &(Vec<u8>, Vec<u8>), b: &(Vec<u8>, Vec<u8>)| {
+            user(a) == user(b) && key::packed(&a.0) > key::packed(&b.0)
+        };
+        prop_assert!(a_passed.iter().all(passes));
+        prop_assert!(b_passed.iter().all(|b| a_passed.iter().any(|a| deletes(a, b))));
+        let expected = a_passed.last().map_or(b"untouched".to_vec(), user);
+        prop_assert_eq!(&last, &expected);
+        // It ends where it has to.
+        if let (Some(a), Some(b)) = (a_left.first(), b_left.first())
+            && skipped.total() + 2 <= budget
+        {
+            let is_last = !a_passed.is_empty() && user(b) == last;
+            let stays = match user(b).cmp(&user(a)) {
+                Ordering::Less => !is_last,
+                Ordering::Equal => !passes(a) || !deletes(a, b),
+                Ordering::Greater => !passes(a),
+            };
+            prop_assert!(stays, "{:?} {:?}", a, b);
+        }
+        // What is left can be walked in both directions.
+        prop_assert_eq!(shown(&a, &a_bytes), a_left.first().cloned());
+        if b.valid() && skipped.deleted > 0 {
+            b.prev(&b_bytes, &b_layout).unwrap();
+            prop_assert_eq!(shown(&b, &b_bytes), b_passed.last().cloned());
+            b.next(&b_bytes, &b_layout).unwrap();
+        }
+        prop_assert_eq!(forward(&mut a, &a_bytes, &a_layout), a_left);
+        prop_assert_eq!(forward(&mut b, &b_bytes, &b_layout), b_left);
+    }
+
+    #[test]
+    fn skipping_in_any_bytes_ends(
+        mut a_bytes in prop::collection::vec(any::<u8>(), 5..200),
+        mut b_bytes in prop::collection::vec(any::<u8>(), 5..200),
+        entries in entries(20),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+    ) {
+        let entries = sorted(entries, &KeyOrder::Bytewise);
+        if !flips.is_empty() {
+            a_bytes = built(&entries, BlockOptions::default());
+            b_bytes = a_bytes.clone();
+            for (at, byte) in &flips {
+                *at.get_mut(&mut a_bytes) ^= byte;
+            }
+        }
+        let layouts = (
+            BlockLayout::parse(&a_bytes, BlockKind::Data),
+            BlockLayout::parse(&b_bytes, BlockKind::Data),
+        );
+        let (Ok(a_layout), Ok(b_layout)) = layouts else { return Ok(()); };
+        let (mut a, mut b) = (DataCursor::new(), DataCursor::new());
+        if a.first(&a_bytes, &a_layout).is_err() || b.first(&b_bytes, &b_layout).is_err() {
+            return Ok(());
+        }
+        let hidden = Hidden { seq: SequenceNumber::MAX, limit: None, budget: u64::MAX };
+        let mut last = Vec::new();
+        let _moved = skip_deleted(
+            (&mut a, (&a_bytes, &a_layout)),
+            (&mut b, (&b_bytes, &b_layout)),
+            &hidden,
+            &mut last,
+        );
+    }
+}

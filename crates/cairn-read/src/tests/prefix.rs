@@ -78,6 +78,40 @@ fn a_run_of_deletions_counts_against_the_limit() {
     }
 }
 
+#[test]
+fn a_run_over_its_values_counts_both_against_the_limit() {
+    let mut changes: Vec<Change> = (0..50u8)
+        .map(|n| Change::Put(vec![b'a', n], vec![n; 9]))
+        .collect();
+    changes.extend((0..50u8).map(|n| Change::Delete(vec![b'a', n])));
+    changes.push(put("b", "here"));
+    for layers in [
+        &[50, 51][..],
+        &[50, 0, 25, 26][..],
+        &[20, 30, 51][..],
+        &[50][..],
+    ] {
+        let world = World::new(&changes, &shape_of(layers));
+        for (limit, found) in [(1, false), (99, false), (100, true)] {
+            let options = ReadOptions {
+                max_skippable_internal_keys: limit,
+                ..ReadOptions::default()
+            };
+            let mut iter = DbIter::new(world.view.clone(), SequenceNumber(101), &options);
+            iter.seek_to_first();
+            assert_eq!(iter.valid(), found, "{layers:?}, at most {limit}");
+            assert_eq!(iter.status().is_ok(), found);
+        }
+        // A reader from before the deletions sees the values, one from among them the rest.
+        for (seq, count) in [(50, 50), (75, 25), (100, 0)] {
+            let seq = SequenceNumber(seq);
+            let mut iter = DbIter::new(world.view.clone(), seq, &ReadOptions::default());
+            iter.seek_to_first();
+            assert_eq!(forward(&mut iter).len(), count, "{layers:?} at {seq}");
+        }
+    }
+}
+
 /// What a seek over a run of deletions costs; by hand, optimized:
 /// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read what_runs_cost -- --ignored --nocapture`.
 #[test]

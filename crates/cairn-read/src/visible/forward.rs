@@ -1,5 +1,6 @@
 //! Walking forward: the first visible version of a key decides about it.
 
+use cairn_format::block::Hidden;
 use cairn_format::key;
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 
@@ -48,6 +49,9 @@ impl DbIter {
             match ValueKind::from_u8(packed as u8) {
                 Some(ValueKind::Value) => return self.stand(At::Entry(Part::All)),
                 Some(kind) if kind.is_deletion() => {
+                    if self.merging.may_have_more_of_key() && self.skip_deleted() {
+                        continue;
+                    }
                     self.hide_key();
                     self.counts.deletions += 1;
                     self.count_hidden()?;
@@ -233,18 +237,53 @@ impl DbIter {
         Ok(Progress::Ready)
     }
 
+    /// Passes over the deletion in front and those that follow, together with what lies under them
+    /// in the next source: the way through runs of deletions over the very entries that they
+    /// delete. `false` if nothing was passed.
+    fn skip_deleted(&mut self) -> bool {
+        if !self.skips_runs() {
+            return false;
+        }
+        let hidden = Hidden {
+            seq: self.seq,
+            limit: self.upper.as_deref(),
+            budget: self.hidden_budget(),
+        };
+        let skipped = self.merging.skip_deleted(&hidden, &mut self.key);
+        if skipped.total() == 0 {
+            return false;
+        }
+        self.same_key = true;
+        self.skipped = 0;
+        self.hidden += skipped.total();
+        self.counts.skipped += skipped.total();
+        self.counts.deletions += skipped.deletions;
+        true
+    }
+
+    /// Whether runs of deletions can be passed over at once: keys order as their bytes do.
+    #[inline]
+    fn skips_runs(&self) -> bool {
+        matches!(self.view.family.order, KeyOrder::Bytewise) && self.prefix.is_none()
+    }
+
+    /// How many more entries may be passed over.
+    #[inline]
+    fn hidden_budget(&self) -> u64 {
+        match self.max_hidden {
+            0 => u64::MAX,
+            max => max.saturating_sub(self.hidden),
+        }
+    }
+
     /// Passes over the deletions that follow the one just passed, in the source that is in front:
     /// the way through runs of them, which costs next to nothing for each.
     #[inline]
     fn skip_deletions(&mut self) {
-        let plain = matches!(self.view.family.order, KeyOrder::Bytewise) && self.prefix.is_none();
-        if !plain || !self.merging.valid() {
+        if !self.skips_runs() || !self.merging.valid() {
             return;
         }
-        let budget = match self.max_hidden {
-            0 => u64::MAX,
-            max => max.saturating_sub(self.hidden),
-        };
+        let budget = self.hidden_budget();
         let (seq, upper) = (self.seq, self.upper.as_deref());
         // The last of them becomes the key whose older entries are passed over.
         let skipped = self

@@ -12,7 +12,9 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords};
+use cairn_format::block::{
+    BlockKind, BlockLayout, DataCursor, DataWords, Hidden, Skipped, skip_deleted,
+};
 use cairn_format::key;
 use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
@@ -210,6 +212,41 @@ impl TableIter {
             return (skipped, Progress::Ready);
         }
         (skipped, self.leave(moved, false))
+    }
+
+    /// Passes over visible deletions of this iterator and over what they delete in `other`, within
+    /// the blocks on which both stand; see [`skip_deleted`]. Either may then lack a block. Only for
+    /// keys that order as their bytes do.
+    pub fn skip_deleted(
+        &mut self,
+        other: &mut TableIter,
+        hidden: &Hidden<'_>,
+        last: &mut Vec<u8>,
+    ) -> (Skipped, Progress, Progress) {
+        if self.pads || other.pads || !self.valid || !other.valid {
+            return (Skipped::default(), Progress::Ready, Progress::Ready);
+        }
+        let (Some((block, layout)), Some((other_block, other_layout))) =
+            (&self.block, &other.block)
+        else {
+            return (Skipped::default(), Progress::Ready, Progress::Ready);
+        };
+        let (skipped, moved, other_moved) = skip_deleted(
+            (&mut self.data, (block, layout)),
+            (&mut other.data, (other_block, other_layout)),
+            hidden,
+            last,
+        );
+        let progress = self.after(moved);
+        (skipped, progress, other.after(other_moved))
+    }
+
+    /// Goes on where the cursor has left its block.
+    fn after(&mut self, moved: Decoded<()>) -> Progress {
+        if moved.is_ok() && self.data.valid() {
+            return Progress::Ready;
+        }
+        self.leave(moved, false)
     }
 
     /// The table.
