@@ -254,19 +254,38 @@ impl<'a> Batch<'a> {
 
     /// Searches until every member is over or has failed.
     fn search(&mut self) {
-        let levels = self.members.iter().map(|member| member.get.levels()).max();
-        let levels = levels.unwrap_or_default();
+        let levels = self.levels();
         for member in &mut self.members {
             member.get.ask_memtables();
         }
         loop {
-            for level in 0..levels {
+            for &level in &levels {
                 while self.descend(level) {}
             }
             if !self.fetch() {
                 return;
             }
         }
+    }
+
+    /// The levels that have tables for any member.
+    fn levels(&self) -> Vec<usize> {
+        let mut views: Vec<&View> = self
+            .members
+            .iter()
+            .map(|member| member.get.view())
+            .collect();
+        // Members of one family stand together.
+        views.dedup_by(|a, b| std::ptr::eq(*a, *b));
+        let last = views.iter().map(|view| view.version.num_levels()).max();
+        let has_tables = |level: &usize| {
+            let of_view = |view: &&View| {
+                let levels = view.version.levels();
+                levels.get(*level).is_some_and(|files| !files.is_empty())
+            };
+            views.iter().any(of_view)
+        };
+        (0..last.unwrap_or_default()).filter(has_tables).collect()
     }
 
     /// Every member that can looks into its next table of `level`. Returns whether any did.

@@ -321,9 +321,9 @@ impl<'a> PointGet<'a> {
         self.lack.is_some()
     }
 
-    /// How many levels there are to search.
-    pub(crate) fn levels(&self) -> usize {
-        self.view.version.num_levels()
+    /// What is searched.
+    pub(crate) fn view(&self) -> &'a View {
+        self.view
     }
 
     pub(crate) fn reading(&self) -> &'a Reading {
