@@ -65,7 +65,11 @@ pub(super) fn sources(
         return Ok((children, cover));
     }
     for (level, files) in view.version.levels().iter().enumerate() {
-        let files = &chosen(files, level, tables, options)?;
+        if files.is_empty() {
+            continue;
+        }
+        let chosen = chosen(files, level, tables, options)?;
+        let files = chosen.as_ref().unwrap_or(files);
         if level > 0 {
             if !files.is_empty() {
                 let until = options.iterate_upper_bound.clone();
@@ -95,16 +99,16 @@ pub(super) fn sources(
     Ok((children, cover))
 }
 
-/// Those of `files` that the table filter of `options` chooses.
+/// Those of `files` that the table filter of `options` chooses; `None` if there is no filter.
 fn chosen(
     files: &Arc<LevelFiles>,
     level: usize,
     tables: &Tables,
     options: &ReadOptions,
-) -> Result<Arc<LevelFiles>> {
+) -> Result<Option<Arc<LevelFiles>>> {
     let filter = &options.table_filter;
     if !filter.is_some() {
-        return Ok(files.clone());
+        return Ok(None);
     }
     let mut kept = Vec::with_capacity(files.len());
     for file in files.files() {
@@ -112,7 +116,7 @@ fn chosen(
     }
     let mut kept = kept.into_iter();
     let keep = |_: &Arc<FileMeta>| kept.next().unwrap_or(true);
-    Ok(Arc::new(files.filtered(keep)))
+    Ok(Some(Arc::new(files.filtered(keep))))
 }
 
 /// Whether `file` may hold anything within the bounds.
