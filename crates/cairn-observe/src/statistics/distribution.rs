@@ -13,6 +13,26 @@ pub const LIMITS: [u64; BUCKETS] = limits();
 /// For each number of significant bits the bucket of the smallest value that has so many.
 const FIRST: [u8; 65] = first_of_octaves();
 
+/// For each number of significant bits the largest values of the first two buckets of such values. The
+/// last bucket has no end.
+const BORDERS: [[u64; 2]; 65] = borders_of_octaves();
+
+const fn borders_of_octaves() -> [[u64; 2]; 65] {
+    let mut borders = [[u64::MAX; 2]; 65];
+    let mut bits = 0;
+    while bits < 65 {
+        let first = FIRST[bits] as usize;
+        if first < BUCKETS - 1 {
+            borders[bits][0] = LIMITS[first];
+        }
+        if first + 1 < BUCKETS - 1 {
+            borders[bits][1] = LIMITS[first + 1];
+        }
+        bits += 1;
+    }
+    borders
+}
+
 const fn limits() -> [u64; BUCKETS] {
     let mut limits = [0; BUCKETS];
     (limits[0], limits[1]) = (1, 2);
@@ -49,11 +69,10 @@ const fn first_of_octaves() -> [u8; 65] {
 #[inline]
 pub(crate) fn bucket_of(value: u64) -> usize {
     let bits = (u64::BITS - value.leading_zeros()) as usize;
-    let mut at = usize::from(FIRST[bits]);
-    while at < BUCKETS - 1 && LIMITS[at] < value {
-        at += 1;
-    }
-    at
+    let first = usize::from(FIRST[bits]);
+    // Limits grow by half: no more than two lie between one power of two and the next.
+    let [low, high] = BORDERS[bits];
+    first + usize::from(low < value) + usize::from(high < value)
 }
 
 /// The samples of one histogram at one moment.

@@ -154,7 +154,7 @@ impl Statistics {
     #[inline]
     #[must_use]
     pub fn wants_times(&self) -> bool {
-        self.level() > StatsLevel::ExceptTimers
+        self.level.load(Ordering::Relaxed) > StatsLevel::ExceptTimers as u8
     }
 
     /// Whether times of single blocks and the like are measured.
@@ -167,8 +167,8 @@ impl Statistics {
     /// Brings in what an operation counted. `change` must not ask for statistics itself.
     #[inline]
     pub fn update(&self, change: impl FnOnce(&Update<'_>)) {
-        let level = self.level();
-        if level > StatsLevel::DisableAll {
+        let level = self.level.load(Ordering::Relaxed);
+        if level > StatsLevel::DisableAll as u8 {
             change(&Update {
                 held: self.shards.take(cores::current()),
                 level,
@@ -273,7 +273,8 @@ impl fmt::Debug for Statistics {
 /// A core's sums, while one operation brings in what it counted.
 pub struct Update<'a> {
     held: Held<'a>,
-    level: StatsLevel,
+    /// A [`StatsLevel`] as its number.
+    level: u8,
 }
 
 impl Update<'_> {
@@ -286,7 +287,7 @@ impl Update<'_> {
     /// Adds a sample that is not a time.
     #[inline]
     pub fn record(&self, histogram: Histogram, value: u64) {
-        if self.level > StatsLevel::ExceptHistogramOrTimers {
+        if self.level > StatsLevel::ExceptHistogramOrTimers as u8 {
             self.held.record(histogram, value);
         }
     }
@@ -294,7 +295,7 @@ impl Update<'_> {
     /// Adds a time.
     #[inline]
     pub fn time(&self, histogram: Histogram, duration: u64) {
-        if self.level > StatsLevel::ExceptTimers {
+        if self.level > StatsLevel::ExceptTimers as u8 {
             self.held.record(histogram, duration);
         }
     }
