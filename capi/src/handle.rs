@@ -8,29 +8,101 @@
 //! some that rest in each thread: a thread uses its own first, so that handles that live for one
 //! call take no lock.
 
-use std::cell::{RefCell, UnsafeCell};
-use std::collections::VecDeque;
+use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
-use std::sync::atomic::AtomicU64;
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::thread::LocalKey;
 
 use cairn_platform::sync::Mutex;
 
 /// The word of a shell whose object lives. Unlikely in memory that is no shell.
-const LIVE: u64 = 0x6361_6972_6e6c_6976;
+const LIVE: u32 = 0x6c_69_76_ec;
 /// The word of a shell whose object is gone.
-const DEAD: u64 = 0x6361_6972_6e64_6561;
+const DEAD: u32 = 0x64_65_61_ec;
 
-/// What a handle points to.
+/// What a handle points to: a link of a queue while it waits, and the object while it lives.
+#[repr(C)]
 pub struct Shell<T> {
-    word: AtomicU64,
+    link: Link,
     object: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// The shells of one type that wait for a new object, as addresses.
+/// The beginning of every shell.
+struct Link {
+    word: AtomicU32,
+    /// The shell behind this one in a queue; without meaning in the last of it and outside.
+    next: Cell<*mut Link>,
+}
+
+/// Shells that wait for a new object, oldest first.
+struct Queue {
+    first: Cell<*mut Link>,
+    last: Cell<*mut Link>,
+    len: Cell<usize>,
+}
+
+// SAFETY: whoever has the queue has the shells in it, which belong to no thread.
+unsafe impl Send for Queue {}
+
+impl Queue {
+    const fn new() -> Queue {
+        Queue {
+            first: Cell::new(null_mut()),
+            last: Cell::new(null_mut()),
+            len: Cell::new(0),
+        }
+    }
+
+    /// The oldest shell, if it has rested.
+    #[inline]
+    fn pop(&self) -> Option<*mut Link> {
+        let len = self.len.get();
+        (len > REST).then(|| {
+            self.len.set(len - 1);
+            let first = self.first.get();
+            // SAFETY: shells stay readable for ever, and those of the queue are the queue's. There
+            // are others behind the first.
+            self.first.set(unsafe { (*first).next.get() });
+            first
+        })
+    }
+
+    /// Adds shells that hang together; `last` is the last of them.
+    #[inline]
+    fn push(&self, first: *mut Link, last: *mut Link, count: usize) {
+        match self.len.get() {
+            0 => self.first.set(first),
+            // SAFETY: as in `pop`; the queue has a last shell.
+            _ => unsafe { (*self.last.get()).next.set(first) },
+        }
+        self.last.set(last);
+        self.len.set(self.len.get() + count);
+    }
+
+    /// Moves the `count` oldest shells, or all if there are fewer, to `other`.
+    fn give(&self, count: usize, other: &Queue) {
+        let count = count.min(self.len.get());
+        if count == 0 {
+            return;
+        }
+        let first = self.first.get();
+        let mut last = first;
+        for _ in 1..count {
+            // SAFETY: as in `pop`; there are `count` shells.
+            last = unsafe { (*last).next.get() };
+        }
+        // SAFETY: as above. Behind the last shell of all stands nothing that is looked at.
+        self.first.set(unsafe { (*last).next.get() });
+        self.len.set(self.len.get() - count);
+        other.push(first, last, count);
+    }
+}
+
+/// The shells of one type that wait for a new object in any thread.
 pub struct Shells {
-    free: Mutex<VecDeque<usize>>,
+    free: Mutex<Queue>,
 }
 
 /// Freed shells that rest at least this long, counted in later destructions, before they are used
@@ -44,49 +116,42 @@ impl Shells {
     /// No shells yet.
     pub const fn new() -> Shells {
         Shells {
-            free: Mutex::new(VecDeque::new()),
+            free: Mutex::new(Queue::new()),
         }
     }
-
-    fn pop(&self) -> Option<usize> {
-        let mut free = self.free.lock();
-        (free.len() > REST).then(|| free.pop_front()).flatten()
-    }
 }
 
-/// The shells of one type that objects of this thread have left, oldest first.
-pub struct OwnShells {
-    own: RefCell<VecDeque<usize>>,
-    all: &'static Shells,
-}
+/// The shells of one type that objects of this thread have left.
+pub struct OwnShells(Queue);
 
 impl OwnShells {
-    /// None yet; `all` are those of the type.
-    pub const fn new(all: &'static Shells) -> OwnShells {
-        OwnShells {
-            own: RefCell::new(VecDeque::new()),
-            all,
-        }
-    }
-
-    fn pop(&self) -> Option<usize> {
-        let mut own = self.own.borrow_mut();
-        (own.len() > REST).then(|| own.pop_front()).flatten()
-    }
-
-    fn push(&self, shell: usize) {
-        let mut own = self.own.borrow_mut();
-        own.push_back(shell);
-        if own.len() > OWN {
-            // A thread that destroys what others create keeps none from them.
-            self.all.free.lock().extend(own.drain(..OWN - REST));
-        }
+    /// None yet.
+    pub const fn new() -> OwnShells {
+        OwnShells(Queue::new())
     }
 }
 
-impl Drop for OwnShells {
+/// Gives the shells that rest in a thread to all when the thread ends. It stands beside them, because
+/// what has to be looked after at the end of a thread is reached more slowly.
+pub struct Leaving {
+    own: fn() -> &'static LocalKey<OwnShells>,
+    all: fn() -> &'static Shells,
+}
+
+impl Leaving {
+    /// For one type of handles.
+    pub const fn new(
+        own: fn() -> &'static LocalKey<OwnShells>,
+        all: fn() -> &'static Shells,
+    ) -> Leaving {
+        Leaving { own, all }
+    }
+}
+
+impl Drop for Leaving {
     fn drop(&mut self) {
-        self.all.free.lock().extend(self.own.get_mut().drain(..));
+        let all = (self.all)().free.lock();
+        (self.own)().with(|own| own.0.give(usize::MAX, &all));
     }
 }
 
@@ -104,6 +169,8 @@ pub unsafe trait Handle: Sized {
     fn shells() -> &'static Shells;
     /// Those of them that rest in this thread.
     fn own_shells() -> &'static LocalKey<OwnShells>;
+    /// What looks after these.
+    fn leaving() -> &'static LocalKey<Leaving>;
 }
 
 /// Declares types of handles: `name = object;`.
@@ -123,9 +190,17 @@ macro_rules! handles {
             fn own_shells() -> &'static std::thread::LocalKey<$crate::handle::OwnShells> {
                 thread_local! {
                     static OWN: $crate::handle::OwnShells =
-                        $crate::handle::OwnShells::new($name::shells());
+                        const { $crate::handle::OwnShells::new() };
                 }
                 &OWN
+            }
+            fn leaving() -> &'static std::thread::LocalKey<$crate::handle::Leaving> {
+                thread_local! {
+                    static LEAVING: $crate::handle::Leaving = const {
+                        $crate::handle::Leaving::new($name::own_shells, $name::shells)
+                    };
+                }
+                &LEAVING
             }
         }
     )+};
@@ -139,7 +214,8 @@ pub fn misuse(what: &str) -> ! {
 }
 
 #[cold]
-fn not_alive<H: Handle>(handle: *const H, word: Option<u64>) -> ! {
+#[inline(never)]
+fn not_alive<H: Handle>(handle: *const H, word: Option<u32>) -> ! {
     misuse(&match word {
         None => format!("a null {} was passed where one is needed", H::NAME),
         Some(DEAD) => format!(
@@ -151,23 +227,61 @@ fn not_alive<H: Handle>(handle: *const H, word: Option<u64>) -> ! {
 }
 
 /// A new handle of `object`.
+#[inline]
 pub fn create<H: Handle>(object: H::Object) -> *mut H {
-    // A thread that ends has no shells of its own any more.
-    let own = H::own_shells().try_with(OwnShells::pop).ok().flatten();
-    let shell = match own.or_else(|| H::shells().pop()) {
-        Some(address) => address as *mut Shell<H::Object>,
-        None => Box::into_raw(Box::new(Shell {
-            word: AtomicU64::new(DEAD),
-            object: UnsafeCell::new(MaybeUninit::uninit()),
-        })),
-    };
-    // SAFETY: the shell came from a box that is never freed, and it is in no list: nobody else has
+    let own = H::own_shells().with(|own| own.0.pop());
+    let shell: *mut Shell<H::Object> = own.unwrap_or_else(other_shell::<H>).cast();
+    // SAFETY: the shell came from a box that is never freed, and it is in no queue: nobody else has
     // it until the word says so.
     unsafe {
         (*(*shell).object.get()).write(object);
-        (*shell).word.store(LIVE, Release);
+        (*shell).link.word.store(LIVE, Release);
     }
     shell.cast()
+}
+
+/// A shell for a thread that has none of its own: one that has rested elsewhere, or a new one.
+#[cold]
+#[inline(never)]
+fn other_shell<H: Handle>() -> *mut Link {
+    let rested = H::shells().free.lock().pop();
+    rested.unwrap_or_else(|| {
+        let shell = Shell::<H::Object> {
+            link: Link {
+                word: AtomicU32::new(DEAD),
+                next: Cell::new(null_mut()),
+            },
+            object: UnsafeCell::new(MaybeUninit::uninit()),
+        };
+        Box::into_raw(Box::new(shell)).cast()
+    })
+}
+
+/// Lets a shell wait for its next object.
+#[inline]
+fn rest<H: Handle>(shell: *mut Link) {
+    H::own_shells().with(|own| {
+        let len = own.0.len.get();
+        if len == 0 || len >= OWN {
+            return rest_elsewhere::<H>(&own.0, shell);
+        }
+        own.0.push(shell, shell, 1);
+    });
+}
+
+/// [`rest`], where the thread's own shells are the first ones or too many.
+#[cold]
+#[inline(never)]
+fn rest_elsewhere<H: Handle>(own: &Queue, shell: *mut Link) {
+    // A thread that ends keeps no shells.
+    match H::leaving().try_with(|_| ()) {
+        Ok(()) => own.push(shell, shell, 1),
+        Err(_) => H::shells().free.lock().push(shell, shell, 1),
+    }
+    if own.len.get() > OWN {
+        // A thread that destroys what others create keeps none from them.
+        own.give(OWN - REST, &H::shells().free.lock());
+    }
 }
 
 /// The shell behind `handle`, whose object lives.
@@ -182,7 +296,7 @@ unsafe fn living<'a, H: Handle>(handle: *const H) -> &'a Shell<H::Object> {
     }
     // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
     let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
-    let word = shell.word.load(Acquire);
+    let word = shell.link.word.load(Acquire);
     if word != LIVE {
         not_alive(handle, Some(word));
     }
@@ -222,23 +336,34 @@ pub unsafe fn maybe<'a, H: Handle>(handle: *const H) -> Option<&'a H::Object> {
     (!handle.is_null()).then(|| unsafe { of(handle) })
 }
 
+/// The shell of a handle that is not null and ends here: its object is the caller's.
+///
+/// # Safety
+///
+/// Those of [`of_mut`].
+#[inline]
+unsafe fn end<'a, H: Handle>(handle: *mut H) -> &'a Shell<H::Object> {
+    // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
+    let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
+    let word = &shell.link.word;
+    if let Err(word) = word.compare_exchange(LIVE, DEAD, AcqRel, Acquire) {
+        not_alive(handle.cast_const(), Some(word));
+    }
+    shell
+}
+
 /// Ends the handle and returns its object.
 ///
 /// # Safety
 ///
 /// Those of [`of_mut`].
 pub unsafe fn take<H: Handle>(handle: *mut H) -> H::Object {
-    // SAFETY: the caller's promise.
-    let shell = unsafe { living(handle.cast_const()) };
-    if let Err(word) = shell.word.compare_exchange(LIVE, DEAD, AcqRel, Acquire) {
-        not_alive(handle.cast_const(), Some(word));
+    if handle.is_null() {
+        not_alive(handle.cast_const(), None);
     }
-    // SAFETY: this thread changed the word, so the object is its to take, once.
-    let object = unsafe { (*shell.object.get()).assume_init_read() };
-    let rests = H::own_shells().try_with(|own| own.push(handle as usize));
-    if rests.is_err() {
-        H::shells().free.lock().push_back(handle as usize);
-    }
+    // SAFETY: this thread ended the handle, so the object is its to take, once.
+    let object = unsafe { (*end(handle).object.get()).assume_init_read() };
+    rest::<H>(handle.cast());
     object
 }
 
@@ -247,10 +372,12 @@ pub unsafe fn take<H: Handle>(handle: *mut H) -> H::Object {
 /// # Safety
 ///
 /// Those of [`of_mut`].
+#[inline]
 pub unsafe fn destroy<H: Handle>(handle: *mut H) {
     if !handle.is_null() {
-        // SAFETY: the caller's promise.
-        drop(unsafe { take(handle) });
+        // SAFETY: this thread ended the handle, so the object is its to drop, once.
+        unsafe { (*end(handle).object.get()).assume_init_drop() };
+        rest::<H>(handle.cast());
     }
 }
 
@@ -267,7 +394,7 @@ mod tests {
         create::<number_t>(of) as usize
     }
 
-    fn end(handle: usize) -> u64 {
+    fn end_number(handle: usize) -> u64 {
         // SAFETY: the handle came from `number` and is ended once.
         unsafe { take(handle as *mut number_t) }
     }
@@ -275,11 +402,11 @@ mod tests {
     #[test]
     fn shells_rest_and_are_used_again_in_every_thread() {
         let first = number(7);
-        assert_eq!(end(first), 7);
+        assert_eq!(end_number(first), 7);
         for i in 0..REST as u64 {
             let other = number(i);
             assert_ne!(other, first, "it rests");
-            assert_eq!(end(other), i);
+            assert_eq!(end_number(other), i);
         }
         let again = number(8);
         assert_eq!(again, first, "the oldest is used again");
@@ -288,7 +415,7 @@ mod tests {
         let many: Vec<usize> = (0..3 * OWN as u64).map(number).collect();
         let known = many.clone();
         let ended = std::thread::scope(|scope| {
-            let thread = scope.spawn(move || many.into_iter().map(end).sum::<u64>());
+            let thread = scope.spawn(move || many.into_iter().map(end_number).sum::<u64>());
             thread.join()
         });
         let count = 3 * OWN as u64;
@@ -297,7 +424,7 @@ mod tests {
         let used = more.iter().filter(|handle| known.contains(handle)).count();
         assert!(used > OWN, "{used} of {} were used again", more.len());
         more.into_iter().chain([again]).for_each(|handle| {
-            end(handle);
+            end_number(handle);
         });
     }
 }

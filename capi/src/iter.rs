@@ -16,15 +16,46 @@ use crate::reads::rocksdb_slice_t;
 /// What an iterator handle holds: a walk, and where its entry lies, which is noted when the walk
 /// moves. Programs ask three times for every entry; the answers are then a load each.
 pub struct Walk {
+    noted: Noted,
     cursor: Cursor,
-    noted: Option<Noted>,
 }
 
-/// Where the entry of a walk over a family lies, until the walk moves.
-#[derive(Clone, Copy)]
+/// Where the entry of a walk over a family lies, until the walk moves. Without an entry, and in a walk
+/// over a batch, both parts are null.
 struct Noted {
-    key: (*const u8, usize),
-    value: (*const u8, usize),
+    key: Part,
+    value: Part,
+}
+
+/// A part of an entry for C.
+#[derive(Clone, Copy)]
+struct Part {
+    data: *const u8,
+    len: usize,
+}
+
+impl Part {
+    const NULL: Part = Part {
+        data: std::ptr::null(),
+        len: 0,
+    };
+}
+
+impl From<&[u8]> for Part {
+    #[inline]
+    fn from(bytes: &[u8]) -> Part {
+        Part {
+            data: bytes.as_ptr(),
+            len: bytes.len(),
+        }
+    }
+}
+
+impl From<Option<&[u8]>> for Part {
+    #[inline]
+    fn from(bytes: Option<&[u8]>) -> Part {
+        bytes.map_or(Part::NULL, Part::from)
+    }
 }
 
 /// A walk over keys.
@@ -62,8 +93,8 @@ impl Walk {
     /// A walk that stands nowhere.
     pub(crate) fn new(cursor: Cursor) -> Walk {
         Walk {
+            noted: Noted::NOTHING,
             cursor,
-            noted: None,
         }
     }
 
@@ -80,18 +111,15 @@ impl Walk {
     /// noted: writing to the batch moves it.
     #[inline]
     fn go(&mut self, family: impl FnOnce(&mut Iter), joined: impl FnOnce(&mut JoinedIter)) {
-        self.noted = None;
         match &mut self.cursor {
             Cursor::Family(walk) => {
                 let iter = &mut walk.0;
+                // What stands here is not read while the walk moves.
                 family(iter);
-                if iter.valid() {
-                    let (key, value) = (iter.key(), iter.value());
-                    self.noted = Some(Noted {
-                        key: (key.as_ptr(), key.len()),
-                        value: (value.as_ptr(), value.len()),
-                    });
-                }
+                self.noted = iter.entry().map_or(Noted::NOTHING, |(key, value)| Noted {
+                    key: key.into(),
+                    value: value.into(),
+                });
             }
             Cursor::Joined(iter) => joined(iter),
             Cursor::Refused(_) => {}
@@ -100,57 +128,57 @@ impl Walk {
 
     #[inline]
     fn valid(&self) -> bool {
-        self.noted.is_some() || self.cursor.valid()
+        !self.noted.key.data.is_null() || self.cursor.is_on_entry()
     }
 
-    /// The key, if the walk stands on an entry.
+    /// The key; null without an entry.
     #[inline]
-    fn key(&self) -> Option<&[u8]> {
-        let Some(Noted { key: (at, len), .. }) = self.noted else {
-            return self.cursor.key();
-        };
-        // SAFETY: the bytes are the iterator's, which has not moved since they were noted.
-        Some(unsafe { std::slice::from_raw_parts(at, len) })
+    fn key(&self) -> Part {
+        match self.noted.key.data.is_null() {
+            false => self.noted.key,
+            true => self.cursor.key(),
+        }
     }
 
-    /// The value, if the walk stands on an entry.
+    /// The value; null without an entry.
     #[inline]
-    fn value(&self) -> Option<&[u8]> {
-        let Some(Noted {
-            value: (at, len), ..
-        }) = self.noted
-        else {
-            return self.cursor.value();
-        };
-        // SAFETY: as in `key`.
-        Some(unsafe { std::slice::from_raw_parts(at, len) })
+    fn value(&self) -> Part {
+        match self.noted.key.data.is_null() {
+            false => self.noted.value,
+            true => self.cursor.value(),
+        }
     }
 }
 
+impl Noted {
+    const NOTHING: Noted = Noted {
+        key: Part::NULL,
+        value: Part::NULL,
+    };
+}
+
 impl Cursor {
-    fn valid(&self) -> bool {
+    /// Whether a walk whose entry is not noted stands on one.
+    #[cold]
+    fn is_on_entry(&self) -> bool {
+        matches!(self, Cursor::Joined(iter) if iter.valid())
+    }
+
+    /// The key of a walk whose entry is not noted.
+    #[cold]
+    fn key(&self) -> Part {
         match self {
-            Cursor::Family(walk) => walk.0.valid(),
-            Cursor::Joined(iter) => iter.valid(),
-            Cursor::Refused(_) => false,
+            Cursor::Joined(iter) if iter.valid() => iter.key().into(),
+            _ => Part::NULL,
         }
     }
 
-    /// The key, if the walk stands on an entry.
-    fn key(&self) -> Option<&[u8]> {
+    /// The value of a walk whose entry is not noted.
+    #[cold]
+    fn value(&self) -> Part {
         match self {
-            Cursor::Family(walk) if walk.0.valid() => Some(walk.0.key()),
-            Cursor::Joined(iter) if iter.valid() => Some(iter.key()),
-            _ => None,
-        }
-    }
-
-    /// The value, if the walk stands on an entry.
-    fn value(&self) -> Option<&[u8]> {
-        match self {
-            Cursor::Family(walk) if walk.0.valid() => Some(walk.0.value()),
-            Cursor::Joined(iter) if iter.valid() => Some(iter.value()),
-            _ => None,
+            Cursor::Joined(iter) if iter.valid() => iter.value().into(),
+            _ => Part::NULL,
         }
     }
 
@@ -180,23 +208,23 @@ impl Cursor {
     }
 }
 
-/// A part of an entry for C; null if there is none.
+/// A part of an entry for C: a pointer, and the length at `len`.
 ///
 /// # Safety
 ///
 /// `len` is null or may be written to.
 #[inline]
-unsafe fn pointer(part: Option<&[u8]>, len: *mut usize) -> *const c_char {
+unsafe fn pointer(part: Part, len: *mut usize) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe { store(len, part.map_or(0, <[u8]>::len)) };
-    part.map_or(std::ptr::null(), |part| part.as_ptr().cast())
+    unsafe { store(len, part.len) };
+    part.data.cast()
 }
 
 #[inline]
-fn slice(part: Option<&[u8]>) -> rocksdb_slice_t {
+fn slice(part: Part) -> rocksdb_slice_t {
     rocksdb_slice_t {
-        data: part.map_or(std::ptr::null(), |part| part.as_ptr().cast()),
-        size: part.map_or(0, <[u8]>::len),
+        data: part.data.cast(),
+        size: part.len,
     }
 }
 
@@ -237,7 +265,7 @@ c_functions! {
     fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
         report(errptr, || {
             let walk = of_mut(iter.cast_mut());
-            walk.noted = None;
+            walk.noted = Noted::NOTHING;
             match &mut walk.cursor {
                 Cursor::Family(walk) => walk.0.refresh(),
                 Cursor::Joined(_) => Err(Error::not_supported("an iterator over a batch is not refreshed")),
@@ -289,7 +317,7 @@ c_functions! {
     }
     /// The timestamp of the entry, until the walk moves.
     fn rocksdb_iter_timestamp(iter: *const rocksdb_iterator_t, tslen: *mut usize) -> *const c_char {
-        pointer(of(iter).cursor.timestamp(), tslen)
+        pointer(of(iter).cursor.timestamp().into(), tslen)
     }
     /// The key, until the walk moves.
     fn rocksdb_iter_key_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
@@ -301,7 +329,7 @@ c_functions! {
     }
     /// The timestamp of the entry, until the walk moves.
     fn rocksdb_iter_timestamp_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
-        slice(of(iter).cursor.timestamp())
+        slice(of(iter).cursor.timestamp().into())
     }
     /// The error that ended the walk, if one did.
     fn rocksdb_iter_get_error(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {

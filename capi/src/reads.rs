@@ -2,14 +2,14 @@
 
 use std::ffi::{c_char, c_uchar};
 
-use cairn_db::{Db, Family, Value};
+use cairn_db::{Db, Family, Found, Value};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result};
 
 use crate::db::rocksdb_t;
 use crate::error::{array, bytes, malloc_bytes, report, report_ptr, save, store};
 use crate::families::rocksdb_column_family_handle_t;
-use crate::handle::{create, of};
+use crate::handle::{create, maybe, of};
 use crate::options::rocksdb_readoptions_t;
 
 handles! {
@@ -70,9 +70,38 @@ unsafe fn get_pinned<H: crate::handle::Handle<Object = Value>>(
     // SAFETY: the caller's promise.
     unsafe {
         report_ptr(errptr, || {
-            let found = family.get_with(key, of(options).checked()?)?;
-            Ok(found.map_or(std::ptr::null_mut(), create))
+            match family.find(key, of(options).checked()?)? {
+                Found::Value(value) => Ok(create(value)),
+                Found::Missing => Ok(std::ptr::null_mut()),
+                entity => default_column(entity),
+            }
         })
+    }
+}
+
+/// A handle of the default column of an entity.
+#[cold]
+#[inline(never)]
+fn default_column<H: crate::handle::Handle<Object = Value>>(entity: Found) -> Result<*mut H> {
+    let value = entity.into_value()?;
+    Ok(value.map_or(std::ptr::null_mut(), create))
+}
+
+/// The bytes of a value and their number, at `len`; null for no handle.
+///
+/// # Safety
+///
+/// The arguments are what `c.h` says.
+#[inline]
+unsafe fn view<H: crate::handle::Handle<Object = Value>>(
+    value: *const H,
+    len: *mut usize,
+) -> *const c_char {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let value: Option<&[u8]> = maybe(value).map(|value| &**value);
+        store(len, value.map_or(0, <[u8]>::len));
+        value.map_or(std::ptr::null(), |value| value.as_ptr().cast())
     }
 }
 
@@ -269,23 +298,11 @@ c_functions! {
     }
     /// The bytes of a value, as long as its handle lives.
     fn rocksdb_pinnableslice_value(t: *const rocksdb_pinnableslice_t, vlen: *mut usize) -> *const c_char {
-        if t.is_null() {
-            store(vlen, 0);
-            return std::ptr::null();
-        }
-        let value = of(t);
-        store(vlen, value.len());
-        value.as_ptr().cast()
+        view(t, vlen)
     }
     /// The bytes of a value, as long as its handle lives.
     fn rocksdb_pinnable_handle_get_value(handle: *const rocksdb_pinnable_handle_t, vallen: *mut usize) -> *const c_char {
-        if handle.is_null() {
-            store(vallen, 0);
-            return std::ptr::null();
-        }
-        let value = of(handle);
-        store(vallen, value.len());
-        value.as_ptr().cast()
+        view(handle, vallen)
     }
     /// Copies the value of `key` to `buffer` if it fits: 1 if it did. `*vallen` is its length.
     fn rocksdb_get_into_buffer(

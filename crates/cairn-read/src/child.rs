@@ -211,6 +211,17 @@ impl Child {
         }
     }
 
+    /// Key and value of the entry.
+    #[inline]
+    #[must_use]
+    pub fn entry(&self) -> (&[u8], &[u8]) {
+        match self {
+            Child::Memtable(iter) => (iter.key(), iter.value()),
+            Child::Table(iter, _) => (iter.key(), iter.value()),
+            Child::Level(iter) => (iter.key(), iter.value()),
+        }
+    }
+
     /// The value of the entry, kept alive.
     ///
     /// # Panics

@@ -157,6 +157,13 @@ impl MergingIter {
         self.children[self.current].value()
     }
 
+    /// Key and value of the entry.
+    #[inline]
+    #[must_use]
+    pub fn entry(&self) -> (&[u8], &[u8]) {
+        self.children[self.current].entry()
+    }
+
     /// The value of the entry, kept alive.
     #[must_use]
     pub fn value_pin(&self) -> Value {

@@ -20,6 +20,7 @@ fn forward(iter: &mut DbIter) -> Pairs {
     let mut found = Vec::new();
     while iter.valid() {
         assert_eq!(*iter.value_pinned(), *iter.value());
+        assert_eq!(iter.entry(), Some((iter.key(), iter.value())));
         found.push((iter.key().to_vec(), iter.value().to_vec()));
         iter.next();
     }
@@ -162,6 +163,7 @@ proptest! {
         for turn in turns {
             let here = expected.get(at).map(|(key, value)| (&key[..], &value[..]));
             let there = iter.valid().then(|| (iter.key(), iter.value()));
+            prop_assert_eq!(iter.entry(), there);
             prop_assert_eq!(here, there);
             if here.is_none() {
                 break;

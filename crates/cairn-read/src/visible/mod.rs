@@ -446,6 +446,21 @@ impl DbIter {
         }
     }
 
+    /// Key and value, as [`DbIter::key`] and [`DbIter::value`] say them, if it stands on an entry.
+    #[inline]
+    #[must_use]
+    pub fn entry(&self) -> Option<(&[u8], &[u8])> {
+        match &self.at {
+            At::Nowhere => None,
+            At::Entry(Part::All) => {
+                let (key, value) = self.merging.entry();
+                let size = self.view.family.order.timestamp_size();
+                Some((key::strip_timestamp(key::user_key(key), size), value))
+            }
+            _ => Some((self.key(), self.value())),
+        }
+    }
+
     /// The value, kept alive beyond the next step; empty when there is none.
     #[must_use]
     pub fn value_pinned(&self) -> Value {
