@@ -72,6 +72,12 @@ fn edit_lines(page: &Page<'_>, edit: &VersionEdit) -> Vec<String> {
             .into_iter()
             .for_each(|number| add(format!("{name} {number}")));
     }
+    edit.log_reach.iter().for_each(|reach| {
+        add(format!(
+            "tables newer than log {} up to offset {}",
+            reach.number, reach.bytes
+        ));
+    });
     edit.db_id
         .iter()
         .for_each(|id| add(format!("database id {id}")));

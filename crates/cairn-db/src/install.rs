@@ -185,7 +185,7 @@ impl Shared {
     ) -> Result<Manifest> {
         let number = self.new_file_number();
         let tracks = self.options().track_and_verify_wals_in_manifest;
-        let (logs, min_log, max_family, wals) = {
+        let (logs, min_log, max_family, wals, log_reach) = {
             let tree = self.tree.lock();
             // The log that is written has no length yet.
             let finished = tree.logs.range(tree.durable_min_log..);
@@ -198,7 +198,13 @@ impl Shared {
                 .iter()
                 .map(|(id, state)| (*id, state.log_number))
                 .collect();
-            (logs, tree.durable_min_log, tree.max_family, wals)
+            (
+                logs,
+                tree.durable_min_log,
+                tree.max_family,
+                wals,
+                tree.log_reach,
+            )
         };
         let versions: Vec<(Arc<FamilyState>, Arc<Version>)> = families
             .iter()
@@ -214,6 +220,7 @@ impl Shared {
             min_log_to_keep: min_log,
             max_family,
             wals: &wals,
+            log_reach,
             families: versions
                 .iter()
                 .map(|(family, version)| FamilyContents {

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use cairn_format::manifest::LogReach;
 use cairn_memory::BlockCache;
 use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
@@ -168,6 +169,8 @@ pub(crate) struct Tree {
     pub(crate) compactions: usize,
     /// Logs before this one are needed by nobody, and the MANIFEST says so durably.
     pub(crate) durable_min_log: FileNumber,
+    /// What was durable of the logs when tables were last ingested; the MANIFEST says so.
+    pub(crate) log_reach: Option<LogReach>,
     /// Tables that left their version and are deleted when the last reader leaves.
     pub(crate) obsolete_tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
     /// The same for blob files.

@@ -68,6 +68,7 @@ pub(super) fn recover(
     recovered.next_file = largest;
     recovered.min_log_to_keep = largest;
     recovered.wals = BTreeMap::new();
+    recovered.log_reach = None;
     for family in &mut recovered.families {
         family.log_number = largest;
     }

@@ -210,6 +210,7 @@ fn fresh(order: KeyOrder) -> Result<Recovered> {
         max_family: 0,
         db_id: None,
         wals: BTreeMap::new(),
+        log_reach: None,
         set_back: Vec::new(),
     })
 }
@@ -371,6 +372,7 @@ fn assemble(
             failed_logs: Default::default(),
             recycled_logs: Default::default(),
             durable_min_log: recovered.min_log_to_keep,
+            log_reach: None,
             flushes: 0,
             compactions: 0,
             obsolete_tables: Vec::new(),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::log::{RecoveryMode, Verdict};
+use cairn_format::manifest::LogReach;
 use cairn_format::names::FileName;
 use cairn_options::WalRecoveryMode;
 use cairn_platform::fs::FileMode;
@@ -121,6 +122,8 @@ struct Replayed {
     file: WalFile,
     /// Offset behind the last record that was read.
     whole: u64,
+    /// Offset up to which nothing was left out because recovery stopped.
+    used: u64,
 }
 
 /// Replays logs one after the other.
@@ -145,7 +148,8 @@ impl LogReplay<'_> {
         let mut sizes = RecordedSizes::new();
         let mut first = true;
         let mut last_batch = SequenceNumber::ZERO;
-        loop {
+        let used = loop {
+            let before = reader.whole_up_to();
             reader.advance()?;
             let recycled = reader.is_recycled();
             match reader.event() {
@@ -153,7 +157,7 @@ impl LogReplay<'_> {
                     if std::mem::take(&mut first) && self.stopped_at.is_some() {
                         let seq = sequence_of(payload);
                         if seq.is_none_or(|seq| !self.replay.continues(seq)) {
-                            break;
+                            break before;
                         }
                         self.stopped_at = None;
                     }
@@ -165,7 +169,7 @@ impl LogReplay<'_> {
                             let error = Error::corruption("the WAL filter says that it is damaged");
                             match self.refuse(&file, offset, payload.len() as u64, error)? {
                                 true => continue,
-                                false => break,
+                                false => break before,
                             }
                         }
                         decision => {
@@ -173,7 +177,7 @@ impl LogReplay<'_> {
                             self.note(&file, offset, payload.len() as u64, reason);
                             self.ended = decision == WalDecision::Stop;
                             match self.ended {
-                                true => break,
+                                true => break before,
                                 false => continue,
                             }
                         }
@@ -183,7 +187,7 @@ impl LogReplay<'_> {
                     if let Err(error) = result {
                         let bytes = payload.len() as u64;
                         if !self.refuse(&file, offset, bytes, error)? {
-                            break;
+                            break before;
                         }
                     }
                 }
@@ -216,10 +220,10 @@ impl LogReplay<'_> {
                     }
                     match self.mode.judge(dropped.reason, recycled) {
                         Verdict::Skip => {}
-                        Verdict::EndOfLog => break,
+                        Verdict::EndOfLog => break before,
                         Verdict::Stop => {
                             self.stopped_at = Some(file.number);
-                            break;
+                            break before;
                         }
                         Verdict::Fail => {
                             return Err(Error::corruption(format!(
@@ -232,9 +236,9 @@ impl LogReplay<'_> {
                         }
                     }
                 }
-                WalEvent::End(_) => break,
+                WalEvent::End(_) => break reader.whole_up_to(),
             }
-        }
+        };
         let len = fs.status(&file.path)?.len;
         if self
             .stopped_at
@@ -254,7 +258,7 @@ impl LogReplay<'_> {
             bytes: whole,
             last_sequence: last_batch,
         });
-        Ok(Replayed { file, whole })
+        Ok(Replayed { file, whole, used })
     }
 
     /// What the user's filter decides about a batch, with which one in its place.
@@ -441,6 +445,13 @@ impl Shared {
         if let Some(log) = replay.stopped_at {
             refuse_inconsistent(&families, &replay.sink.logs, log)?;
         }
+        let salvages = replay.mode == RecoveryMode::SkipAnyCorruptedRecords || replay.ended;
+        if let Some(reach) = recovered.log_reach
+            && reach.number >= min_log
+            && !salvages
+        {
+            refuse_unreached(reach, &replayed)?;
+        }
         if replay.replay.undecided() > 0 && !self.read_only {
             return Err(Error::not_supported(format!(
                 "the logs hold {} prepared transactions that are not decided: commit or roll them \
@@ -549,7 +560,7 @@ impl Shared {
     /// behind its last record.
     fn keep_logs(&self, outcome: &Outcome) -> Result<()> {
         let fs = &*self.world.fs;
-        for Replayed { file, whole } in &outcome.logs {
+        for Replayed { file, whole, .. } in &outcome.logs {
             let copy = self.wal_dir.join(FileName::Temp(file.number).to_string());
             match fs.remove(&copy) {
                 Err(error) if error.subcode() == Subcode::PathNotFound => {}
@@ -610,4 +621,24 @@ fn refuse_inconsistent(
         }
     }
     Ok(())
+}
+
+/// Refuses a state that has ingested tables and not all of what was logged before them.
+fn refuse_unreached(reach: LogReach, replayed: &[Replayed]) -> Result<()> {
+    let LogReach { number, bytes } = reach;
+    let log = replayed.iter().find(|log| log.file.number == number);
+    let used = log.map_or(0, |log| log.used);
+    if used >= bytes {
+        return Ok(());
+    }
+    let name = match log {
+        Some(log) => log.file.path.display().to_string(),
+        None => format!("log {number}, which is missing"),
+    };
+    Err(Error::corruption(format!(
+        "records of {name}: expected up to offset {bytes}, where the MANIFEST has tables that were \
+         ingested after them, found up to {used}: the records in between are damaged or gone, and \
+         tables are ahead of the logs. wal_recovery_mode kSkipAnyCorruptedRecords salvages what can \
+         be read"
+    )))
 }

@@ -1,14 +1,17 @@
 //! What lies in the logs is there at the next opening.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
+use cairn_db::{Db, FamilyDescriptor, OpenRequest, SstFileWriter, WriteBatch, open};
 use cairn_format::checksum::{crc32c, mask};
 use cairn_format::log::{Event, LogReader};
 use cairn_format::manifest::VersionEdit;
-use cairn_options::{DbOptions, FamilyOptions, Options, Plugin, WalRecoveryMode};
+use cairn_format::names::FileName;
+use cairn_options::{
+    DbOptions, FamilyOptions, IngestExternalFileOptions, Options, Plugin, WalRecoveryMode,
+};
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Code, FileNumber, Result, WalDecision, WalFilter};
@@ -265,4 +268,135 @@ fn a_filter_sees_the_batches_of_the_logs_and_decides() {
 
     let named = DbOptions::from_text("wal_filter=theirs").unwrap();
     assert!(named.check_supported().is_err());
+}
+
+/// A database whose default family has three records in the log, of which the first two lie behind
+/// each other in the first block, and whose other family has a file that was ingested after the
+/// second. The log, and where its second record begins.
+fn ingested_behind_logged(world: &World, options: &DbOptions) -> (PathBuf, usize) {
+    world
+        .fs
+        .create_dir_all(Path::new("/out"))
+        .expect("no file fails");
+    let mut writer = SstFileWriter::new(world, options, &FamilyOptions::default());
+    writer.open(Path::new("/out/x.sst")).expect("no file fails");
+    writer.put(b"k", b"ingested").expect("no file fails");
+    writer.finish().expect("no file fails");
+    let db = open_as(world, options, false).expect("no file fails");
+    db.put(b"first", b"1").expect("no file fails");
+    db.put(b"second", b"2").expect("no file fails");
+    let other = db.family("other").expect("no file fails");
+    other
+        .ingest_external_file(["/out/x.sst"], &IngestExternalFileOptions::default())
+        .expect("no file fails");
+    db.put(b"third", b"3").expect("no file fails");
+    // Edits that have nothing to do with it.
+    let gone = db
+        .create_family("gone", &FamilyOptions::default())
+        .expect("no file fails");
+    db.drop_family(&gone).expect("no file fails");
+    let number = db.current_wal_file().expect("no file fails").log_number;
+    let log = Path::new("/db").join(FileName::Wal(number).to_string());
+    db.close().expect("no file fails");
+    let first = bytes_of(world, &log);
+    let len = usize::from(u16::from_le_bytes([first[4], first[5]]));
+    (log, 7 + len)
+}
+
+fn bytes_of(world: &World, path: &Path) -> Vec<u8> {
+    let file = world
+        .fs
+        .open(path, FileMode::default())
+        .expect("no file fails");
+    let mut bytes = vec![0; file.len().expect("no file fails") as usize];
+    file.read_at(0, &mut bytes).expect("no file fails");
+    bytes
+}
+
+fn replace(world: &World, path: &Path, bytes: &[u8]) {
+    if world.fs.exists(path).expect("no file fails") {
+        world.fs.remove(path).expect("no file fails");
+    }
+    let file = world
+        .fs
+        .create(path, FileMode::default())
+        .expect("no file fails");
+    file.append(bytes).expect("no file fails");
+}
+
+/// A log that was damaged before an ingestion into another family was taken to end there, and the
+/// ingested file stayed: a state that had never been.
+#[test]
+fn a_log_that_ends_before_an_ingestion_is_refused() {
+    let mode = |wal_recovery_mode| DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        wal_recovery_mode,
+        ..DbOptions::default()
+    };
+    for recovery in [
+        WalRecoveryMode::PointInTimeRecovery,
+        WalRecoveryMode::TolerateCorruptedTailRecords,
+        WalRecoveryMode::AbsoluteConsistency,
+    ] {
+        let options = mode(recovery);
+        let world = World::in_memory();
+        let (log, second) = ingested_behind_logged(&world, &options);
+        let whole = bytes_of(&world, &log);
+        let opens = |bytes: &[u8]| {
+            replace(&world, &log, bytes);
+            open_as(&world, &options, true)
+        };
+        opens(&whole).unwrap();
+        let mut flipped = whole.clone();
+        flipped[second + 9] ^= 4;
+        for bytes in [&flipped[..], &whole[..second], &whole[..second + 3], &[]] {
+            let error = opens(bytes).err().expect("the second record is missing");
+            assert!(error.is_corruption(), "{error}");
+            assert!(error.text().contains(&*log.to_string_lossy()), "{error}");
+        }
+        // What was logged after the ingestion may be lost, as ever.
+        let third = 2 * second + 1;
+        let reader = opens(&whole[..third]).unwrap();
+        assert!(reader.get(b"second").unwrap().is_some());
+        assert!(reader.get(b"third").unwrap().is_none());
+        world.fs.remove(&log).unwrap();
+        let error = open_as(&world, &options, true).err().expect("no log");
+        assert!(error.text().contains("missing"), "{error}");
+
+        replace(&world, &log, &flipped);
+        let salvaging = mode(WalRecoveryMode::SkipAnyCorruptedRecords);
+        let db = open_as(&world, &salvaging, false).unwrap();
+        assert!(db.get(b"second").unwrap().is_none());
+        assert!(db.family("other").unwrap().get(b"k").unwrap().is_some());
+        db.close().unwrap();
+        drop(db);
+        // What was salvaged is the state from then on.
+        open_as(&world, &options, false).unwrap();
+    }
+}
+
+/// The MANIFEST goes on knowing it when it is written anew, and forgets it with the log.
+#[test]
+fn what_an_ingestion_followed_outlives_a_new_manifest_and_not_its_log() {
+    let options = DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        max_manifest_file_size: 1,
+        max_manifest_space_amp_pct: 0,
+        ..DbOptions::default()
+    };
+    let world = World::in_memory();
+    let (log, second) = ingested_behind_logged(&world, &options);
+    let whole = bytes_of(&world, &log);
+    replace(&world, &log, &whole[..second]);
+    assert!(open_as(&world, &options, true).is_err());
+    replace(&world, &log, &whole);
+    let db = open_as(&world, &options, false).unwrap();
+    db.put(b"fourth", b"4").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = open_as(&world, &options, false).unwrap();
+    assert!(db.get(b"second").unwrap().is_some());
 }

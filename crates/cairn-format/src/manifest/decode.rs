@@ -4,7 +4,7 @@ use cairn_types::{Decoded, FileNumber, Malformed, SequenceNumber};
 
 use super::new_file::internal_key;
 use super::tag::{self, SKIPPABLE};
-use super::{BlobAddition, BlobGarbage, FamilyChange, NewFile, VersionEdit, WalAddition};
+use super::{BlobAddition, BlobGarbage, FamilyChange, LogReach, NewFile, VersionEdit, WalAddition};
 use crate::coding::Input;
 
 pub(super) fn decode(bytes: &[u8]) -> Decoded<VersionEdit> {
@@ -97,6 +97,12 @@ fn decode_sized(edit: &mut VersionEdit, tag: u32, body: &[u8]) -> Decoded<()> {
         },
         tag::COMPACTION_PROGRESS => edit.compaction_progress = Some(body.to_vec()),
         tag::COMPACTED_MANIFEST_BYTES => edit.compacted_manifest_bytes = Some(input.varint64()?),
+        tag::LOG_REACH => {
+            edit.log_reach = Some(LogReach {
+                number: FileNumber(input.varint64()?),
+                bytes: input.varint64()?,
+            });
+        }
         _ => {}
     }
     Ok(())

@@ -100,6 +100,12 @@ fn encode_late_additions(edit: &VersionEdit, out: &mut Vec<u8>) {
     if let Some(bytes) = edit.compacted_manifest_bytes {
         put_sized_number(out, tag::COMPACTED_MANIFEST_BYTES, bytes);
     }
+    if let Some(reach) = edit.log_reach {
+        let mut body = Vec::with_capacity(20);
+        put_varint64(&mut body, reach.number.0);
+        put_varint64(&mut body, reach.bytes);
+        put_bytes(out, tag::LOG_REACH, &body);
+    }
 }
 
 fn wal_addition(wal: &WalAddition) -> Vec<u8> {

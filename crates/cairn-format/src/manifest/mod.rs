@@ -70,6 +70,18 @@ pub struct VersionEdit {
     pub compaction_progress: Option<Vec<u8>>,
     /// Size of the MANIFEST when it was freshly written.
     pub compacted_manifest_bytes: Option<u64>,
+    /// What the edit's tables are newer than, though no log number says so.
+    pub log_reach: Option<LogReach>,
+}
+
+/// How far a WAL was durable when tables joined that no WAL holds. They are newer than its records
+/// up to there: a recovery that ends before it may not keep them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogReach {
+    /// Its number.
+    pub number: FileNumber,
+    /// The offset behind its last record.
+    pub bytes: u64,
 }
 
 /// Begins the record of an edit that follows others of its atomic group. Whoever finds such a

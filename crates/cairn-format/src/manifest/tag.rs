@@ -79,6 +79,9 @@ pub const COMPACTED_MANIFEST_BYTES: u32 = SKIPPABLE + 11;
 
 /// Cairn's own, which RocksDB skips: the edit is one of an atomic group, and not the first.
 pub const LATER_IN_GROUP: u32 = SKIPPABLE + 0xca1;
+/// Cairn's own, which RocksDB skips: varint64 number and length of a WAL, see
+/// [`super::LogReach`].
+pub const LOG_REACH: u32 = SKIPPABLE + 0xca2;
 
 /// Ends the sub-tags of a WAL addition.
 pub(super) const WAL_END: u32 = 1;

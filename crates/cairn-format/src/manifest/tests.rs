@@ -108,8 +108,10 @@ prop_compose! {
         low in option::of(vec(any::<u8>(), 1..9)),
         persist_timestamps in option::of(any::<bool>()),
         compaction_progress in option::of(vec(any::<u8>(), 0..9)),
+        reach in option::of((number(), any::<u64>())),
     ) -> VersionEdit {
         VersionEdit {
+            log_reach: reach.map(|(number, bytes)| LogReach { number, bytes }),
             db_id: names.0,
             comparator: names.1,
             family_change: match names.2 {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cairn_format::key::InternalKey;
 use cairn_format::log::{Event, LogReader};
-use cairn_format::manifest::{FamilyChange, VersionEdit};
+use cairn_format::manifest::{FamilyChange, LogReach, VersionEdit};
 use cairn_format::names::FileName;
 use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
@@ -45,6 +45,8 @@ pub struct Recovered {
     pub db_id: Option<String>,
     /// WALs that the MANIFEST vouches for, with their synced sizes.
     pub wals: BTreeMap<FileNumber, Option<u64>>,
+    /// The log that tables are newer than, and how far.
+    pub log_reach: Option<LogReach>,
     /// Families whose newest states are not whole: what is here is older.
     pub set_back: Vec<String>,
 }
@@ -241,6 +243,7 @@ pub(super) struct Replay {
     max_family: u32,
     db_id: Option<String>,
     wals: BTreeMap<FileNumber, Option<u64>>,
+    log_reach: Option<LogReach>,
 }
 
 impl Replay {
@@ -260,6 +263,7 @@ impl Replay {
             max_family: 0,
             db_id: None,
             wals: BTreeMap::new(),
+            log_reach: None,
         }
     }
 
@@ -338,6 +342,7 @@ impl Replay {
             let size = self.wals.entry(wal.number).or_default();
             *size = (*size).max(wal.synced_bytes);
         }
+        self.log_reach = self.log_reach.max(edit.log_reach);
         if let Some(before) = edit.wals_deleted_before {
             self.wals.retain(|&number, _| number >= before);
         }
@@ -420,6 +425,7 @@ impl Replay {
             max_family: self.max_family,
             db_id: self.db_id,
             wals: self.wals,
+            log_reach: self.log_reach,
             set_back: Vec::new(),
         })
     }

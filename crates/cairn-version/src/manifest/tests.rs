@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cairn_format::key::InternalKey;
-use cairn_format::manifest::{FamilyChange, VersionEdit};
+use cairn_format::manifest::{FamilyChange, LogReach, VersionEdit};
 use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
@@ -47,6 +47,10 @@ fn create(fs: &MemFileSystem, version: &Version, edits: &[VersionEdit]) -> Manif
         min_log_to_keep: FileNumber(3),
         max_family: 0,
         wals: &BTreeMap::from([(FileNumber(3), Some(77))]),
+        log_reach: Some(LogReach {
+            number: FileNumber(3),
+            bytes: 70,
+        }),
         families: vec![FamilyContents {
             id: 0,
             name: "default",
@@ -125,6 +129,24 @@ fn a_fresh_manifest_holds_the_state_and_the_edits_behind_it() {
         ("default", FileNumber(3))
     );
     assert_eq!(family.version.level(6).files()[0].unique_id, Some([2, 7]));
+}
+
+#[test]
+fn the_newest_reach_of_a_log_counts() {
+    let fs = MemFileSystem::new();
+    let reach = |number, bytes| LogReach {
+        number: FileNumber(number),
+        bytes,
+    };
+    let mut manifest = create(&fs, &empty(), &[]);
+    assert_eq!(read_back(&fs).unwrap().log_reach, Some(reach(3, 70)));
+    let reached = |number, bytes| VersionEdit {
+        log_reach: Some(reach(number, bytes)),
+        ..VersionEdit::default()
+    };
+    manifest.append(&[reached(3, 77), reached(5, 7)]).unwrap();
+    manifest.append(&[VersionEdit::default()]).unwrap();
+    assert_eq!(read_back(&fs).unwrap().log_reach, Some(reach(5, 7)));
 }
 
 #[test]

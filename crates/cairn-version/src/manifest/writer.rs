@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cairn_format::log::{Framing, LogWriter};
-use cairn_format::manifest::{FamilyChange, VersionEdit, WalAddition, mark_later_in_group};
+use cairn_format::manifest::{
+    FamilyChange, LogReach, VersionEdit, WalAddition, mark_later_in_group,
+};
 use cairn_format::names::FileName;
 use cairn_observe::statistics::{Histogram, Meter};
 use cairn_platform::fs::FileMode;
@@ -30,6 +32,8 @@ pub struct Contents<'a> {
     pub max_family: u32,
     /// WALs that the MANIFEST vouches for, with their synced sizes.
     pub wals: &'a BTreeMap<FileNumber, Option<u64>>,
+    /// The log that tables are newer than, and how far.
+    pub log_reach: Option<LogReach>,
     /// The families, the default family first.
     pub families: Vec<FamilyContents<'a>>,
 }
@@ -88,6 +92,7 @@ impl Contents<'_> {
                 max_family: (family.id == 0).then_some(self.max_family),
                 next_file_number: (family.id == 0).then_some(self.next_file),
                 last_sequence: Some(self.last_sequence),
+                log_reach: self.log_reach.filter(|_| family.id == 0),
                 full_history_ts_low: (!low.is_empty()).then(|| low.to_vec()),
                 ..family.version.as_edit().record(family.id)
             });

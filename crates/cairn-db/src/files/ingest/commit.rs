@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
+use cairn_format::manifest::LogReach;
 use cairn_jobs::checksum as file_checksum;
 use cairn_jobs::ingest::{self, Place, Rules};
 use cairn_jobs::pick::JobId;
@@ -69,6 +70,8 @@ impl Shared {
         // Whoever finds the files after a power cut finds every write before them too.
         self.flush_wal(true)?;
         self.flush_overlapped(prepared)?;
+        // No log number will say that the files are newer than what the logs hold.
+        let log_reach = self.durable_log_reach();
         // What enters without a number must not become visible to a snapshot that is older.
         let pause = self.snapshots.pause();
         let mut manifest = self.manifest.lock();
@@ -84,6 +87,7 @@ impl Shared {
         let records = prepared.iter().zip(&entering).map(|(job, entering)| {
             let mut record = entering.edit.record(job.family().id());
             record.last_sequence = Some(last);
+            record.log_reach = log_reach;
             record
         });
         let logged = self.log_edits(&mut manifest, records.collect());
@@ -91,11 +95,28 @@ impl Shared {
             self.end_reservations(reserved);
             return Err(Failed::InDoubt(error));
         }
+        self.tree.lock().log_reach = log_reach;
         self.show(prepared, &entering, last);
         drop(manifest);
         drop(pause);
         self.end_reservations(reserved);
         Ok(())
+    }
+
+    /// The last log that has records, and where they end. The caller leads, and has synced the logs.
+    fn durable_log_reach(&self) -> Option<LogReach> {
+        let current = self.writer.lock().log.as_ref().and_then(|log| {
+            (!log.is_empty()).then(|| LogReach {
+                number: log.number(),
+                bytes: log.len(),
+            })
+        });
+        let finished = || {
+            let tree = self.tree.lock();
+            let last = tree.logs.iter().rev().find(|(_, bytes)| **bytes > 0);
+            last.map(|(&number, &bytes)| LogReach { number, bytes })
+        };
+        current.or_else(finished)
     }
 
     fn end_reservations(self: &Arc<Self>, reserved: Reserved) {

@@ -283,6 +283,7 @@ impl<'a> Found<'a> {
             last_sequence: last,
             min_log_to_keep: FileNumber(0),
             db_id: None,
+            log_reach: None,
             wals: BTreeMap::new(),
             set_back: Vec::new(),
         })

@@ -432,6 +432,8 @@ impl<'a> Patient<'a> {
             min_log_to_keep: recovered.min_log_to_keep,
             max_family: recovered.max_family,
             wals: &recovered.wals,
+            // What the logs have lost is said, and the tables are kept.
+            log_reach: None,
             families: recovered
                 .families
                 .iter()
