@@ -3,12 +3,13 @@
 //! Families are flushed one by one, each as soon as it has as many full memtables as it wants to
 //! merge or somebody asked. With `atomic_flush` all families switch their memtables together, one
 //! job writes what all of them have waiting, and one group of edits makes it count: what a crash
-//! leaves is then a moment of the whole database even where nothing was logged.
+//! leaves is then a moment of the whole database even where nothing was logged. A program that names
+//! families switches those together and no others: they may then be ahead of the rest.
 
 use std::sync::Arc;
 
 use cairn_observe::FlushReason;
-use cairn_observe::listener::FlushJobInfo;
+use cairn_observe::listener::{FlushJobInfo, ManualFlushInfo};
 use cairn_options::FlushOptions;
 use cairn_platform::Priority;
 use cairn_types::{Error, Result, TableFileCreationReason};
@@ -34,6 +35,15 @@ impl Shared {
     /// Whether all families are flushed together.
     pub(crate) fn flushes_atomically(&self) -> bool {
         self.options().atomic_flush
+    }
+
+    /// The families that are switched where `families` want to be and nobody named them: all of
+    /// them if they are flushed together.
+    pub(crate) fn flushed_with(&self, families: &[Arc<FamilyState>]) -> Vec<Arc<FamilyState>> {
+        match self.flushes_atomically() {
+            true => self.families.load().iter().cloned().collect(),
+            false => families.to_vec(),
+        }
     }
 
     /// Starts the flushes that are due.
@@ -121,7 +131,7 @@ impl Shared {
     /// Writes the immutable memtables of all families to tables and installs them together.
     pub(crate) fn flush_all(self: &Arc<Self>) -> Result<()> {
         let families = self.families.load_full();
-        // Families switch together under this lock, so what waits now is of one moment.
+        // Families switch together under this lock: whoever switched with another one waits with it.
         let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
             let tree = self.tree.lock();
             families
@@ -190,31 +200,67 @@ impl Shared {
         })
     }
 
-    /// Switches the memtables of `families` and waits until everything in them is in tables.
+    /// Switches the memtables of `families`, and of those that are flushed with them, and waits
+    /// until everything in them is in tables.
     pub(crate) fn flush(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
         let at_once = FlushOptions {
             allow_write_stall: true,
             ..FlushOptions::default()
         };
-        self.flush_with(families, &at_once)
+        self.flush_with(&self.flushed_with(families), &at_once)
     }
 
-    /// [`Shared::flush`] with a user's options.
-    pub(crate) fn flush_with(
+    /// Switches the memtables of `families` and of no others, as `options` say.
+    fn flush_with(
+        self: &Arc<Self>,
+        families: &[Arc<FamilyState>],
+        options: &FlushOptions,
+    ) -> Result<()> {
+        self.switch_for_flush(families, options)?;
+        match options.wait {
+            true => self.await_flushes(families),
+            false => Ok(()),
+        }
+    }
+
+    /// [`Shared::flush_with`] for a program that named `families`.
+    fn flush_by_hand(
+        self: &Arc<Self>,
+        families: &[Arc<FamilyState>],
+        options: &FlushOptions,
+    ) -> Result<()> {
+        self.flush_because(families, FlushReason::ManualFlush);
+        self.switch_for_flush(families, options)?;
+        if !self.listeners.is_empty() {
+            let infos: Vec<_> = families
+                .iter()
+                .map(|family| ManualFlushInfo {
+                    family_id: family.id(),
+                    family_name: family.name().to_owned(),
+                    flush_reason: FlushReason::ManualFlush,
+                })
+                .collect();
+            let together = match self.flushes_atomically() {
+                true => infos.len().max(1),
+                false => 1,
+            };
+            for infos in infos.chunks(together) {
+                self.notify(|listener| listener.on_manual_flush_scheduled(infos));
+            }
+        }
+        match options.wait {
+            true => self.await_flushes(families),
+            false => Ok(()),
+        }
+    }
+
+    fn switch_for_flush(
         self: &Arc<Self>,
         families: &[Arc<FamilyState>],
         options: &FlushOptions,
     ) -> Result<()> {
         self.check_writable()?;
         options.check_supported()?;
-        let all: Vec<_>;
-        let families = match self.flushes_atomically() {
-            true => {
-                all = self.families.load().iter().cloned().collect();
-                &all[..]
-            }
-            false => families,
-        };
         self.retry_flushes(families);
         if !options.allow_write_stall {
             self.wait_before_flush(families)?;
@@ -226,18 +272,15 @@ impl Shared {
             .check_writable()
             .and_then(|()| self.switch_memtables(families, true));
         self.queue.hand_over();
-        switched?;
-        match options.wait {
-            true => self.await_flushes(families),
-            false => Ok(()),
-        }
+        switched
     }
 
     /// [`Shared::flush`] for a caller who leads, and goes on leading.
     pub(crate) fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
-        self.retry_flushes(families);
-        self.switch_memtables(families, true)?;
-        self.await_flushes(families)
+        let families = self.flushed_with(families);
+        self.retry_flushes(&families);
+        self.switch_memtables(&families, true)?;
+        self.await_flushes(&families)
     }
 
     /// Waits until the immutable memtables that `families` have now are in tables.
@@ -343,7 +386,7 @@ fn has_failed(state: &FamilyTree) -> Option<&Error> {
 
 impl Db {
     /// Writes the memtables of `families` to tables: an empty list means all. With `atomic_flush`
-    /// all families are flushed, and survive together or not at all.
+    /// what they hold survives together or not at all.
     ///
     /// # Errors
     ///
@@ -359,9 +402,7 @@ impl Db {
                 dropped.name()
             )));
         }
-        self.shared()
-            .flush_because(&states, FlushReason::ManualFlush);
-        self.shared().flush_with(&states, options)
+        self.shared().flush_by_hand(&states, options)
     }
 
     /// [`Db::flush_families_with`] the default options: it waits.
@@ -391,9 +432,6 @@ impl Family {
     /// The error that made the database read-only.
     pub fn flush_with(&self, options: &FlushOptions) -> Result<()> {
         let state = std::slice::from_ref(&self.state);
-        self.db
-            .shared
-            .flush_because(state, FlushReason::ManualFlush);
-        self.db.shared.flush_with(state, options)
+        self.db.shared.flush_by_hand(state, options)
     }
 }

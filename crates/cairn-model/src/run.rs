@@ -146,6 +146,8 @@ pub struct Runner<'f> {
     handed: usize,
     floor: usize,
     flushed: BTreeMap<usize, usize>,
+    /// The same of flushes that were refused: they may count all the same, one after the other.
+    doubtful_flushes: Vec<BTreeMap<usize, usize>>,
     options: Vec<OptionSet>,
     marks: Vec<Mark>,
 }
@@ -165,6 +167,7 @@ impl<'f> Runner<'f> {
             handed: 0,
             floor: 0,
             flushed: BTreeMap::new(),
+            doubtful_flushes: Vec::new(),
             options: vec![script.options.clone()],
             marks: Vec::new(),
         }
@@ -195,8 +198,17 @@ impl<'f> Runner<'f> {
             Promise::Handed | Promise::Logged if unlogged => {}
             Promise::Handed => self.handed = now,
             Promise::Logged => self.floor = now,
-            // Every family is flushed, and all of them come back at one moment.
-            Promise::Flushed(_) if unlogged && options.flushes_atomically() => self.floor = now,
+            // All of them come back at one moment.
+            Promise::Flushed(families)
+                if unlogged
+                    && options.flushes_atomically()
+                    && model
+                        .families()
+                        .iter()
+                        .all(|family| families.contains(family)) =>
+            {
+                self.floor = now;
+            }
             Promise::Flushed(families) => {
                 for family in families.iter().filter(|family| model.has_family(family)) {
                     let written = model.last_written(family);
@@ -326,6 +338,22 @@ impl<'f> Runner<'f> {
         (self.floor, self.flushed.clone())
     }
 
+    /// What may be flushed: what was promised, and that with one after the other of the flushes that
+    /// were refused.
+    #[must_use]
+    pub fn perhaps_flushed(&self) -> Vec<BTreeMap<usize, usize>> {
+        let mut all = vec![self.flushed.clone()];
+        for doubtful in &self.doubtful_flushes {
+            let mut next = all.last().cloned().unwrap_or_default();
+            for (family, moment) in doubtful {
+                let known = next.entry(*family).or_default();
+                *known = (*known).max(*moment);
+            }
+            all.push(next);
+        }
+        all
+    }
+
     /// Notes that an operation was never tried. As many moments pass as it would have taken.
     pub fn leave_out(&mut self, op: &Op) {
         for model in &mut self.models {
@@ -339,6 +367,18 @@ impl<'f> Runner<'f> {
 
     /// Notes that an operation was refused: perhaps it was carried out nevertheless.
     pub fn doubt(&mut self, op: &Op) {
+        let model = self.model();
+        let flushed = op
+            .flushes()
+            .iter()
+            .filter(|family| model.has_family(family));
+        let flushed: BTreeMap<usize, usize> = flushed
+            .map(|family| (model.number(family), model.last_written(family)))
+            .collect();
+        let options = self.options();
+        if options.unlogged && options.flushes_atomically() && !flushed.is_empty() {
+            self.doubtful_flushes.push(flushed);
+        }
         let mut done = self.models.clone();
         self.leave_out(op);
         for (done, undone) in done.iter_mut().zip(&self.models) {

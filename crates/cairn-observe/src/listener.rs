@@ -52,6 +52,17 @@ pub struct FlushJobInfo {
     pub blob_files: Vec<BlobFileAddition>,
 }
 
+/// A family whose flush a program asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ManualFlushInfo {
+    /// The id of the family.
+    pub family_id: u32,
+    /// Its name.
+    pub family_name: String,
+    /// Why: a manual flush.
+    pub flush_reason: FlushReason,
+}
+
 /// A blob file that a job wrote.
 #[derive(Clone, Debug, Default)]
 pub struct BlobFileAddition {
@@ -301,8 +312,14 @@ pub trait EventListener: Send + Sync {
     fn on_flush_begin(&self, info: &FlushJobInfo) {}
     /// A flush is installed.
     fn on_flush_completed(&self, info: &FlushJobInfo) {}
+    /// A flush that a program asked for has its memtables. Several families only if they are flushed
+    /// together.
+    fn on_manual_flush_scheduled(&self, infos: &[ManualFlushInfo]) {}
     /// A compaction begins.
     fn on_compaction_begin(&self, info: &CompactionJobInfo) {}
+    /// A compaction has written its files and is about to be installed: its inputs are still in the
+    /// tree, and no other job may take them. It may fail yet.
+    fn on_compaction_pre_commit(&self, info: &CompactionJobInfo) {}
     /// A compaction is installed, or has failed.
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {}
     /// A part of a compaction begins.

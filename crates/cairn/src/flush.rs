@@ -16,8 +16,8 @@ impl Db {
         self.inner.flush_families(&[])
     }
 
-    /// Writes the memtables of `families` to tables. With the option `atomic_flush` all families are
-    /// flushed, and what they hold survives together or not at all, logged or not.
+    /// Writes the memtables of `families` to tables. With the option `atomic_flush` what they hold
+    /// survives together or not at all, logged or not; families that are not named stay behind.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

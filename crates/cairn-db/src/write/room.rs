@@ -78,7 +78,7 @@ impl Shared {
         if full.is_empty() {
             return Ok(());
         }
-        self.switch_memtables(&full, asked)
+        self.switch_memtables(&self.flushed_with(&full), asked)
     }
 
     /// Starts a background sync of the current log, once a log.
@@ -136,14 +136,6 @@ impl Shared {
         let current = self.writer.lock().log.as_ref().map(|log| log.number());
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let all = self.families.load_full();
-        let every: Vec<_>;
-        let families = match self.flushes_atomically() {
-            true => {
-                every = all.iter().cloned().collect();
-                &every[..]
-            }
-            false => families,
-        };
         let mut tree = self.tree.lock();
         for family in families {
             family

@@ -8,7 +8,7 @@ use super::{Checker, fingerprint};
 use crate::compare::same_entries;
 use crate::engine::Entries;
 use crate::model::DEFAULT;
-use crate::run::Failure;
+use crate::run::{Failure, Mark};
 
 /// What may be found on a disk.
 #[derive(Clone, Debug)]
@@ -22,6 +22,9 @@ pub(super) struct Expectation {
     /// Where no write is logged, what each family has to hold at least, by its number. Each is
     /// then the state at a moment of its own, unless they are flushed together.
     flushed: Option<BTreeMap<usize, usize>>,
+    /// Where they are: families that were flushed by name may be ahead of the others, as far as
+    /// this. The second differs while some are being flushed.
+    ahead: [BTreeMap<usize, usize>; 2],
 }
 
 impl Checker<'_> {
@@ -38,8 +41,10 @@ impl Checker<'_> {
         let options = next.map_or(0, |mark| mark.options);
         let used = &self.record.options[options];
         let each = used.unlogged && !used.flushes_atomically();
+        let flushed = |mark: Option<&Mark>| mark.map(|mark| mark.flushed.clone());
         Expectation {
-            flushed: each.then(|| before.map(|mark| mark.flushed.clone()).unwrap_or_default()),
+            flushed: each.then(|| flushed(before).unwrap_or_default()),
+            ahead: [before, next].map(|mark| flushed(mark).unwrap_or_default()),
             floor: before.map_or(0, |mark| match model.kernel_survives() {
                 true => mark.handed,
                 false => mark.floor,
@@ -76,8 +81,12 @@ impl Checker<'_> {
             .map(|(name, number)| (*number, fingerprint(&found[name])))
             .collect();
         let matches = |moment: usize| {
-            let mut prints = prints.iter();
-            prints.all(|(number, print)| self.states[*number][moment] == *print)
+            expectation.ahead.iter().any(|ahead| {
+                prints.iter().all(|(number, print)| {
+                    let flushed = ahead.get(number).copied().unwrap_or(0);
+                    self.states[*number][moment.max(flushed)] == *print
+                })
+            })
         };
         let Expectation { floor, last, .. } = *expectation;
         if let Some(flushed) = &expectation.flushed {

@@ -17,6 +17,9 @@ pub(super) struct Possible {
     models: Vec<Model>,
     floor: usize,
     flushed: BTreeMap<usize, usize>,
+    /// Where families survive at one moment but for those that were flushed by name: how far ahead
+    /// these may be.
+    ahead: Vec<BTreeMap<usize, usize>>,
     options: OptionSet,
 }
 
@@ -28,6 +31,7 @@ impl Possible {
             models: runner.models().to_vec(),
             floor: if torn { 0 } else { floor },
             flushed,
+            ahead: runner.perhaps_flushed(),
             options: runner.options().clone(),
         }
     }
@@ -84,9 +88,14 @@ impl Possible {
                     .any(|moment| is_at(name, *number, moment))
             });
         }
-        (self.floor..=now).rev().any(|moment| {
-            let mut each = families.iter();
-            each.all(|(name, number)| is_at(name, *number, moment))
+        self.ahead.iter().any(|ahead| {
+            (self.floor..=now).rev().any(|moment| {
+                let mut each = families.iter();
+                each.all(|(name, number)| {
+                    let flushed = ahead.get(number).copied().unwrap_or(0);
+                    is_at(name, *number, moment.max(flushed).min(now))
+                })
+            })
         })
     }
 
@@ -94,6 +103,7 @@ impl Possible {
         let lower = Possible {
             floor: 0,
             flushed: BTreeMap::new(),
+            ahead: vec![BTreeMap::new()],
             models: self.models.clone(),
             options: self.options.clone(),
         };

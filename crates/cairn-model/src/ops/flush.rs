@@ -34,6 +34,10 @@ impl Operation for Flush {
         format!("flush {}", self.0.join(" "))
     }
 
+    fn flushes(&self) -> &[String] {
+        &self.0
+    }
+
     fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
         runner.engine()?.flush(&self.0)?;
         Ok(Promise::Flushed(self.0.clone()))

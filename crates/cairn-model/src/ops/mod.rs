@@ -122,6 +122,11 @@ pub trait Operation: Debug + Send + Sync {
     /// What the engine refused, or what is wrong.
     fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure>;
 
+    /// The families whose memtables it writes to tables, and no others.
+    fn flushes(&self) -> &[String] {
+        &[]
+    }
+
     /// The same operation with other options, if it opens the database with options of its own.
     fn with_options(&self, _change: &mut dyn FnMut(&mut OptionSet)) -> Option<Op> {
         None
