@@ -150,6 +150,7 @@ impl Shared {
         let done = compact::run(&job)
             .map_err(|error| self.cut_short(self.called_off(error, manual)))
             .and_then(|done| {
+                watch.compaction_commits(&info, family, &done.edit, done.stats);
                 let change = Change {
                     edit: done.edit.clone(),
                     ..Change::default()

@@ -439,6 +439,56 @@ impl Watch {
         info
     }
 
+    /// A compaction is about to be installed.
+    pub(crate) fn compaction_commits(
+        &self,
+        info: &CompactionJobInfo,
+        family: &FamilyState,
+        edit: &TreeEdit,
+        stats: JobStats,
+    ) {
+        let shared = &self.shared;
+        if shared.listeners.is_empty() || shared.closing.load(Ordering::Acquire) {
+            return;
+        }
+        let mut info = info.clone();
+        self.note_outcome(&mut info, family, edit, stats);
+        info.num_l0_files = family.view().version.level(0).len();
+        shared.notify(|listener| listener.on_compaction_pre_commit(&info));
+    }
+
+    /// Adds to `info` what the compaction has made.
+    fn note_outcome(
+        &self,
+        info: &mut CompactionJobInfo,
+        family: &FamilyState,
+        edit: &TreeEdit,
+        stats: JobStats,
+    ) {
+        info.blob_files.clone_from(&self.blobs.lock());
+        info.blob_compression = Some(family.options().blob_compression_type);
+        info.stats.cpu_micros = stats.cpu_nanos / 1_000;
+        info.stats.num_input_records = stats.input_entries;
+        info.stats.num_output_records = stats.output_entries;
+        info.stats.num_output_files = edit.added.len() as u64;
+        let size = |(_, file): &(usize, Arc<FileMeta>)| file.size;
+        info.stats.total_output_bytes = edit.added.iter().map(size).sum();
+        info.output_files = edit
+            .added
+            .iter()
+            .map(|(_, file)| self.path_of(file))
+            .collect();
+        info.output_file_infos = edit
+            .added
+            .iter()
+            .map(|(level, file)| file_info(*level, file))
+            .collect();
+        for (_, path, properties) in &*self.created.lock() {
+            info.table_properties
+                .push((path.clone(), properties.clone()));
+        }
+    }
+
     /// A compaction is installed, or has failed.
     pub(crate) fn compaction_ended(
         &self,
@@ -457,28 +507,7 @@ impl Watch {
                     .tick(Ticker::CompactionAborted, u64::from(info.aborted));
             }
             Ok((edit, stats)) => {
-                info.blob_files.clone_from(&self.blobs.lock());
-                info.blob_compression = Some(family.options().blob_compression_type);
-                info.stats.cpu_micros = stats.cpu_nanos / 1_000;
-                info.stats.num_input_records = stats.input_entries;
-                info.stats.num_output_records = stats.output_entries;
-                info.stats.num_output_files = edit.added.len() as u64;
-                let size = |(_, file): &(usize, Arc<FileMeta>)| file.size;
-                info.stats.total_output_bytes = edit.added.iter().map(size).sum();
-                info.output_files = edit
-                    .added
-                    .iter()
-                    .map(|(_, file)| self.path_of(file))
-                    .collect();
-                info.output_file_infos = edit
-                    .added
-                    .iter()
-                    .map(|(level, file)| file_info(*level, file))
-                    .collect();
-                for (_, path, properties) in &*self.created.lock() {
-                    info.table_properties
-                        .push((path.clone(), properties.clone()));
-                }
+                self.note_outcome(&mut info, family, edit, stats);
                 family.work.compacted(
                     info.output_level,
                     info.compaction_reason,

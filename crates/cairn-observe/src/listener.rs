@@ -359,6 +359,8 @@ pub trait EventListener: Send + Sync {
     fn on_error_recovery_end(&self, info: &BackgroundErrorRecoveryInfo) {}
     /// Writes of a family are slowed down, stopped or free again.
     fn on_stall_conditions_changed(&self, info: &WriteStallInfo) {}
+    /// The database is about to be closed. Jobs may still run.
+    fn on_db_shutdown_begin(&self) {}
 }
 
 /// The listeners of a database, in the order of their calls.

@@ -410,6 +410,7 @@ fn assemble(
             CacheOptions::default(),
         )),
         read_only: request.read_only,
+        told_of_shutdown: AtomicBool::new(false),
         options: ArcSwap::from_pointee(options),
         dir,
         world,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cairn_db::{Db, OpenRequest, open};
 use cairn_observe::listener::{
     BlobFileCreationInfo, CompactionJobInfo, EventListener, FileCreationBriefInfo,
-    FileDeletionInfo, FlushJobInfo, MemTableInfo, SubcompactionJobInfo, TableFileCreationInfo,
-    WriteStallInfo,
+    FileDeletionInfo, FlushJobInfo, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
+    TableFileCreationInfo, WriteStallInfo,
 };
 use cairn_observe::{CompactionReason, FlushReason, Level, LogSink, StallCondition};
 use cairn_options::{CompactRangeOptions, DbOptions};
@@ -77,6 +77,24 @@ impl EventListener for Diary {
             info.stats.num_input_records,
             info.stats.num_output_records
         ));
+    }
+
+    fn on_manual_flush_scheduled(&self, infos: &[ManualFlushInfo]) {
+        let names: Vec<_> = infos.iter().map(|info| &*info.family_name).collect();
+        self.note(format!("asked for {}", names.join(" ")));
+    }
+
+    fn on_compaction_pre_commit(&self, info: &CompactionJobInfo) {
+        assert_eq!(info.output_files.len() as u64, info.stats.num_output_files);
+        assert!(info.status.is_none() && !info.input_files.is_empty());
+        self.note(format!(
+            "compaction commits: {} out",
+            info.stats.num_output_records
+        ));
+    }
+
+    fn on_db_shutdown_begin(&self) {
+        self.note("closing".to_owned());
     }
 
     fn on_subcompaction_begin(&self, info: &SubcompactionJobInfo) {
@@ -172,19 +190,21 @@ fn listeners_are_told_of_every_job() {
     db.wait_until_quiet().unwrap();
     let expected = [
         "sealed 2 of default",
+        "asked for default",
         "flush begins: Manual Flush",
         "flush ended: Manual Flush 2 entries",
     ];
     let lines = diary.lines();
     let told = |line: &&String| !line.starts_with("created") && !line.starts_with("deleted");
     let told: Vec<&String> = lines.iter().filter(told).collect();
-    assert_eq!(told[..3], expected, "{lines:#?}");
+    assert_eq!(told[..4], expected, "{lines:#?}");
     assert_eq!(
-        told[9..],
+        told[12..],
         [
             "compaction begins: ManualCompaction",
             "part 0 begins",
             "part 0 ended",
+            "compaction commits: 2 out",
             "compaction ended: ManualCompaction 0 to 6: 6 in, 2 out",
         ],
         "{lines:#?}"
@@ -194,6 +214,40 @@ fn listeners_are_told_of_every_job() {
         (4, 3),
         "{lines:#?}"
     );
+}
+
+#[test]
+fn listeners_are_told_of_flushes_that_are_asked_for_and_of_the_end() {
+    for atomic_flush in [false, true] {
+        let diary = Arc::new(Diary::default());
+        let mut options = DbOptions {
+            atomic_flush,
+            ..db_options()
+        };
+        options.listeners.push(diary.clone());
+        let db = open_with(options);
+        let other = db.create_family("other", &small()).unwrap();
+        db.put(b"a", b"1").unwrap();
+        other.put(b"a", b"1").unwrap();
+        db.flush_families(&[db.default_family(), &other]).unwrap();
+        // What the engine flushes on its own account is nobody's wish.
+        db.put(b"a", b"2").unwrap();
+        db.compact_range(None, None, &CompactRangeOptions::default())
+            .unwrap();
+        db.close().unwrap();
+        db.close().unwrap();
+        let asked: Vec<String> = diary.lines();
+        let asked: Vec<&str> = asked
+            .iter()
+            .map(|line| &**line)
+            .filter(|line| line.starts_with("asked") || *line == "closing")
+            .collect();
+        let expected = match atomic_flush {
+            true => vec!["asked for default other", "closing"],
+            false => vec!["asked for default", "asked for other", "closing"],
+        };
+        assert_eq!(asked, expected);
+    }
 }
 
 #[test]
