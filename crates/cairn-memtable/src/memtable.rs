@@ -49,6 +49,7 @@ pub struct Memtable {
     range_deletions: AtomicUsize,
     ranges: Mutex<Ranges>,
     account: Option<Account>,
+    marked_for_flush: AtomicBool,
 }
 
 /// Where a memtable reports its memory.
@@ -90,7 +91,23 @@ impl Memtable {
             range_deletions: AtomicUsize::new(0),
             ranges: Mutex::new(Ranges::default()),
             account: None,
+            marked_for_flush: AtomicBool::new(false),
         }
+    }
+
+    /// Asks that whoever writes next has the memtable flushed, however full it is.
+    pub fn mark_for_flush(&self) {
+        // Relaxed: a flag that orders nothing else; here and where it is read.
+        if !self.is_marked_for_flush() {
+            self.marked_for_flush.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether somebody asked for that.
+    #[inline]
+    #[must_use]
+    pub fn is_marked_for_flush(&self) -> bool {
+        self.marked_for_flush.load(Ordering::Relaxed)
     }
 
     /// The same, which reports its memory to `manager`.

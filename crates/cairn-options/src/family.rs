@@ -52,10 +52,12 @@ options! {
         memtable_whole_key_filtering: bool = false, dynamic;
         /// Range deletions in a memtable at which it is flushed; 0 for any number.
         memtable_max_range_deletions: u32 = 0, dynamic, recent;
-        /// Hidden entries one seek may meet in a memtable before it is marked for flush; 0 for any.
-        memtable_op_scan_flush_trigger: u32 = 0, dynamic, missing, recent;
-        /// The same as an average over an iterator's life.
-        memtable_avg_op_scan_flush_trigger: u32 = 0, dynamic, missing, recent;
+        /// Hidden entries of the memtable that a seek or step forward may pass over before it is
+        /// marked, and flushed with the next write to it; 0 for any number.
+        memtable_op_scan_flush_trigger: u32 = 0, dynamic, recent;
+        /// The same as an average over the steps from one seek to the next, where these pass over as
+        /// many as one step may; 0 for any number.
+        memtable_avg_op_scan_flush_trigger: u32 = 0, dynamic, recent;
         /// Huge pages for memtables, in bytes; 0 for none.
         memtable_huge_page_size: u64 = 0, dynamic, hint;
         /// Whether batched lookups of memtables share work.

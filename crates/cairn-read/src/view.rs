@@ -22,6 +22,11 @@ pub struct Reading {
     pub prefix_extractor: Option<PrefixExtractor>,
     /// Hidden entries that an iterator steps over before it seeks past them.
     pub max_sequential_skip: u64,
+    /// Hidden entries of the memtable after which a step of an iterator has it flushed; 0 for never.
+    pub memtable_op_scan_flush_trigger: u32,
+    /// The same as an average over the steps between two seeks, if these pass over as many as one step
+    /// may; 0 for never.
+    pub memtable_avg_op_scan_flush_trigger: u32,
     /// Opens the family's tables.
     pub tables: Arc<TableSource>,
     /// Reads values that lie in blob files.

@@ -77,6 +77,8 @@ impl SstFileReader {
             merge_operator: family.merge_operator.clone(),
             prefix_extractor: family.prefix_extractor.clone(),
             max_sequential_skip: family.max_sequential_skip_in_iterations,
+            memtable_op_scan_flush_trigger: 0,
+            memtable_avg_op_scan_flush_trigger: 0,
             tables,
             blobs: Arc::new(BlobSource::new(
                 world.fs.clone(),

@@ -41,6 +41,8 @@ impl Shared {
             merge_operator: options.merge_operator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             max_sequential_skip: options.max_sequential_skip_in_iterations,
+            memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
+            memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
             tables: tables.clone(),
             blobs: Arc::new(self.blob_source(&options, &tables)),
             io: self.io.clone(),

@@ -103,6 +103,7 @@ impl Shared {
                 .as_ref()
                 .is_some_and(|buffers| buffers.should_flush() || buffers.should_stall())
             || (memtable.has_range_tombstones() && family.has_too_many_ranges(memtable))
+            || memtable.is_marked_for_flush()
         {
             self.attention.store(true, Ordering::Release);
         }

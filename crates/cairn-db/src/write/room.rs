@@ -50,7 +50,7 @@ impl Shared {
         for family in families.iter() {
             let memtable = family.memtable();
             let used = memtable.memory_usage();
-            if used >= family.full() {
+            if used >= family.full() || memtable.is_marked_for_flush() {
                 full.push(family.clone());
             } else if memtable.has_range_tombstones() && family.has_too_many_ranges(&memtable) {
                 full.push(family.clone());

@@ -178,3 +178,105 @@ fn flushed_memtables_are_kept_as_history() {
         assert_eq!(kept > 0, most > 0, "{limit}");
     }
 }
+
+/// Level-0 files after `scan` walked over a memtable with as many hidden entries as `fill` left, and
+/// two more writes.
+fn files_after(triggers: (u32, u32), fill: fn(&Family), scan: fn(&Family)) -> Option<String> {
+    let options = FamilyOptions {
+        memtable_op_scan_flush_trigger: triggers.0,
+        memtable_avg_op_scan_flush_trigger: triggers.1,
+        disable_auto_compactions: true,
+        ..small()
+    };
+    let (db, family) = family_of(&options);
+    fill(&family);
+    scan(&family);
+    // The first write notices the mark, the next makes room.
+    family.put(b"y", b"").expect("a write");
+    family.put(b"z", b"").expect("a write");
+    db.wait_until_quiet().expect("no job fails");
+    family.property("rocksdb.num-files-at-level0")
+}
+
+fn walk(family: &Family) {
+    let mut iter = family.iter();
+    iter.seek_to_first();
+    while iter.valid() {
+        iter.next();
+    }
+    iter.status().expect("the walk meets no error");
+}
+
+#[test]
+fn scans_over_hidden_entries_have_the_memtable_flushed() {
+    let deleted = |family: &Family| {
+        for n in 0..20_u8 {
+            family.put(&[n], b"1").unwrap();
+            family.delete(&[n]).unwrap();
+        }
+    };
+    let one = Some("1".to_owned());
+    let none = Some("0".to_owned());
+    assert_eq!(files_after((40, 0), deleted, walk), one);
+    assert_eq!(files_after((41, 0), deleted, walk), none);
+    assert_eq!(files_after((0, 1), deleted, walk), none);
+    // Each seek counts for itself, and what is not passed over forward does not count.
+    let steps = |family: &Family| {
+        let mut iter = family.iter();
+        iter.seek(&[10]);
+        iter.seek(&[5]);
+        iter.seek_to_last();
+    };
+    assert_eq!(files_after((31, 0), deleted, steps), none);
+    assert_eq!(files_after((30, 0), deleted, steps), one);
+    // Such files are compacted by themselves if deletions are many; memtables are not.
+    let in_files = |family: &Family| {
+        for n in 0..20_u8 {
+            family.put(&[n], b"1").unwrap();
+            family.delete(&[n]).unwrap();
+        }
+        family.flush().unwrap();
+        family.put(b"x", b"").unwrap();
+    };
+    assert_eq!(files_after((5, 0), in_files, walk), one);
+}
+
+#[test]
+fn a_walk_that_passes_over_much_on_average_has_the_memtable_flushed() {
+    // Four hidden versions of each key.
+    let overwritten = |family: &Family| {
+        for n in 0..50_u8 {
+            family.put(&[n % 10], &[n]).unwrap();
+        }
+    };
+    let one = Some("1".to_owned());
+    let none = Some("0".to_owned());
+    assert_eq!(files_after((5, 0), overwritten, walk), none);
+    assert_eq!(files_after((5, 3), overwritten, walk), one);
+    assert_eq!(files_after((5, 4), overwritten, walk), none);
+    assert_eq!(files_after((41, 3), overwritten, walk), none);
+}
+
+#[test]
+fn scan_triggers_change_while_the_database_is_open() {
+    let (db, family) = family_of(&FamilyOptions {
+        disable_auto_compactions: true,
+        ..small()
+    });
+    let fill = || {
+        for n in 0..20_u8 {
+            family.put(&[n], b"1").unwrap();
+            family.delete(&[n]).unwrap();
+        }
+        walk(&family);
+        family.put(b"y", b"").unwrap();
+        family.put(b"z", b"").unwrap();
+        db.wait_until_quiet().unwrap();
+        family.property("rocksdb.num-files-at-level0")
+    };
+    assert_eq!(fill().as_deref(), Some("0"));
+    family
+        .set_options(&[("memtable_op_scan_flush_trigger", "10")])
+        .unwrap();
+    assert_eq!(fill().as_deref(), Some("1"));
+}

@@ -133,6 +133,8 @@ impl World {
             merge_operator,
             prefix_extractor: Some(PrefixExtractor::Fixed(1)),
             max_sequential_skip: shape.skip,
+            memtable_op_scan_flush_trigger: 0,
+            memtable_avg_op_scan_flush_trigger: 0,
             tables: Arc::new(TableSource {
                 fs: fs.clone(),
                 paths: vec![dir()],

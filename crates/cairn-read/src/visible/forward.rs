@@ -55,6 +55,7 @@ impl DbIter {
                     self.hide_key();
                     self.counts.deletions += 1;
                     self.count_hidden()?;
+                    self.count_waste();
                     let _progress = self.merging.next();
                     self.skip_deletions();
                 }
@@ -285,6 +286,7 @@ impl DbIter {
         }
         let budget = self.hidden_budget();
         let (seq, upper) = (self.seq, self.upper.as_deref());
+        let wasted = self.waste.is_some() && self.is_waste();
         // The last of them becomes the key whose older entries are passed over.
         let skipped = self
             .merging
@@ -292,6 +294,26 @@ impl DbIter {
         self.hidden += skipped;
         self.counts.skipped += skipped;
         self.counts.deletions += skipped;
+        if let Some(waste) = self.waste.as_mut().filter(|_| wasted) {
+            waste.passed(skipped);
+        }
+    }
+
+    /// Whether the current entry is one of the memtable that takes writes.
+    fn is_waste(&self) -> bool {
+        let seq = SequenceNumber(key::packed(self.merging.key()) >> 8);
+        self.waste.as_ref().is_some_and(|waste| waste.has(seq))
+    }
+
+    /// Counts the current entry, which is passed over, if somebody wants to know.
+    #[inline]
+    fn count_waste(&mut self) {
+        if self.waste.is_some()
+            && self.is_waste()
+            && let Some(waste) = &mut self.waste
+        {
+            waste.passed(1);
+        }
     }
 
     /// From now on the entries of the current entry's key are passed over.
@@ -329,6 +351,9 @@ impl DbIter {
     #[inline]
     fn pass_over(&mut self, passed: Passed) -> Result<()> {
         self.count_hidden()?;
+        if passed == Passed::Older {
+            self.count_waste();
+        }
         self.skipped += 1;
         if self.skipped <= self.view.family.max_sequential_skip {
             let _progress = self.merging.next();

@@ -137,6 +137,8 @@ pub struct DbIter {
     sought: Vec<u8>,
     error: Option<Error>,
     counts: IterCounts,
+    /// What is passed over in the memtable, if that may have it flushed.
+    waste: Option<Box<Waste>>,
 }
 
 /// Memory that an iterator has allocated, empty, kept for the thread's next one.
@@ -158,6 +160,9 @@ thread_local! {
 impl Drop for DbIter {
     fn drop(&mut self) {
         self.count_end();
+        if let Some(waste) = &mut self.waste {
+            waste.walk_ended();
+        }
         if self.key.capacity() + self.target.capacity() <= KEPT_BYTES {
             let [mut key, mut target] = [&mut self.key, &mut self.target].map(std::mem::take);
             key.clear();
@@ -223,6 +228,7 @@ impl DbIter {
             },
             max_hidden: options.max_skippable_internal_keys,
             patience: Patience::of(options),
+            waste: Waste::of(&view, options),
             merging: MergingIter::new(order, children),
             view,
             cover,
@@ -350,6 +356,9 @@ impl DbIter {
     #[inline]
     pub fn next(&mut self) {
         self.hidden = 0;
+        if let Some(waste) = &mut self.waste {
+            waste.step();
+        }
         match &self.at {
             At::Nowhere => return,
             // The merging iterator stands on the entry.
@@ -541,6 +550,9 @@ impl DbIter {
         self.hidden = 0;
         self.sought.clear();
         self.operands.clear();
+        if let Some(waste) = &mut self.waste {
+            waste.walk_ended();
+        }
         if self.merging.is_empty() && self.error.is_some() {
             return false;
         }
@@ -606,6 +618,8 @@ mod back;
 mod counting;
 mod forward;
 mod rules;
+mod waste;
 
 use counting::IterCounts;
 use rules::{refused, sources};
+use waste::Waste;

@@ -1,0 +1,78 @@
+//! Hidden entries of the memtable that takes writes, as walks forward pass over them: when they are
+//! too many, the memtable is marked and the next write to it has it flushed
+//! (`memtable_op_scan_flush_trigger`, `memtable_avg_op_scan_flush_trigger`).
+
+use std::sync::Arc;
+
+use cairn_memtable::Memtable;
+use cairn_options::ReadOptions;
+use cairn_types::SequenceNumber;
+
+use crate::view::View;
+
+/// What a walk has passed over in the memtable.
+pub(super) struct Waste {
+    memtable: Arc<Memtable>,
+    /// Entries from here on are taken for the memtable's. Files that were ingested since its first
+    /// write are counted too.
+    from: SequenceNumber,
+    per_step: u64,
+    /// 0 if the average does not matter.
+    per_step_on_average: u64,
+    in_step: u64,
+    since_seek: u64,
+    /// The seek is one of them.
+    steps: u64,
+}
+
+impl Waste {
+    /// What a walk over `view` counts; `None` if nobody wants to know. Walks that follow new writes
+    /// are left out, as in RocksDB.
+    pub(super) fn of(view: &View, options: &ReadOptions) -> Option<Box<Waste>> {
+        let per_step = u64::from(view.family.memtable_op_scan_flush_trigger);
+        if per_step == 0 || options.tailing {
+            return None;
+        }
+        Some(Box::new(Waste {
+            memtable: view.memtable.clone(),
+            from: view.memtable.first_seq()?,
+            per_step,
+            per_step_on_average: u64::from(view.family.memtable_avg_op_scan_flush_trigger),
+            in_step: 0,
+            since_seek: 0,
+            steps: 1,
+        }))
+    }
+
+    /// Whether an entry of this number is one of the memtable.
+    pub(super) fn has(&self, seq: SequenceNumber) -> bool {
+        seq >= self.from
+    }
+
+    /// A step begins.
+    pub(super) fn step(&mut self) {
+        self.steps += 1;
+        self.in_step = 0;
+    }
+
+    /// The step has passed over `count` entries of the memtable.
+    pub(super) fn passed(&mut self, count: u64) {
+        self.in_step += count;
+        self.since_seek += count;
+        if self.in_step >= self.per_step {
+            self.memtable.mark_for_flush();
+        }
+    }
+
+    /// The walk ends: a seek begins, or the iterator goes.
+    pub(super) fn walk_ended(&mut self) {
+        let average = self.per_step_on_average;
+        if average > 0
+            && self.since_seek >= self.per_step
+            && self.since_seek >= self.steps.saturating_mul(average)
+        {
+            self.memtable.mark_for_flush();
+        }
+        (self.in_step, self.since_seek, self.steps) = (0, 0, 1);
+    }
+}
