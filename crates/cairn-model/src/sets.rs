@@ -103,6 +103,15 @@ pub const SETS: &[NamedSet] = &[
         table: "",
     },
     NamedSet {
+        name: "universal-parts",
+        db: "",
+        family: "compaction_style=kCompactionStyleUniversal;disable_auto_compactions=false;\
+                 level0_file_num_compaction_trigger=2;target_file_size_base=1024;\
+                 max_compaction_bytes=8192;compaction_options_universal={incremental=true;\
+                 max_size_amplification_percent=25}",
+        table: "",
+    },
+    NamedSet {
         name: "one-level",
         db: "",
         family: "compaction_style=kCompactionStyleUniversal;num_levels=1;\
@@ -116,6 +125,16 @@ pub const SETS: &[NamedSet] = &[
         family: "compaction_style=kCompactionStyleFIFO;num_levels=1;\
                  disable_auto_compactions=false;level0_file_num_compaction_trigger=2;\
                  compaction_options_fifo={allow_compaction=true}",
+        table: "",
+    },
+    NamedSet {
+        name: "fifo-tiers",
+        db: "",
+        family: "compaction_style=kCompactionStyleFIFO;num_levels=1;max_compaction_bytes=8192;\
+                 enable_blob_files=true;min_blob_size=20;\
+                 disable_auto_compactions=false;level0_file_num_compaction_trigger=2;\
+                 compaction_options_fifo={allow_compaction=true;use_kv_ratio_compaction=true;\
+                 max_data_files_size=1G}",
         table: "",
     },
 ];

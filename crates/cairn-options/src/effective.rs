@@ -375,15 +375,8 @@ impl FamilyOptions {
 
     /// Options of compaction styles whose feature is not built.
     fn unsupported_styles(&self) -> Vec<&'static str> {
-        let (universal, fifo) = (
-            &self.compaction_options_universal,
-            &self.compaction_options_fifo,
-        );
+        let fifo = &self.compaction_options_fifo;
         let asked = [
-            (
-                universal.incremental,
-                "compaction_options_universal.incremental",
-            ),
             (
                 fifo.age_for_warm > 0,
                 "compaction_options_fifo.age_for_warm",
@@ -391,10 +384,6 @@ impl FamilyOptions {
             (
                 !fifo.file_temperature_age_thresholds.is_empty(),
                 "compaction_options_fifo.file_temperature_age_thresholds",
-            ),
-            (
-                fifo.use_kv_ratio_compaction,
-                "compaction_options_fifo.use_kv_ratio_compaction",
             ),
         ];
         let refused = asked.into_iter().filter(|(asked, _)| *asked);

@@ -1,13 +1,19 @@
 //! Universal and FIFO trees in a whole database.
 
-use cairn_db::Db;
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_db::{Db, FamilyDescriptor, OpenRequest, open};
+use cairn_observe::CompactionReason;
+use cairn_observe::listener::{CompactionJobInfo, EventListener};
 use cairn_options::{
     CompactRangeOptions, CompactionStyle, FamilyOptions, Options, WaitForCompactOptions,
 };
 use cairn_platform::World;
+use cairn_platform::sync::Mutex;
 use cairn_types::Code;
 
-use crate::basic::small;
+use crate::basic::{db_options, small};
 use crate::controls::files;
 use crate::filters::open_with;
 
@@ -117,15 +123,7 @@ fn a_fifo_tree_forgets_what_is_oldest() {
 #[test]
 fn what_styles_do_not_do_is_refused_by_name() {
     for (text, name) in [
-        (
-            "compaction_options_universal={incremental=true}",
-            "incremental",
-        ),
         ("compaction_options_fifo={age_for_warm=7}", "age_for_warm"),
-        (
-            "compaction_options_fifo={use_kv_ratio_compaction=true}",
-            "use_kv_ratio_compaction",
-        ),
         (
             "compaction_style=kCompactionStyleUniversal;\
              compaction_options_universal={max_read_amp=2}",
@@ -138,4 +136,93 @@ fn what_styles_do_not_do_is_refused_by_name() {
     }
     let family = styled("compaction_style=kCompactionStyleNone");
     assert_eq!(family.compaction_style, CompactionStyle::None);
+}
+
+/// Tables whose values lie in blob files are much smaller than memtables: merged by the ratio, they
+/// become as large as the limit on everything asks, each a few times.
+#[test]
+fn a_fifo_tree_of_small_tables_is_merged_by_tiers() {
+    let world = World::in_memory();
+    let family = styled(
+        "compaction_style=kCompactionStyleFIFO;num_levels=1;enable_blob_files=true;\
+         min_blob_size=100;level0_file_num_compaction_trigger=4;max_compaction_bytes=0;\
+         compaction_options_fifo={max_table_files_size=1K;max_data_files_size=64M;\
+         allow_compaction=true;use_kv_ratio_compaction=true}",
+    );
+    let db = open_with(&world, &family).unwrap();
+    for round in 0..64_u32 {
+        for n in 0..20_u32 {
+            let key = format!("key{n:04}{round:04}");
+            db.put(key.as_bytes(), &[round as u8; 2000]).unwrap();
+        }
+        db.flush().unwrap();
+        db.wait_for_compact(&WaitForCompactOptions::default())
+            .unwrap();
+    }
+    assert_eq!(count(&db), 64 * 20);
+    let tables = files(&db, 1)[0];
+    assert!((2..12).contains(&tables), "{tables}");
+    // Merged, not dropped.
+    for round in [0_u32, 63] {
+        let key = format!("key0007{round:04}");
+        let value = db.get(key.as_bytes()).unwrap().unwrap();
+        assert_eq!(&value[..], &[round as u8; 2000]);
+    }
+}
+
+/// The same tree, but merged by parts: compactions against old versions rewrite a part of it, and what is
+/// read is right all the time.
+#[test]
+fn a_universal_tree_is_merged_by_parts() {
+    let world = World::in_memory();
+    let family = styled(
+        "compaction_style=kCompactionStyleUniversal;num_levels=7;target_file_size_base=8K;compression=kNoCompression;\
+         level0_file_num_compaction_trigger=2;max_compaction_bytes=64K;\
+         compaction_options_universal={incremental=true;max_size_amplification_percent=100}",
+    );
+    let diary = Arc::new(Sizes::default());
+    let mut options = db_options();
+    options.listeners.push(diary.clone());
+    let db = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &[FamilyDescriptor::new("default", family)],
+        others: None,
+        read_only: false,
+        world,
+    })
+    .unwrap();
+    load(&db, 1);
+    for round in 1..60_u32 {
+        // Nothing is written while anything is compacted: what is picked depends on nothing else.
+        for n in 0..500_u32 {
+            let key = format!("key{:05}", (round * 500 + n) * 7919 % 3000);
+            let value = format!("value of round {round}, {}", "x".repeat((n % 40) as usize));
+            db.put(key.as_bytes(), value.as_bytes()).unwrap();
+        }
+        db.flush().unwrap();
+        db.wait_for_compact(&WaitForCompactOptions::default())
+            .unwrap();
+        assert_eq!(count(&db), 3000, "in round {round}");
+        let last = format!("key{:05}", (round * 500 + 499) * 7919 % 3000);
+        let value = db.get(last.as_bytes()).unwrap().unwrap();
+        assert!(value.starts_with(format!("value of round {round},").as_bytes()));
+    }
+    let parts = diary.0.lock();
+    let whole = db.default_family().property("rocksdb.total-sst-files-size");
+    let whole: u64 = whole.unwrap().parse().unwrap();
+    let small = parts.iter().filter(|part| **part * 2 < whole).count();
+    assert!(small > 3, "{parts:?} of {whole}");
+}
+
+/// Input bytes of the compactions against space taken by old versions.
+#[derive(Default)]
+struct Sizes(Mutex<Vec<u64>>);
+
+impl EventListener for Sizes {
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        if info.compaction_reason == CompactionReason::UniversalSizeAmplification {
+            self.0.lock().push(info.stats.total_input_bytes);
+        }
+    }
 }

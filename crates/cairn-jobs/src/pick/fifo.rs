@@ -16,7 +16,7 @@ pub(super) fn pick(tree: &Tree) -> Option<Pick> {
     }
     expired(tree)
         .or_else(|| too_much(tree))
-        .or_else(|| small_files(tree))
+        .or_else(|| merged(tree))
 }
 
 /// Bytes that count against the limit: of tables, and of blob files if those are limited too.
@@ -122,12 +122,85 @@ fn too_much(tree: &Tree) -> Option<Pick> {
     dropped(tree, Reason::FifoMaxSize, level, taken)
 }
 
+/// Files that become one, where that is wished for.
+fn merged(tree: &Tree) -> Option<Pick> {
+    let fifo = &tree.options.fifo;
+    let limits_all = fifo.max_data_files_size >= fifo.max_table_files_size.max(1);
+    match fifo.allow_compaction {
+        false => None,
+        true if fifo.use_kv_ratio_compaction && limits_all => tiers(tree),
+        true => small_files(tree),
+    }
+}
+
+/// The smallest table that counts as a tier of its own.
+const LEAST_TIER: u64 = 10 << 10;
+
+/// The oldest neighbours that fill the lowest tier that any fill.
+///
+/// With values in blob files tables are much smaller than memtables. The sizes that they are merged
+/// to are tiers: the uppermost is what each table has when as many as start a compaction hold, with
+/// their blobs, all that may be kept; the one below it is so many times smaller. Each entry is
+/// written once for a tier, and tables of the uppermost are left alone until they are dropped.
+fn tiers(tree: &Tree) -> Option<Pick> {
+    let files = tree.version.level(0).files();
+    let trigger = tree.options.shape.level0_trigger;
+    let is_flat = tree.version.num_non_empty_levels() < 2;
+    if !is_flat || trigger < 2 || files.len() < trigger {
+        return None;
+    }
+    let uppermost = match tree.options.max_compaction_bytes {
+        0 => table_share_of_limit(tree)? / trigger as u64,
+        asked => asked,
+    };
+    if uppermost == 0 {
+        return None;
+    }
+    let mut tiers: Vec<u64> = std::iter::successors(Some(uppermost), |tier| {
+        Some(tier / trigger as u64).filter(|tier| *tier >= LEAST_TIER)
+    })
+    .collect();
+    tiers.reverse();
+    let files = tiers.into_iter().find_map(|tier| filling(files, tier))?;
+    let inputs = vec![LevelInputs { level: 0, files }];
+    expand::assemble(tree, Reason::FifoReduceNumFiles, 0.0, inputs, 0, false)
+}
+
+/// What tables take of the limit on tables and blob files when it is reached.
+fn table_share_of_limit(tree: &Tree) -> Option<u64> {
+    let (tables, blobs) = (table_bytes(tree), blob_bytes(tree));
+    if tables == 0 {
+        return None;
+    }
+    let share = tables as f64 / tables.saturating_add(blobs) as f64;
+    Some((tree.options.fifo.max_data_files_size as f64 * share) as u64)
+}
+
+/// The oldest neighbours among `files`, which are ordered from the newest on, that are each smaller
+/// than `tier` and together no smaller, but not more than twice as large: two of them at least.
+fn filling(files: &[Arc<FileMeta>], tier: u64) -> Option<Vec<Arc<FileMeta>>> {
+    let mut batch: Vec<Arc<FileMeta>> = Vec::new();
+    let mut bytes = 0_u64;
+    for file in files.iter().rev() {
+        let is_full = bytes >= tier;
+        if is_full && (file.size >= tier || bytes + file.size > tier.saturating_mul(2)) {
+            break;
+        }
+        if file.size >= tier {
+            batch.clear();
+            bytes = 0;
+            continue;
+        }
+        bytes += file.size;
+        batch.push(file.clone());
+    }
+    batch.reverse();
+    (bytes >= tier).then_some(batch)
+}
+
 /// The newest files, if they are many and none larger than a memtable: larger ones have been
 /// merged before, and would keep what is in them from growing old.
 fn small_files(tree: &Tree) -> Option<Pick> {
-    if !tree.options.fifo.allow_compaction {
-        return None;
-    }
     let files = tree.version.level(0).files();
     let least = tree.options.shape.level0_trigger.max(2);
     if files.len() < least {

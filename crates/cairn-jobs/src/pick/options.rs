@@ -81,6 +81,12 @@ impl PickOptions {
                 .unwrap_or(1)
                 .max(1),
             max_compaction_bytes: match family.max_compaction_bytes {
+                // There it says how large merged tables become, and 0 leaves that to be found out.
+                0 if family.compaction_style == CompactionStyle::Fifo
+                    && family.compaction_options_fifo.use_kv_ratio_compaction =>
+                {
+                    0
+                }
                 0 => target.saturating_mul(25),
                 bytes => bytes,
             },

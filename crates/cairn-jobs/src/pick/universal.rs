@@ -135,9 +135,121 @@ fn by_amplification(tree: &Tree, runs: &[Run]) -> Option<Pick> {
     if !exceeds(candidate) {
         return None;
     }
+    if tree.options.universal.incremental {
+        // A part costs more for each byte that it frees than the whole, but not much more.
+        let whole = base.size as f64 / candidate as f64;
+        if let Some(pick) = incremental(tree, runs, whole * 1.8) {
+            return Some(pick);
+        }
+    }
     let skipped = newest_to_spare(tree, &newer[from..], candidate, exceeds);
     let range = from + skipped..runs.len();
     of_runs(tree, runs, range, Reason::UniversalSizeAmplification)
+}
+
+/// A part of the two oldest runs, and what newer levels have within its keys: the one that rewrites
+/// the least of the oldest run for each byte of the other, less than `most` bytes of it. `None` if no
+/// part is that good or the second oldest run lies in level 0, whose files are whole runs.
+fn incremental(tree: &Tree, runs: &[Run], most: f64) -> Option<Pick> {
+    let (oldest, newer) = runs.split_last()?;
+    let (second, newer) = newer.split_last()?;
+    if second.level == 0 {
+        return None;
+    }
+    let limit = tree.options.max_compaction_bytes / 2;
+    let part = cheapest_part(tree, &second.files, &oldest.files, limit, most)?;
+    let files = expand::clean_cut(tree, second.level, &second.files[part])?;
+    let start = Start {
+        reason: Reason::UniversalSizeAmplification,
+        score: 0.0,
+        inputs: LevelInputs {
+            level: second.level,
+            files,
+        },
+        output_level: oldest.level,
+        level_zero_move: false,
+    };
+    let mut inputs = expand::finish(tree, start)?.inputs;
+    for run in newer.iter().rev().take_while(|run| run.level > 0) {
+        let (smallest, largest) = expand::range(tree.order(), &inputs[0].files)?;
+        let inside = |file: &Arc<FileMeta>| {
+            let order = |a: &[u8], b: &[u8]| bounds::compare(tree.order(), a, b);
+            order(smallest.as_bytes(), file.smallest.as_bytes()).is_le()
+                && order(file.largest.as_bytes(), largest.as_bytes()).is_le()
+        };
+        let files: Vec<_> = run
+            .files
+            .iter()
+            .filter(|file| inside(file))
+            .cloned()
+            .collect();
+        let (begin, end) = (smallest.as_bytes(), largest.as_bytes());
+        let touched = || tree.version.overlapping(run.level, Some(begin), Some(end));
+        // What stays behind would be above newer entries of its keys, were those of still newer levels
+        // taken.
+        if files.is_empty() && !touched().is_empty() {
+            break;
+        }
+        if files.is_empty() {
+            continue;
+        }
+        let whole = expand::clean_cut(tree, run.level, &files);
+        if whole.is_none_or(|whole| whole.len() > files.len()) {
+            break;
+        }
+        let level = run.level;
+        inputs.insert(0, LevelInputs { level, files });
+    }
+    let reason = Reason::UniversalSizeAmplification;
+    let mut pick = expand::assemble(tree, reason, 0.0, inputs, oldest.level, false)?;
+    pick.trivial_move = false;
+    pick.grandparents = Vec::new();
+    pick.output.max_bytes = pick.output.target_bytes;
+    Some(pick)
+}
+
+/// The neighbours among `files` that are rewritten together with the least of the files `below`, for
+/// each of their own bytes, and less than `most`. Both together come to `limit` bytes, as far as
+/// there are as many.
+fn cheapest_part(
+    tree: &Tree,
+    files: &[Arc<FileMeta>],
+    below: &[Arc<FileMeta>],
+    limit: u64,
+    mut most: f64,
+) -> Option<Range<usize>> {
+    let before = |a: &FileMeta, b: &FileMeta| {
+        bounds::compare(tree.order(), a.largest.as_bytes(), b.smallest.as_bytes()).is_lt()
+    };
+    let first_touched = |file: &FileMeta| below.partition_point(|low| before(low, file));
+    let behind_touched = |file: &FileMeta| below.partition_point(|low| !before(file, low));
+    let bytes = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.size).sum::<u64>();
+    let mut cheapest = None;
+    let mut from = 0;
+    for at in 0..files.len() {
+        if at > from && behind_touched(&files[at - 1]) < first_touched(&files[at]) {
+            // A file below lies between the two: together they would rewrite it for nothing.
+            from = at;
+        }
+        while from <= at {
+            let mine = bytes(&files[from..=at]);
+            let touched = first_touched(&files[from])..behind_touched(&files[at]);
+            let theirs = bytes(&below[touched.start.min(touched.end)..touched.end]);
+            let is_enough = mine + theirs > limit;
+            if is_enough || at + 1 == files.len() {
+                let cost = theirs as f64 / mine.max(1) as f64;
+                if cost < most {
+                    most = cost;
+                    cheapest = Some(from..at + 1);
+                }
+            }
+            if !is_enough {
+                break;
+            }
+            from += 1;
+        }
+    }
+    cheapest
 }
 
 /// How many of the newest files of level 0 a large compaction leaves out, so that fewer flushes
@@ -312,8 +424,15 @@ fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Op
         tree.options,
         runs[range.clone()].iter().map(|run| run.size).sum(),
     );
-    // Runs are merged whole: where files of older ones end does not matter.
-    pick.grandparents = Vec::new();
+    // Runs are merged whole: where files of older ones end does not matter, unless parts of them are
+    // to be merged later.
+    pick.grandparents = match runs.get(range.end) {
+        Some(next) if tree.options.universal.incremental && next.level > 1 => {
+            pick.output.max_compaction_bytes = tree.options.target_file_bytes / 2 * 3;
+            next.files.clone()
+        }
+        _ => Vec::new(),
+    };
     pick.output.max_bytes = pick.output.target_bytes;
     pick.cursor = None;
     if !is_compressed(tree, runs, &range, reason) {
