@@ -1,5 +1,6 @@
 //! Wide-column entities as reads show them.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use cairn_format::wide::{self, Column, ColumnValue, DEFAULT_COLUMN};
@@ -43,6 +44,24 @@ impl Columns {
             value: entity,
             places,
         })
+    }
+
+    /// The columns of `parts` together. Of those with the same name the one of the last part counts.
+    #[must_use]
+    pub fn coalesced(parts: &[Columns]) -> Columns {
+        let all: BTreeMap<&[u8], &[u8]> = parts.iter().flat_map(Columns::iter).collect();
+        let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(all.len()));
+        for (name, value) in all {
+            let from = bytes.len();
+            bytes.extend_from_slice(name);
+            let middle = bytes.len();
+            bytes.extend_from_slice(value);
+            places.push((from..middle, middle..bytes.len()));
+        }
+        Columns {
+            value: bytes.into(),
+            places,
+        }
     }
 
     /// The columns: name and value.

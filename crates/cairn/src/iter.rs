@@ -49,3 +49,34 @@ impl DerefMut for Iter<'_> {
         &mut self.inner
     }
 }
+
+/// A walk over the keys of several families, each key once: what the families hold of it is seen
+/// coalesced ([`columns`](cairn_db::CoalescingIter::columns)) or apart
+/// ([`attribute_groups`](cairn_db::CoalescingIter::attribute_groups)). [`Db::coalescing_iterator`]
+/// makes one.
+pub struct CoalescingIter<'db> {
+    inner: cairn_db::CoalescingIter,
+    db: PhantomData<&'db Db>,
+}
+
+impl CoalescingIter<'_> {
+    pub(crate) fn new<'db>(inner: cairn_db::CoalescingIter) -> CoalescingIter<'db> {
+        CoalescingIter {
+            inner,
+            db: PhantomData,
+        }
+    }
+}
+
+impl Deref for CoalescingIter<'_> {
+    type Target = cairn_db::CoalescingIter;
+    fn deref(&self) -> &cairn_db::CoalescingIter {
+        &self.inner
+    }
+}
+
+impl DerefMut for CoalescingIter<'_> {
+    fn deref_mut(&mut self) -> &mut cairn_db::CoalescingIter {
+        &mut self.inner
+    }
+}

@@ -102,7 +102,7 @@ pub use files::{
     SstFileReader, SstFileWriter, SstIter,
 };
 pub use indexed::JoinedIter;
-pub use iter::Iter;
+pub use iter::{CoalescingIter, Iter};
 pub use limits::RateLimiter;
 pub use open::Options;
 pub use snapshot::Snapshot;

@@ -6,7 +6,7 @@ use cairn_types::Result;
 
 use crate::db::Db;
 use crate::family::Family;
-use crate::iter::Iter;
+use crate::iter::{CoalescingIter, Iter};
 use crate::snapshot::Snapshot;
 
 impl Db {
@@ -99,6 +99,43 @@ impl Db {
         let families: Vec<&cairn_db::Family> = families.iter().map(|family| &***family).collect();
         let iters = self.inner.iterators(&families, options)?;
         Ok(iters.into_iter().map(Iter::new).collect())
+    }
+
+    /// A walk over the keys of `families`, of the state after one and the same write: each key once,
+    /// with what all of them hold of it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::{Db, FamilyOptions, Options, ReadOptions};
+    ///
+    /// let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
+    /// let looks = db.create_family("looks", &FamilyOptions::default())?;
+    /// db.put_entity(b"slate", &[(b"from", b"shale")])?;
+    /// looks.put_entity(b"slate", &[(b"colour", b"grey")])?;
+    ///
+    /// let families = [&db.default_family(), &looks];
+    /// let mut iter = db.coalescing_iterator(&families, &ReadOptions::default())?;
+    /// iter.seek(b"s");
+    /// let columns = iter.columns();
+    /// let columns: Vec<_> = columns.iter().collect();
+    /// assert_eq!(columns, [(&b"colour"[..], &b"grey"[..]), (b"from", b"shale")]);
+    /// let groups = iter.attribute_groups();
+    /// assert_eq!((groups.len(), groups[1].0.name()), (2, "looks"));
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` without any family, if their keys are ordered differently, or if one belongs
+    /// to another database.
+    pub fn coalescing_iterator(
+        &self,
+        families: &[&Family<'_>],
+        options: &ReadOptions,
+    ) -> Result<CoalescingIter<'_>> {
+        let families: Vec<&cairn_db::Family> = families.iter().map(|family| &***family).collect();
+        let iter = self.inner.coalescing_iterator(&families, options)?;
+        Ok(CoalescingIter::new(iter))
     }
 
     /// About how many bytes hold the keys of each of `ranges` of the default family.

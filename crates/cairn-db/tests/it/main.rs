@@ -6,6 +6,7 @@ mod blobs;
 mod buffers;
 mod changes;
 mod checks;
+mod coalescing;
 mod controls;
 mod copies;
 mod entities;
