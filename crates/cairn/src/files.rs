@@ -26,13 +26,38 @@
 //! assert_eq!(db.get(b"granite")?.as_deref(), Some(&b"igneous"[..]));
 //! # Ok::<(), cairn::Error>(())
 //! ```
+//!
+//! What does not come in key order, and does not fit into memory, is sorted first:
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! use cairn::{Db, IngestExternalFileOptions, Options, SortedRunBuilder, World};
+//! use cairn::files::SortedRunBuilderOptions;
+//!
+//! let options = SortedRunBuilderOptions::new(dir.path().join("sorting"));
+//! let mut builder = SortedRunBuilder::new(&World::posix(), options)?;
+//! builder.add(b"slate", b"metamorphic")?;
+//! builder.add(b"granite", b"igneous")?;
+//! builder.finish()?;
+//!
+//! let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
+//! let ingest = IngestExternalFileOptions {
+//!     allow_db_generated_files: true,
+//!     snapshot_consistency: false,
+//!     ..Default::default()
+//! };
+//! db.ingest_external_file(builder.output_files(), &ingest)?;
+//! assert_eq!(db.get(b"granite")?.as_deref(), Some(&b"igneous"[..]));
+//! # Ok::<(), cairn::Error>(())
+//! ```
 
 use std::path::{Path, PathBuf};
 
 pub use cairn_db::{
     BlobMetaData, ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, ExportImportFilesMetaData,
     ExternalSstFileInfo, FileType, Ingestion, LevelMetaData, LiveFileMetaData, LiveFileStorageInfo,
-    LiveFilesStorageInfoOptions, ReplaceRange, SstFileReader, SstFileWriter, SstIter,
+    LiveFilesStorageInfoOptions, ReplaceRange, SortedRunBuilder, SortedRunBuilderOptions,
+    SstFileReader, SstFileWriter, SstIter,
 };
 use cairn_options::FamilyOptions;
 pub use cairn_options::{ImportColumnFamilyOptions, IngestExternalFileOptions};

@@ -99,7 +99,7 @@ pub use files::{
     ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, ExportImportFilesMetaData,
     ExternalSstFileInfo, ImportColumnFamilyOptions, IngestExternalFileOptions, Ingestion,
     LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions, ReplaceRange,
-    SstFileReader, SstFileWriter, SstIter,
+    SortedRunBuilder, SstFileReader, SstFileWriter, SstIter,
 };
 pub use indexed::JoinedIter;
 pub use iter::{CoalescingIter, Iter};

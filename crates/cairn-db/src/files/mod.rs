@@ -9,6 +9,7 @@ mod external;
 pub(crate) mod ingest;
 pub(crate) mod live;
 mod repair;
+mod sorted_run;
 mod sst_reader;
 mod sst_writer;
 pub(crate) mod staging;
@@ -21,5 +22,6 @@ pub use live::{
     LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions,
 };
 pub use repair::{LostTable, Quarantine, RepairReport, quarantine, repair};
+pub use sorted_run::{SortedRunBuilder, SortedRunBuilderOptions};
 pub use sst_reader::{SstFileReader, SstIter};
 pub use sst_writer::{ExternalSstFileInfo, SstFileWriter};

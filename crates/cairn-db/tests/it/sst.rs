@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use cairn_db::{Db, FamilyDescriptor, Ingestion, ReplaceRange, SstFileReader, SstFileWriter};
+use cairn_db::{
+    Db, FamilyDescriptor, Ingestion, ReplaceRange, SortedRunBuilder, SortedRunBuilderOptions,
+    SstFileReader, SstFileWriter, WriteBatch,
+};
 use cairn_options::{
     CompactRangeOptions, CompactionStyle, DbOptions, FamilyOptions, IngestExternalFileOptions,
     Options, ReadOptions,
@@ -379,4 +382,87 @@ fn files_go_behind_all_that_is_there() {
         .unwrap();
     check(&db);
     assert_eq!((files_at(&db, 1), files_at(&db, 2)), (0, 1));
+}
+
+#[test]
+fn pairs_in_any_order_become_tables_that_follow_each_other() {
+    let world = World::in_memory();
+    let sorting = || SortedRunBuilderOptions {
+        write_buffer_size: 64 << 10,
+        target_file_size_bytes: 100 << 10,
+        ..SortedRunBuilderOptions::new("/sorting")
+    };
+    let mut builder = SortedRunBuilder::new(&world, sorting()).unwrap();
+    let value = |n: u32, round: u32| format!("{n} in round {round}, {}", "x".repeat(60));
+    // Each key twice, the second time in a batch; what was added last stays.
+    for n in 0..6000_u32 {
+        let key = format!("key{:05}", n * 7919 % 6000);
+        builder
+            .add(key.as_bytes(), value(n * 7919 % 6000, 1).as_bytes())
+            .unwrap();
+    }
+    for from in (0..3000_u32).step_by(100).rev() {
+        let mut batch = WriteBatch::new();
+        for n in from..from + 100 {
+            batch.put(format!("key{n:05}").as_bytes(), value(n, 2).as_bytes());
+        }
+        builder.add_batch(&batch).unwrap();
+    }
+    assert_eq!(builder.num_entries(), 9000);
+    assert!(builder.iter(&ReadOptions::default()).is_err());
+    assert!(builder.output_files().is_empty());
+    builder.finish().unwrap();
+    assert_eq!(builder.num_entries(), 6000);
+    assert!(builder.add(b"late", b"").is_err() && builder.finish().is_err());
+    let files = builder.output_files().to_vec();
+    assert!(files.len() > 2, "{files:?}");
+    let sizes = files.iter().map(|file| world.fs.status(file).unwrap().len);
+    assert_eq!(builder.data_size(), sizes.sum::<u64>());
+
+    let check = |mut iter: cairn_db::Iter| {
+        iter.seek_to_first();
+        for n in 0..6000_u32 {
+            assert_eq!(iter.key(), format!("key{n:05}").as_bytes());
+            let round = if n < 3000 { 2 } else { 1 };
+            assert_eq!(iter.value(), value(n, round).as_bytes());
+            iter.next();
+        }
+        assert!(!iter.valid());
+    };
+    check(builder.iter(&ReadOptions::default()).unwrap());
+    let db = open_at(&world, &[]).unwrap();
+    let generated = options("allow_db_generated_files=true;snapshot_consistency=false");
+    db.ingest_external_file(&files, &generated).unwrap();
+    check(db.iter());
+    assert!(SortedRunBuilder::new(&world, sorting()).is_err());
+    drop(builder);
+    assert!(!world.fs.exists(&files[0]).unwrap());
+    // What went into the database is its own.
+    check(db.iter());
+
+    let kept = SortedRunBuilderOptions {
+        keep_temp_db: true,
+        ..sorting()
+    };
+    let mut builder = SortedRunBuilder::new(&world, kept).unwrap();
+    builder.finish().unwrap();
+    assert!(builder.output_files().is_empty());
+    drop(builder);
+    assert!(world.fs.exists("/sorting/CURRENT".as_ref()).unwrap());
+}
+
+#[test]
+fn a_sorted_run_needs_options_that_make_sense() {
+    let world = World::in_memory();
+    let refused = |change: fn(&mut SortedRunBuilderOptions)| {
+        let mut options = SortedRunBuilderOptions::new("/sorting");
+        change(&mut options);
+        let error = SortedRunBuilder::new(&world, options).err().unwrap();
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    };
+    refused(|options| options.temp_dir = "".into());
+    refused(|options| options.max_compaction_threads = 0);
+    refused(|options| options.write_buffer_size = 0);
+    refused(|options| options.max_write_buffer_number = 1);
+    refused(|options| options.target_file_size_bytes = 0);
 }
