@@ -1,7 +1,8 @@
 //! Cutting a family down to a range of keys.
 //!
-//! Costs no rewriting: tables that lie outside as a whole go at once, two range deletions cover the
-//! rest, and compactions free its space.
+//! Costs no rewriting: two range deletions cover what lies outside, tables that lie there as a whole
+//! go at once, and compactions free the space of the rest. The deletions come first, and durably:
+//! whatever becomes of the process or the machine, all keys outside are there or none.
 
 use cairn_options::{ReadOptions, WriteOptions};
 use cairn_types::{Error, Result};
@@ -17,7 +18,7 @@ impl Family {
     /// # Errors
     ///
     /// `InvalidArgument` if `end` comes before `begin`; `NotSupported` for keys with timestamps;
-    /// the error that made the database read-only. Part of the keys may be gone then.
+    /// the error that made the database read-only.
     pub fn clip(&self, begin: &[u8], end: &[u8]) -> Result<()> {
         let order = self.state.order();
         if order.timestamp_size() > 0 {
@@ -31,7 +32,6 @@ impl Family {
             ));
         }
         self.db.shared.flush(std::slice::from_ref(&self.state))?;
-        self.delete_files_in_ranges(&[(None, Some(begin)), (Some(end), None)], false)?;
         let options = ReadOptions {
             total_order_seek: true,
             fill_cache: false,
@@ -51,9 +51,14 @@ impl Family {
         }
         iter.status()?;
         drop(iter);
-        match batch.is_empty() {
-            true => Ok(()),
-            false => self.db.shared.write(&batch, &WriteOptions::default()),
+        if batch.is_empty() {
+            return Ok(());
         }
+        let synced = WriteOptions {
+            sync: true,
+            ..WriteOptions::default()
+        };
+        self.db.shared.write(&batch, &synced)?;
+        self.delete_files_in_ranges(&[(None, Some(begin)), (Some(end), None)], false)
     }
 }

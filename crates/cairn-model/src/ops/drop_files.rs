@@ -1,6 +1,7 @@
 //! Empties a family by deleting whole tables: `dropfiles default`. First everything goes below
 //! level 0, then a range deletion takes it, then all files of the deeper levels go in one step. In
-//! this order whatever fails leaves all of it or nothing. Snapshots would notice, so there are none.
+//! this order whatever fails leaves all of it or nothing. Or cuts it down to a range of keys, which
+//! deletes tables too: `clip default k1 k5`. Snapshots would notice, so there are none.
 
 use cairn_options::CompactRangeOptions;
 use cairn_types::Result;
@@ -11,23 +12,46 @@ use crate::cairn::Cairn;
 use crate::model::Model;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
+use crate::text::shown;
 
 /// The kind.
 pub const KIND: Kind = Kind {
     name: "dropfiles",
-    words: &["dropfiles"],
+    words: &["dropfiles", "clip"],
     weight: 1,
     switch: Some("dropfiles"),
     read: |line| {
-        Ok(Op::new(DropFiles {
-            family: line.word(0)?.to_owned(),
-        }))
+        let family = line.word(0)?.to_owned();
+        let key = |at| line.word(at).map(|word| word.as_bytes().to_vec());
+        Ok(match line.kind() {
+            "clip" => Op::new(Clip {
+                family,
+                begin: key(1)?,
+                end: key(2)?,
+            }),
+            _ => Op::new(DropFiles { family }),
+        })
     },
     generate: |generator| {
         let family = generator.family();
-        (!generator.has_snapshots()).then(|| Op::new(DropFiles { family }))
+        if generator.has_snapshots() {
+            return None;
+        }
+        if generator.rng.chance(1, 2) {
+            return Some(Op::new(DropFiles { family }));
+        }
+        let (a, b) = (generator.key(), generator.key());
+        Some(Op::new(Clip {
+            family,
+            begin: a.clone().min(b.clone()),
+            end: a.max(b),
+        }))
     },
 };
+
+/// Before and behind every key of a script.
+const FIRST: &[u8] = b"!";
+const LAST: &[u8] = b"~~~";
 
 #[derive(Debug)]
 struct DropFiles {
@@ -38,8 +62,8 @@ impl DropFiles {
     fn write(&self) -> Write {
         Write {
             family: self.family.clone(),
-            key: b"!".to_vec(),
-            change: Change::DeleteRange(b"~~~".to_vec()),
+            key: FIRST.to_vec(),
+            change: Change::DeleteRange(LAST.to_vec()),
         }
     }
 
@@ -78,6 +102,62 @@ impl Operation for DropFiles {
         engine.write(&[self.write()], true)?;
         if let Some(cairn) = engine.cairn() {
             self.delete_files(cairn)?;
+        }
+        if unlogged {
+            engine.flush(&families)?;
+        }
+        Ok(match unlogged {
+            true => Promise::Flushed(families),
+            false => Promise::Logged,
+        })
+    }
+}
+
+/// Cuts a family down to the keys from `begin` up to, not including, `end`.
+#[derive(Debug)]
+struct Clip {
+    family: String,
+    begin: Vec<u8>,
+    end: Vec<u8>,
+}
+
+impl Clip {
+    fn writes(&self) -> [Write; 2] {
+        let outside = [(FIRST, &self.begin[..]), (&self.end[..], LAST)];
+        outside.map(|(from, to)| Write {
+            family: self.family.clone(),
+            key: from.to_vec(),
+            change: Change::DeleteRange(to.to_vec()),
+        })
+    }
+}
+
+impl Operation for Clip {
+    fn line(&self) -> String {
+        format!(
+            "clip {} {} {}",
+            self.family,
+            shown(&self.begin),
+            shown(&self.end)
+        )
+    }
+
+    fn apply(&self, model: &mut Model) {
+        model.write(&self.writes());
+    }
+
+    fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure> {
+        let unlogged = runner.options().unlogged;
+        let engine = runner.engine()?;
+        let families = engine.families();
+        // What was written before must not be lost where this is not.
+        match unlogged {
+            true => engine.flush(&families)?,
+            false => engine.sync_wal()?,
+        }
+        match engine.cairn() {
+            Some(cairn) => cairn.family(&self.family)?.clip(&self.begin, &self.end)?,
+            None => engine.write(&self.writes(), true)?,
         }
         if unlogged {
             engine.flush(&families)?;
