@@ -133,3 +133,77 @@ fn cairn_ingests_what_rocksdb_writes_and_opens_its_checkpoints() {
         }
     }
 }
+
+/// Files that were ingested behind everything lie in the last level without sequence numbers, and what
+/// Cairn had deleted above them is kept as a deletion: RocksDB reads and compacts that as Cairn does.
+#[test]
+fn rocksdb_opens_what_cairn_ingested_behind() {
+    let Some(library) = crate::library() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let family = "compaction_style=kCompactionStyleUniversal;num_levels=4;\
+                  cf_allow_ingest_behind=true;disable_auto_compactions=true";
+    let options = cairn_options(family);
+    let path = folder.path().join("db");
+    let db = cairn::Db::open(&path, &options).unwrap();
+    for n in (0..1000).step_by(2) {
+        db.put(&key(n), b"new").unwrap();
+    }
+    for n in (0..1000).step_by(4) {
+        db.delete(&key(n)).unwrap();
+    }
+    db.compact_range(None, None, &cairn::CompactRangeOptions::default())
+        .unwrap();
+    db.put(&key(1), b"logged").unwrap();
+    let file = folder.path().join("x.sst");
+    let mut writer = SstFileWriter::new(&World::posix(), &options.db, &options.family);
+    writer.open(&file).unwrap();
+    for n in 0..1500 {
+        writer.put(&key(n), b"behind").unwrap();
+    }
+    writer.finish().unwrap();
+    let behind = IngestExternalFileOptions {
+        ingest_behind: true,
+        ..IngestExternalFileOptions::default()
+    };
+    db.ingest_external_file([&file], &behind).unwrap();
+    db.close().unwrap();
+
+    let check = |get: &dyn Fn(&[u8]) -> Option<Vec<u8>>| {
+        for n in 0..1500 {
+            let expected = match n {
+                1 => Some(&b"logged"[..]),
+                n if n < 1000 && n % 4 == 0 => None,
+                n if n < 1000 && n % 2 == 0 => Some(&b"new"[..]),
+                _ => Some(&b"behind"[..]),
+            };
+            assert_eq!(get(&key(n)).as_deref(), expected, "key {n}");
+        }
+    };
+    // With the option, which keeps the last level apart, and without.
+    for (turn, options) in [
+        family,
+        "compaction_style=kCompactionStyleUniversal;num_levels=4;disable_auto_compactions=true",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let copy = folder.path().join(turn.to_string());
+        cairn_interop::folder::copy(&path, &copy);
+        let rocksdb = rocksdb(&library, &copy, options);
+        let default = rocksdb.family("default").unwrap();
+        let get = |key: &[u8]| {
+            rocksdb
+                .get(default, key)
+                .unwrap()
+                .map(|value| value.to_vec())
+        };
+        check(&get);
+        rocksdb.compact(default);
+        check(&get);
+        drop(rocksdb);
+        let db = cairn::Db::open(&copy, &cairn_options(options)).unwrap();
+        check(&|key| db.get(key).unwrap().map(|value| value.to_vec()));
+    }
+}
