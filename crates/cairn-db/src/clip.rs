@@ -43,6 +43,8 @@ impl Family {
         if iter.valid() && order.compare(iter.key(), begin).is_lt() {
             batch.delete_range_in(self, iter.key(), begin);
         }
+        // The next seek forgets why this one found nothing.
+        iter.status()?;
         iter.seek_to_last();
         if iter.valid() && order.compare(iter.key(), end).is_ge() {
             // The end of a range is not in it.

@@ -241,6 +241,15 @@ fn failed<T>(call: Call, path: &Path, kind: ErrorKind) -> Result<T> {
     Err(Error::io(verb(call), path, IoError::from(kind)))
 }
 
+/// Parts of the names of functions that say nothing of where a call came from: this crate's own, and
+/// those of wrappers that count what goes through them.
+const PASSED_OVER: [&str; 4] = [
+    "cairn_sim::",
+    "cairn_model::",
+    "cairn_observe::files::",
+    "cairn_observe::perf::io::",
+];
+
 /// The frames of the stack that are the engine's, innermost first.
 fn site_of(stack: &Backtrace) -> Option<Arc<str>> {
     let stack = stack.to_string();
@@ -248,11 +257,7 @@ fn site_of(stack: &Backtrace) -> Option<Arc<str>> {
         .lines()
         .filter_map(|line| line.split_once(": ").map(|(_, frame)| frame.trim()))
         .filter(|frame| frame.contains("cairn_") && !frame.starts_with("<cairn_sim"))
-        .filter(|frame| {
-            !["cairn_sim::", "cairn_model::"]
-                .iter()
-                .any(|own| frame.contains(own))
-        })
+        .filter(|frame| !PASSED_OVER.iter().any(|name| frame.contains(name)))
         .take(12)
         .collect();
     (!frames.is_empty()).then(|| Arc::from(frames.join(" < ")))
