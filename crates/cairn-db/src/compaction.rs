@@ -262,13 +262,15 @@ impl Shared {
 
     /// What a job of `family` needs of its surroundings.
     pub(crate) fn job_context(self: &Arc<Self>, family: &FamilyState) -> JobContext {
+        let options = self.options();
         let mode = FileMode {
-            direct: self.options().use_direct_io_for_flush_and_compaction,
+            direct: options.use_direct_io_for_flush_and_compaction
+                || options.use_direct_io_for_compaction_reads,
             ..FileMode::default()
         };
         let tables = family.tables().clone();
         let io = self.io.clone();
-        let apart = mode.direct;
+        let apart = mode.direct && !options.use_direct_reads;
         let shared = self.clone();
         JobContext {
             world: self.world.clone(),

@@ -107,10 +107,12 @@ options! {
         use_direct_reads: bool = false;
         /// Whether flushes and compactions bypass the page cache.
         use_direct_io_for_flush_and_compaction: bool = false;
-        /// Whether compactions read past the page cache.
-        use_direct_io_for_compaction_reads: bool = false, missing, recent;
-        /// Whether tables are read through a mapping.
-        allow_mmap_reads: bool = false, hint;
+        /// Whether compactions read tables past the page cache, and other reads through it.
+        use_direct_io_for_compaction_reads: bool = false, recent;
+        /// Whether tables and blob files are read through a mapping, which spares calls. What is read is
+        /// copied into the block cache as without. A device that fails, or a file that others cut off
+        /// while the database has it open, may then end the process.
+        allow_mmap_reads: bool = false;
         /// Whether files are written through a mapping.
         allow_mmap_writes: bool = false, missing;
         /// Whether the kernel is told that tables are read here and there.

@@ -79,10 +79,18 @@ impl DbOptions {
             self.daily_offpeak_time_utc.is_empty() || hours.is_some_and(|(from, to)| from != to),
             "daily_offpeak_time_utc must be two times in the format HH:mm-HH:mm (e.g. 04:30-07:30)",
         )?;
-        if self.allow_mmap_reads && self.use_direct_reads {
-            return Err(Error::not_supported(
-                "allow_mmap_reads and use_direct_reads exclude each other",
-            ));
+        for (name, direct) in [
+            ("use_direct_reads", self.use_direct_reads),
+            (
+                "use_direct_io_for_compaction_reads",
+                self.use_direct_io_for_compaction_reads,
+            ),
+        ] {
+            if self.allow_mmap_reads && direct {
+                return Err(Error::not_supported(format!(
+                    "allow_mmap_reads and {name} exclude each other"
+                )));
+            }
         }
         Ok(())
     }

@@ -26,6 +26,11 @@ pub struct FileMode {
     /// an append leaves all [`MAPPED_UNIT`]s of it before some offset, and none behind the next; of the
     /// unit between the two it may leave any bytes but the first eight of what was appended to it,
     /// which come last and at once. A power cut may leave any part of what was not synced.
+    ///
+    /// Of a file that is opened for reading: read what it holds by loads from a mapping rather than
+    /// by calls. The file is not written any more. Should it be cut off by others meanwhile, or the
+    /// device fail to give again what was read before, the process ends (SIGBUS). A file system that
+    /// has no mappings reads by calls.
     pub mapped: bool,
     /// New files are readable by their owner only (mode 0600 instead of 0644, under the umask).
     pub owner_only: bool,

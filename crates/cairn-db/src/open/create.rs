@@ -84,6 +84,7 @@ impl Shared {
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             mode: FileMode {
                 direct: db.use_direct_reads,
+                mapped: db.allow_mmap_reads,
                 ..FileMode::default()
             },
             advise_random: db.advise_random_on_open,

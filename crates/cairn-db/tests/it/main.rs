@@ -16,6 +16,7 @@ mod flushes;
 mod limits;
 mod listeners;
 mod logs;
+mod manners;
 mod memtables;
 mod open_files;
 mod opening;

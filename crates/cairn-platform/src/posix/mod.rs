@@ -15,6 +15,7 @@ pub mod huge;
 mod interrupts;
 mod lock;
 mod mapped;
+mod mapping;
 pub(crate) mod priority;
 mod read;
 mod window;
@@ -63,12 +64,9 @@ impl PosixFileSystem {
 
 impl FileSystem for PosixFileSystem {
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
-        let (file, _) = self.open_existing(path, mode, OFlags::RDONLY)?;
-        Ok(Arc::new(PosixReader {
-            file,
-            path: path.to_owned(),
-            direct: mode.direct,
-        }))
+        let (file, found) = self.open_existing(path, mode, OFlags::RDONLY)?;
+        let len = u64::try_from(found.st_size).unwrap_or(0);
+        Ok(Arc::new(PosixReader::new(file, path, len, mode)?))
     }
 
     fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {

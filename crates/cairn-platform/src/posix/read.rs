@@ -10,16 +10,38 @@ use rustix::io::pread;
 
 use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, round_down};
 use super::interrupts::repeated;
-use crate::fs::{Access, RandomAccessFile};
+use super::mapping::Mapping;
+use crate::fs::{Access, FileMode, RandomAccessFile};
 
 /// A regular file open for reading, through the page cache or around it.
 pub(super) struct PosixReader {
-    pub(super) file: File,
-    pub(super) path: PathBuf,
-    pub(super) direct: bool,
+    file: File,
+    path: PathBuf,
+    direct: bool,
+    /// What the file held when it was opened, if it is read through a mapping.
+    mapping: Option<Mapping>,
 }
 
 impl PosixReader {
+    /// Reads `file`, of `len` bytes, as `mode` says.
+    pub(super) fn new(file: File, path: &Path, len: u64, mode: FileMode) -> Result<PosixReader> {
+        let path = path.to_owned();
+        let mapping = match usize::try_from(len) {
+            // No mapping is empty.
+            Ok(len) if mode.mapped && !mode.direct && len > 0 => Some(
+                Mapping::of(&file, len)
+                    .map_err(|errno| Error::io("map for reading", &path, errno.into()))?,
+            ),
+            _ => None,
+        };
+        Ok(PosixReader {
+            file,
+            path,
+            direct: mode.direct,
+            mapping,
+        })
+    }
+
     /// Reads until `buf` is full or the file ends.
     fn read_fully(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let mut got = 0;
@@ -67,6 +89,11 @@ impl PosixReader {
 
 impl RandomAccessFile for PosixReader {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if let Some(mapping) = &self.mapping
+            && mapping.copy(offset, buf)
+        {
+            return Ok(buf.len());
+        }
         if self.direct {
             self.read_direct(offset, buf)
         } else {
@@ -100,6 +127,9 @@ impl RandomAccessFile for PosixReader {
         };
         // A hint, as above.
         let _ = fadvise(&self.file, 0, None, advice);
+        if let Some(mapping) = &self.mapping {
+            mapping.advise(access);
+        }
     }
 
     fn drop_cached(&self) {

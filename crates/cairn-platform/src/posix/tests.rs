@@ -22,6 +22,11 @@ fn read_all(fs: &dyn FileSystem, path: &Path, mode: FileMode) -> Vec<u8> {
 
 /// What a file system must do, in a directory `dir` that it may create.
 pub(crate) fn conformance(fs: &dyn FileSystem, dir: &Path) {
+    conformance_of(fs, dir, FileMode::default());
+}
+
+/// The same, with files opened for reading in the manner `reading`.
+fn conformance_of(fs: &dyn FileSystem, dir: &Path, reading: FileMode) {
     let mode = FileMode::default();
     let (a, b, c) = (dir.join("a"), dir.join("b"), dir.join("c"));
     fs.create_dir_all(dir).unwrap();
@@ -43,7 +48,7 @@ pub(crate) fn conformance(fs: &dyn FileSystem, dir: &Path) {
     file.sync(false).unwrap();
     file.sync(true).unwrap();
     assert_eq!(file.len(), 11);
-    assert_eq!(read_all(fs, &a, mode), b"hello world");
+    assert_eq!(read_all(fs, &a, reading), b"hello world");
     file.close().unwrap();
     file.close().unwrap();
     assert!(file.append(b"more").is_err(), "the file is closed");
@@ -58,23 +63,23 @@ pub(crate) fn conformance(fs: &dyn FileSystem, dir: &Path) {
     again.truncate(5).unwrap();
     again.append(b"?").unwrap();
     again.close().unwrap();
-    assert_eq!(read_all(fs, &a, mode), b"hello?");
+    assert_eq!(read_all(fs, &a, reading), b"hello?");
 
     let over = fs.open_overwrite(&a, mode).unwrap();
     assert_eq!(over.len(), 0);
     over.append(b"HE").unwrap();
     assert_eq!(over.len(), 2);
-    assert_eq!(read_all(fs, &a, mode), b"HEllo?");
+    assert_eq!(read_all(fs, &a, reading), b"HEllo?");
     over.append(b"llo? yes").unwrap();
     over.truncate(6).unwrap();
     over.close().unwrap();
-    assert_eq!(read_all(fs, &a, mode), b"HEllo?");
+    assert_eq!(read_all(fs, &a, reading), b"HEllo?");
     let over = fs.open_overwrite(&a, mode).unwrap();
     over.append(b"he").unwrap();
     over.close().unwrap();
     assert!(fs.open_overwrite(&b, mode).is_err());
 
-    let reader = fs.open(&a, mode).unwrap();
+    let reader = fs.open(&a, reading).unwrap();
     let mut middle = [0; 3];
     assert_eq!(reader.read_at(1, &mut middle).unwrap(), 3);
     assert_eq!(&middle, b"ell");
@@ -89,7 +94,7 @@ pub(crate) fn conformance(fs: &dyn FileSystem, dir: &Path) {
     assert!(fs.link(&a, &b).is_err(), "a name is not replaced by a link");
     fs.create(&c, mode).unwrap().append(b"old").unwrap();
     fs.rename(&a, &c).unwrap();
-    assert_eq!(read_all(fs, &c, mode), b"hello?");
+    assert_eq!(read_all(fs, &c, reading), b"hello?");
     let mut names = fs.list(dir).unwrap();
     names.sort();
     assert_eq!(names, ["b", "c"]);
@@ -120,6 +125,79 @@ pub(crate) fn conformance(fs: &dyn FileSystem, dir: &Path) {
 fn names_and_bytes_behave_as_the_trait_says() {
     let dir = tempfile::tempdir().unwrap();
     conformance(&PosixFileSystem, &dir.path().join("db"));
+}
+
+const FROM_A_MAPPING: FileMode = FileMode {
+    direct: false,
+    no_follow: false,
+    mapped: true,
+    owner_only: false,
+};
+
+#[test]
+fn a_mapping_is_read_like_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    conformance_of(&PosixFileSystem, &dir.path().join("db"), FROM_A_MAPPING);
+
+    let path = dir.path().join("f");
+    let bytes: Vec<u8> = (0..300_001_u32)
+        .map(|at| (at * 7 + at / 256) as u8)
+        .collect();
+    std::fs::write(&path, &bytes).unwrap();
+    let file = PosixFileSystem.open(&path, FROM_A_MAPPING).unwrap();
+    for (at, len) in [
+        (0, 1),
+        (4095, 2),
+        (4096, 4096),
+        (100_000, 150_000),
+        (299_990, 11),
+        (299_990, 12),
+        (300_001, 5),
+        (7, 0),
+        (0, 300_001),
+    ] {
+        let mut buf = vec![0; len];
+        let got = file.read_at(at as u64, &mut buf).unwrap();
+        assert_eq!(buf[..got], bytes[at..bytes.len().min(at + len)]);
+    }
+    let empty = dir.path().join("empty");
+    std::fs::write(&empty, b"").unwrap();
+    assert_eq!(read_all(&PosixFileSystem, &empty, FROM_A_MAPPING), b"");
+}
+
+#[test]
+fn a_page_of_a_mapping_costs_one_call_and_then_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let file = PosixFileSystem.open(&path, FROM_A_MAPPING).unwrap();
+    let read = |at: u64| {
+        interrupts::injected::during(|| {
+            let mut buf = [0; 100];
+            assert_eq!(file.read_at(at, &mut buf).unwrap(), 100);
+            assert_eq!(buf, [7; 100]);
+        })
+    };
+    // Two signals come before each call.
+    assert_eq!(read(70_000), 2);
+    assert_eq!(read(70_000), 0);
+    assert_eq!(read(70_100), 0);
+    assert_eq!(read(700_000), 2);
+}
+
+#[test]
+fn a_mapped_file_that_is_cut_off_before_it_is_read_ends_early_and_ends_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let file = PosixFileSystem.open(&path, FROM_A_MAPPING).unwrap();
+    let mut buf = [0; 100];
+    assert_eq!(file.read_at(10, &mut buf).unwrap(), 100);
+    let writer = PosixFileSystem
+        .open_append(&path, FileMode::default())
+        .unwrap();
+    writer.truncate(100).unwrap();
+    assert_eq!(file.read_at(900_000, &mut buf).unwrap(), 0);
 }
 
 #[test]

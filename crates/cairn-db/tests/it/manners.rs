@@ -1,0 +1,257 @@
+//! In what manner files are read: through a mapping (`allow_mmap_reads`), past the page cache.
+
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
+use cairn_options::{CompactRangeOptions, Compression, DbOptions, FamilyOptions};
+use cairn_platform::fs::{FileLock, FileMode, Status};
+use cairn_platform::sync::Mutex;
+use cairn_platform::{FileSystem, MemFileSystem, PosixFileSystem, World};
+use cairn_platform::{RandomAccessFile, WritableFile};
+use cairn_types::{Code, Result};
+
+const KEYS: u32 = 2000;
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key{n:06}").into_bytes()
+}
+
+/// Every tenth value is large, and lies in a blob file.
+fn value(n: u32, round: u32) -> Vec<u8> {
+    let len = if n.is_multiple_of(10) { 1500 } else { 20 };
+    format!("{round}-{n}-").into_bytes().repeat(len / 8)
+}
+
+fn open_at(path: &Path, allow_mmap_reads: bool) -> Db {
+    let options = DbOptions {
+        create_if_missing: true,
+        allow_mmap_reads,
+        ..DbOptions::default()
+    };
+    open_with(path, &options, World::posix()).expect("it opens")
+}
+
+fn open_with(path: &Path, options: &DbOptions, world: World) -> Result<Db> {
+    let family = FamilyOptions {
+        enable_blob_files: true,
+        min_blob_size: 1000,
+        compression: Compression::None,
+        disable_auto_compactions: true,
+        ..FamilyOptions::default()
+    };
+    open(&OpenRequest {
+        path,
+        options,
+        families: &[FamilyDescriptor {
+            name: "default".to_owned(),
+            options: family,
+        }],
+        others: None,
+        read_only: false,
+        world,
+    })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what a process maps stands in a file that has no length"
+)]
+/// The names of the files below `dir` that this process maps.
+fn mapped(dir: &Path) -> Vec<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux lists them");
+    let prefix = format!("{}/", dir.display());
+    let mut names: Vec<String> = maps
+        .lines()
+        .filter_map(|line| line.split_once(&prefix))
+        .map(|(_, name)| name.to_owned())
+        .filter(|name| !name.contains(".log"))
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn fill(db: &Db, round: u32) {
+    for n in (0..KEYS).filter(|n| n % 3 == round % 3 || round == 0) {
+        let mut batch = WriteBatch::new();
+        batch.put(&key(n), &value(n, round));
+        db.write(&batch).expect("written");
+    }
+    db.default_family().flush().expect("flushed");
+}
+
+fn check(db: &Db) {
+    let mut iter = db.iter();
+    iter.seek_to_first();
+    for n in 0..KEYS {
+        let round = [3, 1, 2][(n % 3) as usize];
+        let expected = value(n, round);
+        let got = db.get(&key(n)).expect("read");
+        assert_eq!(got.as_deref(), Some(&expected[..]), "{n}");
+        assert!(iter.valid());
+        assert_eq!((iter.key(), iter.value()), (&key(n)[..], &expected[..]));
+        iter.next();
+    }
+    assert!(!iter.valid());
+    iter.status().expect("no error");
+}
+
+#[test]
+fn what_is_read_through_mappings_is_what_is_read_by_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open_at(dir.path(), true);
+    (0..4).for_each(|round| fill(&db, round));
+    check(&db);
+    let tables = |names: &[String]| names.iter().filter(|name| name.ends_with(".sst")).count();
+    let names = mapped(dir.path());
+    assert_eq!(tables(&names), 4, "{names:?}");
+    assert!(names.iter().any(|name| name.ends_with(".blob")));
+
+    // A compaction reads them so too, and what it made obsolete is let go of.
+    db.default_family()
+        .compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    check(&db);
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(mapped(dir.path()), [""; 0]);
+
+    for mmap in [false, true] {
+        let db = open_at(dir.path(), mmap);
+        check(&db);
+        assert_eq!(tables(&mapped(dir.path())), usize::from(mmap));
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_table_that_was_cut_off_is_an_error_of_the_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open_at(dir.path(), true);
+    fill(&db, 0);
+    db.close().unwrap();
+    drop(db);
+    let names = PosixFileSystem.list(dir.path()).unwrap();
+    let table = names.iter().find(|name| name.ends_with(".sst")).unwrap();
+    let db = open_at(dir.path(), true);
+    // The table is open, for its tail was read; its first block was not.
+    assert_eq!(
+        db.get(&key(KEYS - 1)).unwrap().as_deref(),
+        Some(&value(KEYS - 1, 0)[..])
+    );
+    let file = PosixFileSystem
+        .open_append(&dir.path().join(table), Default::default())
+        .unwrap();
+    file.truncate(0).unwrap();
+    let error = db.get(&key(1)).unwrap_err();
+    assert_eq!(error.code(), Code::Corruption, "{error}");
+}
+
+/// Files in memory, and how each table of them was opened for reading.
+#[derive(Default)]
+struct Watched {
+    fs: MemFileSystem,
+    opened: Mutex<Vec<FileMode>>,
+}
+
+impl FileSystem for Watched {
+    fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+        if path.extension().is_some_and(|extension| extension == "sst") {
+            self.opened.lock().push(mode);
+        }
+        self.fs.open(path, mode)
+    }
+    fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.fs.create(path, mode)
+    }
+    fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.fs.open_append(path, mode)
+    }
+    fn status(&self, path: &Path) -> Result<Status> {
+        self.fs.status(path)
+    }
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.fs.list(dir)
+    }
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.fs.create_dir_all(dir)
+    }
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.fs.remove_dir(dir)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.fs.remove(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.fs.rename(from, to)
+    }
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.fs.link(from, to)
+    }
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.fs.sync_dir(dir)
+    }
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        self.fs.canonical(path)
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.fs.lock(path)
+    }
+    fn free_space(&self, path: &Path) -> Result<u64> {
+        self.fs.free_space(path)
+    }
+}
+
+#[test]
+fn compactions_alone_read_past_the_page_cache_when_they_are_told_to() {
+    for told in [false, true] {
+        let watched = Arc::new(Watched::default());
+        let world = World {
+            fs: watched.clone(),
+            ..World::posix()
+        };
+        let options = DbOptions {
+            create_if_missing: true,
+            use_direct_io_for_compaction_reads: told,
+            ..DbOptions::default()
+        };
+        let db = open_with(Path::new("/db"), &options, world).unwrap();
+        (0..4).for_each(|round| fill(&db, round));
+        check(&db);
+        let opened = |direct: bool| {
+            let opened = watched.opened.lock();
+            opened.iter().filter(|mode| mode.direct == direct).count()
+        };
+        assert_eq!((opened(false), opened(true)), (4, 0));
+        db.default_family()
+            .compact_range(None, None, &CompactRangeOptions::default())
+            .unwrap();
+        check(&db);
+        // The table that came out of it is opened by the reads.
+        assert_eq!((opened(false), opened(true)), (5, if told { 4 } else { 0 }));
+    }
+}
+
+#[test]
+fn mappings_and_reads_past_the_page_cache_exclude_each_other() {
+    let mapped = DbOptions {
+        create_if_missing: true,
+        allow_mmap_reads: true,
+        ..DbOptions::default()
+    };
+    let all = DbOptions {
+        use_direct_reads: true,
+        ..mapped.clone()
+    };
+    let compactions = DbOptions {
+        use_direct_io_for_compaction_reads: true,
+        ..mapped
+    };
+    for options in [all, compactions] {
+        let error = open_with(Path::new("/db"), &options, World::in_memory()).err();
+        assert_eq!(error.unwrap().code(), Code::NotSupported);
+    }
+}
