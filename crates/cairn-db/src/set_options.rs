@@ -108,6 +108,7 @@ impl Shared {
         }
         self.deliver();
         self.update_wal_limit();
+        self.begin_timers();
         // The next write looks at memtables with the new limits.
         self.attention.store(true, Ordering::Release);
         self.save_options()
@@ -147,6 +148,7 @@ impl Shared {
             max_sequential_skip: options.max_sequential_skip_in_iterations,
             memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
             memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
+            drawn_by: self.drawn_by(&options),
             tables: tables.clone(),
             blobs: view.family.blobs.clone(),
             io: view.family.io.clone(),
@@ -195,7 +197,7 @@ impl Shared {
             self.schedule(&mut tree);
             self.changed.notify_all();
         }
-        self.begin_timers(Some(&before));
+        self.begin_timers();
         self.save_options()
     }
 

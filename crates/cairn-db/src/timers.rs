@@ -1,6 +1,7 @@
-//! What comes again every so many seconds: statistics to the info log, and into their history.
+//! What comes again every so many seconds: statistics to the info log and into their history, and a
+//! look for compactions that nothing but time or reads make due.
 //!
-//! Each of the two is a job of the executor that puts itself off by its period. A change of the period
+//! Each of them is a job of the executor that puts itself off by its period. A change of the period
 //! begins a new row of jobs; one of an older row finds that out when its time comes, and ends. Nobody
 //! waits for these jobs: a simulated clock is not moved on for their sake.
 
@@ -8,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_observe::statistics::history::{History, Slice};
-use cairn_options::DbOptions;
+use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::Priority;
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
+use cairn_version::shape::ShapeOptions;
 
 use crate::db::Db;
 use crate::shared::Shared;
@@ -22,50 +24,59 @@ enum Task {
     Dump,
     /// What tickers grew by goes into the history.
     Remember,
+    /// Compactions that have become due are started.
+    Compact,
 }
 
 /// The rows of jobs that go on now, and what they gathered.
 #[derive(Default)]
 pub(crate) struct Timers {
     /// How many rows of each task there have been; jobs of the last one go on.
-    rows: [AtomicU64; 2],
+    rows: [AtomicU64; Task::ALL.len()],
+    /// The seconds between two jobs of the row of each task that goes on; 0 if none does.
+    periods: [AtomicU64; Task::ALL.len()],
     history: Mutex<History>,
 }
 
 impl Task {
-    const ALL: [Task; 2] = [Task::Dump, Task::Remember];
+    const ALL: [Task; 3] = [Task::Dump, Task::Remember, Task::Compact];
 
     /// The seconds between two of its jobs; 0 if there are to be none.
-    fn seconds(self, options: &DbOptions) -> u32 {
+    fn seconds(self, shared: &Shared) -> u64 {
+        let options = shared.options();
         match self {
-            Task::Dump => options.stats_dump_period_sec,
-            Task::Remember => options.stats_persist_period_sec,
+            Task::Dump => options.stats_dump_period_sec.into(),
+            Task::Remember => options.stats_persist_period_sec.into(),
+            Task::Compact => shared.seconds_between_looks(&options),
         }
     }
 
-    fn run(self, shared: &Shared) {
+    fn run(self, shared: &Arc<Shared>) {
         match self {
             Task::Dump => shared.dump_stats(),
             Task::Remember => shared.remember_stats(),
+            Task::Compact => shared.look_for_compactions(),
         }
     }
 }
 
 impl Shared {
-    /// Begins what comes again whose period is another one than in the options `before`. A database
-    /// that is only read does without.
-    pub(crate) fn begin_timers(self: &Arc<Self>, before: Option<&DbOptions>) {
+    /// Begins what comes again whose period is another one than it was. A database that is only read
+    /// does without.
+    pub(crate) fn begin_timers(self: &Arc<Self>) {
         if self.read_only {
             return;
         }
-        let options = self.options();
         for task in Task::ALL {
-            if before.is_some_and(|before| task.seconds(before) == task.seconds(&options)) {
+            // Relaxed: who changes options does so alone.
+            let period = task.seconds(self);
+            if self.timers.periods[task as usize].swap(period, Ordering::Relaxed) == period {
                 continue;
             }
             let row = self.timers.rows[task as usize].fetch_add(1, Ordering::Relaxed) + 1;
             self.put_off(task, row);
         }
+        let options = self.options();
         if let Some(statistics) = self.statistics()
             && options.stats_persist_period_sec > 0
         {
@@ -75,9 +86,9 @@ impl Shared {
 
     /// The next job of a row.
     fn put_off(self: &Arc<Self>, task: Task, row: u64) {
-        let period = match task.seconds(&self.options()) {
+        let period = match task.seconds(self) {
             0 => return,
-            seconds => Duration::from_secs(seconds.into()),
+            seconds => Duration::from_secs(seconds),
         };
         // Weak: what waits keeps no closed database in memory.
         let weak = Arc::downgrade(self);
@@ -95,6 +106,34 @@ impl Shared {
             .spawn_at_leisure(period, Priority::High, job);
     }
 
+    /// The seconds between two looks for compactions that only time or reads make due; 0 if no family
+    /// knows such. What is due by an age waits for a fifth of it at most, and where something else
+    /// comes again sooner, these come as often.
+    fn seconds_between_looks(&self, options: &DbOptions) -> u64 {
+        let families = self.families.load();
+        let mut ages = families
+            .iter()
+            .filter_map(|family| shortest_age(&family.options()));
+        let Some(first) = ages.next() else {
+            return 0;
+        };
+        let ages = ages.fold(first, u64::min);
+        let others = [
+            options.stats_dump_period_sec,
+            options.stats_persist_period_sec,
+        ];
+        let others = others.into_iter().filter(|&seconds| seconds > 0);
+        others
+            .map(u64::from)
+            .chain([options.max_compaction_trigger_wakeup_seconds, ages / 5])
+            .fold(u64::MAX, u64::min)
+            .max(1)
+    }
+
+    fn look_for_compactions(self: &Arc<Self>) {
+        self.schedule(&mut self.tree.lock());
+    }
+
     /// Puts what tickers grew by into the history.
     fn remember_stats(&self) {
         if let Some(statistics) = self.statistics() {
@@ -106,6 +145,18 @@ impl Shared {
                 .lock()
                 .push(seconds, statistics.tickers(), limit);
         }
+    }
+}
+
+/// The shortest age in seconds that makes a compaction of a family due, or `u64::MAX` if only reads
+/// do; `None` if nothing does that happens without a write.
+fn shortest_age(options: &FamilyOptions) -> Option<u64> {
+    let shape = ShapeOptions::from(options);
+    let ages = [shape.periodic, shape.ttl, shape.bottommost_delay];
+    let shortest = ages.into_iter().filter(|&age| age > 0).min();
+    match shape.reads_per_byte > 0.0 {
+        true => shortest.or(Some(u64::MAX)),
+        false => shortest,
     }
 }
 

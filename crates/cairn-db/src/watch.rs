@@ -43,6 +43,7 @@ pub(crate) fn compaction_reason(reason: Reason) -> CompactionReason {
         Reason::Ttl => CompactionReason::Ttl,
         Reason::Periodic => CompactionReason::PeriodicCompaction,
         Reason::ForcedBlobGc => CompactionReason::ForcedBlobGc,
+        Reason::ReadTriggered => CompactionReason::ReadTriggered,
         Reason::Manual => CompactionReason::ManualCompaction,
         Reason::UniversalSizeAmplification => CompactionReason::UniversalSizeAmplification,
         Reason::UniversalSizeRatio => CompactionReason::UniversalSizeRatio,

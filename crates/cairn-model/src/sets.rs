@@ -70,9 +70,10 @@ pub const SETS: &[NamedSet] = &[
     NamedSet {
         name: "many-logs",
         db: "max_total_wal_size=16384;max_manifest_file_size=1024;max_manifest_space_amp_pct=100;\
-             track_and_verify_wals_in_manifest=true",
+             track_and_verify_wals_in_manifest=true;max_compaction_trigger_wakeup_seconds=60",
         family: "write_buffer_size=65536;compaction_pri=kRoundRobin;\
-                 memtable_op_scan_flush_trigger=3;memtable_avg_op_scan_flush_trigger=1",
+                 memtable_op_scan_flush_trigger=3;memtable_avg_op_scan_flush_trigger=1;\
+                 read_triggered_compaction_threshold=0.001",
         table: "separate_key_value_in_data_block=true",
     },
     NamedSet {

@@ -224,8 +224,9 @@ options! {
         wal_filter: Plugin<dyn WalFilter> = Plugin::None;
         /// Whether locks spin first.
         use_adaptive_mutex: bool = false, hint;
-        /// Longest time without looking for compactions, in seconds.
-        max_compaction_trigger_wakeup_seconds: u64 = 43_200, dynamic, hint, recent;
+        /// Longest time without looking for compactions that are due by the age of files or by reads, in
+        /// seconds. Sooner where statistics come sooner, or a fifth of the shortest such age is shorter.
+        max_compaction_trigger_wakeup_seconds: u64 = 43_200, dynamic, recent;
         /// Hours of little work, as `HH:MM-HH:MM` in UTC: periodic compactions of all files that come
         /// of age before the next such hours run in them.
         daily_offpeak_time_utc: String = String::new(), dynamic, recent;

@@ -351,6 +351,11 @@ impl FamilyOptions {
             "blob_compression_opts: strategy of zlib is not built",
         )?;
         require(
+            self.read_triggered_compaction_threshold >= 0.0
+                && self.read_triggered_compaction_threshold.is_finite(),
+            "read_triggered_compaction_threshold must be 0 or more, and finite",
+        )?;
+        require(
             self.persist_user_defined_timestamps || self.comparator.timestamp_size() > 0,
             "persist_user_defined_timestamps=false needs a comparator with timestamps",
         )

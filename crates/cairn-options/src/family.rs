@@ -141,8 +141,10 @@ options! {
         ttl: u64 = DEFAULT_TTL, dynamic;
         /// Seconds after which a table is rewritten; `u64::MAX - 1` lets Cairn choose.
         periodic_compaction_seconds: u64 = DEFAULT_TTL, dynamic;
-        /// Reads of a file, per byte, at which it is compacted; 0 for never.
-        read_triggered_compaction_threshold: f64 = 0.0, dynamic, missing, recent;
+        /// Reads of a file in vain, for each of its bytes, above which it is compacted: those that found
+        /// nothing in it, a deletion or an operand. One of 1,024 reads is counted, as so many. 0 for
+        /// never. Not for FIFO.
+        read_triggered_compaction_threshold: f64 = 0.0, dynamic, recent;
         /// Seconds that bottommost tables wait before their last tombstones are compacted away.
         bottommost_file_compaction_delay: u32 = 0, dynamic, recent;
         /// Hidden entries of one key after which an iterator seeks instead of stepping.

@@ -26,6 +26,7 @@ use crate::counting::{Hit, count_get};
 use crate::level::nothing_may_be_read;
 use crate::merging::{Below, Merged, full_merge};
 use crate::patience::Patience;
+use crate::sampling;
 use crate::value::Value;
 use crate::view::{Reading, View};
 
@@ -166,6 +167,8 @@ pub(crate) struct PointGet<'a> {
     lack: Option<Lack<'a>>,
     versions: Versions,
     hit: Hit,
+    /// Whether files that have no value of the key count this read.
+    drawn: bool,
 }
 
 impl<'a> PointGet<'a> {
@@ -195,6 +198,7 @@ impl<'a> PointGet<'a> {
             state,
             lack: None,
             hit: Hit::Nowhere,
+            drawn: view.family.draws(),
             versions: Versions {
                 operands: Vec::new(),
                 newest: Newest::Missing,
@@ -302,11 +306,25 @@ impl<'a> PointGet<'a> {
     #[inline]
     fn leave_table(&mut self) {
         self.table = None;
+        if self.drawn {
+            self.count_in_vain();
+        }
         if self.versions.over {
             if let Stage::File(level, _) = self.stage {
                 self.hit = Hit::Level(level);
             }
             self.stage = Stage::Over;
+        }
+    }
+
+    /// Counts the read on the file that was left, if that had no value.
+    #[cold]
+    fn count_in_vain(&self) {
+        if let Stage::File(level, next) = self.stage
+            && let Some(file) = self.view.version.level(level).files().get(next - 1)
+            && matches!(self.versions.newest, Newest::Missing)
+        {
+            sampling::count_in_vain(file);
         }
     }
 

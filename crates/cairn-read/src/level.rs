@@ -9,6 +9,7 @@ use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Error, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, LevelFiles, TableRef};
 
+use crate::sampling;
 use crate::view::Reading;
 
 /// Where an iterator finds tables, and how it reads them.
@@ -66,6 +67,8 @@ pub struct LevelIter {
     at: usize,
     iter: Option<TableIter>,
     back: bool,
+    /// Whether the seek that goes on counts on the file where it ends.
+    drawn: bool,
     error: Option<Error>,
 }
 
@@ -87,6 +90,7 @@ impl LevelIter {
             at: 0,
             iter: None,
             back: false,
+            drawn: false,
             error: None,
         }
     }
@@ -310,6 +314,7 @@ impl LevelIter {
         seek: impl FnOnce(&mut TableIter) -> Progress,
     ) -> Progress {
         self.back = back;
+        self.drawn = self.tables.reading.draws();
         self.error = None;
         match self.enter(at) {
             Some(iter) => {
@@ -343,6 +348,9 @@ impl LevelIter {
     fn settle(&mut self, mut progress: Progress) -> Progress {
         while let Some(iter) = &self.iter {
             if !progress.is_ready() || iter.valid() || iter.status().is_err() {
+                if self.drawn && iter.valid() {
+                    self.count_seek();
+                }
                 return progress;
             }
             let next = if self.back {
@@ -358,6 +366,17 @@ impl LevelIter {
             };
         }
         Progress::Ready
+    }
+
+    /// Counts the seek that has ended on the file that it ended in, if a compaction would save it.
+    #[cold]
+    fn count_seek(&mut self) {
+        self.drawn = false;
+        if let Some(file) = self.files.files().get(self.at)
+            && key::parse(self.key()).is_ok_and(|key| sampling::is_in_vain(key.kind))
+        {
+            sampling::count_in_vain(file);
+        }
     }
 
     fn begins_behind_end(&self, at: usize) -> bool {

@@ -17,6 +17,7 @@ pub mod level;
 pub mod merge;
 pub mod merging;
 mod patience;
+mod sampling;
 pub mod value;
 pub mod view;
 pub mod visible;

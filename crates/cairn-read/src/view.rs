@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_memtable::Memtable;
 use cairn_observe::Statistics;
-use cairn_platform::{Clock, Io};
+use cairn_platform::{Clock, Io, Random};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor};
 use cairn_version::{TableSource, Version};
 
@@ -27,6 +27,8 @@ pub struct Reading {
     /// The same as an average over the steps between two seeks, if these pass over as many as one step
     /// may; 0 for never.
     pub memtable_avg_op_scan_flush_trigger: u32,
+    /// Draws the reads that are counted on the files that they go to; `None` if none are.
+    pub drawn_by: Option<Arc<dyn Random>>,
     /// Opens the family's tables.
     pub tables: Arc<TableSource>,
     /// Reads values that lie in blob files.

@@ -5,7 +5,7 @@
 //! table knows are filled in beside it when it is first opened.
 
 use cairn_format::key::InternalKey;
-use cairn_platform::sync::OnceLock;
+use cairn_platform::sync::{AtomicU64, OnceLock, Ordering};
 use cairn_types::{FileNumber, SequenceNumber};
 
 use crate::slot::TableSlot;
@@ -26,6 +26,30 @@ pub struct EntryCounts {
     pub raw_key_bytes: u64,
     /// Bytes of values.
     pub raw_value_bytes: u64,
+}
+
+/// How often a file was asked for a key and had no value for it, estimated from samples.
+#[derive(Debug, Default)]
+pub struct ReadsInVain(AtomicU64);
+
+impl ReadsInVain {
+    /// Counts one sampled read that stands for `weight` of them.
+    pub fn add(&self, weight: u64) {
+        // Relaxed, here and below: an estimate that orders nothing.
+        self.0.fetch_add(weight, Ordering::Relaxed);
+    }
+
+    /// The reads so far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Clone for ReadsInVain {
+    fn clone(&self) -> ReadsInVain {
+        ReadsInVain(AtomicU64::new(self.get()))
+    }
 }
 
 /// A table file as the MANIFEST describes it.
@@ -81,6 +105,9 @@ pub struct FileMeta {
     pub settled: bool,
     /// A user suggested a compaction of it; known only until the database is closed.
     pub suggested: OnceLock<()>,
+    /// The reads that a compaction of it would save; counted only where an option asks for it, and
+    /// known only until the database is closed.
+    pub reads_in_vain: ReadsInVain,
     /// What its table says of its entries, once known.
     pub counts: OnceLock<EntryCounts>,
     /// The open table, if somebody has needed it.
@@ -120,6 +147,7 @@ impl FileMeta {
             timestamps_persisted: true,
             settled: false,
             suggested: OnceLock::new(),
+            reads_in_vain: ReadsInVain::default(),
             counts: OnceLock::new(),
             table: TableSlot::default(),
         }
@@ -129,6 +157,15 @@ impl FileMeta {
     #[must_use]
     pub fn is_marked(&self) -> bool {
         self.marked || self.suggested.get().is_some()
+    }
+
+    /// Reads in vain for each of its bytes.
+    #[must_use]
+    pub fn reads_per_byte(&self) -> f64 {
+        match self.size {
+            0 => 0.0,
+            size => self.reads_in_vain.get() as f64 / size as f64,
+        }
     }
 
     /// Seconds since 1970 at which its oldest data was first written, as far as the MANIFEST or

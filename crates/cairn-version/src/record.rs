@@ -5,7 +5,7 @@ use cairn_platform::sync::{Arc, OnceLock};
 
 use crate::blob::{BlobFileMeta, BlobGarbage};
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file::{FileMeta, ReadsInVain};
 use crate::slot::TableSlot;
 
 /// A level in a record. Trees have at most 64 levels, and larger numbers are refused when an edit
@@ -101,6 +101,7 @@ impl From<&NewFile> for FileMeta {
             timestamps_persisted: file.timestamps_persisted,
             settled: false,
             suggested: std::sync::OnceLock::new(),
+            reads_in_vain: ReadsInVain::default(),
             counts: OnceLock::new(),
             table: TableSlot::default(),
         }

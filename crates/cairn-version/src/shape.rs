@@ -41,6 +41,8 @@ pub struct ShapeOptions {
     pub periodic: u64,
     /// Seconds that a bottommost file waits before its last old versions are compacted away.
     pub bottommost_delay: u64,
+    /// Reads in vain for each byte of a file above which it is compacted; 0 for never.
+    pub reads_per_byte: f64,
 }
 
 /// The option value that means 30 days, or never where age cannot matter.
@@ -67,6 +69,7 @@ impl From<&FamilyOptions> for ShapeOptions {
                 },
             ),
             bottommost_delay: u64::from(options.bottommost_file_compaction_delay),
+            reads_per_byte: options.read_triggered_compaction_threshold,
         }
     }
 }
@@ -342,6 +345,8 @@ pub struct Marked {
     pub expired: Vec<(usize, Arc<FileMeta>)>,
     /// They have not been rewritten for long.
     pub periodic: Vec<(usize, Arc<FileMeta>)>,
+    /// They are often read in vain; those with the most such reads for their size come first.
+    pub read: Vec<(usize, Arc<FileMeta>)>,
 }
 
 /// The files of `version` that ask for a compaction. Files in `busy` are being compacted already.
@@ -358,13 +363,21 @@ pub fn marked(
     let expired_before = expiry(present.now, options.ttl);
     let periodic_before =
         expiry(present.now, options.periodic).map(|limit| limit.saturating_add(present.ahead));
+    let mut read = Vec::new();
     for (level, file) in version
         .files()
         .filter(|(_, file)| !busy.contains(&file.number))
     {
         // Files of the last level with data have nowhere to go.
-        if file.is_marked() && (level < last_with_files || last_with_files == 0) {
+        let can_go = level < last_with_files || last_with_files == 0;
+        if file.is_marked() && can_go {
             marked.content.push((level, file.clone()));
+        }
+        if options.reads_per_byte > 0.0 && can_go {
+            let reads = file.reads_per_byte();
+            if reads > options.reads_per_byte {
+                read.push((reads, (level, file.clone())));
+            }
         }
         if is_older(file.oldest_time(), expired_before) && level + 1 < levels {
             marked.expired.push((level, file.clone()));
@@ -381,6 +394,8 @@ pub fn marked(
             marked.bottommost.push((level, file.clone()));
         }
     }
+    read.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    marked.read = read.into_iter().map(|(_, place)| place).collect();
     marked
 }
 

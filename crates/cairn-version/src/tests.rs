@@ -256,6 +256,7 @@ fn options(dynamic: bool) -> ShapeOptions {
         ttl: 0,
         periodic: 0,
         bottommost_delay: 0,
+        reads_per_byte: 0.0,
     }
 }
 

@@ -11,6 +11,7 @@ use cairn_memtable::{FilterOptions, Memtable};
 use cairn_observe::FlushReason;
 use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions, MemtableFactory, WalWriteMode};
+use cairn_platform::Random;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::{BlobCache, BlobSource, Reading, View};
@@ -43,6 +44,7 @@ impl Shared {
             max_sequential_skip: options.max_sequential_skip_in_iterations,
             memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
             memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
+            drawn_by: self.drawn_by(&options),
             tables: tables.clone(),
             blobs: Arc::new(self.blob_source(&options, &tables)),
             io: self.io.clone(),
@@ -59,6 +61,11 @@ impl Shared {
         // The first epoch is that of files that are ingested behind.
         let reserved = u64::from(options.allows_ingest_behind(&self.options()));
         FamilyState::new(family, Arc::new(options), view, tables, reserved)
+    }
+
+    /// What draws the reads of a family of `options` that are counted on its files, if any are.
+    pub(crate) fn drawn_by(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
+        (options.read_triggered_compaction_threshold > 0.0).then(|| self.world.random.clone())
     }
 
     /// What reads the blob files of a family of `options`.
@@ -215,6 +222,7 @@ impl Shared {
         }
         self.update_wal_limit();
         drop(manifest);
+        self.begin_timers();
         self.write_options_file()?;
         Ok(state)
     }

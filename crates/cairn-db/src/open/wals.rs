@@ -377,7 +377,7 @@ impl Shared {
         self.deliver();
         self.track_all();
         self.schedule(&mut self.tree.lock());
-        self.begin_timers(None);
+        self.begin_timers();
         Ok(())
     }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use cairn_db::{Db, OpenRequest, open};
 use cairn_observe::statistics::Ticker;
 use cairn_observe::statistics::history::Slice;
-use cairn_options::DbOptions;
+use cairn_options::{CompactRangeOptions, DbOptions, ReadOptions};
 use cairn_platform::Executor;
 use cairn_sim::SimWorld;
+use cairn_types::Code;
 
 use crate::basic::{db_options, small};
 
@@ -129,4 +130,131 @@ fn the_history_says_what_tickers_grew_by_in_each_period() {
         .unwrap();
     let_pass(&sim, 30);
     assert_eq!(db.stats_history(0, u64::MAX).len(), 3);
+}
+
+/// Level 0 has deletions of all keys of level 6, in as many tables as do not yet have to be compacted.
+fn deleted_above(sim: &SimWorld, options: &DbOptions) -> Db {
+    let db = open_on(sim, options, false);
+    for n in 0..100_u32 {
+        db.put(&n.to_be_bytes(), b"1").unwrap();
+    }
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    for n in 0..100_u32 {
+        db.delete(&n.to_be_bytes()).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_until_quiet().unwrap();
+    assert_eq!(files_at(&db, 0), 1);
+    db
+}
+
+fn files_at(db: &Db, level: u32) -> u64 {
+    let name = format!("rocksdb.num-files-at-level{level}");
+    db.property(&name).unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_is_due_by_age_alone_is_compacted_without_a_write() {
+    let sim = SimWorld::new(1);
+    let db = deleted_above(&sim, &db_options());
+    // Nobody looks before a fifth of the age has passed once more.
+    db.set_options(&[("ttl", "100")]).unwrap();
+    let_pass(&sim, 99);
+    assert_eq!(files_at(&db, 0), 1);
+    let_pass(&sim, 25);
+    assert_eq!(files_at(&db, 0), 0);
+    db.close().unwrap();
+}
+
+#[test]
+fn files_that_are_read_in_vain_are_compacted() {
+    let sim = SimWorld::new(1);
+    let options = DbOptions {
+        max_compaction_trigger_wakeup_seconds: 10,
+        ..db_options()
+    };
+    let reads = |db: &Db, from: u32, how_many: u32| {
+        for n in 0..how_many {
+            let key = (from + n % 100).to_be_bytes();
+            assert!(db.get(&key).unwrap().is_none());
+        }
+    };
+    // Nobody counts as long as nobody asks for it.
+    let db = deleted_above(&sim, &options);
+    reads(&db, 0, 10_000);
+    let_pass(&sim, 11);
+    assert_eq!(files_at(&db, 0), 1);
+    let refused = db.set_options(&[("read_triggered_compaction_threshold", "-1")]);
+    assert_eq!(refused.unwrap_err().code(), Code::InvalidArgument);
+    db.set_options(&[("read_triggered_compaction_threshold", "0.5")])
+        .unwrap();
+    // Reads beside the file do not count for it, and nobody looks before the time comes.
+    reads(&db, 1_000, 10_000);
+    let_pass(&sim, 11);
+    assert_eq!(files_at(&db, 0), 1);
+    reads(&db, 0, 10_000);
+    assert_eq!(files_at(&db, 0), 1);
+    let_pass(&sim, 11);
+    assert_eq!(files_at(&db, 0), 0);
+    assert_eq!(db.property("rocksdb.estimate-num-keys").unwrap(), "0");
+    // Nor is a file compacted that has what is read.
+    db.put(b"a", b"1").unwrap();
+    db.flush().unwrap();
+    for _ in 0..20_000 {
+        assert!(db.get(b"a").unwrap().is_some());
+        assert!(
+            db.multi_get(&[b"a"], &ReadOptions::default())
+                .pop()
+                .unwrap()
+                .unwrap()
+                .is_some()
+        );
+    }
+    let_pass(&sim, 11);
+    assert_eq!(files_at(&db, 0), 1);
+    db.close().unwrap();
+}
+
+#[test]
+fn batches_and_seeks_count_too() {
+    let options = DbOptions {
+        max_compaction_trigger_wakeup_seconds: 10,
+        ..db_options()
+    };
+    let key = 7_u32.to_be_bytes();
+    // A seek counts below level 0 only, as in RocksDB.
+    type Way = fn(&Db, &[u8]);
+    let ways: [(&str, Way); 2] = [
+        ("batch", |db, key| {
+            assert!(
+                db.multi_get(&[key], &ReadOptions::default())
+                    .pop()
+                    .unwrap()
+                    .unwrap()
+                    .is_none()
+            );
+        }),
+        ("seek", |db, key| {
+            let mut iter = db.iter();
+            iter.seek(key);
+            assert!(!iter.valid());
+        }),
+    ];
+    for (name, read) in ways {
+        let sim = SimWorld::new(3);
+        let db = deleted_above(&sim, &options);
+        if name == "seek" {
+            db.default_family().promote_level_zero(3).unwrap();
+        }
+        db.set_options(&[("read_triggered_compaction_threshold", "0.5")])
+            .unwrap();
+        for _ in 0..10_000 {
+            read(&db, &key);
+        }
+        let_pass(&sim, 11);
+        let files: u64 = (0..6).map(|level| files_at(&db, level)).sum();
+        assert_eq!(files, 0, "{name}");
+        db.close().unwrap();
+    }
 }

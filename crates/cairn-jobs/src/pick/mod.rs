@@ -57,6 +57,8 @@ pub enum Reason {
     Periodic,
     /// Blob files hold too much garbage.
     ForcedBlobGc,
+    /// Files are often read in vain.
+    ReadTriggered,
     /// A user asks for it.
     Manual,
     /// Too much of a universal tree is not in its oldest run.
@@ -382,9 +384,10 @@ pub fn is_due(version: &Version, busy: &Busy, present: &Present, options: &PickO
         bottommost,
         expired,
         periodic,
+        read,
     } = tree.marked();
     scores.first().is_some_and(|&(_, score)| score >= 1.0)
-        || [content, bottommost, expired, periodic]
+        || [content, bottommost, expired, periodic, read]
             .iter()
             .any(|files| !files.is_empty())
         || !tree.forced_by_blobs().is_empty()
@@ -534,6 +537,7 @@ fn marked_files(tree: &Tree) -> Option<Pick> {
                 Goes::Nowhere,
             )
         })
+        .or_else(|| first_of(tree, Reason::ReadTriggered, &marked.read, Goes::Down))
 }
 
 fn first_of(

@@ -99,6 +99,7 @@ impl Case {
             "dynamic" => shape.dynamic = number() == 1,
             "ttl" => shape.ttl = number(),
             "periodic" => shape.periodic = number(),
+            "reads" => shape.reads_per_byte = value.parse().unwrap(),
             "max" => self.options.max_compaction_bytes = number(),
             "style" => {
                 self.options.style = match value {
@@ -353,6 +354,7 @@ fn file(text: &str, level: usize, at: usize) -> FileMeta {
                     (SequenceNumber(value), SequenceNumber(value));
             }
             "marked" => file.marked = true,
+            "reads" => file.reads_in_vain.add(value),
             "age" => {
                 (file.oldest_ancester_time, file.creation_time) = (1000 - value, 1000 - value);
             }

@@ -85,10 +85,9 @@ pub(super) fn pick(tree: &Tree) -> Option<Pick> {
         pick.trivial_move = moves && pick.output.level > 0 && is_disjoint(tree, &pick);
         pick
     });
-    found.or_else(|| {
-        let files = marked.content.iter();
-        by_content(tree, &runs, &files.cloned().collect::<Vec<_>>())
-    })
+    found
+        .or_else(|| downwards(tree, &runs, Reason::FilesMarked, &marked.content))
+        .or_else(|| downwards(tree, &runs, Reason::ReadTriggered, &marked.read))
 }
 
 /// A compaction of everything into the last level, for a user.
@@ -361,14 +360,22 @@ fn neighbours(tree: &Tree, runs: &[Run], ratio: Option<f64>, most: usize) -> Opt
 }
 
 /// Files that ask for a compaction: each goes into the next older run, as in a leveled tree.
-fn by_content(tree: &Tree, runs: &[Run], files: &[(usize, Arc<FileMeta>)]) -> Option<Pick> {
+fn downwards(
+    tree: &Tree,
+    runs: &[Run],
+    reason: Reason,
+    files: &[(usize, Arc<FileMeta>)],
+) -> Option<Pick> {
     if tree.version.num_levels() == 1 {
-        let is_marked = |run: &Run| !run.busy && run.files[0].is_marked();
-        let from = runs.split_last()?.1.iter().position(is_marked)?;
+        let asks = |run: &Run| {
+            let mut numbers = files.iter().map(|(_, file)| file.number);
+            !run.busy && numbers.any(|number| number == run.files[0].number)
+        };
+        let from = runs.split_last()?.1.iter().position(asks)?;
         let until = runs[from..].iter().position(|run| run.busy);
         let range = from..until.map_or(runs.len(), |count| from + count);
         return match range.len() > 1 {
-            true => of_runs(tree, runs, range, Reason::FilesMarked),
+            true => of_runs(tree, runs, range, reason),
             false => None,
         };
     }
@@ -389,7 +396,7 @@ fn by_content(tree: &Tree, runs: &[Run], files: &[(usize, Arc<FileMeta>)]) -> Op
             level => LevelInputs { level, files },
         };
         let start = Start {
-            reason: Reason::FilesMarked,
+            reason,
             score: 0.0,
             inputs,
             output_level,

@@ -1,0 +1,45 @@
+//! Which reads are counted on the files that they go to.
+//!
+//! A compaction saves the reads that find nothing in a file, or nothing that ends the search but a
+//! deletion. Where `read_triggered_compaction_threshold` asks for it one of [`RATE`] reads is drawn,
+//! and counts as so many on each file that it is in vain for. Elsewhere a read pays for a look at
+//! one field.
+
+use cairn_types::ValueKind;
+use cairn_version::FileMeta;
+
+use crate::view::Reading;
+
+/// One of so many reads is counted.
+const RATE: u64 = 1024;
+
+impl Reading {
+    /// Whether the read that begins is to be counted.
+    #[inline]
+    pub(crate) fn draws(&self) -> bool {
+        self.drawn_by.is_some() && self.draw()
+    }
+
+    #[cold]
+    fn draw(&self) -> bool {
+        let random = self.drawn_by.as_ref();
+        random.is_some_and(|random| random.next_u64() % RATE == 0)
+    }
+}
+
+/// Counts a read that was drawn and had no value of `file`.
+#[cold]
+pub(crate) fn count_in_vain(file: &FileMeta) {
+    file.reads_in_vain.add(RATE);
+}
+
+/// Whether a compaction would save a seek that comes to an entry of `kind`.
+pub(crate) fn is_in_vain(kind: ValueKind) -> bool {
+    matches!(
+        kind,
+        ValueKind::Deletion
+            | ValueKind::SingleDeletion
+            | ValueKind::DeletionWithTimestamp
+            | ValueKind::Merge
+    )
+}
