@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use cairn_jobs::pick::run_count;
 use cairn_observe::BackgroundErrorReason;
+use cairn_observe::listener::BackgroundJobPressure;
 use cairn_options::CompactionStyle;
 use cairn_platform::Priority;
 use cairn_platform::sync::{MutexGuard, Ordering};
@@ -55,6 +56,7 @@ impl Shared {
         tree.compactions += 1;
         let family = family.clone();
         self.spawn(Priority::Low, move |shared| {
+            shared.job_begins(JobKind::Compaction);
             let result = shared.guarded("a compaction", || {
                 match shared.run_compaction(&family, &chosen, None) {
                     Err(error) if is_called_off(&error) => Ok(()),
@@ -96,6 +98,12 @@ impl Shared {
         })
     }
 
+    /// What every job begins with.
+    pub(crate) fn job_begins(&self, kind: JobKind) {
+        // Relaxed, here and where it is read: a number for people.
+        self.running[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// What follows every job: writers and waiters are told, and the next jobs start.
     pub(crate) fn job_ended<'t>(
         self: &'t Arc<Self>,
@@ -115,8 +123,45 @@ impl Shared {
         self.recovery_goes_on(tree.flushes);
         self.update_conditions(&mut tree);
         self.schedule(&mut tree);
+        self.running[kind as usize].fetch_sub(1, Ordering::Relaxed);
+        if !self.listeners.is_empty() {
+            let pressure = self.pressure(&tree);
+            self.notify_later(move |listener| {
+                listener.on_background_job_pressure_changed(&pressure)
+            });
+        }
         self.changed.notify_all();
         self.purge_as_job(tree);
+    }
+
+    fn pressure(&self, tree: &Tree) -> BackgroundJobPressure {
+        let running = |kind: JobKind| self.running[kind as usize].load(Ordering::Relaxed);
+        let proximity = |family: &Arc<FamilyState>| {
+            let load = self.load_of(family, tree.families.get(&family.id())?);
+            let options = family.options();
+            let files = match options.level0_slowdown_writes_trigger > 0 {
+                true => options.level0_slowdown_writes_trigger,
+                false => options.level0_stop_writes_trigger,
+            };
+            let bytes = match options.soft_pending_compaction_bytes_limit {
+                0 => options.hard_pending_compaction_bytes_limit,
+                limit => limit,
+            };
+            let of_files = percent(
+                load.level_zero_files as u64,
+                u64::try_from(files).unwrap_or(0),
+            );
+            Some(of_files.max(percent(load.pending_bytes, bytes)))
+        };
+        let families = self.families.load();
+        BackgroundJobPressure {
+            compaction_scheduled: tree.compactions as u64,
+            compaction_running: running(JobKind::Compaction),
+            flush_scheduled: tree.flushes as u64,
+            flush_running: running(JobKind::Flush),
+            write_stall_proximity_pct: families.iter().filter_map(proximity).max().unwrap_or(0),
+            compaction_speedup_active: self.compactions_behind.load(Ordering::Relaxed),
+        }
     }
 
     /// What the writers of `family` are slowed down by.
@@ -184,5 +229,13 @@ impl Shared {
         });
         self.check_failure()?;
         self.first_retry().map_or(Ok(()), |retry| Err(retry.error))
+    }
+}
+
+/// `part` of `whole`, in percent; 0 of nothing.
+fn percent(part: u64, whole: u64) -> u64 {
+    match whole {
+        0 => 0,
+        whole => u64::try_from(u128::from(part) * 100 / u128::from(whole)).unwrap_or(u64::MAX),
     }
 }

@@ -76,6 +76,7 @@ impl Shared {
         tree.flushes += 1;
         let family = family.clone();
         self.spawn(Priority::High, move |shared| {
+            shared.job_begins(JobKind::Flush);
             let result = shared.guarded("a flush", || shared.flush_family(&family));
             let mut tree = shared.tree.lock();
             tree.flushes -= 1;
@@ -110,6 +111,7 @@ impl Shared {
             state.flushing = !state.immutables.is_empty();
         }
         self.spawn(Priority::High, move |shared| {
+            shared.job_begins(JobKind::Flush);
             let result = shared.guarded("an atomic flush", || shared.flush_all());
             let mut tree = shared.tree.lock();
             tree.flushes -= 1;

@@ -111,6 +111,11 @@ impl Shared {
     /// Deletes tables whose last reader has left, and logs that no family needs; tells listeners
     /// what they are still to be told. The caller holds no lock.
     pub(crate) fn purge(&self) {
+        self.purge_files();
+        self.deliver();
+    }
+
+    fn purge_files(&self) {
         let (tables, blobs, logs) = {
             let mut tree = self.tree.lock();
             if tree.deletions_disabled > 0 {
@@ -151,7 +156,6 @@ impl Shared {
             self.delete(&source.path(number));
         }
         self.retire_logs(logs);
-        self.deliver();
     }
 
     /// Purges on a background thread, for which closing waits; not at all once it is over.

@@ -57,8 +57,10 @@ pub(crate) struct Shared {
     pub(crate) options: ArcSwap<DbOptions>,
     pub(crate) world: World,
     pub(crate) io: Io,
-    pub(crate) info: Logger,
+    pub(crate) info: Arc<Logger>,
     pub(crate) listeners: Listeners,
+    /// Flushes and compactions of the background that have begun and not ended.
+    pub(crate) running: [AtomicU64; 2],
     /// What listeners are still to be told; a short lock, held alone.
     pub(crate) notices: Notices,
     /// Sums of what was done.

@@ -1,6 +1,7 @@
 //! Listeners: code of the user's that is told what the engine does.
 //!
-//! A listener is called on the thread that does the work, with no lock of the engine held, so it
+//! A listener is called on the thread that does the work, with no lock of the engine held (but for what
+//! it is told of files, see [`EventListener::should_be_notified_on_file_io`]), so it
 //! may call the database; while it runs, that job waits. A panic in a listener is caught and
 //! noted in the info log: it is the listener's trouble, not the database's.
 //!
@@ -8,7 +9,9 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_compress::Compression;
 use cairn_format::table::properties::Properties;
@@ -298,6 +301,82 @@ pub struct BackgroundErrorRecoveryInfo {
     pub new_error: Option<Error>,
 }
 
+/// What was done to a file, with RocksDB's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum FileOperation {
+    /// Bytes were read.
+    Read = 0,
+    /// Bytes were written.
+    Write = 1,
+    /// The file was cut.
+    Truncate = 2,
+    /// The file was closed.
+    Close = 3,
+    /// What direct I/O held in memory was handed over.
+    Flush = 4,
+    /// The content was synced.
+    Sync = 5,
+    /// Content and attributes were synced.
+    Fsync = 6,
+    /// The kernel was asked to write a range back.
+    RangeSync = 7,
+    /// Bytes were appended: the name of a write in an error.
+    Append = 8,
+}
+
+/// A call of an open file that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct FileOperationInfo<'a> {
+    /// What was done.
+    pub operation: FileOperation,
+    /// The file.
+    pub path: &'a Path,
+    /// The first byte it was done to, or where the file was cut; 0 if it was done to the whole file.
+    pub offset: u64,
+    /// How many bytes it was done to; of a read that failed, how many were wanted.
+    pub length: u64,
+    /// When it began, in microseconds since 1970.
+    pub start_micros: u64,
+    /// How long it took.
+    pub duration: Duration,
+    /// Why it failed, if it did.
+    pub error: Option<&'a Error>,
+}
+
+/// A call of an open file that has failed.
+#[derive(Clone, Copy, Debug)]
+pub struct IoErrorInfo<'a> {
+    /// Why.
+    pub error: &'a Error,
+    /// What was to be done.
+    pub operation: FileOperation,
+    /// The file.
+    pub path: &'a Path,
+    /// The first byte it was to be done to.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: u64,
+}
+
+/// How much background work there is, and how near writes are to being slowed down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackgroundJobPressure {
+    /// Compactions that the executor has, running or not.
+    pub compaction_scheduled: u64,
+    /// Those of them that run.
+    pub compaction_running: u64,
+    /// Flushes that the executor has, running or not.
+    pub flush_scheduled: u64,
+    /// Those of them that run.
+    pub flush_running: u64,
+    /// What the family that is nearest to being slowed down has of what slows it down, in percent:
+    /// files or runs of level 0, or bytes that wait for compactions. More than 100 when it is.
+    pub write_stall_proximity_pct: u64,
+    /// Whether more compactions than one may run because writes wait for them.
+    pub compaction_speedup_active: bool,
+}
+
 /// Is told what the engine does. Every call has a body that does nothing.
 ///
 /// No lock is held during a call. A call must not close the database or wait for a job: the job
@@ -361,6 +440,34 @@ pub trait EventListener: Send + Sync {
     fn on_stall_conditions_changed(&self, info: &WriteStallInfo) {}
     /// The database is about to be closed. Jobs may still run.
     fn on_db_shutdown_begin(&self) {}
+    /// A flush or a compaction of the background has ended.
+    fn on_background_job_pressure_changed(&self, pressure: &BackgroundJobPressure) {}
+
+    /// Whether it is to be told of calls of files, with the functions below. Asked once, when the
+    /// database is opened. If no listener says so nothing is paid for it.
+    ///
+    /// These calls are made where the file is used, with locks held: they must not call the database,
+    /// and everybody who waits for the file waits for them. They tell of all files but the info log
+    /// and the lock.
+    fn should_be_notified_on_file_io(&self) -> bool {
+        false
+    }
+    /// A read has ended; each of several at once.
+    fn on_file_read_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// Bytes were written behind the end of a file.
+    fn on_file_write_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// A file that uses direct I/O handed over what it held in memory.
+    fn on_file_flush_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// A file was synced.
+    fn on_file_sync_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// The kernel was asked to write a range of a file back.
+    fn on_file_range_sync_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// A file was cut.
+    fn on_file_truncate_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// A file that was written was closed.
+    fn on_file_close_finish(&self, info: &FileOperationInfo<'_>) {}
+    /// One of these calls has failed; said after the function for the call itself.
+    fn on_io_error(&self, info: &IoErrorInfo<'_>) {}
 }
 
 /// The listeners of a database, in the order of their calls.
@@ -372,6 +479,13 @@ impl Listeners {
     #[must_use]
     pub fn new(listeners: Vec<Arc<dyn EventListener>>) -> Listeners {
         Listeners(listeners)
+    }
+
+    /// Those that want to be told of calls of files.
+    #[must_use]
+    pub fn of_files(&self) -> Listeners {
+        let wants = |one: &&Arc<dyn EventListener>| one.should_be_notified_on_file_io();
+        Listeners(self.0.iter().filter(wants).cloned().collect())
     }
 
     /// Adds one behind the others.

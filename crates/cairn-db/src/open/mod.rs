@@ -96,7 +96,7 @@ pub(crate) fn open_above(
         true => Some(fs.lock(&dir.join(FileName::Lock.to_string()))?),
         false => None,
     };
-    let recovered = recover_manifest(request, &options, &dir)?;
+    let recovered = recover_manifest(&told_of_files(request), &options, &dir)?;
     let (named, trees) = match_families(request, &options, &recovered)?;
     let shared = Arc::new(assemble(
         request, options, dir, lock, &recovered, named, &trees,
@@ -112,6 +112,20 @@ pub(crate) fn open_above(
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
     Ok(db)
+}
+
+/// `request` in a world whose files tell listeners of their calls. There is no info log yet.
+fn told_of_files<'a>(request: &OpenRequest<'a>) -> OpenRequest<'a> {
+    let world = &request.world;
+    let info = Arc::new(Logger::silent());
+    let (fs, clock) = (world.fs.clone(), world.clock.clone());
+    OpenRequest {
+        world: World {
+            fs: cairn_observe::files::told(fs, clock, &request.options.listeners, &info),
+            ..world.clone()
+        },
+        ..*request
+    }
 }
 
 /// Creates `dir` if it is missing, so that it survives a power cut. Its name is made durable also
@@ -316,6 +330,12 @@ fn assemble(
         true => Logger::silent(),
         false => open_log(&world, &dir, &options)?,
     };
+    let info = Arc::new(info);
+    let (fs, clock) = (world.fs, world.clock.clone());
+    let world = World {
+        fs: cairn_observe::files::told(fs, clock, &options.listeners, &info),
+        ..world
+    };
     let wal_dir = match options.wal_dir.as_os_str().is_empty() {
         true => dir.clone(),
         false => options.wal_dir.clone(),
@@ -366,6 +386,7 @@ fn assemble(
         snapshots: Arc::new(Snapshots::default()),
         bottom_threshold: AtomicU64::new(0),
         manifest: Mutex::new(None),
+        running: Default::default(),
         tree: Mutex::new(Tree {
             families: BTreeMap::new(),
             logs: BTreeMap::new(),

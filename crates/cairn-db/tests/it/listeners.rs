@@ -1,20 +1,26 @@
 //! Listeners and the info log see what the engine does.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest, open};
 use cairn_observe::listener::{
-    BlobFileCreationInfo, CompactionJobInfo, EventListener, FileCreationBriefInfo,
-    FileDeletionInfo, FlushJobInfo, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
-    TableFileCreationInfo, WriteStallInfo,
+    BackgroundJobPressure, BlobFileCreationInfo, CompactionJobInfo, EventListener,
+    FileCreationBriefInfo, FileDeletionInfo, FileOperation, FileOperationInfo, FlushJobInfo,
+    IoErrorInfo, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo, TableFileCreationInfo,
+    WriteStallInfo,
 };
 use cairn_observe::{CompactionReason, FlushReason, Level, LogSink, StallCondition};
 use cairn_options::{CompactRangeOptions, DbOptions};
 use cairn_platform::World;
 use cairn_platform::sync::Mutex;
 
+use cairn_sim::trace::Call;
+use cairn_sim::{Fault, SimWorld};
+
 use crate::basic::{db_options, small};
+use crate::errors;
 
 /// Keeps what it is told, in a line each.
 #[derive(Default)]
@@ -335,4 +341,177 @@ fn listeners_are_told_of_blob_files() {
     let lines = diary.lines();
     assert_eq!(diary.count("blobs: 1"), 1, "{lines:#?}");
     assert_eq!(diary.count("begun /db/"), 1, "{lines:#?}");
+}
+
+/// Keeps what it is told of files, and of how much there is to do.
+#[derive(Default)]
+struct OfFiles {
+    asks: bool,
+    /// Names of calls with how often and over how many bytes they were told of, by the end of the name.
+    calls: Mutex<BTreeMap<(String, FileOperation), (u64, u64)>>,
+    errors: Mutex<Vec<String>>,
+    pressures: Mutex<Vec<BackgroundJobPressure>>,
+}
+
+impl OfFiles {
+    fn note(&self, info: &FileOperationInfo<'_>, expected: &[FileOperation]) {
+        assert!(expected.contains(&info.operation), "{info:?}");
+        assert!(info.path.is_absolute() && info.start_micros > 0, "{info:?}");
+        if info.error.is_none() {
+            let name = info.path.extension().or(info.path.file_name());
+            let name = name.and_then(|name| name.to_str()).unwrap_or_default();
+            let name = name.trim_end_matches(|c: char| c == '-' || c.is_ascii_digit());
+            let mut calls = self.calls.lock();
+            let (count, bytes) = calls.entry((name.to_owned(), info.operation)).or_default();
+            *count += 1;
+            *bytes += info.length;
+        }
+    }
+
+    fn of(&self, name: &str, operation: FileOperation) -> (u64, u64) {
+        let calls = self.calls.lock();
+        calls
+            .get(&(name.to_owned(), operation))
+            .copied()
+            .unwrap_or_default()
+    }
+}
+
+impl EventListener for OfFiles {
+    fn should_be_notified_on_file_io(&self) -> bool {
+        self.asks
+    }
+
+    fn on_file_read_finish(&self, info: &FileOperationInfo<'_>) {
+        self.note(info, &[FileOperation::Read]);
+    }
+
+    fn on_file_write_finish(&self, info: &FileOperationInfo<'_>) {
+        self.note(info, &[FileOperation::Write]);
+    }
+
+    fn on_file_flush_finish(&self, info: &FileOperationInfo<'_>) {
+        self.note(info, &[FileOperation::Flush]);
+    }
+
+    fn on_file_sync_finish(&self, info: &FileOperationInfo<'_>) {
+        self.note(info, &[FileOperation::Sync, FileOperation::Fsync]);
+    }
+
+    fn on_file_range_sync_finish(&self, info: &FileOperationInfo<'_>) {
+        self.note(info, &[FileOperation::RangeSync]);
+    }
+
+    fn on_file_truncate_finish(&self, info: &FileOperationInfo<'_>) {
+        self.note(info, &[FileOperation::Truncate]);
+    }
+
+    fn on_file_close_finish(&self, info: &FileOperationInfo<'_>) {
+        self.note(info, &[FileOperation::Close]);
+    }
+
+    fn on_io_error(&self, info: &IoErrorInfo<'_>) {
+        self.errors.lock().push(format!(
+            "{:?} {} {}",
+            info.operation, info.offset, info.length
+        ));
+    }
+
+    fn on_background_job_pressure_changed(&self, pressure: &BackgroundJobPressure) {
+        self.pressures.lock().push(*pressure);
+    }
+}
+
+#[test]
+fn listeners_that_ask_for_it_are_told_of_every_call_of_a_file() {
+    let (asks, does_not) = (
+        Arc::new(OfFiles {
+            asks: true,
+            ..OfFiles::default()
+        }),
+        Arc::new(OfFiles::default()),
+    );
+    let sim = SimWorld::new(1);
+    let mut options = DbOptions {
+        bytes_per_sync: 1 << 10,
+        ..db_options()
+    };
+    options.listeners.push(asks.clone());
+    options.listeners.push(does_not.clone());
+    let db = errors::open_on(&sim, &options, &small()).unwrap();
+    for n in 0..100_u32 {
+        let value = [n as u8; 100];
+        db.put_with(&n.to_be_bytes(), &value, &errors::synced())
+            .unwrap();
+    }
+    let (writes, bytes) = asks.of("log", FileOperation::Write);
+    assert!(writes >= 100 && bytes >= 100 * 100, "{writes} {bytes}");
+    assert_eq!(asks.of("log", FileOperation::Sync).0, 100);
+    db.flush().unwrap();
+    db.wait_until_quiet().unwrap();
+    let table = sim.fs.image().files().find_map(|(path, file)| {
+        path.extension()
+            .is_some_and(|end| end == "sst")
+            .then_some(file.len() as u64)
+    });
+    assert_eq!(Some(asks.of("sst", FileOperation::Write).1), table);
+    assert_eq!(asks.of("sst", FileOperation::Close).0, 1);
+    assert_eq!(asks.of("sst", FileOperation::Sync).0, 1);
+    assert!(asks.of("sst", FileOperation::RangeSync).0 > 0);
+    assert!(asks.of("MANIFEST", FileOperation::Write).0 > 0);
+    assert!(asks.of("MANIFEST", FileOperation::Sync).0 > 0);
+    assert_eq!(asks.of("sst", FileOperation::Read).0, 0);
+    assert!(errors::get(&db, &7_u32.to_be_bytes()).is_some());
+    assert!(asks.of("sst", FileOperation::Read).0 > 0);
+    db.close().unwrap();
+    assert_eq!(asks.of("LOG", FileOperation::Write).0, 0);
+    assert_eq!(asks.errors.lock().len(), 0);
+    drop(db);
+    let db = errors::open_on(&sim, &options, &small()).unwrap();
+    assert!(asks.of("MANIFEST", FileOperation::Read).0 > 0);
+
+    // What fails is told too, with the place.
+    sim.fs
+        .set_plan(errors::failing(Call::Append, ".sst", Fault::NoSpace, 1));
+    db.put(b"a", b"1").unwrap();
+    db.flush().unwrap_err();
+    assert_eq!(asks.errors.lock().len(), 1);
+    let error = asks.errors.lock()[0].clone();
+    assert!(error.starts_with("Append 0 "), "{error}");
+    assert!(does_not.calls.lock().is_empty() && does_not.errors.lock().is_empty());
+    db.close().unwrap();
+}
+
+#[test]
+fn listeners_hear_how_much_there_is_to_do() {
+    let listener = Arc::new(OfFiles::default());
+    let mut options = db_options();
+    options.listeners.push(listener.clone());
+    let db = open_with(options);
+    db.set_options(&[
+        ("level0_slowdown_writes_trigger", "4"),
+        ("level0_stop_writes_trigger", "100"),
+    ])
+    .unwrap();
+    db.abort_all_compactions();
+    for n in 0..4_u8 {
+        db.put(b"a", &[n]).unwrap();
+        db.flush().unwrap();
+        db.wait_until_quiet().unwrap();
+    }
+    let pressures = listener.pressures.lock().clone();
+    let shares: Vec<u64> = pressures
+        .iter()
+        .map(|one| one.write_stall_proximity_pct)
+        .collect();
+    assert_eq!(shares, [25, 50, 75, 100], "{pressures:?}");
+    assert!(!pressures[0].compaction_speedup_active && pressures[3].compaction_speedup_active);
+    for pressure in pressures {
+        assert_eq!((pressure.flush_scheduled, pressure.flush_running), (0, 0));
+        assert_eq!(
+            (pressure.compaction_scheduled, pressure.compaction_running),
+            (0, 0)
+        );
+    }
+    db.close().unwrap();
 }

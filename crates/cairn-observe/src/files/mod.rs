@@ -1,10 +1,12 @@
-//! Files whose reads and writes are counted and measured: for statistics, and for the thread that makes
-//! them.
+//! Files whose reads and writes are counted and measured: for statistics, for the thread that makes
+//! them, and for listeners.
 
 mod context;
 mod reads;
+mod told;
 mod writes;
 
 pub use context::counted;
 pub use reads::{ReadOf, counted_reads};
+pub use told::told;
 pub use writes::measured_writes;
