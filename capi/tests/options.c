@@ -112,6 +112,17 @@ int main(int argc, char** argv) {
   rocksdb_perfcontext_t* perf = rocksdb_perfcontext_create();
   rocksdb_perfcontext_reset(perf);
   rocksdb_readoptions_t* counted_read = rocksdb_readoptions_create();
+#ifndef NOT_CAIRN
+  CHECK(rocksdb_readoptions_has_merge_operand_count_threshold(counted_read) == 0);
+  CHECK(rocksdb_readoptions_get_merge_operand_count_threshold(counted_read) == 0);
+  rocksdb_readoptions_set_merge_operand_count_threshold(counted_read, 0);
+  CHECK(rocksdb_readoptions_has_merge_operand_count_threshold(counted_read) == 1);
+  rocksdb_readoptions_set_merge_operand_count_threshold(counted_read, 456);
+  CHECK(rocksdb_readoptions_get_merge_operand_count_threshold(counted_read) == 456);
+  rocksdb_readoptions_clear_merge_operand_count_threshold(counted_read);
+  CHECK(rocksdb_readoptions_has_merge_operand_count_threshold(counted_read) == 0);
+  rocksdb_readoptions_set_merge_operand_count_threshold(counted_read, 1);
+#endif
   size_t counted_len = 0;
   rocksdb_free(rocksdb_get(db, counted_read, "key", 3, &counted_len, &err));
   CHECK_OK(err);

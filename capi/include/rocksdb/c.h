@@ -2663,6 +2663,20 @@ void rocksdb_readoptions_set_iter_start_ts(struct rocksdb_readoptions_t *opt,
                                            const char *ts,
                                            size_t tslen);
 
+// More merge operands than this are too many. What is read of more of them is the same: RocksDB says
+// so in the subcode of a status that is well, of which its C interface shows nothing.
+void rocksdb_readoptions_set_merge_operand_count_threshold(struct rocksdb_readoptions_t *opt,
+                                                           size_t threshold);
+
+// Any number of merge operands is right.
+void rocksdb_readoptions_clear_merge_operand_count_threshold(struct rocksdb_readoptions_t *opt);
+
+// Whether there is a number of merge operands from which they are too many.
+unsigned char rocksdb_readoptions_has_merge_operand_count_threshold(struct rocksdb_readoptions_t *opt);
+
+// That number; 0 if there is none.
+size_t rocksdb_readoptions_get_merge_operand_count_threshold(struct rocksdb_readoptions_t *opt);
+
 // Sets `adaptive_readahead`.
 void rocksdb_readoptions_set_adaptive_readahead(struct rocksdb_readoptions_t *opt, unsigned char v);
 

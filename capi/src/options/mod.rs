@@ -3,7 +3,7 @@
 //! A setter cannot fail in C. A value that an option cannot have is remembered, and the first call
 //! that uses the options and has an `errptr` reports it.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_uchar};
 use std::ops::{Deref, DerefMut};
 
 use cairn_observe::statistics::Keeping;
@@ -311,5 +311,30 @@ c_functions! {
         tslen: usize,
     ) {
         of_mut(opt).iter_start_ts = maybe_bytes(ts, tslen).map(<[u8]>::to_vec);
+    }
+    /// More merge operands than this are too many. What is read of more of them is the same: RocksDB says
+    /// so in the subcode of a status that is well, of which its C interface shows nothing.
+    fn rocksdb_readoptions_set_merge_operand_count_threshold(
+        opt: *mut rocksdb_readoptions_t,
+        threshold: usize,
+    ) {
+        of_mut(opt).merge_operand_count_threshold = Some(threshold as u64);
+    }
+    /// Any number of merge operands is right.
+    fn rocksdb_readoptions_clear_merge_operand_count_threshold(opt: *mut rocksdb_readoptions_t) {
+        of_mut(opt).merge_operand_count_threshold = None;
+    }
+    /// Whether there is a number of merge operands from which they are too many.
+    fn rocksdb_readoptions_has_merge_operand_count_threshold(
+        opt: *mut rocksdb_readoptions_t,
+    ) -> c_uchar {
+        c_uchar::from(of(opt.cast_const()).merge_operand_count_threshold.is_some())
+    }
+    /// That number; 0 if there is none.
+    fn rocksdb_readoptions_get_merge_operand_count_threshold(
+        opt: *mut rocksdb_readoptions_t,
+    ) -> usize {
+        let threshold = of(opt.cast_const()).merge_operand_count_threshold;
+        usize::try_from(threshold.unwrap_or(0)).unwrap_or(usize::MAX)
     }
 }

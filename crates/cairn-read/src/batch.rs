@@ -49,9 +49,6 @@ pub struct Wanted<'a> {
 #[must_use]
 pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> Vec<Result<Found>> {
     let mut results: Vec<Option<Result<Found>>> = wanted.iter().map(|_| None).collect();
-    if let Err(error) = options.check_supported() {
-        return wanted.iter().map(|_| Err(error.clone())).collect();
-    }
     let mut tally = Tally::begin(wanted);
     let order = match sorted {
         true => (0..wanted.len()).collect(),

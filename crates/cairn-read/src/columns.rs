@@ -64,6 +64,13 @@ impl Columns {
         }
     }
 
+    /// Whether more operands than `merge_operand_count_threshold` were merged into the entity; see
+    /// [`Value::has_too_many_operands`]. Coalesced columns do not say.
+    #[must_use]
+    pub fn has_too_many_operands(&self) -> bool {
+        self.value.has_too_many_operands()
+    }
+
     /// The columns: name and value.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         let bytes = |range: &Range<usize>| &self.value[range.clone()];

@@ -167,6 +167,8 @@ pub(crate) struct PointGet<'a> {
     lack: Option<Lack<'a>>,
     versions: Versions,
     hit: Hit,
+    /// More operands than this are too many.
+    most_operands: u64,
     /// Whether files that have no value of the key count this read.
     drawn: bool,
 }
@@ -198,6 +200,7 @@ impl<'a> PointGet<'a> {
             state,
             lack: None,
             hit: Hit::Nowhere,
+            most_operands: options.merge_operand_count_threshold.unwrap_or(u64::MAX),
             drawn: view.family.draws(),
             versions: Versions {
                 operands: Vec::new(),
@@ -569,10 +572,11 @@ impl<'a> PointGet<'a> {
         if let Some(statistics) = &self.view.family.statistics {
             statistics.record(Histogram::ReadNumMergeOperands, count);
         }
+        let merged = |bytes| Value::merged(bytes, count > self.most_operands);
         Ok(
             match full_merge(&self.view.family, self.key(), below, &operands)? {
-                Merged::Value(value) => Found::Value(value.into()),
-                Merged::Entity(entity) => Found::Entity(entity.into()),
+                Merged::Value(value) => Found::Value(merged(value)),
+                Merged::Entity(entity) => Found::Entity(merged(entity)),
             },
         )
     }
@@ -637,7 +641,6 @@ fn begins_behind(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 /// what the read needs, and those of a merge.
 #[inline]
 pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
-    options.check_supported()?;
     let began = view.family.began();
     let mut get = PointGet::new(view, lookup, options, STATE.take());
     let found = get.run_blocking();
@@ -657,7 +660,6 @@ pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Fou
 ///
 /// Those of [`get`], but for those of a merge.
 pub fn operands(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Vec<Value>> {
-    options.check_supported()?;
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
     get.run_blocking()?;
     get.finish_operands()
@@ -675,7 +677,6 @@ thread_local! {
 ///
 /// Those of [`get`].
 pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
-    options.check_supported()?;
     let began = view.family.began();
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
     while !get.run()?.is_ready() {

@@ -15,7 +15,7 @@ pub struct Value(Place);
 enum Place {
     Block(Buffer, Range<usize>),
     Memtable(PinnedEntry, Range<usize>),
-    Owned(Vec<u8>),
+    Owned { bytes: Vec<u8>, of_too_many: bool },
 }
 
 impl Value {
@@ -35,6 +35,25 @@ impl Value {
         Value(Place::Memtable(entry, 0..len))
     }
 
+    /// What operands were merged into, and whether they were more than the reader asked for.
+    pub(crate) fn merged(bytes: Vec<u8>, of_too_many: bool) -> Value {
+        Value(Place::Owned { bytes, of_too_many })
+    }
+
+    /// Whether more operands than `merge_operand_count_threshold` were merged into it by the read: what
+    /// RocksDB says with the subcode `MergeOperandThresholdExceeded`. A compaction of the key, or
+    /// writing this value, makes the next read cheaper.
+    #[must_use]
+    pub fn has_too_many_operands(&self) -> bool {
+        matches!(
+            self.0,
+            Place::Owned {
+                of_too_many: true,
+                ..
+            }
+        )
+    }
+
     /// The bytes `range` of this value.
     ///
     /// # Panics
@@ -47,21 +66,24 @@ impl Value {
         Value(match self.0 {
             Place::Block(buffer, outer) => Place::Block(buffer, moved(outer)),
             Place::Memtable(entry, outer) => Place::Memtable(entry, moved(outer)),
-            Place::Owned(bytes) => Place::Owned(bytes[range].to_vec()),
+            Place::Owned { bytes, of_too_many } => Place::Owned {
+                bytes: bytes[range].to_vec(),
+                of_too_many,
+            },
         })
     }
 }
 
 impl From<Vec<u8>> for Value {
     fn from(bytes: Vec<u8>) -> Value {
-        Value(Place::Owned(bytes))
+        Value::merged(bytes, false)
     }
 }
 
 impl From<Value> for Vec<u8> {
     fn from(value: Value) -> Vec<u8> {
         match value.0 {
-            Place::Owned(bytes) => bytes,
+            Place::Owned { bytes, .. } => bytes,
             _ => value.to_vec(),
         }
     }
@@ -74,7 +96,7 @@ impl Deref for Value {
         match &self.0 {
             Place::Block(buffer, range) => &buffer[range.clone()],
             Place::Memtable(entry, range) => &entry.value()[range.clone()],
-            Place::Owned(bytes) => bytes,
+            Place::Owned { bytes, .. } => bytes,
         }
     }
 }

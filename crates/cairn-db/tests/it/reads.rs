@@ -1,7 +1,7 @@
 //! Ways to read: batches of keys, views of several families.
 
 use cairn_db::FamilyDescriptor;
-use cairn_options::{ReadOptions, ReadTier, WriteOptions};
+use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions, ReadTier, WriteOptions};
 use cairn_platform::World;
 use cairn_types::Code;
 
@@ -93,4 +93,68 @@ fn the_persisted_tier_leaves_out_what_has_no_log() {
     assert!(db.get(b"b").unwrap().is_some());
     db.flush().unwrap();
     assert!(db.get_with(b"b", &persisted).unwrap().is_some());
+}
+
+#[test]
+fn a_point_read_says_when_it_merged_more_operands_than_it_should() {
+    let family = FamilyOptions {
+        merge_operator: Some(cairn_options::merge::from_text("stringappend").unwrap()),
+        ..small()
+    };
+    let db = open_at(
+        &World::in_memory(),
+        &[FamilyDescriptor::new("default", family)],
+    )
+    .unwrap();
+    db.put(b"k", b"0").unwrap();
+    db.put_entity(b"e", &[(b"", b"0"), (b"c", b"1")]).unwrap();
+    // Snapshots keep the flush from merging.
+    let mut snapshots = Vec::new();
+    for n in 1..=3_u8 {
+        snapshots.push(db.snapshot());
+        for key in [b"k", b"e", b"m"] {
+            db.merge(key, &[b'0' + n]).unwrap();
+        }
+    }
+    let up_to = |threshold| ReadOptions {
+        merge_operand_count_threshold: threshold,
+        ..ReadOptions::default()
+    };
+    let cases = [
+        (None, false),
+        (Some(3), false),
+        (Some(2), true),
+        (Some(0), true),
+    ];
+    let check = || {
+        for (threshold, too_many) in cases {
+            let options = up_to(threshold);
+            for (key, value) in [
+                (b"k", &b"0,1,2,3"[..]),
+                (b"m", b"1,2,3"),
+                (b"e", b"0,1,2,3"),
+            ] {
+                let found = db.get_with(key, &options).unwrap().unwrap();
+                assert_eq!(&*found, value);
+                assert_eq!(found.has_too_many_operands(), too_many, "{threshold:?}");
+                let found = db.multi_get(&[key], &options).pop().unwrap().unwrap();
+                assert_eq!(found.unwrap().has_too_many_operands(), too_many);
+                let entity = db.get_entity(key, &options).unwrap().unwrap();
+                assert_eq!(entity.has_too_many_operands(), too_many);
+            }
+        }
+    };
+    check();
+    db.flush().unwrap();
+    check();
+    // What was merged before is a plain value.
+    snapshots.clear();
+    db.put(b"a", b"").unwrap();
+    db.put(b"z", b"").unwrap();
+    db.flush().unwrap();
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    let found = db.get_with(b"k", &up_to(Some(0))).unwrap().unwrap();
+    assert_eq!(&*found, b"0,1,2,3");
+    assert!(!found.has_too_many_operands());
 }

@@ -193,8 +193,7 @@ impl DbIter {
             },
             cache_only,
         };
-        let unsupported = options.check_supported().err();
-        let mut error = unsupported.or_else(|| refused(&view, options));
+        let mut error = refused(&view, options);
         let read_ts = options.timestamp.clone();
         let sources = match error {
             Some(_) => Ok((Vec::new(), None)),
