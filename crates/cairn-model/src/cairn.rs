@@ -11,8 +11,9 @@ use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, InfoLogLevel, Options, ReadOptions,
     WriteOptions, merge,
 };
-use cairn_platform::World;
 use cairn_platform::sync::{AtomicU64, Ordering};
+use cairn_platform::{CtrProvider, World};
+use cairn_sim::SampleCipher;
 use cairn_types::{Error, KeyOrder, Result};
 use cairn_version::manifest;
 
@@ -69,6 +70,28 @@ impl EventListener for Hears {
     fn on_background_error(&self, _: BackgroundErrorReason, _: &mut Option<Error>) {
         // Relaxed: a number that orders nothing else.
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Opens databases whose files are encrypted: with RocksDB's sample cipher, which hides little, and
+/// leaves no byte as it was.
+pub struct EncryptedFactory;
+
+impl EncryptedFactory {
+    /// `world` with its files encrypted.
+    fn encrypted(world: &World) -> Result<World> {
+        let provider = CtrProvider::new(Arc::new(SampleCipher))?.with_random(world.random.clone());
+        Ok(world.clone().encrypted(Arc::new(provider)))
+    }
+}
+
+impl Factory for EncryptedFactory {
+    fn name(&self) -> &str {
+        "encrypted"
+    }
+
+    fn open(&self, world: &World, dir: &Path, options: &OptionSet) -> Result<Box<dyn Engine>> {
+        CairnFactory.open(&EncryptedFactory::encrypted(world)?, dir, options)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use cairn_model::cairn::CairnFactory;
+use cairn_model::cairn::{CairnFactory, EncryptedFactory};
 use cairn_model::crash::{Checker, Counts, CrashFailure, Effort, crash};
 use cairn_model::engine::Factory;
 use cairn_model::run::{Failure, run};
@@ -42,9 +42,10 @@ usage: cairn-model COMMAND [--name value]...
 fn engine(name: &str) -> Result<Box<dyn Factory>> {
     match name {
         "cairn" => Ok(Box::new(CairnFactory)),
+        "encrypted" => Ok(Box::new(EncryptedFactory)),
         "toy" => Ok(Box::new(ToyFactory::right())),
         other => Err(Error::invalid_argument(format!(
-            "no engine is called {other:?}; there are cairn and toy"
+            "no engine is called {other:?}; there are cairn, encrypted and toy"
         ))),
     }
 }

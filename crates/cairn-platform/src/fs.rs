@@ -73,7 +73,7 @@ pub trait FileSystem: Send + Sync {
     fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
     /// Opens an existing file for writing over it from its front: it keeps its length, and the
     /// bytes that nothing was written over, until it is truncated. [`WritableFile::len`] counts
-    /// from the front what was written.
+    /// from the front what was written. A file system that cannot keep them empties the file.
     fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
         let file = self.open_append(path, mode)?;
         file.truncate(0)?;

@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod cores;
+pub mod encrypted;
 pub mod executor;
 pub mod fs;
 pub mod io;
@@ -20,6 +21,9 @@ pub mod sync;
 mod timer;
 pub mod world;
 
+pub use encrypted::{
+    BlockCipher, CipherStream, CtrProvider, EncryptedFileSystem, EncryptionProvider,
+};
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
 pub use io::{Buffer, Io, ReadRequest};
 pub use limited::{LimitWatch, LimitedFile, Limits};

@@ -1,5 +1,8 @@
 //! Random numbers: seeded by the kernel once, then stepped with one atomic addition.
 
+use cairn_types::{Error, Result};
+use rustix::io::Errno;
+
 use crate::sync::{AtomicU64, Ordering};
 use crate::world::Random;
 
@@ -44,6 +47,28 @@ impl Random for SystemRandom {
         // Relaxed: each caller needs a state of its own and nothing else is ordered by it.
         mix(self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
     }
+}
+
+/// Fills `bytes` with random bytes of the kernel's, on which secrets may depend.
+///
+/// # Errors
+///
+/// `IoError` on a kernel that has none.
+pub(crate) fn fill_from_kernel(bytes: &mut [u8]) -> Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        match rustix::rand::getrandom(&mut bytes[filled..], flags) {
+            Ok(more) => filled += more,
+            Err(Errno::INTR) => {}
+            Err(errno) => {
+                return Err(Error::io_text(format!(
+                    "ask the kernel for random bytes: {errno}"
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The output function of `splitmix64`.

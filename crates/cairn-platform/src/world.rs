@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::encrypted::{EncryptedFileSystem, EncryptionProvider};
 use crate::fs::FileSystem;
 
 /// Time.
@@ -124,7 +125,17 @@ impl World {
         }
     }
 
-    /// Files in memory, everything else as in [`World::posix`]. For tests.
+    /// This world with its files encrypted as `provider` says.
+    #[must_use]
+    pub fn encrypted(self, provider: Arc<dyn EncryptionProvider>) -> World {
+        World {
+            fs: Arc::new(EncryptedFileSystem::new(self.fs, provider)),
+            ..self
+        }
+    }
+
+    /// Files in memory, everything else as in [`World::posix`]: for tests, and for databases that end
+    /// with the process.
     #[must_use]
     pub fn in_memory() -> World {
         World {

@@ -22,6 +22,7 @@
 //! [`disk`] has trees of files and what a crash may do to them, [`images`] the crash models,
 //! [`fs`] the file system that the engine sees, [`fault`] the plan of what fails.
 
+mod cipher;
 pub mod disk;
 pub mod fault;
 pub mod fs;
@@ -30,6 +31,7 @@ pub mod rng;
 pub mod trace;
 pub mod world;
 
+pub use cipher::SampleCipher;
 pub use disk::DiskImage;
 pub use fault::{FAULTS, Fault, FaultPlan, FaultRule, Trigger};
 pub use fs::SimFs;

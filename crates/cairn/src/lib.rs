@@ -58,6 +58,7 @@
 pub mod blobs;
 pub mod compaction;
 mod db;
+pub mod encryption;
 pub mod entity;
 mod errors;
 mod family;

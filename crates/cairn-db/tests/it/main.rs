@@ -9,6 +9,7 @@ mod checks;
 mod coalescing;
 mod controls;
 mod copies;
+mod encrypted;
 mod entities;
 mod errors;
 mod filters;

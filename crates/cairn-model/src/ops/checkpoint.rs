@@ -51,7 +51,6 @@ impl Operation for Checkpoint {
     }
 
     fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure> {
-        let world = runner.sim.world.clone();
         let options = runner.options().clone();
         let known = runner.model().clone();
         let engine = runner.engine()?;
@@ -59,6 +58,7 @@ impl Operation for Checkpoint {
         let Some(cairn) = engine.cairn() else {
             return Ok(Promise::Nothing);
         };
+        let world = cairn.world.clone();
         let dir = Path::new(DIR);
         // One that failed may have left its copy.
         cairn_db::destroy(&world, dir, &Default::default(), &[])?;

@@ -89,10 +89,10 @@ impl Operation for SetOptions {
     }
 
     fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
-        let world = runner.sim.world.clone();
         let Some(cairn) = runner.engine()?.cairn() else {
             return Ok(Promise::Nothing);
         };
+        let world = cairn.world.clone();
         let changes: Vec<(&str, &str)> = pairs(&self.changes)
             .into_iter()
             .filter_map(|pair| pair.split_once('='))

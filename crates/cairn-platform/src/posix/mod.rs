@@ -24,7 +24,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(crate) use tests::conformance;
+pub(crate) use tests::{conformance, conformance_of_emptied};
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

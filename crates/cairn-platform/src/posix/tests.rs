@@ -22,11 +22,17 @@ fn read_all(fs: &dyn FileSystem, path: &Path, mode: FileMode) -> Vec<u8> {
 
 /// What a file system must do, in a directory `dir` that it may create.
 pub(crate) fn conformance(fs: &dyn FileSystem, dir: &Path) {
-    conformance_of(fs, dir, FileMode::default());
+    conformance_of(fs, dir, FileMode::default(), true);
 }
 
-/// The same, with files opened for reading in the manner `reading`.
-fn conformance_of(fs: &dyn FileSystem, dir: &Path, reading: FileMode) {
+/// The same of a file system in which a file that is opened to be written over is empty.
+pub(crate) fn conformance_of_emptied(fs: &dyn FileSystem, dir: &Path) {
+    conformance_of(fs, dir, FileMode::default(), false);
+}
+
+/// The same, with files opened for reading in the manner `reading`; whether what is written over keeps
+/// its bytes.
+fn conformance_of(fs: &dyn FileSystem, dir: &Path, reading: FileMode, keeps: bool) {
     let mode = FileMode::default();
     let (a, b, c) = (dir.join("a"), dir.join("b"), dir.join("c"));
     fs.create_dir_all(dir).unwrap();
@@ -69,13 +75,17 @@ fn conformance_of(fs: &dyn FileSystem, dir: &Path, reading: FileMode) {
     assert_eq!(over.len(), 0);
     over.append(b"HE").unwrap();
     assert_eq!(over.len(), 2);
-    assert_eq!(read_all(fs, &a, reading), b"HEllo?");
+    let kept = if keeps { "llo?" } else { "" };
+    assert_eq!(read_all(fs, &a, reading), ["HE", kept].concat().as_bytes());
     over.append(b"llo? yes").unwrap();
     over.truncate(6).unwrap();
     over.close().unwrap();
     assert_eq!(read_all(fs, &a, reading), b"HEllo?");
     let over = fs.open_overwrite(&a, mode).unwrap();
     over.append(b"he").unwrap();
+    if !keeps {
+        over.append(b"llo?").unwrap();
+    }
     over.close().unwrap();
     assert!(fs.open_overwrite(&b, mode).is_err());
 
@@ -137,7 +147,12 @@ const FROM_A_MAPPING: FileMode = FileMode {
 #[test]
 fn a_mapping_is_read_like_a_file() {
     let dir = tempfile::tempdir().unwrap();
-    conformance_of(&PosixFileSystem, &dir.path().join("db"), FROM_A_MAPPING);
+    conformance_of(
+        &PosixFileSystem,
+        &dir.path().join("db"),
+        FROM_A_MAPPING,
+        true,
+    );
 
     let path = dir.path().join("f");
     let bytes: Vec<u8> = (0..300_001_u32)

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod driver;
+mod encrypted;
 mod files;
 mod golden;
 mod groups;
