@@ -113,6 +113,40 @@ pub fn strip_timestamp(key: &[u8], timestamp_size: usize) -> &[u8] {
     &key[..key.len().saturating_sub(timestamp_size)]
 }
 
+/// Makes the user key of `internal` the contents of `out`. Short ones are copied without a call.
+#[inline]
+pub fn copy_user_key(out: &mut Vec<u8>, internal: &[u8]) {
+    const CHUNK: usize = 16;
+    out.clear();
+    let user = user_key(internal);
+    match internal.first_chunk::<CHUNK>() {
+        Some(chunk) if user.len() <= CHUNK => {
+            out.extend_from_slice(chunk);
+            out.truncate(user.len());
+        }
+        _ => out.extend_from_slice(user),
+    }
+}
+
+/// Whether two user keys have the same bytes. The same as `a == b`, but those of 8 to 16 bytes are
+/// told apart without a call, and so are most others.
+#[inline]
+#[must_use]
+pub fn is_same_bytes(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    if let (Some(a_head), Some(b_head), Some(a_tail), Some(b_tail)) = (
+        a.first_chunk::<8>(),
+        b.first_chunk::<8>(),
+        a.last_chunk::<8>(),
+        b.last_chunk::<8>(),
+    ) {
+        return a_head == b_head && a_tail == b_tail && (a.len() <= 16 || a == b);
+    }
+    a == b
+}
+
 /// How user keys of the bytewise order stand to each other. The same as `a.cmp(b)`, but most keys
 /// differ in their first 8 bytes, and those are told apart without a call.
 #[inline]
@@ -424,6 +458,25 @@ mod tests {
             prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()],
             0..24,
         )
+    }
+
+    #[test]
+    fn keys_of_every_length_are_copied_and_told_apart() {
+        let mut out = b"a longer key than any that comes".to_vec();
+        for len in 0..40 {
+            let user: Vec<u8> = (0..len).collect();
+            copy_user_key(&mut out, &internal(&user, 3, ValueKind::Value));
+            assert_eq!(out, user);
+            assert!(is_same_bytes(&out, &user));
+            for at in 0..user.len() {
+                let mut other = user.clone();
+                other[at] ^= 1;
+                assert!(!is_same_bytes(&other, &user), "byte {at} of {len}");
+                assert!(!is_same_bytes(&user[..at], &user));
+            }
+            copy_user_key(&mut out, &user[..user.len().min(7)]);
+            assert_eq!(out, b"", "too short to be an internal key");
+        }
     }
 
     proptest! {

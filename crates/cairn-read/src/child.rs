@@ -200,6 +200,28 @@ impl Child {
         }
     }
 
+    /// The user key of the entry before, if it is at hand.
+    #[inline]
+    #[must_use]
+    pub fn user_key_before(&self) -> Option<&[u8]> {
+        match self {
+            Child::Memtable(_) => None,
+            Child::Table(iter, _) => iter.user_key_before(),
+            Child::Level(iter) => iter.user_key_before(),
+        }
+    }
+
+    /// The lengths of the entry's internal key and value together.
+    #[inline]
+    #[must_use]
+    pub fn entry_len(&self) -> usize {
+        match self {
+            Child::Memtable(iter) => iter.key().len() + iter.value().len(),
+            Child::Table(iter, _) => iter.entry_len(),
+            Child::Level(iter) => iter.entry_len(),
+        }
+    }
+
     /// The value of the entry.
     #[inline]
     #[must_use]

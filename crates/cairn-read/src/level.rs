@@ -253,6 +253,20 @@ impl LevelIter {
         self.iter.as_ref().map_or(&[], TableIter::key)
     }
 
+    /// The user key of the entry before, if it is at hand.
+    #[inline]
+    #[must_use]
+    pub(crate) fn user_key_before(&self) -> Option<&[u8]> {
+        self.iter.as_ref().and_then(TableIter::user_key_before)
+    }
+
+    /// The lengths of the entry's internal key and value together.
+    #[inline]
+    #[must_use]
+    pub(crate) fn entry_len(&self) -> usize {
+        self.iter.as_ref().map_or(0, TableIter::entry_len)
+    }
+
     /// The value of the entry; empty when there is none.
     #[inline]
     #[must_use]

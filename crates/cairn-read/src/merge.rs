@@ -164,6 +164,31 @@ impl MergingIter {
         self.children[self.current].entry()
     }
 
+    /// The lengths of the entry's internal key and value together.
+    #[inline]
+    #[must_use]
+    pub fn entry_len(&self) -> usize {
+        self.children[self.current].entry_len()
+    }
+
+    /// Going backward: whether no version of `user`, the user key of the entry, is newer than the
+    /// entry, as far as that can be told from where the children stand; `false` where it cannot. Keys
+    /// are the same if `same` says so.
+    #[inline]
+    #[must_use]
+    pub fn stands_on_newest(&self, user: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+        debug_assert!(self.stands && self.back);
+        let before = self.children[self.current].user_key_before();
+        if before.is_none_or(|before| same(before, user)) {
+            return false;
+        }
+        // Where the best of the others stands on another key, all of them do.
+        self.heap.first().is_none_or(|&top| {
+            self.prefixes[top] != self.prefixes[self.current]
+                || !same(key::user_key(self.children[top].key()), user)
+        })
+    }
+
     /// The value of the entry, kept alive.
     #[must_use]
     pub fn value_pin(&self) -> Value {

@@ -1,11 +1,13 @@
 //! The walk through a block that data and index cursors share.
 //!
 //! A [`Position`] knows the entry it stands on: the key lies in the block when nothing of it is
-//! shared, and in a buffer otherwise. What follows a key differs between kinds of blocks and is
-//! the affair of a [`Coding`].
+//! shared, and at the end of a buffer otherwise. What follows a key differs between kinds of blocks
+//! and is the affair of a [`Coding`].
 //!
 //! Walking back means walking forward from a restart. Entries passed on the way are kept (within
-//! [`MAX_PASSED`] and the size of the block), so that a reverse scan decodes each entry once.
+//! [`MAX_PASSED`] and the size of the block), so that a reverse scan decodes each entry once: their
+//! keys stay in the buffer, before that of the current entry, and going back to one of them copies
+//! nothing.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -53,6 +55,11 @@ impl<V> Entry<V> {
     pub fn delta<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[self.delta_at..][..self.delta_len]
     }
+
+    #[inline]
+    fn delta_range(&self) -> Range<usize> {
+        self.delta_at..self.delta_at + self.delta_len
+    }
 }
 
 /// Entries that a walk back keeps at most.
@@ -60,10 +67,16 @@ const MAX_PASSED: usize = 256;
 /// Bytes of keys that a walk back keeps in any block.
 const MIN_KEPT_KEY_BYTES: usize = 4096;
 
+#[derive(Clone, Copy)]
 struct Passed<V> {
     at: usize,
     next: usize,
+    /// See [`Position`].
+    owned: bool,
     key_at: usize,
+    key_len: usize,
+    /// How much of the buffer is in use while this is the current entry.
+    buffered: usize,
     value: V,
 }
 
@@ -73,13 +86,14 @@ pub(super) struct Position<V> {
     at: usize,
     next: usize,
     pub value: V,
-    /// Whether the key is in `buffer` rather than in the block.
+    /// Whether the key is in `buffer`, which then ends with it, rather than in the block.
     owned: bool,
     key_at: usize,
     key_len: usize,
+    /// Keys of `passed`, and the current one.
     buffer: Vec<u8>,
+    /// Entries before the current one, the nearest last.
     passed: Vec<Passed<V>>,
-    passed_keys: Vec<u8>,
 }
 
 impl<V: Copy + Default> Default for Position<V> {
@@ -94,7 +108,6 @@ impl<V: Copy + Default> Default for Position<V> {
             key_len: 0,
             buffer: Vec::new(),
             passed: Vec::new(),
-            passed_keys: Vec::new(),
         }
     }
 }
@@ -116,6 +129,43 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     len
 }
 
+/// Parts of keys that are no longer are copied as so many bytes, and what is too much taken away again:
+/// a copy whose length is known needs no call.
+const CHUNK: usize = 32;
+const SMALL_CHUNK: usize = 16;
+
+/// Appends `range` of `bytes`; nothing if there is no such range.
+#[inline]
+fn append(buffer: &mut Vec<u8>, bytes: &[u8], range: Range<usize>) {
+    let len = range.len();
+    if let Some(chunk) = bytes
+        .get(range.start..)
+        .and_then(|rest| rest.first_chunk::<CHUNK>())
+        && len <= CHUNK
+    {
+        let end = buffer.len() + len;
+        buffer.extend_from_slice(chunk);
+        buffer.truncate(end);
+    } else {
+        buffer.extend_from_slice(bytes.get(range).unwrap_or_default());
+    }
+}
+
+/// Appends `range` of `buffer` to it.
+#[inline]
+fn append_within(buffer: &mut Vec<u8>, range: Range<usize>) {
+    let len = range.len();
+    if let Some(&chunk) = buffer[range.start..].first_chunk::<SMALL_CHUNK>()
+        && len <= SMALL_CHUNK
+    {
+        let end = buffer.len() + len;
+        buffer.extend_from_slice(&chunk);
+        buffer.truncate(end);
+    } else {
+        buffer.extend_from_within(range);
+    }
+}
+
 #[cold]
 #[inline(never)]
 pub(super) fn bad_entry(at: usize) -> Malformed {
@@ -135,7 +185,7 @@ impl<V: Copy + Default> Position<V> {
     /// Bytes of memory beside the position itself.
     pub fn memory_usage(&self) -> usize {
         let passed = self.passed.capacity() * size_of::<Passed<V>>();
-        self.buffer.capacity() + self.passed_keys.capacity() + passed
+        self.buffer.capacity() + passed
     }
 
     #[inline]
@@ -156,24 +206,40 @@ impl<V: Copy + Default> Position<V> {
     /// The key of the entry; of no meaning (but no harm) when there is none.
     #[inline]
     pub fn key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
-        if self.owned {
-            &self.buffer
-        } else {
-            bytes
-                .get(self.key_at..self.key_at + self.key_len)
-                .unwrap_or_default()
-        }
+        self.key_in(bytes, self.owned, self.key_at, self.key_len)
     }
 
-    /// The key in the buffer, where it can be changed in place.
-    pub fn key_mut(&mut self, bytes: &[u8]) -> &mut Vec<u8> {
+    #[inline]
+    fn key_in<'a>(&'a self, bytes: &'a [u8], owned: bool, at: usize, len: usize) -> &'a [u8] {
+        let holder = if owned { &self.buffer[..] } else { bytes };
+        holder.get(at..at + len).unwrap_or_default()
+    }
+
+    /// The length of the key.
+    #[inline]
+    pub fn key_len(&self) -> usize {
+        self.key_len
+    }
+
+    /// The key of the entry before, if that is at hand.
+    #[inline]
+    pub fn key_before<'a>(&'a self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let before = self.passed.last().filter(|last| last.next == self.at)?;
+        Some(self.key_in(bytes, before.owned, before.key_at, before.key_len))
+    }
+
+    /// The last bytes of the key, where they can be changed in place.
+    pub fn key_tail_mut<const N: usize>(&mut self, bytes: &[u8]) -> Option<&mut [u8; N]> {
         if !self.owned {
-            self.buffer.clear();
+            if self.passed.is_empty() {
+                self.buffer.clear();
+            }
             let key = bytes.get(self.key_at..self.key_at + self.key_len);
+            self.key_at = self.buffer.len();
             self.buffer.extend_from_slice(key.unwrap_or_default());
             self.owned = true;
         }
-        &mut self.buffer
+        self.buffer[self.key_at..].last_chunk_mut()
     }
 
     /// Leaves the position standing nowhere.
@@ -184,13 +250,13 @@ impl<V: Copy + Default> Position<V> {
     #[inline]
     pub fn forget_passed(&mut self) {
         self.passed.clear();
-        self.passed_keys.clear();
     }
 
     /// Makes `entry`, the one at offset `at` behind the current one, the current one.
     #[inline]
     fn load(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>) -> bool {
         if entry.shared == 0 {
+            self.passed.clear();
             self.owned = false;
             self.key_at = entry.delta_at;
         } else {
@@ -198,20 +264,25 @@ impl<V: Copy + Default> Position<V> {
                 return false;
             }
             if self.owned {
-                self.buffer.truncate(entry.shared);
+                self.buffer.truncate(self.key_at + entry.shared);
             } else {
-                let shared = bytes.get(self.key_at..self.key_at + entry.shared);
-                self.buffer.clear();
-                self.buffer.extend_from_slice(shared.unwrap_or_default());
-                self.owned = true;
+                let shared = self.key_at..self.key_at + entry.shared;
+                self.own();
+                append(&mut self.buffer, bytes, shared);
             }
-            self.buffer.extend_from_slice(entry.delta(bytes));
+            append(&mut self.buffer, bytes, entry.delta_range());
         }
-        self.key_len = entry.shared + entry.delta_len;
-        self.at = at;
-        self.next = entry.next;
-        self.value = entry.value;
+        self.stand(at, entry);
         true
+    }
+
+    /// Empties the buffer for the current key.
+    #[inline]
+    fn own(&mut self) {
+        self.passed.clear();
+        self.buffer.clear();
+        self.owned = true;
+        self.key_at = 0;
     }
 
     /// Goes to the following entry, or nowhere at the end.
@@ -300,6 +371,7 @@ impl<V: Copy + Default> Position<V> {
     }
 
     /// Goes to the entry before, or nowhere at the start.
+    #[inline]
     pub fn back<C: Coding<Value = V>>(
         &mut self,
         coding: &C,
@@ -308,8 +380,22 @@ impl<V: Copy + Default> Position<V> {
     ) -> Decoded<()> {
         if self.passed.last().is_some_and(|last| last.next == self.at) {
             self.take_passed();
+            if self.passed.is_empty() && self.at > 0 {
+                self.pass_before(coding, bytes, layout);
+            }
             return Ok(());
         }
+        self.back_over_restart(coding, bytes, layout)
+    }
+
+    /// Goes to the entry before, by the walk from the restart before it.
+    #[inline(never)]
+    fn back_over_restart<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+    ) -> Decoded<()> {
         let goal = self.at;
         self.forget_passed();
         match layout.restarts_before(bytes, goal) {
@@ -324,6 +410,49 @@ impl<V: Copy + Default> Position<V> {
         }
     }
 
+    /// Makes the entries between the restart before the current entry and this one those that were
+    /// passed: a walk that goes on needs them next, and one that has them at hand sees that no newer
+    /// version of its key lies before. What is wrong with them is found by the step that goes there.
+    #[inline(never)]
+    fn pass_before<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+    ) {
+        let i = layout.restarts_before(bytes, self.at);
+        if self.owned || i == 0 {
+            return;
+        }
+        let (at, next, value) = (self.at, self.next, self.value);
+        let (key_at, key_len) = (self.key_at, self.key_len);
+        let walked = self
+            .jump(coding, bytes, layout, i - 1)
+            .and_then(|()| self.walk_to(coding, bytes, layout, at));
+        match walked {
+            Ok(()) if self.valid => self.keep(),
+            _ => self.forget_passed(),
+        }
+        self.valid = true;
+        self.owned = false;
+        (self.at, self.next, self.value) = (at, next, value);
+        (self.key_at, self.key_len) = (key_at, key_len);
+    }
+
+    /// Keeps the current entry among those passed.
+    #[inline]
+    fn keep(&mut self) {
+        self.passed.push(Passed {
+            at: self.at,
+            next: self.next,
+            owned: self.owned,
+            key_at: self.key_at,
+            key_len: self.key_len,
+            buffered: self.buffer.len(),
+            value: self.value,
+        });
+    }
+
     /// Goes on to the entry that ends at `goal`, keeping those it passes.
     fn walk_to<C: Coding<Value = V>>(
         &mut self,
@@ -332,9 +461,19 @@ impl<V: Copy + Default> Position<V> {
         layout: &BlockLayout,
         goal: usize,
     ) -> Decoded<()> {
+        if !self.owned {
+            self.buffer.clear();
+        }
         while self.valid && self.next < goal {
-            self.keep_passed(bytes);
-            self.step(coding, bytes, layout)?;
+            let at = self.next;
+            let Some(entry) = coding.entry(bytes, layout, at, &self.value) else {
+                self.valid = false;
+                return Err(bad_entry(at));
+            };
+            if !self.load_behind(bytes, at, &entry) {
+                self.valid = false;
+                return Err(bad_entry(at));
+            }
         }
         if self.valid && self.next == goal {
             return Ok(());
@@ -343,36 +482,56 @@ impl<V: Copy + Default> Position<V> {
         Err(bad_entry(goal))
     }
 
-    fn keep_passed(&mut self, bytes: &[u8]) {
+    /// [`Position::load`] that keeps the current entry among those passed.
+    #[inline]
+    fn load_behind(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>) -> bool {
+        if entry.shared > self.key_len {
+            return false;
+        }
         // What is nearest to the goal is needed first, so the older half of too much may go.
         if self.passed.len() >= MAX_PASSED
-            || self.passed_keys.len() + self.key_len > bytes.len().max(MIN_KEPT_KEY_BYTES)
+            || self.buffer.len() + self.key_len > bytes.len().max(MIN_KEPT_KEY_BYTES)
         {
-            self.forget_passed();
+            self.forget_buffered();
         }
-        let passed = Passed {
-            at: self.at,
-            next: self.next,
-            key_at: self.passed_keys.len(),
-            value: self.value,
-        };
-        let key = if self.owned {
-            &self.buffer[..]
+        self.keep();
+        if entry.shared == 0 {
+            self.owned = false;
+            self.key_at = entry.delta_at;
         } else {
-            &bytes[self.key_at..][..self.key_len]
-        };
-        self.passed_keys.extend_from_slice(key);
-        self.passed.push(passed);
+            let shared = self.key_at..self.key_at + entry.shared;
+            self.key_at = self.buffer.len();
+            if self.owned {
+                append_within(&mut self.buffer, shared);
+            } else {
+                append(&mut self.buffer, bytes, shared);
+                self.owned = true;
+            }
+            append(&mut self.buffer, bytes, entry.delta_range());
+        }
+        self.stand(at, entry);
+        true
     }
 
+    /// Forgets the entries passed, and their keys.
+    #[cold]
+    fn forget_buffered(&mut self) {
+        self.passed.clear();
+        if self.owned {
+            self.buffer.drain(..self.key_at);
+            self.key_at = 0;
+        } else {
+            self.buffer.clear();
+        }
+    }
+
+    #[inline]
     fn take_passed(&mut self) {
         if let Some(passed) = self.passed.pop() {
-            let key = &self.passed_keys[passed.key_at..];
-            self.buffer.clear();
-            self.buffer.extend_from_slice(key);
-            self.key_len = key.len();
-            self.owned = true;
-            self.passed_keys.truncate(passed.key_at);
+            self.buffer.truncate(passed.buffered);
+            self.owned = passed.owned;
+            self.key_at = passed.key_at;
+            self.key_len = passed.key_len;
             self.at = passed.at;
             self.next = passed.next;
             self.value = passed.value;
@@ -476,12 +635,11 @@ impl<V: Copy + Default> Position<V> {
         self.forget_passed();
         if entry.shared > 0 {
             let of_first = &first[..entry.shared - of_word];
-            self.buffer.clear();
+            self.own();
             self.buffer.reserve(entry.shared + entry.delta_len);
             self.buffer.extend_from_slice(of_first);
             self.buffer.extend_from_slice(&place.word[..of_word]);
             self.buffer.extend_from_slice(entry.delta(bytes));
-            self.owned = true;
         } else {
             self.owned = false;
             self.key_at = entry.delta_at;
@@ -596,11 +754,10 @@ impl<V: Copy + Default> Position<V> {
     #[inline]
     pub fn build(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>, prefix: &[u8]) {
         if entry.shared > 0 {
-            self.buffer.clear();
+            self.own();
             self.buffer.reserve(entry.shared + entry.delta_len);
             self.buffer.extend_from_slice(&prefix[..entry.shared]);
             self.buffer.extend_from_slice(entry.delta(bytes));
-            self.owned = true;
         } else {
             self.owned = false;
             self.key_at = entry.delta_at;

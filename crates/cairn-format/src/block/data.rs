@@ -215,6 +215,21 @@ impl DataCursor {
         self.position.key(bytes)
     }
 
+    /// The key of the entry before the one on which the cursor stands, if it is at hand; its sequence
+    /// number may be that of the block where the cursor shows another.
+    #[inline]
+    #[must_use]
+    pub fn key_before<'a>(&'a self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        self.position.key_before(bytes)
+    }
+
+    /// The length of the entry's key.
+    #[inline]
+    #[must_use]
+    pub fn key_len(&self) -> usize {
+        self.position.key_len()
+    }
+
     /// Where in the block the value of the entry lies.
     #[inline]
     #[must_use]
@@ -233,7 +248,7 @@ impl DataCursor {
     #[cold]
     fn restore(&mut self, bytes: &[u8]) {
         if let Some(suffix) = self.stored.take()
-            && let Some(tail) = self.position.key_mut(bytes).last_chunk_mut()
+            && let Some(tail) = self.position.key_tail_mut(bytes)
         {
             *tail = suffix;
         }
@@ -243,7 +258,7 @@ impl DataCursor {
     #[cold]
     fn rewrite(&mut self, bytes: &[u8], global: SequenceNumber) {
         if self.position.valid()
-            && let Some(tail) = self.position.key_mut(bytes).last_chunk_mut()
+            && let Some(tail) = self.position.key_tail_mut(bytes)
         {
             self.stored = Some(*tail);
             *tail = rewritten(*tail, global).to_le_bytes();
@@ -313,6 +328,7 @@ impl DataCursor {
     /// # Errors
     ///
     /// See [`DataCursor::first`].
+    #[inline]
     pub fn prev(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
         self.before_move(bytes);
         with_coding!(layout, |coding| self

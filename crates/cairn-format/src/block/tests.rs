@@ -165,6 +165,51 @@ proptest! {
     }
 
     #[test]
+    fn steps_in_both_directions_stay_in_the_list(
+        entries in entries(60), options in options(), global in any::<bool>(),
+        from in any::<prop::sample::Index>(),
+        backs in prop::collection::vec(prop::bool::weighted(0.7), 0..200),
+    ) {
+        let mut entries = sorted(entries, &KeyOrder::Bytewise);
+        entries.dedup_by(|b, a| global && key::user_key(&a.0) == key::user_key(&b.0));
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let bytes = built(&entries, options);
+        let layout = BlockLayout::parse(&bytes, BlockKind::Data).unwrap();
+        let global = global.then_some(SequenceNumber(7));
+        let mut cursor = DataCursor::new().with_global_seqno(global);
+        let mut at = from.index(entries.len());
+        let target = InternalKey::new(
+            key::user_key(&entries[at].0), SequenceNumber::MAX, ValueKind::FOR_SEEK,
+        );
+        let order = KeyOrder::Bytewise;
+        cursor.seek(&bytes, &layout, &order, target.as_bytes()).unwrap();
+        at = entries.partition_point(|(key, _)| key::user_key(key) < target.user_key());
+        for back in backs {
+            let at_hand = cursor.key_before(&bytes).map(key::user_key);
+            let before = at.checked_sub(1).map(|before| key::user_key(&entries[before].0));
+            prop_assert!(at_hand.is_none() || at_hand == before);
+            prop_assert_eq!(cursor.key_len(), entries[at].0.len());
+            match back {
+                true => cursor.prev(&bytes, &layout).unwrap(),
+                false => cursor.next(&bytes, &layout).unwrap(),
+            }
+            let moved = if back { at.checked_sub(1) } else { Some(at + 1) };
+            let Some(moved) = moved.filter(|&moved| moved < entries.len()) else {
+                prop_assert!(!cursor.valid());
+                return Ok(());
+            };
+            at = moved;
+            let (found, value) = shown(&cursor, &bytes).unwrap();
+            prop_assert_eq!(key::user_key(&found), key::user_key(&entries[at].0));
+            prop_assert_eq!(&value, &entries[at].1);
+            let seq = global.unwrap_or(key::sequence(&entries[at].0));
+            prop_assert_eq!(key::sequence(&found), seq);
+        }
+    }
+
+    #[test]
     fn an_index_reads_as_the_list_it_was_built_of(
         entries in entries(60), targets in prop::collection::vec(internal_keys(), 1..8),
         sizes in prop::collection::vec((0u64..5000, prop_oneof![4 => Just(0u64), 1 => 1u64..9000]), 60),
@@ -268,6 +313,7 @@ fn exercise(bytes: &[u8], target: &[u8], global: Option<SequenceNumber>) {
                         break;
                     }
                     let _ = (cursor.key(bytes).len(), cursor.value(bytes).len());
+                    let _ = cursor.key_before(bytes);
                     let back = if start == 0 { false } else { step % 5 != 4 };
                     let moved = if back {
                         cursor.prev(bytes, &layout)

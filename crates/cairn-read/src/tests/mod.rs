@@ -64,16 +64,20 @@ fn shape() -> impl Strategy<Value = Shape> {
         proptest::collection::vec(0usize..8, 0..4),
         1usize..5,
         1u64..6,
-        16u64..200,
+        16u64..400,
+        prop_oneof![Just(1), Just(3), Just(16)],
         any::<bool>(),
     )
-        .prop_map(|(layers, files, skip, block_size, reverse)| Shape {
-            layers,
-            files,
-            skip,
-            block_size,
-            reverse,
-        })
+        .prop_map(
+            |(layers, files, skip, block_size, interval, reverse)| Shape {
+                layers,
+                files,
+                skip,
+                block_size,
+                interval,
+                reverse,
+            },
+        )
 }
 
 /// Everything about `world` at `seq`.
@@ -219,6 +223,7 @@ fn shape_of(layers: &[usize]) -> Shape {
         files: 2,
         skip: 8,
         block_size: 64,
+        interval: 3,
         reverse: false,
     }
 }

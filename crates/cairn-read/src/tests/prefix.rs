@@ -132,20 +132,97 @@ fn what_runs_cost() {
         let shape = Shape {
             files: 1,
             block_size: 4096,
+            interval: 16,
             ..shape_of(layers)
         };
         let world = World::new(&changes[from..], &shape);
         let seq = SequenceNumber(1_000_000);
         let mut iter = DbIter::new(world.view.clone(), seq, &ReadOptions::default());
-        let mut best = u128::MAX;
-        for _ in 0..20 {
-            let clock = cairn_platform::clock::SystemClock;
-            let began = cairn_platform::Clock::monotonic_nanos(&clock);
+        let best = best_nanos(&mut || {
             iter.seek(b"key");
-            let took = cairn_platform::Clock::monotonic_nanos(&clock) - began;
             assert_eq!(iter.key(), b"live");
-            best = best.min(u128::from(took));
-        }
+        });
         println!("{what}: {} us for 100,000 deletions", best / 1000);
     }
+}
+
+/// What steps and seeks cost in one sorted run; by hand, optimized:
+/// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read what_steps -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn what_steps_in_one_run_cost() {
+    measure_steps(&[20_000]);
+}
+
+/// The same in four.
+#[test]
+#[ignore = "a measurement"]
+fn what_steps_in_four_runs_cost() {
+    measure_steps(&[5_000; 4]);
+}
+
+fn measure_steps(layers: &[usize]) {
+    const KEYS: u64 = 20_000;
+    // Each key once, in no order.
+    let mut numbers: Vec<u64> = (0..KEYS).collect();
+    let mut random = 1u64;
+    for at in (1..numbers.len()).rev() {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        numbers.swap(at, (random >> 33) as usize % (at + 1));
+    }
+    let change = |n: u64| Change::Put([n.to_be_bytes(), [b'0'; 8]].concat(), vec![7; 100]);
+    let changes: Vec<Change> = numbers.into_iter().map(change).collect();
+    let shape = Shape {
+        files: 1,
+        block_size: 4096,
+        interval: 16,
+        ..shape_of(layers)
+    };
+    let world = World::new(&changes, &shape);
+    let iter = || {
+        let seq = SequenceNumber(1_000_000);
+        DbIter::new(world.view.clone(), seq, &ReadOptions::default())
+    };
+    // Opened tables are known to have no range tombstones.
+    iter().seek_to_first();
+    let mut iter = iter();
+    for (what, back) in [("forward", false), ("back", true)] {
+        let best = best_nanos(&mut || {
+            let mut bytes = 0;
+            match back {
+                false => iter.seek_to_first(),
+                true => iter.seek_to_last(),
+            }
+            while iter.valid() {
+                bytes += iter.key().len() + iter.value().len();
+                match back {
+                    false => iter.next(),
+                    true => iter.prev(),
+                }
+            }
+            assert_eq!(bytes as u64, KEYS * 116);
+        });
+        println!("{what}: {} ns a step", best / KEYS);
+    }
+    let mut at = 0;
+    let best = best_nanos(&mut || {
+        for _ in 0..100 {
+            at = (at + 7919) % KEYS;
+            iter.seek(&at.to_be_bytes());
+            assert!(iter.valid());
+        }
+    });
+    println!("seek: {} ns", best / 100);
+}
+
+/// The shortest time that `measured` takes.
+fn best_nanos(measured: &mut dyn FnMut()) -> u64 {
+    let clock = cairn_platform::clock::SystemClock;
+    let now = || cairn_platform::Clock::monotonic_nanos(&clock);
+    let took = |_| {
+        let began = now();
+        measured();
+        now() - began
+    };
+    (0..20).map(took).min().unwrap_or_default()
 }

@@ -46,6 +46,8 @@ pub(super) struct Shape {
     /// `max_sequential_skip_in_iterations`.
     pub(super) skip: u64,
     pub(super) block_size: u64,
+    /// Entries between restarts.
+    pub(super) interval: i32,
     pub(super) reverse: bool,
 }
 
@@ -87,7 +89,7 @@ impl World {
         fs.create_dir_all(&dir()).unwrap();
         let options = TableOptions {
             block_size: shape.block_size,
-            block_restart_interval: 3,
+            block_restart_interval: shape.interval,
             ..TableOptions::default()
         };
         let mut builder = Builder {

@@ -1,11 +1,12 @@
 //! Walking backward: the versions of a key come oldest first and are gathered until the next key
-//! begins.
+//! begins. A key whose only version is in front is not gathered: if the block has the entry before at
+//! hand, and no other source stands on the same key, the iterator stands on the entry in place.
 
 use cairn_format::key;
-use cairn_types::{Progress, Result, ValueKind};
+use cairn_types::{Progress, Result, SequenceNumber, ValueKind};
 
 use super::rules::unknown_kind;
-use super::{At, DbIter, Newest, Task};
+use super::{At, DbIter, Newest, Part, Task};
 use crate::columns::default_column;
 use crate::merging::Below;
 
@@ -23,7 +24,8 @@ impl DbIter {
                 }
                 return self.end();
             }
-            let user = key::user_key(self.merging.key());
+            let internal = self.merging.key();
+            let user = key::user_key(internal);
             if self.same_key {
                 if self.is_same(user, &self.key) {
                     self.gather()?;
@@ -43,8 +45,27 @@ impl DbIter {
             if let Some(cover) = &mut self.cover {
                 self.covered_by = cover.covering(user)?;
             }
-            self.key.clear();
-            self.key.extend_from_slice(user);
+            let packed = key::packed(internal);
+            let seq = SequenceNumber(packed >> 8);
+            if self.untimed
+                && seq <= self.seq
+                && seq >= self.covered_by
+                && self
+                    .merging
+                    .stands_on_newest(user, |a, b| self.is_same(a, b))
+            {
+                // Truncation is meant: the kind is the lowest byte.
+                match ValueKind::from_u8(packed as u8) {
+                    Some(ValueKind::Value) => return self.stand(At::Entry(Part::All)),
+                    Some(kind) if kind.is_deletion() => {
+                        self.hidden += 1;
+                        let _progress = self.merging.prev();
+                        continue;
+                    }
+                    _ => {}
+                }
+            }
+            self.take_key();
             self.same_key = true;
             self.skipped = 0;
             self.newest = Newest::Missing;

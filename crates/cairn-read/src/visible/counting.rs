@@ -1,9 +1,10 @@
 //! What statistics hear of an iterator: at each seek, and when it is dropped, what it did since.
 
+use cairn_format::key;
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Ticker, Update};
 
-use super::DbIter;
+use super::{At, DbIter, Part};
 
 /// What an iterator did since it last brought that in.
 #[derive(Default)]
@@ -59,6 +60,10 @@ impl DbIter {
     /// Bytes of the key and value that the iterator stands on.
     #[inline]
     pub(super) fn entry_len(&self) -> u64 {
+        if let At::Entry(Part::All) = &self.at {
+            let beside = key::SUFFIX_LEN + self.view.family.order.timestamp_size();
+            return self.merging.entry_len().saturating_sub(beside) as u64;
+        }
         (self.key().len() + self.value().len()) as u64
     }
 

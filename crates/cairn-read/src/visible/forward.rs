@@ -208,9 +208,7 @@ impl DbIter {
         // Backward, the iterator stands on values of its own.
         match std::mem::replace(&mut self.at, At::Nowhere) {
             At::Entry(part) => {
-                self.key.clear();
-                self.key
-                    .extend_from_slice(key::user_key(self.merging.key()));
+                self.take_key();
                 let value = self.merging.value_pin();
                 self.at = match part {
                     Part::All => At::Value(value),
@@ -321,9 +319,7 @@ impl DbIter {
     fn hide_key(&mut self) {
         // Entries are counted by key: many keys with few entries each are no reason to seek.
         self.skipped = 0;
-        self.key.clear();
-        self.key
-            .extend_from_slice(key::user_key(self.merging.key()));
+        self.take_key();
         self.same_key = true;
     }
 

@@ -8,7 +8,8 @@
 //!
 //! Forward, the first visible version of a key decides, and the iterator then stands on it in
 //! place: key and value are those of the block. Backward, versions come oldest first, so those of
-//! a key are gathered until the next key begins. Turning around is a seek.
+//! a key are gathered until the next key begins, unless it is plain that there is only one. Turning
+//! around is a seek.
 //!
 //! Each direction is a loop over the state kept here (`Task`), which may stop at any entry where
 //! something lacks and goes on from there. `DbIter::wait` fetches what lacks, blocking.
@@ -95,6 +96,8 @@ pub struct DbIter {
     view: Arc<View>,
     seq: SequenceNumber,
     read_ts: Option<Vec<u8>>,
+    /// Keys have no timestamps.
+    untimed: bool,
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
     /// How prefix filters are used.
@@ -207,6 +210,7 @@ impl DbIter {
         DbIter {
             seq,
             read_ts,
+            untimed: order.timestamp_size() == 0,
             lower: options.iterate_lower_bound.clone(),
             upper: options.iterate_upper_bound.clone(),
             prefix_use: match view.family.prefix_extractor {
@@ -361,19 +365,20 @@ impl DbIter {
         match &self.at {
             At::Nowhere => return,
             // The merging iterator stands on the entry.
-            At::Entry(_) => {
-                self.key.clear();
-                self.key
-                    .extend_from_slice(key::user_key(self.merging.key()));
+            At::Entry(_) if !self.back => {
+                self.take_key();
                 let _progress = self.merging.next();
             }
-            At::Value(_) | At::Index(_) | At::Entity(..) if self.back => {
+            _ if self.back => {
+                if let At::Entry(_) = &self.at {
+                    self.take_key();
+                }
                 self.back = false;
                 self.sought.clear();
                 self.aim_last_version();
                 let _progress = self.merging.seek(&self.target);
             }
-            At::Value(_) | At::Index(_) | At::Entity(..) => {}
+            _ => {}
         }
         self.same_key = true;
         self.skipped = 0;
@@ -387,11 +392,10 @@ impl DbIter {
         self.hidden = 0;
         match &self.at {
             At::Nowhere => return,
-            At::Entry(_) => {
-                self.key.clear();
-                self.key
-                    .extend_from_slice(key::user_key(self.merging.key()));
+            At::Entry(_) if self.back => {
+                let _progress = self.merging.prev();
             }
+            At::Entry(_) => self.take_key(),
             At::Value(_) | At::Index(_) | At::Entity(..) => {}
         }
         if !self.back || self.astray {
@@ -407,6 +411,12 @@ impl DbIter {
         self.sought.clear();
         self.run(Task::Backward);
         self.count_step(true);
+    }
+
+    /// Makes the user key of the merging iterator's entry `key`.
+    #[inline]
+    fn take_key(&mut self) {
+        key::copy_user_key(&mut self.key, self.merging.key());
     }
 
     /// Whether the iterator stands on a key.

@@ -139,7 +139,7 @@ impl DbIter {
     pub(super) fn is_same(&self, a: &[u8], b: &[u8]) -> bool {
         let order = &self.view.family.order;
         if order.is_bytewise() {
-            return a == b;
+            return key::is_same_bytes(a, b);
         }
         order.compare_without_timestamp(a, b).is_eq()
     }

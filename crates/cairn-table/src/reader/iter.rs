@@ -272,6 +272,27 @@ impl TableIter {
         self.data.key(self.bytes())
     }
 
+    /// The user key of the entry before, if it is at hand.
+    #[inline]
+    #[must_use]
+    pub fn user_key_before(&self) -> Option<&[u8]> {
+        if self.pads {
+            return None;
+        }
+        self.data.key_before(self.bytes()).map(key::user_key)
+    }
+
+    /// The lengths of the entry's internal key and value together.
+    #[inline]
+    #[must_use]
+    pub fn entry_len(&self) -> usize {
+        let key = match self.pads {
+            true => self.padded.len(),
+            false => self.data.key_len(),
+        };
+        key + self.data.value_range().len()
+    }
+
     /// The value of the entry.
     #[inline]
     #[must_use]
