@@ -136,6 +136,55 @@ static void blobs(const char* dir) {
 }
 #endif
 
+/* A database in an environment in memory: it outlives its handle, and no disk sees it. */
+static void in_memory(const char* dir) {
+  char* err = NULL;
+  char* path = below(dir, "memory");
+  rocksdb_env_t* env = rocksdb_create_mem_env();
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_env(options, env);
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  rocksdb_flushoptions_t* f = rocksdb_flushoptions_create();
+
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_put(db, w, "a", 1, "one", 3, &err);
+  CHECK_OK(err);
+  rocksdb_flush(db, f, &err);
+  CHECK_OK(err);
+  rocksdb_put(db, w, "b", 1, "two", 3, &err);
+  CHECK_OK(err);
+  rocksdb_compact_range(db, NULL, 0, NULL, 0);
+  rocksdb_close(db);
+
+  size_t families = 0;
+  char** names = rocksdb_list_column_families(options, path, &families, &err);
+  CHECK_OK(err);
+  CHECK(families == 1 && strcmp(names[0], "default") == 0);
+  rocksdb_list_column_families_destroy(names, families);
+  CHECK(fopen(path, "r") == NULL);
+
+  db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  CHECK_GET(db, r, "a", "one");
+  CHECK_GET(db, r, "b", "two");
+  rocksdb_close(db);
+  rocksdb_destroy_db(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_options_set_create_if_missing(options, 0);
+  CHECK(rocksdb_open(options, path, &err) == NULL);
+  CHECK_ERROR(err, "Invalid argument: ");
+
+  rocksdb_flushoptions_destroy(f);
+  rocksdb_readoptions_destroy(r);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_options_destroy(options);
+  rocksdb_env_destroy(env);
+  free(path);
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 2);
   char* err = NULL;
@@ -198,6 +247,8 @@ int main(int argc, char** argv) {
   CHECK_GET(db, r, "b", "2");
   CHECK_GET(db, r, "x2", "two");
   rocksdb_close(db);
+
+  in_memory(argv[1]);
 
   rocksdb_readoptions_destroy(r);
   rocksdb_writeoptions_destroy(w);

@@ -1,7 +1,8 @@
-//! Files in memory: for tests of what lies above files, and for databases nobody keeps.
+//! Files in memory: for databases that end with the process, and for tests of what lies above files.
 //!
-//! Names and bytes behave as the trait says; nothing can fail for want of space, and nothing
-//! survives the process. Crashes and faults are the simulator's (`cairn-sim`).
+//! Names and bytes behave as the trait says. They live as long as the file system, so that a
+//! database can be closed and opened again, and nothing survives the process. There is no limit: a
+//! file takes up to twice its length while it grows. Crashes and faults are the simulator's (`cairn-sim`).
 
 use std::collections::BTreeMap;
 use std::io::{Error as IoError, ErrorKind};
@@ -9,8 +10,10 @@ use std::path::{Component, Path, PathBuf};
 
 use cairn_types::{Error, Result};
 
+use crate::clock::SystemClock;
 use crate::fs::{FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile};
-use crate::sync::{Arc, Mutex, RwLock};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, RwLock};
+use crate::world::Clock;
 
 /// A file system in memory. Clones are views of the same files.
 #[derive(Clone)]
@@ -31,8 +34,31 @@ enum Node {
     File(Contents),
 }
 
-/// The bytes of a file, shared by its names and by those who have it open.
-type Contents = Arc<RwLock<Vec<u8>>>;
+/// A file, shared by its names and by those who have it open.
+type Contents = Arc<MemFile>;
+
+/// What a file holds, and when that was changed.
+#[derive(Default)]
+struct MemFile {
+    bytes: RwLock<Vec<u8>>,
+    /// Microseconds since 1970.
+    modified: AtomicU64,
+}
+
+impl MemFile {
+    fn new() -> Contents {
+        let file = Contents::default();
+        file.touch();
+        file
+    }
+
+    /// Notes that it is changed now.
+    fn touch(&self) {
+        // Relaxed: a number that orders nothing else.
+        self.modified
+            .store(SystemClock.wall_micros(), Ordering::Relaxed);
+    }
+}
 
 /// Bytes that an empty file system says are free.
 const CAPACITY: u64 = 1 << 40;
@@ -110,8 +136,11 @@ impl Tree {
 
     /// The last parts of the names in `dir`, which is absolute.
     fn names(&self, dir: &Path) -> Vec<String> {
+        // What is below a directory follows it.
         self.nodes
-            .keys()
+            .range(dir.to_owned()..)
+            .map(|(path, _)| path)
+            .take_while(|path| path.starts_with(dir))
             .filter(|path| path.parent() == Some(dir))
             .filter_map(|path| path.file_name()?.to_str().map(str::to_owned))
             .collect()
@@ -128,7 +157,7 @@ impl FileSystem for MemFileSystem {
     }
 
     fn create(&self, path: &Path, _mode: FileMode) -> Result<Arc<dyn WritableFile>> {
-        let contents = Contents::default();
+        let contents = MemFile::new();
         let shared = Arc::clone(&contents);
         self.tree.lock().add("create", path, shared)?;
         Ok(Arc::new(MemWriter::new(contents, path)))
@@ -147,16 +176,19 @@ impl FileSystem for MemFileSystem {
     }
 
     fn status(&self, path: &Path) -> Result<Status> {
-        let (len, kind) = match self.tree.lock().nodes.get(&absolute(path)) {
-            Some(Node::File(contents)) => (contents.read().len() as u64, PathKind::File),
-            Some(Node::Directory) => (0, PathKind::Directory),
-            None => return failed("look at", path, ErrorKind::NotFound),
-        };
-        Ok(Status {
-            len,
-            kind,
-            modified_micros: 0,
-        })
+        match self.tree.lock().nodes.get(&absolute(path)) {
+            Some(Node::File(file)) => Ok(Status {
+                len: file.bytes.read().len() as u64,
+                kind: PathKind::File,
+                modified_micros: file.modified.load(Ordering::Relaxed),
+            }),
+            Some(Node::Directory) => Ok(Status {
+                len: 0,
+                kind: PathKind::Directory,
+                modified_micros: 0,
+            }),
+            None => failed("look at", path, ErrorKind::NotFound),
+        }
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -262,7 +294,7 @@ impl FileSystem for MemFileSystem {
             return failed("lock", path, ErrorKind::WouldBlock);
         }
         if !tree.nodes.contains_key(&key) {
-            tree.add("lock", path, Contents::default())?;
+            tree.add("lock", path, MemFile::new())?;
         }
         tree.locked.push(key.clone());
         Ok(Box::new(MemLock {
@@ -277,7 +309,7 @@ impl FileSystem for MemFileSystem {
             .nodes
             .values()
             .map(|node| match node {
-                Node::File(contents) => contents.read().len(),
+                Node::File(file) => file.bytes.read().len(),
                 Node::Directory => 0,
             })
             .sum();
@@ -305,7 +337,7 @@ struct MemReader {
 
 impl RandomAccessFile for MemReader {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let contents = self.contents.read();
+        let contents = self.contents.bytes.read();
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let rest = contents.get(start..).unwrap_or(&[]);
         let len = rest.len().min(buf.len());
@@ -314,7 +346,7 @@ impl RandomAccessFile for MemReader {
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.contents.read().len() as u64)
+        Ok(self.contents.bytes.read().len() as u64)
     }
 
     fn path(&self) -> &Path {
@@ -341,7 +373,7 @@ impl MemWriter {
     }
 
     fn open(&self, doing: &str) -> Result<()> {
-        match self.closed.load(crate::sync::Ordering::Relaxed) {
+        match self.closed.load(Ordering::Relaxed) {
             true => Err(Error::io_text(format!(
                 "{doing} {}: the file is closed",
                 self.path.display()
@@ -354,9 +386,10 @@ impl MemWriter {
 impl WritableFile for MemWriter {
     fn append(&self, data: &[u8]) -> Result<()> {
         self.open("write")?;
-        let mut contents = self.contents.write();
+        self.contents.touch();
+        let mut contents = self.contents.bytes.write();
         if let Some(over) = &self.over {
-            let at = over.fetch_add(data.len(), crate::sync::Ordering::Relaxed);
+            let at = over.fetch_add(data.len(), Ordering::Relaxed);
             let old = contents.len().saturating_sub(at).min(data.len());
             contents[at..at + old].copy_from_slice(&data[..old]);
             contents.extend_from_slice(&data[old..]);
@@ -374,17 +407,18 @@ impl WritableFile for MemWriter {
         self.open("truncate")?;
         let len = usize::try_from(len)
             .map_err(|_| Error::invalid_argument("no file in memory is that long"))?;
-        self.contents.write().resize(len, 0);
+        self.contents.touch();
+        self.contents.bytes.write().resize(len, 0);
         if let Some(over) = &self.over {
-            over.store(len, crate::sync::Ordering::Relaxed);
+            over.store(len, Ordering::Relaxed);
         }
         Ok(())
     }
 
     fn len(&self) -> u64 {
         match &self.over {
-            Some(over) => over.load(crate::sync::Ordering::Relaxed) as u64,
-            None => self.contents.read().len() as u64,
+            Some(over) => over.load(Ordering::Relaxed) as u64,
+            None => self.contents.bytes.read().len() as u64,
         }
     }
 
@@ -393,7 +427,10 @@ impl WritableFile for MemWriter {
     }
 
     fn close(&self) -> Result<()> {
-        self.closed.store(true, crate::sync::Ordering::Relaxed);
+        if !self.closed.swap(true, Ordering::Relaxed) {
+            // It is done growing: the room for more is given back.
+            self.contents.bytes.write().shrink_to_fit();
+        }
         Ok(())
     }
 }
@@ -405,6 +442,36 @@ mod tests {
     #[test]
     fn names_and_bytes_behave_like_those_of_a_disk() {
         crate::posix::conformance(&MemFileSystem::new(), Path::new("/db"));
+    }
+
+    #[test]
+    fn a_file_was_changed_when_it_was_written_last() {
+        let fs = MemFileSystem::new();
+        let path = Path::new("/f");
+        let before = SystemClock.wall_micros();
+        let file = fs.create(path, FileMode::default()).unwrap();
+        file.append(b"x").unwrap();
+        let written = fs.status(path).unwrap().modified_micros;
+        assert!(written >= before);
+        SystemClock.sleep(std::time::Duration::from_millis(2));
+        file.sync(true).unwrap();
+        assert_eq!(fs.status(path).unwrap().modified_micros, written);
+        file.truncate(0).unwrap();
+        assert!(fs.status(path).unwrap().modified_micros > written);
+    }
+
+    #[test]
+    fn a_directory_lists_what_is_in_it_and_not_what_is_beside_it() {
+        let fs = MemFileSystem::new();
+        for dir in ["/a", "/a/b/c", "/a-", "/ab"] {
+            fs.create_dir_all(Path::new(dir)).unwrap();
+        }
+        for file in ["/a/x", "/a/b/y", "/a-/z", "/ab/z"] {
+            fs.create(Path::new(file), FileMode::default()).unwrap();
+        }
+        assert_eq!(fs.list(Path::new("/a")).unwrap(), ["b", "x"]);
+        assert_eq!(fs.list(Path::new("/a/b")).unwrap(), ["c", "y"]);
+        assert_eq!(fs.list(Path::new("/")).unwrap(), ["a", "a-", "ab"]);
     }
 
     #[test]

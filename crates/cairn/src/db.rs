@@ -59,6 +59,25 @@ impl Db {
 
     /// Opens a database in a world of the caller's choice: another file system, another clock.
     ///
+    /// In memory, for instance, where it lives as long as the world:
+    ///
+    /// ```
+    /// use cairn::{Db, Options, World};
+    ///
+    /// let (world, path) = (World::in_memory(), "/db".as_ref());
+    /// let options = Options::default().create_if_missing(true);
+    /// let db = Db::open_in(world.clone(), path, &options, &[], false)?;
+    /// db.put(b"slate", b"metamorphic")?;
+    /// db.close()?;
+    ///
+    /// let db = Db::open_in(world.clone(), path, &options, &[], false)?;
+    /// assert!(db.get(b"slate")?.is_some());
+    /// db.close()?;
+    /// Db::destroy_in(&world, path, &options)?;
+    /// assert!(Db::list_families_in(&world, path).is_err());
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`Db::open_with_families`].
@@ -86,7 +105,16 @@ impl Db {
     ///
     /// `InvalidArgument` if there is no database; `Corruption` of its MANIFEST.
     pub fn list_families(path: impl AsRef<Path>) -> Result<Vec<String>> {
-        cairn_db::list_families(path.as_ref(), &World::posix())
+        Db::list_families_in(&World::posix(), path.as_ref())
+    }
+
+    /// [`Db::list_families`] in a world of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::list_families`].
+    pub fn list_families_in(world: &World, path: &Path) -> Result<Vec<String>> {
+        cairn_db::list_families(path, world)
     }
 
     /// The directory.
@@ -277,6 +305,18 @@ impl Db {
     #[must_use]
     pub fn statistics(&self) -> Option<&std::sync::Arc<crate::observe::Statistics>> {
         self.inner.statistics()
+    }
+
+    /// What tickers grew by, in slices of `stats_persist_period_sec` each, of those that ended at
+    /// `from` or later and before `to`, in seconds since 1970; the oldest first. They lie in memory,
+    /// in at most `stats_history_buffer_size` bytes: the oldest go first.
+    #[must_use]
+    pub fn stats_history(
+        &self,
+        from: u64,
+        to: u64,
+    ) -> Vec<std::sync::Arc<crate::observe::StatsSlice>> {
+        self.inner.stats_history(from, to)
     }
 
     /// The property `name` of the default family as text, by RocksDB's names.

@@ -142,8 +142,17 @@ impl Db {
     ///
     /// `IoError` if the database is open, or a file cannot be deleted; what can be deleted is.
     pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
+        Db::destroy_in(&World::posix(), path.as_ref(), options)
+    }
+
+    /// [`Db::destroy`] in a world of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::destroy`].
+    pub fn destroy_in(world: &World, path: &Path, options: &Options) -> Result<()> {
         let families = std::slice::from_ref(&options.family);
-        cairn_db::destroy(&World::posix(), path.as_ref(), &options.db, families)
+        cairn_db::destroy(world, path, &options.db, families)
     }
 
     /// Makes a second database with the present state in `dir`, which must not exist: of links to

@@ -76,6 +76,7 @@ pub mod repair;
 mod set_options;
 mod snapshot;
 mod wal;
+pub mod world;
 
 pub use cairn_db::{
     Column, Columns, Dropped, FamilyDescriptor, Value, WalFile, WalFileType, WriteBatch,

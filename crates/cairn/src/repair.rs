@@ -47,13 +47,21 @@ impl Db {
         options: &Options,
         families: &[FamilyDescriptor],
     ) -> Result<RepairReport> {
-        cairn_db::repair(
-            &World::posix(),
-            path.as_ref(),
-            &options.db,
-            families,
-            &options.family,
-        )
+        Db::repair_in(&World::posix(), path.as_ref(), options, families)
+    }
+
+    /// [`Db::repair`] in a world of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::repair`].
+    pub fn repair_in(
+        world: &World,
+        path: &Path,
+        options: &Options,
+        families: &[FamilyDescriptor],
+    ) -> Result<RepairReport> {
+        cairn_db::repair(world, path, &options.db, families, &options.family)
     }
 
     /// Takes tables out of the database in `path`, which must not be open and whose MANIFEST must
@@ -84,13 +92,21 @@ impl Db {
         families: &[FamilyDescriptor],
         which: &Quarantine,
     ) -> Result<RepairReport> {
-        cairn_db::quarantine(
-            &World::posix(),
-            path.as_ref(),
-            &options.db,
-            families,
-            &options.family,
-            which,
-        )
+        Db::quarantine_in(&World::posix(), path.as_ref(), options, families, which)
+    }
+
+    /// [`Db::quarantine`] in a world of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::quarantine`].
+    pub fn quarantine_in(
+        world: &World,
+        path: &Path,
+        options: &Options,
+        families: &[FamilyDescriptor],
+        which: &Quarantine,
+    ) -> Result<RepairReport> {
+        cairn_db::quarantine(world, path, &options.db, families, &options.family, which)
     }
 }

@@ -1,0 +1,30 @@
+//! The world that a database lives in: files, time, threads, randomness, each behind a trait.
+//!
+//! [`World::posix`] is the machine, [`World::in_memory`] keeps files in memory, [`World::encrypted`] encrypts
+//! those of another world. A program can bring its own of any of the four: files on other storage, say, or a
+//! clock for tests. What an implementor promises stands at the traits. [`Db::open_in`](crate::Db::open_in) opens a
+//! database in a world.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use cairn::world::{FileSystem, MemFileSystem};
+//! use cairn::{Db, Options, World};
+//!
+//! // Two databases that share files in memory, which the program can look at.
+//! let files = MemFileSystem::new();
+//! let world = World { fs: Arc::new(files.clone()), ..World::posix() };
+//! let options = Options::default().create_if_missing(true);
+//! let one = Db::open_in(world.clone(), "/one".as_ref(), &options, &[], false)?;
+//! let two = Db::open_in(world, "/two".as_ref(), &options, &[], false)?;
+//! assert!(files.list("/one".as_ref())?.contains(&"CURRENT".to_owned()));
+//! # one.close()?;
+//! # two.close()?;
+//! # Ok::<(), cairn::Error>(())
+//! ```
+
+pub use cairn_platform::fs::{
+    Access, FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, ReadAt, Status,
+    WritableFile,
+};
+pub use cairn_platform::world::{Clock, Executor, Job, Priority, Random, World};
+pub use cairn_platform::{MemFileSystem, PosixFileSystem};
