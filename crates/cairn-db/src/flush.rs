@@ -269,11 +269,11 @@ impl Shared {
         }
         // Most of the log is synced before anybody has to wait for the lead.
         self.sync_log_so_far()?;
-        self.queue.lead_alone();
+        self.lead_alone();
         let switched = self
             .check_writable()
             .and_then(|()| self.switch_memtables(families, true));
-        self.queue.hand_over();
+        self.hand_over();
         switched
     }
 

@@ -138,6 +138,7 @@ impl Shared {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
             options.table.block_cache = Some(self.default_cache.clone());
         }
+        self.note_merging(&options);
         let tables = Arc::new(self.table_source(&options));
         let view = family.view.load_full();
         let reading = Reading {

@@ -43,6 +43,7 @@ use crate::stats::SumsBefore;
 use crate::timers::Timers;
 use crate::watch::Notices;
 use crate::write::log::CurrentLog;
+use crate::write::order::Order;
 use crate::write::queue::Queue;
 use crate::write::stall::{Condition, Throttle};
 use crate::write::wal_control::WalLocks;
@@ -86,8 +87,10 @@ pub(crate) struct Shared {
 
     pub(crate) queue: Queue,
     pub(crate) writer: Mutex<Writer>,
-    /// The last sequence number that reads see.
-    pub(crate) published: AtomicU64,
+    /// What reads see of the writes.
+    pub(crate) order: Order,
+    /// Some family may have `max_successive_merges`.
+    pub(crate) may_merge_early: AtomicBool,
     /// Something wants the next leader to look before it writes.
     pub(crate) attention: AtomicBool,
     /// What writes of low priority pass at while compactions are behind.
@@ -253,8 +256,7 @@ impl FamilyTree {
 impl Shared {
     /// The last write that reads see.
     pub(crate) fn published(&self) -> SequenceNumber {
-        // Acquire pairs with the release of the write that published it.
-        SequenceNumber(self.published.load(Ordering::Acquire))
+        self.order.visible()
     }
 
     /// The options in effect now. Ask once and keep the answer where two of them belong together.

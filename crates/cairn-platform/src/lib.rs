@@ -13,6 +13,7 @@ pub mod io;
 pub mod limited;
 pub mod limiter;
 pub mod mem;
+pub mod patience;
 pub mod posix;
 mod prefetch;
 pub mod random;

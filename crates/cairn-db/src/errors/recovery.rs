@@ -325,13 +325,13 @@ impl Shared {
 
     /// Puts a new log in the place of one that failed, and all memtables behind it.
     fn begin_log_anew(self: &Arc<Self>) -> Result<()> {
-        self.queue.lead_alone();
+        self.lead_alone();
         if let Some(log) = self.writer.lock().log.as_mut() {
             log.mark_failed();
         }
         let families: Vec<Arc<FamilyState>> = self.families.load().iter().cloned().collect();
         let switched = self.switch_memtables(&families, true);
-        self.queue.hand_over();
+        self.hand_over();
         switched?;
         // A failure from here on is one of the new log.
         self.errors.state.lock().recovery.log_failed = false;

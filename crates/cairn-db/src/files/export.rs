@@ -120,12 +120,12 @@ impl Shared {
         let created = self
             .bring_in_exports(&options, import, exports, &mut imported)
             .and_then(|edit| {
-                self.queue.lead_alone();
+                self.lead_alone();
                 // Whoever finds the family after a power cut finds every write before it too.
                 let result = self
                     .flush_wal(true)
                     .and_then(|()| self.create_family_led(name, options, &edit));
-                self.queue.hand_over();
+                self.hand_over();
                 result
             });
         let state = match created {

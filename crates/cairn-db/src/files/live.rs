@@ -259,9 +259,9 @@ impl Shared {
 
     /// The state of this moment. The caller keeps files from deletion. Writers wait shortly.
     pub(crate) fn capture(self: &Arc<Self>) -> Result<Capture> {
-        self.queue.lead_alone();
+        self.lead_alone();
         let captured = self.capture_led();
-        self.queue.hand_over();
+        self.hand_over();
         captured
     }
 

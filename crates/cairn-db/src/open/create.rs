@@ -35,6 +35,7 @@ impl Shared {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
             options.table.block_cache = Some(self.default_cache.clone());
         }
+        self.note_merging(&options);
         let tables = Arc::new(self.table_source(&options));
         let reading = Reading {
             family: family.name.clone(),
@@ -155,9 +156,9 @@ impl Shared {
         let options = options.clone().sanitize(&self.options());
         self.create_table_dirs(&options)?;
         // With the lead nobody writes, so the family begins with the current log.
-        self.queue.lead_alone();
+        self.lead_alone();
         let result = self.create_family_led(name, options, &TreeEdit::default());
-        self.queue.hand_over();
+        self.hand_over();
         result
     }
 
@@ -217,8 +218,8 @@ impl Shared {
         if let Some(largest) = largest {
             let mut writer = self.writer.lock();
             writer.allocated = writer.allocated.max(largest);
-            // Release: a reader that sees the number sees the family that has it.
-            self.published.store(writer.allocated.0, Ordering::Release);
+            // A reader that sees the number sees the family that has it.
+            self.order.jump(writer.allocated);
         }
         self.update_wal_limit();
         drop(manifest);
@@ -235,9 +236,9 @@ impl Shared {
                 "the default column family cannot be dropped",
             ));
         }
-        self.queue.lead_alone();
+        self.lead_alone();
         let result = self.drop_family_led(family);
-        self.queue.hand_over();
+        self.hand_over();
         result?;
         self.purge();
         self.write_options_file()
@@ -362,8 +363,8 @@ impl Shared {
         self.changed.notify_all();
         // Nobody leads any more once this thread has led: the next leader finds the database
         // closing.
-        self.queue.lead_alone();
-        self.queue.hand_over();
+        self.lead_alone();
+        self.hand_over();
         self.wait_until(|tree| tree.flushes == 0 && tree.compactions == 0 && tree.manual == 0);
         let log = self.writer.lock().log.take();
         let synced = match log {

@@ -8,7 +8,6 @@ use cairn_format::manifest::LogReach;
 use cairn_format::names::FileName;
 use cairn_options::WalRecoveryMode;
 use cairn_platform::fs::FileMode;
-use cairn_platform::sync::Ordering;
 use cairn_types::{
     Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode, ValueKind, WalDecision,
 };
@@ -364,7 +363,7 @@ impl Shared {
         let outcome = self.replay_logs(recovered)?;
         let files = self.largest_sequence_in_files();
         let last = outcome.last.max(recovered.last_sequence).max(files);
-        self.published.store(last.0, Ordering::Release);
+        self.order.jump(last);
         self.writer.lock().allocated = last;
         if self.read_only {
             return Ok(());

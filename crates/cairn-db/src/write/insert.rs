@@ -9,6 +9,15 @@ use crate::family::FamilyState;
 use crate::shared::Shared;
 use crate::write::successive::merged;
 
+/// Whether operands are merged as they are inserted, where `max_successive_merges` asks for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Merging {
+    /// They are: every earlier write is in the memtables, and nobody else inserts.
+    Early,
+    /// They are not.
+    Late,
+}
+
 /// One entry on its way into a memtable.
 pub(crate) struct Entry<'a> {
     pub(crate) kind: ValueKind,
@@ -54,7 +63,12 @@ pub(crate) fn entry<'a>(record: &Record<'a>) -> Result<Option<(u32, Entry<'a>)>>
 
 impl Shared {
     /// Inserts the entries of `batch`, whose first gets the sequence number `first`.
-    pub(crate) fn insert(&self, batch: &[u8], first: SequenceNumber) -> Result<()> {
+    pub(crate) fn insert(
+        &self,
+        batch: &[u8],
+        first: SequenceNumber,
+        merging: Merging,
+    ) -> Result<()> {
         let batch = BatchRef::parse(batch).map_err(|e| e.in_file("the write batch", 0))?;
         let families = self.families.load();
         let mut seq = first;
@@ -77,7 +91,9 @@ impl Shared {
             let empty = entry.kind == ValueKind::RangeDeletion && entry.key == entry.value;
             if let Some((family, memtable)) = last.as_ref().filter(|_| !empty) {
                 let early = match entry.kind {
-                    ValueKind::Merge => merged(family, memtable, entry.key, entry.value, seq),
+                    ValueKind::Merge if merging == Merging::Early => {
+                        merged(family, memtable, entry.key, entry.value, seq)
+                    }
                     _ => None,
                 };
                 match early {

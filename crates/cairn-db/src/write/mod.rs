@@ -2,17 +2,21 @@
 //!
 //! ```text
 //! batch -> [held back while its families are behind] -> queue -> [make room] -> sequence numbers -> one log append (and sync) for the group
-//!       -> every member inserts its own batch -> publish -> wake
+//!       -> hand over the lead -> every member inserts its own batch -> visible once all before it are
 //! ```
 //!
+//! The next group is logged while this one inserts. Who needs memtables to himself (to switch them, to read what
+//! earlier writes left before merging early) waits, with the lead, for those that still insert.
+//!
 //! Cost of an uncontended write: two swaps of the queue's lead, the writer's lock, one append, the insertions,
-//! one store.
+//! one swap.
 
 pub(crate) mod archive;
 pub(crate) mod buffers;
 pub(crate) mod hold;
 pub(crate) mod insert;
 pub(crate) mod log;
+pub(crate) mod order;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod stall;
@@ -31,7 +35,8 @@ use cairn_types::{Error, Result, SequenceNumber};
 use crate::batch::WriteBatch;
 use crate::shared::{Shared, Writer};
 use crate::tally::GroupCounts;
-use queue::{Group, Kind, Next, Waiter};
+use insert::Merging;
+use queue::{Group, Kind, Turn, Waiter};
 
 impl Shared {
     /// Writes `batch`.
@@ -79,12 +84,13 @@ impl Shared {
             None => return self.lead(batch.data(), kind),
             Some(waiter) => waiter,
         };
-        loop {
-            match waiter.next() {
-                Next::Lead => return self.lead(batch.data(), kind),
-                Next::Insert(seq, group) => group.inserted(self.insert(&waiter.batch, seq)),
-                Next::Finished(result) => return result,
+        match waiter.wait() {
+            Turn::Lead => self.lead(batch.data(), kind),
+            Turn::Insert(seq, group) => {
+                let inserted = self.insert(&waiter.batch, seq, Merging::Late);
+                self.end_insertion(&group, inserted)
             }
+            Turn::Finished(result) => result,
         }
     }
 
@@ -122,7 +128,17 @@ impl Shared {
             limit
         };
         let followers = self.queue.followers(kind, limit);
-        let result = self.write_group(batch, kind, &followers);
+        let result = match self.log_group(batch, kind, &followers) {
+            Ok(before) if self.inserts_in_turn() => self.insert_in_turn(batch, before, &followers),
+            Ok(before) => {
+                self.queue.hand_over();
+                return match followers.is_empty() {
+                    true => self.insert_alone(batch, before),
+                    false => self.insert_group(batch, before, &followers),
+                };
+            }
+            Err(error) => Err(error),
+        };
         for follower in &followers {
             follower.finish(result.clone());
         }
@@ -130,9 +146,14 @@ impl Shared {
         result
     }
 
-    /// Logs, inserts and publishes a group. A failure after the append leaves the group in doubt
-    /// and the database read-only.
-    fn write_group(&self, batch: &[u8], kind: Kind, followers: &[Arc<Waiter>]) -> Result<()> {
+    /// Gives a group its sequence numbers and logs it; returns the last number before them. After a failure
+    /// the group is in doubt and the database read-only.
+    fn log_group(
+        &self,
+        batch: &[u8],
+        kind: Kind,
+        followers: &[Arc<Waiter>],
+    ) -> Result<SequenceNumber> {
         let Kind::Batch {
             sync, disable_wal, ..
         } = kind
@@ -140,30 +161,34 @@ impl Shared {
             unreachable!("a batch is written");
         };
         let bytes: usize = followers.iter().map(|follower| follower.batch.len()).sum();
+        let keys = u64::from(count_of(batch))
+            + followers
+                .iter()
+                .map(|follower| follower.count())
+                .sum::<u64>();
         self.counters
             .note_group(1 + followers.len(), batch.len() + bytes, !disable_wal);
-        let keys = |follower: &Arc<Waiter>| u64::from(count_of(&follower.batch));
         self.tally_group(&GroupCounts {
             batches: 1 + followers.len(),
-            keys: u64::from(count_of(batch)) + followers.iter().map(keys).sum::<u64>(),
+            keys,
             bytes: batch.len() + bytes,
             logged: !disable_wal,
         });
-        let mut writer = self.writer.lock();
-        let first = writer.allocated.plus(1);
-        let count = |bytes: &[u8]| u64::from(count_of(bytes));
         if disable_wal {
             self.unlogged.store(true, Ordering::Release);
         }
+        let mut writer = self.writer.lock();
+        let before = writer.allocated;
         if !disable_wal {
+            let first = before.plus(1);
             let logged = if followers.is_empty() {
                 self.append(&mut writer, &[(first, batch)], sync)
             } else {
-                let mut next = first.plus(count(batch));
+                let mut next = first.plus(u64::from(count_of(batch)));
                 let mut batches = vec![(first, batch)];
                 for follower in followers {
                     batches.push((next, &follower.batch));
-                    next = next.plus(count(&follower.batch));
+                    next = next.plus(follower.count());
                 }
                 self.append(&mut writer, &batches, sync)
             };
@@ -172,44 +197,113 @@ impl Shared {
                 return Err(error);
             }
         }
-
-        let mut next = first.plus(count(batch));
-        let in_turn = !followers.is_empty() && self.inserts_in_turn();
-        if in_turn {
-            let mut result = self.insert(batch, first);
-            for follower in followers {
-                result = result.and_then(|()| self.insert(&follower.batch, next));
-                next = next.plus(count(&follower.batch));
-            }
-            return self.publish(&mut writer, SequenceNumber(next.0 - 1), result);
-        }
-        let group = (!followers.is_empty()).then(|| Group::new(followers.len()));
-        for follower in followers {
-            let group = group.as_ref().expect("a group with followers exists");
-            follower.insert_at(next, group);
-            next = next.plus(count(&follower.batch));
-        }
-        let own = self.perf_timed(PerfMetric::WriteMemtableTime, || self.insert(batch, first));
-        let others = group.map_or(Ok(()), |group| group.wait());
-        self.publish(&mut writer, SequenceNumber(next.0 - 1), own.and(others))
+        self.counters.keys_written.add(keys);
+        writer.allocated = before.plus(keys);
+        Ok(before)
     }
 
-    /// Shows readers all entries up to `last`, which were inserted with this result.
-    fn publish(
-        &self,
-        writer: &mut Writer,
-        last: SequenceNumber,
-        inserted: Result<()>,
-    ) -> Result<()> {
-        self.counters.keys_written.add(last.0 - writer.allocated.0);
-        writer.allocated = last;
-        if let Err(error) = inserted {
-            self.background_error(BackgroundErrorReason::MemTable, &error);
-            return Err(error);
-        }
-        // Release: a reader that sees the number sees the entries up to it.
-        self.published.store(writer.allocated.0, Ordering::Release);
+    /// Inserts a batch that is a group of its own, and waits until it is visible.
+    fn insert_alone(&self, batch: &[u8], before: SequenceNumber) -> Result<()> {
+        self.perf_timed(PerfMetric::WriteMemtableTime, || {
+            self.insert(batch, before.plus(1), Merging::Late)
+        })
+        .inspect_err(|error| self.insertion_failed(error))?;
+        self.order
+            .show(before, before.plus(u64::from(count_of(batch))));
         Ok(())
+    }
+
+    /// Inserts the batches of a group beside each other, and waits until they are visible.
+    fn insert_group(
+        &self,
+        batch: &[u8],
+        before: SequenceNumber,
+        followers: &[Arc<Waiter>],
+    ) -> Result<()> {
+        let first = before.plus(1);
+        let mut next = first.plus(u64::from(count_of(batch)));
+        let mut placed = Vec::with_capacity(followers.len());
+        for follower in followers {
+            placed.push((next, follower));
+            next = next.plus(follower.count());
+        }
+        // Whoever sleeps is spared being woken twice.
+        let (looking, carried): (Vec<_>, Vec<_>) = placed
+            .into_iter()
+            .partition(|(_, follower)| follower.is_looking());
+        let group = Group::new(1 + looking.len(), before, SequenceNumber(next.0 - 1));
+        for (seq, follower) in looking {
+            follower.insert_at(seq, &group);
+        }
+        let inserted = self.perf_timed(PerfMetric::WriteMemtableTime, || {
+            self.insert(batch, first, Merging::Late)?;
+            carried
+                .iter()
+                .try_for_each(|(seq, follower)| self.insert(&follower.batch, *seq, Merging::Late))
+        });
+        let result = self.end_insertion(&group, inserted);
+        for (_, follower) in carried {
+            follower.finish(result.clone());
+        }
+        result
+    }
+
+    /// Inserts the batches of a group one after the other, each of which sees those before it, and shows them.
+    /// The caller leads.
+    fn insert_in_turn(
+        &self,
+        batch: &[u8],
+        before: SequenceNumber,
+        followers: &[Arc<Waiter>],
+    ) -> Result<()> {
+        self.order.wait_for(before);
+        let mut next = before.plus(1);
+        let batches = followers.iter().map(|follower| &*follower.batch);
+        for batch in std::iter::once(batch).chain(batches) {
+            self.insert(batch, next, Merging::Early)
+                .inspect_err(|error| self.insertion_failed(error))?;
+            next = next.plus(u64::from(count_of(batch)));
+        }
+        self.order.show(before, SequenceNumber(next.0 - 1));
+        Ok(())
+    }
+
+    /// Ends the part of a member of `group`: the last one shows the group, and the others wait for that.
+    fn end_insertion(&self, group: &Group, inserted: Result<()>) -> Result<()> {
+        let is_last = group.inserted(inserted);
+        if !is_last {
+            self.order.wait_for(group.last);
+        } else if let Err(error) = group.outcome() {
+            self.insertion_failed(&error);
+        } else {
+            self.order.show(group.before, group.last);
+        }
+        group.outcome()
+    }
+
+    /// What was logged could not be inserted: it stays invisible, and nothing more is written.
+    #[cold]
+    fn insertion_failed(&self, error: &Error) {
+        self.background_error(BackgroundErrorReason::MemTable, error);
+        self.order.give_up();
+    }
+
+    /// Takes the lead for something that no other write may share, with all earlier writes inserted and
+    /// visible. [`Shared::hand_over`] gives it back.
+    pub(crate) fn lead_alone(&self) {
+        self.queue.lead_alone();
+        self.wait_for_insertions();
+    }
+
+    /// Gives the lead back.
+    pub(crate) fn hand_over(&self) {
+        self.queue.hand_over();
+    }
+
+    /// Waits until all that was logged is inserted. The caller leads.
+    pub(crate) fn wait_for_insertions(&self) {
+        let last = self.writer.lock().allocated;
+        self.order.wait_for(last);
     }
 
     /// Appends `batches` to the log, and syncs it if `sync` asks for it.
@@ -234,6 +328,13 @@ impl Shared {
         } else {
             Ok(())
         }
+    }
+}
+
+impl Waiter {
+    /// How many sequence numbers its batch takes.
+    fn count(&self) -> u64 {
+        u64::from(count_of(&self.batch))
     }
 }
 

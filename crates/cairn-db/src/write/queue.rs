@@ -2,27 +2,30 @@
 //!
 //! Writers take turns. The one whose turn it is *leads*: it alone allocates sequence numbers,
 //! appends to the log and switches memtables, and it carries a group of waiting writes with its
-//! own, so that one append (and one sync) serves them all. After the append every member of the
-//! group inserts its own batch into the memtables, at once; the leader waits for the last of them,
-//! publishes, and hands the lead to the next writer that waits.
+//! own, so that one append (and one sync) serves them all. After the append it hands the lead to the
+//! next writer that waits. The members of the group insert their batches into the memtables beside
+//! each other and beside the groups after them, and become visible together ([`super::order`]); for a
+//! member that is not running, the leader inserts.
 //!
 //! A writer that finds nobody leading leads at once; alone it takes no lock, for the queue's is that of
-//! the list of those who wait.
+//! the list of those who wait. One that waits looks for a while before it sleeps.
 //!
 //! Invariants:
 //!
 //! Q1. At most one thread leads at any time.
 //! Q2. Waiters are served in the order in which they joined.
-//! Q3. Every waiter is woken exactly once with `Lead`, or with `Finished` (after at most one
-//!     `Insert`).
+//! Q3. Every waiter is told exactly one thing: to lead, to insert, or that its write is over.
 //! Q4. `lead` is `FREE` if nobody leads and nobody waits, `WAITED_FOR` if somebody waits, and `HELD`
 //!     otherwise. To and from `WAITED_FOR` it changes under the lock of `waiting` only.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use cairn_platform::sync::{AtomicU32, AtomicUsize, Condvar, Mutex, Ordering};
-use cairn_types::{Result, SequenceNumber};
+use cairn_platform::patience;
+use cairn_platform::sync::{
+    AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, OnceLock, Ordering,
+};
+use cairn_types::{Error, Result, SequenceNumber};
 
 /// What a waiter may share a group with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,24 +48,19 @@ pub(crate) struct Waiter {
     pub(crate) kind: Kind,
     /// The batch's bytes, header included; empty for [`Kind::Alone`].
     pub(crate) batch: Vec<u8>,
-    turn: Mutex<Turn>,
+    turn: Mutex<Option<Turn>>,
+    /// Whether there is a turn.
+    told: AtomicBool,
+    /// It runs and looks for its turn, as far as anybody can know.
+    looks: AtomicBool,
     changed: Condvar,
 }
 
-/// What a waiter is told.
-#[derive(Clone)]
-enum Turn {
-    Wait,
-    Lead,
-    Insert(SequenceNumber, Arc<Group>),
-    Finished(Result<()>),
-}
-
-/// What a waiter does next.
-pub(crate) enum Next {
+/// What a waiter is told to do.
+pub(crate) enum Turn {
     /// It leads.
     Lead,
-    /// It inserts its batch at this sequence number, reports to the group, and waits again.
+    /// It inserts its batch at this sequence number and reports to the group.
     Insert(SequenceNumber, Arc<Group>),
     /// Its write is over.
     Finished(Result<()>),
@@ -71,39 +69,38 @@ pub(crate) enum Next {
 /// The members of a group that still insert.
 pub(crate) struct Group {
     inserting: AtomicUsize,
-    outcome: Mutex<Result<()>>,
-    done: Condvar,
+    /// The first failure of a member.
+    failure: OnceLock<Error>,
+    /// The last sequence number before the group's.
+    pub(crate) before: SequenceNumber,
+    /// The group's last sequence number.
+    pub(crate) last: SequenceNumber,
 }
 
 impl Group {
-    /// A group of which `members` beside the leader insert their batches themselves.
-    pub(crate) fn new(members: usize) -> Arc<Group> {
+    /// A group of `members` that insert, with the numbers after `before` up to `last`.
+    pub(crate) fn new(members: usize, before: SequenceNumber, last: SequenceNumber) -> Arc<Group> {
         Arc::new(Group {
             inserting: AtomicUsize::new(members),
-            outcome: Mutex::new(Ok(())),
-            done: Condvar::new(),
+            failure: OnceLock::new(),
+            before,
+            last,
         })
     }
 
-    /// A member reports the end of its insertion.
-    pub(crate) fn inserted(&self, result: Result<()>) {
-        let mut outcome = self.outcome.lock();
-        if result.is_err() {
-            *outcome = result;
+    /// A member reports the end of its insertion; whether it was the last.
+    pub(crate) fn inserted(&self, result: Result<()>) -> bool {
+        if let Err(error) = result {
+            // A second failure says nothing new.
+            let _ = self.failure.set(error);
         }
-        // AcqRel: the leader that reads zero sees every member's insertions.
-        if self.inserting.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.done.notify_all();
-        }
+        // AcqRel: the last member sees every member's insertions.
+        self.inserting.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Waits until every member has reported, and returns the first failure.
-    pub(crate) fn wait(&self) -> Result<()> {
-        let mut outcome = self.outcome.lock();
-        while self.inserting.load(Ordering::Acquire) != 0 {
-            self.done.wait(&mut outcome);
-        }
-        outcome.clone()
+    /// What became of the group, once all have reported.
+    pub(crate) fn outcome(&self) -> Result<()> {
+        self.failure.get().cloned().map_or(Ok(()), Err)
     }
 }
 
@@ -113,13 +110,16 @@ impl Waiter {
         Arc::new(Waiter {
             kind,
             batch,
-            turn: Mutex::new(Turn::Wait),
+            turn: Mutex::new(None),
+            told: AtomicBool::new(false),
+            looks: AtomicBool::new(true),
             changed: Condvar::new(),
         })
     }
 
     fn tell(&self, turn: Turn) {
-        *self.turn.lock() = turn;
+        *self.turn.lock() = Some(turn);
+        self.told.store(true, Ordering::Release);
         self.changed.notify_one();
     }
 
@@ -133,15 +133,24 @@ impl Waiter {
         self.tell(Turn::Finished(result));
     }
 
-    /// Waits for the next turn.
-    pub(crate) fn next(&self) -> Next {
+    /// Whether the waiter would begin at once what it is told.
+    pub(crate) fn is_looking(&self) -> bool {
+        // Relaxed: a hint, by which only the time of an insertion is decided.
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// Waits for its turn.
+    pub(crate) fn wait(&self) -> Turn {
+        let told = || self.told.load(Ordering::Acquire);
+        if !patience::look(told) {
+            self.looks.store(false, Ordering::Relaxed);
+            patience::let_others_run(told);
+        }
         let mut turn = self.turn.lock();
         loop {
-            match std::mem::replace(&mut *turn, Turn::Wait) {
-                Turn::Wait => self.changed.wait(&mut turn),
-                Turn::Lead => return Next::Lead,
-                Turn::Insert(seq, group) => return Next::Insert(seq, group),
-                Turn::Finished(result) => return Next::Finished(result),
+            match turn.take() {
+                Some(turn) => return turn,
+                None => self.changed.wait(&mut turn),
             }
         }
     }
@@ -165,7 +174,7 @@ impl Queue {
     /// Joins the queue. `None` means that the caller leads now; otherwise it waits on what
     /// `waiter` made.
     pub(crate) fn join(&self, waiter: impl FnOnce() -> Arc<Waiter>) -> Option<Arc<Waiter>> {
-        if self.change(FREE, HELD) {
+        if self.change(FREE, HELD) || self.look_for_the_lead() {
             return None;
         }
         let mut waiting = self.waiting.lock();
@@ -180,14 +189,28 @@ impl Queue {
         Some(waiter)
     }
 
+    /// Looks for a while whether the lead becomes free; whether the caller has it now.
+    fn look_for_the_lead(&self) -> bool {
+        for _ in 0..patience::looks() {
+            // Relaxed: what is acted on is what `change` finds.
+            match self.lead.load(Ordering::Relaxed) {
+                HELD => std::hint::spin_loop(),
+                FREE if self.change(FREE, HELD) => return true,
+                FREE => {}
+                _ => return false,
+            }
+        }
+        false
+    }
+
     /// Takes from the queue the waiters that may share a group with a leader of `leader`, up to
     /// `limit_bytes` of batches.
     pub(crate) fn followers(&self, leader: Kind, limit_bytes: usize) -> Vec<Arc<Waiter>> {
-        let mut group = Vec::new();
         // Relaxed: who comes now may as well have come later.
         if self.lead.load(Ordering::Relaxed) != WAITED_FOR {
-            return group;
+            return Vec::new();
         }
+        let mut group = Vec::new();
         let mut bytes = 0;
         let mut waiting = self.waiting.lock();
         while let Some(next) = waiting.front() {
@@ -229,9 +252,9 @@ impl Queue {
     /// Takes the lead for something that no other write may share.
     pub(crate) fn lead_alone(&self) {
         if let Some(waiter) = self.join(|| Waiter::new(Kind::Alone, Vec::new())) {
-            let next = waiter.next();
+            let turn = waiter.wait();
             assert!(
-                matches!(next, Next::Lead),
+                matches!(turn, Turn::Lead),
                 "nobody carries what must lead alone"
             );
         }
@@ -288,9 +311,9 @@ mod tests {
         let group = queue.followers(SYNC, 1000);
         assert_eq!(group.len(), 2);
         queue.hand_over();
-        assert!(matches!(waiting[2].as_ref().unwrap().next(), Next::Lead));
+        assert!(matches!(waiting[2].as_ref().unwrap().wait(), Turn::Lead));
         queue.hand_over();
-        assert!(matches!(waiting[3].as_ref().unwrap().next(), Next::Lead));
+        assert!(matches!(waiting[3].as_ref().unwrap().wait(), Turn::Lead));
         queue.hand_over();
         assert!(join(&queue, PLAIN, 1).is_none());
     }
@@ -318,10 +341,10 @@ mod tests {
                         let waiter = join(&queue, PLAIN, 8);
                         let leads = match &waiter {
                             None => true,
-                            Some(waiter) => match waiter.next() {
-                                Next::Lead => true,
-                                Next::Insert(..) => unreachable!("nobody was told to insert"),
-                                Next::Finished(result) => {
+                            Some(waiter) => match waiter.wait() {
+                                Turn::Lead => true,
+                                Turn::Insert(..) => unreachable!("nobody was told to insert"),
+                                Turn::Finished(result) => {
                                     result.unwrap();
                                     false
                                 }

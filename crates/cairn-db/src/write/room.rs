@@ -31,6 +31,7 @@ impl Shared {
             self.check_writable()?;
             // Cleared first: whoever asks from now on is heard by the next leader.
             self.attention.store(false, Ordering::Release);
+            self.wait_for_insertions();
             if self.wait_while_locked(no_slowdown)? {
                 continue;
             }

@@ -5,14 +5,15 @@
 //! the operand. Whatever stands in the way (what is below lies in a file that may not be read, the
 //! operator refuses) leaves the operand as it is: a later read or compaction deals with it.
 //!
-//! Who inserts so must see every earlier write, so that batches of a group are then inserted one
-//! after the other ([`Shared::inserts_in_turn`]).
+//! Who inserts so must see every earlier write, so that batches are then inserted one after the other,
+//! by who leads ([`Shared::inserts_in_turn`]).
 
 use std::ops::ControlFlow;
 
 use cairn_format::key::LookupKey;
 use cairn_memtable::Memtable;
 use cairn_options::{FamilyOptions, ReadOptions, ReadTier};
+use cairn_platform::sync::Ordering;
 use cairn_read::merging::{Below, Merged, full_merge};
 use cairn_read::{Found, get};
 use cairn_types::{SequenceNumber, ValueKind};
@@ -21,12 +22,26 @@ use crate::family::FamilyState;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Whether batches of one group must not be inserted beside each other.
+    /// Whether batches must not be inserted beside each other.
+    #[inline]
     pub(crate) fn inserts_in_turn(&self) -> bool {
+        // Relaxed: who sees an option late merges late.
+        self.may_merge_early.load(Ordering::Relaxed) && self.merges_early()
+    }
+
+    #[cold]
+    fn merges_early(&self) -> bool {
         let families = self.families.load();
         families
             .iter()
             .any(|family| family.options().max_successive_merges > 0)
+    }
+
+    /// Notes what `options`, which come into force for a family, say about merging early.
+    pub(crate) fn note_merging(&self, options: &FamilyOptions) {
+        if options.max_successive_merges > 0 {
+            self.may_merge_early.store(true, Ordering::Relaxed);
+        }
     }
 }
 

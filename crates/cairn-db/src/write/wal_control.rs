@@ -75,14 +75,14 @@ impl Shared {
                     tree.wal_locks.arriving = true;
                     drop(tree);
                     // With the lead no write is on its way, and the next leader finds the lock.
-                    self.queue.lead_alone();
+                    self.lead_alone();
                     let mut tree = self.tree.lock();
                     tree.wal_locks.arriving = false;
                     tree.wal_locks.add(thread);
                     self.attention.store(true, Ordering::Release);
                     drop(tree);
                     self.changed.notify_all();
-                    self.queue.hand_over();
+                    self.hand_over();
                     break;
                 }
             }

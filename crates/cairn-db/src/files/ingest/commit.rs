@@ -429,8 +429,8 @@ impl Shared {
         self.has_obsolete.store(true, Ordering::Release);
         drop(tree);
         writer.allocated = writer.allocated.max(last);
-        // Release: a reader that sees the number sees the files that have it.
-        self.published.store(writer.allocated.0, Ordering::Release);
+        // A reader that sees the number sees the files that have it.
+        self.order.jump(writer.allocated);
     }
 
     /// Tells listeners of a file that was ingested. Not inlined, so that a stack names it.

@@ -118,9 +118,9 @@ impl Shared {
         }
         self.time_since(began, Histogram::IngestExternalFilePrepareTime);
         let began = self.began();
-        self.queue.lead_alone();
+        self.lead_alone();
         let result = self.ingest_led(&prepared);
-        self.queue.hand_over();
+        self.hand_over();
         match result {
             Ok(()) => {}
             Err(commit::Failed::Nothing(error)) => {

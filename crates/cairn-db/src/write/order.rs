@@ -1,0 +1,190 @@
+//! The order in which writes become visible: that of their sequence numbers.
+//!
+//! A group that is logged inserts its entries while the next one is logged already, so that groups may
+//! end their insertions in any order. Each becomes visible when all before it are. Whoever ends one early
+//! notes that and waits; the one who ends the group that was missing shows them all, for
+//! those who wait may not be running.
+//!
+//! Invariants:
+//!
+//! O1. Every number up to `visible` has been inserted, or belonged to a group that failed.
+//! O2. `visible` never goes back, and rests only at the last number of a group.
+//! O3. A group that has ended is noted in `early` until it is shown; whoever shows the one before it shows it too.
+//! O4. Who leads the write queue and sees `visible` at the last number given out is alone with the memtables.
+//!
+//! Cost for a writer that is alone: a load, an atomic maximum and two loads.
+
+use cairn_platform::patience;
+use cairn_platform::sync::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering,
+};
+use cairn_types::SequenceNumber;
+
+/// What has become visible, and who waits for it.
+#[derive(Default)]
+pub(crate) struct Order {
+    visible: AtomicU64,
+    /// Groups that ended before one before them: the last number before each, and its last.
+    early: Mutex<Vec<(SequenceNumber, SequenceNumber)>>,
+    /// How many these are.
+    early_count: AtomicUsize,
+    /// A group failed after it was logged: those after it wait for nobody.
+    broken: AtomicBool,
+    sleepers: AtomicU32,
+    sleeping: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Order {
+    /// The last sequence number that reads see.
+    #[inline]
+    pub(crate) fn visible(&self) -> SequenceNumber {
+        // Acquire pairs with the swap that made it visible.
+        SequenceNumber(self.visible.load(Ordering::Acquire))
+    }
+
+    /// Shows everything up to `last`. Nobody else writes meanwhile.
+    pub(crate) fn jump(&self, last: SequenceNumber) {
+        self.advance(last);
+    }
+
+    /// Shows the group of the numbers after `before` up to `last`, which has ended, and waits until all before
+    /// it are shown.
+    #[inline]
+    pub(crate) fn show(&self, before: SequenceNumber, last: SequenceNumber) {
+        if self.visible() == before || self.is_broken() {
+            self.advance(last);
+        } else {
+            self.show_later(before, last);
+        }
+    }
+
+    #[cold]
+    fn show_later(&self, before: SequenceNumber, last: SequenceNumber) {
+        let mut early = self.early.lock();
+        // SeqCst, as in `advance`: either the one before is visible here or this one is seen there.
+        self.early_count.fetch_add(1, Ordering::SeqCst);
+        early.push((before, last));
+        drop(early);
+        self.show_early();
+        self.wait_for(last);
+    }
+
+    /// Shows those that have ended early and that nothing is missing before any more.
+    #[cold]
+    fn show_early(&self) {
+        let mut early = self.early.lock();
+        let broken = self.is_broken();
+        let next = |early: &[(SequenceNumber, _)]| {
+            let visible = SequenceNumber(self.visible.load(Ordering::SeqCst));
+            early
+                .iter()
+                // Below it is where a group that took no number ended after the one behind it.
+                .position(|(before, _)| *before <= visible || broken)
+        };
+        while let Some(at) = next(&early) {
+            let (_, last) = early.swap_remove(at);
+            self.early_count.fetch_sub(1, Ordering::SeqCst);
+            self.visible.fetch_max(last.0, Ordering::SeqCst);
+        }
+        drop(early);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.wake();
+        }
+    }
+
+    /// Waits until everything up to `seq` is visible, or never will be.
+    pub(crate) fn wait_for(&self, seq: SequenceNumber) {
+        let reached = || self.visible() >= seq || self.is_broken();
+        if patience::look(reached) || patience::let_others_run(reached) {
+            return;
+        }
+        let mut sleeping = self.sleeping.lock();
+        // SeqCst, as in `advance`: either the sleeper sees the new number or is seen by who shows it.
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        while self.visible.load(Ordering::SeqCst) < seq.0 && !self.broken.load(Ordering::SeqCst) {
+            self.woken.wait(&mut sleeping);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// A group failed after it was logged. It stays invisible until a later one is shown, and
+    /// nobody waits for it.
+    pub(crate) fn give_up(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+        self.show_early();
+        self.wake();
+    }
+
+    #[inline]
+    fn advance(&self, last: SequenceNumber) {
+        // Release: a reader that sees the number sees the entries up to it, those too of the groups
+        // that this thread has seen become visible. A maximum, for after a failure nobody waits.
+        self.visible.fetch_max(last.0, Ordering::SeqCst);
+        if self.early_count.load(Ordering::SeqCst) > 0 {
+            self.show_early();
+        } else if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.wake();
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    #[cold]
+    fn wake(&self) {
+        drop(self.sleeping.lock());
+        self.woken.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_become_visible_in_their_order_whoever_ends_first() {
+        let order = Order::default();
+        let next = AtomicU64::new(0);
+        let seen = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let (order, next, seen) = (&order, &next, &seen);
+                scope.spawn(move || {
+                    for round in 0..2000_u64 {
+                        let numbers = 1 + (thread + round) % 3;
+                        let before = next.fetch_add(numbers, Ordering::Relaxed);
+                        if round % 512 == thread {
+                            // Long enough for the others to fall asleep.
+                            std::thread::park_timeout(std::time::Duration::from_micros(300));
+                        }
+                        let shown = seen.load(Ordering::Acquire);
+                        let (before, last) =
+                            (SequenceNumber(before), SequenceNumber(before + numbers));
+                        order.show(before, last);
+                        assert!(order.visible() >= last);
+                        assert!(order.visible().0 >= shown, "what was seen stays seen");
+                        seen.fetch_max(order.visible().0, Ordering::AcqRel);
+                    }
+                });
+            }
+        });
+        assert_eq!(order.visible().0, next.into_inner());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_group_that_failed() {
+        let order = Order::default();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| order.show(SequenceNumber(3), SequenceNumber(5)));
+            std::thread::park_timeout(std::time::Duration::from_millis(2));
+            assert_eq!(order.visible(), SequenceNumber(0));
+            order.give_up();
+            waiter.join().unwrap();
+        });
+        assert_eq!(order.visible(), SequenceNumber(5));
+        order.show(SequenceNumber(2), SequenceNumber(3));
+        assert_eq!(order.visible(), SequenceNumber(5), "nothing goes back");
+    }
+}

@@ -1,0 +1,72 @@
+//! Waiting a while before going to sleep.
+//!
+//! Putting a thread to sleep and waking it costs two switches, some ten microseconds of two cores;
+//! a write takes two. So who waits for another thread's next step first looks again and again for
+//! about as long as such a step takes (which helps if the other one runs), then lets other threads
+//! run (which helps if it was interrupted), and only then sleeps.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How often a waiter looks before it lets others run: some two to five microseconds.
+const LOOKS: u32 = 200;
+/// How long it goes on letting others run.
+const YIELDING: Duration = Duration::from_micros(50);
+/// How often it is worth looking without a pause: not at all where nobody else can run meanwhile.
+#[must_use]
+pub fn looks() -> u32 {
+    static LOOKS_HERE: OnceLock<u32> = OnceLock::new();
+    *LOOKS_HERE.get_or_init(|| match crate::cores::count() {
+        1 => 0,
+        _ => LOOKS,
+    })
+}
+
+/// Looks at `done` until it holds, for a few microseconds; whether it holds.
+#[inline]
+pub fn look(done: impl Fn() -> bool) -> bool {
+    for _ in 0..looks() {
+        if done() {
+            return true;
+        }
+        std::hint::spin_loop();
+    }
+    done()
+}
+
+/// Lets other threads run until `done` holds, for some fifty microseconds; whether it holds.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a wait takes decides nothing but how it goes on"
+)]
+pub fn let_others_run(done: impl Fn() -> bool) -> bool {
+    let began = Instant::now();
+    loop {
+        std::thread::yield_now();
+        if done() {
+            return true;
+        }
+        // Where the cores have other work a single turn takes longer than that, and a thread that sleeps is
+        // woken sooner than one that lets others run gets its turn.
+        if began.elapsed() > YIELDING {
+            return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    #[test]
+    fn what_holds_is_seen_and_what_never_does_is_given_up() {
+        assert!(super::look(|| true));
+        assert!(!super::look(|| false));
+        assert!(!super::let_others_run(|| false));
+        let looks = Cell::new(0);
+        assert!(super::let_others_run(|| {
+            looks.set(looks.get() + 1);
+            looks.get() == 2
+        }));
+    }
+}
