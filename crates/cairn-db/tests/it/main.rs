@@ -36,3 +36,4 @@ mod tickers;
 mod timers;
 mod wal;
 mod walks;
+mod writers;
