@@ -27,8 +27,8 @@ fn written_at(db: &Db, writer: u32, seq: SequenceNumber) -> u32 {
         ..ReadOptions::default()
     };
     let [first, second] = keys(writer).map(|key| {
-        let value = db.get_with(&key, &options).unwrap();
-        let number = value.map(|value| value[..4].try_into().unwrap());
+        let value = db.get_with(&key, &options).expect("a read succeeds");
+        let number = value.map(|value| value[..4].try_into().expect("four bytes"));
         number.map_or(0, u32::from_be_bytes)
     });
     assert_eq!(first, second, "writer {writer} at {seq}: half a batch");
