@@ -144,12 +144,12 @@ fn crash(root: &Path) -> Result<(), String> {
         &["--count", "1", "--ops", "56", "--images", "1"],
     )?;
     // What lies between the engine and its files may not lose more than they do.
-    let once = ["--count", "1", "--ops", "24", "--images", "1"];
+    let once = ["--count", "1", "--ops", "25", "--images", "1"];
     model(
         root,
         "encrypted",
         "crash",
-        &[&once[..], &["--workload", "free"]].concat(),
+        &[&once[..], &["--workload", "atomic-logged"]].concat(),
     )
 }
 

@@ -160,6 +160,13 @@ pub trait RandomAccessFile: Send + Sync {
             read.got = self.read_at(read.offset, read.buf);
         }
     }
+    /// Whether the `len` bytes at `offset`, as far as there are so many, may be such as nobody wrote: a
+    /// disk that lost them shows zeros.
+    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
+        let mut bytes = vec![0; len];
+        let got = self.read_up_to_end(offset, &mut bytes)?;
+        Ok(bytes[..got].iter().all(|byte| *byte == 0))
+    }
     /// The length of the file in bytes, now.
     fn len(&self) -> Result<u64>;
     /// Where the file was opened; for messages.

@@ -141,6 +141,10 @@ impl RandomAccessFile for Reader {
         debug_assert!(all.is_ok(), "a sum does not fail");
     }
 
+    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
+        self.file.is_blank(offset, len)
+    }
+
     fn len(&self) -> Result<u64> {
         self.file.len()
     }

@@ -117,6 +117,10 @@ impl RandomAccessFile for Counted {
         debug_assert!(made.0 <= reads.len() as u64, "no more than were asked for");
     }
 
+    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
+        self.file.is_blank(offset, len)
+    }
+
     fn len(&self) -> Result<u64> {
         self.file.len()
     }

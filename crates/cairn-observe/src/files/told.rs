@@ -242,6 +242,10 @@ impl RandomAccessFile for Reader {
         }
     }
 
+    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
+        self.file.is_blank(offset, len)
+    }
+
     fn len(&self) -> Result<u64> {
         self.file.len()
     }

@@ -36,8 +36,8 @@ use crate::fs::{
 
 /// Says how files are encrypted; the keys are its own affair.
 pub trait EncryptionProvider: Send + Sync {
-    /// Bytes of the prefix of every file; the same as long as there are files. For direct I/O a
-    /// multiple of 4096 is best.
+    /// Bytes of the prefix of every file; the same as long as there are files. A multiple of 4096, so
+    /// that direct I/O stays aligned, and pieces that a disk writes at once begin where they did.
     fn prefix_len(&self) -> usize;
     /// The prefix of a new file, of [`EncryptionProvider::prefix_len`] bytes, as it will lie in the file.
     /// Files get other names later, so that it may not depend on the path.
@@ -235,7 +235,8 @@ impl FileSystem for EncryptedFileSystem {
 /// What a disk writes at once.
 const SECTOR: usize = 512;
 
-/// So many zeros at the end of a sector are a hole. Of fewer nobody could tell.
+/// So many zeros at the end of a sector are a hole. Of fewer nobody can tell; who knows already that
+/// something is wrong there asks [`RandomAccessFile::is_blank`].
 const SHORTEST_HOLE: usize = 8;
 
 struct EncryptedReader {
@@ -318,6 +319,10 @@ impl RandomAccessFile for EncryptedReader {
             }
             read.offset -= self.prefix;
         }
+    }
+
+    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
+        self.file.is_blank(offset.saturating_add(self.prefix), len)
     }
 
     fn len(&self) -> Result<u64> {

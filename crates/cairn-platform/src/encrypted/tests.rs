@@ -135,6 +135,12 @@ fn what_a_disk_lost_reads_as_zeros_wherever_a_read_begins_and_ends() {
     let mut buf = [0; 8];
     file.read_at(3064, &mut buf).unwrap();
     assert_ne!(buf[1..], [0; 7], "they are decrypted");
+    assert!(
+        file.is_blank(3065, 7).unwrap(),
+        "and may be a hole all the same"
+    );
+    assert!(!file.is_blank(3064, 8).unwrap());
+    assert!(file.is_blank(4608, 1000).unwrap());
     for (at, len) in [
         (0, 3000),
         (3072, 1928),

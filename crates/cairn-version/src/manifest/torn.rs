@@ -35,17 +35,21 @@ pub(super) fn is_cut_short(file: &dyn RandomAccessFile, offset: u64) -> Result<b
     let mut rest = vec![0; usize::try_from(len).unwrap_or(0)];
     let got = file.read_up_to_end(offset, &mut rest)?;
     rest.truncate(got);
-    Ok(lacks_a_sector(&rest, offset) && !has_a_record(&rest, offset))
+    Ok(lacks_a_sector(file, offset, rest.len())? && !has_a_record(&rest, offset))
 }
 
-/// Whether one of the sectors that `rest`, which stands at `offset`, lies in is zero as far as
-/// `rest` reaches.
-fn lacks_a_sector(rest: &[u8], offset: u64) -> bool {
-    let first = (SECTOR - offset % SECTOR) as usize;
-    let (first, others) = rest.split_at(first.min(rest.len()));
-    std::iter::once(first)
-        .chain(others.chunks(SECTOR as usize))
-        .any(|sector| !sector.is_empty() && sector.iter().all(|byte| *byte == 0))
+/// Whether one of the sectors that the `len` bytes at `offset` lie in is missing, as far as they reach.
+fn lacks_a_sector(file: &dyn RandomAccessFile, offset: u64, len: usize) -> Result<bool> {
+    let end = offset + len as u64;
+    let mut at = offset;
+    while at < end {
+        let next = end.min(at - at % SECTOR + SECTOR);
+        if file.is_blank(at, (next - at) as usize)? {
+            return Ok(true);
+        }
+        at = next;
+    }
+    Ok(false)
 }
 
 /// Whether a record of another append, or the first piece of one, stands anywhere in `rest`. Later
