@@ -13,29 +13,33 @@ use cairn_types::{Error, Result};
 
 use crate::fs::{RandomAccessFile, ReadAt};
 use crate::limited::Limits;
-use crate::prefetch;
+use crate::{prefetch, spare};
 
 /// Immutable bytes in shared memory: a block as it was read, or decompressed. Cloning counts one
 /// reference more; the bytes live as long as any clone.
 ///
-/// Behind the bytes there may be a tail: what was worked out about them, in the same memory.
+/// Behind the bytes there may be a tail: what was worked out about them, in the same memory. The memory may
+/// be a little longer than both ([`spare`]).
 #[derive(Clone)]
 pub struct Buffer {
     all: Arc<[u8]>,
-    len: usize,
+    len: u32,
+    tail: u32,
 }
 
 impl Buffer {
     /// A copy of `bytes` with the tail `tail`.
     #[must_use]
     pub fn with_tail(bytes: &[u8], tail: &[u8]) -> Buffer {
-        let mut whole: Arc<[u8]> = std::iter::repeat_n(0, bytes.len() + tail.len()).collect();
+        let mut whole = spare::memory(bytes.len() + tail.len());
         let parts = Arc::get_mut(&mut whole).expect("nobody else has it yet");
-        parts[..bytes.len()].copy_from_slice(bytes);
-        parts[bytes.len()..].copy_from_slice(tail);
+        let (first, rest) = parts.split_at_mut(bytes.len());
+        first.copy_from_slice(bytes);
+        rest[..tail.len()].copy_from_slice(tail);
         Buffer {
             all: whole,
-            len: bytes.len(),
+            len: length(bytes.len()),
+            tail: length(tail.len()),
         }
     }
 
@@ -47,11 +51,12 @@ impl Buffer {
     #[must_use]
     pub fn cut(mut self, len: usize) -> Buffer {
         assert!(
-            len <= self.len,
+            len <= self.bytes(),
             "a buffer of {} bytes is cut by {len}",
             self.len
         );
-        self.len -= len;
+        self.len -= length(len);
+        self.tail += length(len);
         self
     }
 
@@ -59,35 +64,39 @@ impl Buffer {
     #[inline]
     #[must_use]
     pub fn tail(&self) -> &[u8] {
-        &self.all[self.len..]
+        &self.all[self.bytes()..][..self.tail as usize]
+    }
+
+    /// How many bytes there are before the tail.
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.len as usize
     }
 
     /// Asks for the memory that a search touches first: the beginning, where the references are
     /// counted, and the end.
     #[inline]
     pub fn prefetch(&self) {
-        prefetch::first(&self.all);
-        prefetch::last(
-            &self.all,
-            self.all.len().saturating_sub(self.len).clamp(64, 256),
-        );
+        let whole = &self.all[..self.bytes() + self.tail as usize];
+        prefetch::first(whole);
+        prefetch::last(whole, (self.tail as usize).clamp(64, 256));
     }
 
     /// Asks for the memory of the `len` bytes at `at`, as far as they are bytes of the buffer.
     #[inline]
     pub fn prefetch_at(&self, at: usize, len: usize) {
-        let end = self.len.min(at.saturating_add(len));
+        let end = self.bytes().min(at.saturating_add(len));
         prefetch::last(self.all.get(at..end).unwrap_or_default(), len);
     }
 
-    /// Bytes of memory, the tail included.
+    /// Bytes of memory, with the tail and what is left over.
     #[inline]
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         self.all.len()
     }
 
-    /// `len` bytes that `fill` writes. `fill` gets zeros.
+    /// `len` bytes that `fill` writes. `fill` gets zeros, or what another buffer held.
     ///
     /// # Errors
     ///
@@ -109,9 +118,15 @@ impl Buffer {
         let mut bytes = spent
             .map(|spent| spent.all)
             .filter(|all| all.len() == len && Arc::strong_count(all) == 1)
-            .unwrap_or_else(|| std::iter::repeat_n(0, len).collect());
-        fill(Arc::get_mut(&mut bytes).expect("nobody else has it"))?;
-        Ok(Buffer::whole(bytes))
+            .unwrap_or_else(|| spare::memory(len));
+        fill(&mut Arc::get_mut(&mut bytes).expect("nobody else has it")[..len])?;
+        Ok(Buffer::of(bytes, len))
+    }
+
+    /// Gives the buffer up. If nobody else holds it, the thread's next buffer of about its length may take
+    /// its memory.
+    pub fn recycle(self) {
+        spare::keep(self.all);
     }
 
     /// How many hold these bytes.
@@ -122,7 +137,16 @@ impl Buffer {
 
     fn whole(all: Arc<[u8]>) -> Buffer {
         let len = all.len();
-        Buffer { all, len }
+        Buffer::of(all, len)
+    }
+
+    /// The first `len` bytes of `all`.
+    fn of(all: Arc<[u8]>, len: usize) -> Buffer {
+        Buffer {
+            all,
+            len: length(len),
+            tail: 0,
+        }
     }
 }
 
@@ -142,8 +166,14 @@ impl Deref for Buffer {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.all[..self.len]
+        &self.all[..self.bytes()]
     }
+}
+
+/// A length as a buffer keeps it.
+#[inline]
+fn length(len: usize) -> u32 {
+    u32::try_from(len).expect("a buffer is shorter than 4 GiB")
 }
 
 impl std::fmt::Debug for Buffer {
@@ -174,9 +204,22 @@ impl ReadRequest {
     }
 
     fn read_into(&self, spent: Option<Buffer>) -> Result<Buffer> {
+        if self.is_too_long() {
+            return Err(Error::not_supported(format!(
+                "a read of {} bytes at offset {} of {}: blocks and values are shorter than 4 GiB",
+                self.len,
+                self.offset,
+                self.file.path().display()
+            )));
+        }
         Buffer::refilled(spent, self.len, |buf| {
             self.check(self.file.read_at(self.offset, buf)?)
         })
+    }
+
+    /// Whether no buffer can hold the bytes.
+    fn is_too_long(&self) -> bool {
+        u32::try_from(self.len).is_err()
     }
 
     /// Refuses a read that brought fewer bytes than were asked for.
@@ -246,8 +289,11 @@ impl Io {
     /// as one batch. Each has its own result, in the order of the requests.
     #[must_use]
     pub fn read_batch(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
-        if let [only] = requests {
-            return vec![self.read_now(only)];
+        if requests.len() == 1 || requests.iter().any(ReadRequest::is_too_long) {
+            return requests
+                .iter()
+                .map(|request| self.read_now(request))
+                .collect();
         }
         if self.limits.is_some() {
             self.wait(requests.iter().map(|request| request.len).sum());
@@ -257,14 +303,14 @@ impl Io {
         for batch in requests.chunk_by(same_file) {
             let mut bytes: Vec<Arc<[u8]>> = batch
                 .iter()
-                .map(|request| std::iter::repeat_n(0, request.len).collect())
+                .map(|request| spare::memory(request.len))
                 .collect();
             let mut reads: Vec<ReadAt<'_>> = batch
                 .iter()
                 .zip(&mut bytes)
                 .map(|(request, bytes)| ReadAt {
                     offset: request.offset,
-                    buf: Arc::get_mut(bytes).expect("nobody else has it yet"),
+                    buf: &mut Arc::get_mut(bytes).expect("nobody else has it yet")[..request.len],
                     got: Ok(0),
                 })
                 .collect();
@@ -273,7 +319,7 @@ impl Io {
             for ((request, bytes), got) in batch.iter().zip(bytes).zip(got) {
                 results.push(
                     got.and_then(|got| request.check(got))
-                        .map(|()| Buffer::whole(bytes)),
+                        .map(|()| Buffer::of(bytes, request.len)),
                 );
             }
         }

@@ -18,6 +18,7 @@ pub mod posix;
 mod prefetch;
 pub mod random;
 pub mod space;
+mod spare;
 pub mod sync;
 mod timer;
 pub mod world;

@@ -213,13 +213,14 @@ impl BlockCache {
         priority: CachePriority,
     ) -> bool {
         let hash = key.hash();
-        // What is evicted is freed after the lock is given back.
+        // What is evicted is given up after the lock is given back.
         let mut evicted = Vec::new();
         let padded = &self.shards[self.shard_of(hash)];
         let mut shard = padded.shard.lock();
         let kept = shard.insert(hash, key, buffer, role, priority, &mut evicted);
         padded.note_lines(&shard);
         drop(shard);
+        evicted.into_iter().for_each(Buffer::recycle);
         kept
     }
 
