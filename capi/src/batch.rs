@@ -4,23 +4,15 @@ use std::ffi::{c_char, c_int, c_void};
 
 use cairn_db::{Family, WriteBatch};
 use cairn_format::batch::{BatchRef, Record};
-use cairn_types::Result;
+use cairn_types::{Error, Result, Subcode};
 
 use crate::error::{array, bytes, report, store};
 use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, misuse, of, of_mut};
 
-/// What a batch handle holds.
-pub struct Batch {
-    /// The batch.
-    pub batch: WriteBatch,
-    /// Bytes that it may not exceed; 0 for any number.
-    pub max_bytes: usize,
-}
-
 handles! {
     /// Writes that take effect together.
-    rocksdb_writebatch_t = Batch;
+    rocksdb_writebatch_t = WriteBatch;
 }
 
 c_destructors! {
@@ -28,8 +20,22 @@ c_destructors! {
     rocksdb_writebatch_destroy(rocksdb_writebatch_t);
 }
 
-fn new_batch(batch: WriteBatch, max_bytes: usize) -> *mut rocksdb_writebatch_t {
-    create(Batch { batch, max_bytes })
+/// The pieces that two C arrays describe.
+///
+/// # Safety
+///
+/// The arrays are what `c.h` says, and live as long as the pieces.
+unsafe fn parts<'a>(
+    count: c_int,
+    pieces: *const *const c_char,
+    sizes: *const usize,
+) -> Vec<&'a [u8]> {
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let pieces = array(pieces, count).iter().zip(array(sizes, count));
+        pieces.map(|(piece, size)| bytes(*piece, *size)).collect()
+    }
 }
 
 /// The pieces that two C arrays describe, joined.
@@ -42,28 +48,21 @@ pub(crate) unsafe fn joined(
     pieces: *const *const c_char,
     sizes: *const usize,
 ) -> Vec<u8> {
-    let count = usize::try_from(count).unwrap_or(0);
     // SAFETY: the caller's promise.
-    unsafe {
-        let pieces = array(pieces, count).iter().zip(array(sizes, count));
-        let parts: Vec<&[u8]> = pieces.map(|(piece, size)| bytes(*piece, *size)).collect();
-        parts.concat()
+    unsafe { parts(count, pieces, sizes) }.concat()
+}
+
+/// Adds one write, unless the batch would grow beyond its limit. C programs are not told of that.
+pub(crate) fn add(batch: &mut WriteBatch, write: impl FnOnce(&mut WriteBatch)) {
+    write(batch);
+    if over_limit(batch.refused()) {
+        batch.forget_refused();
     }
 }
 
-/// Adds one write, unless the batch would grow beyond its limit.
-pub(crate) fn add(batch: &mut Batch, write: impl FnOnce(&mut WriteBatch)) {
-    if batch.max_bytes == 0 {
-        write(&mut batch.batch);
-        return;
-    }
-    batch.batch.set_save_point();
-    write(&mut batch.batch);
-    // The save point is there: neither call fails.
-    let _ = match batch.batch.data().len() > batch.max_bytes {
-        true => batch.batch.rollback_to_save_point(),
-        false => batch.batch.pop_save_point(),
-    };
+/// Whether a write was not added because of a batch's limit.
+pub(crate) fn over_limit(refused: Option<&Error>) -> bool {
+    refused.is_some_and(|error| error.subcode() == Subcode::MemoryLimit)
 }
 
 /// The family behind a handle.
@@ -184,12 +183,12 @@ pub(crate) unsafe fn walk(data: &[u8], state: *mut c_void, handlers: &Handlers) 
 c_functions! {
     /// An empty batch.
     fn rocksdb_writebatch_create() -> *mut rocksdb_writebatch_t {
-        new_batch(WriteBatch::new(), 0)
+        create(WriteBatch::new())
     }
     /// The batch that `rep`, a serialized one, describes.
     fn rocksdb_writebatch_create_from(rep: *const c_char, size: usize) -> *mut rocksdb_writebatch_t {
         match WriteBatch::from_data(bytes(rep, size)) {
-            Ok(batch) => new_batch(batch, 0),
+            Ok(batch) => create(batch),
             Err(error) => misuse(&format!("rocksdb_writebatch_create_from: {error}")),
         }
     }
@@ -200,19 +199,19 @@ c_functions! {
         _protection_bytes_per_key: usize,
         _default_cf_ts_sz: usize,
     ) -> *mut rocksdb_writebatch_t {
-        new_batch(WriteBatch::new(), max_bytes)
+        create(WriteBatch::with_max_bytes(max_bytes))
     }
     /// Removes everything.
     fn rocksdb_writebatch_clear(b: *mut rocksdb_writebatch_t) {
-        of_mut(b).batch.clear();
+        of_mut(b).clear();
     }
     /// How many writes it holds.
     fn rocksdb_writebatch_count(b: *mut rocksdb_writebatch_t) -> c_int {
-        c_int::try_from(of(b.cast_const()).batch.count()).unwrap_or(c_int::MAX)
+        c_int::try_from(of(b.cast_const()).count()).unwrap_or(c_int::MAX)
     }
     /// The serialized form, until the batch changes.
     fn rocksdb_writebatch_data(b: *mut rocksdb_writebatch_t, size: *mut usize) -> *const c_char {
-        let data = of(b.cast_const()).batch.data();
+        let data = of(b.cast_const()).data();
         store(size, data.len());
         at(data)
     }
@@ -248,9 +247,9 @@ c_functions! {
         values_list: *const *const c_char,
         values_list_sizes: *const usize,
     ) {
-        let key = joined(num_keys, keys_list, keys_list_sizes);
-        let value = joined(num_values, values_list, values_list_sizes);
-        add(of_mut(b), |batch| batch.put(&key, &value));
+        let key = parts(num_keys, keys_list, keys_list_sizes);
+        let value = parts(num_values, values_list, values_list_sizes);
+        add(of_mut(b), |batch| batch.put_parts(&key, &value));
     }
     /// The same in a family.
     fn rocksdb_writebatch_putv_cf(
@@ -263,10 +262,10 @@ c_functions! {
         values_list: *const *const c_char,
         values_list_sizes: *const usize,
     ) {
-        let key = joined(num_keys, keys_list, keys_list_sizes);
-        let value = joined(num_values, values_list, values_list_sizes);
+        let key = parts(num_keys, keys_list, keys_list_sizes);
+        let value = parts(num_values, values_list, values_list_sizes);
         let family = family(column_family);
-        add(of_mut(b), |batch| batch.put_in(family, &key, &value));
+        add(of_mut(b), |batch| batch.put_parts_in(family, &key, &value));
     }
     /// Adds an operand for the merge operator of the default family.
     fn rocksdb_writebatch_merge(
@@ -300,9 +299,9 @@ c_functions! {
         values_list: *const *const c_char,
         values_list_sizes: *const usize,
     ) {
-        let key = joined(num_keys, keys_list, keys_list_sizes);
-        let value = joined(num_values, values_list, values_list_sizes);
-        add(of_mut(b), |batch| batch.merge(&key, &value));
+        let key = parts(num_keys, keys_list, keys_list_sizes);
+        let value = parts(num_values, values_list, values_list_sizes);
+        add(of_mut(b), |batch| batch.merge_parts(&key, &value));
     }
     /// The same in a family.
     fn rocksdb_writebatch_mergev_cf(
@@ -315,10 +314,10 @@ c_functions! {
         values_list: *const *const c_char,
         values_list_sizes: *const usize,
     ) {
-        let key = joined(num_keys, keys_list, keys_list_sizes);
-        let value = joined(num_values, values_list, values_list_sizes);
+        let key = parts(num_keys, keys_list, keys_list_sizes);
+        let value = parts(num_values, values_list, values_list_sizes);
         let family = family(column_family);
-        add(of_mut(b), |batch| batch.merge_in(family, &key, &value));
+        add(of_mut(b), |batch| batch.merge_parts_in(family, &key, &value));
     }
     /// Deletes `key` from the default family.
     fn rocksdb_writebatch_delete(b: *mut rocksdb_writebatch_t, key: *const c_char, klen: usize) {
@@ -428,15 +427,15 @@ c_functions! {
     }
     /// Remembers the present state.
     fn rocksdb_writebatch_set_save_point(b: *mut rocksdb_writebatch_t) {
-        of_mut(b).batch.set_save_point();
+        of_mut(b).set_save_point();
     }
     /// Goes back to the last save point and forgets it.
     fn rocksdb_writebatch_rollback_to_save_point(b: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char) {
-        report(errptr, || of_mut(b).batch.rollback_to_save_point());
+        report(errptr, || of_mut(b).rollback_to_save_point());
     }
     /// Forgets the last save point.
     fn rocksdb_writebatch_pop_save_point(b: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char) {
-        report(errptr, || of_mut(b).batch.pop_save_point());
+        report(errptr, || of_mut(b).pop_save_point());
     }
     /// Shows the writes of the default family, in their order.
     fn rocksdb_writebatch_iterate(
@@ -447,7 +446,7 @@ c_functions! {
     ) {
         let handlers = Handlers { put, deleted, ..Handlers::default() };
         // A batch that was built by these functions is never malformed.
-        let _ = walk(of(b.cast_const()).batch.data(), state, &handlers);
+        let _ = walk(of(b.cast_const()).data(), state, &handlers);
     }
     /// The same with log data.
     fn rocksdb_writebatch_iterate_ld(
@@ -458,7 +457,7 @@ c_functions! {
         log_data: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
     ) {
         let handlers = Handlers { put, deleted, log_data, ..Handlers::default() };
-        let _ = walk(of(b.cast_const()).batch.data(), state, &handlers);
+        let _ = walk(of(b.cast_const()).data(), state, &handlers);
     }
     /// Shows the writes of all families, in their order.
     fn rocksdb_writebatch_iterate_cf(
@@ -469,7 +468,7 @@ c_functions! {
         merge_cf: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, *const c_char, usize)>,
     ) {
         let handlers = Handlers { put_cf, deleted_cf, merge_cf, ..Handlers::default() };
-        let _ = walk(of(b.cast_const()).batch.data(), state, &handlers);
+        let _ = walk(of(b.cast_const()).data(), state, &handlers);
     }
     /// The same with log data.
     fn rocksdb_writebatch_iterate_cf_ld(
@@ -481,6 +480,6 @@ c_functions! {
         log_data: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
     ) {
         let handlers = Handlers { put_cf, deleted_cf, merge_cf, log_data, ..Handlers::default() };
-        let _ = walk(of(b.cast_const()).batch.data(), state, &handlers);
+        let _ = walk(of(b.cast_const()).data(), state, &handlers);
     }
 }

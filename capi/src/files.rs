@@ -6,7 +6,7 @@ use cairn_db::{Family, SstFileWriter, WalIterator};
 use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Result, SequenceNumber};
 
-use crate::batch::{Batch, rocksdb_writebatch_t};
+use crate::batch::rocksdb_writebatch_t;
 use crate::callbacks::rocksdb_comparator_t;
 use crate::db::rocksdb_t;
 use crate::env::rocksdb_envoptions_t;
@@ -242,7 +242,7 @@ c_functions! {
         match found {
             Some((first, batch)) => {
                 store(seq, first.0);
-                create(Batch { batch, max_bytes: 0 })
+                create(batch)
             }
             None => std::ptr::null_mut(),
         }

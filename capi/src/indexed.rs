@@ -6,7 +6,7 @@ use cairn_db::{Family, Value};
 use cairn_indexed::IndexedBatch;
 use cairn_types::{Error, Result};
 
-use crate::batch::{Handlers, joined, walk};
+use crate::batch::{Handlers, joined, over_limit, walk};
 use crate::callbacks::rocksdb_comparator_t;
 use crate::db::rocksdb_t;
 use crate::error::{bytes, malloc_bytes, note_not_built, report, report_ptr, store};
@@ -92,11 +92,13 @@ c_functions! {
         backup_index_comparator: *mut rocksdb_comparator_t,
         _reserved_bytes: usize,
         overwrite_key: c_uchar,
-        _max_bytes: usize,
+        max_bytes: usize,
         _protection_bytes_per_key: usize,
     ) -> *mut rocksdb_writebatch_wi_t {
         let order = maybe(backup_index_comparator.cast_const()).cloned().unwrap_or_default();
-        create(IndexedBatch::with_order(order, overwrite_key != 0))
+        let batch = IndexedBatch::with_order(order, overwrite_key != 0);
+        batch.set_max_bytes(max_bytes);
+        create(batch)
     }
     /// Removes everything.
     fn rocksdb_writebatch_wi_clear(b: *mut rocksdb_writebatch_wi_t) {
@@ -219,7 +221,14 @@ c_functions! {
         wbwi: *mut rocksdb_writebatch_wi_t,
         errptr: *mut *mut c_char,
     ) {
-        report(errptr, || of(wbwi.cast_const()).write_to(&of(db.cast_const()).db, of(options).checked()?));
+        report(errptr, || {
+            let batch = of(wbwi.cast_const());
+            // C programs are not told of writes beyond a batch's limit.
+            if over_limit(batch.refused().as_ref()) {
+                batch.forget_refused();
+            }
+            batch.write_to(&of(db.cast_const()).db, of(options).checked()?)
+        });
     }
     /// What the batch alone sets a key of the default family to, copied; null if it does not.
     fn rocksdb_writebatch_wi_get_from_batch(

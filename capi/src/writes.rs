@@ -165,7 +165,7 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         report(errptr, || {
-            of(db.cast_const()).db.write_with(&of(batch.cast_const()).batch, of(options).checked()?)
+            of(db.cast_const()).db.write_with(of(batch.cast_const()), of(options).checked()?)
         });
     }
 }

@@ -99,6 +99,37 @@ static void batches(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoption
   rocksdb_writebatch_destroy(copy);
 }
 
+#ifndef HEADER_7
+/* What a batch has no room for is left out of it, and the rest is written. */
+static void limited(rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w) {
+  char* err = NULL;
+  char large[60];
+  memset(large, 'x', sizeof large);
+  rocksdb_writebatch_t* batch = rocksdb_writebatch_create_with_params(0, 40, 0, 0);
+  rocksdb_writebatch_put(batch, "l1", 2, "v1", 2);
+  rocksdb_writebatch_put(batch, "l2", 2, large, sizeof large);
+  rocksdb_writebatch_put(batch, "l3", 2, "v3", 2);
+  CHECK(rocksdb_writebatch_count(batch) == 2);
+  rocksdb_write(db, w, batch, &err);
+  CHECK_OK(err);
+  rocksdb_writebatch_destroy(batch);
+
+  rocksdb_writebatch_wi_t* indexed = rocksdb_writebatch_wi_create_with_params(NULL, 0, 1, 40, 0);
+  rocksdb_writebatch_wi_put(indexed, "l4", 2, "v4", 2);
+  rocksdb_writebatch_wi_put(indexed, "l4", 2, large, sizeof large);
+  rocksdb_writebatch_wi_put(indexed, "l5", 2, large, sizeof large);
+  CHECK(rocksdb_writebatch_wi_count(indexed) == 1);
+  rocksdb_write_writebatch_wi(db, w, indexed, &err);
+  CHECK_OK(err);
+  rocksdb_writebatch_wi_destroy(indexed);
+  CHECK_GET(db, r, "l1", "v1");
+  CHECK_GET(db, r, "l2", NULL);
+  CHECK_GET(db, r, "l3", "v3");
+  CHECK_GET(db, r, "l4", "v4");
+  CHECK_GET(db, r, "l5", NULL);
+}
+#endif
+
 static void scans(rocksdb_t* db, rocksdb_writeoptions_t* w) {
   char* err = NULL;
   char key[3];
@@ -245,6 +276,9 @@ int main(int argc, char** argv) {
   rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
   points(db, r, w);
   batches(db, r, w);
+#ifndef HEADER_7
+  limited(db, r, w);
+#endif
   scans(db, w);
   indexed(db, r, w);
 

@@ -1,7 +1,7 @@
 //! Write batches: several writes that take effect together or not at all.
 
-use cairn_format::batch::{Mark, WriteBatch as Encoded};
-use cairn_types::{Error, Result};
+use cairn_format::batch::{Mark, Record, WriteBatch as Encoded};
+use cairn_types::{Code, Error, Result, Subcode};
 
 use crate::family::Family;
 
@@ -17,8 +17,10 @@ pub struct WriteBatch {
     families: Vec<u32>,
     /// Whether a record may be of the default family.
     in_default: bool,
-    /// The first write that could not be encoded (a key or value of 4 GiB); reported when the
-    /// batch is written.
+    /// Bytes that [`WriteBatch::data`] may have; 0 for any number.
+    max_bytes: usize,
+    /// The first write that was not added: a key or value of 4 GiB, or more bytes than may be.
+    /// Reported when the batch is written.
     refused: Option<Error>,
 }
 
@@ -27,6 +29,41 @@ impl WriteBatch {
     #[must_use]
     pub fn new() -> WriteBatch {
         WriteBatch::default()
+    }
+
+    /// An empty batch whose serialized form may have `max_bytes` bytes; 0 for any number. See
+    /// [`WriteBatch::set_max_bytes`].
+    #[must_use]
+    pub fn with_max_bytes(max_bytes: usize) -> WriteBatch {
+        WriteBatch {
+            max_bytes,
+            ..WriteBatch::default()
+        }
+    }
+
+    /// Lets the serialized form grow to `max_bytes` bytes; 0 for any number, as at first. A write
+    /// that would make it longer is not added, and the batch is [refused](WriteBatch::refused) with
+    /// `Aborted` and the subcode `MemoryLimit`. What is there already stays.
+    pub fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
+    }
+
+    /// Bytes that the serialized form may have; 0 for any number.
+    #[must_use]
+    pub fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
+    /// Why the first write that was not added was not. The batch cannot be written before it is
+    /// cleared, or [`WriteBatch::forget_refused`] is called.
+    #[must_use]
+    pub fn refused(&self) -> Option<&Error> {
+        self.refused.as_ref()
+    }
+
+    /// Lets the batch be written without the writes that were not added.
+    pub fn forget_refused(&mut self) {
+        self.refused = None;
     }
 
     /// The batch that RocksDB's serialized form describes.
@@ -53,6 +90,7 @@ impl WriteBatch {
             save_points: Vec::new(),
             families,
             in_default,
+            max_bytes: 0,
             refused: None,
         })
     }
@@ -61,6 +99,28 @@ impl WriteBatch {
     #[must_use]
     pub fn data(&self) -> &[u8] {
         self.encoded.as_bytes()
+    }
+
+    /// What was added, in that order, log data among it.
+    ///
+    /// ```
+    /// use cairn_db::{Record, WriteBatch};
+    ///
+    /// let mut batch = WriteBatch::new();
+    /// batch.put(b"slate", b"metamorphic");
+    /// batch.put_log_data(b"from the north");
+    /// let records: Vec<_> = batch.records().collect::<Result<_, _>>()?;
+    /// assert!(matches!(records[0], Record::Put { family: 0, key: b"slate", .. }));
+    /// assert!(matches!(records[1], Record::LogData(b"from the north")));
+    /// # Ok::<(), cairn_types::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Corruption`, which no batch that was built or checked by this type shows.
+    pub fn records(&self) -> impl Iterator<Item = Result<Record<'_>>> {
+        let records = self.encoded.view().records();
+        records.map(|record| record.map_err(|malformed| malformed.in_file("the write batch", 0)))
     }
 
     /// How many writes the batch holds.
@@ -75,7 +135,7 @@ impl WriteBatch {
         self.encoded.is_empty()
     }
 
-    /// Removes everything, save points too. The memory is kept.
+    /// Removes everything, save points too. The memory is kept, and the limit of bytes.
     pub fn clear(&mut self) {
         self.encoded.clear();
         self.refused = None;
@@ -92,6 +152,39 @@ impl WriteBatch {
     /// Sets `key` to `value` in `family`.
     pub fn put_in(&mut self, family: &Family, key: &[u8], value: &[u8]) {
         self.add(family.id(), |encoded| encoded.put(family.id(), key, value));
+    }
+
+    /// [`WriteBatch::put`] of a key and a value in pieces, which are copied once.
+    ///
+    /// ```
+    /// let mut batch = cairn_db::WriteBatch::new();
+    /// batch.put_parts(&[b"user:", b"4711"], &[b"name=", b"Ada"]);
+    ///
+    /// let mut whole = cairn_db::WriteBatch::new();
+    /// whole.put(b"user:4711", b"name=Ada");
+    /// assert_eq!(batch.data(), whole.data());
+    /// ```
+    pub fn put_parts(&mut self, key: &[&[u8]], value: &[&[u8]]) {
+        self.add(0, |encoded| encoded.put_parts(0, key, value));
+    }
+
+    /// [`WriteBatch::put_parts`] in `family`.
+    pub fn put_parts_in(&mut self, family: &Family, key: &[&[u8]], value: &[&[u8]]) {
+        self.add(family.id(), |encoded| {
+            encoded.put_parts(family.id(), key, value)
+        });
+    }
+
+    /// [`WriteBatch::merge`] of a key and an operand in pieces, which are copied once.
+    pub fn merge_parts(&mut self, key: &[&[u8]], operand: &[&[u8]]) {
+        self.add(0, |encoded| encoded.merge_parts(0, key, operand));
+    }
+
+    /// [`WriteBatch::merge_parts`] in `family`.
+    pub fn merge_parts_in(&mut self, family: &Family, key: &[&[u8]], operand: &[&[u8]]) {
+        self.add(family.id(), |encoded| {
+            encoded.merge_parts(family.id(), key, operand)
+        });
     }
 
     /// Deletes `key` from the default family. Deleting what does not exist is no error.
@@ -178,8 +271,12 @@ impl WriteBatch {
     }
 
     pub(crate) fn add(&mut self, family: u32, write: impl FnOnce(&mut Encoded) -> Result<()>) {
+        let limited = (self.max_bytes > 0).then(|| self.encoded.mark());
         if let Err(error) = write(&mut self.encoded) {
             self.refused.get_or_insert(error);
+        }
+        if let Some(before) = limited {
+            self.keep_within(before);
         }
         match family {
             0 => self.in_default = true,
@@ -187,7 +284,21 @@ impl WriteBatch {
         }
     }
 
-    /// Whether every write could be encoded.
+    /// Takes back what was added since `before` if that was too much.
+    #[cold]
+    fn keep_within(&mut self, before: Mark) {
+        let (len, max) = (self.encoded.byte_len(), self.max_bytes);
+        if len > max {
+            self.encoded.go_back(before);
+            let text = format!(
+                "a write makes the batch {len} bytes long, of which it may have {max}: it was not added"
+            );
+            let error = Error::new(Code::Aborted, Subcode::MemoryLimit, text);
+            self.refused.get_or_insert(error);
+        }
+    }
+
+    /// Whether every write was added.
     pub(crate) fn check(&self) -> Result<()> {
         self.refused.clone().map_or(Ok(()), Err)
     }

@@ -48,6 +48,7 @@ mod write;
 
 pub use batch::WriteBatch;
 pub use bounds::Range;
+pub use cairn_format::batch::Record;
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merging::{Below, Merged};
 pub use cairn_read::{Columns, DbIter, Found, Value};

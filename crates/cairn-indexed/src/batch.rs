@@ -131,6 +131,23 @@ impl IndexedBatch {
         self.shared.lock().batch.put_log_data(data);
     }
 
+    /// Lets the batch's serialized form grow to `max_bytes` bytes; 0 for any number, as at first. See
+    /// [`WriteBatch::set_max_bytes`].
+    pub fn set_max_bytes(&self, max_bytes: usize) {
+        self.shared.lock().batch.set_max_bytes(max_bytes);
+    }
+
+    /// Why the first write that was not added was not; see [`WriteBatch::refused`].
+    #[must_use]
+    pub fn refused(&self) -> Option<Error> {
+        self.shared.lock().batch.refused().cloned()
+    }
+
+    /// Lets the batch be written without the writes that were not added.
+    pub fn forget_refused(&self) {
+        self.shared.lock().batch.forget_refused();
+    }
+
     /// How many writes the batch holds, overwritten ones included.
     #[must_use]
     pub fn count(&self) -> u32 {
@@ -187,7 +204,9 @@ impl IndexedBatch {
     pub fn rebuild_from(&self, batch: &WriteBatch) -> Result<()> {
         let mut indexed = self.shared.lock();
         indexed.clear();
+        let max_bytes = indexed.batch.max_bytes();
         indexed.batch = WriteBatch::from_data(batch.data())?;
+        indexed.batch.set_max_bytes(max_bytes);
         indexed.rebuild().inspect_err(|_| indexed.clear())
     }
 

@@ -286,3 +286,32 @@ fn an_iterator_sees_what_is_added_while_it_stands() {
     iter.prev();
     assert_eq!(iter.key(), b"b");
 }
+
+#[test]
+fn a_write_beyond_the_limit_is_neither_in_the_batch_nor_in_its_index() {
+    let db = database(&KeyOrder::Bytewise);
+    let batch = IndexedBatch::new(true);
+    batch.set_max_bytes(40);
+    batch.put(b"a", b"1");
+    batch.put(b"a", &[7; 40]);
+    batch.put(b"b", &[7; 40]);
+    batch.merge(b"a", &[7; 40]);
+    assert_eq!(batch.count(), 1);
+    let mut iter = batch.iter();
+    iter.seek_to_first();
+    assert_eq!(iter.entry().expect("it stands on a key").key, b"a");
+    iter.next();
+    assert!(!iter.valid());
+    let refused = batch.write_to(&db, &WriteOptions::default()).unwrap_err();
+    assert_eq!(batch.refused(), Some(refused));
+    batch.forget_refused();
+    batch.write_to(&db, &WriteOptions::default()).unwrap();
+    assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+
+    // The limit outlives what the batch holds.
+    let mut other = WriteBatch::new();
+    other.put(b"c", &[7; 40]);
+    batch.rebuild_from(&other).unwrap();
+    batch.put(b"d", b"");
+    assert_eq!((batch.count(), batch.refused().is_some()), (1, true));
+}

@@ -79,7 +79,7 @@ mod wal;
 pub mod world;
 
 pub use cairn_db::{
-    Column, Columns, Dropped, FamilyDescriptor, Value, WalFile, WalFileType, WriteBatch,
+    Column, Columns, Dropped, FamilyDescriptor, Record, Value, WalFile, WalFileType, WriteBatch,
 };
 pub use cairn_memory::WriteBufferManager;
 pub use cairn_options::{

@@ -5,7 +5,7 @@ use std::path::Path;
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
 use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, ReadOptions, WriteOptions};
 use cairn_platform::World;
-use cairn_types::Code;
+use cairn_types::{Code, Subcode};
 
 pub fn db_options() -> DbOptions {
     DbOptions {
@@ -140,6 +140,49 @@ fn a_batch_over_several_families_is_one_write() {
     drop((db, stones));
     let db = open_at(&world, &[]).unwrap();
     assert!(db.family("stones").is_none());
+}
+
+#[test]
+fn a_batch_holds_no_more_bytes_than_it_may_and_says_so() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    let mut batch = WriteBatch::with_max_bytes(60);
+    batch.put(b"first", b"fits");
+    let before = batch.data().to_vec();
+    batch.put(b"second", &[7; 60]);
+    batch.merge(b"third", &[7; 60]);
+    batch.put_log_data(&[7; 60]);
+    assert_eq!(batch.data(), before);
+    let refused = db.write(&batch).unwrap_err();
+    assert_eq!(refused.code(), Code::Aborted);
+    assert_eq!(refused.subcode(), Subcode::MemoryLimit);
+    assert_eq!(batch.refused(), Some(&refused));
+    assert!(db.get(b"first").unwrap().is_none(), "all of it or nothing");
+
+    // As many bytes as it may have, to the last.
+    let room = 60 - before.len();
+    batch.forget_refused();
+    batch.put(b"k", &vec![1; room - 4]);
+    assert_eq!((batch.data().len(), batch.refused()), (60, None));
+    batch.delete(b"");
+    assert!(batch.refused().is_some());
+    batch.set_max_bytes(0);
+    batch.forget_refused();
+    batch.put(b"second", &[7; 60]);
+    db.write(&batch).unwrap();
+    assert_eq!(batch.count(), 3);
+    assert_eq!(db.get(b"second").unwrap().as_deref(), Some(&[7; 60][..]));
+
+    // Clearing keeps the limit, and going back to a save point leaves room again.
+    batch.set_max_bytes(40);
+    batch.clear();
+    batch.set_save_point();
+    batch.put(b"a", &[1; 20]);
+    batch.rollback_to_save_point().unwrap();
+    batch.put(b"b", &[1; 20]);
+    assert_eq!((batch.count(), batch.refused()), (1, None));
+    batch.put(b"c", &[1; 20]);
+    assert!(batch.refused().is_some());
+    assert_eq!(batch.max_bytes(), 40);
 }
 
 #[test]

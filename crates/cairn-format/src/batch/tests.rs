@@ -222,6 +222,26 @@ fn a_full_count_refuses_one_more_and_changes_nothing() {
     assert_eq!(batch, before);
 }
 
+#[test]
+fn pieces_are_written_as_what_they_make_together() {
+    let pieces: [&[u8]; 4] = [b"", b"abc", &[7; 200], b"d"];
+    let joined = pieces.concat();
+    for family in [0, 300] {
+        let (mut parts, mut whole) = (WriteBatch::new(), WriteBatch::new());
+        parts.put_parts(family, &pieces, &pieces[1..]).unwrap();
+        whole.put(family, &joined, &joined).unwrap();
+        parts.merge_parts(family, &[b"k"], &pieces).unwrap();
+        whole.merge(family, b"k", &joined).unwrap();
+        parts.put_parts(family, &[], &[]).unwrap();
+        whole.put(family, b"", b"").unwrap();
+        assert_eq!(parts, whole);
+    }
+    let mut full = WriteBatch::new();
+    full.set_count(u32::MAX);
+    assert!(full.put_parts(0, &[b"k"], &[b"v"]).is_err());
+    assert!(full.is_empty());
+}
+
 fn built_one() -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(0, b"k", b"v").unwrap();

@@ -169,6 +169,30 @@ impl WriteBatch {
         self.add_pair(ValueKind::Value, ValueKind::FamilyValue, family, key, value)
     }
 
+    /// Adds a put of a key and a value that are given in pieces, which are copied once.
+    ///
+    /// # Errors
+    ///
+    /// As [`WriteBatch::put`].
+    pub fn put_parts(&mut self, family: u32, key: &[&[u8]], value: &[&[u8]]) -> Result<()> {
+        self.add_parts(ValueKind::Value, ValueKind::FamilyValue, family, key, value)
+    }
+
+    /// Adds a merge operand; it and the key are given in pieces.
+    ///
+    /// # Errors
+    ///
+    /// As [`WriteBatch::put`].
+    pub fn merge_parts(&mut self, family: u32, key: &[&[u8]], operand: &[&[u8]]) -> Result<()> {
+        self.add_parts(
+            ValueKind::Merge,
+            ValueKind::FamilyMerge,
+            family,
+            key,
+            operand,
+        )
+    }
+
     /// Adds a deletion.
     ///
     /// # Errors
@@ -342,6 +366,27 @@ impl WriteBatch {
         Ok(())
     }
 
+    fn add_parts(
+        &mut self,
+        plain: ValueKind,
+        named: ValueKind,
+        family: u32,
+        key: &[&[u8]],
+        value: &[&[u8]],
+    ) -> Result<()> {
+        let (key_len, value_len) = (total("key", key)?, total("value", value)?);
+        self.bytes
+            .reserve(key_len as usize + value_len as usize + 16);
+        self.begin_counted(plain, named, family)?;
+        for (len, parts) in [(key_len, key), (value_len, value)] {
+            put_varint32(&mut self.bytes, len);
+            for part in parts {
+                self.bytes.extend_from_slice(part);
+            }
+        }
+        Ok(())
+    }
+
     #[inline]
     fn add_key(
         &mut self,
@@ -390,6 +435,14 @@ fn check_len(what: &str, len: usize) -> Result<()> {
         return Err(too_long(what, len));
     }
     Ok(())
+}
+
+/// The length of what `parts` make together.
+fn total(what: &str, parts: &[&[u8]]) -> Result<u32> {
+    let len = parts
+        .iter()
+        .fold(0, |sum: usize, part| sum.saturating_add(part.len()));
+    u32::try_from(len).map_err(|_| too_long(what, len))
 }
 
 #[cold]
