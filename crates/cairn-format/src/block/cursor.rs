@@ -57,7 +57,7 @@ impl<V> Entry<V> {
     }
 
     #[inline]
-    fn delta_range(&self) -> Range<usize> {
+    pub fn delta_range(&self) -> Range<usize> {
         self.delta_at..self.delta_at + self.delta_len
     }
 }
@@ -136,7 +136,7 @@ const SMALL_CHUNK: usize = 16;
 
 /// Appends `range` of `bytes`; nothing if there is no such range.
 #[inline]
-fn append(buffer: &mut Vec<u8>, bytes: &[u8], range: Range<usize>) {
+pub(super) fn append(buffer: &mut Vec<u8>, bytes: &[u8], range: Range<usize>) {
     let len = range.len();
     if let Some(chunk) = bytes
         .get(range.start..)

@@ -26,6 +26,7 @@ mod hash;
 mod index;
 mod layout;
 mod pairs;
+mod runs;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -36,6 +37,7 @@ pub use hash::{HashHit, hash_lookup};
 pub use index::{IndexCursor, IndexEntry, IndexForm};
 pub use layout::{BlockKind, BlockLayout};
 pub use pairs::{Hidden, Skipped, skip_deleted};
+pub use runs::skip_deletions;
 pub use words::{DataWords, KeyWords};
 
 /// The largest block in which a footer's bit 31 means a hash index.

@@ -5,11 +5,14 @@
 //! an entry says how many bytes it shares with the key before, which is the same in both blocks, and
 //! only what it does not share is looked at.
 
+use std::ops::Range;
+
 use cairn_types::{Decoded, SequenceNumber, ValueKind};
 
-use super::cursor::{Coding, Entry, bad_entry, common_prefix};
-use super::data::{DataCursor, Together, ValuePlace};
+use super::cursor::{Coding, Entry, append, bad_entry};
+use super::data::{DataCursor, Together, ValuePlace, lengths};
 use super::layout::BlockLayout;
+use super::runs::before_limit;
 use crate::key;
 
 /// What may be passed over.
@@ -46,11 +49,18 @@ pub type Block<'a> = (&'a [u8], &'a BlockLayout);
 impl Hidden<'_> {
     /// Whether an entry of this number and kind deletes what is older, for this reader.
     #[inline]
-    fn is_deletion(&self, packed: u64) -> bool {
+    pub(super) fn is_deletion(&self, packed: u64) -> bool {
         const DELETION: u8 = ValueKind::Deletion as u8;
         const SINGLE: u8 = ValueKind::SingleDeletion as u8;
         // Truncation is meant: the kind is the lowest byte.
         matches!(packed as u8, DELETION | SINGLE) && packed >> 8 <= self.seq.0
+    }
+
+    /// Whether this user key may be passed over.
+    #[inline]
+    pub(super) fn reaches_key(&self, user: &[u8]) -> bool {
+        self.limit
+            .is_none_or(|limit| key::compare_bytewise(user, limit).is_lt())
     }
 
     /// Whether the user key that consists of both parts may be passed over.
@@ -97,7 +107,7 @@ pub fn skip_deleted(
             b_moved = b.next(b_block.0, b_block.1);
             continue;
         }
-        if !hidden.is_deletion(a_packed) || !hidden.reaches(a_user, &[]) {
+        if !hidden.is_deletion(a_packed) || !hidden.reaches_key(a_user) {
             break;
         }
         if order.is_eq() {
@@ -138,27 +148,37 @@ fn lockstep(
     let (mut a_at, mut b_at) = (a.position.end(), b.position.end());
     let mut pairs = 1;
     let most = hidden.budget.saturating_sub(skipped.total()) / 2;
+    let goal = before_limit(a_block, hidden.limit, a_at);
     while pairs < most && a_at < a_block.1.end() && b_at < b_block.1.end() {
-        let (Some(a_entry), Some(b_entry)) = (entry(a_block, a_at), entry(b_block, b_at)) else {
+        let mut pair = Pair {
+            at: (a_at, b_at),
+            packed: (a_packed, b_packed),
+        };
+        let ends = (a_block.1.end(), b_block.1.end());
+        let blocks = (a_block.0, b_block.0);
+        pairs += in_step(blocks, ends, (hidden, goal, most - pairs), &mut pair, user);
+        (a_at, b_at) = pair.at;
+        (a_packed, b_packed) = pair.packed;
+        if pairs >= most || a_at >= a_block.1.end() || b_at >= b_block.1.end() {
+            break;
+        }
+        let (Some(a_head), Some(b_head)) = (head(a_block, a_at), head(b_block, b_at)) else {
             break;
         };
-        let Some((a_part, a_next)) = parts(a_block.0, &a_entry, user) else {
-            break;
-        };
-        let Some((b_part, b_next)) = parts(b_block.0, &b_entry, user) else {
-            break;
-        };
-        let goes_on = b_next < a_next
-            && is_same(user, (a_entry.shared, a_part), (b_entry.shared, b_part))
-            && hidden.is_deletion(a_next)
-            && hidden.reaches(&user[..a_entry.shared], a_part);
+        let a_part = &a_block.0[a_head.part.clone()];
+        let goes_on = a_head.shared <= user.len()
+            && b_head.shared <= user.len()
+            && b_head.packed < a_head.packed
+            && hidden.is_deletion(a_head.packed)
+            && is_same((a_block.0, &a_head), (b_block.0, &b_head), user)
+            && (a_at < goal || hidden.reaches(&user[..a_head.shared], a_part));
         if !goes_on {
             break;
         }
-        user.truncate(a_entry.shared);
-        user.extend_from_slice(a_part);
-        (a_packed, b_packed) = (a_next, b_next);
-        (a_at, b_at) = (a_entry.next, b_entry.next);
+        user.truncate(a_head.shared);
+        append(user, a_block.0, a_head.part);
+        (a_packed, b_packed) = (a_head.packed, b_head.packed);
+        (a_at, b_at) = (a_head.next, b_head.next);
         pairs += 1;
     }
     skipped.deletions += pairs;
@@ -174,20 +194,150 @@ fn entry((bytes, layout): Block<'_>, at: usize) -> Option<Entry<ValuePlace>> {
     Together.entry(bytes, layout, at, &ValuePlace::default())
 }
 
-/// The part of an entry's user key that it does not share with `user`, and its number and kind; `None`
-/// if what it shares goes beyond the user key.
+/// The beginning of an entry at offset `at`.
+#[inline(always)]
+fn window(bytes: &[u8], at: usize) -> Option<&[u8; WINDOW]> {
+    bytes.get(at..)?.first_chunk()
+}
+
+/// 8 bytes of a window as a number.
+#[inline(always)]
+fn word(window: &[u8; WINDOW], at: usize) -> u64 {
+    let bytes = window[at..].first_chunk().copied();
+    u64::from_le_bytes(bytes.unwrap_or_default())
+}
+
+/// Where two blocks go on, and numbers and kinds of the entries before.
+struct Pair {
+    at: (usize, usize),
+    packed: (u64, u64),
+}
+
+/// Room for user keys of [`in_step`].
+const ROOM: usize = 64;
+/// More bytes than any entry's lengths, part and number take in [`in_step`].
+const WINDOW: usize = 24;
+
+/// Passes over pairs, at most `most`, that are all alike in both blocks but for their values: short keys
+/// that share as much as each other and add less than 8 bytes. Those that begin at offset `goal` of the
+/// first block or behind it are left. Returns how many there were. What is no such pair is left to the
+/// caller: this is the part of [`lockstep`] where nearly all pairs of most blocks pass, kept so small
+/// that it runs in registers.
+#[inline(never)]
+fn in_step(
+    (a, b): (&[u8], &[u8]),
+    (a_end, b_end): (usize, usize),
+    (hidden, goal, most): (&Hidden<'_>, usize, u64),
+    pair: &mut Pair,
+    user: &mut Vec<u8>,
+) -> u64 {
+    const PART: usize = size_of::<u64>();
+    let mut known = [0; ROOM];
+    let mut len = user.len();
+    let Some(room) = known.get_mut(..len).filter(|_| len + PART <= ROOM) else {
+        return 0;
+    };
+    room.copy_from_slice(user);
+    let (mut a_at, mut b_at) = pair.at;
+    let mut packed = pair.packed;
+    let mut pairs = 0;
+    while pairs < most && a_at < goal && b_at < b_end {
+        let (Some(a_window), Some(b_window)) = (window(a, a_at), window(b, b_at)) else {
+            break;
+        };
+        let [shared, delta_len, a_value, ..] = *a_window;
+        let [b_shared, b_delta_len, b_value, ..] = *b_window;
+        let part_len = usize::from(delta_len.wrapping_sub(key::SUFFIX_LEN as u8));
+        let is_alike = shared == b_shared && delta_len == b_delta_len && part_len < PART;
+        if !is_alike || (shared | a_value | b_value) >= 0x80 {
+            break;
+        }
+        let (a_part, b_part) = (word(a_window, 3), word(b_window, 3));
+        let next = (word(a_window, 3 + part_len), word(b_window, 3 + part_len));
+        let differs = (a_part ^ b_part) & ((1 << (8 * part_len)) - 1) != 0;
+        if differs || next.1 >= next.0 || !hidden.is_deletion(next.0) {
+            break;
+        }
+        let shared = usize::from(shared);
+        let head_len = 3 + part_len + key::SUFFIX_LEN;
+        let a_next = a_at + head_len + usize::from(a_value);
+        let b_next = b_at + head_len + usize::from(b_value);
+        if shared > len || a_next > a_end || b_next > b_end {
+            break;
+        }
+        let Some(part) = known
+            .get_mut(shared..)
+            .and_then(|known| known.first_chunk_mut())
+        else {
+            break;
+        };
+        *part = a_part.to_le_bytes();
+        len = shared + part_len;
+        (a_at, b_at) = (a_next, b_next);
+        packed = next;
+        pairs += 1;
+    }
+    if pairs > 0 {
+        user.clear();
+        user.extend_from_slice(&known[..len]);
+        *pair = Pair {
+            at: (a_at, b_at),
+            packed,
+        };
+    }
+    pairs
+}
+
+/// An entry whose key is not built.
+struct Head {
+    /// Bytes of the user key that are those of the key before.
+    shared: usize,
+    /// Where the rest of the user key lies.
+    part: Range<usize>,
+    /// Number and kind.
+    packed: u64,
+    next: usize,
+}
+
+/// The entry at offset `at`; `None` if there is none, or if it shares a part of its number too.
+#[inline(always)]
+fn head((bytes, layout): Block<'_>, at: usize) -> Option<Head> {
+    let (shared, delta_len, value_len, from) = lengths(bytes, at)?;
+    let part_len = (delta_len as usize).checked_sub(key::SUFFIX_LEN)?;
+    let suffix_at = from.checked_add(part_len)?;
+    let suffix = bytes.get(suffix_at..)?.first_chunk()?;
+    let next = (suffix_at + key::SUFFIX_LEN).checked_add(value_len as usize)?;
+    (next <= layout.end()).then_some(Head {
+        shared: shared as usize,
+        part: from..suffix_at,
+        packed: u64::from_le_bytes(*suffix),
+        next,
+    })
+}
+
+/// Whether two entries have the same user key; what they share they share with `user`, which is as
+/// long at least.
 #[inline]
-fn parts<'a>(bytes: &'a [u8], entry: &Entry<ValuePlace>, user: &[u8]) -> Option<(&'a [u8], u64)> {
-    let (part, suffix) = entry.delta(bytes).split_last_chunk()?;
-    (entry.shared <= user.len()).then_some((part, u64::from_le_bytes(*suffix)))
+fn is_same((a_bytes, a): (&[u8], &Head), (b_bytes, b): (&[u8], &Head), user: &[u8]) -> bool {
+    let len = a.part.len();
+    if a.shared == b.shared && len == b.part.len() && len < size_of::<u64>() {
+        // Behind the part of a key there are its number and kind.
+        let first = |bytes: &[u8], at: usize| -> Option<u64> {
+            Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+        };
+        let (a, b) = (first(a_bytes, a.part.start), first(b_bytes, b.part.start));
+        return match (a, b) {
+            (Some(a), Some(b)) => len == 0 || (a ^ b) >> (u64::BITS as usize - 8 * len) == 0,
+            _ => false,
+        };
+    }
+    let (a_part, b_part) = (&a_bytes[a.part.clone()], &b_bytes[b.part.clone()]);
+    is_same_key(user, (a.shared, a_part), (b.shared, b_part))
 }
 
 /// Whether two keys are the same: each is so many bytes of `user` and a part of its own.
-#[inline]
-fn is_same(user: &[u8], (a_shared, a): (usize, &[u8]), (b_shared, b): (usize, &[u8])) -> bool {
-    if a_shared == b_shared {
-        return a.len() == b.len() && common_prefix(a, b) == a.len();
-    }
+#[inline(never)]
+fn is_same_key(user: &[u8], (a_shared, a): (usize, &[u8]), (b_shared, b): (usize, &[u8])) -> bool {
     let (long, short) = match a_shared > b_shared {
         true => ((a_shared, a), (b_shared, b)),
         false => ((b_shared, b), (a_shared, a)),

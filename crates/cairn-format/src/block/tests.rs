@@ -584,6 +584,68 @@ proptest! {
     }
 
     #[test]
+    fn runs_of_deletions_are_passed_over_to_their_end(
+        entries in prop::collection::vec((0u16..600, 0u64..12, 0u8..60), 1..250),
+        limit in prop::option::of(0u16..600),
+        seq in 8u64..13,
+        budget in prop_oneof![3 => Just(u64::MAX), 1 => 0u64..100],
+        restart_interval in 1usize..20,
+        global in prop::bool::weighted(0.1),
+        from in any::<prop::sample::Index>(),
+    ) {
+        let user = |n: u16| [&b"key"[..], &n.to_be_bytes()].concat();
+        let entry = |&(n, seq, what): &(u16, u64, u8)| {
+            let kind = match what {
+                0 => ValueKind::Value,
+                1..10 => ValueKind::SingleDeletion,
+                _ => ValueKind::Deletion,
+            };
+            let key = InternalKey::new(&user(n), SequenceNumber(seq), kind);
+            (key.into_bytes(), vec![7; usize::from(what == 0)])
+        };
+        let mut entries = sorted(entries.iter().map(entry).collect(), &KeyOrder::Bytewise);
+        entries.dedup_by(|b, a| global && key::user_key(&a.0) == key::user_key(&b.0));
+        let bytes = built(&entries, BlockOptions { restart_interval, ..BlockOptions::default() });
+        let layout = BlockLayout::parse(&bytes, BlockKind::Data).unwrap();
+        let global = global.then_some(SequenceNumber(1));
+        let mut cursor = DataCursor::new().with_global_seqno(global);
+        let from = from.index(entries.len()) / 4;
+        cursor.first(&bytes, &layout).unwrap();
+        for _ in 0..from {
+            cursor.next(&bytes, &layout).unwrap();
+        }
+        let limit = limit.map(user);
+        let hidden = Hidden { seq: SequenceNumber(seq), limit: limit.as_deref(), budget };
+        let mut last = b"untouched".to_vec();
+        let (skipped, moved) = skip_deletions(&mut cursor, (&bytes, &layout), &hidden, &mut last);
+        prop_assert!(moved.is_ok());
+        let passes = |entry: &&(Vec<u8>, Vec<u8>)| {
+            let kind = ValueKind::from_u8(key::packed(&entry.0) as u8);
+            kind != Some(ValueKind::Value)
+                && global.unwrap_or(key::sequence(&entry.0)).0 <= seq
+                && limit.as_ref().is_none_or(|limit| key::user_key(&entry.0) < &limit[..])
+        };
+        let expected = entries[from..].iter().take_while(passes).count() as u64;
+        prop_assert_eq!(skipped, expected.min(budget));
+        let end = from + skipped as usize;
+        let passed = entries[from..end].last();
+        let passed = passed.map_or(&b"untouched"[..], |entry| key::user_key(&entry.0));
+        prop_assert_eq!(&last[..], passed);
+        // What is left can be walked in both directions.
+        if cursor.valid() && end > 0 {
+            cursor.prev(&bytes, &layout).unwrap();
+            let (before, _) = shown(&cursor, &bytes).unwrap();
+            prop_assert_eq!(key::user_key(&before), key::user_key(&entries[end - 1].0));
+            cursor.next(&bytes, &layout).unwrap();
+        }
+        let left = forward(&mut cursor, &bytes, &layout);
+        let values = |entries: &[(Vec<u8>, Vec<u8>)]| -> Vec<Vec<u8>> {
+            entries.iter().map(|(key, _)| key::user_key(key).to_vec()).collect()
+        };
+        prop_assert_eq!(values(&left), values(&entries[end..]));
+    }
+
+    #[test]
     fn skipping_in_any_bytes_ends(
         mut a_bytes in prop::collection::vec(any::<u8>(), 5..200),
         mut b_bytes in prop::collection::vec(any::<u8>(), 5..200),
@@ -609,6 +671,14 @@ proptest! {
         }
         let hidden = Hidden { seq: SequenceNumber::MAX, limit: None, budget: u64::MAX };
         let mut last = Vec::new();
+        let mut alone = DataCursor::new();
+        if alone.first(&a_bytes, &a_layout).is_ok() {
+            let limit = entries.last().map(|(key, _)| key::user_key(key));
+            let limited = Hidden { limit, ..hidden };
+            for hidden in [limited, hidden] {
+                let _moved = skip_deletions(&mut alone, (&a_bytes, &a_layout), &hidden, &mut last);
+            }
+        }
         let _moved = skip_deleted(
             (&mut a, (&a_bytes, &a_layout)),
             (&mut b, (&b_bytes, &b_layout)),

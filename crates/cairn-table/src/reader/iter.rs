@@ -13,14 +13,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_format::block::{
-    BlockKind, BlockLayout, DataCursor, DataWords, Hidden, Skipped, skip_deleted,
+    BlockKind, BlockLayout, DataCursor, DataWords, Hidden, Skipped, skip_deleted, skip_deletions,
 };
 use cairn_format::key;
 use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
 use cairn_observe::perf;
 use cairn_platform::{Buffer, Io, ReadRequest};
-use cairn_types::{Decoded, Error, Progress, Result, SequenceNumber, ValueKind};
+use cairn_types::{Decoded, Error, Progress, Result, SequenceNumber};
 
 use super::block::Raw;
 use super::index::{IndexWalk, Landing as IndexLanding};
@@ -199,13 +199,13 @@ impl TableIter {
             return (0, Progress::Ready);
         }
         let moved = match &self.block {
-            Some((block, layout)) => skip_deletions_in(
-                &mut self.data,
-                (&block[..], layout),
-                (seq, limit, budget),
-                last,
-                &mut skipped,
-            ),
+            Some((block, layout)) => {
+                let hidden = Hidden { seq, limit, budget };
+                let (count, moved) =
+                    skip_deletions(&mut self.data, (&block[..], layout), &hidden, last);
+                skipped = count;
+                moved
+            }
             None => Ok(()),
         };
         if moved.is_ok() && self.data.valid() {
@@ -699,88 +699,6 @@ impl TableIter {
         {
             self.padded.clear();
             crate::pad_internal(self.data.key(block), self.table.pad, &mut self.padded);
-        }
-    }
-}
-
-/// The inner loop of [`TableIter::skip_deletions`].
-#[inline]
-fn skip_deletions_in(
-    data: &mut DataCursor,
-    (block, layout): (&[u8], &BlockLayout),
-    (seq, limit, budget): (SequenceNumber, Option<&[u8]>, u64),
-    last: &mut Vec<u8>,
-    skipped: &mut u64,
-) -> Decoded<()> {
-    const DELETION: u8 = ValueKind::Deletion as u8;
-    const SINGLE: u8 = ValueKind::SingleDeletion as u8;
-    let mut passed = LastKey::None;
-    let mut moved = Ok(());
-    while moved.is_ok() && data.valid() && *skipped < budget {
-        let internal = data.key(block);
-        let packed = key::packed(internal);
-        let user = key::user_key(internal);
-        // Truncation is meant: the kind is the lowest byte.
-        let is_deletion = matches!(packed as u8, DELETION | SINGLE) && packed >> 8 <= seq.0;
-        if !is_deletion || limit.is_some_and(|limit| key::compare_bytewise(user, limit).is_ge()) {
-            break;
-        }
-        passed = LastKey::of(user, last);
-        *skipped += 1;
-        moved = data.next(block, layout);
-    }
-    passed.store(last);
-    moved
-}
-
-/// A key that is noted at every step and wanted at the last one only. One of 8 to 16 bytes is noted as
-/// two numbers that may overlap.
-#[derive(Clone, Copy)]
-enum LastKey {
-    None,
-    Short([u8; 8], [u8; 8], usize),
-    /// It is in the vector.
-    Stored,
-}
-
-impl LastKey {
-    #[inline]
-    fn of(user: &[u8], last: &mut Vec<u8>) -> LastKey {
-        match (user.first_chunk(), user.last_chunk()) {
-            (Some(head), Some(tail)) if user.len() <= 16 => {
-                LastKey::Short(*head, *tail, user.len())
-            }
-            _ => {
-                last.clear();
-                last.extend_from_slice(user);
-                LastKey::Stored
-            }
-        }
-    }
-
-    fn store(self, last: &mut Vec<u8>) {
-        if let LastKey::Short(head, tail, len) = self {
-            last.clear();
-            last.extend_from_slice(&head);
-            last.truncate(len - tail.len());
-            last.extend_from_slice(&tail);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_key_is_the_one_that_was_noted() {
-        for len in 0..40 {
-            let key: Vec<u8> = (1..=len).collect();
-            let mut last = b"another key".to_vec();
-            LastKey::of(&key, &mut last).store(&mut last);
-            assert_eq!(last, key);
-            LastKey::None.store(&mut last);
-            assert_eq!(last, key, "nothing noted, nothing changed");
         }
     }
 }

@@ -1,0 +1,184 @@
+//! A run of deletions, passed over in one block.
+//!
+//! Of the keys of a long run only the last one is wanted. Entries say where they end and which sequence
+//! number and kind they have without any key being built, and that they come before a limit follows
+//! from a restart behind them that does.
+
+use cairn_types::Decoded;
+
+use super::cursor::{Coding, bad_entry};
+use super::data::{DataCursor, Together, lengths};
+use super::pairs::{Block, Hidden};
+use crate::key;
+
+/// Deletions passed with their keys before the others are passed without them: to find the last key
+/// again costs as much as some steps.
+const WITH_KEYS: u64 = 16;
+
+/// Passes over the deletions on which `cursor` stands, from the entry on which it stands on to
+/// the end of the block or something else. The user key of the last one is left in `last`, which is
+/// unchanged if there is none. Keys must order as their bytes do. Returns how many there were and whether the
+/// cursor could move.
+pub fn skip_deletions(
+    cursor: &mut DataCursor,
+    block: Block<'_>,
+    hidden: &Hidden<'_>,
+    last: &mut Vec<u8>,
+) -> (u64, Decoded<()>) {
+    let (bytes, layout) = block;
+    let mut passed = LastKey::None;
+    let mut moved = Ok(());
+    let mut skipped = 0;
+    while moved.is_ok() && cursor.valid() && skipped < hidden.budget {
+        let internal = cursor.key(bytes);
+        let user = key::user_key(internal);
+        if !hidden.is_deletion(key::packed(internal)) || !hidden.reaches_key(user) {
+            break;
+        }
+        passed = LastKey::of(user, last);
+        skipped += 1;
+        if skipped == WITH_KEYS && cursor.is_plain(layout) {
+            let (count, at) = unseen(cursor, block, hidden, skipped);
+            if count > 0 {
+                skipped += count;
+                moved = stand_before(cursor, block, at);
+                if moved.is_err() {
+                    break;
+                }
+                passed = LastKey::of(key::user_key(cursor.key(bytes)), last);
+            }
+        }
+        moved = cursor.next(bytes, layout);
+    }
+    passed.store(last);
+    (skipped, moved)
+}
+
+/// How many entries behind the current one are deletions to be passed, as far as that can be told
+/// without their keys, and where the last of them ends.
+#[inline]
+fn unseen(
+    cursor: &DataCursor,
+    (bytes, layout): Block<'_>,
+    hidden: &Hidden<'_>,
+    skipped: u64,
+) -> (u64, usize) {
+    let mut at = cursor.position.end();
+    let goal = before_limit((bytes, layout), hidden.limit, at);
+    let end = layout.end().min(bytes.len());
+    let most = hidden.budget.saturating_sub(skipped);
+    let mut key_len = cursor.position.key_len();
+    let mut count = 0;
+    while at < goal && count < most {
+        let Some((shared, delta_len, value_len, delta_at)) = lengths(bytes, at) else {
+            break;
+        };
+        let (shared, delta_len) = (shared as usize, delta_len as usize);
+        let Some(behind) = delta_at.checked_add(delta_len) else {
+            break;
+        };
+        let next = behind.saturating_add(value_len as usize);
+        // Of a key that shares a part of its number too, the number is not known.
+        if next > end || delta_len < key::SUFFIX_LEN || shared > key_len {
+            break;
+        }
+        if !hidden.is_deletion(key::packed(&bytes[..behind])) {
+            break;
+        }
+        key_len = shared + delta_len;
+        at = next;
+        count += 1;
+    }
+    (count, at)
+}
+
+/// Makes `cursor` stand on the entry that ends at offset `at`, somewhere behind.
+fn stand_before(cursor: &mut DataCursor, (bytes, layout): Block<'_>, at: usize) -> Decoded<()> {
+    let position = &mut cursor.position;
+    let restart = layout.restarts_before(bytes, at).saturating_sub(1);
+    if layout.restart(bytes, restart) as usize >= position.end() {
+        position.jump(&Together, bytes, layout, restart)?;
+    }
+    while position.valid() && position.end() < at {
+        position.step(&Together, bytes, layout)?;
+    }
+    if position.valid() && position.end() == at {
+        return Ok(());
+    }
+    position.clear();
+    Err(bad_entry(at))
+}
+
+/// An offset before which all entries from `from` on have user keys before `limit`: that of a restart
+/// that has one itself, or the end of the block if there is no limit.
+pub(super) fn before_limit((bytes, layout): Block<'_>, limit: Option<&[u8]>, from: usize) -> usize {
+    let Some(limit) = limit else {
+        return layout.end();
+    };
+    let first = layout.restarts_before(bytes, from);
+    let (mut low, mut high) = (first, layout.restarts());
+    while low < high {
+        let mid = low + (high - low) / 2;
+        let offset = layout.restart(bytes, mid) as usize;
+        match Together.whole_key(bytes, layout, offset) {
+            Some(key) if key::compare_bytewise(key::user_key(key), limit).is_lt() => low = mid + 1,
+            _ => high = mid,
+        }
+    }
+    match low.checked_sub(1).filter(|_| low > first) {
+        Some(restart) => layout.restart(bytes, restart) as usize,
+        None => from,
+    }
+}
+
+/// A key that is noted at every step and wanted at the last one only. One of 8 to 16 bytes is noted as
+/// two numbers that may overlap.
+#[derive(Clone, Copy)]
+enum LastKey {
+    None,
+    Short([u8; 8], [u8; 8], usize),
+    /// It is in the vector.
+    Stored,
+}
+
+impl LastKey {
+    #[inline]
+    fn of(user: &[u8], last: &mut Vec<u8>) -> LastKey {
+        match (user.first_chunk(), user.last_chunk()) {
+            (Some(head), Some(tail)) if user.len() <= 16 => {
+                LastKey::Short(*head, *tail, user.len())
+            }
+            _ => {
+                last.clear();
+                last.extend_from_slice(user);
+                LastKey::Stored
+            }
+        }
+    }
+
+    fn store(self, last: &mut Vec<u8>) {
+        if let LastKey::Short(head, tail, len) = self {
+            last.clear();
+            last.extend_from_slice(&head);
+            last.truncate(len - tail.len());
+            last.extend_from_slice(&tail);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_key_is_the_one_that_was_noted() {
+        for len in 0..40 {
+            let key: Vec<u8> = (1..=len).collect();
+            let mut last = b"another key".to_vec();
+            LastKey::of(&key, &mut last).store(&mut last);
+            assert_eq!(last, key);
+            LastKey::None.store(&mut last);
+            assert_eq!(last, key, "nothing noted, nothing changed");
+        }
+    }
+}
