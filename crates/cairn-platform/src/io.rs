@@ -19,7 +19,7 @@ use crate::{prefetch, spare};
 /// reference more; the bytes live as long as any clone.
 ///
 /// Behind the bytes there may be a tail: what was worked out about them, in the same memory. The memory may
-/// be a little longer than both ([`spare`]).
+/// be a little longer than both (`spare`).
 #[derive(Clone)]
 pub struct Buffer {
     all: Arc<[u8]>,
