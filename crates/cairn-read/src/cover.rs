@@ -101,13 +101,19 @@ impl Cover {
     /// Those of opening a table.
     #[inline]
     pub(crate) fn covering(&mut self, user_key: &[u8]) -> Result<SequenceNumber> {
-        if self.whole.is_empty() && self.levels.is_empty() {
+        if self.is_empty() {
             return Ok(SequenceNumber::ZERO);
         }
         if self.window.holds(&self.order, user_key) {
             return Ok(self.window.seq);
         }
         self.find(user_key)
+    }
+
+    /// Whether no source can have tombstones.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.levels.is_empty()
     }
 
     /// The end of the window around the key that was asked last, if all of the window up to there

@@ -8,9 +8,34 @@ use cairn_types::{Progress, Result, SequenceNumber, ValueKind};
 use super::rules::unknown_kind;
 use super::{At, DbIter, Newest, Part, Task};
 use crate::columns::default_column;
+use crate::cover::Cover;
 use crate::merging::Below;
 
 impl DbIter {
+    /// Whether the merging iterator stands on an entry of the kind that a walk back mostly meets: a
+    /// plain value, the only version of its key, with no bounds and no tombstones to think of. The
+    /// iterator then stands on it as it did on the entry behind.
+    #[inline]
+    pub(super) fn stands_plainly_back(&self) -> bool {
+        if !self.merging.valid()
+            || !matches!(self.at, At::Entry(Part::All))
+            || !self.untimed
+            || self.lower.is_some()
+            || self.prefix.is_some()
+            || !self.cover.as_ref().is_none_or(Cover::is_empty)
+        {
+            return false;
+        }
+        let internal = self.merging.key();
+        let packed = key::packed(internal);
+        // Truncation is meant: the kind is the lowest byte.
+        packed as u8 == ValueKind::Value as u8
+            && packed >> 8 <= self.seq.0
+            && self
+                .merging
+                .stands_on_newest(key::user_key(internal), |a, b| self.is_same(a, b))
+    }
+
     /// Goes on to the previous key that has a value.
     pub(super) fn backward(&mut self) -> Result<Progress> {
         loop {

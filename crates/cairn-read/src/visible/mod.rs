@@ -394,6 +394,9 @@ impl DbIter {
             At::Nowhere => return,
             At::Entry(_) if self.back => {
                 let _progress = self.merging.prev();
+                if self.stands_plainly_back() {
+                    return self.count_step(true);
+                }
             }
             At::Entry(_) => self.take_key(),
             At::Value(_) | At::Index(_) | At::Entity(..) => {}
