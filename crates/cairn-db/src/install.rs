@@ -164,7 +164,10 @@ impl Shared {
         let families = self.families.load_full();
         let next = self
             .write_manifest(&families, &edits)
-            .inspect_err(|error| self.manifest_failed(error))?;
+            .inspect_err(|error| {
+                current.give_up();
+                self.manifest_failed(error);
+            })?;
         let old = std::mem::replace(current, next);
         let number = old.number();
         // All of it is in the new one.

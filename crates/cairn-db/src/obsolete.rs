@@ -39,7 +39,8 @@ impl Keep {
     fn is_obsolete(&self, name: FileName) -> bool {
         match name {
             FileName::Wal(number) => number < self.min_log,
-            FileName::Manifest(number) => number < self.manifest,
+            // Openings that failed leave some with larger numbers than one that was gone on with.
+            FileName::Manifest(number) => number != self.manifest,
             FileName::Table(number) | FileName::LegacyTable(number) | FileName::Blob(number) => {
                 number < self.min_pending && !self.live.contains(&number)
             }

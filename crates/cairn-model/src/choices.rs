@@ -7,7 +7,7 @@ use crate::options::{OptionSet, pairs};
 
 /// Values of options, one of which a seed may choose for each name.
 type Values = (&'static str, &'static [&'static str]);
-const DB_OPTIONS: [Values; 15] = [
+const DB_OPTIONS: [Values; 16] = [
     ("max_total_wal_size", &["0", "16384", "100000"]),
     ("wal_bytes_per_sync", &["0", "4096"]),
     ("bytes_per_sync", &["0", "4096"]),
@@ -18,6 +18,7 @@ const DB_OPTIONS: [Values; 15] = [
     ("track_and_verify_wals_in_manifest", &["false", "true"]),
     ("max_manifest_file_size", &["1024", "1073741824"]),
     ("max_manifest_space_amp_pct", &["100", "500"]),
+    ("reuse_manifest_on_open", &["false", "true"]),
     ("verify_manifest_content_on_close", &["false", "true"]),
     ("max_subcompactions", &["1", "3"]),
     ("use_fsync", &["false", "true"]),

@@ -25,14 +25,15 @@ pub const SETS: &[NamedSet] = &[
     },
     NamedSet {
         name: "eager",
-        db: "max_subcompactions=3",
+        db: "max_subcompactions=3;reuse_manifest_on_open=true",
         family: "level0_file_num_compaction_trigger=1;disable_auto_compactions=false;\
                  target_file_size_base=2048;max_bytes_for_level_base=8192",
         table: "block_size=256",
     },
     NamedSet {
         name: "idle",
-        db: "avoid_flush_during_recovery=true;avoid_flush_during_shutdown=true",
+        db: "avoid_flush_during_recovery=true;avoid_flush_during_shutdown=true;\
+             reuse_manifest_on_open=true",
         family: "memtable_factory=vector;disable_auto_compactions=true;max_write_buffer_number=4;\
                  min_write_buffer_number_to_merge=3",
         table: "no_block_cache=true",
@@ -70,7 +71,8 @@ pub const SETS: &[NamedSet] = &[
     NamedSet {
         name: "many-logs",
         db: "max_total_wal_size=16384;max_manifest_file_size=1024;max_manifest_space_amp_pct=100;\
-             track_and_verify_wals_in_manifest=true;max_compaction_trigger_wakeup_seconds=60",
+             track_and_verify_wals_in_manifest=true;max_compaction_trigger_wakeup_seconds=60;\
+             reuse_manifest_on_open=true",
         family: "write_buffer_size=65536;compaction_pri=kRoundRobin;\
                  memtable_op_scan_flush_trigger=3;memtable_avg_op_scan_flush_trigger=1;\
                  read_triggered_compaction_threshold=0.001",

@@ -197,6 +197,15 @@ pub const WORKLOADS: &[Workload] = &[
         ..FREE
     },
     Workload {
+        name: "manifest-reused",
+        db: "reuse_manifest_on_open=true",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["flush", "reopen", "family"],
+        often: &[("flush", 3), ("reopen", 6)],
+        ..FREE
+    },
+    Workload {
         name: "steered",
         db: "max_background_jobs=4",
         family: "level0_file_num_compaction_trigger=2;disable_auto_compactions=false;\

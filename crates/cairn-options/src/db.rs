@@ -67,9 +67,10 @@ options! {
         max_manifest_space_amp_pct: i32 = 500, dynamic, recent;
         /// Bytes reserved for a new MANIFEST.
         manifest_preallocation_size: u64 = 4 << 20, dynamic, hint;
-        /// Whether opening goes on with the MANIFEST it finds, where that is safe. It never is: a sync
-        /// of it may have failed before, and another one would then prove nothing.
-        reuse_manifest_on_open: bool = false, hint, recent;
+        /// Whether opening goes on with the MANIFEST it finds, where that is safe: its last record must
+        /// say that all before it is durable, as closing a database with this option makes it say, and
+        /// its size must be within `max_manifest_file_size`. Else, after a crash too, a fresh one is written.
+        reuse_manifest_on_open: bool = false, recent;
         /// Whether the MANIFEST is laid out for a fast start.
         optimize_manifest_for_recovery: bool = false, dynamic, hint, recent;
         /// Whether closing reads the MANIFEST back, and replaces one that is damaged.

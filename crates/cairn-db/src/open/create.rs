@@ -386,7 +386,13 @@ impl Shared {
 
     /// Closes the MANIFEST; first it is read back if the options say so, and written anew if it is
     /// damaged.
-    fn close_manifest(&self, manifest: Manifest) -> Result<()> {
+    fn close_manifest(&self, mut manifest: Manifest) -> Result<()> {
+        if self.options().reuse_manifest_on_open
+            && self.failure.load().is_none()
+            && !manifest.has_failed()
+        {
+            manifest.end()?;
+        }
         let (number, bytes) = (manifest.number(), manifest.size());
         manifest.close()?;
         if !self.options().verify_manifest_content_on_close || self.failure.load().is_some() {

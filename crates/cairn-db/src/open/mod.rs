@@ -6,12 +6,13 @@
 //! ```
 //!
 //! Nothing is changed before the new MANIFEST is in place, and that is one rename: an opening that
-//! is cut short leaves the old state, or the new one. Tables are opened when they are first read.
+//! is cut short leaves the old state, or the new one. (`reuse` has the way without a new MANIFEST.) Tables are opened when they are first read.
 
 mod best_effort;
 pub(crate) mod create;
 mod files;
 pub(crate) mod replay;
+mod reuse;
 mod wals;
 
 use std::collections::BTreeMap;
@@ -226,6 +227,7 @@ fn fresh(order: KeyOrder) -> Result<Recovered> {
         wals: BTreeMap::new(),
         log_reach: None,
         set_back: Vec::new(),
+        ending: None,
     })
 }
 

@@ -532,7 +532,10 @@ impl Shared {
         for dir in self.all_table_dirs() {
             self.world.fs.sync_dir(&dir)?;
         }
-        let manifest = self.write_manifest(&families, &[])?;
+        let manifest = match self.reuse_manifest(recovered, &families, keep_logs)? {
+            Some(manifest) => manifest,
+            None => self.write_manifest(&families, &[])?,
+        };
         let (number, min_log) = (manifest.number(), self.tree.lock().durable_min_log);
         *self.manifest.lock() = Some(manifest);
         let next = self.create_log(log, None)?;

@@ -1,6 +1,7 @@
 //! Opening over reads that come back short and logs of which nobody knows what is on the disk.
 
-use cairn_options::{DbOptions, FamilyOptions};
+use cairn_db::Db;
+use cairn_options::{DbOptions, FamilyOptions, ReadOptions};
 use cairn_sim::trace::Call;
 use cairn_sim::{DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Result};
@@ -111,5 +112,140 @@ fn logs_that_an_opening_keeps_are_written_anew() {
         assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
         assert_eq!(get(&db, b"b"), doubtful, "{fault}");
         assert_eq!(get(&db, b"c"), Some(b"3".to_vec()));
+    }
+}
+
+/// A database that is opened with `reuse_manifest_on_open`.
+fn reusing(sim: &SimWorld) -> Result<Db> {
+    open_on(sim, &reuse_options(), &small())
+}
+
+fn reuse_options() -> DbOptions {
+    DbOptions {
+        reuse_manifest_on_open: true,
+        ..db_options()
+    }
+}
+
+/// What CURRENT says.
+fn current(sim: &SimWorld) -> String {
+    let image = sim.fs.image();
+    let mut files = image.files();
+    let found = files.find(|(path, _)| path.ends_with("CURRENT"));
+    let (_, bytes) = found.expect("the database exists");
+    String::from_utf8(bytes.to_vec()).expect("it is text")
+}
+
+#[test]
+fn a_manifest_that_was_closed_is_gone_on_with_and_none_that_was_not() {
+    let sim = SimWorld::new(1);
+    let db = reusing(&sim).unwrap();
+    let family = db.create_family("family", &small()).unwrap();
+    db.put(b"flushed", b"1").unwrap();
+    db.flush().unwrap();
+    let first = current(&sim);
+    drop(family);
+    db.close().unwrap();
+    drop(db);
+    for round in 0..4_u8 {
+        let db = reusing(&sim).unwrap();
+        assert_eq!(current(&sim), first, "round {round}");
+        // What the opening flushes, what is flushed later, and what the next opening flushes.
+        assert_eq!(get(&db, b"logged"), (round > 0).then(|| vec![round - 1]));
+        db.put(&[round], b"1").unwrap();
+        db.flush().unwrap();
+        db.put_with(b"logged", &[round], &synced()).unwrap();
+        db.close().unwrap();
+        drop(db);
+        let again = after_power_cut(&sim);
+        let db = reusing(&again).unwrap();
+        assert_eq!(get(&db, b"logged"), Some(vec![round]));
+        assert_eq!(get(&db, b"flushed"), Some(b"1".to_vec()));
+        assert!((0..=round).all(|key| get(&db, &[key]).is_some()));
+        assert!(db.family("family").is_some());
+        db.verify_checksum(&ReadOptions::default()).unwrap();
+    }
+    // Nothing to say: closed as it was opened.
+    reusing(&sim).unwrap().close().unwrap();
+    reusing(&sim).unwrap().close().unwrap();
+    assert_eq!(current(&sim), first);
+    // Without the option at the opening, and after a process that did not close.
+    open_on(&sim, &db_options(), &small())
+        .unwrap()
+        .close()
+        .unwrap();
+    let second = current(&sim);
+    assert_ne!(second, first);
+    let db = reusing(&sim).unwrap();
+    let third = current(&sim);
+    assert_ne!(third, second, "it was not closed to be gone on with");
+    db.put(b"a", b"1").unwrap();
+    db.flush().unwrap();
+    let crashed = SimWorld::on(sim.fs.image(), 5);
+    drop(db);
+    let db = reusing(&crashed).unwrap();
+    assert_ne!(current(&crashed), third);
+    assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
+    db.close().unwrap();
+    drop(db);
+    // It is too large for the option.
+    let third = current(&crashed);
+    let little = DbOptions {
+        max_manifest_file_size: 1,
+        max_manifest_space_amp_pct: 0,
+        ..reuse_options()
+    };
+    let db = open_on(&crashed, &little, &small()).unwrap();
+    assert_ne!(current(&crashed), third);
+    assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
+}
+
+/// The sync of the last record may fail: the kernel takes its pages for clean then, and a later sync would
+/// leave a hole before what is appended behind it.
+#[test]
+fn an_ending_that_was_not_synced_leaves_no_hole() {
+    let sim = SimWorld::new(1);
+    let db = reusing(&sim).unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.flush().unwrap();
+    let first = current(&sim);
+    let manifest = first.trim().to_owned();
+    sim.fs
+        .set_plan(failing(Call::Sync, &manifest, Fault::InputOutput, 1));
+    db.close().unwrap_err();
+    drop(db);
+    sim.fs.set_plan(FaultPlan::default());
+    let db = reusing(&sim).unwrap();
+    assert_eq!(current(&sim), first);
+    db.put(b"b", b"2").unwrap();
+    db.flush().unwrap();
+    let again = after_power_cut(&sim);
+    let db = reusing(&again).unwrap();
+    assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
+    assert_eq!(get(&db, b"b"), Some(b"2".to_vec()));
+}
+
+/// Whatever fails while a MANIFEST is gone on with, a fresh one takes its place.
+#[test]
+fn a_manifest_that_cannot_be_gone_on_with_is_replaced() {
+    for call in [Call::Truncate, Call::Append, Call::Sync] {
+        let sim = SimWorld::new(1);
+        let db = reusing(&sim).unwrap();
+        db.put(b"a", b"1").unwrap();
+        db.flush().unwrap();
+        db.put(b"b", b"2").unwrap();
+        db.close().unwrap();
+        drop(db);
+        let first = current(&sim);
+        let name = first.trim().to_owned();
+        sim.fs.set_plan(failing(call, &name, Fault::InputOutput, 1));
+        let db = reusing(&sim).unwrap();
+        assert_eq!(sim.fs.injected(), 1, "{call:?}");
+        assert_ne!(current(&sim), first, "{call:?}");
+        let again = after_power_cut(&sim);
+        for db in [db, reusing(&again).unwrap()] {
+            assert_eq!(get(&db, b"a"), Some(b"1".to_vec()), "{call:?}");
+            assert_eq!(get(&db, b"b"), Some(b"2".to_vec()), "{call:?}");
+        }
     }
 }

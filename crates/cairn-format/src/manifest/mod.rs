@@ -130,6 +130,25 @@ impl VersionEdit {
         }
     }
 
+    /// An edit that says nothing but how large the MANIFEST was when it was fresh.
+    #[must_use]
+    pub fn of_size(fresh_bytes: u64) -> VersionEdit {
+        VersionEdit {
+            compacted_manifest_bytes: Some(fresh_bytes),
+            ..VersionEdit::default()
+        }
+    }
+
+    /// The last edit of a MANIFEST that was closed and may be gone on with: RocksDB never writes these two
+    /// alone, and finds nothing new in them.
+    #[must_use]
+    pub fn of_end(fresh_bytes: u64) -> VersionEdit {
+        VersionEdit {
+            prev_log_number: Some(0),
+            ..VersionEdit::of_size(fresh_bytes)
+        }
+    }
+
     /// Reads one edit, the whole of a MANIFEST record. Empty bytes are an edit that changes
     /// nothing.
     ///

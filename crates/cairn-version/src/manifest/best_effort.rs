@@ -73,14 +73,14 @@ fn replay_one(
     let mut survey = Survey::new(present);
     // What contradicts itself ends what is believed, as damage does.
     let mut believed = Replay::new(number);
-    read(fs, &path, true, &mut |edit| {
+    read(fs, &path, true, &mut |edit, _| {
         believed.take(edit.clone())?;
         survey.take(edit)
     })?;
     survey.settle();
     let states = survey.states(&path)?;
     let mut replay = Replay::new(number).up_to(&states);
-    let end = read(fs, &path, true, &mut |edit| match replay.units() {
+    let end = read(fs, &path, true, &mut |edit, _| match replay.units() {
         units if units == survey.units => Err(Error::corruption("the end of what is believed")),
         _ => replay.take(edit),
     })?;

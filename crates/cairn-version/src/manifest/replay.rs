@@ -15,6 +15,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
 use crate::builder::Builder;
 use crate::edit::TreeEdit;
 use crate::file::FileMeta;
+use crate::manifest::writer::most_bytes;
 use crate::manifest::{damaged, torn};
 use crate::version::Version;
 
@@ -49,6 +50,39 @@ pub struct Recovered {
     pub log_reach: Option<LogReach>,
     /// Families whose newest states are not whole: what is here is older.
     pub set_back: Vec<String>,
+    /// The last record, if it is such a one and nothing here is more than the records say.
+    pub ending: Option<Ending>,
+}
+
+/// The last record of a MANIFEST that may be gone on with.
+///
+/// It is written when a database is closed whose syncs of the MANIFEST, and of CURRENT that names it, all
+/// succeeded. So everything before it is durable. It may not be so itself, and what is not durable must
+/// not have anything behind it: it has to go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Where the record begins.
+    pub offset: u64,
+    /// The bytes that the MANIFEST had when it was fresh.
+    pub fresh_bytes: u64,
+}
+
+impl Ending {
+    /// The bytes that the MANIFEST may have before a fresh one should replace it; see
+    /// [`crate::manifest::Manifest::wants_rotation`].
+    #[must_use]
+    pub fn limit(self, limit: u64, percent: u32) -> u64 {
+        most_bytes(self.fresh_bytes, limit, percent)
+    }
+
+    /// What the record of `edit` at `offset` is, if it is such a one.
+    fn of(edit: &VersionEdit, offset: u64) -> Option<Ending> {
+        let fresh_bytes = edit.compacted_manifest_bytes?;
+        (*edit == VersionEdit::of_end(fresh_bytes)).then_some(Ending {
+            offset,
+            fresh_bytes,
+        })
+    }
 }
 
 /// What a MANIFEST says about one family.
@@ -85,7 +119,10 @@ pub fn replay(
 ) -> Result<Recovered> {
     let path = dir.join(FileName::Manifest(number).to_string());
     let mut replay = Replay::new(number);
-    let end = read(fs, &path, false, &mut |edit| replay.take(edit))?;
+    let end = read(fs, &path, false, &mut |edit, offset| {
+        replay.ending = Ending::of(&edit, offset);
+        replay.take(edit)
+    })?;
     replay
         .finish(order, end)
         .map_err(|error| match error.is_corruption() {
@@ -103,19 +140,19 @@ pub fn replay(
 pub fn families(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<Vec<String>> {
     let path = dir.join(FileName::Manifest(number).to_string());
     let mut replay = Replay::new(number);
-    read(fs, &path, false, &mut |edit| replay.take(edit))?;
+    read(fs, &path, false, &mut |edit, _| replay.take(edit))?;
     let families = replay.families.into_values();
     Ok(families.map(|family| family.name).collect())
 }
 
-/// Hands the edits of the MANIFEST at `path` to `take`, up to its end or an append that a power cut
+/// Hands the edits of the MANIFEST at `path`, with their offsets, to `take`, up to its end or an append that a power cut
 /// cut short; with `up_to_damage` up to the first that is damaged or that `take` finds to contradict
 /// others, too. The offset behind the last whole record.
 pub(super) fn read(
     fs: &dyn FileSystem,
     path: &Path,
     up_to_damage: bool,
-    take: &mut dyn FnMut(VersionEdit) -> Result<()>,
+    take: &mut dyn FnMut(VersionEdit, u64) -> Result<()>,
 ) -> Result<u64> {
     let file = fs.open(path, FileMode::default())?;
     let mut reader = LogReader::new(|at: u64, buf: &mut [u8]| file.read_up_to_end(at, buf), 0);
@@ -124,7 +161,7 @@ pub(super) fn read(
             Event::Record { offset, payload } => VersionEdit::decode(payload)
                 .map_err(|malformed| malformed.in_file(path.display(), offset))
                 .and_then(|edit| {
-                    take(edit).map_err(|error| match error.is_corruption() {
+                    take(edit, offset).map_err(|error| match error.is_corruption() {
                         true => damaged(path, offset, error.text()),
                         false => error,
                     })
@@ -157,7 +194,7 @@ pub(super) fn read(
 /// `Corruption` that names file and offset for whatever is not as it was written; `IoError`.
 pub fn verify(fs: &dyn FileSystem, dir: &Path, number: FileNumber, bytes: u64) -> Result<()> {
     let path = dir.join(FileName::Manifest(number).to_string());
-    let end = read(fs, &path, false, &mut |_| Ok(()))?;
+    let end = read(fs, &path, false, &mut |_, _| Ok(()))?;
     let found = fs.status(&path)?.len;
     match end == bytes && found == bytes {
         true => Ok(()),
@@ -244,6 +281,7 @@ pub(super) struct Replay {
     db_id: Option<String>,
     wals: BTreeMap<FileNumber, Option<u64>>,
     log_reach: Option<LogReach>,
+    ending: Option<Ending>,
 }
 
 impl Replay {
@@ -264,6 +302,7 @@ impl Replay {
             db_id: None,
             wals: BTreeMap::new(),
             log_reach: None,
+            ending: None,
         }
     }
 
@@ -395,6 +434,8 @@ impl Replay {
             return Err(missing("log number"));
         }
         let mut families = Vec::with_capacity(self.families.len());
+        // Epochs that are given here stand in no record: files that join would not fit among them.
+        let mut ending = self.ending;
         for (id, family) in self.families {
             let comparator = family.comparator.as_deref().unwrap_or(DEFAULT_COMPARATOR);
             let order = order(&family.name, comparator)?;
@@ -406,6 +447,9 @@ impl Replay {
             let version = tree
                 .build()
                 .map_err(|error| error.context(format_args!("column family {:?}", family.name)))?;
+            if version.files().any(|(_, file)| file.epoch == 0) {
+                ending = None;
+            }
             families.push(RecoveredFamily {
                 id,
                 name: family.name,
@@ -427,6 +471,7 @@ impl Replay {
             wals: self.wals,
             log_reach: self.log_reach,
             set_back: Vec::new(),
+            ending,
         })
     }
 }

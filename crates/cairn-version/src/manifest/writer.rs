@@ -15,7 +15,7 @@ use cairn_platform::{FileSystem, WritableFile};
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
 
 use crate::manifest::torn::MAX_APPEND;
-use crate::manifest::{remove_leftover, set_current};
+use crate::manifest::{Ending, Recovered, remove_leftover, set_current};
 use crate::version::Version;
 
 /// The state that a fresh MANIFEST begins with.
@@ -101,6 +101,12 @@ impl Contents<'_> {
     }
 }
 
+/// The bytes that a MANIFEST may have that had `fresh_bytes` at first; see [`Manifest::wants_rotation`].
+pub(super) fn most_bytes(fresh_bytes: u64, limit: u64, percent: u32) -> u64 {
+    let grown = fresh_bytes.saturating_mul(100 + u64::from(percent)) / 100;
+    limit.max(grown)
+}
+
 /// Bytes before each record.
 const HEADER_LEN: usize = 7;
 
@@ -112,6 +118,8 @@ pub struct Manifest {
     log: LogWriter,
     fresh_bytes: u64,
     failed: bool,
+    /// Whether the last record is an [`Ending`].
+    ended: bool,
     /// Measures how long it is synced.
     meter: Meter,
 }
@@ -141,21 +149,71 @@ impl Manifest {
             log: LogWriter::new(Framing::Legacy),
             fresh_bytes: 0,
             failed: false,
+            ended: false,
             meter: Meter::default(),
         };
         manifest.write(&contents.edits())?;
         manifest.fresh_bytes = manifest.log.offset();
-        let size = VersionEdit {
-            compacted_manifest_bytes: Some(manifest.fresh_bytes),
-            ..VersionEdit::default()
-        };
-        manifest.write(&[size])?;
+        manifest.write(&[VersionEdit::of_size(manifest.fresh_bytes)])?;
         manifest.write(edits)?;
         manifest.file.sync(false)?;
         // Names survive in any order: CURRENT must not name a file whose own name is lost.
         fs.sync_dir(dir)?;
         set_current(fs, dir, number)?;
         Ok(manifest)
+    }
+
+    /// Goes on with MANIFEST `recovered.manifest` of `dir`, which is in use: `edits`, which count
+    /// together, take the place of the record that it ends with. When this returns, they survive a
+    /// power cut. `None`, and nothing is changed, if the file is not what was recovered.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`. The MANIFEST then holds what it held, and perhaps the edits; a fresh one has to be
+    /// written.
+    pub fn reopen(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        recovered: &Recovered,
+        ending: Ending,
+        mut edits: Vec<VersionEdit>,
+    ) -> Result<Option<Manifest>> {
+        let path = dir.join(FileName::Manifest(recovered.manifest).to_string());
+        let file = fs.open_append(&path, FileMode::default())?;
+        if file.len() != recovered.manifest_bytes {
+            return Ok(None);
+        }
+        file.truncate(ending.offset)?;
+        // Else a part of what follows could be found behind the old record.
+        file.sync(false)?;
+        if let Some(last) = edits.last_mut() {
+            last.compacted_manifest_bytes = Some(ending.fresh_bytes);
+        }
+        let mut manifest = Manifest {
+            number: recovered.manifest,
+            path,
+            file,
+            log: LogWriter::at(Framing::Legacy, ending.offset),
+            fresh_bytes: ending.fresh_bytes,
+            failed: false,
+            ended: false,
+            meter: Meter::default(),
+        };
+        manifest.append_group(edits)?;
+        Ok(Some(manifest))
+    }
+
+    /// Says at the end that everything before is durable, so that [`Manifest::reopen`] can go on there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Manifest::append`].
+    pub fn end(&mut self) -> Result<()> {
+        if !self.ended {
+            self.append(&[VersionEdit::of_end(self.fresh_bytes)])?;
+            self.ended = true;
+        }
+        Ok(())
     }
 
     /// The same; its syncs are measured.
@@ -182,8 +240,18 @@ impl Manifest {
     /// edit.
     #[must_use]
     pub fn wants_rotation(&self, limit: u64, percent: u32) -> bool {
-        let grown = self.fresh_bytes.saturating_mul(100 + u64::from(percent)) / 100;
-        self.failed || self.size() > limit.max(grown)
+        self.failed || self.size() > most_bytes(self.fresh_bytes, limit, percent)
+    }
+
+    /// Nothing more can be appended: another MANIFEST may be in use.
+    pub fn give_up(&mut self) {
+        self.failed = true;
+    }
+
+    /// Whether a write to it failed, so that nothing more can be appended.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed
     }
 
     /// Appends `edits`, each of which counts by itself, and syncs them together.
@@ -208,6 +276,7 @@ impl Manifest {
             Ok(())
         });
         self.failed = written.is_err();
+        self.ended = false;
         written
     }
 

@@ -115,3 +115,59 @@ fn rocksdb_opens_manifests_with_groups_of_several_families() {
     let found = db.family("trees").unwrap().get(b"later").unwrap();
     assert_eq!(found.as_deref(), Some(&b"RocksDB's"[..]));
 }
+
+/// With `reuse_manifest_on_open` Cairn goes on with the MANIFEST that it closed: the record that it ended
+/// with is gone, and what an opening adds stands in its place.
+#[test]
+fn rocksdb_opens_manifests_that_were_gone_on_with() {
+    let Some(library) = crate::library() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| -> PathBuf { folder.path().join(name) };
+    let options = Options::default()
+        .create_if_missing(true)
+        .text("reuse_manifest_on_open=true;block_based_table_factory={format_version=5}")
+        .unwrap();
+    let manifest = || std::fs::read_to_string(at("db").join("CURRENT")).unwrap();
+    let db = Db::open(at("db"), &options).unwrap();
+    for name in &FAMILIES[1..] {
+        db.create_family(name, &options.family).unwrap();
+    }
+    db.close().unwrap();
+    let first = manifest();
+    let mut rows = Vec::new();
+    for key in ["first", "second", "third"] {
+        // The opening after the next line flushes two of the families, and the call here the third.
+        let db = Db::open(at("db"), &options).unwrap();
+        assert_eq!(manifest(), first, "{key}");
+        for name in FAMILIES {
+            db.family(name)
+                .unwrap()
+                .put(key.as_bytes(), b"value")
+                .unwrap();
+        }
+        db.family("trees").unwrap().flush().unwrap();
+        rows.push((key, "value"));
+        read_by_rocksdb(&library, &at("db"), &at(key), &rows);
+        db.close().unwrap();
+        let closed = format!("{key}-closed");
+        read_by_rocksdb(&library, &at("db"), &at(&closed), &rows);
+    }
+    // RocksDB's own opening writes a fresh one, and Cairn's first one after it another.
+    let families = FAMILIES.map(|name| (name, ""));
+    let open = rocksdb::Db::open(&library, &at("db"), "", &families, OpenMode::Existing).unwrap();
+    open.put(open.family("trees").unwrap(), b"later", b"RocksDB's")
+        .unwrap();
+    drop(open);
+    assert_ne!(manifest(), first);
+    for _ in 0..2 {
+        let db = Db::open(at("db"), &options).unwrap();
+        let found = db.family("trees").unwrap().get(b"later").unwrap();
+        assert_eq!(found.as_deref(), Some(&b"RocksDB's"[..]));
+        db.close().unwrap();
+    }
+    let open = rocksdb::Db::open(&library, &at("db"), "", &families, OpenMode::Existing).unwrap();
+    let found = open.get(open.family("trees").unwrap(), b"later").unwrap();
+    assert_eq!(found.as_deref(), Some(&b"RocksDB's"[..]));
+}

@@ -1,0 +1,135 @@
+//! Going on with the MANIFEST that is there (`reuse_manifest_on_open`), instead of writing the whole
+//! tree to a fresh one.
+//!
+//! What stands in a file after a crash may be in the page cache alone: a sync of it may have failed, and
+//! another one would then prove nothing. So only a MANIFEST is gone on with whose last record says
+//! that all before it is durable (`cairn_version::manifest::Ending`), as closing a database with this
+//! option leaves it; and only if what the opening did to the tree is to add to it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cairn_format::manifest::VersionEdit;
+use cairn_types::Result;
+use cairn_version::manifest::{Manifest, Recovered, RecoveredFamily};
+use cairn_version::{FileMeta, TreeEdit, Version};
+
+use crate::family::Families;
+use crate::shared::Shared;
+
+impl Shared {
+    /// The MANIFEST that was recovered, with what the opening adds to it; `None` if a fresh one has to be
+    /// written.
+    pub(super) fn reuse_manifest(
+        &self,
+        recovered: &Recovered,
+        families: &Families,
+        keep_logs: bool,
+    ) -> Result<Option<Manifest>> {
+        let options = self.options();
+        let Some(ending) = recovered.ending else {
+            return Ok(None);
+        };
+        let percent = u32::try_from(options.max_manifest_space_amp_pct).unwrap_or(0);
+        let limit = ending.limit(options.max_manifest_file_size, percent);
+        if !options.reuse_manifest_on_open
+            || options.best_efforts_recovery
+            || recovered.manifest_bytes > limit
+        {
+            return Ok(None);
+        }
+        let Some(edits) = self.edits_of_opening(recovered, families, keep_logs) else {
+            return Ok(None);
+        };
+        let fs = &*self.world.fs;
+        let reused = Manifest::reopen(fs, &self.dir, recovered, ending, edits);
+        Ok(match reused {
+            Ok(manifest) => manifest.map(|manifest| {
+                self.info.info(format_args!(
+                    "MANIFEST {} is gone on with at {}",
+                    recovered.manifest, ending.offset
+                ));
+                manifest.measured(self.meter())
+            }),
+            Err(error) => {
+                self.info.warn(format_args!(
+                    "MANIFEST {} cannot be gone on with: {error}",
+                    recovered.manifest
+                ));
+                None
+            }
+        })
+    }
+
+    /// What the opening did to the database that `recovered` describes; `None` if it did more than to
+    /// add to it.
+    fn edits_of_opening(
+        &self,
+        recovered: &Recovered,
+        families: &Families,
+        keep_logs: bool,
+    ) -> Option<Vec<VersionEdit>> {
+        let options = self.options();
+        let vouches = options.track_and_verify_wals_in_manifest || !recovered.wals.is_empty();
+        let is_all = families.iter().count() == recovered.families.len();
+        // Logs that were kept have been written anew, and may be shorter than what was vouched for.
+        if !is_all || (keep_logs && vouches) {
+            return None;
+        }
+        let tree = self.tree.lock();
+        let mut edits = Vec::new();
+        if vouches {
+            edits.push(VersionEdit {
+                wals_deleted_before: Some(tree.durable_min_log),
+                ..VersionEdit::default()
+            });
+        }
+        for family in families.iter() {
+            let id = family.id();
+            let before = recovered.families.iter().find(|before| before.id == id)?;
+            let added = added_to(before, &family.view().version)?;
+            let log_number = tree.families.get(&id)?.log_number;
+            if !added.is_empty() || log_number != before.log_number {
+                edits.push(VersionEdit {
+                    log_number: Some(log_number),
+                    ..added.record(id)
+                });
+            }
+        }
+        let db_id = options.write_dbid_to_manifest && recovered.db_id.is_none();
+        edits.push(VersionEdit {
+            db_id: db_id.then(|| self.db_id.clone()),
+            next_file_number: Some(self.next_file_number()),
+            last_sequence: Some(self.published()),
+            max_family: Some(tree.max_family),
+            min_log_number_to_keep: Some(tree.durable_min_log),
+            ..VersionEdit::default()
+        });
+        Some(edits)
+    }
+}
+
+/// What joined the tree of `before` to make it `now`; `None` if anything left it.
+fn added_to(before: &RecoveredFamily, now: &Version) -> Option<TreeEdit> {
+    let base = &before.version;
+    let mut added = TreeEdit::default();
+    let place = |(level, file): (usize, &Arc<FileMeta>)| (level, Arc::as_ptr(file));
+    let old: HashSet<_> = base.files().map(place).collect();
+    let mut kept = 0;
+    for (level, file) in now.files() {
+        match old.contains(&place((level, file))) {
+            true => kept += 1,
+            false => added.added.push((level, file.clone())),
+        }
+    }
+    let mut kept_blobs = 0;
+    for (number, blob) in now.blob_files() {
+        match base.blob_files().get(number) {
+            Some(old) if Arc::ptr_eq(old, blob) => kept_blobs += 1,
+            Some(_) => return None,
+            None => added.added_blobs.push(blob.clone()),
+        }
+    }
+    let is_all = kept == old.len() && kept_blobs == base.blob_files().len();
+    is_all.then_some(added)
+}
