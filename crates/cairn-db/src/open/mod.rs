@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Nothing is changed before the new MANIFEST is in place, and that is one rename: an opening that
-//! is cut short leaves the old state, or the new one. (`reuse` has the way without a new MANIFEST.) Tables are opened when they are first read.
+//! is cut short leaves the old state, or the new one. (`reuse` has the way without a new MANIFEST.)
+//! Tables are opened when they are first read.
 
 mod best_effort;
 pub(crate) mod create;
