@@ -9,6 +9,13 @@ use cairn_types::{Error, Result};
 
 use crate::handle::misuse;
 
+/// What becomes of a panic.
+#[cold]
+#[inline(never)]
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    Error::aborted(format!("internal error: {}", panic_text(panic)))
+}
+
 /// What a panic said.
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
@@ -23,18 +30,15 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 /// # Safety
 ///
 /// `errptr` points to null or to a text from `malloc`, which is replaced.
-#[inline]
+// What a function has would go through memory to a body that stands elsewhere.
+#[inline(always)]
 pub unsafe fn report_or<T>(
     errptr: *mut *mut c_char,
     otherwise: T,
     body: impl FnOnce() -> Result<T>,
 ) -> T {
-    let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
-        Err(Error::aborted(format!(
-            "internal error: {}",
-            panic_text(&*panic)
-        )))
-    });
+    let result =
+        catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic)));
     match result {
         Ok(value) => value,
         Err(error) => {

@@ -19,6 +19,8 @@ use cairn_platform::sync::Mutex;
 
 /// The word of a shell whose object lives. Unlikely in memory that is no shell.
 const LIVE: u32 = 0x6c_69_76_ec;
+/// The word of a shell whose object lives and has noted what programs ask of it next ([`set_ready`]).
+const READY: u32 = LIVE + 1;
 /// The word of a shell whose object is gone.
 const DEAD: u32 = 0x64_65_61_ec;
 
@@ -165,6 +167,8 @@ pub unsafe trait Handle: Sized {
     type Object: 'static;
     /// The C type.
     const NAME: &'static str;
+    /// Whether objects may be [`ready`]. Where they may not, the word has one value while they live.
+    const NOTES: bool = false;
     /// The shells of this type.
     fn shells() -> &'static Shells;
     /// Those of them that rest in this thread.
@@ -173,9 +177,9 @@ pub unsafe trait Handle: Sized {
     fn leaving() -> &'static LocalKey<Leaving>;
 }
 
-/// Declares types of handles: `name = object;`.
+/// Declares types of handles: `name = object;`, or `name = object, NOTES;`.
 macro_rules! handles {
-    ($($(#[$doc:meta])* $name:ident = $object:ty;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident = $object:ty $(, $notes:ident)?;)+) => {$(
         $(#[$doc])*
         pub struct $name(());
 
@@ -183,6 +187,7 @@ macro_rules! handles {
         unsafe impl $crate::handle::Handle for $name {
             type Object = $object;
             const NAME: &'static str = stringify!($name);
+            $(const $notes: bool = true;)?
             fn shells() -> &'static $crate::handle::Shells {
                 static SHELLS: $crate::handle::Shells = $crate::handle::Shells::new();
                 &SHELLS
@@ -213,31 +218,56 @@ pub fn misuse(what: &str) -> ! {
     std::process::abort()
 }
 
+/// Ends the process because of a handle that is null, or whose word is `word`.
+// Nothing unwinds out of a function for C, and so functions that only look at a handle need no frame
+// for what would.
 #[cold]
 #[inline(never)]
-fn not_alive<H: Handle>(handle: *const H, word: Option<u32>) -> ! {
+extern "C" fn not_alive<H: Handle>(handle: *const H, word: u32) -> ! {
+    if handle.is_null() {
+        misuse(&format!(
+            "a null {} was passed where one is needed",
+            H::NAME
+        ));
+    }
     misuse(&match word {
-        None => format!("a null {} was passed where one is needed", H::NAME),
-        Some(DEAD) => format!(
+        DEAD => format!(
             "the {} at {handle:p} is used after it was destroyed",
             H::NAME
         ),
-        Some(_) => format!("the pointer {handle:p} is not a {}", H::NAME),
+        _ => format!("the pointer {handle:p} is not a {}", H::NAME),
     })
+}
+
+/// A shell without an object, which nobody else has.
+pub struct Vacant<H: Handle>(*mut Shell<H::Object>);
+
+impl<H: Handle> Vacant<H> {
+    /// One that has rested, or a new one. It is lost if it is not filled.
+    #[inline]
+    pub fn take() -> Vacant<H> {
+        let own = H::own_shells().with(|own| own.0.pop());
+        Vacant(own.unwrap_or_else(other_shell::<H>).cast())
+    }
+
+    /// A new handle of `object`, which is moved into the shell from where it lies.
+    #[inline]
+    pub fn fill(self, object: H::Object) -> *mut H {
+        let shell = self.0;
+        // SAFETY: the shell came from a box that is never freed, and it is in no queue: nobody else
+        // has it until the word says so.
+        unsafe {
+            (*(*shell).object.get()).write(object);
+            (*shell).link.word.store(LIVE, Release);
+        }
+        shell.cast()
+    }
 }
 
 /// A new handle of `object`.
 #[inline]
 pub fn create<H: Handle>(object: H::Object) -> *mut H {
-    let own = H::own_shells().with(|own| own.0.pop());
-    let shell: *mut Shell<H::Object> = own.unwrap_or_else(other_shell::<H>).cast();
-    // SAFETY: the shell came from a box that is never freed, and it is in no queue: nobody else has
-    // it until the word says so.
-    unsafe {
-        (*(*shell).object.get()).write(object);
-        (*shell).link.word.store(LIVE, Release);
-    }
-    shell.cast()
+    Vacant::take().fill(object)
 }
 
 /// A shell for a thread that has none of its own: one that has rested elsewhere, or a new one.
@@ -292,15 +322,84 @@ fn rest_elsewhere<H: Handle>(own: &Queue, shell: *mut Link) {
 #[inline]
 unsafe fn living<'a, H: Handle>(handle: *const H) -> &'a Shell<H::Object> {
     if handle.is_null() {
-        not_alive(handle, None);
+        not_alive(handle, DEAD);
     }
     // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
     let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
     let word = shell.link.word.load(Acquire);
     if word != LIVE {
-        not_alive(handle, Some(word));
+        match H::NOTES {
+            true => must_be_ready(handle, word),
+            false => not_alive(handle, word),
+        }
     }
     shell
+}
+
+/// Looks at the word of an object that is not just alive.
+#[cold]
+#[inline(never)]
+extern "C" fn must_be_ready<H: Handle>(handle: *const H, word: u32) {
+    if word != READY {
+        not_alive(handle, word);
+    }
+}
+
+/// The object behind `handle`, if it lives and is ready; else `None`, and the caller finds out with
+/// [`of`] what the handle is. One look answers both questions.
+///
+/// # Safety
+///
+/// Those of [`of`].
+#[inline]
+pub unsafe fn ready<'a, H: Handle>(handle: *const H) -> Option<&'a H::Object> {
+    // SAFETY: the caller's promise.
+    unsafe { ready_cell(handle).map(|object| (*object.get()).assume_init_ref()) }
+}
+
+/// [`ready`], to be changed.
+///
+/// # Safety
+///
+/// Those of [`of_mut`].
+#[inline]
+pub unsafe fn ready_mut<'a, H: Handle>(handle: *mut H) -> Option<&'a mut H::Object> {
+    // SAFETY: the caller's promise: nobody else uses the object.
+    unsafe { ready_cell(handle.cast_const()).map(|object| (*object.get()).assume_init_mut()) }
+}
+
+/// Where an object lies that lives and is ready.
+///
+/// # Safety
+///
+/// `handle` is null or came from [`create`].
+#[inline]
+unsafe fn ready_cell<'a, H: Handle>(
+    handle: *const H,
+) -> Option<&'a UnsafeCell<MaybeUninit<H::Object>>> {
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
+    let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
+    (shell.link.word.load(Acquire) == READY).then_some(&shell.object)
+}
+
+/// Says whether the object behind `handle`, which lives, is ready.
+///
+/// # Safety
+///
+/// Those of [`of_mut`].
+#[inline]
+pub unsafe fn set_ready<H: Handle>(handle: *mut H, is_ready: bool) {
+    let word = if is_ready { READY } else { LIVE };
+    // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
+    unsafe {
+        (*handle.cast::<Shell<H::Object>>())
+            .link
+            .word
+            .store(word, Release)
+    };
 }
 
 /// The object behind `handle`.
@@ -346,8 +445,14 @@ unsafe fn end<'a, H: Handle>(handle: *mut H) -> &'a Shell<H::Object> {
     // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
     let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
     let word = &shell.link.word;
-    if let Err(word) = word.compare_exchange(LIVE, DEAD, AcqRel, Acquire) {
-        not_alive(handle.cast_const(), Some(word));
+    if let Err(found) = word.compare_exchange(LIVE, DEAD, AcqRel, Acquire) {
+        let found = match H::NOTES {
+            true => word.compare_exchange(READY, DEAD, AcqRel, Acquire),
+            false => Err(found),
+        };
+        if let Err(found) = found {
+            not_alive(handle.cast_const(), found);
+        }
     }
     shell
 }
@@ -359,7 +464,7 @@ unsafe fn end<'a, H: Handle>(handle: *mut H) -> &'a Shell<H::Object> {
 /// Those of [`of_mut`].
 pub unsafe fn take<H: Handle>(handle: *mut H) -> H::Object {
     if handle.is_null() {
-        not_alive(handle.cast_const(), None);
+        not_alive(handle.cast_const(), DEAD);
     }
     // SAFETY: this thread ended the handle, so the object is its to take, once.
     let object = unsafe { (*end(handle).object.get()).assume_init_read() };
@@ -387,7 +492,7 @@ mod tests {
 
     handles! {
         /// A handle of a number.
-        number_t = u64;
+        number_t = u64, NOTES;
     }
 
     fn number(of: u64) -> usize {
@@ -397,6 +502,25 @@ mod tests {
     fn end_number(handle: usize) -> u64 {
         // SAFETY: the handle came from `number` and is ended once.
         unsafe { take(handle as *mut number_t) }
+    }
+
+    #[test]
+    fn a_ready_object_lives_and_a_dead_one_is_not_ready() {
+        let handle = number(7) as *mut number_t;
+        // SAFETY: the handle came from `number` and is ended once; a shell stays readable.
+        unsafe {
+            assert_eq!(ready(handle), None, "nobody has said so");
+            set_ready(handle, true);
+            assert_eq!(ready(handle), Some(&7));
+            *ready_mut(handle).expect("it is ready") = 8;
+            assert_eq!((of(handle), maybe(handle)), (&8, Some(&8)));
+            set_ready(handle, false);
+            assert_eq!((ready(handle), of(handle)), (None, &8));
+            set_ready(handle, true);
+            assert_eq!(take(handle), 8);
+            assert_eq!(ready(handle), None, "it is gone");
+            assert_eq!(ready(std::ptr::null::<number_t>()), None);
+        }
     }
 
     #[test]

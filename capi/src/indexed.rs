@@ -300,7 +300,7 @@ c_functions! {
         report_ptr(errptr, || {
             let family = of(db.cast_const()).db.default_family();
             let found = of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)?;
-            Ok(found.map_or(std::ptr::null_mut(), create))
+            Ok(found.map_or(std::ptr::null_mut(), |value| create(value.into())))
         })
     }
     /// The same of a family, where the value lies.
@@ -316,7 +316,7 @@ c_functions! {
         report_ptr(errptr, || {
             let family = of(column_family.cast_const());
             let found = of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)?;
-            Ok(found.map_or(std::ptr::null_mut(), create))
+            Ok(found.map_or(std::ptr::null_mut(), |value| create(value.into())))
         })
     }
     /// A walk over the base's family as it will be once the batch is written. The base is the new

@@ -9,19 +9,19 @@ use cairn_types::{Error, Result};
 use crate::db::rocksdb_t;
 use crate::error::{array, bytes, report, save, store};
 use crate::families::rocksdb_column_family_handle_t;
-use crate::handle::{create, of, of_mut};
+use crate::handle::{create, of, of_mut, ready, ready_mut, set_ready};
 use crate::options::rocksdb_readoptions_t;
 use crate::reads::rocksdb_slice_t;
 
 /// What an iterator handle holds: a walk, and where its entry lies, which is noted when the walk
-/// moves. Programs ask three times for every entry; the answers are then a load each.
+/// moves. Programs ask three times for every entry; the answers are then a load each. The handle is
+/// *ready* while the walk is one over a family and stands on an entry; only then counts what is noted.
 pub struct Walk {
     noted: Noted,
     cursor: Cursor,
 }
 
-/// Where the entry of a walk over a family lies, until the walk moves. Without an entry, and in a walk
-/// over a batch, both parts are null.
+/// Where the entry of a walk over a family lies, until the walk moves.
 struct Noted {
     key: Part,
     value: Part,
@@ -70,7 +70,7 @@ pub enum Cursor {
 
 handles! {
     /// A walk over the keys of a family.
-    rocksdb_iterator_t = Walk;
+    rocksdb_iterator_t = Walk, NOTES;
 }
 
 c_destructors! {
@@ -107,47 +107,147 @@ impl Walk {
         self.cursor.columns()
     }
 
-    /// Moves by `family`, `joined`, and notes where the entry lies. That of a walk over a batch is not
-    /// noted: writing to the batch moves it.
+    /// Moves the walk of `handle` by `family` or `joined`, wherever it stands. The entry of a walk over a
+    /// batch is not noted: writing to the batch moves it.
+    ///
+    /// # Safety
+    ///
+    /// The handle is what `c.h` says.
     #[inline]
-    fn go(&mut self, family: impl FnOnce(&mut Iter), joined: impl FnOnce(&mut JoinedIter)) {
-        match &mut self.cursor {
-            Cursor::Family(walk) => {
-                let iter = &mut walk.0;
-                // What stands here is not read while the walk moves.
-                family(iter);
-                self.noted = iter.entry().map_or(Noted::NOTHING, |(key, value)| Noted {
-                    key: key.into(),
-                    value: value.into(),
-                });
+    unsafe fn seek(
+        handle: *mut rocksdb_iterator_t,
+        family: impl FnOnce(&mut Iter),
+        joined: impl FnOnce(&mut JoinedIter),
+    ) {
+        // SAFETY: the caller's promise.
+        let walk = unsafe { of_mut(handle) };
+        match &mut walk.cursor {
+            Cursor::Family(inner) => {
+                // What is noted is not read while the walk moves.
+                family(&mut inner.0);
+                // SAFETY: the handle lives, and the walk is its own.
+                unsafe { set_ready(handle, walk.note()) };
             }
             Cursor::Joined(iter) => joined(iter),
             Cursor::Refused(_) => {}
         }
     }
 
-    #[inline]
-    fn valid(&self) -> bool {
-        !self.noted.key.data.is_null() || self.cursor.is_on_entry()
+    /// Notes where the entry lies; says whether there is one.
+    #[inline(never)]
+    fn note(&mut self) -> bool {
+        if let Cursor::Family(inner) = &self.cursor
+            && let Some(noted) = Noted::of(&inner.0)
+        {
+            self.noted = noted;
+            return true;
+        }
+        false
     }
 
-    /// The key; null without an entry.
+    /// Moves the walk of `handle` by `family` or `joined` from the entry it stands on; without one it
+    /// stays.
+    ///
+    /// # Safety
+    ///
+    /// The handle is what `c.h` says.
     #[inline]
-    fn key(&self) -> Part {
-        match self.noted.key.data.is_null() {
-            false => self.noted.key,
-            true => self.cursor.key(),
+    unsafe fn step(
+        handle: *mut rocksdb_iterator_t,
+        family: impl FnOnce(&mut Iter),
+        joined: impl FnOnce(&mut JoinedIter),
+    ) {
+        // SAFETY: the caller's promise; the handle that is ready lives, and the walk is its own.
+        unsafe {
+            let Some(walk) = ready_mut(handle) else {
+                return step_in_batch(&mut of_mut(handle).cursor, joined);
+            };
+            // Only a walk over a family is ready.
+            let Cursor::Family(inner) = &mut walk.cursor else {
+                return;
+            };
+            family(&mut inner.0);
+            match Noted::of(&inner.0) {
+                Some(noted) => walk.noted = noted,
+                None => set_ready(handle, false),
+            }
         }
     }
+}
 
-    /// The value; null without an entry.
-    #[inline]
-    fn value(&self) -> Part {
-        match self.noted.key.data.is_null() {
-            false => self.noted.value,
-            true => self.cursor.value(),
+/// Moves a walk whose entry is not noted, if it stands on one.
+#[cold]
+#[inline(never)]
+fn step_in_batch(cursor: &mut Cursor, step: impl FnOnce(&mut JoinedIter)) {
+    if let Cursor::Joined(iter) = cursor
+        && iter.valid()
+    {
+        step(iter);
+    }
+}
+
+/// Where a part of the entry lies, noted or asked for; null without an entry.
+///
+/// # Safety
+///
+/// The handle is what `c.h` says.
+#[inline]
+unsafe fn part(
+    handle: *const rocksdb_iterator_t,
+    noted: impl FnOnce(&Noted) -> Part,
+    asked: impl FnOnce(&Cursor) -> Part,
+) -> Part {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match ready(handle) {
+            Some(walk) => noted(&walk.noted),
+            None => asked(&of(handle).cursor),
         }
     }
+}
+
+/// [`part`] for C: a pointer, and the length at `len`.
+///
+/// # Safety
+///
+/// The handle is what `c.h` says, and `len` is null or may be written to.
+#[inline]
+unsafe fn pointer_to(
+    handle: *const rocksdb_iterator_t,
+    len: *mut usize,
+    noted: impl FnOnce(&Noted) -> Part,
+    asked: impl FnOnce(&Cursor) -> Part,
+) -> *const c_char {
+    /// Apart, and last of all, so that the short way needs no place for its registers.
+    #[cold]
+    #[inline(never)]
+    unsafe fn asked_for(
+        handle: *const rocksdb_iterator_t,
+        len: *mut usize,
+        asked: impl FnOnce(&Cursor) -> Part,
+    ) -> *const c_char {
+        // SAFETY: the caller's promise.
+        unsafe { pointer(asked(&of(handle).cursor), len) }
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match ready(handle) {
+            Some(walk) => pointer(noted(&walk.noted), len),
+            None => asked_for(handle, len, asked),
+        }
+    }
+}
+
+/// Whether a walk stands on an entry that is not noted.
+///
+/// # Safety
+///
+/// The handle is what `c.h` says.
+#[cold]
+#[inline(never)]
+unsafe fn is_on_entry(handle: *const rocksdb_iterator_t) -> c_uchar {
+    // SAFETY: the caller's promise.
+    unsafe { of(handle).cursor.is_on_entry().into() }
 }
 
 impl Noted {
@@ -155,17 +255,26 @@ impl Noted {
         key: Part::NULL,
         value: Part::NULL,
     };
+
+    /// Where the entry lies that `iter` stands on.
+    // Steps are too short for a call.
+    #[inline(always)]
+    fn of(iter: &Iter) -> Option<Noted> {
+        let (key, value) = iter.entry()?;
+        Some(Noted {
+            key: key.into(),
+            value: value.into(),
+        })
+    }
 }
 
 impl Cursor {
     /// Whether a walk whose entry is not noted stands on one.
-    #[cold]
     fn is_on_entry(&self) -> bool {
         matches!(self, Cursor::Joined(iter) if iter.valid())
     }
 
     /// The key of a walk whose entry is not noted.
-    #[cold]
     fn key(&self) -> Part {
         match self {
             Cursor::Joined(iter) if iter.valid() => iter.key().into(),
@@ -174,7 +283,6 @@ impl Cursor {
     }
 
     /// The value of a walk whose entry is not noted.
-    #[cold]
     fn value(&self) -> Part {
         match self {
             Cursor::Joined(iter) if iter.valid() => iter.value().into(),
@@ -265,7 +373,7 @@ c_functions! {
     fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
         report(errptr, || {
             let walk = of_mut(iter.cast_mut());
-            walk.noted = Noted::NOTHING;
+            set_ready(iter.cast_mut(), false);
             match &mut walk.cursor {
                 Cursor::Family(walk) => walk.0.refresh(),
                 Cursor::Joined(_) => Err(Error::not_supported("an iterator over a batch is not refreshed")),
@@ -275,45 +383,42 @@ c_functions! {
     }
     /// Whether the walk stands on an entry.
     fn rocksdb_iter_valid(iter: *const rocksdb_iterator_t) -> c_uchar {
-        of(iter).valid().into()
+        match ready(iter) {
+            Some(_) => 1,
+            None => is_on_entry(iter),
+        }
     }
     /// Goes to the first entry.
     fn rocksdb_iter_seek_to_first(iter: *mut rocksdb_iterator_t) {
-        of_mut(iter).go(|iter| iter.seek_to_first(), |iter| iter.seek_to_first());
+        Walk::seek(iter, |iter| iter.seek_to_first(), |iter| iter.seek_to_first());
     }
     /// Goes to the last entry.
     fn rocksdb_iter_seek_to_last(iter: *mut rocksdb_iterator_t) {
-        of_mut(iter).go(|iter| iter.seek_to_last(), |iter| iter.seek_to_last());
+        Walk::seek(iter, |iter| iter.seek_to_last(), |iter| iter.seek_to_last());
     }
     /// Goes to the first entry at or after `k`.
     fn rocksdb_iter_seek(iter: *mut rocksdb_iterator_t, k: *const c_char, klen: usize) {
-        of_mut(iter).go(|iter| iter.seek(bytes(k, klen)), |iter| iter.seek(bytes(k, klen)));
+        Walk::seek(iter, |iter| iter.seek(bytes(k, klen)), |iter| iter.seek(bytes(k, klen)));
     }
     /// Goes to the last entry at or before `k`.
     fn rocksdb_iter_seek_for_prev(iter: *mut rocksdb_iterator_t, k: *const c_char, klen: usize) {
-        of_mut(iter).go(|iter| iter.seek_for_prev(bytes(k, klen)), |iter| iter.seek_for_prev(bytes(k, klen)));
+        Walk::seek(iter, |iter| iter.seek_for_prev(bytes(k, klen)), |iter| iter.seek_for_prev(bytes(k, klen)));
     }
     /// Goes to the next entry.
     fn rocksdb_iter_next(iter: *mut rocksdb_iterator_t) {
-        let walk = of_mut(iter);
-        if walk.valid() {
-            walk.go(|iter| iter.next(), |iter| iter.next());
-        }
+        Walk::step(iter, |iter| iter.next(), |iter| iter.next());
     }
     /// Goes to the entry before.
     fn rocksdb_iter_prev(iter: *mut rocksdb_iterator_t) {
-        let walk = of_mut(iter);
-        if walk.valid() {
-            walk.go(|iter| iter.prev(), |iter| iter.prev());
-        }
+        Walk::step(iter, |iter| iter.prev(), |iter| iter.prev());
     }
     /// The key, until the walk moves; null where there is no entry.
     fn rocksdb_iter_key(iter: *const rocksdb_iterator_t, klen: *mut usize) -> *const c_char {
-        pointer(of(iter).key(), klen)
+        pointer_to(iter, klen, |noted| noted.key, Cursor::key)
     }
     /// The value, until the walk moves; null where there is no entry.
     fn rocksdb_iter_value(iter: *const rocksdb_iterator_t, vlen: *mut usize) -> *const c_char {
-        pointer(of(iter).value(), vlen)
+        pointer_to(iter, vlen, |noted| noted.value, Cursor::value)
     }
     /// The timestamp of the entry, until the walk moves.
     fn rocksdb_iter_timestamp(iter: *const rocksdb_iterator_t, tslen: *mut usize) -> *const c_char {
@@ -321,11 +426,11 @@ c_functions! {
     }
     /// The key, until the walk moves.
     fn rocksdb_iter_key_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
-        slice(of(iter).key())
+        slice(part(iter, |noted| noted.key, Cursor::key))
     }
     /// The value, until the walk moves.
     fn rocksdb_iter_value_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
-        slice(of(iter).value())
+        slice(part(iter, |noted| noted.value, Cursor::value))
     }
     /// The timestamp of the entry, until the walk moves.
     fn rocksdb_iter_timestamp_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {

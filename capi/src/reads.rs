@@ -9,14 +9,37 @@ use cairn_types::{Error, Result};
 use crate::db::rocksdb_t;
 use crate::error::{array, bytes, malloc_bytes, report, report_ptr, save, store};
 use crate::families::rocksdb_column_family_handle_t;
-use crate::handle::{create, maybe, of};
-use crate::options::rocksdb_readoptions_t;
+use crate::handle::{Handle, Vacant, create, maybe, of};
+use crate::options::{Checked, rocksdb_readoptions_t};
+
+/// A value and where it lies.
+pub struct Pinned {
+    data: *const u8,
+    len: usize,
+    /// Keeps the bytes where they are.
+    #[expect(dead_code, reason = "it is held, not read")]
+    value: Value,
+}
+
+/// Where the bytes of a value lie. They stay there when the value moves: it holds them in a block, a
+/// memtable or a vector.
+#[inline]
+fn place(value: &[u8]) -> (*const u8, usize) {
+    (value.as_ptr(), value.len())
+}
+
+impl From<Value> for Pinned {
+    fn from(value: Value) -> Pinned {
+        let (data, len) = place(&value);
+        Pinned { data, len, value }
+    }
+}
 
 handles! {
     /// A value where it lies.
-    rocksdb_pinnableslice_t = Value;
+    rocksdb_pinnableslice_t = Pinned;
     /// A value where it lies.
-    rocksdb_pinnable_handle_t = Value;
+    rocksdb_pinnable_handle_t = Pinned;
 }
 
 c_destructors! {
@@ -61,30 +84,43 @@ unsafe fn get_copy(
 /// # Safety
 ///
 /// The arguments are what `c.h` says.
-unsafe fn get_pinned<H: crate::handle::Handle<Object = Value>>(
+unsafe fn get_pinned<H: Handle<Object = Pinned>>(
     family: &Family,
     options: *const rocksdb_readoptions_t,
     key: &[u8],
     errptr: *mut *mut c_char,
 ) -> *mut H {
     // SAFETY: the caller's promise.
-    unsafe {
-        report_ptr(errptr, || {
-            match family.find(key, of(options).checked()?)? {
-                Found::Value(value) => Ok(create(value)),
-                Found::Missing => Ok(std::ptr::null_mut()),
-                entity => default_column(entity),
-            }
-        })
-    }
+    unsafe { report_ptr(errptr, || find_pinned(family, of(options), key)) }
 }
 
-/// A handle of the default column of an entity.
-#[cold]
+/// A handle of the value of `key`, or null.
+// Apart, so that what is guarded against panics is one call, and stands where its caller stands.
 #[inline(never)]
-fn default_column<H: crate::handle::Handle<Object = Value>>(entity: Found) -> Result<*mut H> {
-    let value = entity.into_value()?;
-    Ok(value.map_or(std::ptr::null_mut(), create))
+fn find_pinned<H: Handle<Object = Pinned>>(
+    family: &Family,
+    options: &Checked<ReadOptions>,
+    key: &[u8],
+) -> Result<*mut H> {
+    let found = family.find(key, options.checked()?);
+    let Ok(Found::Value(value)) = &found else {
+        return no_plain_value(found);
+    };
+    // Where it lies, and the shell, first: then the value moves once, from where the engine left it.
+    let (data, len) = place(value);
+    let shell = Vacant::take();
+    let Ok(Found::Value(value)) = found else {
+        unreachable!("it was looked at");
+    };
+    Ok(shell.fill(Pinned { data, len, value }))
+}
+
+/// What a get answers where it found no plain value: null, the error, or a handle of the default column
+/// of an entity.
+#[inline(never)]
+fn no_plain_value<H: Handle<Object = Pinned>>(found: Result<Found>) -> Result<*mut H> {
+    let value = found?.into_value()?;
+    Ok(value.map_or(std::ptr::null_mut(), |value| create(value.into())))
 }
 
 /// The bytes of a value and their number, at `len`; null for no handle.
@@ -93,15 +129,15 @@ fn default_column<H: crate::handle::Handle<Object = Value>>(entity: Found) -> Re
 ///
 /// The arguments are what `c.h` says.
 #[inline]
-unsafe fn view<H: crate::handle::Handle<Object = Value>>(
-    value: *const H,
-    len: *mut usize,
-) -> *const c_char {
+unsafe fn view<H: Handle<Object = Pinned>>(value: *const H, len: *mut usize) -> *const c_char {
     // SAFETY: the caller's promise.
     unsafe {
-        let value: Option<&[u8]> = maybe(value).map(|value| &**value);
-        store(len, value.map_or(0, <[u8]>::len));
-        value.map_or(std::ptr::null(), |value| value.as_ptr().cast())
+        let Some(value) = maybe(value) else {
+            store(len, 0);
+            return std::ptr::null();
+        };
+        store(len, value.len);
+        value.data.cast()
     }
 }
 
@@ -219,7 +255,7 @@ unsafe fn batched(
         for (at, result) in results.into_iter().enumerate() {
             errs.add(at).write(std::ptr::null_mut());
             let value = match result {
-                Ok(found) => found.map_or(std::ptr::null_mut(), create),
+                Ok(found) => found.map_or(std::ptr::null_mut(), |value| create(value.into())),
                 Err(error) => {
                     save(errs.add(at), &error);
                     std::ptr::null_mut()

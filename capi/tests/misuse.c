@@ -45,6 +45,18 @@ int main(int argc, char** argv) {
     rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
     rocksdb_iter_destroy(iter);
     rocksdb_iter_seek_to_first(iter);
+  } else if (strcmp(which, "entry-destroyed") == 0 || strcmp(which, "entry-destroyed-twice") == 0) {
+    rocksdb_put(db, w, "k", 1, "v", 1, &err);
+    CHECK_OK(err);
+    rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
+    rocksdb_iter_seek_to_first(iter);
+    CHECK(same_at(rocksdb_iter_value(iter, &len), &len, "v"));
+    rocksdb_iter_destroy(iter);
+    if (strcmp(which, "entry-destroyed") == 0) {
+      rocksdb_iter_key(iter, &len); /* where the entry was is noted no more */
+    } else {
+      rocksdb_iter_destroy(iter);
+    }
   } else if (strcmp(which, "list-end") == 0) {
     cairn_damaged_tables_path(cairn_damaged_tables(db), 0);
   } else if (strcmp(which, "null-data") == 0) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::slice;
 
-use super::api::Handle;
+use super::api::{Api, Handle};
 use super::library::{Library, Options, c_string, path_string, pointer};
 use super::{Error, Result};
 
@@ -72,7 +72,7 @@ impl Db {
         let path = path_string(path)?;
         let count =
             c_int::try_from(families.len()).map_err(|_| Error("too many families".into()))?;
-        let handle = library.call(|error| {
+        let handle = library.api.call(|error| {
             // SAFETY: the arrays have `count` live elements each, the path ends with a zero.
             unsafe {
                 if mode == OpenMode::ReadOnly {
@@ -159,7 +159,7 @@ impl Db {
         let (key, key_len) = pointer(Some(key));
         let (value, value_len) = pointer(Some(value));
         let (db, family) = (self.handle, self.families[family.0]);
-        self.library.call(|error| {
+        self.library.api.call(|error| {
             // SAFETY: live handles, readable bytes.
             unsafe {
                 (self.library.api.rocksdb_put_cf)(
@@ -178,7 +178,7 @@ impl Db {
         let (key, key_len) = pointer(Some(key));
         let (value, value_len) = pointer(Some(operand));
         let (db, family) = (self.handle, self.families[family.0]);
-        self.library.call(|error| {
+        self.library.api.call(|error| {
             // SAFETY: live handles, readable bytes.
             unsafe {
                 (self.library.api.rocksdb_merge_cf)(
@@ -196,7 +196,7 @@ impl Db {
     pub fn delete(&self, family: Family, key: &[u8]) -> Result<()> {
         let (key, key_len) = pointer(Some(key));
         let (db, family) = (self.handle, self.families[family.0]);
-        self.library.call(|error| {
+        self.library.api.call(|error| {
             // SAFETY: live handles, readable bytes.
             unsafe {
                 (self.library.api.rocksdb_delete_cf)(db, self.write, family, key, key_len, error);
@@ -213,7 +213,7 @@ impl Db {
         let (begin, begin_len) = pointer(Some(begin));
         let (end, end_len) = pointer(Some(end));
         let (db, family) = (self.handle, self.families[family.0]);
-        self.library.call(|error| {
+        self.library.api.call(|error| {
             // SAFETY: live handles, readable bytes.
             unsafe {
                 (self.library.api.rocksdb_delete_range_cf)(
@@ -252,7 +252,7 @@ impl Db {
     ///
     /// RocksDB's.
     pub fn write(&self, batch: &Batch<'_>) -> Result<()> {
-        self.library.call(|error| {
+        self.library.api.call(|error| {
             // SAFETY: live handles.
             unsafe {
                 (self.library.api.rocksdb_write)(self.handle, self.write, batch.handle, error);
@@ -268,7 +268,7 @@ impl Db {
     pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<Pinned<'_>>> {
         let (key, key_len) = pointer(Some(key));
         let (db, family) = (self.handle, self.families[family.0]);
-        let handle = self.library.call(|error| {
+        let handle = self.library.api.call(|error| {
             // SAFETY: live handles, readable bytes.
             unsafe {
                 (self.library.api.rocksdb_get_pinned_cf)(db, self.read, family, key, key_len, error)
@@ -286,7 +286,7 @@ impl Db {
             (self.library.api.rocksdb_create_iterator_cf)(self.handle, self.read, family)
         };
         Iter {
-            library: &self.library,
+            api: &self.library.api,
             handle,
             valid: false,
             _db: PhantomData,
@@ -314,7 +314,7 @@ impl Db {
         // SAFETY: takes nothing, returns a new handle, destroyed below.
         let options = unsafe { (self.library.api.rocksdb_flushoptions_create)() };
         let family = self.families[family.0];
-        let result = self.library.call(|error| {
+        let result = self.library.api.call(|error| {
             // SAFETY: live handles.
             unsafe { (self.library.api.rocksdb_flush_cf)(self.handle, options, family, error) }
         });
@@ -329,7 +329,7 @@ impl Db {
     ///
     /// RocksDB's.
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
-        self.library.call(|error| {
+        self.library.api.call(|error| {
             // SAFETY: a live handle.
             unsafe { (self.library.api.rocksdb_flush_wal)(self.handle, u8::from(sync), error) }
         })
@@ -520,7 +520,8 @@ impl Drop for Pinned<'_> {
 
 /// An iterator over one family.
 pub struct Iter<'db> {
-    pub(super) library: &'db Library,
+    /// The table of functions itself, so that a call is as near as a C program's.
+    pub(super) api: &'db Api,
     pub(super) handle: Handle,
     /// What RocksDB said after the last move: only then may key and value be asked for.
     pub(super) valid: bool,
@@ -531,14 +532,14 @@ impl Iter<'_> {
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) {
         // SAFETY: a live handle.
-        unsafe { (self.library.api.rocksdb_iter_seek_to_first)(self.handle) };
+        unsafe { (self.api.rocksdb_iter_seek_to_first)(self.handle) };
         self.moved();
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) {
         // SAFETY: a live handle.
-        unsafe { (self.library.api.rocksdb_iter_seek_to_last)(self.handle) };
+        unsafe { (self.api.rocksdb_iter_seek_to_last)(self.handle) };
         self.moved();
     }
 
@@ -546,7 +547,7 @@ impl Iter<'_> {
     pub fn seek(&mut self, key: &[u8]) {
         let (key, len) = pointer(Some(key));
         // SAFETY: a live handle, readable bytes.
-        unsafe { (self.library.api.rocksdb_iter_seek)(self.handle, key, len) };
+        unsafe { (self.api.rocksdb_iter_seek)(self.handle, key, len) };
         self.moved();
     }
 
@@ -554,7 +555,7 @@ impl Iter<'_> {
     pub fn seek_for_prev(&mut self, key: &[u8]) {
         let (key, len) = pointer(Some(key));
         // SAFETY: a live handle, readable bytes.
-        unsafe { (self.library.api.rocksdb_iter_seek_for_prev)(self.handle, key, len) };
+        unsafe { (self.api.rocksdb_iter_seek_for_prev)(self.handle, key, len) };
         self.moved();
     }
 
@@ -562,7 +563,7 @@ impl Iter<'_> {
     pub fn next(&mut self) {
         assert!(self.valid, "next needs an entry to stand on");
         // SAFETY: a live handle that stands on an entry.
-        unsafe { (self.library.api.rocksdb_iter_next)(self.handle) };
+        unsafe { (self.api.rocksdb_iter_next)(self.handle) };
         self.moved();
     }
 
@@ -570,13 +571,13 @@ impl Iter<'_> {
     pub fn prev(&mut self) {
         assert!(self.valid, "prev needs an entry to stand on");
         // SAFETY: a live handle that stands on an entry.
-        unsafe { (self.library.api.rocksdb_iter_prev)(self.handle) };
+        unsafe { (self.api.rocksdb_iter_prev)(self.handle) };
         self.moved();
     }
 
     fn moved(&mut self) {
         // SAFETY: a live handle.
-        self.valid = unsafe { (self.library.api.rocksdb_iter_valid)(self.handle) != 0 };
+        self.valid = unsafe { (self.api.rocksdb_iter_valid)(self.handle) != 0 };
     }
 
     /// Whether it stands on an entry.
@@ -591,12 +592,7 @@ impl Iter<'_> {
         assert!(self.valid, "key needs an entry to stand on");
         let mut len = 0;
         // SAFETY: valid, and the bytes stay until the iterator moves, which needs `&mut`.
-        unsafe {
-            view(
-                (self.library.api.rocksdb_iter_key)(self.handle, &mut len),
-                len,
-            )
-        }
+        unsafe { view((self.api.rocksdb_iter_key)(self.handle, &mut len), len) }
     }
 
     /// The value it stands on.
@@ -605,12 +601,7 @@ impl Iter<'_> {
         assert!(self.valid, "value needs an entry to stand on");
         let mut len = 0;
         // SAFETY: as for `key`.
-        unsafe {
-            view(
-                (self.library.api.rocksdb_iter_value)(self.handle, &mut len),
-                len,
-            )
-        }
+        unsafe { view((self.api.rocksdb_iter_value)(self.handle, &mut len), len) }
     }
 
     /// The timestamp of the entry it stands on; only for families that have timestamps.
@@ -621,7 +612,7 @@ impl Iter<'_> {
         // SAFETY: as for `key`.
         unsafe {
             view(
-                (self.library.api.rocksdb_iter_timestamp)(self.handle, &mut len),
+                (self.api.rocksdb_iter_timestamp)(self.handle, &mut len),
                 len,
             )
         }
@@ -633,9 +624,9 @@ impl Iter<'_> {
     ///
     /// It did not end because there were no more entries.
     pub fn status(&self) -> Result<()> {
-        self.library.call(|error| {
+        self.api.call(|error| {
             // SAFETY: a live handle.
-            unsafe { (self.library.api.rocksdb_iter_get_error)(self.handle, error) }
+            unsafe { (self.api.rocksdb_iter_get_error)(self.handle, error) }
         })
     }
 }
@@ -643,7 +634,7 @@ impl Iter<'_> {
 impl Drop for Iter<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is ours and used nowhere else.
-        unsafe { (self.library.api.rocksdb_iter_destroy)(self.handle) }
+        unsafe { (self.api.rocksdb_iter_destroy)(self.handle) }
     }
 }
 

@@ -36,7 +36,7 @@ impl SstWriter {
             _options: options,
         };
         let path = path_string(path)?;
-        writer.library.call(|error| {
+        writer.library.api.call(|error| {
             // SAFETY: a live handle and a zero-terminated path.
             unsafe { (api.rocksdb_sstfilewriter_open)(handle, path.as_ptr(), error) }
         })?;
@@ -50,7 +50,7 @@ impl SstWriter {
     /// RocksDB's.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(value)));
-        self.library.call(|error| {
+        self.library.api.call(|error| {
             // SAFETY: a live handle; the bytes are alive for the call.
             unsafe {
                 (self.library.api.rocksdb_sstfilewriter_put)(
@@ -72,7 +72,7 @@ impl SstWriter {
     /// RocksDB's.
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         let (key, len) = pointer(Some(key));
-        self.library.call(|error| {
+        self.library.api.call(|error| {
             // SAFETY: a live handle; the bytes are alive for the call.
             unsafe {
                 (self.library.api.rocksdb_sstfilewriter_delete)(self.handle, key, len, error);
@@ -87,7 +87,7 @@ impl SstWriter {
     /// RocksDB's.
     pub fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()> {
         let ((begin, begin_len), (end, end_len)) = (pointer(Some(begin)), pointer(Some(end)));
-        self.library.call(|error| {
+        self.library.api.call(|error| {
             // SAFETY: a live handle; the bytes are alive for the call.
             unsafe {
                 (self.library.api.rocksdb_sstfilewriter_delete_range)(
@@ -108,7 +108,7 @@ impl SstWriter {
     ///
     /// RocksDB's.
     pub fn finish(self) -> Result<()> {
-        self.library.call(|error| {
+        self.library.api.call(|error| {
             // SAFETY: a live handle.
             unsafe { (self.library.api.rocksdb_sstfilewriter_finish)(self.handle, error) }
         })
@@ -137,7 +137,7 @@ impl Db {
         let list = [path.as_ptr()];
         // SAFETY: takes nothing, returns a new handle, destroyed below.
         let options = unsafe { (api.rocksdb_ingestexternalfileoptions_create)() };
-        let result = self.library().call(|error| {
+        let result = self.library().api.call(|error| {
             // SAFETY: live handles and a list of one zero-terminated path.
             unsafe {
                 (api.rocksdb_ingest_external_file_cf)(
@@ -163,14 +163,14 @@ impl Db {
     pub fn checkpoint(&self, path: &Path, log_bytes: u64) -> Result<()> {
         let api = &self.library().api;
         let path = path_string(path)?;
-        let checkpoint = self.library().call(|error| {
+        let checkpoint = self.library().api.call(|error| {
             // SAFETY: a live handle.
             unsafe { (api.rocksdb_checkpoint_object_create)(self.handle(), error) }
         })?;
         if checkpoint.is_null() {
             return Err(Error("no checkpoint object".into()));
         }
-        let result = self.library().call(|error| {
+        let result = self.library().api.call(|error| {
             // SAFETY: live handles and a zero-terminated path.
             unsafe {
                 (api.rocksdb_checkpoint_create)(checkpoint, path.as_ptr(), log_bytes, error);

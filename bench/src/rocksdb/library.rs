@@ -72,7 +72,7 @@ impl Library {
             handle: parsed,
         };
         let text = c_string(text)?;
-        self.call(|error| {
+        self.api.call(|error| {
             // SAFETY: both handles are live, the text ends with a zero.
             unsafe {
                 (self.api.rocksdb_get_options_from_string)(
@@ -85,7 +85,9 @@ impl Library {
         })?;
         Ok(parsed)
     }
+}
 
+impl Api {
     /// Makes a call that leaves an error text, and frees that text.
     #[inline]
     pub(super) fn call<T>(&self, work: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
@@ -97,7 +99,7 @@ impl Library {
         // SAFETY: a C text that RocksDB allocated for us and that nobody else frees.
         let text = unsafe {
             let text = CStr::from_ptr(error).to_string_lossy().into_owned();
-            (self.api.rocksdb_free)(error.cast::<c_void>());
+            (self.rocksdb_free)(error.cast::<c_void>());
             text
         };
         Err(Error(text))
@@ -126,7 +128,7 @@ pub fn list_families(library: &Library, path: &Path) -> Result<Vec<String>> {
     let options = library.options("")?;
     let path = path_string(path)?;
     let mut count = 0;
-    let names = library.call(|error| {
+    let names = library.api.call(|error| {
         // SAFETY: live handle, zero-terminated path, valid out pointers.
         unsafe {
             (library.api.rocksdb_list_column_families)(
@@ -165,7 +167,7 @@ pub fn families_of_latest_options(library: &Library, path: &Path) -> Result<Vec<
             (api.rocksdb_cache_create_lru)(1 << 20),
         )
     };
-    let loaded = library.call(|error| {
+    let loaded = library.api.call(|error| {
         // SAFETY: a zero-terminated path, live handles, valid out pointers.
         unsafe {
             (api.rocksdb_load_latest_options)(

@@ -12,7 +12,7 @@ use std::ptr::null_mut;
 
 use cairn::{Error, Result};
 
-use super::api::Handle;
+use super::api::{Api, Handle};
 use super::db::{Db, Family, Iter, OpenMode, view};
 use super::library::{Library, pointer};
 use crate::engine::{Cursor, Engine, Session, Settings, Source};
@@ -46,6 +46,10 @@ unsafe impl Sync for Db {}
 /// What one thread works through.
 pub struct Thread<'a> {
     db: &'a Db,
+    /// The database's handle and the functions to call with it, where a C program has them too:
+    /// not behind pointers to pointers.
+    api: &'a Api,
+    handle: Handle,
     read: Handle,
     write: Handle,
     batch: Handle,
@@ -59,7 +63,7 @@ impl Engine for Db {
     type Session<'a> = Thread<'a>;
 
     fn session(&self, settings: &Settings) -> Thread<'_> {
-        let api = &self.library().api;
+        let api: &Api = &self.library().api;
         // SAFETY: each makes a handle, which only this session uses and its end destroys.
         unsafe {
             let (read, write) = (
@@ -82,6 +86,8 @@ impl Engine for Db {
             (api.rocksdb_writeoptions_disable_WAL)(write, c_int::from(settings.disable_wal));
             Thread {
                 db: self,
+                api,
+                handle: self.handle(),
                 read,
                 write,
                 batch: (api.rocksdb_writebatch_create)(),
@@ -106,7 +112,7 @@ impl Engine for Db {
         let api = &self.library().api;
         // SAFETY: makes a handle, destroyed below.
         let options = unsafe { (api.rocksdb_wait_for_compact_options_create)() };
-        let result = self.library().call(|error| {
+        let result = self.library().api.call(|error| {
             // SAFETY: live handles.
             unsafe { (api.rocksdb_wait_for_compact)(self.handle(), options, error) }
         });
@@ -125,6 +131,28 @@ impl Engine for Db {
     }
 }
 
+impl Thread<'_> {
+    /// The error that a call left, if it did. Operations that are measured ask this way: a null
+    /// pointer is all that they look at.
+    #[inline]
+    fn checked(&self, error: *mut c_char) -> Result<()> {
+        match error.is_null() {
+            true => Ok(()),
+            false => Err(self.failure(error)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn failure(&self, error: *mut c_char) -> Error {
+        // SAFETY: the place is writable, and the text is ours: it is freed as that of any call.
+        let call = self.api.call(|place| unsafe { place.write(error) });
+        call.map_or_else(failed, |()| {
+            Error::io_text("the library left an error without a text")
+        })
+    }
+}
+
 impl Session for Thread<'_> {
     type Cursor<'b>
         = Iter<'b>
@@ -134,31 +162,28 @@ impl Session for Thread<'_> {
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(value)));
-        let library = self.db.library();
-        let put = library.call(|error| {
-            // SAFETY: live handles, readable bytes.
-            unsafe {
-                (library.api.rocksdb_put)(
-                    self.db.handle(),
-                    self.write,
-                    key,
-                    key_len,
-                    value,
-                    value_len,
-                    error,
-                );
-            }
-        });
-        put.map_err(failed)
+        let mut error = null_mut();
+        // SAFETY: live handles, readable bytes, and a place for an error.
+        unsafe {
+            (self.api.rocksdb_put)(
+                self.handle,
+                self.write,
+                key,
+                key_len,
+                value,
+                value_len,
+                &mut error,
+            );
+        }
+        self.checked(error)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
         let (key, len) = pointer(Some(key));
-        let library = self.db.library();
-        let deleted = library.call(|error| {
+        let deleted = self.api.call(|error| {
             // SAFETY: live handles, readable bytes.
             unsafe {
-                (library.api.rocksdb_delete)(self.db.handle(), self.write, key, len, error);
+                (self.api.rocksdb_delete)(self.handle, self.write, key, len, error);
             }
         });
         deleted.map_err(failed)
@@ -166,12 +191,11 @@ impl Session for Thread<'_> {
 
     fn merge(&mut self, key: &[u8], operand: &[u8]) -> Result<()> {
         let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(operand)));
-        let library = self.db.library();
-        let merged = library.call(|error| {
+        let merged = self.api.call(|error| {
             // SAFETY: live handles, readable bytes.
             unsafe {
-                (library.api.rocksdb_merge)(
-                    self.db.handle(),
+                (self.api.rocksdb_merge)(
+                    self.handle,
                     self.write,
                     key,
                     key_len,
@@ -186,12 +210,11 @@ impl Session for Thread<'_> {
 
     fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()> {
         let ((begin, begin_len), (end, end_len)) = (pointer(Some(begin)), pointer(Some(end)));
-        let library = self.db.library();
-        let deleted = library.call(|error| {
+        let deleted = self.api.call(|error| {
             // SAFETY: live handles, readable bytes.
             unsafe {
-                (library.api.rocksdb_delete_range_cf)(
-                    self.db.handle(),
+                (self.api.rocksdb_delete_range_cf)(
+                    self.handle,
                     self.write,
                     self.db.family_handle(DEFAULT),
                     begin,
@@ -210,51 +233,45 @@ impl Session for Thread<'_> {
         let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(value)));
         // SAFETY: a live handle, readable bytes, which are copied.
         unsafe {
-            (self.db.library().api.rocksdb_writebatch_put)(
-                self.batch, key, key_len, value, value_len,
-            );
+            (self.api.rocksdb_writebatch_put)(self.batch, key, key_len, value, value_len);
         }
     }
 
     fn remove(&mut self, key: &[u8]) {
         let (key, len) = pointer(Some(key));
         // SAFETY: a live handle, readable bytes, which are copied.
-        unsafe { (self.db.library().api.rocksdb_writebatch_delete)(self.batch, key, len) };
+        unsafe { (self.api.rocksdb_writebatch_delete)(self.batch, key, len) };
     }
 
     fn write(&mut self) -> Result<()> {
-        let library = self.db.library();
-        let written = library.call(|error| {
+        let written = self.api.call(|error| {
             // SAFETY: live handles.
             unsafe {
-                (library.api.rocksdb_write)(self.db.handle(), self.write, self.batch, error);
+                (self.api.rocksdb_write)(self.handle, self.write, self.batch, error);
             }
         });
         // SAFETY: a live handle.
-        unsafe { (library.api.rocksdb_writebatch_clear)(self.batch) };
+        unsafe { (self.api.rocksdb_writebatch_clear)(self.batch) };
         written.map_err(failed)
     }
 
     #[inline]
     fn get(&mut self, key: &[u8], mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
-        let (key, len) = pointer(Some(key));
-        let library = self.db.library();
-        let slice = library.call(|error| {
-            // SAFETY: live handles, readable bytes.
-            unsafe {
-                (library.api.rocksdb_get_pinned)(self.db.handle(), self.read, key, len, error)
-            }
-        });
-        let slice = slice.map_err(failed)?;
-        if slice.is_null() {
-            return Ok(false);
-        }
-        // SAFETY: a live slice, which nobody else has; its bytes are not used after its end.
+        let (key, key_len) = pointer(Some(key));
+        let mut error = null_mut();
+        // SAFETY: live handles, readable bytes, and a place for an error; then a live slice, which
+        // nobody else has, and its bytes are not used after its end.
         unsafe {
+            let slice =
+                (self.api.rocksdb_get_pinned)(self.handle, self.read, key, key_len, &mut error);
+            self.checked(error)?;
+            if slice.is_null() {
+                return Ok(false);
+            }
             let mut len = 0;
-            let bytes = (library.api.rocksdb_pinnableslice_value)(slice, &mut len);
+            let bytes = (self.api.rocksdb_pinnableslice_value)(slice, &mut len);
             let seen = see(view(bytes, len));
-            (library.api.rocksdb_pinnableslice_destroy)(slice);
+            (self.api.rocksdb_pinnableslice_destroy)(slice);
             seen.map(|()| true)
         }
     }
@@ -264,7 +281,6 @@ impl Session for Thread<'_> {
         keys: &[Box<[u8]>],
         mut see: impl FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let library = self.db.library();
         self.keys.clear();
         self.sizes.clear();
         for key in keys {
@@ -278,8 +294,8 @@ impl Session for Thread<'_> {
         self.errors.resize(keys.len(), null_mut());
         // SAFETY: live handles, and lists with as many places as there are keys.
         unsafe {
-            (library.api.rocksdb_batched_multi_get_cf)(
-                self.db.handle(),
+            (self.api.rocksdb_batched_multi_get_cf)(
+                self.handle,
                 self.read,
                 self.db.family_handle(DEFAULT),
                 keys.len(),
@@ -294,7 +310,8 @@ impl Session for Thread<'_> {
         for (at, (slice, text)) in self.values.iter().zip(&self.errors).enumerate() {
             if !text.is_null() {
                 // The text is freed by taking it as any call's.
-                result = library
+                result = self
+                    .api
                     // SAFETY: `error` is writable, and the text is ours.
                     .call(|error| unsafe { error.write(*text) })
                     .map_err(failed)
@@ -306,9 +323,9 @@ impl Session for Thread<'_> {
             // SAFETY: a live slice, which nobody else has; its bytes are not used after its end.
             unsafe {
                 let mut len = 0;
-                let bytes = (library.api.rocksdb_pinnableslice_value)(*slice, &mut len);
+                let bytes = (self.api.rocksdb_pinnableslice_value)(*slice, &mut len);
                 result = see(at, view(bytes, len)).and(result);
-                (library.api.rocksdb_pinnableslice_destroy)(*slice);
+                (self.api.rocksdb_pinnableslice_destroy)(*slice);
             }
         }
         result
@@ -322,11 +339,10 @@ impl Session for Thread<'_> {
     }
 
     fn cursor(&self) -> Iter<'_> {
-        let library = self.db.library();
         // SAFETY: live handles; the walk borrows the session and ends before it.
-        let handle = unsafe { (library.api.rocksdb_create_iterator)(self.db.handle(), self.read) };
+        let handle = unsafe { (self.api.rocksdb_create_iterator)(self.handle, self.read) };
         Iter {
-            library,
+            api: self.api,
             handle,
             valid: false,
             _db: PhantomData,
@@ -336,7 +352,7 @@ impl Session for Thread<'_> {
 
 impl Drop for Thread<'_> {
     fn drop(&mut self) {
-        let api = &self.db.library().api;
+        let api = self.api;
         // SAFETY: the handles are this session's, and nobody uses them any more.
         unsafe {
             (api.rocksdb_readoptions_destroy)(self.read);

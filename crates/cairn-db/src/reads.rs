@@ -95,7 +95,8 @@ impl Family {
     /// # Errors
     ///
     /// Those of [`Family::get_with`].
-    #[inline]
+    // The answer is large, and would move once more from a function of its own.
+    #[inline(always)]
     pub fn find(&self, key: &[u8], options: &ReadOptions) -> Result<Found> {
         let shared = &self.db.shared;
         let view = self.state.view();

@@ -25,7 +25,7 @@ use cairn_memtable::Memtable;
 use cairn_observe::{Counters, FlushReason, Listeners, Logger, Statistics};
 use cairn_options::DbOptions;
 use cairn_platform::fs::FileLock;
-use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
+use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, OnceLock, Ordering};
 use cairn_platform::{Io, World};
 use cairn_read::BlobSource;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
@@ -35,7 +35,7 @@ use cairn_version::{FileMeta, OpenTables, TableSource, Version};
 use crate::control::Control;
 use crate::errors::Errors;
 use crate::errors::retry::{Damaged, Retry};
-use crate::family::Families;
+use crate::family::{Families, FamilyState};
 use crate::open::Dropped;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
@@ -109,6 +109,9 @@ pub(crate) struct Shared {
     pub(crate) unlogged: AtomicBool,
 
     pub(crate) families: ArcSwap<Families>,
+    /// The family with number 0, which every database has and none drops: to be had without asking
+    /// for all families. Set when they are first known.
+    pub(crate) default_family: OnceLock<Arc<FamilyState>>,
     /// The open tables of all families.
     pub(crate) open_tables: Arc<OpenTables>,
     pub(crate) snapshots: Arc<Snapshots>,

@@ -234,13 +234,13 @@ impl Child {
     }
 
     /// Key and value of the entry.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn entry(&self) -> (&[u8], &[u8]) {
         match self {
             Child::Memtable(iter) => (iter.key(), iter.value()),
-            Child::Table(iter, _) => (iter.key(), iter.value()),
-            Child::Level(iter) => (iter.key(), iter.value()),
+            Child::Table(iter, _) => iter.entry(),
+            Child::Level(iter) => iter.entry(),
         }
     }
 

@@ -274,6 +274,17 @@ impl LevelIter {
         self.iter.as_ref().map_or(&[], TableIter::value)
     }
 
+    /// Key and value of the entry; empty when there is none.
+    #[inline(always)]
+    #[must_use]
+    pub fn entry(&self) -> (&[u8], &[u8]) {
+        // No closure, which would be a function of its own.
+        match &self.iter {
+            Some(iter) => iter.entry(),
+            None => (&[], &[]),
+        }
+    }
+
     /// The value of the entry as a part of its block.
     ///
     /// # Panics

@@ -158,7 +158,7 @@ impl MergingIter {
     }
 
     /// Key and value of the entry.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn entry(&self) -> (&[u8], &[u8]) {
         self.children[self.current].entry()

@@ -26,7 +26,7 @@ use cairn_format::names::FileName;
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_observe::{Level, LogOptions, Logger};
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
-use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex};
+use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, OnceLock};
 use cairn_platform::{FileSystem, Io, World};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
@@ -386,6 +386,7 @@ fn assemble(
         space: crate::space::of(&options, request.read_only),
         compactions_behind: AtomicBool::new(false),
         families: ArcSwap::from_pointee(Families::default()),
+        default_family: OnceLock::new(),
         open_tables: OpenTables::new(options.open_table_limit()),
         snapshots: Arc::new(Snapshots::default()),
         bottom_threshold: AtomicU64::new(0),
@@ -452,6 +453,9 @@ fn assemble(
         )));
     }
     drop(tree);
+    if let Some(family) = families.get(0) {
+        shared.default_family.get_or_init(|| family.clone());
+    }
     shared.families.store(Arc::new(families));
     Ok(shared)
 }

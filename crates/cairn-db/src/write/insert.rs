@@ -1,5 +1,7 @@
 //! From the records of a batch to entries of memtables.
 
+use std::cell::OnceCell;
+
 use cairn_format::batch::{BatchRef, Record};
 use cairn_memtable::Memtable;
 use cairn_platform::sync::Ordering;
@@ -70,7 +72,8 @@ impl Shared {
         merging: Merging,
     ) -> Result<()> {
         let batch = BatchRef::parse(batch).map_err(|e| e.in_file("the write batch", 0))?;
-        let families = self.families.load();
+        // Asked for by the first record of a family that is not the default one.
+        let all = OnceCell::new();
         let mut seq = first;
         let mut last: Option<(&FamilyState, std::sync::Arc<Memtable>)> = None;
         for record in batch.records() {
@@ -83,9 +86,11 @@ impl Shared {
                     self.note_growth(family, &memtable);
                 }
                 // A family dropped between the check and here takes its entries with it.
-                last = families
-                    .get(id)
-                    .map(|family| (&**family, family.memtable()));
+                let family = match (id, self.default_family.get()) {
+                    (0, Some(family)) => Some(family),
+                    _ => all.get_or_init(|| self.families.load()).get(id),
+                };
+                last = family.map(|family| (&**family, family.memtable()));
             }
             // A range without keys needs no entry; it has its sequence number all the same.
             let empty = entry.kind == ValueKind::RangeDeletion && entry.key == entry.value;

@@ -119,13 +119,14 @@ impl Shared {
             self.queue.hand_over();
             return Err(error);
         }
-        let limit =
-            usize::try_from(self.options().max_write_batch_group_size_bytes).unwrap_or(usize::MAX);
-        // A small write is not made to wait for a large group.
-        let limit = if batch.len() <= limit / 8 {
-            batch.len() + limit / 8
-        } else {
-            limit
+        let limit = || {
+            let limit = self.options().max_write_batch_group_size_bytes;
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            // A small write is not made to wait for a large group.
+            match batch.len() <= limit / 8 {
+                true => batch.len() + limit / 8,
+                false => limit,
+            }
         };
         let followers = self.queue.followers(kind, limit);
         let result = match self.log_group(batch, kind, &followers) {

@@ -204,12 +204,17 @@ impl Queue {
     }
 
     /// Takes from the queue the waiters that may share a group with a leader of `leader`, up to
-    /// `limit_bytes` of batches.
-    pub(crate) fn followers(&self, leader: Kind, limit_bytes: usize) -> Vec<Arc<Waiter>> {
+    /// `limit_bytes` of batches, which is asked only if anybody waits.
+    pub(crate) fn followers(
+        &self,
+        leader: Kind,
+        limit_bytes: impl FnOnce() -> usize,
+    ) -> Vec<Arc<Waiter>> {
         // Relaxed: who comes now may as well have come later.
         if self.lead.load(Ordering::Relaxed) != WAITED_FOR {
             return Vec::new();
         }
+        let limit_bytes = limit_bytes();
         let mut group = Vec::new();
         let mut bytes = 0;
         let mut waiting = self.waiting.lock();
@@ -308,7 +313,7 @@ mod tests {
         let waiting: Vec<_> = [(PLAIN, 10), (SYNC, 10), (Kind::Alone, 0), (PLAIN, 10)]
             .map(|(k, n)| join(&queue, k, n))
             .into();
-        let group = queue.followers(SYNC, 1000);
+        let group = queue.followers(SYNC, || 1000);
         assert_eq!(group.len(), 2);
         queue.hand_over();
         assert!(matches!(waiting[2].as_ref().unwrap().wait(), Turn::Lead));
@@ -324,10 +329,10 @@ mod tests {
         assert!(join(&queue, PLAIN, 1).is_none());
         let _a = join(&queue, PLAIN, 600);
         let _b = join(&queue, PLAIN, 600);
-        assert_eq!(queue.followers(PLAIN, 1000).len(), 1);
-        assert_eq!(queue.followers(PLAIN, 1000).len(), 1);
+        assert_eq!(queue.followers(PLAIN, || 1000).len(), 1);
+        assert_eq!(queue.followers(PLAIN, || 1000).len(), 1);
         let _c = join(&queue, SYNC, 1);
-        assert_eq!(queue.followers(PLAIN, 1000).len(), 0);
+        assert_eq!(queue.followers(PLAIN, || 1000).len(), 0);
     }
 
     #[test]
@@ -351,7 +356,7 @@ mod tests {
                             },
                         };
                         if leads {
-                            let group = queue.followers(PLAIN, 1 << 20);
+                            let group = queue.followers(PLAIN, || 1 << 20);
                             carried.fetch_add(1 + group.len(), Ordering::Relaxed);
                             group.iter().for_each(|member| member.finish(Ok(())));
                             queue.hand_over();

@@ -147,7 +147,15 @@ fn count_slowly(change: impl FnOnce(&Counters)) {
 #[inline]
 #[must_use]
 pub fn wants_times() -> bool {
-    is_in_use() && level() >= PerfLevel::EnableTimeExceptForMutex
+    is_in_use() && level_wants_times()
+}
+
+/// Stands apart: where the thread's level lies is looked up in a call in a shared library, and compilers
+/// think that cheap enough to do before they know whether it is needed.
+#[cold]
+#[inline(never)]
+fn level_wants_times() -> bool {
+    level() >= PerfLevel::EnableTimeExceptForMutex
 }
 
 /// Sets what the calling thread counts.

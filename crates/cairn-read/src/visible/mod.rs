@@ -468,7 +468,8 @@ impl DbIter {
     }
 
     /// Key and value, as [`DbIter::key`] and [`DbIter::value`] say them, if it stands on an entry.
-    #[inline]
+    // Each layer would hand the four words on through memory.
+    #[inline(always)]
     #[must_use]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
         match &self.at {

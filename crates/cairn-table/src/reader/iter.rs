@@ -300,6 +300,18 @@ impl TableIter {
         self.data.value(self.bytes())
     }
 
+    /// Key and value of the entry.
+    #[inline(always)]
+    #[must_use]
+    pub fn entry(&self) -> (&[u8], &[u8]) {
+        let bytes = self.bytes();
+        let key = match self.pads {
+            true => &self.padded,
+            false => self.data.key(bytes),
+        };
+        (key, self.data.value(bytes))
+    }
+
     /// The value of the entry as a part of its block, for as long as the caller keeps that.
     ///
     /// # Panics
