@@ -3,14 +3,14 @@
 use std::ffi::{c_char, c_int, c_uchar};
 
 use cairn_db::{Db, Family};
-use cairn_options::WaitForCompactOptions;
+use cairn_options::{ReadOptions, WaitForCompactOptions};
 use cairn_types::Result;
 
 use crate::db::rocksdb_t;
 use crate::error::{array, maybe_bytes, report, text};
 use crate::families::rocksdb_column_family_handle_t;
-use crate::handle::{create, of, of_mut};
-use crate::options::Checked;
+use crate::handle::{create, maybe, of, of_mut};
+use crate::options::{Checked, rocksdb_readoptions_t};
 
 handles! {
     /// What to wait for.
@@ -27,6 +27,7 @@ c_setters! { rocksdb_wait_for_compact_options_t:
     rocksdb_wait_for_compact_options_set_close_db(c_uchar) => close_db;
     rocksdb_wait_for_compact_options_set_flush(c_uchar) => flush;
     rocksdb_wait_for_compact_options_set_timeout(u64) => timeout;
+    rocksdb_wait_for_compact_options_set_wait_for_purge(c_uchar) => wait_for_purge;
 }
 
 c_getters! { rocksdb_wait_for_compact_options_t:
@@ -34,6 +35,7 @@ c_getters! { rocksdb_wait_for_compact_options_t:
     rocksdb_wait_for_compact_options_get_close_db(mut) -> c_uchar => close_db;
     rocksdb_wait_for_compact_options_get_flush(mut) -> c_uchar => flush;
     rocksdb_wait_for_compact_options_get_timeout(mut) -> u64 => timeout;
+    rocksdb_wait_for_compact_options_get_wait_for_purge(mut) -> c_uchar => wait_for_purge;
 }
 
 /// The changes that two C arrays describe.
@@ -56,12 +58,16 @@ unsafe fn changes(
     }
 }
 
-fn set_options(family: &Family, changes: &[(String, String)]) -> Result<()> {
-    let changes: Vec<(&str, &str)> = changes
+/// Changes as the engine takes them.
+fn borrowed(changes: &[(String, String)]) -> Vec<(&str, &str)> {
+    changes
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect();
-    family.set_options(&changes)
+        .collect()
+}
+
+fn set_options(family: &Family, changes: &[(String, String)]) -> Result<()> {
+    family.set_options(&borrowed(changes))
 }
 
 fn delete_files(family: &Family, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
@@ -85,6 +91,41 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) {
         report(errptr, || database(db).wait_for_compact(of(options.cast_const())));
+    }
+    /// Lets running flushes and compactions end, and starts no more until
+    /// `rocksdb_continue_background_work` was called as often.
+    fn rocksdb_pause_background_work(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+        report(errptr, || {
+            database(db).pause_background_work();
+            Ok(())
+        });
+    }
+    /// Takes one pause back.
+    fn rocksdb_continue_background_work(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+        report(errptr, || database(db).continue_background_work());
+    }
+    /// Reads every block of every table and every value of every blob file, and checks their checksums.
+    fn rocksdb_verify_checksum(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+        report(errptr, || database(db).verify_checksum(&ReadOptions::default()));
+    }
+    /// The same with options; null stands for the default ones.
+    fn rocksdb_verify_checksum_with_options(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        errptr: *mut *mut c_char,
+    ) {
+        let defaults = ReadOptions::default();
+        report(errptr, || {
+            let options = match maybe(options) {
+                Some(options) => options.checked()?,
+                None => &defaults,
+            };
+            database(db).verify_checksum(options)
+        });
+    }
+    /// Reads every table and blob file and compares it with its recorded checksum, where there is one.
+    fn rocksdb_verify_file_checksums(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+        report(errptr, || database(db).verify_file_checksums());
     }
     /// Calls background work off for good; with `wait` not before what runs has ended.
     fn rocksdb_cancel_all_background_work(db: *mut rocksdb_t, wait: c_uchar) {
@@ -160,6 +201,16 @@ c_functions! {
     /// Hands the log to the system, and with `sync` to the disk.
     fn rocksdb_flush_wal(db: *mut rocksdb_t, sync: c_uchar, errptr: *mut *mut c_char) {
         report(errptr, || database(db).flush_wal(sync != 0));
+    }
+    /// Changes options of the database while it is open.
+    fn rocksdb_set_db_options(
+        db: *mut rocksdb_t,
+        count: c_int,
+        keys: *const *const c_char,
+        values: *const *const c_char,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || database(db).set_db_options(&borrowed(&changes(count, keys, values))));
     }
     /// Changes options of the default family while the database is open.
     fn rocksdb_set_options(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cairn_db::{Family, MayExist, Range, SizeApproximationOptions};
 use cairn_memory::WriteBufferManager;
+use cairn_types::Result;
 
 use crate::cache::rocksdb_cache_t;
 use crate::constants::{
@@ -16,14 +17,30 @@ use crate::db::rocksdb_t;
 use crate::error::{array, bytes, malloc_bytes, report, store};
 use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, maybe, of, of_mut};
-use crate::options::{rocksdb_options_t, rocksdb_readoptions_t};
+use crate::options::{Checked, rocksdb_options_t, rocksdb_readoptions_t};
 
 handles! {
+    /// What estimates of sizes count, and how well.
+    rocksdb_size_approximation_options_t = Checked<SizeApproximationOptions>;
     /// A budget of memtables, for several databases.
     rocksdb_write_buffer_manager_t = Arc<WriteBufferManager>;
 }
 
+c_setters! { rocksdb_size_approximation_options_t:
+    rocksdb_size_approximation_options_set_files_size_error_margin(f64) => files_size_error_margin;
+    rocksdb_size_approximation_options_set_include_files(c_uchar) => include_files;
+    rocksdb_size_approximation_options_set_include_memtables(c_uchar) => include_memtables;
+}
+
+c_getters! { rocksdb_size_approximation_options_t:
+    rocksdb_size_approximation_options_get_files_size_error_margin(mut) -> f64 => files_size_error_margin;
+    rocksdb_size_approximation_options_get_include_files(mut) -> c_uchar => include_files;
+    rocksdb_size_approximation_options_get_include_memtables(mut) -> c_uchar => include_memtables;
+}
+
 c_destructors! {
+    /// Frees options.
+    rocksdb_size_approximation_options_destroy(rocksdb_size_approximation_options_t);
     /// Gives up the program's share of a budget.
     rocksdb_write_buffer_manager_destroy(rocksdb_write_buffer_manager_t);
 }
@@ -35,6 +52,15 @@ struct Ranges {
     limits: (*const *const c_char, *const usize),
 }
 
+/// What the flags of a call say.
+fn flagged(flags: c_int) -> SizeApproximationOptions {
+    SizeApproximationOptions {
+        include_memtables: flags & rocksdb_size_approximation_flags_include_memtable != 0,
+        include_files: flags & rocksdb_size_approximation_flags_include_files != 0,
+        ..SizeApproximationOptions::default()
+    }
+}
+
 /// Stores the estimated sizes of ranges.
 ///
 /// # Safety
@@ -43,19 +69,15 @@ struct Ranges {
 unsafe fn sizes(
     family: &Family,
     ranges: &Ranges,
-    flags: c_int,
+    options: Result<&SizeApproximationOptions>,
     sizes: *mut u64,
     errptr: *mut *mut c_char,
 ) {
     let count = usize::try_from(ranges.count).unwrap_or(0);
-    let options = SizeApproximationOptions {
-        include_memtables: flags & rocksdb_size_approximation_flags_include_memtable != 0,
-        include_files: flags & rocksdb_size_approximation_flags_include_files != 0,
-        ..SizeApproximationOptions::default()
-    };
     // SAFETY: the caller's promise.
     unsafe {
         report(errptr, || {
+            let options = options?;
             let keys = |(keys, lengths): (*const *const c_char, *const usize)| {
                 let keys = array(keys, count).iter().zip(array(lengths, count));
                 keys.map(|(key, len)| bytes(*key, *len)).collect::<Vec<_>>()
@@ -67,7 +89,7 @@ unsafe fn sizes(
                 .map(|(begin, end)| Range { begin, end })
                 .collect();
             for (at, size) in family
-                .approximate_sizes(&pairs, &options)?
+                .approximate_sizes(&pairs, options)?
                 .into_iter()
                 .enumerate()
             {
@@ -131,7 +153,7 @@ c_functions! {
             limits: (range_limit_key, range_limit_key_len),
         };
         let family = of(db.cast_const()).db.default_family();
-        sizes(family, &ranges, rocksdb_size_approximation_flags_include_files, sizes_list, errptr);
+        sizes(family, &ranges, Ok(&flagged(rocksdb_size_approximation_flags_include_files)), sizes_list, errptr);
     }
     /// The same of a family.
     fn rocksdb_approximate_sizes_cf(
@@ -151,7 +173,7 @@ c_functions! {
             limits: (range_limit_key, range_limit_key_len),
         };
         let family = of(column_family.cast_const());
-        sizes(family, &ranges, rocksdb_size_approximation_flags_include_files, sizes_list, errptr);
+        sizes(family, &ranges, Ok(&flagged(rocksdb_size_approximation_flags_include_files)), sizes_list, errptr);
     }
     /// The same of a family, in files, memtables or both.
     fn rocksdb_approximate_sizes_cf_with_flags(
@@ -171,7 +193,55 @@ c_functions! {
             starts: (range_start_key, range_start_key_len),
             limits: (range_limit_key, range_limit_key_len),
         };
-        sizes(of(column_family.cast_const()), &ranges, include_flags.into(), sizes_list, errptr);
+        sizes(of(column_family.cast_const()), &ranges, Ok(&flagged(include_flags.into())), sizes_list, errptr);
+    }
+    /// Tables count, memtables do not, and the answer is as good as it can be.
+    fn rocksdb_size_approximation_options_create() -> *mut rocksdb_size_approximation_options_t {
+        create(Checked::new(SizeApproximationOptions::default()))
+    }
+    /// Estimated bytes of ranges of the default family, as options say; null stands for the default ones.
+    fn rocksdb_approximate_sizes_with_options(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_size_approximation_options_t,
+        num_ranges: c_int,
+        range_start_key: *const *const c_char,
+        range_start_key_len: *const usize,
+        range_limit_key: *const *const c_char,
+        range_limit_key_len: *const usize,
+        sizes_list: *mut u64,
+        errptr: *mut *mut c_char,
+    ) {
+        let ranges = Ranges {
+            count: num_ranges,
+            starts: (range_start_key, range_start_key_len),
+            limits: (range_limit_key, range_limit_key_len),
+        };
+        let family = of(db.cast_const()).db.default_family();
+        let defaults = SizeApproximationOptions::default();
+        let options = maybe(options).map_or(Ok(&defaults), Checked::checked);
+        sizes(family, &ranges, options, sizes_list, errptr);
+    }
+    /// The same of a family.
+    fn rocksdb_approximate_sizes_cf_with_options(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        options: *const rocksdb_size_approximation_options_t,
+        num_ranges: c_int,
+        range_start_key: *const *const c_char,
+        range_start_key_len: *const usize,
+        range_limit_key: *const *const c_char,
+        range_limit_key_len: *const usize,
+        sizes_list: *mut u64,
+        errptr: *mut *mut c_char,
+    ) {
+        let ranges = Ranges {
+            count: num_ranges,
+            starts: (range_start_key, range_start_key_len),
+            limits: (range_limit_key, range_limit_key_len),
+        };
+        let defaults = SizeApproximationOptions::default();
+        let options = maybe(options).map_or(Ok(&defaults), Checked::checked);
+        sizes(of(column_family.cast_const()), &ranges, options, sizes_list, errptr);
     }
     /// Whether a key of the default family may exist, by what is in memory. With `value_found` its
     /// value is copied if it is at hand.

@@ -1,6 +1,6 @@
 //! Files in and out: external tables, their ingestion, the stream of changes.
 
-use std::ffi::{c_char, c_uchar};
+use std::ffi::{c_char, c_int, c_uchar};
 
 use cairn_db::{Family, SstFileWriter, WalIterator};
 use cairn_options::IngestExternalFileOptions;
@@ -38,11 +38,40 @@ c_destructors! {
 
 c_setters! { rocksdb_ingestexternalfileoptions_t:
     rocksdb_ingestexternalfileoptions_set_allow_blocking_flush(c_uchar) => allow_blocking_flush;
+    rocksdb_ingestexternalfileoptions_set_allow_db_generated_files(c_uchar) => allow_db_generated_files;
     rocksdb_ingestexternalfileoptions_set_allow_global_seqno(c_uchar) => allow_global_seqno;
     rocksdb_ingestexternalfileoptions_set_fail_if_not_bottommost_level(c_uchar) => fail_if_not_bottommost_level;
+    rocksdb_ingestexternalfileoptions_set_failed_move_fall_back_to_copy(c_uchar) => failed_move_fall_back_to_copy;
+    rocksdb_ingestexternalfileoptions_set_file_opening_threads(c_int) => file_opening_threads;
+    rocksdb_ingestexternalfileoptions_set_fill_cache(c_uchar) => fill_cache;
     rocksdb_ingestexternalfileoptions_set_ingest_behind(c_uchar) => ingest_behind;
+    rocksdb_ingestexternalfileoptions_set_link_files(c_uchar) => link_files;
     rocksdb_ingestexternalfileoptions_set_move_files(c_uchar) => move_files;
+    rocksdb_ingestexternalfileoptions_set_prefetch_lmax_index_and_filter_blocks(c_uchar) => prefetch_lmax_index_and_filter_blocks;
     rocksdb_ingestexternalfileoptions_set_snapshot_consistency(c_uchar) => snapshot_consistency;
+    rocksdb_ingestexternalfileoptions_set_verify_checksums_before_ingest(c_uchar) => verify_checksums_before_ingest;
+    rocksdb_ingestexternalfileoptions_set_verify_checksums_readahead_size(usize) => verify_checksums_readahead_size;
+    rocksdb_ingestexternalfileoptions_set_verify_file_checksum(c_uchar) => verify_file_checksum;
+    rocksdb_ingestexternalfileoptions_set_write_global_seqno(c_uchar) => write_global_seqno;
+}
+
+c_getters! { rocksdb_ingestexternalfileoptions_t:
+    rocksdb_ingestexternalfileoptions_get_allow_blocking_flush(mut) -> c_uchar => allow_blocking_flush;
+    rocksdb_ingestexternalfileoptions_get_allow_db_generated_files(mut) -> c_uchar => allow_db_generated_files;
+    rocksdb_ingestexternalfileoptions_get_allow_global_seqno(mut) -> c_uchar => allow_global_seqno;
+    rocksdb_ingestexternalfileoptions_get_fail_if_not_bottommost_level(mut) -> c_uchar => fail_if_not_bottommost_level;
+    rocksdb_ingestexternalfileoptions_get_failed_move_fall_back_to_copy(mut) -> c_uchar => failed_move_fall_back_to_copy;
+    rocksdb_ingestexternalfileoptions_get_file_opening_threads(mut) -> c_int => file_opening_threads;
+    rocksdb_ingestexternalfileoptions_get_fill_cache(mut) -> c_uchar => fill_cache;
+    rocksdb_ingestexternalfileoptions_get_ingest_behind(mut) -> c_uchar => ingest_behind;
+    rocksdb_ingestexternalfileoptions_get_link_files(mut) -> c_uchar => link_files;
+    rocksdb_ingestexternalfileoptions_get_move_files(mut) -> c_uchar => move_files;
+    rocksdb_ingestexternalfileoptions_get_prefetch_lmax_index_and_filter_blocks(mut) -> c_uchar => prefetch_lmax_index_and_filter_blocks;
+    rocksdb_ingestexternalfileoptions_get_snapshot_consistency(mut) -> c_uchar => snapshot_consistency;
+    rocksdb_ingestexternalfileoptions_get_verify_checksums_before_ingest(mut) -> c_uchar => verify_checksums_before_ingest;
+    rocksdb_ingestexternalfileoptions_get_verify_checksums_readahead_size(mut) -> usize => verify_checksums_readahead_size;
+    rocksdb_ingestexternalfileoptions_get_verify_file_checksum(mut) -> c_uchar => verify_file_checksum;
+    rocksdb_ingestexternalfileoptions_get_write_global_seqno(mut) -> c_uchar => write_global_seqno;
 }
 
 /// Ingests the files of a C array.

@@ -65,6 +65,10 @@ c_setters! { rocksdb_import_column_family_options_t:
     rocksdb_import_column_family_options_set_move_files(c_uchar) => move_files;
 }
 
+c_getters! { rocksdb_import_column_family_options_t:
+    rocksdb_import_column_family_options_get_move_files(mut) -> c_uchar => move_files;
+}
+
 /// A text for C; what comes after a zero is cut off.
 fn c_text(text: &str) -> CString {
     let end = text.find('\0').unwrap_or(text.len());

@@ -1,11 +1,15 @@
 //! Point reads: by copy, pinned, into a buffer, several at once.
 
-use std::ffi::{c_char, c_uchar};
+use std::ffi::{c_char, c_int, c_uchar};
 
 use cairn_db::{Db, Family, Found, Value};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result};
 
+use crate::constants::{
+    rocksdb_pinnable_multi_get_error, rocksdb_pinnable_multi_get_found,
+    rocksdb_pinnable_multi_get_not_found, rocksdb_pinnable_multi_get_out_of_bounds,
+};
 use crate::db::rocksdb_t;
 use crate::error::{array, bytes, malloc_bytes, report, report_ptr, save, store};
 use crate::families::rocksdb_column_family_handle_t;
@@ -35,7 +39,19 @@ impl From<Value> for Pinned {
     }
 }
 
+/// The answer for one key of a batch.
+pub enum Answer {
+    /// It has no value.
+    Missing,
+    /// Its value.
+    Value(Value),
+    /// Why it could not be read.
+    Error(String),
+}
+
 handles! {
+    /// The answers of a batch of reads.
+    rocksdb_pinnable_multi_get_t = Vec<Answer>;
     /// A value where it lies.
     rocksdb_pinnableslice_t = Pinned;
     /// A value where it lies.
@@ -43,10 +59,22 @@ handles! {
 }
 
 c_destructors! {
+    /// Lets go of the values of a batch, and of its errors.
+    rocksdb_pinnable_multi_get_destroy(rocksdb_pinnable_multi_get_t);
     /// Lets go of a value.
     rocksdb_pinnableslice_destroy(rocksdb_pinnableslice_t);
     /// Lets go of a value.
     rocksdb_pinnable_handle_destroy(rocksdb_pinnable_handle_t);
+}
+
+impl From<Result<Option<Value>>> for Answer {
+    fn from(result: Result<Option<Value>>) -> Answer {
+        match result {
+            Ok(None) => Answer::Missing,
+            Ok(Some(value)) => Answer::Value(value),
+            Err(error) => Answer::Error(error.to_string()),
+        }
+    }
 }
 
 /// Some bytes of the program's.
@@ -437,5 +465,48 @@ c_functions! {
     ) {
         let keys: Vec<&[u8]> = array(keys_list, num_keys).iter().map(|key| bytes(key.data, key.size)).collect();
         batched((db, sorted_input), of(column_family.cast_const()), options, &keys, values, errs);
+    }
+    /// The same, with all answers behind one handle.
+    fn rocksdb_batched_multi_get_pinned_cf(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        num_keys: usize,
+        keys: *const rocksdb_slice_t,
+        sorted_input: c_uchar,
+    ) -> *mut rocksdb_pinnable_multi_get_t {
+        let keys: Vec<&[u8]> = array(keys, num_keys).iter().map(|key| bytes(key.data, key.size)).collect();
+        let families: Vec<&Family> = vec![of(column_family.cast_const()); keys.len()];
+        let db = &of(db.cast_const()).db;
+        let results = multi_get(db, &families, &keys, of(options).checked(), sorted_input != 0);
+        create(results.into_iter().map(Answer::from).collect())
+    }
+    /// How many keys were asked for.
+    fn rocksdb_pinnable_multi_get_count(multi_get: *const rocksdb_pinnable_multi_get_t) -> usize {
+        of(multi_get).len()
+    }
+    /// What became of a key: one of the numbers `rocksdb_pinnable_multi_get_...`. A value or an error lies
+    /// where the pointers say as long as the handle lives; what there is not of it is null.
+    fn rocksdb_pinnable_multi_get_result(
+        multi_get: *const rocksdb_pinnable_multi_get_t,
+        index: usize,
+        value: *mut *const c_char,
+        value_size: *mut usize,
+        error: *mut *const c_char,
+        error_size: *mut usize,
+    ) -> c_int {
+        let nothing: &[u8] = &[];
+        let (result, found, failed) = match of(multi_get).get(index) {
+            None => (rocksdb_pinnable_multi_get_out_of_bounds, None, None),
+            Some(Answer::Missing) => (rocksdb_pinnable_multi_get_not_found, None, None),
+            Some(Answer::Value(bytes)) => (rocksdb_pinnable_multi_get_found, Some(&**bytes), None),
+            Some(Answer::Error(text)) => (rocksdb_pinnable_multi_get_error, None, Some(text.as_bytes())),
+        };
+        let start = |bytes: Option<&[u8]>| bytes.map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast());
+        store(value, start(found));
+        store(value_size, found.unwrap_or(nothing).len());
+        store(error, start(failed));
+        store(error_size, failed.unwrap_or(nothing).len());
+        result
     }
 }

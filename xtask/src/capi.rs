@@ -17,10 +17,10 @@ use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::{exchange, prefix};
 
 /// C programs that run to their end.
-const PROGRAMS: [&str; 5] = ["basic", "cairn", "callbacks", "files", "options"];
+const PROGRAMS: [&str; 6] = ["basic", "cairn", "callbacks", "files", "newer", "options"];
 
 /// Cases of `misuse.c`, and whether they end in an abort.
-const MISUSE: [(&str, bool); 10] = [
+const MISUSE: [(&str, bool); 12] = [
     ("null-db", true),
     ("null-options", true),
     ("null-errptr", true),
@@ -28,6 +28,8 @@ const MISUSE: [(&str, bool); 10] = [
     ("close-twice", true),
     ("options-destroyed", true),
     ("iterator-destroyed", true),
+    ("entry-destroyed", true),
+    ("entry-destroyed-twice", true),
     ("list-end", true),
     ("null-data", false),
     ("close-with-readers", false),

@@ -360,6 +360,9 @@ typedef struct rocksdb_column_family_handle_t rocksdb_column_family_handle_t;
 // What a family consists of.
 typedef struct rocksdb_column_family_metadata_t rocksdb_column_family_metadata_t;
 
+// How named files are compacted.
+typedef struct rocksdb_compaction_options_t rocksdb_compaction_options_t;
+
 // An object of a feature that is not built.
 typedef struct rocksdb_compaction_service_options_override_t rocksdb_compaction_service_options_override_t;
 
@@ -444,6 +447,12 @@ typedef struct rocksdb_level_metadata_t rocksdb_level_metadata_t;
 // A file of a database.
 typedef struct rocksdb_livefile_t rocksdb_livefile_t;
 
+// How the files of a copy are listed.
+typedef struct rocksdb_livefiles_storage_info_options_t rocksdb_livefiles_storage_info_options_t;
+
+// The files of a copy.
+typedef struct rocksdb_livefiles_storage_info_t rocksdb_livefiles_storage_info_t;
+
 // Files of a database.
 typedef struct rocksdb_livefiles_t rocksdb_livefiles_t;
 
@@ -486,6 +495,9 @@ typedef struct rocksdb_perfcontext_t rocksdb_perfcontext_t;
 // A value where it lies.
 typedef struct rocksdb_pinnable_handle_t rocksdb_pinnable_handle_t;
 
+// The answers of a batch of reads.
+typedef struct rocksdb_pinnable_multi_get_t rocksdb_pinnable_multi_get_t;
+
 // A value where it lies.
 typedef struct rocksdb_pinnableslice_t rocksdb_pinnableslice_t;
 
@@ -497,6 +509,9 @@ typedef struct rocksdb_readoptions_t rocksdb_readoptions_t;
 
 // An object of a feature that is not built.
 typedef struct rocksdb_restore_options_t rocksdb_restore_options_t;
+
+// What estimates of sizes count, and how well.
+typedef struct rocksdb_size_approximation_options_t rocksdb_size_approximation_options_t;
 
 // A prefix extractor.
 typedef struct rocksdb_slicetransform_t rocksdb_slicetransform_t;
@@ -548,6 +563,12 @@ typedef struct rocksdb_universal_compaction_options_t rocksdb_universal_compacti
 
 // What to wait for.
 typedef struct rocksdb_wait_for_compact_options_t rocksdb_wait_for_compact_options_t;
+
+// A log.
+typedef struct rocksdb_wal_file_t rocksdb_wal_file_t;
+
+// Logs, oldest first. Each has a handle, which is the list's.
+typedef struct rocksdb_wal_files_t rocksdb_wal_files_t;
 
 // The batches written since a sequence number.
 typedef struct rocksdb_wal_iterator_t rocksdb_wal_iterator_t;
@@ -1357,6 +1378,10 @@ void rocksdb_wait_for_compact_options_set_flush(struct rocksdb_wait_for_compact_
 void rocksdb_wait_for_compact_options_set_timeout(struct rocksdb_wait_for_compact_options_t *opt,
                                                   uint64_t v);
 
+// Sets `wait_for_purge`.
+void rocksdb_wait_for_compact_options_set_wait_for_purge(struct rocksdb_wait_for_compact_options_t *opt,
+                                                         unsigned char v);
+
 // The value of `abort_on_pause`.
 unsigned char rocksdb_wait_for_compact_options_get_abort_on_pause(struct rocksdb_wait_for_compact_options_t *opt);
 
@@ -1369,6 +1394,9 @@ unsigned char rocksdb_wait_for_compact_options_get_flush(struct rocksdb_wait_for
 // The value of `timeout`.
 uint64_t rocksdb_wait_for_compact_options_get_timeout(struct rocksdb_wait_for_compact_options_t *opt);
 
+// The value of `wait_for_purge`.
+unsigned char rocksdb_wait_for_compact_options_get_wait_for_purge(struct rocksdb_wait_for_compact_options_t *opt);
+
 // What to wait for: nothing but flushes and compactions, for ever.
 struct rocksdb_wait_for_compact_options_t *rocksdb_wait_for_compact_options_create(void);
 
@@ -1376,6 +1404,24 @@ struct rocksdb_wait_for_compact_options_t *rocksdb_wait_for_compact_options_crea
 void rocksdb_wait_for_compact(struct rocksdb_t *db,
                               struct rocksdb_wait_for_compact_options_t *options,
                               char **errptr);
+
+// Lets running flushes and compactions end, and starts no more until
+// `rocksdb_continue_background_work` was called as often.
+void rocksdb_pause_background_work(struct rocksdb_t *db, char **errptr);
+
+// Takes one pause back.
+void rocksdb_continue_background_work(struct rocksdb_t *db, char **errptr);
+
+// Reads every block of every table and every value of every blob file, and checks their checksums.
+void rocksdb_verify_checksum(struct rocksdb_t *db, char **errptr);
+
+// The same with options; null stands for the default ones.
+void rocksdb_verify_checksum_with_options(struct rocksdb_t *db,
+                                          const struct rocksdb_readoptions_t *options,
+                                          char **errptr);
+
+// Reads every table and blob file and compares it with its recorded checksum, where there is one.
+void rocksdb_verify_file_checksums(struct rocksdb_t *db, char **errptr);
 
 // Calls background work off for good; with `wait` not before what runs has ended.
 void rocksdb_cancel_all_background_work(struct rocksdb_t *db, unsigned char wait);
@@ -1428,6 +1474,13 @@ void rocksdb_delete_file_in_range_cf(struct rocksdb_t *db,
 
 // Hands the log to the system, and with `sync` to the disk.
 void rocksdb_flush_wal(struct rocksdb_t *db, unsigned char sync, char **errptr);
+
+// Changes options of the database while it is open.
+void rocksdb_set_db_options(struct rocksdb_t *db,
+                            int count,
+                            const char *const *keys,
+                            const char *const *values,
+                            char **errptr);
 
 // Changes options of the default family while the database is open.
 void rocksdb_set_options(struct rocksdb_t *db,
@@ -1647,6 +1700,32 @@ void rocksdb_env_lower_thread_pool_cpu_priority(struct rocksdb_env_t *env);
 // Lets the processor serve flushes after everything else.
 void rocksdb_env_lower_high_priority_thread_pool_cpu_priority(struct rocksdb_env_t *env);
 
+// Sets `files_size_error_margin`.
+void rocksdb_size_approximation_options_set_files_size_error_margin(struct rocksdb_size_approximation_options_t *opt,
+                                                                    double v);
+
+// Sets `include_files`.
+void rocksdb_size_approximation_options_set_include_files(struct rocksdb_size_approximation_options_t *opt,
+                                                          unsigned char v);
+
+// Sets `include_memtables`.
+void rocksdb_size_approximation_options_set_include_memtables(struct rocksdb_size_approximation_options_t *opt,
+                                                              unsigned char v);
+
+// The value of `files_size_error_margin`.
+double rocksdb_size_approximation_options_get_files_size_error_margin(struct rocksdb_size_approximation_options_t *opt);
+
+// The value of `include_files`.
+unsigned char rocksdb_size_approximation_options_get_include_files(struct rocksdb_size_approximation_options_t *opt);
+
+// The value of `include_memtables`.
+unsigned char rocksdb_size_approximation_options_get_include_memtables(struct rocksdb_size_approximation_options_t *opt);
+
+// Frees options.
+//
+// Null is passed over.
+void rocksdb_size_approximation_options_destroy(struct rocksdb_size_approximation_options_t *handle);
+
 // Gives up the program's share of a budget.
 //
 // Null is passed over.
@@ -1684,6 +1763,32 @@ void rocksdb_approximate_sizes_cf_with_flags(struct rocksdb_t *db,
                                              uint8_t include_flags,
                                              uint64_t *sizes_list,
                                              char **errptr);
+
+// Tables count, memtables do not, and the answer is as good as it can be.
+struct rocksdb_size_approximation_options_t *rocksdb_size_approximation_options_create(void);
+
+// Estimated bytes of ranges of the default family, as options say; null stands for the default ones.
+void rocksdb_approximate_sizes_with_options(struct rocksdb_t *db,
+                                            const struct rocksdb_size_approximation_options_t *options,
+                                            int num_ranges,
+                                            const char *const *range_start_key,
+                                            const size_t *range_start_key_len,
+                                            const char *const *range_limit_key,
+                                            const size_t *range_limit_key_len,
+                                            uint64_t *sizes_list,
+                                            char **errptr);
+
+// The same of a family.
+void rocksdb_approximate_sizes_cf_with_options(struct rocksdb_t *db,
+                                               struct rocksdb_column_family_handle_t *column_family,
+                                               const struct rocksdb_size_approximation_options_t *options,
+                                               int num_ranges,
+                                               const char *const *range_start_key,
+                                               const size_t *range_start_key_len,
+                                               const char *const *range_limit_key,
+                                               const size_t *range_limit_key_len,
+                                               uint64_t *sizes_list,
+                                               char **errptr);
 
 // Whether a key of the default family may exist, by what is in memory. With `value_found` its
 // value is copied if it is at hand.
@@ -1800,6 +1905,10 @@ void rocksdb_ingestexternalfileoptions_destroy(struct rocksdb_ingestexternalfile
 void rocksdb_ingestexternalfileoptions_set_allow_blocking_flush(struct rocksdb_ingestexternalfileoptions_t *opt,
                                                                 unsigned char v);
 
+// Sets `allow_db_generated_files`.
+void rocksdb_ingestexternalfileoptions_set_allow_db_generated_files(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                                    unsigned char v);
+
 // Sets `allow_global_seqno`.
 void rocksdb_ingestexternalfileoptions_set_allow_global_seqno(struct rocksdb_ingestexternalfileoptions_t *opt,
                                                               unsigned char v);
@@ -1808,17 +1917,101 @@ void rocksdb_ingestexternalfileoptions_set_allow_global_seqno(struct rocksdb_ing
 void rocksdb_ingestexternalfileoptions_set_fail_if_not_bottommost_level(struct rocksdb_ingestexternalfileoptions_t *opt,
                                                                         unsigned char v);
 
+// Sets `failed_move_fall_back_to_copy`.
+void rocksdb_ingestexternalfileoptions_set_failed_move_fall_back_to_copy(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                                         unsigned char v);
+
+// Sets `file_opening_threads`.
+void rocksdb_ingestexternalfileoptions_set_file_opening_threads(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                                int v);
+
+// Sets `fill_cache`.
+void rocksdb_ingestexternalfileoptions_set_fill_cache(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                      unsigned char v);
+
 // Sets `ingest_behind`.
 void rocksdb_ingestexternalfileoptions_set_ingest_behind(struct rocksdb_ingestexternalfileoptions_t *opt,
                                                          unsigned char v);
+
+// Sets `link_files`.
+void rocksdb_ingestexternalfileoptions_set_link_files(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                      unsigned char v);
 
 // Sets `move_files`.
 void rocksdb_ingestexternalfileoptions_set_move_files(struct rocksdb_ingestexternalfileoptions_t *opt,
                                                       unsigned char v);
 
+// Sets `prefetch_lmax_index_and_filter_blocks`.
+void rocksdb_ingestexternalfileoptions_set_prefetch_lmax_index_and_filter_blocks(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                                                 unsigned char v);
+
 // Sets `snapshot_consistency`.
 void rocksdb_ingestexternalfileoptions_set_snapshot_consistency(struct rocksdb_ingestexternalfileoptions_t *opt,
                                                                 unsigned char v);
+
+// Sets `verify_checksums_before_ingest`.
+void rocksdb_ingestexternalfileoptions_set_verify_checksums_before_ingest(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                                          unsigned char v);
+
+// Sets `verify_checksums_readahead_size`.
+void rocksdb_ingestexternalfileoptions_set_verify_checksums_readahead_size(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                                           size_t v);
+
+// Sets `verify_file_checksum`.
+void rocksdb_ingestexternalfileoptions_set_verify_file_checksum(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                                unsigned char v);
+
+// Sets `write_global_seqno`.
+void rocksdb_ingestexternalfileoptions_set_write_global_seqno(struct rocksdb_ingestexternalfileoptions_t *opt,
+                                                              unsigned char v);
+
+// The value of `allow_blocking_flush`.
+unsigned char rocksdb_ingestexternalfileoptions_get_allow_blocking_flush(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `allow_db_generated_files`.
+unsigned char rocksdb_ingestexternalfileoptions_get_allow_db_generated_files(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `allow_global_seqno`.
+unsigned char rocksdb_ingestexternalfileoptions_get_allow_global_seqno(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `fail_if_not_bottommost_level`.
+unsigned char rocksdb_ingestexternalfileoptions_get_fail_if_not_bottommost_level(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `failed_move_fall_back_to_copy`.
+unsigned char rocksdb_ingestexternalfileoptions_get_failed_move_fall_back_to_copy(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `file_opening_threads`.
+int rocksdb_ingestexternalfileoptions_get_file_opening_threads(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `fill_cache`.
+unsigned char rocksdb_ingestexternalfileoptions_get_fill_cache(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `ingest_behind`.
+unsigned char rocksdb_ingestexternalfileoptions_get_ingest_behind(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `link_files`.
+unsigned char rocksdb_ingestexternalfileoptions_get_link_files(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `move_files`.
+unsigned char rocksdb_ingestexternalfileoptions_get_move_files(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `prefetch_lmax_index_and_filter_blocks`.
+unsigned char rocksdb_ingestexternalfileoptions_get_prefetch_lmax_index_and_filter_blocks(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `snapshot_consistency`.
+unsigned char rocksdb_ingestexternalfileoptions_get_snapshot_consistency(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `verify_checksums_before_ingest`.
+unsigned char rocksdb_ingestexternalfileoptions_get_verify_checksums_before_ingest(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `verify_checksums_readahead_size`.
+size_t rocksdb_ingestexternalfileoptions_get_verify_checksums_readahead_size(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `verify_file_checksum`.
+unsigned char rocksdb_ingestexternalfileoptions_get_verify_file_checksum(struct rocksdb_ingestexternalfileoptions_t *opt);
+
+// The value of `write_global_seqno`.
+unsigned char rocksdb_ingestexternalfileoptions_get_write_global_seqno(struct rocksdb_ingestexternalfileoptions_t *opt);
 
 // A writer of tables with the family options in `io_options`.
 struct rocksdb_sstfilewriter_t *rocksdb_sstfilewriter_create(const struct rocksdb_envoptions_t *env,
@@ -2284,6 +2477,122 @@ struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create_with_mode(int64_t rate_
 void rocksdb_options_set_ratelimiter(struct rocksdb_options_t *opt,
                                      struct rocksdb_ratelimiter_t *limiter);
 
+// Frees options.
+//
+// Null is passed over.
+void rocksdb_livefiles_storage_info_options_destroy(struct rocksdb_livefiles_storage_info_options_t *handle);
+
+// Frees a list of files.
+//
+// Null is passed over.
+void rocksdb_livefiles_storage_info_destroy(struct rocksdb_livefiles_storage_info_t *handle);
+
+// Frees what was told of the current log. One of a list is freed with the list.
+//
+// Null is passed over.
+void rocksdb_wal_file_destroy(struct rocksdb_wal_file_t *handle);
+
+// Sets `include_checksum_info`.
+void rocksdb_livefiles_storage_info_options_set_include_checksum_info(struct rocksdb_livefiles_storage_info_options_t *opt,
+                                                                      unsigned char v);
+
+// Sets `wal_size_for_flush`.
+void rocksdb_livefiles_storage_info_options_set_wal_size_for_flush(struct rocksdb_livefiles_storage_info_options_t *opt,
+                                                                   uint64_t v);
+
+// The value of `include_checksum_info`.
+unsigned char rocksdb_livefiles_storage_info_options_get_include_checksum_info(struct rocksdb_livefiles_storage_info_options_t *opt);
+
+// The value of `wal_size_for_flush`.
+uint64_t rocksdb_livefiles_storage_info_options_get_wal_size_for_flush(struct rocksdb_livefiles_storage_info_options_t *opt);
+
+// No checksums; memtables are flushed first.
+struct rocksdb_livefiles_storage_info_options_t *rocksdb_livefiles_storage_info_options_create(void);
+
+// The files that a copy of the database needs, logs included, and how much of each. Without
+// `options` they are the default ones. Their deletion should be disabled before.
+struct rocksdb_livefiles_storage_info_t *rocksdb_get_livefiles_storage_info(struct rocksdb_t *db,
+                                                                            const struct rocksdb_livefiles_storage_info_options_t *options,
+                                                                            char **errptr);
+
+// How many files there are.
+size_t rocksdb_livefiles_storage_info_count(const struct rocksdb_livefiles_storage_info_t *info);
+
+// The name of a file in its directory.
+const char *rocksdb_livefiles_storage_info_relative_filename(const struct rocksdb_livefiles_storage_info_t *info,
+                                                             size_t index);
+
+// The directory of a file.
+const char *rocksdb_livefiles_storage_info_directory(const struct rocksdb_livefiles_storage_info_t *info,
+                                                     size_t index);
+
+// The number in the name of a file; 0 for CURRENT.
+uint64_t rocksdb_livefiles_storage_info_file_number(const struct rocksdb_livefiles_storage_info_t *info,
+                                                    size_t index);
+
+// RocksDB's number of what a file is: 0 a log, 2 a table, 3 the MANIFEST, 4 CURRENT, 9 OPTIONS, 10 a
+// blob file.
+int rocksdb_livefiles_storage_info_file_type(const struct rocksdb_livefiles_storage_info_t *info,
+                                             size_t index);
+
+// How many bytes of a file belong to the copy.
+uint64_t rocksdb_livefiles_storage_info_size(const struct rocksdb_livefiles_storage_info_t *info,
+                                             size_t index);
+
+// RocksDB's number of the temperature of a file.
+int rocksdb_livefiles_storage_info_temperature(const struct rocksdb_livefiles_storage_info_t *info,
+                                               size_t index);
+
+// The checksum of a whole file, which may hold zeros; empty if none is recorded or asked for.
+const char *rocksdb_livefiles_storage_info_file_checksum(const struct rocksdb_livefiles_storage_info_t *info,
+                                                         size_t index);
+
+// The function that made the checksum of a file.
+const char *rocksdb_livefiles_storage_info_file_checksum_func_name(const struct rocksdb_livefiles_storage_info_t *info,
+                                                                   size_t index);
+
+// What a file holds in the copy, if that is not what it holds on disk; else of no length.
+const char *rocksdb_livefiles_storage_info_replacement_contents(const struct rocksdb_livefiles_storage_info_t *info,
+                                                                size_t index,
+                                                                size_t *size);
+
+// Whether a file may be longer than its size here, and only its beginning belongs to the copy.
+unsigned char rocksdb_livefiles_storage_info_trim_to_size(const struct rocksdb_livefiles_storage_info_t *info,
+                                                          size_t index);
+
+// The logs that hold a batch, archived ones too, oldest first.
+struct rocksdb_wal_files_t *rocksdb_get_sorted_wal_files(struct rocksdb_t *db, char **errptr);
+
+// How many logs there are.
+size_t rocksdb_wal_files_count(const struct rocksdb_wal_files_t *files);
+
+// A log of a list, as long as the list lives; null behind its end.
+const struct rocksdb_wal_file_t *rocksdb_wal_files_get_wal_file(const struct rocksdb_wal_files_t *files,
+                                                                size_t index);
+
+// Frees a list and the logs in it.
+//
+// Null is passed over.
+void rocksdb_wal_files_destroy(struct rocksdb_wal_files_t *files);
+
+// The log that is written now, which the program destroys.
+struct rocksdb_wal_file_t *rocksdb_get_current_wal_file(struct rocksdb_t *db, char **errptr);
+
+// Where a log lies, from the directory of logs on: `/000012.log` or `/archive/000012.log`.
+const char *rocksdb_wal_file_path_name(const struct rocksdb_wal_file_t *file);
+
+// The number in the name of a log.
+uint64_t rocksdb_wal_file_log_number(const struct rocksdb_wal_file_t *file);
+
+// 0 for an archived log, 1 for a live one.
+int rocksdb_wal_file_type(const struct rocksdb_wal_file_t *file);
+
+// The sequence number of the first batch of a log; 0 for the one that is written now.
+uint64_t rocksdb_wal_file_start_sequence(const struct rocksdb_wal_file_t *file);
+
+// The length of a log in bytes.
+uint64_t rocksdb_wal_file_size_file_bytes(const struct rocksdb_wal_file_t *file);
+
 // Frees the list, not what is in it.
 //
 // Null is passed over.
@@ -2359,6 +2668,9 @@ void rocksdb_import_column_family_options_destroy(struct rocksdb_import_column_f
 // Sets `move_files`.
 void rocksdb_import_column_family_options_set_move_files(struct rocksdb_import_column_family_options_t *opt,
                                                          unsigned char v);
+
+// The value of `move_files`.
+unsigned char rocksdb_import_column_family_options_get_move_files(struct rocksdb_import_column_family_options_t *opt);
 
 // The tables of a database.
 const struct rocksdb_livefiles_t *rocksdb_livefiles(struct rocksdb_t *db);
@@ -2556,6 +2868,87 @@ struct rocksdb_column_family_handle_t *rocksdb_create_column_family_with_import(
                                                                                 struct rocksdb_import_column_family_options_t *import_options,
                                                                                 struct rocksdb_export_import_files_metadata_t *metadata,
                                                                                 char **errptr);
+
+// Frees options.
+//
+// Null is passed over.
+void rocksdb_compaction_options_destroy(struct rocksdb_compaction_options_t *handle);
+
+// Sets `allow_trivial_move`.
+void rocksdb_compaction_options_set_allow_trivial_move(struct rocksdb_compaction_options_t *opt,
+                                                       unsigned char v);
+
+// Sets `compression`.
+void rocksdb_compaction_options_set_compression(struct rocksdb_compaction_options_t *opt, int v);
+
+// Sets `max_subcompactions`.
+void rocksdb_compaction_options_set_max_subcompactions(struct rocksdb_compaction_options_t *opt,
+                                                       uint32_t v);
+
+// Sets `output_file_size_limit`.
+void rocksdb_compaction_options_set_output_file_size_limit(struct rocksdb_compaction_options_t *opt,
+                                                           uint64_t v);
+
+// The value of `allow_trivial_move`.
+unsigned char rocksdb_compaction_options_get_allow_trivial_move(struct rocksdb_compaction_options_t *opt);
+
+// The value of `compression`.
+int rocksdb_compaction_options_get_compression(struct rocksdb_compaction_options_t *opt);
+
+// The value of `max_subcompactions`.
+uint32_t rocksdb_compaction_options_get_max_subcompactions(struct rocksdb_compaction_options_t *opt);
+
+// The value of `output_file_size_limit`.
+uint64_t rocksdb_compaction_options_get_output_file_size_limit(struct rocksdb_compaction_options_t *opt);
+
+// Options with their defaults.
+struct rocksdb_compaction_options_t *rocksdb_compaction_options_create(void);
+
+// A flag that is not set, by which compactions are called off.
+unsigned char *rocksdb_compaction_options_canceled_create(void);
+
+// Sets a flag, or takes it back; null is passed over. Compactions that have seen it end all the same.
+void rocksdb_compaction_options_canceled_set(unsigned char *canceled,
+                                             unsigned char value);
+
+// Gives up the program's share of a flag; null is passed over. Options that have it keep theirs.
+void rocksdb_compaction_options_canceled_destroy(unsigned char *canceled);
+
+// The flag by which compactions with these options are called off; null for none.
+void rocksdb_compaction_options_set_canceled(struct rocksdb_compaction_options_t *options,
+                                             unsigned char *canceled);
+
+// Compacts the tables of the default family that are named, and those that have to go with them, into
+// a level. A negative `output_path_id` leaves the directory to the family. The names of the new
+// files go to `output_file_names`, unless it is null, and are freed by
+// `rocksdb_compact_files_output_file_names_destroy`. `compaction_job_info` is null.
+void rocksdb_compact_files(struct rocksdb_t *db,
+                           const struct rocksdb_compaction_options_t *options,
+                           const char *const *input_file_names,
+                           size_t num_input_file_names,
+                           int output_level,
+                           int output_path_id,
+                           char ***output_file_names,
+                           size_t *num_output_file_names,
+                           struct rocksdb_compactionjobinfo_t *compaction_job_info,
+                           char **errptr);
+
+// The same of a family; null stands for the default one.
+void rocksdb_compact_files_cf(struct rocksdb_t *db,
+                              struct rocksdb_column_family_handle_t *column_family,
+                              const struct rocksdb_compaction_options_t *options,
+                              const char *const *input_file_names,
+                              size_t num_input_file_names,
+                              int output_level,
+                              int output_path_id,
+                              char ***output_file_names,
+                              size_t *num_output_file_names,
+                              struct rocksdb_compactionjobinfo_t *compaction_job_info,
+                              char **errptr);
+
+// Frees a list of names.
+void rocksdb_compact_files_output_file_names_destroy(char **output_file_names,
+                                                     size_t num_output_file_names);
 
 // Frees options. Databases that were opened with them are not touched.
 //
@@ -4496,6 +4889,11 @@ char *rocksdb_perfcontext_report(struct rocksdb_perfcontext_t *context,
 // One counter; 0 for a number that none has.
 uint64_t rocksdb_perfcontext_metric(struct rocksdb_perfcontext_t *context, int metric);
 
+// Lets go of the values of a batch, and of its errors.
+//
+// Null is passed over.
+void rocksdb_pinnable_multi_get_destroy(struct rocksdb_pinnable_multi_get_t *handle);
+
 // Lets go of a value.
 //
 // Null is passed over.
@@ -4624,6 +5022,26 @@ void rocksdb_batched_multi_get_cf_slice(struct rocksdb_t *db,
                                         struct rocksdb_pinnableslice_t **values,
                                         char **errs,
                                         bool sorted_input);
+
+// The same, with all answers behind one handle.
+struct rocksdb_pinnable_multi_get_t *rocksdb_batched_multi_get_pinned_cf(struct rocksdb_t *db,
+                                                                         const struct rocksdb_readoptions_t *options,
+                                                                         struct rocksdb_column_family_handle_t *column_family,
+                                                                         size_t num_keys,
+                                                                         const struct rocksdb_slice_t *keys,
+                                                                         unsigned char sorted_input);
+
+// How many keys were asked for.
+size_t rocksdb_pinnable_multi_get_count(const struct rocksdb_pinnable_multi_get_t *multi_get);
+
+// What became of a key: one of the numbers `rocksdb_pinnable_multi_get_...`. A value or an error lies
+// where the pointers say as long as the handle lives; what there is not of it is null.
+int rocksdb_pinnable_multi_get_result(const struct rocksdb_pinnable_multi_get_t *multi_get,
+                                      size_t index,
+                                      const char **value,
+                                      size_t *value_size,
+                                      const char **error,
+                                      size_t *error_size);
 
 // Gives up the program's share of a manager of files.
 //

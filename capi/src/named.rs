@@ -1,0 +1,209 @@
+//! Compactions of files that a program names.
+
+use std::ffi::{c_char, c_int, c_uchar};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cairn_db::Family;
+use cairn_options::{Canceled, CompactionOptions};
+use cairn_types::{Error, Result};
+
+use crate::callbacks::rocksdb_compactionjobinfo_t;
+use crate::db::{pointers, rocksdb_t};
+use crate::error::{array, malloc_text, report, store, text};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::{create, maybe, of, of_mut};
+use crate::options::Checked;
+
+handles! {
+    /// How named files are compacted.
+    rocksdb_compaction_options_t = Checked<CompactionOptions>;
+}
+
+c_destructors! {
+    /// Frees options.
+    rocksdb_compaction_options_destroy(rocksdb_compaction_options_t);
+}
+
+c_setters! { rocksdb_compaction_options_t:
+    rocksdb_compaction_options_set_allow_trivial_move(c_uchar) => allow_trivial_move;
+    rocksdb_compaction_options_set_compression(c_int) => compression;
+    rocksdb_compaction_options_set_max_subcompactions(u32) => max_subcompactions;
+    rocksdb_compaction_options_set_output_file_size_limit(u64) => output_file_size_limit;
+}
+
+c_getters! { rocksdb_compaction_options_t:
+    rocksdb_compaction_options_get_allow_trivial_move(mut) -> c_uchar => allow_trivial_move;
+    rocksdb_compaction_options_get_compression(mut) -> c_int => compression;
+    rocksdb_compaction_options_get_max_subcompactions(mut) -> u32 => max_subcompactions;
+    rocksdb_compaction_options_get_output_file_size_limit(mut) -> u64 => output_file_size_limit;
+}
+
+/// What C gives for a compaction of files: their names, and where they go.
+struct Request {
+    options: *const rocksdb_compaction_options_t,
+    names: *const *const c_char,
+    count: usize,
+    output_level: c_int,
+    output_path_id: c_int,
+}
+
+impl Request {
+    /// Carries it out; returns the paths of the new files.
+    ///
+    /// # Safety
+    ///
+    /// The parts are what `c.h` says.
+    unsafe fn run(&self, family: &Family) -> Result<Vec<String>> {
+        let defaults = CompactionOptions::default();
+        // SAFETY: the caller's promise.
+        let (options, names) = unsafe {
+            let options = match maybe(self.options) {
+                Some(options) => options.checked()?,
+                None => &defaults,
+            };
+            let names = array(self.names, self.count).iter();
+            (options, names.map(|name| text(*name)).collect::<Vec<_>>())
+        };
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let level = usize::try_from(self.output_level)
+            .map_err(|_| Error::invalid_argument("the output level is negative"))?;
+        // Negative: where the family's tables of that level go.
+        let path = u32::try_from(self.output_path_id).ok();
+        family.compact_files(options, &names, level, path)
+    }
+}
+
+/// Compacts files of a family and hands out the names of the new ones.
+///
+/// # Safety
+///
+/// The arguments are what `c.h` says.
+unsafe fn compact(
+    family: &Family,
+    request: &Request,
+    (names, count): (*mut *mut *mut c_char, *mut usize),
+    info: *mut rocksdb_compactionjobinfo_t,
+    errptr: *mut *mut c_char,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        report(errptr, || {
+            if !info.is_null() {
+                return Err(crate::error::not_built(
+                    "rocksdb_compact_files",
+                    "what it did, as a job's information",
+                ));
+            }
+            let files = request.run(family)?;
+            store(count, files.len());
+            if !names.is_null() {
+                names.write(match files.is_empty() {
+                    true => null_mut(),
+                    false => pointers(files.iter().map(|name| malloc_text(name))),
+                });
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The flag behind a pointer from `rocksdb_compaction_options_canceled_create`.
+fn flag(canceled: *mut c_uchar) -> *const AtomicBool {
+    canceled.cast_const().cast()
+}
+
+c_functions! {
+    /// Options with their defaults.
+    fn rocksdb_compaction_options_create() -> *mut rocksdb_compaction_options_t {
+        create(Checked::new(CompactionOptions::default()))
+    }
+    /// A flag that is not set, by which compactions are called off.
+    fn rocksdb_compaction_options_canceled_create() -> *mut c_uchar {
+        Arc::into_raw(Arc::new(AtomicBool::new(false))).cast_mut().cast()
+    }
+    /// Sets a flag, or takes it back; null is passed over. Compactions that have seen it end all the same.
+    fn rocksdb_compaction_options_canceled_set(canceled: *mut c_uchar, value: c_uchar) {
+        if let Some(flag) = flag(canceled).as_ref() {
+            flag.store(value != 0, Ordering::Release);
+        }
+    }
+    /// Gives up the program's share of a flag; null is passed over. Options that have it keep theirs.
+    fn rocksdb_compaction_options_canceled_destroy(canceled: *mut c_uchar) {
+        if !canceled.is_null() {
+            drop(Arc::from_raw(flag(canceled)));
+        }
+    }
+    /// The flag by which compactions with these options are called off; null for none.
+    fn rocksdb_compaction_options_set_canceled(options: *mut rocksdb_compaction_options_t, canceled: *mut c_uchar) {
+        of_mut(options).canceled = match canceled.is_null() {
+            true => Canceled::default(),
+            false => {
+                Arc::increment_strong_count(flag(canceled));
+                Arc::from_raw(flag(canceled)).into()
+            }
+        };
+    }
+    /// Compacts the tables of the default family that are named, and those that have to go with them, into
+    /// a level. A negative `output_path_id` leaves the directory to the family. The names of the new
+    /// files go to `output_file_names`, unless it is null, and are freed by
+    /// `rocksdb_compact_files_output_file_names_destroy`. `compaction_job_info` is null.
+    fn rocksdb_compact_files(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_compaction_options_t,
+        input_file_names: *const *const c_char,
+        num_input_file_names: usize,
+        output_level: c_int,
+        output_path_id: c_int,
+        output_file_names: *mut *mut *mut c_char,
+        num_output_file_names: *mut usize,
+        compaction_job_info: *mut rocksdb_compactionjobinfo_t,
+        errptr: *mut *mut c_char,
+    ) {
+        let request = Request {
+            options,
+            names: input_file_names,
+            count: num_input_file_names,
+            output_level,
+            output_path_id,
+        };
+        let places = (output_file_names, num_output_file_names);
+        compact(of(db.cast_const()).db.default_family(), &request, places, compaction_job_info, errptr);
+    }
+    /// The same of a family; null stands for the default one.
+    fn rocksdb_compact_files_cf(
+        db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        options: *const rocksdb_compaction_options_t,
+        input_file_names: *const *const c_char,
+        num_input_file_names: usize,
+        output_level: c_int,
+        output_path_id: c_int,
+        output_file_names: *mut *mut *mut c_char,
+        num_output_file_names: *mut usize,
+        compaction_job_info: *mut rocksdb_compactionjobinfo_t,
+        errptr: *mut *mut c_char,
+    ) {
+        let request = Request {
+            options,
+            names: input_file_names,
+            count: num_input_file_names,
+            output_level,
+            output_path_id,
+        };
+        let family = match maybe(column_family.cast_const()) {
+            Some(family) => family,
+            None => of(db.cast_const()).db.default_family(),
+        };
+        let places = (output_file_names, num_output_file_names);
+        compact(family, &request, places, compaction_job_info, errptr);
+    }
+    /// Frees a list of names.
+    fn rocksdb_compact_files_output_file_names_destroy(output_file_names: *mut *mut c_char, num_output_file_names: usize) {
+        for name in array(output_file_names.cast_const(), num_output_file_names) {
+            libc::free(name.cast());
+        }
+        libc::free(output_file_names.cast());
+    }
+}

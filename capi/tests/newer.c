@@ -1,0 +1,236 @@
+/* What RocksDB's interface has since 11.1.1: files of a copy, logs, named compactions, checks, estimates,
+   batches of reads behind one handle. */
+#include "check.h"
+
+static void put(rocksdb_t* db, const char* key, const char* value) {
+  char* err = NULL;
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_put(db, w, key, strlen(key), value, strlen(value), &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_destroy(w);
+}
+
+static void flush(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_flushoptions_t* options = rocksdb_flushoptions_create();
+  rocksdb_flush(db, options, &err);
+  CHECK_OK(err);
+  rocksdb_flushoptions_destroy(options);
+}
+
+/* Two tables of level 0 become one of level 1. */
+static void named(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_compaction_options_t* options = rocksdb_compaction_options_create();
+  CHECK(rocksdb_compaction_options_get_compression(options) == 0xff);
+  CHECK(rocksdb_compaction_options_get_output_file_size_limit(options) == UINT64_MAX);
+  rocksdb_compaction_options_set_max_subcompactions(options, 1);
+  CHECK(rocksdb_compaction_options_get_max_subcompactions(options) == 1);
+  rocksdb_compaction_options_set_compression(options, rocksdb_no_compression);
+  const rocksdb_livefiles_t* files = rocksdb_livefiles(db);
+  CHECK(rocksdb_livefiles_count(files) == 2);
+  const char* names[] = {rocksdb_livefiles_name(files, 0), rocksdb_livefiles_name(files, 1)};
+
+  unsigned char* canceled = rocksdb_compaction_options_canceled_create();
+  rocksdb_compaction_options_set_canceled(options, canceled);
+  rocksdb_compaction_options_canceled_set(canceled, 1);
+  char** made = NULL;
+  size_t count = 7;
+  rocksdb_compact_files(db, options, names, 2, 1, -1, &made, &count, NULL, &err);
+  CHECK_ERROR(err, "Result incomplete: ");
+  CHECK(made == NULL);
+  rocksdb_compaction_options_canceled_set(canceled, 0);
+  rocksdb_compaction_options_canceled_destroy(canceled);
+
+  rocksdb_compact_files(db, options, names, 1, -1, -1, &made, &count, NULL, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  /* The options keep their share of the flag. */
+  rocksdb_compact_files_cf(db, NULL, options, names, 2, 1, -1, &made, &count, NULL, &err);
+  CHECK_OK(err);
+  CHECK(count == 1 && made[0] != NULL && strstr(made[0], ".sst") != NULL);
+  rocksdb_compact_files_output_file_names_destroy(made, count);
+  rocksdb_livefiles_destroy(files);
+  files = rocksdb_livefiles(db);
+  CHECK(rocksdb_livefiles_count(files) == 1 && rocksdb_livefiles_level(files, 0) == 1);
+  rocksdb_livefiles_destroy(files);
+  rocksdb_compaction_options_destroy(options);
+}
+
+static void copied(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_livefiles_storage_info_options_t* options = rocksdb_livefiles_storage_info_options_create();
+  rocksdb_livefiles_storage_info_options_set_include_checksum_info(options, 1);
+  rocksdb_livefiles_storage_info_options_set_wal_size_for_flush(options, UINT64_MAX);
+  CHECK(rocksdb_livefiles_storage_info_options_get_include_checksum_info(options));
+  CHECK(rocksdb_livefiles_storage_info_options_get_wal_size_for_flush(options) == UINT64_MAX);
+  rocksdb_livefiles_storage_info_t* files = rocksdb_get_livefiles_storage_info(db, options, &err);
+  CHECK_OK(err);
+  int tables = 0, current = 0, logs = 0;
+  for (size_t i = 0; i < rocksdb_livefiles_storage_info_count(files); i++) {
+    CHECK(strlen(rocksdb_livefiles_storage_info_relative_filename(files, i)) > 0);
+    CHECK(rocksdb_livefiles_storage_info_directory(files, i)[0] == '/');
+    CHECK(rocksdb_livefiles_storage_info_temperature(files, i) == 0);
+    size_t size;
+    const char* contents = rocksdb_livefiles_storage_info_replacement_contents(files, i, &size);
+    switch (rocksdb_livefiles_storage_info_file_type(files, i)) {
+      case 0:
+        logs += rocksdb_livefiles_storage_info_size(files, i) > 0;
+        CHECK(rocksdb_livefiles_storage_info_trim_to_size(files, i));
+        break;
+      case 2:
+        tables++;
+        CHECK(rocksdb_livefiles_storage_info_file_number(files, i) > 0);
+        CHECK(strcmp(rocksdb_livefiles_storage_info_file_checksum_func_name(files, i), "FileChecksumCrc32c") == 0);
+        CHECK(rocksdb_livefiles_storage_info_file_checksum(files, i) != NULL);
+        break;
+      case 4:
+        current++;
+        CHECK(size == rocksdb_livefiles_storage_info_size(files, i) && memcmp(contents, "MANIFEST-", 9) == 0);
+        break;
+      default:
+        break;
+    }
+  }
+  CHECK(tables == 1 && current == 1 && logs == 1);
+  rocksdb_livefiles_storage_info_destroy(files);
+  rocksdb_livefiles_storage_info_options_destroy(options);
+}
+
+static void logs(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_wal_file_t* current = rocksdb_get_current_wal_file(db, &err);
+  CHECK_OK(err);
+  CHECK(rocksdb_wal_file_size_file_bytes(current) > 0 && rocksdb_wal_file_type(current) == 1);
+  rocksdb_wal_files_t* all = rocksdb_get_sorted_wal_files(db, &err);
+  CHECK_OK(err);
+  size_t count = rocksdb_wal_files_count(all);
+  CHECK(count == 1 && rocksdb_wal_files_get_wal_file(all, count) == NULL);
+  const rocksdb_wal_file_t* log = rocksdb_wal_files_get_wal_file(all, count - 1);
+  CHECK(rocksdb_wal_file_log_number(log) == rocksdb_wal_file_log_number(current));
+  CHECK(strcmp(rocksdb_wal_file_path_name(log), rocksdb_wal_file_path_name(current)) == 0);
+  CHECK(rocksdb_wal_file_start_sequence(log) == rocksdb_get_latest_sequence_number(db));
+  rocksdb_wal_files_destroy(all);
+  rocksdb_wal_file_destroy(current);
+}
+
+static void checks(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_verify_checksum(db, &err);
+  CHECK_OK(err);
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  rocksdb_verify_checksum_with_options(db, r, &err);
+  CHECK_OK(err);
+  rocksdb_readoptions_destroy(r);
+  rocksdb_verify_file_checksums(db, &err);
+  CHECK_OK(err);
+
+  const char* names[] = {"max_open_files"};
+  const char* values[] = {"77"};
+  rocksdb_set_db_options(db, 1, names, values, &err);
+  CHECK_OK(err);
+  const char* unknown[] = {"max_doors"};
+  rocksdb_set_db_options(db, 1, unknown, values, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+
+  rocksdb_pause_background_work(db, &err);
+  CHECK_OK(err);
+  rocksdb_continue_background_work(db, &err);
+  CHECK_OK(err);
+  rocksdb_continue_background_work(db, &err);
+  CHECK_ERROR(err, "Invalid argument");
+
+  rocksdb_wait_for_compact_options_t* wait = rocksdb_wait_for_compact_options_create();
+  rocksdb_wait_for_compact_options_set_wait_for_purge(wait, 1);
+  CHECK(rocksdb_wait_for_compact_options_get_wait_for_purge(wait));
+  rocksdb_wait_for_compact(db, wait, &err);
+  CHECK_OK(err);
+  rocksdb_wait_for_compact_options_destroy(wait);
+}
+
+static void sizes(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_size_approximation_options_t* options = rocksdb_size_approximation_options_create();
+  CHECK(rocksdb_size_approximation_options_get_include_files(options));
+  CHECK(!rocksdb_size_approximation_options_get_include_memtables(options));
+  CHECK(rocksdb_size_approximation_options_get_files_size_error_margin(options) == -1.0);
+  const char *begin[] = {"a"}, *end[] = {"z"};
+  size_t len[] = {1};
+  uint64_t files[1], all[1];
+  rocksdb_approximate_sizes_with_options(db, NULL, 1, begin, len, end, len, files, &err);
+  CHECK_OK(err);
+  rocksdb_size_approximation_options_set_include_memtables(options, 1);
+  rocksdb_approximate_sizes_with_options(db, options, 1, begin, len, end, len, all, &err);
+  CHECK_OK(err);
+  CHECK(files[0] > 0 && all[0] > files[0]);
+  rocksdb_size_approximation_options_set_include_memtables(options, 0);
+  rocksdb_size_approximation_options_set_include_files(options, 0);
+  rocksdb_approximate_sizes_with_options(db, options, 1, begin, len, end, len, all, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_size_approximation_options_destroy(options);
+}
+
+static void batch(rocksdb_t* db, rocksdb_column_family_handle_t* family) {
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  const rocksdb_slice_t keys[] = {{"a", 1}, {"none", 4}, {"b", 1}};
+  rocksdb_pinnable_multi_get_t* found = rocksdb_batched_multi_get_pinned_cf(db, r, family, 3, keys, 0);
+  CHECK(rocksdb_pinnable_multi_get_count(found) == 3);
+  const char *value, *error;
+  size_t len, error_len;
+  CHECK(rocksdb_pinnable_multi_get_result(found, 0, &value, &len, &error, &error_len) == rocksdb_pinnable_multi_get_found);
+  CHECK(same(value, len, "1") && error == NULL && error_len == 0);
+  CHECK(rocksdb_pinnable_multi_get_result(found, 1, &value, &len, &error, &error_len) == rocksdb_pinnable_multi_get_not_found);
+  CHECK(value == NULL && len == 0 && error == NULL);
+  CHECK(rocksdb_pinnable_multi_get_result(found, 3, &value, &len, &error, &error_len) == rocksdb_pinnable_multi_get_out_of_bounds);
+  rocksdb_pinnable_multi_get_destroy(found);
+
+  /* A tier that does not exist is told of by the first call that uses the options: here for every key. */
+  rocksdb_readoptions_set_read_tier(r, 99);
+  found = rocksdb_batched_multi_get_pinned_cf(db, r, family, 3, keys, 0);
+  CHECK(rocksdb_pinnable_multi_get_result(found, 1, &value, &len, &error, &error_len) == rocksdb_pinnable_multi_get_error);
+  CHECK(value == NULL && len == 0 && error_len > 18 && memcmp(error, "Invalid argument: ", 18) == 0);
+  rocksdb_pinnable_multi_get_destroy(found);
+  rocksdb_readoptions_destroy(r);
+}
+
+static void ingestion(void) {
+  rocksdb_ingestexternalfileoptions_t* in = rocksdb_ingestexternalfileoptions_create();
+  CHECK(rocksdb_ingestexternalfileoptions_get_failed_move_fall_back_to_copy(in));
+  CHECK(!rocksdb_ingestexternalfileoptions_get_link_files(in));
+  rocksdb_ingestexternalfileoptions_set_link_files(in, 1);
+  CHECK(rocksdb_ingestexternalfileoptions_get_link_files(in));
+  rocksdb_ingestexternalfileoptions_set_verify_checksums_readahead_size(in, 4096);
+  CHECK(rocksdb_ingestexternalfileoptions_get_verify_checksums_readahead_size(in) == 4096);
+  rocksdb_ingestexternalfileoptions_destroy(in);
+}
+
+int main(int argc, char** argv) {
+  char* err = NULL;
+  char* path = below(argc > 1 ? argv[1] : NULL, "newer");
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_disable_auto_compactions(options, 1);
+  rocksdb_file_checksum_gen_factory_t* checksums = rocksdb_file_checksum_gen_crc32c_factory_create();
+  rocksdb_options_set_file_checksum_gen_factory(options, checksums);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  rocksdb_column_family_handle_t* family = rocksdb_get_default_column_family_handle(db);
+  put(db, "a", "1");
+  flush(db);
+  put(db, "b", "2");
+  flush(db);
+  named(db);
+  put(db, "c", "3");
+  copied(db);
+  logs(db);
+  checks(db);
+  sizes(db);
+  batch(db, family);
+  ingestion();
+  rocksdb_column_family_handle_destroy(family);
+  rocksdb_close(db);
+  rocksdb_file_checksum_gen_factory_destroy(checksums);
+  rocksdb_options_destroy(options);
+  free(path);
+  end_threads();
+  return 0;
+}
