@@ -3,8 +3,8 @@
 //! An allocation is one atomic addition to the fill of the current chunk. Only when a chunk is full
 //! does a lock serialise those who need the next one. Nothing is freed before the arena is.
 //!
-//! Once an arena has grown to a large page, further chunks are cut from extents of a large page each,
-//! which the kernel is asked to back by one: what is reached through pointers here and there misses the
+//! Once an arena has grown to a large page, further chunks are cut from extents of a large page each
+//! ([`crate::extents`]), which the kernel is asked to back by one: what is reached through pointers here and there misses the
 //! processor's tables of pages less. An arena has at most one such page more than it was asked for.
 //!
 //! Invariants, cited below by number:
@@ -22,20 +22,16 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
-use cairn_platform::huge::{HUGE_PAGE, prefer_huge_pages};
+use cairn_platform::huge::HUGE_PAGE;
 use cairn_platform::sync::{AtomicPtr, AtomicUsize, Mutex, Ordering};
+
+use crate::extents::Extents;
 
 /// Every chunk, and so the largest alignment that can be asked for.
 const CHUNK_ALIGN: usize = 64;
 
 /// Chunks that are smaller have memory of their own: who asks for small ones wants to save memory.
 const SMALLEST_CUT: usize = 64 << 10;
-
-/// What chunks are cut from.
-const EXTENT: Layout = match Layout::from_size_align(HUGE_PAGE, HUGE_PAGE) {
-    Ok(layout) => layout,
-    Err(_) => panic!("a large page is a valid layout"),
-};
 
 /// Memory in chunks; see the module's documentation.
 pub struct Arena {
@@ -50,8 +46,8 @@ pub struct Arena {
 struct Chunks {
     /// Every chunk, from `Box::into_raw`.
     all: Vec<NonNull<Chunk>>,
-    /// Every extent.
-    extents: Vec<NonNull<u8>>,
+    /// What chunks are cut from.
+    extents: Extents,
     /// How much of the last extent chunks were cut from.
     cut: usize,
 }
@@ -163,10 +159,6 @@ impl Drop for Arena {
                 unsafe { dealloc(chunk.base.as_ptr(), Chunk::layout(chunk.len)) };
             }
         }
-        for extent in chunks.extents.drain(..) {
-            // SAFETY: allocated with this layout in `Chunks::cut`; its chunks are gone.
-            unsafe { dealloc(extent.as_ptr(), EXTENT) };
-        }
     }
 }
 
@@ -178,15 +170,10 @@ impl Chunks {
         }
         let full = self.cut + len > HUGE_PAGE;
         let extent = match self.extents.last() {
-            Some(last) if !full => *last,
+            Some(last) if !full => last,
             _ => {
-                // SAFETY: the layout has a size above zero.
-                let base = unsafe { alloc(EXTENT) };
-                let base = NonNull::new(base).unwrap_or_else(|| handle_alloc_error(EXTENT));
-                prefer_huge_pages(base, HUGE_PAGE);
-                self.extents.push(base);
                 self.cut = 0;
-                base
+                self.extents.add()
             }
         };
         // SAFETY: `cut + len` is within the extent.
@@ -322,15 +309,19 @@ mod tests {
             .collect();
         assert_disjoint(ranges);
         let chunks = arena.chunks.lock();
-        assert!(!chunks.extents.is_empty());
+        assert!(chunks.extents.last().is_some());
         let in_extents = chunks.all.iter().filter(|chunk| {
             // SAFETY: chunks live as long as the arena.
             unsafe { chunk.as_ref() }.in_extent
         });
-        assert_eq!(in_extents.count().div_ceil(2), chunks.extents.len());
+        assert_eq!(
+            in_extents.count().div_ceil(2),
+            chunks.extents.starts().len()
+        );
         assert!(
             chunks
                 .extents
+                .starts()
                 .iter()
                 .all(|extent| (extent.as_ptr() as usize).is_multiple_of(HUGE_PAGE))
         );

@@ -5,6 +5,7 @@
 
 pub mod arena;
 pub mod cache;
+mod extents;
 pub mod write_buffer;
 
 pub use arena::Arena;
