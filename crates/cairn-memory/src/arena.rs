@@ -4,7 +4,7 @@
 //! does a lock serialise those who need the next one. Nothing is freed before the arena is.
 //!
 //! Once an arena has grown to a large page, further chunks are cut from extents of a large page each
-//! ([`crate::extents`]), which the kernel is asked to back by one: what is reached through pointers here and there misses the
+//! (`extents.rs`), which the kernel is asked to back by one: what is reached through pointers here and there misses the
 //! processor's tables of pages less. An arena has at most one such page more than it was asked for.
 //!
 //! Invariants, cited below by number:
