@@ -4,6 +4,7 @@ use cairn_format::batch::{Mark, Record, WriteBatch as Encoded};
 use cairn_types::{Code, Error, Result, Subcode};
 
 use crate::family::Family;
+use crate::write::insert::entry;
 
 /// A list of writes, to one or several column families, that becomes visible and durable as a
 /// whole. Writes in it take effect in the order in which they were added.
@@ -79,6 +80,8 @@ impl WriteBatch {
         let mut in_default = false;
         for record in encoded.view().records() {
             let record = record.map_err(|malformed| malformed.in_file("the write batch", 0))?;
+            // What could not be inserted must not be logged.
+            entry(&record)?;
             match record.family() {
                 Some(0) => in_default = true,
                 Some(id) => note(&mut families, id),

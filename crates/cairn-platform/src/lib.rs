@@ -8,6 +8,7 @@ pub mod clock;
 pub mod cores;
 pub mod encrypted;
 pub mod executor;
+mod forward;
 pub mod fs;
 pub mod io;
 pub mod limited;

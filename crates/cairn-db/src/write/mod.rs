@@ -205,13 +205,10 @@ impl Shared {
 
     /// Inserts a batch that is a group of its own, and waits until it is visible.
     fn insert_alone(&self, batch: &[u8], before: SequenceNumber) -> Result<()> {
-        self.perf_timed(PerfMetric::WriteMemtableTime, || {
+        let inserted = self.perf_timed(PerfMetric::WriteMemtableTime, || {
             self.insert(batch, before.plus(1), Merging::Late)
-        })
-        .inspect_err(|error| self.insertion_failed(error))?;
-        self.order
-            .show(before, before.plus(u64::from(count_of(batch))));
-        Ok(())
+        });
+        self.show_group(before, before.plus(u64::from(count_of(batch))), inserted)
     }
 
     /// Inserts the batches of a group beside each other, and waits until they are visible.
@@ -258,35 +255,39 @@ impl Shared {
         followers: &[Arc<Waiter>],
     ) -> Result<()> {
         self.order.wait_for(before);
+        let mut inserted = Ok(());
         let mut next = before.plus(1);
         let batches = followers.iter().map(|follower| &*follower.batch);
         for batch in std::iter::once(batch).chain(batches) {
-            self.insert(batch, next, Merging::Early)
-                .inspect_err(|error| self.insertion_failed(error))?;
+            inserted = inserted.and_then(|()| self.insert(batch, next, Merging::Early));
             next = next.plus(u64::from(count_of(batch)));
         }
-        self.order.show(before, SequenceNumber(next.0 - 1));
-        Ok(())
+        self.show_group(before, SequenceNumber(next.0 - 1), inserted)
     }
 
     /// Ends the part of a member of `group`: the last one shows the group, and the others wait for that.
     fn end_insertion(&self, group: &Group, inserted: Result<()>) -> Result<()> {
-        let is_last = group.inserted(inserted);
-        if !is_last {
-            self.order.wait_for(group.last);
-        } else if let Err(error) = group.outcome() {
-            self.insertion_failed(&error);
-        } else {
-            self.order.show(group.before, group.last);
+        if group.inserted(inserted) {
+            return self.show_group(group.before, group.last, group.outcome());
         }
+        self.order.wait_for(group.last);
         group.outcome()
     }
 
-    /// What was logged could not be inserted: it stays invisible, and nothing more is written.
-    #[cold]
-    fn insertion_failed(&self, error: &Error) {
-        self.background_error(BackgroundErrorReason::MemTable, error);
-        self.order.give_up();
+    /// Shows the group of the numbers after `before` up to `last`, which ended as `inserted` says. One that
+    /// was logged and could not be inserted is in doubt, and nothing more is written; it is passed like any
+    /// other, so that nobody waits for it.
+    fn show_group(
+        &self,
+        before: SequenceNumber,
+        last: SequenceNumber,
+        inserted: Result<()>,
+    ) -> Result<()> {
+        if let Err(error) = &inserted {
+            self.background_error(BackgroundErrorReason::MemTable, error);
+        }
+        self.order.show(before, last);
+        inserted
     }
 
     /// Takes the lead for something that no other write may share, with all earlier writes inserted and

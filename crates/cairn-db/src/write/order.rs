@@ -7,17 +7,16 @@
 //!
 //! Invariants:
 //!
-//! O1. Every number up to `visible` has been inserted, or belonged to a group that failed.
-//! O2. `visible` never goes back, and rests only at the last number of a group.
+//! O1. The group of every number up to `visible` has ended its insertion.
+//! O2. `visible` never goes back, and rests only at the last number of a group. Only who ends the group that
+//!     follows it, or holds `early` and finds that group there, moves it.
 //! O3. A group that has ended is noted in `early` until it is shown; whoever shows the one before it shows it too.
 //! O4. Who leads the write queue and sees `visible` at the last number given out is alone with the memtables.
 //!
-//! Cost for a writer that is alone: a load, an atomic maximum and two loads.
+//! Cost for a writer that is alone: a load, a swap and two loads.
 
 use cairn_platform::patience;
-use cairn_platform::sync::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering,
-};
+use cairn_platform::sync::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use cairn_types::SequenceNumber;
 
 /// What has become visible, and who waits for it.
@@ -28,8 +27,6 @@ pub(crate) struct Order {
     early: Mutex<Vec<(SequenceNumber, SequenceNumber)>>,
     /// How many these are.
     early_count: AtomicUsize,
-    /// A group failed after it was logged: those after it wait for nobody.
-    broken: AtomicBool,
     sleepers: AtomicU32,
     sleeping: Mutex<()>,
     woken: Condvar,
@@ -52,7 +49,10 @@ impl Order {
     /// it are shown.
     #[inline]
     pub(crate) fn show(&self, before: SequenceNumber, last: SequenceNumber) {
-        if self.visible() == before || self.is_broken() {
+        if before == last {
+            // It took no number, and shows nothing.
+            self.wait_for(before);
+        } else if self.visible() == before {
             self.advance(last);
         } else {
             self.show_later(before, last);
@@ -74,18 +74,14 @@ impl Order {
     #[cold]
     fn show_early(&self) {
         let mut early = self.early.lock();
-        let broken = self.is_broken();
         let next = |early: &[(SequenceNumber, _)]| {
             let visible = SequenceNumber(self.visible.load(Ordering::SeqCst));
-            early
-                .iter()
-                // Below it is where a group that took no number ended after the one behind it.
-                .position(|(before, _)| *before <= visible || broken)
+            early.iter().position(|(before, _)| *before == visible)
         };
         while let Some(at) = next(&early) {
             let (_, last) = early.swap_remove(at);
             self.early_count.fetch_sub(1, Ordering::SeqCst);
-            self.visible.fetch_max(last.0, Ordering::SeqCst);
+            self.visible.store(last.0, Ordering::SeqCst);
         }
         drop(early);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -93,43 +89,31 @@ impl Order {
         }
     }
 
-    /// Waits until everything up to `seq` is visible, or never will be.
+    /// Waits until everything up to `seq` is visible.
     pub(crate) fn wait_for(&self, seq: SequenceNumber) {
-        let reached = || self.visible() >= seq || self.is_broken();
+        let reached = || self.visible() >= seq;
         if patience::look(reached) || patience::let_others_run(reached) {
             return;
         }
         let mut sleeping = self.sleeping.lock();
         // SeqCst, as in `advance`: either the sleeper sees the new number or is seen by who shows it.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        while self.visible.load(Ordering::SeqCst) < seq.0 && !self.broken.load(Ordering::SeqCst) {
+        while self.visible.load(Ordering::SeqCst) < seq.0 {
             self.woken.wait(&mut sleeping);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// A group failed after it was logged. It stays invisible until a later one is shown, and
-    /// nobody waits for it.
-    pub(crate) fn give_up(&self) {
-        self.broken.store(true, Ordering::SeqCst);
-        self.show_early();
-        self.wake();
-    }
-
     #[inline]
     fn advance(&self, last: SequenceNumber) {
         // Release: a reader that sees the number sees the entries up to it, those too of the groups
-        // that this thread has seen become visible. A maximum, for after a failure nobody waits.
-        self.visible.fetch_max(last.0, Ordering::SeqCst);
+        // that this thread has seen become visible.
+        self.visible.store(last.0, Ordering::SeqCst);
         if self.early_count.load(Ordering::SeqCst) > 0 {
             self.show_early();
         } else if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wake();
         }
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Acquire)
     }
 
     #[cold]
@@ -153,7 +137,7 @@ mod tests {
                 let (order, next, seen) = (&order, &next, &seen);
                 scope.spawn(move || {
                     for round in 0..2000_u64 {
-                        let numbers = 1 + (thread + round) % 3;
+                        let numbers = (thread + round) % 4;
                         let before = next.fetch_add(numbers, Ordering::Relaxed);
                         if round % 512 == thread {
                             // Long enough for the others to fall asleep.
@@ -171,20 +155,5 @@ mod tests {
             }
         });
         assert_eq!(order.visible().0, next.into_inner());
-    }
-
-    #[test]
-    fn nobody_waits_for_a_group_that_failed() {
-        let order = Order::default();
-        std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| order.show(SequenceNumber(3), SequenceNumber(5)));
-            std::thread::park_timeout(std::time::Duration::from_millis(2));
-            assert_eq!(order.visible(), SequenceNumber(0));
-            order.give_up();
-            waiter.join().unwrap();
-        });
-        assert_eq!(order.visible(), SequenceNumber(5));
-        order.show(SequenceNumber(2), SequenceNumber(3));
-        assert_eq!(order.visible(), SequenceNumber(5), "nothing goes back");
     }
 }

@@ -288,3 +288,17 @@ fn a_reader_changes_nothing() {
     after.sort();
     assert_eq!(before, after);
 }
+
+#[test]
+fn a_batch_with_records_that_cannot_be_inserted_is_refused_before_it_is_logged() {
+    // A header that counts nothing, and the mark of a prepared transaction.
+    let mut data = [0; 13];
+    data[12] = 9;
+    let error = WriteBatch::from_data(&data).unwrap_err();
+    assert_eq!(error.code(), Code::NotSupported, "{error}");
+    data[12] = 13;
+    let batch = WriteBatch::from_data(&data).unwrap();
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    db.write(&batch).unwrap();
+    db.put(b"a", b"1").unwrap();
+}

@@ -2,12 +2,12 @@
 
 #![cfg(target_os = "linux")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
 use cairn_options::{CompactRangeOptions, Compression, DbOptions, FamilyOptions};
-use cairn_platform::fs::{FileLock, FileMode, Status};
+use cairn_platform::fs::{FileMode, Status};
 use cairn_platform::sync::Mutex;
 use cairn_platform::{FileSystem, MemFileSystem, PosixFileSystem, World};
 use cairn_platform::{RandomAccessFile, WritableFile};
@@ -173,36 +173,11 @@ impl FileSystem for Watched {
     fn status(&self, path: &Path) -> Result<Status> {
         self.fs.status(path)
     }
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.fs.list(dir)
-    }
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.fs.create_dir_all(dir)
-    }
-    fn remove_dir(&self, dir: &Path) -> Result<()> {
-        self.fs.remove_dir(dir)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.fs.remove(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.fs.rename(from, to)
-    }
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.fs.link(from, to)
-    }
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         self.fs.sync_dir(dir)
     }
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.fs.canonical(path)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.fs.lock(path)
-    }
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.fs.free_space(path)
-    }
+
+    cairn_platform::forward_names!(fs);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! A file system whose calls go to the I/O counters of their thread.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use cairn_platform::fs::{Access, FileLock, FileMode, ReadAt, Status};
+use cairn_platform::fs::{FileMode, ReadAt, Status};
 use cairn_platform::world::Clock;
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
 use cairn_types::Result;
@@ -59,49 +59,11 @@ impl FileSystem for Counted {
         self.fs.status(path)
     }
 
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.fs.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.fs.create_dir_all(dir)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> Result<()> {
-        self.fs.remove_dir(dir)
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.fs.remove(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.fs.rename(from, to)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.fs.link(from, to)
-    }
-
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         io::timed(&*self.clock, IoMetric::FsyncNanos, || self.fs.sync_dir(dir))
     }
 
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.fs.canonical(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.fs.lock(path)
-    }
-
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.fs.free_space(path)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.fs.exists(path)
-    }
+    cairn_platform::forward_names!(fs);
 }
 
 struct Reader {
@@ -141,29 +103,7 @@ impl RandomAccessFile for Reader {
         debug_assert!(all.is_ok(), "a sum does not fail");
     }
 
-    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
-        self.file.is_blank(offset, len)
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn prefetch(&self, offset: u64, len: usize) {
-        self.file.prefetch(offset, len);
-    }
-
-    fn advise(&self, access: Access) {
-        self.file.advise(access);
-    }
-
-    fn drop_cached(&self) {
-        self.file.drop_cached();
-    }
+    cairn_platform::forward_hints!(file);
 }
 
 struct Writer {

@@ -1,10 +1,9 @@
 //! Files whose reads are counted and measured.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use cairn_platform::RandomAccessFile;
-use cairn_platform::fs::{Access, ReadAt};
+use cairn_platform::fs::ReadAt;
 use cairn_types::Result;
 
 use crate::activity::Activity;
@@ -117,27 +116,5 @@ impl RandomAccessFile for Counted {
         debug_assert!(made.0 <= reads.len() as u64, "no more than were asked for");
     }
 
-    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
-        self.file.is_blank(offset, len)
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn prefetch(&self, offset: u64, len: usize) {
-        self.file.prefetch(offset, len);
-    }
-
-    fn advise(&self, access: Access) {
-        self.file.advise(access);
-    }
-
-    fn drop_cached(&self) {
-        self.file.drop_cached();
-    }
+    cairn_platform::forward_hints!(file);
 }

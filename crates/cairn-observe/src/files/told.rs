@@ -1,10 +1,10 @@
 //! A file system that tells listeners of its calls.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_platform::fs::{Access, FileLock, FileMode, ReadAt, Status};
+use cairn_platform::fs::{FileMode, ReadAt, Status};
 use cairn_platform::world::Clock;
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
 use cairn_types::Result;
@@ -170,49 +170,11 @@ impl FileSystem for ToldFs {
         self.fs.status(path)
     }
 
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.fs.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.fs.create_dir_all(dir)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> Result<()> {
-        self.fs.remove_dir(dir)
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.fs.remove(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.fs.rename(from, to)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.fs.link(from, to)
-    }
-
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         self.fs.sync_dir(dir)
     }
 
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.fs.canonical(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.fs.lock(path)
-    }
-
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.fs.free_space(path)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.fs.exists(path)
-    }
+    cairn_platform::forward_names!(fs);
 }
 
 struct Reader {
@@ -242,29 +204,7 @@ impl RandomAccessFile for Reader {
         }
     }
 
-    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
-        self.file.is_blank(offset, len)
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn prefetch(&self, offset: u64, len: usize) {
-        self.file.prefetch(offset, len);
-    }
-
-    fn advise(&self, access: Access) {
-        self.file.advise(access);
-    }
-
-    fn drop_cached(&self) {
-        self.file.drop_cached();
-    }
+    cairn_platform::forward_hints!(file);
 }
 
 struct Writer {

@@ -23,15 +23,14 @@ mod ctr;
 mod tests;
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cairn_types::{Error, Result};
 
 pub use self::ctr::{BlockCipher, CtrProvider};
 use crate::fs::{
-    Access, FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, ReadAt, Status,
-    WritableFile,
+    Access, FileMode, FileSystem, PathKind, RandomAccessFile, ReadAt, Status, WritableFile,
 };
 
 /// Says how files are encrypted; the keys are its own affair.
@@ -191,45 +190,11 @@ impl FileSystem for EncryptedFileSystem {
         Ok(status)
     }
 
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.base.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.base.create_dir_all(dir)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> Result<()> {
-        self.base.remove_dir(dir)
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.base.remove(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.base.rename(from, to)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.base.link(from, to)
-    }
-
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         self.base.sync_dir(dir)
     }
 
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.base.canonical(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.base.lock(path)
-    }
-
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.base.free_space(path)
-    }
+    crate::forward_names!(base);
 }
 
 /// What a disk writes at once.

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use std::path::PathBuf;
+
 use super::*;
 use crate::MemFileSystem;
 use crate::random::SystemRandom;
