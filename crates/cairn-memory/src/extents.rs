@@ -6,26 +6,16 @@
 //!
 //! Invariants:
 //!
-//! X1. An extent belongs to one arena, or waits here; only then may it be freed.
+//! X1. An extent belongs to one arena, or waits here.
 //! X2. `owners` counts the arenas that have extents; with none nothing waits.
-#![expect(
-    unsafe_code,
-    reason = "raw memory with a lifetime that the borrow checker cannot see"
-)]
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-use cairn_platform::huge::{HUGE_PAGE, prefer_huge_pages};
+use cairn_platform::huge::HugePage;
 use cairn_platform::sync::Mutex;
 
 /// How many extents wait at most: 32 MiB, half of a memtable of the default size.
 const MOST_KEPT: usize = 16;
-
-const LAYOUT: Layout = match Layout::from_size_align(HUGE_PAGE, HUGE_PAGE) {
-    Ok(layout) => layout,
-    Err(_) => panic!("a large page is a valid layout"),
-};
 
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
     extents: Vec::new(),
@@ -33,57 +23,36 @@ static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
 });
 
 struct Waiting {
-    extents: Vec<Extent>,
+    extents: Vec<HugePage>,
     owners: usize,
-}
-
-/// A large page, with anything in it. Whoever drops it without [`Extents`] leaks it.
-struct Extent(NonNull<u8>);
-
-// SAFETY: an extent is memory that one owner has (X1).
-unsafe impl Send for Extent {}
-
-impl Extent {
-    fn new() -> Extent {
-        // SAFETY: the layout has a size above zero.
-        let base = unsafe { alloc(LAYOUT) };
-        let base = NonNull::new(base).unwrap_or_else(|| handle_alloc_error(LAYOUT));
-        prefer_huge_pages(base, HUGE_PAGE);
-        Extent(base)
-    }
-
-    fn free(self) {
-        // SAFETY: allocated with this layout in `new`, and nobody else's (X1).
-        unsafe { dealloc(self.0.as_ptr(), LAYOUT) };
-    }
 }
 
 /// The extents of one arena.
 #[derive(Default)]
 pub(crate) struct Extents {
-    all: Vec<Extent>,
+    all: Vec<HugePage>,
 }
 
 impl Extents {
     /// The beginning of the last one.
     pub(crate) fn last(&self) -> Option<NonNull<u8>> {
-        self.all.last().map(|extent| extent.0)
+        self.all.last().map(HugePage::base)
     }
 
     /// Where each begins.
     #[cfg(test)]
     pub(crate) fn starts(&self) -> Vec<NonNull<u8>> {
-        self.all.iter().map(|extent| extent.0).collect()
+        self.all.iter().map(HugePage::base).collect()
     }
 
-    /// Takes another one, of [`HUGE_PAGE`] bytes with anything in them.
+    /// Takes another one, with anything in it.
     pub(crate) fn add(&mut self) -> NonNull<u8> {
         let mut waiting = WAITING.lock();
         waiting.owners += usize::from(self.all.is_empty());
         let kept = waiting.extents.pop();
         drop(waiting);
-        let extent = kept.unwrap_or_else(Extent::new);
-        let base = extent.0;
+        let extent = kept.unwrap_or_default();
+        let base = extent.base();
         self.all.push(extent);
         base
     }
@@ -106,14 +75,17 @@ impl Drop for Extents {
         if waiting.owners == 0 {
             self.all.append(&mut waiting.extents);
         }
-        // Freed after the lock is given back.
+        // Given back after the lock is.
         drop(waiting);
-        self.all.drain(..).for_each(Extent::free);
+        self.all.clear();
     }
 }
 
 #[cfg(test)]
+#[expect(unsafe_code, reason = "the tests fill the pages")]
 mod tests {
+    use cairn_platform::huge::HUGE_PAGE;
+
     use super::*;
 
     fn waiting() -> usize {
