@@ -458,12 +458,17 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         while !self.job.over.load(Ordering::Relaxed) {
             let number = self.random_key();
             self.put(number)?;
-            let due = due(self.tally.written, self.flags.write_rate_limit);
-            if let Some(ahead) = due.checked_sub(began.elapsed()) {
-                std::thread::sleep(ahead);
-            }
+            self.keep_pace(began);
         }
         Ok(self.tally.written)
+    }
+
+    /// Waits if this thread has written more since `began` than its share of the limit.
+    fn keep_pace(&self, began: Instant) {
+        let due = due(self.tally.written, self.flags.write_rate_limit);
+        if let Some(ahead) = due.checked_sub(began.elapsed()) {
+            std::thread::sleep(ahead);
+        }
     }
 
     fn get_keys(&mut self, target: Target) -> Result<()> {

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use cairn::Result;
 
@@ -11,6 +12,9 @@ use super::{Job, Worker};
 use crate::engine::{Engine, Session};
 use crate::folder::space;
 use crate::measured::Measured;
+
+/// A load looks after so many writes whether it is ahead of its pace: a pause costs as much as many.
+const PACE_EVERY: u64 = 256;
 
 /// As many operands of a key are asked for at most.
 const MOST_OPERANDS: usize = 1000;
@@ -100,10 +104,14 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
 
     /// Puts random keys, then waits until no compaction is due: the whole price of a load.
     pub(super) fn load_and_wait(&mut self) -> Result<()> {
-        for _ in 0..self.job.benchmark.operations() {
+        let began = Instant::now();
+        for done in 0..self.job.benchmark.operations() {
             let number = self.random_key();
             self.put(number)?;
             self.finished(1);
+            if done % PACE_EVERY == 0 {
+                self.keep_pace(began);
+            }
         }
         // With several threads the last one to end says when all was loaded.
         self.job

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions};
-use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, JobContext, compact, flush};
+use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, JobContext, compact, deeper, flush};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::statistics::Ticker;
@@ -128,14 +128,15 @@ impl Shared {
         chosen: &Chosen,
         manual: Option<&Canceled>,
     ) -> Result<Added> {
-        let mut watch = self.watch(family, TableFileCreationReason::Compaction);
-        let info = watch.compaction_begins(&chosen.pick, &chosen.version);
-        let watch = Arc::new(watch);
         let mut context = JobContext {
             cancel: self.compaction_cancel(manual),
-            events: Some(watch.clone()),
             ..self.job_context(family)
         };
+        let pick = deeper::settled(&context, &chosen.pick);
+        let mut watch = self.watch(family, TableFileCreationReason::Compaction);
+        let info = watch.compaction_begins(&pick, &chosen.version);
+        let watch = Arc::new(watch);
+        context.events = Some(watch.clone());
         if let Some(blob_gc) = chosen.blob_gc {
             context.blob_gc = blob_gc;
         }
@@ -143,7 +144,7 @@ impl Shared {
         context.limit_reads();
         let job = CompactJob {
             context: Arc::new(context),
-            pick: chosen.pick.clone(),
+            pick: pick.clone(),
             version: chosen.version.clone(),
         };
         let started = self.world.clock.monotonic_nanos();
@@ -159,7 +160,7 @@ impl Shared {
             });
         let micros = (self.world.clock.monotonic_nanos() - started) / 1000;
         let outcome = done.as_ref().map(|done| (&done.edit, done.stats));
-        watch.compaction_ended(info, family, &chosen.pick, outcome, micros);
+        watch.compaction_ended(info, family, &pick, outcome, micros);
         let added = done?.edit.added;
         self.note_space(BackgroundErrorReason::Compaction);
         Ok(added)

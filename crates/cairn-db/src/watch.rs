@@ -509,11 +509,8 @@ impl Watch {
             }
             Ok((edit, stats)) => {
                 self.note_outcome(&mut info, family, edit, stats);
-                family.work.compacted(
-                    info.output_level,
-                    info.compaction_reason,
-                    &work_of(&info, pick, stats.output_blob_bytes),
-                );
+                let levels = work_of(&info, pick, edit, stats.output_blob_bytes);
+                family.work.compacted(info.compaction_reason, &levels);
                 if !pick.trivial_move {
                     self.shared.tally_compaction(&info, &stats);
                 }
@@ -583,25 +580,44 @@ fn file_info(level: usize, file: &FileMeta) -> CompactionFileInfo {
     }
 }
 
-/// A compaction as work on its output level.
-fn work_of(info: &CompactionJobInfo, pick: &Pick, blob_bytes: u64) -> LevelWork {
+/// A compaction as work on the levels that it wrote to; as one job on its output level.
+fn work_of(
+    info: &CompactionJobInfo,
+    pick: &Pick,
+    edit: &TreeEdit,
+    blob_bytes: u64,
+) -> Vec<(usize, LevelWork)> {
     let stats = &info.stats;
     if pick.trivial_move {
-        return LevelWork {
+        let done = LevelWork {
             moved: stats.total_input_bytes,
             ..LevelWork::default()
         };
+        return vec![(info.output_level, done)];
     }
-    let here = pick
-        .files()
-        .filter(|(level, _)| *level == info.output_level);
-    let read_here = here.map(|(_, file)| file.size).sum();
-    LevelWork {
+    let read = |level: usize| {
+        let files = pick.files().filter(|(at, _)| *at == level);
+        files.map(|(_, file)| file.size).sum::<u64>()
+    };
+    let deeper = pick.deeper.as_ref().map(|deeper| {
+        let level = deeper.output.level;
+        let files = edit.added.iter().filter(|(at, _)| *at == level);
+        let done = LevelWork {
+            read_here: read(level),
+            written: files.map(|(_, file)| file.size).sum(),
+            ..LevelWork::default()
+        };
+        (level, done)
+    });
+    let (read_deeper, written_deeper) =
+        deeper.map_or((0, 0), |(_, done)| (done.read_here, done.written));
+    let read_here = read(info.output_level);
+    let done = LevelWork {
         micros: stats.elapsed_micros,
         cpu_micros: stats.cpu_micros,
-        read_above: stats.total_input_bytes - read_here,
+        read_above: stats.total_input_bytes - read_here - read_deeper,
         read_here,
-        written: stats.total_output_bytes,
+        written: stats.total_output_bytes - written_deeper,
         written_blobs: blob_bytes,
         entries_in: stats.num_input_records,
         entries_dropped: stats
@@ -609,7 +625,10 @@ fn work_of(info: &CompactionJobInfo, pick: &Pick, blob_bytes: u64) -> LevelWork 
             .saturating_sub(stats.num_output_records),
         jobs: 1,
         ..LevelWork::default()
-    }
+    };
+    let mut levels = vec![(info.output_level, done)];
+    levels.extend(deeper);
+    levels
 }
 
 impl JobEvents for Watch {

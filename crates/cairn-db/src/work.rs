@@ -145,10 +145,12 @@ impl WorkCounts {
             .or_default() += 1;
     }
 
-    /// A compaction has written, or moved, to `level`.
-    pub(crate) fn compacted(&self, level: usize, reason: CompactionReason, done: &LevelWork) {
+    /// A compaction has written, or moved, to these levels.
+    pub(crate) fn compacted(&self, reason: CompactionReason, levels: &[(usize, LevelWork)]) {
         let mut work = self.work.lock();
-        work.levels.entry(level).or_default().add(done);
+        for (level, done) in levels {
+            work.levels.entry(*level).or_default().add(done);
+        }
         *work.reasons.entry(reason.number()).or_default() += 1;
     }
 

@@ -2,13 +2,14 @@
 //!
 //! Inputs → merged → [`crate::visible`] → `crate::output` → tables → edit. A compaction may be
 //! split into parts by user keys, which run beside one another; the parts share nothing but what
-//! cannot change. The calling thread works on parts as long as there are any, so a compaction
+//! cannot change. Some of them may go a level deeper than the rest: they read that level too. The calling thread works on parts as long as there are any, so a compaction
 //! ends even if no other thread is free to help.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use cairn_format::key::InternalKey;
-use cairn_format::range_del::{Fragments, Tombstone};
+use cairn_format::range_del::{Fragment, Fragments, Tombstone};
 use cairn_observe::Activity;
 use cairn_observe::statistics::Histogram;
 use cairn_platform::Priority;
@@ -29,7 +30,7 @@ use crate::garbage::Garbage;
 use crate::inputs::{InputTable, Tables};
 use crate::output::{Kind, Outputs};
 use crate::parts;
-use crate::pick::{Pick, Reason};
+use crate::pick::{Output, Pick, Reason};
 use crate::runs::{Merge, Run};
 use crate::stripes;
 use crate::visible::{Rules, Visible};
@@ -59,12 +60,13 @@ pub fn run(job: &CompactJob) -> Result<Done> {
         });
     }
     let work = Arc::new(Activity::Compaction.run(|| Work::prepare(job))?);
+    let kinds = || work.targets.iter().map(|target| &target.kind);
     let done = work.run().and_then(|done| {
-        work.kind.sync_names()?;
+        kinds().try_for_each(Kind::sync_names)?;
         Ok(done)
     });
     if done.is_err() {
-        work.kind.remove_all();
+        kinds().for_each(Kind::remove_all);
     }
     done
 }
@@ -73,13 +75,11 @@ pub fn run(job: &CompactJob) -> Result<Done> {
 struct Work {
     context: Arc<JobContext>,
     pick: Arc<Pick>,
-    kind: Kind,
     /// The inputs as sorted runs, the newest first.
     runs: Vec<Vec<InputTable>>,
-    tombstones: Arc<Fragments>,
-    /// Those of `tombstones` that are written.
-    written: Fragments,
-    below: Below,
+    /// Where outputs go: to the output level and, for the parts of `deeper`, to the level below it.
+    targets: Vec<Target>,
+    deeper: Range<usize>,
     /// What a factory of filters is told.
     filter_context: FilterContext,
     /// The user keys at which parts are divided.
@@ -91,12 +91,29 @@ struct Work {
     finish: Condvar,
 }
 
+/// What is read and written for one level of outputs.
+struct Target {
+    kind: Kind,
+    output: Output,
+    /// Files of the first level below it that overlap the inputs.
+    grandparents: Vec<Arc<FileMeta>>,
+    /// How many of the runs are read.
+    runs: usize,
+    tombstones: Arc<Fragments>,
+    /// Those of `tombstones` that are written.
+    written: Fragments,
+    below: Below,
+}
+
 /// What came of one part.
 struct Part {
+    level: usize,
     files: Vec<Arc<FileMeta>>,
     blobs: Vec<Arc<BlobFileMeta>>,
     garbage: Garbage,
     stats: JobStats,
+    /// Range tombstones that were written.
+    range_deletions: u64,
     /// A filter made it jump over entries.
     jumped: bool,
 }
@@ -106,23 +123,18 @@ impl Work {
         let (context, pick) = (&job.context, &job.pick);
         let order = &context.order;
         let runs = open_runs(job)?;
-        let tables = || runs.iter().flatten();
-        let tombstones = Fragments::build(
-            order,
-            tables().flat_map(|input| own_tombstones(context, input)),
-        );
-        let below = match pick.more_may_come {
-            true => Below::anything(),
-            false => Below::level(&job.version, pick.output.level),
-        };
-        let written = stripes::written(
-            order,
-            &tombstones,
-            &context.snapshots,
+        let mut targets = vec![Target::new(
+            job,
+            &pick.output,
+            &pick.grandparents,
             pick.bottommost,
-            &below,
-        );
-        let borders = match parts::may_split(pick, order) {
+            &runs[..runs.len() - usize::from(pick.deeper.is_some())],
+        )];
+        targets.extend(pick.deeper.as_ref().map(|deeper| {
+            let (output, grandparents) = (&deeper.output, &deeper.grandparents);
+            Target::new(job, output, grandparents, deeper.bottommost, &runs)
+        }));
+        let mut borders = match parts::may_split(pick, order) {
             true => {
                 let began = context.meter.began();
                 let borders = parts::borders(&runs, order, pick, &context.io)?;
@@ -133,20 +145,19 @@ impl Work {
             }
             false => Vec::new(),
         };
+        let deeper = parts::set_apart(&mut borders, order, pick.deeper.as_ref());
         let count = borders.len() + 1;
-        if count > 1 {
+        if count > 1 && pick.max_subcompactions > 1 {
             context.meter.update(|update| {
                 update.record(Histogram::NumSubcompactionsScheduled, count as u64);
             });
         }
         Ok(Work {
-            kind: kind(job),
             context: context.clone(),
             pick: pick.clone(),
             runs,
-            tombstones: Arc::new(tombstones),
-            written,
-            below,
+            targets,
+            deeper,
             filter_context: FilterContext {
                 is_full_compaction: pick.files().count() == job.version.files().count(),
                 is_manual_compaction: pick.reason == Reason::Manual,
@@ -164,7 +175,10 @@ impl Work {
     /// Runs all parts, here and on threads that are free, and joins what came of them.
     fn run(self: &Arc<Work>) -> Result<Done> {
         let executor = &self.context.world.executor;
-        for _ in 0..self.borders.len() {
+        // The part that goes deeper is a border more, but no thread more.
+        let most = self.pick.max_subcompactions.saturating_sub(1) as usize;
+        let helpers = self.borders.len().min(most);
+        for _ in 0..helpers {
             // One that comes too late must not keep the inputs, which are deleted when all is done.
             let work = Arc::downgrade(self);
             let help = move || {
@@ -237,11 +251,13 @@ impl Work {
             .checked_sub(1)
             .map(|border| self.borders[border].as_slice());
         let upper = self.borders.get(part).map(Vec::as_slice);
-        let mut entries = self.entries(lower)?;
-        let cuts = Cuts::new(order.clone(), &self.pick.output, &self.pick.grandparents);
-        let written = self.written.clipped(order, lower, upper);
-        let mut outputs =
-            Outputs::new(&self.kind, written, cuts, lower).partitioned(self.partitioner());
+        let target = &self.targets[usize::from(self.deeper.contains(&part))];
+        let mut entries = self.entries(target, lower)?;
+        let cuts = Cuts::new(order.clone(), &target.output, &target.grandparents);
+        let written = target.written.clipped(order, lower, upper);
+        let range_deletions = pieces(&written);
+        let partitioner = self.partitioner(target);
+        let mut outputs = Outputs::new(&target.kind, written, cuts, lower).partitioned(partitioner);
         while let Some(entry) = entries.next(upper)? {
             outputs.add(entry)?;
         }
@@ -249,6 +265,8 @@ impl Work {
         let mut garbage = std::mem::take(&mut entries.garbage);
         garbage.merge(&written.garbage);
         Ok(Part {
+            level: target.output.level,
+            range_deletions,
             files: written.files,
             blobs: written.blobs,
             stats: JobStats {
@@ -262,20 +280,20 @@ impl Work {
     }
 
     /// Borders of the user's own, for one part.
-    fn partitioner(&self) -> Option<Box<dyn SstPartitioner>> {
+    fn partitioner(&self, target: &Target) -> Option<Box<dyn SstPartitioner>> {
         let factory = self.context.options.sst_partitioner_factory.get()?;
         let (smallest, largest) = self.pick.bounds(&self.context.order);
         factory.create(&PartitionContext {
             is_full_compaction: self.filter_context.is_full_compaction,
             is_manual_compaction: self.filter_context.is_manual_compaction,
-            output_level: self.pick.output.level,
+            output_level: target.output.level,
             smallest_user_key: smallest.user_key(),
             largest_user_key: largest.user_key(),
         })
     }
 
-    /// What is written of the inputs, from the user key `lower` on.
-    fn entries(&self, lower: Option<&[u8]>) -> Result<Visible<Merge<Tables>>> {
+    /// What is written to `target` of the inputs, from the user key `lower` on.
+    fn entries(&self, target: &Target, lower: Option<&[u8]>) -> Result<Visible<Merge<Tables>>> {
         let context = &self.context;
         let options = IterOptions {
             // Blocks of files that are about to go are worth nothing in the cache.
@@ -283,7 +301,7 @@ impl Work {
             readahead: context.db_options.compaction_readahead_size,
             ..IterOptions::default()
         };
-        let runs = self.runs.iter().map(|tables| {
+        let runs = self.runs[..target.runs].iter().map(|tables| {
             Tables::new(
                 context.order.clone(),
                 tables.clone(),
@@ -292,23 +310,23 @@ impl Work {
             )
         });
         let mut merge = Merge::new(context.order.clone(), runs.collect());
-        let target =
+        let first =
             lower.map(|user| InternalKey::new(user, SequenceNumber::MAX, ValueKind::FOR_SEEK));
-        merge.start(target.as_ref().map(InternalKey::as_bytes));
+        merge.start(first.as_ref().map(InternalKey::as_bytes));
         let rules = Rules {
             order: context.order.clone(),
             snapshots: context.snapshots.clone(),
             merge_operator: context.options.merge_operator.clone(),
-            tombstones: self.tombstones.clone(),
-            bottommost: self.pick.bottommost,
-            below: self.below.clone(),
+            tombstones: target.tombstones.clone(),
+            bottommost: target.kind.bottommost,
+            below: target.below.clone(),
             strict_single_deletions: context.db_options.enforce_single_del_contracts,
             filter: Filter::of_job(context, &self.filter_context)?,
             cancel: context.cancel.clone(),
             meter: context.meter.clone(),
         };
         let mut entries = Visible::new(merge, rules);
-        entries.blobs = Some(BlobReader::of(&self.kind));
+        entries.blobs = Some(BlobReader::of(&target.kind));
         Ok(entries)
     }
 
@@ -317,15 +335,17 @@ impl Work {
         let mut done = Done::default();
         let mut garbage = Garbage::default();
         done.stats.input_bytes = self.pick.input_bytes();
-        let pieces = |of: &Fragments| of.iter().map(|fragment| fragment.seqs.len() as u64).sum();
-        let (read, written): (u64, u64) = (pieces(&self.tombstones), pieces(&self.written));
+        // The last target reads all of them.
+        let read = self
+            .targets
+            .last()
+            .map_or(0, |target| pieces(&target.tombstones));
+        let written = parts.iter().map(|part| part.range_deletions).sum();
         done.stats.dropped.range_deletions = read.saturating_sub(written);
         let jumped = parts.iter().any(|part| part.jumped);
         for part in parts {
-            let level = self.pick.output.level;
-            done.edit
-                .added
-                .extend(part.files.into_iter().map(|file| (level, file)));
+            let files = part.files.into_iter();
+            done.edit.added.extend(files.map(|file| (part.level, file)));
             done.edit.added_blobs.extend(part.blobs);
             done.stats.add(&part.stats);
             garbage.merge(&part.garbage);
@@ -392,7 +412,42 @@ impl Drop for Panicked<'_> {
     }
 }
 
-fn kind(job: &CompactJob) -> Kind {
+impl Target {
+    fn new(
+        job: &CompactJob,
+        output: &Output,
+        grandparents: &[Arc<FileMeta>],
+        bottommost: bool,
+        runs: &[Vec<InputTable>],
+    ) -> Target {
+        let order = &job.context.order;
+        let inputs = runs.iter().flatten();
+        let tombstones = inputs.flat_map(|input| own_tombstones(&job.context, input));
+        let tombstones = Fragments::build(order, tombstones);
+        let below = match job.pick.more_may_come {
+            true => Below::anything(),
+            false => Below::level(&job.version, output.level),
+        };
+        let snapshots = &job.context.snapshots;
+        Target {
+            kind: kind(job, output, bottommost),
+            output: output.clone(),
+            grandparents: grandparents.to_vec(),
+            runs: runs.len(),
+            written: stripes::written(order, &tombstones, snapshots, bottommost, &below),
+            tombstones: Arc::new(tombstones),
+            below,
+        }
+    }
+}
+
+/// Range tombstones in `fragments`, as they would be stored.
+fn pieces(fragments: &Fragments) -> u64 {
+    let seqs = |fragment: Fragment<'_>| fragment.seqs.len() as u64;
+    fragments.iter().map(seqs).sum()
+}
+
+fn kind(job: &CompactJob, output: &Output, bottommost: bool) -> Kind {
     let (context, pick) = (&job.context, &job.pick);
     let now = context.world.clock.wall_seconds();
     let inputs = || pick.files().map(|(_, file)| file);
@@ -406,21 +461,21 @@ fn kind(job: &CompactJob) -> Kind {
         .unwrap_or_default();
     Kind {
         context: context.clone(),
-        level: pick.output.level,
+        level: output.level,
         flushes: false,
-        path_id: pick.output.path_id,
-        compression: pick.output.compression,
-        compression_options: pick.output.compression_options.clone(),
-        target_bytes: pick.output.target_bytes,
+        path_id: output.path_id,
+        compression: output.compression,
+        compression_options: output.compression_options.clone(),
+        target_bytes: output.target_bytes,
         epoch: inputs().map(|file| file.epoch).min().unwrap_or_default(),
         oldest_time: oldest_time.unwrap_or(now),
         now,
         unhindered: context.snapshots.iter().all(|&snapshot| snapshot >= newest),
-        bottommost: pick.bottommost,
+        bottommost,
         version: Some(job.version.clone()),
         blobs: BlobPlan {
             relocate_below: context.blob_gc.relocate_below(&job.version),
-            ..BlobPlan::new(&context.options, pick.output.level, false)
+            ..BlobPlan::new(&context.options, output.level, false)
         },
         created: Mutex::new(Vec::new()),
     }

@@ -17,6 +17,7 @@ mod collect;
 pub mod compact;
 pub mod context;
 mod cuts;
+pub mod deeper;
 mod entity;
 mod events;
 pub mod filter;

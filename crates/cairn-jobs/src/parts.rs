@@ -1,11 +1,13 @@
 //! Splitting a compaction into parts of about the same size.
 
+use std::ops::Range;
+
 use cairn_format::key::{self, InternalKey};
 use cairn_platform::Io;
 use cairn_types::{KeyOrder, Result, SequenceNumber, ValueKind};
 
 use crate::inputs::InputTable;
-use crate::pick::{Pick, Reason};
+use crate::pick::{Deeper, Pick, Reason};
 
 /// Keys that are tried as borders, at most.
 const MAX_CANDIDATES: usize = 64;
@@ -56,6 +58,28 @@ pub(crate) fn borders(
     Ok(borders)
 }
 
+/// Adds the borders of the part that goes deeper to `borders`, and returns the parts it consists of.
+pub(crate) fn set_apart(
+    borders: &mut Vec<Vec<u8>>,
+    order: &KeyOrder,
+    deeper: Option<&Deeper>,
+) -> Range<usize> {
+    let Some(deeper) = deeper else {
+        return 0..0;
+    };
+    let mut border =
+        |key: &Vec<u8>| match borders.binary_search_by(|other| order.compare(other, key)) {
+            Ok(at) => at + 1,
+            Err(at) => {
+                borders.insert(at, key.clone());
+                at + 1
+            }
+        };
+    let first = deeper.from.as_ref().map_or(0, &mut border);
+    let end = deeper.until.as_ref().map(border);
+    first..end.unwrap_or(borders.len() + 1)
+}
+
 /// User keys to divide the inputs at, ascending, each once: their bounds, and keys within those
 /// that are large against a part. The smallest of all is left out.
 fn candidates(
@@ -91,7 +115,7 @@ fn data_bytes(input: &InputTable) -> u64 {
 }
 
 /// About how many bytes of the inputs lie before `user_key`.
-fn bytes_before(
+pub(crate) fn bytes_before(
     runs: &[Vec<InputTable>],
     order: &KeyOrder,
     user_key: &[u8],

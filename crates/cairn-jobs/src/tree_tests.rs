@@ -25,7 +25,7 @@ use crate::inputs::InputTable;
 use crate::model::{Join, State, Write, lawful, writes};
 use crate::parts;
 use crate::pick::{self, Busy, FilesRequest, Manual, Pick, PickOptions, Step};
-use crate::{CompactJob, FlushJob, compact, flush};
+use crate::{CompactJob, FlushJob, compact, deeper, flush};
 
 /// How a tree is shaped.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,10 @@ struct Tree {
     history: State,
     last_seq: u64,
     snapshots: Vec<u64>,
+    /// Which parts of compactions go deeper; those that are worth it if it does not say.
+    any_part: Option<usize>,
+    /// How many compactions went two levels down in a part of their range.
+    deeper: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -228,6 +232,8 @@ impl Tree {
             history: State::default(),
             last_seq: 0,
             snapshots: Vec::new(),
+            any_part: None,
+            deeper: 0,
         }
     }
 
@@ -423,10 +429,26 @@ impl Tree {
         self.version = self.version.with_edit(&done.edit).unwrap();
     }
 
-    fn run(&mut self, pick: &Pick, from: &Version) {
+    fn run(&mut self, asked: &Pick, from: &Version) {
+        let context = self.context();
+        let mut pick = deeper::settled(&context, &Arc::new(asked.clone()));
+        if let (Some(offer), Some(seed)) = (&pick.offer, self.any_part) {
+            let borders: Vec<usize> = (0..=offer.files.len())
+                .filter(|&at| deeper::is_border(&context, offer, at))
+                .collect();
+            let from = seed % (borders.len() - 1);
+            let until = from + 1 + seed / 7 % (borders.len() - 1 - from);
+            pick = Arc::new(deeper::with_part(
+                asked,
+                offer,
+                borders[from]..borders[until],
+            ));
+            self.any_part = Some(seed.wrapping_mul(31) + 1);
+        }
+        self.deeper += usize::from(pick.deeper.is_some());
         let job = CompactJob {
-            context: self.context(),
-            pick: Arc::new(pick.clone()),
+            context,
+            pick,
             version: Arc::new(from.clone()),
         };
         let done = compact::run(&job).unwrap();
@@ -479,7 +501,7 @@ impl Tree {
     fn check(&self) {
         self.check_blobs();
         let mut all = State::default();
-        let mut above: Vec<Option<u64>> = vec![None; 32];
+        let mut above: Vec<Option<u64>> = vec![None; 256];
         for level in self.version.levels() {
             let mut here: Vec<Option<u64>> = above.clone();
             for file in level.files() {
@@ -559,6 +581,39 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whichever part of a compaction goes two levels down, nobody notices.
+    #[test]
+    fn no_reader_notices_what_goes_deeper(
+        rounds in proptest::collection::vec((writes(40), any::<bool>()), 12..24),
+        dynamic in any::<bool>(),
+        parts in 1..4_u32,
+        operator in any::<bool>(),
+        blobs in blob_modes(),
+        seed in 0..1000_usize,
+    ) {
+        let pri = CompactionPri::MinOverlappingRatio;
+        let mut tree = Tree::new(dynamic, pri, parts, operator).with_blobs(blobs);
+        // So that a level is full as soon as it holds anything.
+        tree.options.shape.base_bytes = 300;
+        tree.any_part = Some(seed);
+        let mut history = Vec::new();
+        for (new, snapshot) in rounds {
+            let before = history.len();
+            history.extend(new);
+            history = lawful(history);
+            tree.write_and_flush(&history[before..]);
+            if snapshot && tree.snapshots.last() != Some(&tree.last_seq) {
+                tree.snapshots.push(tree.last_seq);
+            }
+            tree.compact(false, false);
+            tree.check();
+        }
+    }
+}
+
 /// A tree with many keys, so that outputs are cut and levels fill.
 #[test]
 fn a_tree_under_load_settles_within_its_targets() {
@@ -570,8 +625,14 @@ fn a_tree_under_load_settles_within_its_targets() {
                 .collect();
             tree.write_and_flush(&new);
             tree.compact(true, round % 2 == 0);
+            tree.check();
         }
+        assert!(
+            tree.deeper > 0,
+            "level 0 and the level below it were never more than full"
+        );
         tree.settle();
+        tree.check();
         assert!(
             tree.version.level(0).len() <= 2,
             "{:?}",

@@ -1,11 +1,12 @@
 //! Universal and FIFO trees in a whole database.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, open};
 use cairn_observe::CompactionReason;
-use cairn_observe::listener::{CompactionJobInfo, EventListener};
+use cairn_observe::listener::{CompactionFileInfo, CompactionJobInfo, EventListener};
 use cairn_options::{
     CompactRangeOptions, CompactionStyle, FamilyOptions, Options, WaitForCompactOptions,
 };
@@ -224,5 +225,60 @@ impl EventListener for Sizes {
         if info.compaction_reason == CompactionReason::UniversalSizeAmplification {
             self.0.lock().push(info.stats.total_input_bytes);
         }
+    }
+}
+
+/// The levels that leveled compactions read and wrote.
+#[derive(Default)]
+struct Levels(Mutex<Vec<[BTreeSet<usize>; 2]>>);
+
+impl EventListener for Levels {
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        let levels = |files: &[CompactionFileInfo]| files.iter().map(|file| file.level).collect();
+        let infos = [&info.input_file_infos, &info.output_file_infos];
+        self.0.lock().push(infos.map(|files| levels(files)));
+    }
+}
+
+#[test]
+fn a_part_of_what_level_0_brings_too_much_goes_two_levels_down() {
+    let world = World::in_memory();
+    let family = styled(
+        "write_buffer_size=64K;level0_file_num_compaction_trigger=4;target_file_size_base=16K;\
+         max_bytes_for_level_base=64K;max_bytes_for_level_multiplier=4;compression=kNoCompression",
+    );
+    let seen = Arc::new(Levels::default());
+    let mut options = db_options();
+    options.listeners.push(seen.clone());
+    let open = || {
+        open(&OpenRequest {
+            path: Path::new("/db"),
+            options: &options,
+            families: &[FamilyDescriptor::new("default", family.clone())],
+            others: None,
+            read_only: false,
+            world: world.clone(),
+        })
+        .unwrap()
+    };
+    let db = open();
+    let key = |n: u64| format!("key{:05}", n * 48_271 % 20_011);
+    for n in 0..60_000_u64 {
+        db.put(key(n).as_bytes(), format!("{n:>20}").as_bytes())
+            .unwrap();
+    }
+    db.wait_for_compact(&WaitForCompactOptions::default())
+        .unwrap();
+    let deeper = |[read, written]: &[BTreeSet<usize>; 2]| {
+        read.len() == 3 && written.len() == 2 && written.is_subset(read)
+    };
+    let compactions = seen.0.lock().clone();
+    assert!(compactions.iter().any(deeper), "{compactions:?}");
+    db.close().unwrap();
+    let db = open();
+    for n in 40_000..60_000 {
+        let found = db.get(key(n).as_bytes()).unwrap().unwrap();
+        let last = (n..60_000).step_by(20_011).last().unwrap();
+        assert_eq!(&*found, format!("{last:>20}").as_bytes());
     }
 }

@@ -47,7 +47,12 @@ fn touching(tree: &Tree, level: usize, files: &[Arc<FileMeta>]) -> Files {
     }
 }
 
-fn between(tree: &Tree, level: usize, smallest: &InternalKey, largest: &InternalKey) -> Files {
+pub(super) fn between(
+    tree: &Tree,
+    level: usize,
+    smallest: &InternalKey,
+    largest: &InternalKey,
+) -> Files {
     let (begin, end) = (Some(smallest.as_bytes()), Some(largest.as_bytes()));
     match level {
         0 => {
@@ -217,6 +222,8 @@ pub(super) fn described(
         score: 0.0,
         output: output(tree, output_level, bottommost || grandparents.is_empty()),
         cursor: next_cursor(tree, &inputs[0]),
+        offer: None,
+        deeper: None,
         inputs,
         grandparents,
         bottommost,

@@ -4,7 +4,7 @@ use cairn_options::CompactionPri;
 use cairn_platform::sync::Arc;
 use cairn_version::{FileMeta, bounds, shape};
 
-use super::{LevelInputs, Pick, Reason, Start, Tree, expand, order};
+use super::{LevelInputs, Pick, Reason, Start, Tree, deeper, expand, order};
 
 /// Files that a compaction within level 0 takes at least, when level 0 cannot be emptied.
 const MIN_FILES_WITHIN: usize = 4;
@@ -115,6 +115,7 @@ fn into_base(tree: &Tree, score: f64) -> Option<Pick> {
         }
         let inputs = with_overlapping(tree, vec![files[at].clone()], base)?;
         expand::finish(tree, start(tree, score, inputs.files, base))
+            .map(|pick| deeper::offered(tree, pick))
     };
     match tree.options.pri {
         CompactionPri::RoundRobin => positions.next().and_then(first),

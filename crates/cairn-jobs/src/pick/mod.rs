@@ -13,8 +13,11 @@
 //! 3. Of level 0, with a file go all that overlap it, directly or through others; but for picks
 //!    within level 0, which take the newest files without a gap, and moves of the oldest.
 //! 4. Of the output level, every file that overlaps the inputs is an input.
+//! 5. Where a part of the output goes a level deeper, every file of that level with keys of the part
+//!    is an input, and lies in the part with all its keys.
 
 mod asked;
+mod deeper;
 mod expand;
 mod fifo;
 mod level_zero;
@@ -27,6 +30,7 @@ mod tests;
 mod universal;
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use cairn_format::key::{self, InternalKey};
 use cairn_options::{CompactionStyle, Compression, CompressionOptions};
@@ -36,6 +40,7 @@ use cairn_version::shape::{self, Marked, Present, Targets};
 use cairn_version::{FileMeta, TreeEdit, Version, blob_gc};
 
 pub use asked::{FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit};
+pub use deeper::{Deeper, Offer};
 pub use manual::{Manual, Step};
 pub use options::PickOptions;
 pub use universal::run_count;
@@ -112,7 +117,8 @@ pub struct Pick {
     pub reason: Reason,
     /// The score of the level at that moment; 0 where no score decided.
     pub score: f64,
-    /// What is read: the files of the start level, and those of the output level, if any.
+    /// What is read: the files of the start level, those of the output level, if any, and those of the
+    /// level below it, if a part of the output goes there.
     pub inputs: Vec<LevelInputs>,
     /// What is written.
     pub output: Output,
@@ -130,6 +136,11 @@ pub struct Pick {
     pub max_subcompactions: u32,
     /// Where the next round-robin compaction of the start level begins.
     pub cursor: Option<InternalKey>,
+    /// Files below the output level to which a part of the output may go at once: they are taken, but
+    /// no inputs before some of them are chosen, which needs a look into the tables.
+    pub offer: Option<Offer>,
+    /// The part of the output that goes a level deeper.
+    pub deeper: Option<Deeper>,
 }
 
 impl Pick {
@@ -197,6 +208,8 @@ struct Running {
     files: Vec<FileNumber>,
     start_level: usize,
     output_level: usize,
+    /// The levels it writes to.
+    writes: RangeInclusive<usize>,
     smallest: InternalKey,
     largest: InternalKey,
 }
@@ -210,8 +223,11 @@ impl Busy {
     pub fn add(&mut self, order: &KeyOrder, pick: &Pick) -> JobId {
         let id = JobId(self.next);
         self.next += 1;
-        let (smallest, largest) = pick.bounds(order);
-        let files: Vec<FileNumber> = pick.files().map(|(_, file)| file.number).collect();
+        let offered = pick.offer.iter().flat_map(|offer| &offer.files);
+        let taken = || pick.files().map(|(_, file)| file).chain(offered.clone());
+        let (smallest, largest) =
+            expand::range(order, taken()).expect("a pick has at least one input");
+        let files: Vec<FileNumber> = taken().map(|file| file.number).collect();
         for &file in &files {
             assert!(
                 self.files.insert(file),
@@ -223,6 +239,7 @@ impl Busy {
             files,
             start_level: pick.start_level(),
             output_level: pick.output.level,
+            writes: pick.output.level..=pick.output.level + usize::from(pick.offer.is_some()),
             smallest,
             largest,
         });
@@ -244,6 +261,7 @@ impl Busy {
             files: Vec::new(),
             start_level: level,
             output_level: level,
+            writes: level..=level,
             smallest: smallest.clone(),
             largest: largest.clone(),
         });
@@ -324,7 +342,7 @@ impl Busy {
             let compare = |bound: &InternalKey, other: &[u8]| {
                 order.compare_without_timestamp(bound.user_key(), key::user_key(other))
             };
-            running.output_level == level
+            running.writes.contains(&level)
                 && compare(&running.smallest, largest).is_le()
                 && compare(&running.largest, smallest).is_ge()
         })

@@ -287,6 +287,8 @@ fn running(inputs: LevelInputs) -> Pick {
         drops: false,
         max_subcompactions: 1,
         cursor: None,
+        offer: None,
+        deeper: None,
     }
 }
 
@@ -394,8 +396,13 @@ fn shown(pick: &Pick) -> String {
         true => String::new(),
         false => format!(", above{}", grandparents.collect::<String>()),
     };
+    let offer = pick.offer.as_ref().map_or_else(String::new, |offer| {
+        let files = offer.files.iter().map(|file| format!(" {}", file.number.0));
+        let files = files.collect::<String>();
+        format!(", may go on to{files}: {} too much", offer.excess)
+    });
     format!(
-        "{how} {inputs} -> L{}{bottom}{below}{stored}",
+        "{how} {inputs} -> L{}{bottom}{below}{stored}{offer}",
         pick.output.level
     )
 }
