@@ -81,32 +81,42 @@ pub(super) fn fast_len(keys: usize, millibits: u32) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX / LINE_LEN * LINE_LEN)
 }
 
-/// A FastLocalBloom filter of `hashes`, which are not none.
-pub(super) fn build_fast(hashes: &[u64], millibits: u32) -> Vec<u8> {
-    let len = fast_len(hashes.len(), millibits);
+/// A FastLocalBloom filter of `hashes`, of which there are `keys`, not none.
+pub(super) fn build_fast(
+    hashes: impl Iterator<Item = u64>,
+    keys: usize,
+    millibits: u32,
+) -> Vec<u8> {
+    let len = fast_len(keys, millibits);
     let lines = (len / LINE_LEN) as u32;
     let probes = fast_probe_count(millibits);
-    let mut out = vec![0; len];
-    for &hash in hashes {
+    // The end of a filter fits too.
+    let mut out = Vec::with_capacity(len + super::METADATA_LEN);
+    out.resize(len, 0);
+    hashes.for_each(|hash| {
         let at = fastrange32(hash as u32, lines) as usize * LINE_LEN;
         let line = &mut out[at..at + LINE_LEN];
         for bit in fast_probes(hash, probes) {
             line[bit >> 3] |= 1 << (bit & 7);
         }
-    }
+    });
     out.extend([super::FAST_LOCAL_BLOOM, 0, probes, 0, 0]);
     out
 }
 
-/// A legacy Bloom filter of `hashes` (32 bits each), which are not none.
-pub(super) fn build_legacy(hashes: &[u64], millibits: u32) -> Vec<u8> {
+/// A legacy Bloom filter of `hashes` (32 bits each), of which there are `keys`, not none.
+pub(super) fn build_legacy(
+    hashes: impl Iterator<Item = u64>,
+    keys: usize,
+    millibits: u32,
+) -> Vec<u8> {
     let bits = u64::from((millibits + 500) / 1000);
     let probes = (bits * 69 / 100).clamp(1, 30) as u8;
-    let lines = (hashes.len() as u64 * bits).div_ceil(LINE_BITS as u64) | 1;
+    let lines = (keys as u64 * bits).div_ceil(LINE_BITS as u64) | 1;
     // Counts are 32 bits in the format; a file has not that many keys.
     let lines = u32::try_from(lines).unwrap_or(u32::MAX);
     let mut out = vec![0; lines as usize * LINE_LEN];
-    for &hash in hashes {
+    for hash in hashes {
         let mut hash = hash as u32;
         let at = (hash % lines) as usize * LINE_LEN;
         let delta = hash.rotate_right(17);

@@ -90,18 +90,26 @@ impl FilterBuilder {
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
         let hashes = std::mem::take(&mut self.hashes);
-        if hashes.is_empty() {
+        self.build(hashes.iter().copied())
+    }
+
+    /// The filter of `hashes`, as if each had been given to [`FilterBuilder::add_hash`]. They are walked more
+    /// than once and not copied.
+    #[must_use]
+    pub fn build(&self, hashes: impl Iterator<Item = u64> + Clone) -> Vec<u8> {
+        let hashes = Distinct { hashes, last: None };
+        let keys = hashes.clone().count();
+        if keys == 0 {
             return vec![0; METADATA_LEN];
         }
         match self.shape {
-            Shape::Legacy => bloom::build_legacy(&hashes, self.millibits),
-            Shape::Fast => bloom::build_fast(&hashes, self.millibits),
-            Shape::Ribbon if self.ribbon_pays(hashes.len()) => {
+            Shape::Legacy => bloom::build_legacy(hashes, keys, self.millibits),
+            Shape::Ribbon if self.ribbon_pays(keys) => {
                 // Bad luck with every seed has the odds of one to 20^256.
-                ribbon::build(&hashes, self.rate())
-                    .unwrap_or_else(|| bloom::build_fast(&hashes, self.millibits))
+                ribbon::build(&hashes, keys, self.rate())
+                    .unwrap_or_else(|| bloom::build_fast(hashes, keys, self.millibits))
             }
-            Shape::Ribbon => bloom::build_fast(&hashes, self.millibits),
+            Shape::Fast | Shape::Ribbon => bloom::build_fast(hashes, keys, self.millibits),
         }
     }
 
@@ -109,5 +117,35 @@ impl FilterBuilder {
         keys <= MAX_RIBBON_KEYS
             && ribbon::slots(keys) >= MIN_RIBBON_SLOTS
             && ribbon::len(keys, self.rate()) < bloom::fast_len(keys, self.millibits) + METADATA_LEN
+    }
+}
+
+/// `hashes`, of equal neighbours one.
+#[derive(Clone)]
+struct Distinct<I> {
+    hashes: I,
+    last: Option<u64>,
+}
+
+impl<I: Iterator<Item = u64>> Iterator for Distinct<I> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        let last = self.last;
+        self.last = self.hashes.find(|&hash| Some(hash) != last);
+        self.last
+    }
+
+    #[inline]
+    fn fold<B, F: FnMut(B, u64) -> B>(self, first: B, mut add: F) -> B {
+        let both = (first, self.last);
+        let (folded, _) = self
+            .hashes
+            .fold(both, |(folded, last), hash| match Some(hash) == last {
+                true => (folded, last),
+                false => (add(folded, hash), Some(hash)),
+            });
+        folded
     }
 }

@@ -161,19 +161,23 @@ pub(super) fn len(keys: usize, rate: f64) -> usize {
     segments(blocks, rate) as usize * SEGMENT_LEN + METADATA_LEN
 }
 
-/// A Ribbon filter of `hashes` (not none) that lets about `rate` of absent keys pass, or `None` if
+/// A Ribbon filter of `hashes` (`keys` of them, not none) that lets about `rate` of absent keys pass, or `None` if
 /// no seed makes the equations solvable.
-pub(super) fn build(hashes: &[u64], rate: f64) -> Option<Vec<u8>> {
-    let blocks = u32::try_from(slots(hashes.len()) / u64::from(WIDTH)).ok()?;
+pub(super) fn build(
+    hashes: &(impl Iterator<Item = u64> + Clone),
+    keys: usize,
+    rate: f64,
+) -> Option<Vec<u8>> {
+    let blocks = u32::try_from(slots(keys) / u64::from(WIDTH)).ok()?;
     if blocks >= 1 << 24 {
         return None;
     }
     let len = segments(u64::from(blocks), rate) as usize * SEGMENT_LEN;
-    let first_seed = *hashes.first()? as u8;
+    let first_seed = hashes.clone().next()? as u8;
     let mut band = Band::new(blocks);
     let seed = (0..=u8::MAX)
         .map(|i| first_seed.wrapping_add(i))
-        .find(|&seed| band.solve(hashes, mixed_seed(seed), blocks))?;
+        .find(|&seed| band.solve(hashes.clone(), mixed_seed(seed), blocks))?;
     let shape = RibbonShape::new(len, seed, blocks)?;
     let mut out = vec![0; len];
     band.write(&shape, &mut out);
@@ -198,12 +202,10 @@ impl Band {
     }
 
     /// Takes the equations of all hashes in; false if they contradict each other.
-    fn solve(&mut self, hashes: &[u64], seed: u32, blocks: u32) -> bool {
+    fn solve(&mut self, mut hashes: impl Iterator<Item = u64>, seed: u32, blocks: u32) -> bool {
         self.coefficients.fill(0);
         self.results.fill(0);
-        hashes
-            .iter()
-            .all(|&hash| self.add(equation(hash, seed, blocks)))
+        hashes.all(|hash| self.add(equation(hash, seed, blocks)))
     }
 
     fn add(&mut self, equation: Equation) -> bool {

@@ -5,6 +5,8 @@ use cairn_format::hash::{hash32, hash64};
 use cairn_format::key::strip_timestamp;
 use cairn_types::PrefixExtractor;
 
+use crate::builder::hashes::Hashes;
+
 /// The seed of legacy Bloom filters.
 const LEGACY_SEED: u32 = 0xbc9f_1d34;
 
@@ -15,9 +17,9 @@ pub(crate) struct FilterKeys {
     whole_keys: bool,
     extractor: Option<PrefixExtractor>,
     timestamp_size: usize,
-    hashes: Vec<u64>,
-    /// For each finished data block: where its hashes end, and the prefixes at its edges.
-    blocks: Vec<BlockEdge>,
+    hashes: Hashes,
+    /// For each finished data block, if blocks are asked for: where its hashes end, and the prefixes at its edges.
+    blocks: Option<Vec<BlockEdge>>,
     last_whole: Option<u64>,
     last_prefix: Option<u64>,
     first_prefix: Option<u64>,
@@ -31,19 +33,22 @@ struct BlockEdge {
 }
 
 impl FilterKeys {
+    /// Without hashes yet. Those of single blocks can be told apart later if the filter is to be
+    /// `partitioned`.
     pub(crate) fn new(
         legacy: bool,
         whole_keys: bool,
         extractor: Option<PrefixExtractor>,
         timestamp_size: usize,
+        partitioned: bool,
     ) -> FilterKeys {
         FilterKeys {
             legacy,
             whole_keys,
             extractor,
             timestamp_size,
-            hashes: Vec::new(),
-            blocks: Vec::new(),
+            hashes: Hashes::default(),
+            blocks: partitioned.then(Vec::new),
             last_whole: None,
             last_prefix: None,
             first_prefix: None,
@@ -84,41 +89,60 @@ impl FilterKeys {
     /// Ends a data block. Each block has all of its own hashes, so that any run of blocks can
     /// become a partition.
     pub(crate) fn end_block(&mut self) {
-        self.blocks.push(BlockEdge {
-            end: self.hashes.len(),
-            first_prefix: self.first_prefix,
-            last_prefix: self.last_prefix,
-        });
+        if let Some(blocks) = &mut self.blocks {
+            blocks.push(BlockEdge {
+                end: self.hashes.len(),
+                first_prefix: self.first_prefix,
+                last_prefix: self.last_prefix,
+            });
+        }
         self.last_whole = None;
         self.last_prefix = None;
         self.first_prefix = None;
     }
 
+    /// How many hashes there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
     /// All hashes.
-    pub(crate) fn all(&self) -> &[u64] {
-        &self.hashes
+    pub(crate) fn all(&self) -> impl Iterator<Item = u64> + Clone + '_ {
+        self.hashes.range(0, self.hashes.len())
     }
 
-    /// The hashes of data block `block`.
+    /// How many hashes data block `block` of a partitioned filter has.
     pub(crate) fn len_of(&self, block: usize) -> usize {
-        let start = block
-            .checked_sub(1)
-            .map_or(0, |before| self.blocks[before].end);
-        self.blocks[block].end - start
+        self.end_before(block + 1) - self.end_before(block)
     }
 
-    /// The hashes of the data blocks from `first` up to but without `end`, and what seeks by
-    /// prefix to the edges of that run need beside them: the prefix before it and the one behind.
-    pub(crate) fn run(&self, first: usize, end: usize) -> (&[u64], [Option<u64>; 2]) {
-        let start = first
-            .checked_sub(1)
-            .map_or(0, |before| self.blocks[before].end);
-        let stop = end.checked_sub(1).map_or(0, |last| self.blocks[last].end);
-        let before = first
-            .checked_sub(1)
-            .and_then(|b| self.blocks[b].last_prefix);
-        let behind = self.blocks.get(end).and_then(|b| b.first_prefix);
-        (&self.hashes[start..stop], [before, behind])
+    /// The hashes of the data blocks from `first` up to but without `end` of a partitioned filter, and what
+    /// seeks by prefix to the edges of that run need beside them: the prefix before it and the one behind.
+    pub(crate) fn run(&self, first: usize, end: usize) -> impl Iterator<Item = u64> + Clone + '_ {
+        let before = self
+            .edge(first.checked_sub(1))
+            .and_then(|edge| edge.last_prefix);
+        let behind = self.edge(Some(end)).and_then(|edge| edge.first_prefix);
+        self.hashes
+            .range(self.end_before(first), self.end_before(end))
+            .chain(before)
+            .chain(behind)
+    }
+
+    /// The edges of data block `block`, if there is one.
+    fn edge(&self, block: Option<usize>) -> Option<&BlockEdge> {
+        self.blocks.as_ref()?.get(block?)
+    }
+
+    /// How many hashes stand before those of data block `block`.
+    fn end_before(&self, block: usize) -> usize {
+        self.edge(block.checked_sub(1)).map_or(0, |edge| edge.end)
     }
 }
 
@@ -128,18 +152,17 @@ mod tests {
 
     #[test]
     fn a_run_of_blocks_has_its_own_hashes_and_the_prefixes_around_it() {
-        let mut keys = FilterKeys::new(false, true, Some(PrefixExtractor::Fixed(1)), 0);
+        let mut keys = FilterKeys::new(false, true, Some(PrefixExtractor::Fixed(1)), 0, true);
         for block in [["a1", "a2"], ["b1", "b1"], ["b1", "c1"]] {
             for key in block {
                 keys.add(key.as_bytes());
             }
             keys.end_block();
         }
-        assert_eq!(keys.all().len(), 3 + 2 + 4);
+        assert_eq!([keys.len(), keys.all().count()], [2 + 3 + 4; 2]);
         assert_eq!(keys.len_of(1), 2);
-        let (run, edges) = keys.run(1, 2);
-        assert_eq!(run, [hash64(b"b1"), hash64(b"b")]);
-        assert_eq!(edges, [Some(hash64(b"a")), Some(hash64(b"b"))]);
-        assert_eq!(keys.run(0, 3).1, [None, None]);
+        let run: Vec<u64> = keys.run(1, 2).collect();
+        assert_eq!(run, [b"b1", &b"b"[..], b"a", b"b"].map(hash64));
+        assert_eq!(keys.run(0, 3).count(), keys.len());
     }
 }

@@ -2,7 +2,6 @@
 
 use cairn_compress::Compression;
 use cairn_format::block::{BlockBuilder, BlockOptions, IndexBlockBuilder, IndexForm};
-use cairn_format::filter::FilterBuilder;
 use cairn_format::key;
 use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, meta};
@@ -183,8 +182,8 @@ impl TableBuilder {
         let Some(filter) = self.filter.take() else {
             return Ok(());
         };
-        self.properties.num_filter_entries = filter.all().len() as u64;
-        if filter.all().is_empty() {
+        self.properties.num_filter_entries = filter.len() as u64;
+        if filter.is_empty() {
             return Ok(());
         }
         let options = self.params.options.clone();
@@ -193,7 +192,7 @@ impl TableBuilder {
         };
         let start = self.output.offset();
         if !options.partition_filters {
-            let bits = build(builder, filter.all().iter().copied());
+            let bits = builder.build(filter.all());
             let handle = self.output.append_block(&bits, Compression::None)?;
             parts.insert(&[meta::FULL_FILTER, meta::BUILTIN_FILTER].concat(), handle);
             self.properties.filter_size = self.output.offset() - start;
@@ -215,10 +214,7 @@ impl TableBuilder {
         };
         let mut handles = Vec::with_capacity(runs.len());
         for &(first, end) in &runs {
-            let (hashes, edges) = filter.run(first, end);
-            let hashes = hashes.iter().copied().chain(edges.into_iter().flatten());
-            let builder = self.params.filter_builder();
-            let bits = builder.map_or_else(Vec::new, |builder| build(builder, hashes));
+            let bits = builder.build(filter.run(first, end));
             handles.push(self.output.append_block(&bits, Compression::None)?);
         }
         let raw = self.top_level(coding, &runs, &handles);
@@ -288,12 +284,4 @@ impl TableBuilder {
         footer.encode(self.output.offset(), &mut bytes);
         self.output.append(&bytes)
     }
-}
-
-/// The filter of these hashes.
-fn build(mut builder: FilterBuilder, hashes: impl Iterator<Item = u64>) -> Vec<u8> {
-    for hash in hashes {
-        builder.add_hash(hash);
-    }
-    builder.finish()
 }

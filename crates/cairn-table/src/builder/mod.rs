@@ -10,6 +10,7 @@
 mod data;
 mod filter;
 mod finish;
+mod hashes;
 mod index;
 mod output;
 mod params;
@@ -295,7 +296,7 @@ impl TableBuilder {
         let filter = self
             .filter
             .as_ref()
-            .map_or(0, |filter| filter.all().len() * 5 / 4);
+            .map_or(0, |filter| filter.len() * 5 / 4);
         self.file_size()
             + self.data.current_bytes() as u64
             + (filter + self.index.len() * 32) as u64

@@ -155,6 +155,7 @@ impl BuildParams {
             self.options.whole_key_filtering,
             self.prefix_extractor.clone(),
             timestamp_size,
+            self.options.partition_filters,
         ))
     }
 
