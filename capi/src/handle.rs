@@ -9,12 +9,14 @@
 //! call take no lock.
 
 use std::cell::{Cell, UnsafeCell};
-use std::mem::MaybeUninit;
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::thread::LocalKey;
 
+use cairn_db::GetScratch;
 use cairn_platform::sync::Mutex;
 
 /// The word of a shell whose object lives. Unlikely in memory that is no shell.
@@ -123,37 +125,83 @@ impl Shells {
     }
 }
 
-/// The shells of one type that objects of this thread have left.
-pub struct OwnShells(Queue);
+/// What a thread keeps for one type of handles: the shells that its objects have left, and what stands
+/// beside them because both are needed together.
+pub struct Own<B: Beside> {
+    shells: Queue,
+    /// [`Leaving`] looks after it when the thread ends, which is reached more slowly.
+    beside: ManuallyDrop<B>,
+    /// Whether that is so.
+    looked_after: Cell<bool>,
+}
 
-impl OwnShells {
-    /// None yet.
-    pub const fn new() -> OwnShells {
-        OwnShells(Queue::new())
+impl<B: Beside> Own<B> {
+    /// Nothing yet.
+    pub const fn new() -> Own<B> {
+        Own {
+            shells: Queue::new(),
+            beside: ManuallyDrop::new(B::NEW),
+            looked_after: Cell::new(false),
+        }
+    }
+
+    /// What stands beside the shells.
+    #[inline]
+    pub fn beside(&self) -> &B {
+        &self.beside
+    }
+
+    /// A shell for a new object. It is lost if it is not filled.
+    #[inline]
+    pub fn vacant<H: Handle>(&self) -> Vacant<H> {
+        let own = self.shells.pop();
+        Vacant(own.unwrap_or_else(other_shell::<H>).cast())
+    }
+
+    /// Gives all away.
+    fn leave<H: Handle>(&self) {
+        self.shells.give(usize::MAX, &H::shells().free.lock());
+        self.beside.clear();
     }
 }
 
-/// Gives the shells that rest in a thread to all when the thread ends. It stands beside them, because
-/// what has to be looked after at the end of a thread is reached more slowly.
-pub struct Leaving {
-    own: fn() -> &'static LocalKey<OwnShells>,
-    all: fn() -> &'static Shells,
+/// What a thread keeps beside the shells of a type.
+pub trait Beside: 'static {
+    /// It has no memory yet.
+    const NEW: Self;
+    /// Gives its memory back. It may be used again.
+    fn clear(&self);
 }
 
-impl Leaving {
-    /// For one type of handles.
-    pub const fn new(
-        own: fn() -> &'static LocalKey<OwnShells>,
-        all: fn() -> &'static Shells,
-    ) -> Leaving {
-        Leaving { own, all }
+impl Beside for () {
+    const NEW: () = ();
+    fn clear(&self) {}
+}
+
+impl Beside for GetScratch {
+    const NEW: GetScratch = GetScratch::new();
+    fn clear(&self) {
+        GetScratch::clear(self);
     }
 }
 
-impl Drop for Leaving {
+/// Gives what a thread keeps to all when the thread ends. It stands beside that, because what has to be
+/// looked after at the end of a thread is reached more slowly.
+pub struct Leaving<H: Handle>(PhantomData<fn() -> H>);
+
+impl<H: Handle> Leaving<H> {
+    /// For the calling thread.
+    pub const fn new() -> Leaving<H> {
+        Leaving(PhantomData)
+    }
+}
+
+impl<H: Handle> Drop for Leaving<H> {
     fn drop(&mut self) {
-        let all = (self.all)().free.lock();
-        (self.own)().with(|own| own.0.give(usize::MAX, &all));
+        H::own().with(|own| {
+            own.looked_after.set(false);
+            own.leave::<H>();
+        });
     }
 }
 
@@ -162,53 +210,66 @@ impl Drop for Leaving {
 /// # Safety
 ///
 /// Pointers to the type point to a `Shell<Self::Object>`.
-pub unsafe trait Handle: Sized {
+pub unsafe trait Handle: Sized + 'static {
     /// What stands behind the handle.
     type Object: 'static;
     /// The C type.
     const NAME: &'static str;
     /// Whether objects may be [`ready`]. Where they may not, the word has one value while they live.
     const NOTES: bool = false;
+    /// What a thread keeps beside the shells.
+    type Beside: Beside;
     /// The shells of this type.
     fn shells() -> &'static Shells;
-    /// Those of them that rest in this thread.
-    fn own_shells() -> &'static LocalKey<OwnShells>;
-    /// What looks after these.
-    fn leaving() -> &'static LocalKey<Leaving>;
+    /// What this thread keeps.
+    fn own() -> &'static LocalKey<Own<Self::Beside>>;
+    /// What looks after that.
+    fn leaving() -> &'static LocalKey<Leaving<Self>>;
 }
 
-/// Declares types of handles: `name = object;`, or `name = object, NOTES;`.
+/// Declares types of handles: `name = object;`, `name = object, NOTES;`, or `name = object where beside = B;` for
+/// a [`Beside`].
 macro_rules! handles {
-    ($($(#[$doc:meta])* $name:ident = $object:ty $(, $notes:ident)?;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident = $object:ty $(where beside = $beside:ty)? $(, $notes:ident)?;)+) => {$(
         $(#[$doc])*
         pub struct $name(());
 
         // SAFETY: pointers to the type are only made by `create`, from shells of the object.
         unsafe impl $crate::handle::Handle for $name {
             type Object = $object;
+            type Beside = beside!($($beside)?);
             const NAME: &'static str = stringify!($name);
             $(const $notes: bool = true;)?
             fn shells() -> &'static $crate::handle::Shells {
                 static SHELLS: $crate::handle::Shells = $crate::handle::Shells::new();
                 &SHELLS
             }
-            fn own_shells() -> &'static std::thread::LocalKey<$crate::handle::OwnShells> {
+            fn own() -> &'static std::thread::LocalKey<$crate::handle::Own<Self::Beside>> {
                 thread_local! {
-                    static OWN: $crate::handle::OwnShells =
-                        const { $crate::handle::OwnShells::new() };
+                    static OWN: $crate::handle::Own<beside!($($beside)?)> =
+                        const { $crate::handle::Own::new() };
                 }
                 &OWN
             }
-            fn leaving() -> &'static std::thread::LocalKey<$crate::handle::Leaving> {
+            fn leaving() -> &'static std::thread::LocalKey<$crate::handle::Leaving<$name>> {
                 thread_local! {
-                    static LEAVING: $crate::handle::Leaving = const {
-                        $crate::handle::Leaving::new($name::own_shells, $name::shells)
-                    };
+                    static LEAVING: $crate::handle::Leaving<$name> =
+                        const { $crate::handle::Leaving::new() };
                 }
                 &LEAVING
             }
         }
     )+};
+}
+
+/// What a thread keeps beside the shells of a type: nothing, or what its declaration says.
+macro_rules! beside {
+    () => {
+        ()
+    };
+    ($beside:ty) => {
+        $beside
+    };
 }
 
 /// Ends the process: the program misused the interface in a way that has no other answer.
@@ -243,13 +304,6 @@ extern "C" fn not_alive<H: Handle>(handle: *const H, word: u32) -> ! {
 pub struct Vacant<H: Handle>(*mut Shell<H::Object>);
 
 impl<H: Handle> Vacant<H> {
-    /// One that has rested, or a new one. It is lost if it is not filled.
-    #[inline]
-    pub fn take() -> Vacant<H> {
-        let own = H::own_shells().with(|own| own.0.pop());
-        Vacant(own.unwrap_or_else(other_shell::<H>).cast())
-    }
-
     /// A new handle of `object`, which is moved into the shell from where it lies.
     #[inline]
     pub fn fill(self, object: H::Object) -> *mut H {
@@ -267,7 +321,30 @@ impl<H: Handle> Vacant<H> {
 /// A new handle of `object`.
 #[inline]
 pub fn create<H: Handle>(object: H::Object) -> *mut H {
-    Vacant::take().fill(object)
+    H::own().with(Own::vacant::<H>).fill(object)
+}
+
+/// Carries `work` out with what the thread keeps for handles of the type.
+#[inline]
+pub fn with_own<H: Handle, T>(work: impl FnOnce(&Own<H::Beside>) -> T) -> T {
+    H::own().with(|own| match own.looked_after.get() {
+        true => work(own),
+        false => with_new::<H, T>(own, work),
+    })
+}
+
+/// [`with_own`] in a thread that has kept nothing yet, or that ends.
+#[cold]
+#[inline(never)]
+fn with_new<H: Handle, T>(own: &Own<H::Beside>, work: impl FnOnce(&Own<H::Beside>) -> T) -> T {
+    let looked_after = H::leaving().try_with(|_| ()).is_ok();
+    own.looked_after.set(looked_after);
+    let done = work(own);
+    if !looked_after {
+        // A thread that ends keeps nothing.
+        own.leave::<H>();
+    }
+    done
 }
 
 /// A shell for a thread that has none of its own: one that has rested elsewhere, or a new one.
@@ -290,12 +367,12 @@ fn other_shell<H: Handle>() -> *mut Link {
 /// Lets a shell wait for its next object.
 #[inline]
 fn rest<H: Handle>(shell: *mut Link) {
-    H::own_shells().with(|own| {
-        let len = own.0.len.get();
+    H::own().with(|own| {
+        let len = own.shells.len.get();
         if len == 0 || len >= OWN {
-            return rest_elsewhere::<H>(&own.0, shell);
+            return rest_elsewhere::<H>(&own.shells, shell);
         }
-        own.0.push(shell, shell, 1);
+        own.shells.push(shell, shell, 1);
     });
 }
 
@@ -493,6 +570,44 @@ mod tests {
     handles! {
         /// A handle of a number.
         number_t = u64, NOTES;
+    }
+
+    /// Whether there is memory that [`Beside::clear`] would give back.
+    pub struct Kept(Cell<bool>);
+
+    static CLEARED: AtomicU32 = AtomicU32::new(0);
+
+    impl Beside for Kept {
+        const NEW: Kept = Kept(Cell::new(false));
+        fn clear(&self) {
+            CLEARED.fetch_add(u32::from(self.0.take()), AcqRel);
+        }
+    }
+
+    handles! {
+        /// A handle with something beside its shells.
+        kept_t = u64 where beside = Kept;
+    }
+
+    #[test]
+    fn what_stands_beside_the_shells_is_cleared_when_its_thread_ends() {
+        let seen = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                with_own::<kept_t, _>(|own| own.beside().0.set(true));
+                with_own::<kept_t, _>(|own| own.beside().0.get())
+            });
+            thread.join()
+        });
+        assert_eq!(seen.ok(), Some(true), "it is kept from use to use");
+        assert_eq!(CLEARED.load(Acquire), 1);
+        // A thread that creates and ends handles without it has nothing to clear.
+        let ended = std::thread::scope(|scope| {
+            // SAFETY: the handle was just made and is ended once.
+            let thread = scope.spawn(|| unsafe { take(create::<kept_t>(7)) });
+            thread.join()
+        });
+        assert_eq!(ended.ok(), Some(7));
+        assert_eq!(CLEARED.load(Acquire), 1);
     }
 
     fn number(of: u64) -> usize {

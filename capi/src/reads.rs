@@ -1,8 +1,9 @@
 //! Point reads: by copy, pinned, into a buffer, several at once.
 
 use std::ffi::{c_char, c_int, c_uchar};
+use std::mem::ManuallyDrop;
 
-use cairn_db::{Db, Family, Found, Value};
+use cairn_db::{Db, Family, Found, GetScratch, Value};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result};
 
@@ -13,7 +14,7 @@ use crate::constants::{
 use crate::db::rocksdb_t;
 use crate::error::{array, bytes, malloc_bytes, report, report_ptr, save, store};
 use crate::families::rocksdb_column_family_handle_t;
-use crate::handle::{Handle, Vacant, create, maybe, of};
+use crate::handle::{Handle, Own, create, maybe, of, with_own};
 use crate::options::{Checked, rocksdb_readoptions_t};
 
 /// A value and where it lies.
@@ -53,9 +54,9 @@ handles! {
     /// The answers of a batch of reads.
     rocksdb_pinnable_multi_get_t = Vec<Answer>;
     /// A value where it lies.
-    rocksdb_pinnableslice_t = Pinned;
+    rocksdb_pinnableslice_t = Pinned where beside = GetScratch;
     /// A value where it lies.
-    rocksdb_pinnable_handle_t = Pinned;
+    rocksdb_pinnable_handle_t = Pinned where beside = GetScratch;
 }
 
 c_destructors! {
@@ -112,34 +113,42 @@ unsafe fn get_copy(
 /// # Safety
 ///
 /// The arguments are what `c.h` says.
-unsafe fn get_pinned<H: Handle<Object = Pinned>>(
+// One function for all forms, in whose place nothing can unwind: each form looks at its handle and goes
+// on here with what it was given still in registers, without a frame of its own.
+#[inline(never)]
+unsafe extern "C" fn get_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
     family: &Family,
     options: *const rocksdb_readoptions_t,
-    key: &[u8],
+    key: *const c_char,
+    keylen: usize,
     errptr: *mut *mut c_char,
 ) -> *mut H {
     // SAFETY: the caller's promise.
-    unsafe { report_ptr(errptr, || find_pinned(family, of(options), key)) }
+    unsafe {
+        let (options, key) = (of(options), bytes(key, keylen));
+        report_ptr(errptr, || {
+            with_own::<H, _>(|own| find_pinned(own, family, options, key))
+        })
+    }
 }
 
 /// A handle of the value of `key`, or null.
-// Apart, so that what is guarded against panics is one call, and stands where its caller stands.
-#[inline(never)]
-fn find_pinned<H: Handle<Object = Pinned>>(
+#[inline(always)]
+fn find_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
+    own: &Own<GetScratch>,
     family: &Family,
     options: &Checked<ReadOptions>,
     key: &[u8],
 ) -> Result<*mut H> {
-    let found = family.find(key, options.checked()?);
-    let Ok(Found::Value(value)) = &found else {
-        return no_plain_value(found);
+    let found = ManuallyDrop::new(family.find_in(key, options.checked()?, own.beside()));
+    let Ok(Found::Value(value)) = &*found else {
+        return no_plain_value(ManuallyDrop::into_inner(found));
     };
     // Where it lies, and the shell, first: then the value moves once, from where the engine left it.
     let (data, len) = place(value);
-    let shell = Vacant::take();
-    let Ok(Found::Value(value)) = found else {
-        unreachable!("it was looked at");
-    };
+    let shell = own.vacant();
+    // SAFETY: what was found is neither used nor dropped behind this.
+    let value = unsafe { std::ptr::read(value) };
     Ok(shell.fill(Pinned { data, len, value }))
 }
 
@@ -326,7 +335,7 @@ c_functions! {
         keylen: usize,
         errptr: *mut *mut c_char,
     ) -> *mut rocksdb_pinnableslice_t {
-        get_pinned(of(db.cast_const()).db.default_family(), options, bytes(key, keylen), errptr)
+        get_pinned(of(db.cast_const()).db.default_family(), options, key, keylen, errptr)
     }
     /// The same in a family.
     fn rocksdb_get_pinned_cf(
@@ -337,7 +346,7 @@ c_functions! {
         keylen: usize,
         errptr: *mut *mut c_char,
     ) -> *mut rocksdb_pinnableslice_t {
-        get_pinned(of(column_family.cast_const()), options, bytes(key, keylen), errptr)
+        get_pinned(of(column_family.cast_const()), options, key, keylen, errptr)
     }
     /// `rocksdb_get_pinned` with a handle of another type.
     fn rocksdb_get_pinned_v2(
@@ -347,7 +356,7 @@ c_functions! {
         keylen: usize,
         errptr: *mut *mut c_char,
     ) -> *mut rocksdb_pinnable_handle_t {
-        get_pinned(of(db.cast_const()).db.default_family(), options, bytes(key, keylen), errptr)
+        get_pinned(of(db.cast_const()).db.default_family(), options, key, keylen, errptr)
     }
     /// `rocksdb_get_pinned_cf` with a handle of another type.
     fn rocksdb_get_pinned_cf_v2(
@@ -358,7 +367,7 @@ c_functions! {
         keylen: usize,
         errptr: *mut *mut c_char,
     ) -> *mut rocksdb_pinnable_handle_t {
-        get_pinned(of(column_family.cast_const()), options, bytes(key, keylen), errptr)
+        get_pinned(of(column_family.cast_const()), options, key, keylen, errptr)
     }
     /// The bytes of a value, as long as its handle lives.
     fn rocksdb_pinnableslice_value(t: *const rocksdb_pinnableslice_t, vlen: *mut usize) -> *const c_char {

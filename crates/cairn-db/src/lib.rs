@@ -51,7 +51,7 @@ pub use bounds::Range;
 pub use cairn_format::batch::Record;
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merging::{Below, Merged};
-pub use cairn_read::{Columns, DbIter, Found, Value};
+pub use cairn_read::{Columns, DbIter, Found, GetScratch, Value};
 pub use changes::{WalFile, WalFileType, WalIterator};
 pub use coalescing::CoalescingIter;
 pub use db::{Db, FamilyDescriptor};

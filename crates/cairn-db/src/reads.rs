@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::sync::Ordering;
-use cairn_read::{Columns, Found, Value, View, get};
+use cairn_read::{Columns, Found, GetScratch, Value, View, get, get_in};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::family::{Family, FamilyState};
@@ -95,9 +95,36 @@ impl Family {
     /// # Errors
     ///
     /// Those of [`Family::get_with`].
-    // The answer is large, and would move once more from a function of its own.
     #[inline(always)]
     pub fn find(&self, key: &[u8], options: &ReadOptions) -> Result<Found> {
+        self.found_by(key, options, get)
+    }
+
+    /// [`Family::find`] with memory that the caller keeps for its next read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::find`].
+    #[inline(always)]
+    pub fn find_in(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+        scratch: &GetScratch,
+    ) -> Result<Found> {
+        self.found_by(key, options, |view, lookup, options| {
+            get_in(view, lookup, options, scratch)
+        })
+    }
+
+    // The answer is large, and would move once more from a function of its own.
+    #[inline(always)]
+    fn found_by(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+        get: impl FnOnce(&View, &LookupKey, &ReadOptions) -> Result<Found>,
+    ) -> Result<Found> {
         let shared = &self.db.shared;
         let view = self.state.view();
         let seq = options.snapshot.unwrap_or_else(|| shared.published());

@@ -641,15 +641,30 @@ fn begins_behind(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 /// what the read needs, and those of a merge.
 #[inline]
 pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
+    SCRATCH.with(|scratch| get_in(view, lookup, options, scratch))
+}
+
+/// [`get`] with memory that the caller keeps.
+///
+/// # Errors
+///
+/// Those of [`get`].
+#[inline]
+pub fn get_in(
+    view: &View,
+    lookup: &LookupKey,
+    options: &ReadOptions,
+    scratch: &GetScratch,
+) -> Result<Found> {
     let began = view.family.began();
-    let mut get = PointGet::new(view, lookup, options, STATE.take());
+    let mut get = PointGet::new(view, lookup, options, scratch.0.take());
     let found = get.run_blocking();
     let mut state = std::mem::take(&mut get.state);
     state.reset();
     let hit = get.hit();
     let found = found.and_then(|()| get.finish());
     count_get(&view.family, began, state.counts(), hit, &found);
-    STATE.set(state);
+    scratch.0.set(state);
     found
 }
 
@@ -665,10 +680,29 @@ pub fn operands(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Resul
     get.finish_operands()
 }
 
+/// What searching a table needs besides the table, kept for the next get so that its memory is allocated
+/// once.
+///
+/// [`get`] keeps one for each thread. Whoever keeps something for each thread anyway can keep one of these
+/// beside it and use [`get_in`]: to find what belongs to a thread is a call in a shared library.
+#[derive(Default)]
+pub struct GetScratch(Cell<TableGet>);
+
+impl GetScratch {
+    /// Without memory yet.
+    #[must_use]
+    pub const fn new() -> GetScratch {
+        GetScratch(Cell::new(TableGet::new()))
+    }
+
+    /// Gives the memory back.
+    pub fn clear(&self) {
+        self.0.take();
+    }
+}
+
 thread_local! {
-    /// What searching a table needs besides the table, kept for the thread's next get so that its
-    /// memory is allocated once.
-    static STATE: Cell<TableGet> = const { Cell::new(TableGet::new()) };
+    static SCRATCH: GetScratch = const { GetScratch::new() };
 }
 
 /// [`get`], waiting in a future for blocks that are not in memory.
