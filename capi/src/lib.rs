@@ -53,5 +53,6 @@ pub mod perf;
 pub mod reads;
 pub mod space;
 pub mod statistics;
+pub mod table_properties;
 pub mod unbuilt;
 pub mod writes;

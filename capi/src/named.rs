@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_db::Family;
+use cairn_observe::listener::CompactionJobInfo;
 use cairn_options::{Canceled, CompactionOptions};
 use cairn_types::{Error, Result};
 
@@ -50,12 +51,12 @@ struct Request {
 }
 
 impl Request {
-    /// Carries it out; returns the paths of the new files.
+    /// Carries it out; returns what it did.
     ///
     /// # Safety
     ///
     /// The parts are what `c.h` says.
-    unsafe fn run(&self, family: &Family) -> Result<Vec<String>> {
+    unsafe fn run(&self, family: &Family) -> Result<CompactionJobInfo> {
         let defaults = CompactionOptions::default();
         // SAFETY: the caller's promise.
         let (options, names) = unsafe {
@@ -71,7 +72,7 @@ impl Request {
             .map_err(|_| Error::invalid_argument("the output level is negative"))?;
         // Negative: where the family's tables of that level go.
         let path = u32::try_from(self.output_path_id).ok();
-        family.compact_files(options, &names, level, path)
+        family.compact_files_reported(options, &names, level, path)
     }
 }
 
@@ -90,19 +91,17 @@ unsafe fn compact(
     // SAFETY: the caller's promise.
     unsafe {
         report(errptr, || {
-            if !info.is_null() {
-                return Err(crate::error::not_built(
-                    "rocksdb_compact_files",
-                    "what it did, as a job's information",
-                ));
-            }
-            let files = request.run(family)?;
+            let did = request.run(family)?;
+            let files = &did.output_files;
             store(count, files.len());
             if !names.is_null() {
                 names.write(match files.is_empty() {
                     true => null_mut(),
                     false => pointers(files.iter().map(|name| malloc_text(name))),
                 });
+            }
+            if !info.is_null() {
+                *of_mut(info) = did;
             }
             Ok(())
         });
@@ -148,7 +147,8 @@ c_functions! {
     /// Compacts the tables of the default family that are named, and those that have to go with them, into
     /// a level. A negative `output_path_id` leaves the directory to the family. The names of the new
     /// files go to `output_file_names`, unless it is null, and are freed by
-    /// `rocksdb_compact_files_output_file_names_destroy`. `compaction_job_info` is null.
+    /// `rocksdb_compact_files_output_file_names_destroy`. What was done goes to `compaction_job_info`, unless that
+    /// is null; it stays as it was when the files could not be compacted.
     fn rocksdb_compact_files(
         db: *mut rocksdb_t,
         options: *const rocksdb_compaction_options_t,

@@ -17,7 +17,15 @@ use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::{exchange, prefix};
 
 /// C programs that run to their end.
-const PROGRAMS: [&str; 6] = ["basic", "cairn", "callbacks", "files", "newer", "options"];
+const PROGRAMS: [&str; 7] = [
+    "basic",
+    "cairn",
+    "callbacks",
+    "files",
+    "jobs",
+    "newer",
+    "options",
+];
 
 /// Cases of `misuse.c`, and whether they end in an abort.
 const MISUSE: [(&str, bool); 12] = [

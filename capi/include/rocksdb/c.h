@@ -345,6 +345,12 @@ typedef struct rocksdb_backup_engine_options_t rocksdb_backup_engine_options_t;
 // An object of a feature that is not built.
 typedef struct rocksdb_backup_engine_t rocksdb_backup_engine_t;
 
+// A blob file that a job wrote.
+typedef struct rocksdb_blob_file_addition_info_t rocksdb_blob_file_addition_info_t;
+
+// A blob file of which a compaction made values garbage.
+typedef struct rocksdb_blob_file_garbage_info_t rocksdb_blob_file_garbage_info_t;
+
 // How tables are laid out and cached.
 typedef struct rocksdb_block_based_table_options_t rocksdb_block_based_table_options_t;
 
@@ -359,6 +365,12 @@ typedef struct rocksdb_column_family_handle_t rocksdb_column_family_handle_t;
 
 // What a family consists of.
 typedef struct rocksdb_column_family_metadata_t rocksdb_column_family_metadata_t;
+
+// A table that takes part in a compaction.
+typedef struct rocksdb_compaction_file_info_t rocksdb_compaction_file_info_t;
+
+// What a compaction did.
+typedef struct rocksdb_compaction_job_stats_t rocksdb_compaction_job_stats_t;
 
 // How named files are compacted.
 typedef struct rocksdb_compaction_options_t rocksdb_compaction_options_t;
@@ -545,6 +557,9 @@ typedef struct rocksdb_t rocksdb_t;
 
 // What makes collectors of table properties.
 typedef struct rocksdb_table_properties_collector_factory_t rocksdb_table_properties_collector_factory_t;
+
+// The properties of a table.
+typedef struct rocksdb_table_properties_t rocksdb_table_properties_t;
 
 // An object of a feature that is not built.
 typedef struct rocksdb_transaction_options_t rocksdb_transaction_options_t;
@@ -1076,6 +1091,285 @@ struct rocksdb_filterpolicy_t *rocksdb_filterpolicy_create_ribbon_hybrid(double 
 // The same.
 struct rocksdb_filterpolicy_t *rocksdb_filterpolicy_create_ribbon_format(double bloom_equivalent_bits_per_key,
                                                                          int bloom_before_level);
+
+// Frees a report that `rocksdb_compactionjobinfo_create` made.
+//
+// Null is passed over.
+void rocksdb_compactionjobinfo_destroy(struct rocksdb_compactionjobinfo_t *handle);
+
+// How long it took, in microseconds.
+uint64_t rocksdb_compaction_job_stats_elapsed_micros(const struct rocksdb_compaction_job_stats_t *stats);
+
+// How long its threads computed, in microseconds.
+uint64_t rocksdb_compaction_job_stats_cpu_micros(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Entries read.
+uint64_t rocksdb_compaction_job_stats_num_input_records(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Tables read.
+size_t rocksdb_compaction_job_stats_num_input_files(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Of these, those that were moved and not rewritten.
+size_t rocksdb_compaction_job_stats_num_input_files_trivially_moved(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Of these, those of the level that was written to.
+size_t rocksdb_compaction_job_stats_num_input_files_at_output_level(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Entries written.
+uint64_t rocksdb_compaction_job_stats_num_output_records(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Tables written.
+size_t rocksdb_compaction_job_stats_num_output_files(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Blob files written.
+size_t rocksdb_compaction_job_stats_num_output_files_blob(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Whether all tables of the family took part.
+unsigned char rocksdb_compaction_job_stats_is_full_compaction(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Whether a program asked for it.
+unsigned char rocksdb_compaction_job_stats_is_manual_compaction(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Bytes of the tables read.
+uint64_t rocksdb_compaction_job_stats_total_input_bytes(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Bytes of the tables written.
+uint64_t rocksdb_compaction_job_stats_total_output_bytes(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Bytes of the blob files written.
+uint64_t rocksdb_compaction_job_stats_total_output_bytes_blob(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Entries that were not written because of a newer one of the same key.
+uint64_t rocksdb_compaction_job_stats_num_records_replaced(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Deletions that were not written because nothing was left for them to hide.
+uint64_t rocksdb_compaction_job_stats_num_expired_deletion_records(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Entries that were not keys: none, such a job fails.
+uint64_t rocksdb_compaction_job_stats_num_corrupt_keys(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Whether another process did it: never.
+unsigned char rocksdb_compaction_job_stats_is_remote_compaction(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Tables that were left unread because a range tombstone covered them: none, all are read.
+size_t rocksdb_compaction_job_stats_num_filtered_input_files(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Of these, those of the level that was written to.
+size_t rocksdb_compaction_job_stats_num_filtered_input_files_at_output_level(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Bytes of such tables.
+uint64_t rocksdb_compaction_job_stats_total_skipped_input_bytes(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Not counted: 0.
+uint64_t rocksdb_compaction_job_stats_num_blobs_read(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Not counted: 0.
+uint64_t rocksdb_compaction_job_stats_total_blob_bytes_read(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Not counted: 0.
+uint64_t rocksdb_compaction_job_stats_total_input_raw_key_bytes(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Not counted: 0.
+uint64_t rocksdb_compaction_job_stats_total_input_raw_value_bytes(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Not counted: 0.
+uint64_t rocksdb_compaction_job_stats_num_input_deletion_records(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Not counted: 0.
+uint64_t rocksdb_compaction_job_stats_num_single_del_fallthru(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Not counted: 0.
+uint64_t rocksdb_compaction_job_stats_num_single_del_mismatch(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Not measured: 0, as RocksDB without `report_bg_io_stats`.
+uint64_t rocksdb_compaction_job_stats_file_write_nanos(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Not measured: 0, as RocksDB without `report_bg_io_stats`.
+uint64_t rocksdb_compaction_job_stats_file_range_sync_nanos(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Not measured: 0, as RocksDB without `report_bg_io_stats`.
+uint64_t rocksdb_compaction_job_stats_file_fsync_nanos(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Not measured: 0, as RocksDB without `report_bg_io_stats`.
+uint64_t rocksdb_compaction_job_stats_file_prepare_write_nanos(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Whether the number of entries read is exact: always.
+unsigned char rocksdb_compaction_job_stats_has_accurate_num_input_records(const struct rocksdb_compaction_job_stats_t *stats);
+
+// The first bytes, at most 8, of the smallest key written.
+const char *rocksdb_compaction_job_stats_smallest_output_key_prefix(const struct rocksdb_compaction_job_stats_t *stats,
+                                                                    size_t *size);
+
+// The first bytes, at most 8, of the largest key written.
+const char *rocksdb_compaction_job_stats_largest_output_key_prefix(const struct rocksdb_compaction_job_stats_t *stats,
+                                                                   size_t *size);
+
+// The id of the family that was flushed.
+uint32_t rocksdb_flushjobinfo_cf_id(const struct rocksdb_flushjobinfo_t *info);
+
+// The number of the job.
+int rocksdb_flushjobinfo_job_id(const struct rocksdb_flushjobinfo_t *info);
+
+// The codec of blob files.
+uint32_t rocksdb_flushjobinfo_blob_compression_type(const struct rocksdb_flushjobinfo_t *info);
+
+// The id of the family that was compacted.
+uint32_t rocksdb_compactionjobinfo_cf_id(const struct rocksdb_compactionjobinfo_t *info);
+
+// The number of the job.
+int rocksdb_compactionjobinfo_job_id(const struct rocksdb_compactionjobinfo_t *info);
+
+// The codec of blob files.
+uint32_t rocksdb_compactionjobinfo_blob_compression_type(const struct rocksdb_compactionjobinfo_t *info);
+
+// The id of the family that was compacted.
+uint32_t rocksdb_subcompactionjobinfo_cf_id(const struct rocksdb_subcompactionjobinfo_t *info);
+
+// The number of the job.
+int rocksdb_subcompactionjobinfo_job_id(const struct rocksdb_subcompactionjobinfo_t *info);
+
+// The codec of blob files.
+uint32_t rocksdb_subcompactionjobinfo_blob_compression_type(const struct rocksdb_subcompactionjobinfo_t *info);
+
+// The codec of the tables written.
+uint32_t rocksdb_compactionjobinfo_compression(const struct rocksdb_compactionjobinfo_t *info);
+
+// What it did.
+const struct rocksdb_compaction_job_stats_t *rocksdb_compactionjobinfo_stats(const struct rocksdb_compactionjobinfo_t *info);
+
+// The codec of the tables written.
+uint32_t rocksdb_subcompactionjobinfo_compression(const struct rocksdb_subcompactionjobinfo_t *info);
+
+// What it did.
+const struct rocksdb_compaction_job_stats_t *rocksdb_subcompactionjobinfo_stats(const struct rocksdb_subcompactionjobinfo_t *info);
+
+// Which part of the compaction it is.
+int rocksdb_subcompactionjobinfo_subcompaction_job_id(const struct rocksdb_subcompactionjobinfo_t *info);
+
+// The thread that did it.
+uint64_t rocksdb_flushjobinfo_thread_id(const struct rocksdb_flushjobinfo_t *info);
+
+// The thread that did it.
+uint64_t rocksdb_compactionjobinfo_thread_id(const struct rocksdb_compactionjobinfo_t *info);
+
+// The number of the table that was written.
+uint64_t rocksdb_flushjobinfo_file_number(const struct rocksdb_flushjobinfo_t *info);
+
+// The oldest blob file that the table refers to; 0 for none.
+uint64_t rocksdb_flushjobinfo_oldest_blob_file_number(const struct rocksdb_flushjobinfo_t *info);
+
+// The properties of the table that was written; all empty before it exists.
+const struct rocksdb_table_properties_t *rocksdb_flushjobinfo_table_properties(const struct rocksdb_flushjobinfo_t *info);
+
+// Tables in level 0 when it began or ended.
+int rocksdb_compactionjobinfo_num_l0_files(const struct rocksdb_compactionjobinfo_t *info);
+
+// Whether it was cut short.
+unsigned char rocksdb_compactionjobinfo_aborted(const struct rocksdb_compactionjobinfo_t *info);
+
+// How many inputs more is said of.
+size_t rocksdb_compactionjobinfo_input_file_infos_count(const struct rocksdb_compactionjobinfo_t *info);
+
+// More of an input.
+const struct rocksdb_compaction_file_info_t *rocksdb_compactionjobinfo_input_file_info_at(const struct rocksdb_compactionjobinfo_t *info,
+                                                                                          size_t pos);
+
+// How many outputs more is said of.
+size_t rocksdb_compactionjobinfo_output_file_infos_count(const struct rocksdb_compactionjobinfo_t *info);
+
+// More of an output.
+const struct rocksdb_compaction_file_info_t *rocksdb_compactionjobinfo_output_file_info_at(const struct rocksdb_compactionjobinfo_t *info,
+                                                                                           size_t pos);
+
+// How many blob files were written.
+size_t rocksdb_flushjobinfo_blob_file_addition_infos_count(const struct rocksdb_flushjobinfo_t *info);
+
+// A blob file that was written.
+const struct rocksdb_blob_file_addition_info_t *rocksdb_flushjobinfo_blob_file_addition_info_at(const struct rocksdb_flushjobinfo_t *info,
+                                                                                                size_t pos);
+
+// How many blob files were written.
+size_t rocksdb_compactionjobinfo_blob_file_addition_infos_count(const struct rocksdb_compactionjobinfo_t *info);
+
+// A blob file that was written.
+const struct rocksdb_blob_file_addition_info_t *rocksdb_compactionjobinfo_blob_file_addition_info_at(const struct rocksdb_compactionjobinfo_t *info,
+                                                                                                     size_t pos);
+
+// How many blob files have more garbage than before.
+size_t rocksdb_compactionjobinfo_blob_file_garbage_infos_count(const struct rocksdb_compactionjobinfo_t *info);
+
+// A blob file that has more garbage than before.
+const struct rocksdb_blob_file_garbage_info_t *rocksdb_compactionjobinfo_blob_file_garbage_info_at(const struct rocksdb_compactionjobinfo_t *info,
+                                                                                                   size_t pos);
+
+// How many tables were written whose properties are known.
+size_t rocksdb_compactionjobinfo_table_properties_count(const struct rocksdb_compactionjobinfo_t *info);
+
+// The path of such a table, in the order of paths; null behind the last.
+const char *rocksdb_compactionjobinfo_table_properties_key_at(const struct rocksdb_compactionjobinfo_t *info,
+                                                              size_t pos,
+                                                              size_t *key_len);
+
+// Its properties; null behind the last.
+const struct rocksdb_table_properties_t *rocksdb_compactionjobinfo_table_properties_value_at(const struct rocksdb_compactionjobinfo_t *info,
+                                                                                             size_t pos);
+
+// The properties of the table with a path; null for one that was not written.
+const struct rocksdb_table_properties_t *rocksdb_compactionjobinfo_table_properties_for_file(const struct rocksdb_compactionjobinfo_t *info,
+                                                                                             const char *file_name,
+                                                                                             size_t file_name_len);
+
+// A report of nothing, which `rocksdb_compact_files` fills.
+struct rocksdb_compactionjobinfo_t *rocksdb_compactionjobinfo_create(void);
+
+// The file as it was given.
+const char *rocksdb_externalfileingestioninfo_external_file_path(const struct rocksdb_externalfileingestioninfo_t *info,
+                                                                 size_t *size);
+
+// The sequence number of all its entries; 0 if they keep their own.
+uint64_t rocksdb_externalfileingestioninfo_global_seqno(const struct rocksdb_externalfileingestioninfo_t *info);
+
+// The properties of the table.
+const struct rocksdb_table_properties_t *rocksdb_externalfileingestioninfo_table_properties(const struct rocksdb_externalfileingestioninfo_t *info);
+
+// The newest timestamp in the memtable; empty where it is not known.
+const char *rocksdb_memtableinfo_newest_udt(const struct rocksdb_memtableinfo_t *info,
+                                            size_t *size);
+
+// The level of a table.
+int rocksdb_compaction_file_info_level(const struct rocksdb_compaction_file_info_t *info);
+
+// Its number.
+uint64_t rocksdb_compaction_file_info_file_number(const struct rocksdb_compaction_file_info_t *info);
+
+// The oldest blob file that it refers to; 0 for none.
+uint64_t rocksdb_compaction_file_info_oldest_blob_file_number(const struct rocksdb_compaction_file_info_t *info);
+
+// Where a blob file lies.
+const char *rocksdb_blob_file_addition_info_blob_file_path(const struct rocksdb_blob_file_addition_info_t *info,
+                                                           size_t *size);
+
+// Its number.
+uint64_t rocksdb_blob_file_addition_info_blob_file_number(const struct rocksdb_blob_file_addition_info_t *info);
+
+// Its values.
+uint64_t rocksdb_blob_file_addition_info_total_blob_count(const struct rocksdb_blob_file_addition_info_t *info);
+
+// Their bytes.
+uint64_t rocksdb_blob_file_addition_info_total_blob_bytes(const struct rocksdb_blob_file_addition_info_t *info);
+
+// Where a blob file lies.
+const char *rocksdb_blob_file_garbage_info_blob_file_path(const struct rocksdb_blob_file_garbage_info_t *info,
+                                                          size_t *size);
+
+// Its number.
+uint64_t rocksdb_blob_file_garbage_info_blob_file_number(const struct rocksdb_blob_file_garbage_info_t *info);
+
+// How many more of its values are garbage.
+uint64_t rocksdb_blob_file_garbage_info_garbage_blob_count(const struct rocksdb_blob_file_garbage_info_t *info);
+
+// Their bytes.
+uint64_t rocksdb_blob_file_garbage_info_garbage_blob_bytes(const struct rocksdb_blob_file_garbage_info_t *info);
 
 // Frees a listener that no options own.
 //
@@ -2921,7 +3215,8 @@ void rocksdb_compaction_options_set_canceled(struct rocksdb_compaction_options_t
 // Compacts the tables of the default family that are named, and those that have to go with them, into
 // a level. A negative `output_path_id` leaves the directory to the family. The names of the new
 // files go to `output_file_names`, unless it is null, and are freed by
-// `rocksdb_compact_files_output_file_names_destroy`. `compaction_job_info` is null.
+// `rocksdb_compact_files_output_file_names_destroy`. What was done goes to `compaction_job_info`, unless that
+// is null; it stays as it was when the files could not be compacted.
 void rocksdb_compact_files(struct rocksdb_t *db,
                            const struct rocksdb_compaction_options_t *options,
                            const char *const *input_file_names,
@@ -5147,6 +5442,181 @@ void rocksdb_options_statistics_get_histogram_data(struct rocksdb_options_t *opt
 
 // A place for what is told of a histogram.
 struct rocksdb_statistics_histogram_data_t *rocksdb_statistics_histogram_data_create(void);
+
+// The number under which the file was created.
+uint64_t rocksdb_table_properties_orig_file_number(const struct rocksdb_table_properties_t *props);
+
+// Bytes of all data blocks, as they are stored.
+uint64_t rocksdb_table_properties_data_size(const struct rocksdb_table_properties_t *props);
+
+// Bytes of the index.
+uint64_t rocksdb_table_properties_index_size(const struct rocksdb_table_properties_t *props);
+
+// Index partitions.
+uint64_t rocksdb_table_properties_index_partitions(const struct rocksdb_table_properties_t *props);
+
+// Bytes of the top-level index.
+uint64_t rocksdb_table_properties_top_level_index_size(const struct rocksdb_table_properties_t *props);
+
+// Whether index keys are user keys.
+uint64_t rocksdb_table_properties_index_key_is_user_key(const struct rocksdb_table_properties_t *props);
+
+// Whether handles in the index are coded as differences.
+uint64_t rocksdb_table_properties_index_value_is_delta_encoded(const struct rocksdb_table_properties_t *props);
+
+// Whether a user's index is to be read first.
+uint64_t rocksdb_table_properties_udi_is_primary_index(const struct rocksdb_table_properties_t *props);
+
+// Bytes of the filter.
+uint64_t rocksdb_table_properties_filter_size(const struct rocksdb_table_properties_t *props);
+
+// Bytes of all keys, with the 8 bytes that the engine adds to each.
+uint64_t rocksdb_table_properties_raw_key_size(const struct rocksdb_table_properties_t *props);
+
+// Bytes of all values.
+uint64_t rocksdb_table_properties_raw_value_size(const struct rocksdb_table_properties_t *props);
+
+// Data blocks.
+uint64_t rocksdb_table_properties_num_data_blocks(const struct rocksdb_table_properties_t *props);
+
+// Data blocks that did not shrink enough.
+uint64_t rocksdb_table_properties_num_data_blocks_compression_rejected(const struct rocksdb_table_properties_t *props);
+
+// Data blocks that compression was not tried on.
+uint64_t rocksdb_table_properties_num_data_blocks_compression_bypassed(const struct rocksdb_table_properties_t *props);
+
+// Index blocks whose keys are spread evenly.
+uint64_t rocksdb_table_properties_num_uniform_blocks(const struct rocksdb_table_properties_t *props);
+
+// Entries, range tombstones included.
+uint64_t rocksdb_table_properties_num_entries(const struct rocksdb_table_properties_t *props);
+
+// Keys and prefixes in the filter.
+uint64_t rocksdb_table_properties_num_filter_entries(const struct rocksdb_table_properties_t *props);
+
+// Deletions of every kind, range tombstones included.
+uint64_t rocksdb_table_properties_num_deletions(const struct rocksdb_table_properties_t *props);
+
+// Merge operands.
+uint64_t rocksdb_table_properties_num_merge_operands(const struct rocksdb_table_properties_t *props);
+
+// Range tombstones.
+uint64_t rocksdb_table_properties_num_range_deletions(const struct rocksdb_table_properties_t *props);
+
+// The format version, in files that say it.
+uint64_t rocksdb_table_properties_format_version(const struct rocksdb_table_properties_t *props);
+
+// Length of all keys, or 0 if they differ.
+uint64_t rocksdb_table_properties_fixed_key_len(const struct rocksdb_table_properties_t *props);
+
+// The family's id.
+uint64_t rocksdb_table_properties_column_family_id(const struct rocksdb_table_properties_t *props);
+
+// When the oldest data in the file was written first, in seconds since 1970.
+uint64_t rocksdb_table_properties_creation_time(const struct rocksdb_table_properties_t *props);
+
+// When the oldest key was written, in seconds since 1970.
+uint64_t rocksdb_table_properties_oldest_key_time(const struct rocksdb_table_properties_t *props);
+
+// When the newest key was written, in seconds since 1970.
+uint64_t rocksdb_table_properties_newest_key_time(const struct rocksdb_table_properties_t *props);
+
+// When the file was written, in seconds since 1970.
+uint64_t rocksdb_table_properties_file_creation_time(const struct rocksdb_table_properties_t *props);
+
+// What a slow codec would have made of the data, estimated from samples.
+uint64_t rocksdb_table_properties_slow_compression_estimated_data_size(const struct rocksdb_table_properties_t *props);
+
+// What a fast codec would have made of the data, estimated from samples.
+uint64_t rocksdb_table_properties_fast_compression_estimated_data_size(const struct rocksdb_table_properties_t *props);
+
+// Offset of the first byte behind the data blocks.
+uint64_t rocksdb_table_properties_tail_start_offset(const struct rocksdb_table_properties_t *props);
+
+// Restart interval of data blocks.
+uint64_t rocksdb_table_properties_data_block_restart_interval(const struct rocksdb_table_properties_t *props);
+
+// Restart interval of index blocks.
+uint64_t rocksdb_table_properties_index_block_restart_interval(const struct rocksdb_table_properties_t *props);
+
+// Whether keys and values of data blocks lie apart.
+uint64_t rocksdb_table_properties_separate_key_value_in_data_block(const struct rocksdb_table_properties_t *props);
+
+// Id of the database that wrote the file.
+const char *rocksdb_table_properties_db_id(const struct rocksdb_table_properties_t *props,
+                                           size_t *size);
+
+// Id of the session that wrote the file.
+const char *rocksdb_table_properties_db_session_id(const struct rocksdb_table_properties_t *props,
+                                                   size_t *size);
+
+// Name of the host that wrote the file.
+const char *rocksdb_table_properties_db_host_id(const struct rocksdb_table_properties_t *props,
+                                                size_t *size);
+
+// The family's name.
+const char *rocksdb_table_properties_column_family_name(const struct rocksdb_table_properties_t *props,
+                                                        size_t *size);
+
+// Name of the filter policy.
+const char *rocksdb_table_properties_filter_policy_name(const struct rocksdb_table_properties_t *props,
+                                                        size_t *size);
+
+// Name of the key order.
+const char *rocksdb_table_properties_comparator_name(const struct rocksdb_table_properties_t *props,
+                                                     size_t *size);
+
+// Name of the merge operator, or `nullptr`.
+const char *rocksdb_table_properties_merge_operator_name(const struct rocksdb_table_properties_t *props,
+                                                         size_t *size);
+
+// Name of the prefix extractor, or `nullptr`.
+const char *rocksdb_table_properties_prefix_extractor_name(const struct rocksdb_table_properties_t *props,
+                                                           size_t *size);
+
+// Names of the property collectors, as a list in brackets.
+const char *rocksdb_table_properties_property_collectors_names(const struct rocksdb_table_properties_t *props,
+                                                               size_t *size);
+
+// Name of the codec.
+const char *rocksdb_table_properties_compression_name(const struct rocksdb_table_properties_t *props,
+                                                      size_t *size);
+
+// The parameters of the codec.
+const char *rocksdb_table_properties_compression_options(const struct rocksdb_table_properties_t *props,
+                                                         size_t *size);
+
+// Whether keys have their timestamps.
+uint64_t rocksdb_table_properties_user_defined_timestamps_persisted(const struct rocksdb_table_properties_t *props);
+
+// The largest sequence number in the file; the largest `uint64_t` without any.
+uint64_t rocksdb_table_properties_key_largest_seqno(const struct rocksdb_table_properties_t *props);
+
+// The smallest sequence number in the file; the largest `uint64_t` without any.
+uint64_t rocksdb_table_properties_key_smallest_seqno(const struct rocksdb_table_properties_t *props);
+
+// Whether the largest sequence number is known.
+unsigned char rocksdb_table_properties_has_key_largest_seqno(const struct rocksdb_table_properties_t *props);
+
+// Whether the smallest sequence number is known.
+unsigned char rocksdb_table_properties_has_key_smallest_seqno(const struct rocksdb_table_properties_t *props);
+
+// When which sequence numbers were given out, encoded.
+const char *rocksdb_table_properties_seqno_to_time_mapping(const struct rocksdb_table_properties_t *props,
+                                                           size_t *size);
+
+// How many properties there are that the engine does not know by name: those of collectors.
+size_t rocksdb_table_properties_user_collected_properties_count(const struct rocksdb_table_properties_t *props);
+
+// The name of such a property, in the order of names; null behind the last.
+const char *rocksdb_table_properties_user_collected_properties_key_at(const struct rocksdb_table_properties_t *props,
+                                                                      size_t pos,
+                                                                      size_t *key_len);
+
+// Its value; null behind the last.
+const char *rocksdb_table_properties_user_collected_properties_value_at(const struct rocksdb_table_properties_t *props,
+                                                                        size_t pos,
+                                                                        size_t *value_len);
 
 // Not built: a row cache.
 void rocksdb_options_set_row_cache(struct rocksdb_options_t *opt, struct rocksdb_cache_t *cache);

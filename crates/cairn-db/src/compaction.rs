@@ -7,6 +7,7 @@ use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions};
 use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, JobContext, compact, deeper, flush};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
+use cairn_observe::listener::CompactionJobInfo;
 use cairn_observe::statistics::Ticker;
 use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, CompactionStyle};
 use cairn_platform::IoPriority;
@@ -16,7 +17,7 @@ use cairn_platform::sync::Ordering;
 use cairn_read::View;
 use cairn_types::{Code, Error, FileNumber, Result, TableFileCreationReason};
 use cairn_version::shape::{self, Present};
-use cairn_version::{FileMeta, TableRef, TreeEdit, Version};
+use cairn_version::{TableRef, TreeEdit, Version};
 
 use crate::family::FamilyState;
 use crate::install::Change;
@@ -35,9 +36,6 @@ pub(crate) struct Chosen {
     /// What it may write counts as used until it ends.
     pub(crate) _room: Option<Arc<Reservation>>,
 }
-
-/// The files that a compaction put into the tree, with their levels.
-pub(crate) type Added = Vec<(usize, Arc<FileMeta>)>;
 
 impl Shared {
     pub(crate) fn pick_options(&self, family: &FamilyState) -> PickOptions {
@@ -121,13 +119,13 @@ impl Shared {
         }
     }
 
-    /// Runs `chosen` and installs what it made.
+    /// Runs `chosen` and installs what it made. Returns what it did.
     pub(crate) fn run_compaction(
         self: &Arc<Self>,
         family: &FamilyState,
         chosen: &Chosen,
         manual: Option<&Canceled>,
-    ) -> Result<Added> {
+    ) -> Result<CompactionJobInfo> {
         let mut context = JobContext {
             cancel: self.compaction_cancel(manual),
             ..self.job_context(family)
@@ -160,10 +158,10 @@ impl Shared {
             });
         let micros = (self.world.clock.monotonic_nanos() - started) / 1000;
         let outcome = done.as_ref().map(|done| (&done.edit, done.stats));
-        watch.compaction_ended(info, family, &pick, outcome, micros);
-        let added = done?.edit.added;
+        let info = watch.compaction_ended(info, family, &pick, outcome, micros);
+        done?;
         self.note_space(BackgroundErrorReason::Compaction);
-        Ok(added)
+        Ok(info)
     }
 
     /// What a job that was told to end says.

@@ -10,13 +10,14 @@ use cairn_format::names::FileName;
 use cairn_jobs::BlobGc;
 use cairn_jobs::pick::{self, Busy, FilesRequest, Manual, Pick, Step, UserRange};
 use cairn_memtable::Memtable;
+use cairn_observe::listener::CompactionJobInfo;
 use cairn_observe::statistics::Ticker;
 use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_options::{Canceled, CompactRangeOptions, CompactionOptions, CompactionStyle};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::Version;
 
-use crate::compaction::{Added, Chosen, manual_blob_gc};
+use crate::compaction::{Chosen, manual_blob_gc};
 use crate::control::is_called_off;
 use crate::family::{Family, FamilyState};
 use crate::shared::{Shared, Tree};
@@ -201,7 +202,7 @@ impl Shared {
         family: &FamilyState,
         chosen: Chosen,
         canceled: &Canceled,
-    ) -> Result<Added> {
+    ) -> Result<CompactionJobInfo> {
         let result = self.guarded("a compaction", || {
             self.run_compaction(family, &chosen, Some(canceled))
         });
@@ -319,7 +320,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Compacts the named files of `family`; the names of the files that come of it.
+    /// Compacts the named files of `family`; returns what it did.
     fn compact_files(
         self: &Arc<Self>,
         family: &FamilyState,
@@ -327,7 +328,7 @@ impl Shared {
         names: &[&str],
         output_level: usize,
         path_id: Option<u32>,
-    ) -> Result<Vec<String>> {
+    ) -> Result<CompactionJobInfo> {
         self.check_writable()?;
         options.check_supported()?;
         let path_id = path_id.unwrap_or(0);
@@ -354,12 +355,7 @@ impl Shared {
                 let pick = pick::pick_files(&version, &busy, &present, &pick_options, &request)?;
                 self.take(&mut tree, family, pick, version)?
             };
-            let added = self.run_taken(family, chosen, &options.canceled)?;
-            let tables = family.tables();
-            let paths = added.iter().map(|(_, file)| tables.path(file));
-            Ok(paths
-                .map(|path| path.to_string_lossy().into_owned())
-                .collect())
+            self.run_taken(family, chosen, &options.canceled)
         })
     }
 }
@@ -447,6 +443,23 @@ impl Family {
         output_level: usize,
         path_id: Option<u32>,
     ) -> Result<Vec<String>> {
+        let did = self.compact_files_reported(options, files, output_level, path_id)?;
+        Ok(did.output_files)
+    }
+
+    /// [`Family::compact_files`] that returns what a listener is told of the compaction; the paths of the
+    /// outputs are in it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::compact_files`].
+    pub fn compact_files_reported(
+        &self,
+        options: &CompactionOptions,
+        files: &[&str],
+        output_level: usize,
+        path_id: Option<u32>,
+    ) -> Result<CompactionJobInfo> {
         self.db
             .shared
             .compact_files(&self.state, options, files, output_level, path_id)

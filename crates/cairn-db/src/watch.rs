@@ -13,9 +13,9 @@ use cairn_jobs::{JobEvents, JobStats};
 use cairn_memtable::Memtable;
 use cairn_observe::event::{Event, quoted};
 use cairn_observe::listener::{
-    BlobFileAddition, BlobFileCreationInfo, CompactionFileInfo, CompactionJobInfo,
+    BlobFileAddition, BlobFileCreationInfo, BlobFileGarbage, CompactionFileInfo, CompactionJobInfo,
     CompactionJobStats, EventListener, FileCreationBriefInfo, FileDeletionInfo, FlushJobInfo,
-    MemTableInfo, SubcompactionJobInfo, TableFileCreationInfo, WriteStallInfo,
+    KeyPrefix, MemTableInfo, SubcompactionJobInfo, TableFileCreationInfo, WriteStallInfo,
 };
 use cairn_observe::statistics::Ticker;
 use cairn_observe::{CompactionReason, FlushReason, Level, StallCondition, thread_number};
@@ -400,6 +400,10 @@ impl Watch {
                 total_input_bytes: pick.input_bytes(),
                 is_full_compaction: pick.files().count() == version.files().count(),
                 is_manual_compaction: pick.reason == Reason::Manual,
+                num_input_files_trivially_moved: match pick.trivial_move {
+                    true => pick.files().count() as u64,
+                    false => 0,
+                },
                 ..CompactionJobStats::default()
             },
             ..CompactionJobInfo::default()
@@ -474,6 +478,30 @@ impl Watch {
         info.stats.num_output_files = edit.added.len() as u64;
         let size = |(_, file): &(usize, Arc<FileMeta>)| file.size;
         info.stats.total_output_bytes = edit.added.iter().map(size).sum();
+        info.stats.num_output_files_blob = stats.output_blob_files;
+        info.stats.total_output_bytes_blob = stats.output_blob_bytes;
+        info.stats.num_records_replaced = stats.dropped.hidden;
+        info.stats.num_expired_deletion_records = stats.dropped.obsolete;
+        let order = family.order();
+        let keys = edit.added.iter();
+        let smallest = keys.clone().map(|(_, file)| file.smallest.user_key());
+        if let Some(key) = smallest.min_by(|a, b| order.compare(a, b)) {
+            info.stats.smallest_output_key_prefix = KeyPrefix::of(key);
+        }
+        let largest = keys.map(|(_, file)| file.largest.user_key());
+        if let Some(key) = largest.max_by(|a, b| order.compare(a, b)) {
+            info.stats.largest_output_key_prefix = KeyPrefix::of(key);
+        }
+        let blobs = &family.view().family.blobs;
+        let garbage = edit.blob_garbage.iter();
+        info.blob_garbage = garbage
+            .map(|garbage| BlobFileGarbage {
+                path: blobs.path(garbage.number).to_string_lossy().into_owned(),
+                number: garbage.number.0,
+                garbage_blob_count: garbage.count,
+                garbage_blob_bytes: garbage.bytes,
+            })
+            .collect();
         info.output_files = edit
             .added
             .iter()
@@ -498,7 +526,7 @@ impl Watch {
         pick: &Pick,
         result: Result<(&TreeEdit, JobStats), &Error>,
         micros: u64,
-    ) {
+    ) -> CompactionJobInfo {
         info.stats.elapsed_micros = micros;
         match result {
             Err(error) => {
@@ -522,6 +550,7 @@ impl Watch {
             self.shared
                 .notify(|listener| listener.on_compaction_completed(&info));
         }
+        info
     }
 
     fn log_compaction(&self, info: &CompactionJobInfo, family: &FamilyState, pick: &Pick) {
@@ -731,6 +760,10 @@ impl JobEvents for Watch {
                 num_output_records: stats.output_entries,
                 num_output_files: stats.output_files,
                 total_output_bytes: stats.output_bytes,
+                num_output_files_blob: stats.output_blob_files,
+                total_output_bytes_blob: stats.output_blob_bytes,
+                num_records_replaced: stats.dropped.hidden,
+                num_expired_deletion_records: stats.dropped.obsolete,
                 ..CompactionJobStats::default()
             },
             ..self.part.clone()

@@ -79,6 +79,19 @@ pub struct BlobFileAddition {
     pub total_blob_bytes: u64,
 }
 
+/// Values of a blob file that a compaction made garbage.
+#[derive(Clone, Debug, Default)]
+pub struct BlobFileGarbage {
+    /// Where the file lies.
+    pub path: String,
+    /// Its number.
+    pub number: u64,
+    /// How many more of its values are garbage.
+    pub garbage_blob_count: u64,
+    /// Bytes of their records.
+    pub garbage_blob_bytes: u64,
+}
+
 /// A file that takes part in a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactionFileInfo {
@@ -101,6 +114,8 @@ pub struct CompactionJobStats {
     pub num_input_files: u64,
     /// Those of them that lay in the output level.
     pub num_input_files_at_output_level: u64,
+    /// Those of them that were moved, not rewritten.
+    pub num_input_files_trivially_moved: u64,
     /// Entries read.
     pub num_input_records: u64,
     /// Bytes of the files read.
@@ -111,12 +126,48 @@ pub struct CompactionJobStats {
     pub num_output_records: u64,
     /// Bytes of the files written.
     pub total_output_bytes: u64,
+    /// Blob files written.
+    pub num_output_files_blob: u64,
+    /// Bytes of the blob files written.
+    pub total_output_bytes_blob: u64,
+    /// Entries that were not written because of a newer one of the same key.
+    pub num_records_replaced: u64,
+    /// Deletions that were not written because nothing was left for them to hide.
+    pub num_expired_deletion_records: u64,
+    /// The first bytes of the smallest key written.
+    pub smallest_output_key_prefix: KeyPrefix,
+    /// The first bytes of the largest key written.
+    pub largest_output_key_prefix: KeyPrefix,
     /// Whether all files of the family took part.
     pub is_full_compaction: bool,
     /// Whether somebody asked for it.
     pub is_manual_compaction: bool,
     /// Entries that were not keys; always 0, such a job fails.
     pub num_corrupt_keys: u64,
+}
+
+/// The first bytes of a key: at most 8.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyPrefix {
+    bytes: [u8; 8],
+    len: usize,
+}
+
+impl KeyPrefix {
+    /// The first bytes of `key`.
+    #[must_use]
+    pub fn of(key: &[u8]) -> KeyPrefix {
+        let mut prefix = KeyPrefix::default();
+        prefix.len = key.len().min(prefix.bytes.len());
+        prefix.bytes[..prefix.len].copy_from_slice(&key[..prefix.len]);
+        prefix
+    }
+
+    /// They.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
 }
 
 /// A compaction.
@@ -158,6 +209,8 @@ pub struct CompactionJobInfo {
     pub blob_compression: Option<Compression>,
     /// Blob files that were written.
     pub blob_files: Vec<BlobFileAddition>,
+    /// Blob files that have more garbage than before.
+    pub blob_garbage: Vec<BlobFileGarbage>,
     /// Whether it was cut short.
     pub aborted: bool,
 }

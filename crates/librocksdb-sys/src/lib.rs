@@ -31,5 +31,6 @@ pub use cairn_capi::perf::*;
 pub use cairn_capi::reads::*;
 pub use cairn_capi::space::*;
 pub use cairn_capi::statistics::*;
+pub use cairn_capi::table_properties::*;
 pub use cairn_capi::unbuilt::*;
 pub use cairn_capi::writes::*;

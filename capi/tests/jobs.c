@@ -1,0 +1,248 @@
+/* What reports of jobs say: of flushes and compactions to listeners, of named compactions to who asked. */
+#include "check.h"
+
+struct told {
+  char table[512];
+  int flushes, compactions, parts, ingestions;
+};
+
+static void nothing(void* state) { (void)state; }
+
+static void flush_began(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* info) {
+  (void)state, (void)db;
+  CHECK(rocksdb_table_properties_num_entries(rocksdb_flushjobinfo_table_properties(info)) == 0);
+}
+
+static void flushed(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* info) {
+  (void)db;
+  struct told* told = state;
+  size_t len;
+  CHECK(rocksdb_flushjobinfo_cf_id(info) == 0 && rocksdb_flushjobinfo_job_id(info) > 0);
+  CHECK(rocksdb_flushjobinfo_thread_id(info) > 0 && rocksdb_flushjobinfo_file_number(info) > 0);
+  CHECK(rocksdb_flushjobinfo_blob_compression_type(info) == rocksdb_no_compression);
+  const rocksdb_table_properties_t* table = rocksdb_flushjobinfo_table_properties(info);
+  CHECK(rocksdb_table_properties_orig_file_number(table) == rocksdb_flushjobinfo_file_number(info));
+  CHECK(rocksdb_table_properties_num_entries(table) == 2 && rocksdb_table_properties_num_data_blocks(table) == 1);
+  CHECK(rocksdb_table_properties_data_size(table) > 0 && rocksdb_table_properties_index_size(table) > 0);
+  CHECK(rocksdb_table_properties_num_deletions(table) == (uint64_t)told->flushes);
+  CHECK(rocksdb_table_properties_has_key_smallest_seqno(table) && rocksdb_table_properties_has_key_largest_seqno(table));
+  CHECK(rocksdb_table_properties_key_smallest_seqno(table) == rocksdb_flushjobinfo_smallest_seqno(info));
+  CHECK(rocksdb_table_properties_key_largest_seqno(table) == rocksdb_flushjobinfo_largest_seqno(info));
+  CHECK(rocksdb_table_properties_user_defined_timestamps_persisted(table) == 1);
+  CHECK(same_at(rocksdb_table_properties_column_family_name(table, &len), &len, "default"));
+  CHECK(same_at(rocksdb_table_properties_comparator_name(table, &len), &len, "leveldb.BytewiseComparator"));
+  CHECK(rocksdb_table_properties_compression_name(table, &len) != NULL && len > 0);
+  CHECK(rocksdb_table_properties_db_id(table, &len) != NULL && len > 0);
+  size_t count = rocksdb_table_properties_user_collected_properties_count(table);
+  CHECK(rocksdb_table_properties_user_collected_properties_key_at(table, count, &len) == NULL && len == 0);
+  CHECK(rocksdb_table_properties_user_collected_properties_value_at(table, count, &len) == NULL && len == 0);
+
+  CHECK(rocksdb_flushjobinfo_blob_file_addition_infos_count(info) == 1);
+  const rocksdb_blob_file_addition_info_t* blob = rocksdb_flushjobinfo_blob_file_addition_info_at(info, 0);
+  CHECK(rocksdb_blob_file_addition_info_total_blob_count(blob) == 2u - told->flushes);
+  CHECK(rocksdb_blob_file_addition_info_total_blob_bytes(blob) > 0);
+  uint64_t number = rocksdb_blob_file_addition_info_blob_file_number(blob);
+  CHECK(number == rocksdb_flushjobinfo_oldest_blob_file_number(info));
+  const char* path = rocksdb_blob_file_addition_info_blob_file_path(blob, &len);
+  CHECK(len > 5 && memcmp(path + len - 5, ".blob", 5) == 0);
+  told->flushes++;
+}
+
+/* What listeners are told of the compaction, and who asked for it. */
+static void check_compaction(const rocksdb_compactionjobinfo_t* info, char table[512]) {
+  size_t len;
+  CHECK(rocksdb_compactionjobinfo_cf_id(info) == 0 && rocksdb_compactionjobinfo_job_id(info) > 0);
+  CHECK(rocksdb_compactionjobinfo_thread_id(info) > 0 && !rocksdb_compactionjobinfo_aborted(info));
+  CHECK(rocksdb_compactionjobinfo_num_l0_files(info) == 0);
+  CHECK(rocksdb_compactionjobinfo_compression(info) == rocksdb_no_compression);
+  CHECK(rocksdb_compactionjobinfo_blob_compression_type(info) == rocksdb_no_compression);
+  CHECK(rocksdb_compactionjobinfo_input_file_infos_count(info) == 2);
+  for (size_t i = 0; i < 2; i++) {
+    const rocksdb_compaction_file_info_t* file = rocksdb_compactionjobinfo_input_file_info_at(info, i);
+    CHECK(rocksdb_compaction_file_info_level(file) == 0 && rocksdb_compaction_file_info_file_number(file) > 0);
+    CHECK(rocksdb_compaction_file_info_oldest_blob_file_number(file) > 0);
+  }
+  CHECK(rocksdb_compactionjobinfo_output_file_infos_count(info) == 1);
+  const rocksdb_compaction_file_info_t* file = rocksdb_compactionjobinfo_output_file_info_at(info, 0);
+  CHECK(rocksdb_compaction_file_info_level(file) == 1);
+
+  CHECK(rocksdb_compactionjobinfo_blob_file_addition_infos_count(info) == 0);
+  CHECK(rocksdb_compactionjobinfo_blob_file_garbage_infos_count(info) == 1);
+  const rocksdb_blob_file_garbage_info_t* garbage = rocksdb_compactionjobinfo_blob_file_garbage_info_at(info, 0);
+  CHECK(rocksdb_blob_file_garbage_info_garbage_blob_count(garbage) == 2);
+  CHECK(rocksdb_blob_file_garbage_info_garbage_blob_bytes(garbage) > 0);
+  CHECK(rocksdb_blob_file_garbage_info_blob_file_number(garbage) > 0);
+  const char* blob = rocksdb_blob_file_garbage_info_blob_file_path(garbage, &len);
+  CHECK(len > 5 && memcmp(blob + len - 5, ".blob", 5) == 0);
+
+  CHECK(rocksdb_compactionjobinfo_table_properties_count(info) == 1);
+  const char* path = rocksdb_compactionjobinfo_table_properties_key_at(info, 0, &len);
+  CHECK(len > 4 && len < 512 && memcmp(path + len - 4, ".sst", 4) == 0);
+  const rocksdb_table_properties_t* made = rocksdb_compactionjobinfo_table_properties_for_file(info, path, len);
+  CHECK(made != NULL && made == rocksdb_compactionjobinfo_table_properties_value_at(info, 0));
+  CHECK(rocksdb_table_properties_num_entries(made) == 1);
+  memcpy(table, path, len);
+  table[len] = 0;
+  CHECK(rocksdb_compactionjobinfo_table_properties_for_file(info, path, len - 1) == NULL);
+  CHECK(rocksdb_compactionjobinfo_table_properties_value_at(info, 1) == NULL);
+  CHECK(rocksdb_compactionjobinfo_table_properties_key_at(info, 1, &len) == NULL && len == 0);
+
+  const rocksdb_compaction_job_stats_t* stats = rocksdb_compactionjobinfo_stats(info);
+  CHECK(rocksdb_compaction_job_stats_elapsed_micros(stats) == rocksdb_compactionjobinfo_elapsed_micros(info));
+  CHECK(rocksdb_compaction_job_stats_has_accurate_num_input_records(stats));
+  CHECK(rocksdb_compaction_job_stats_num_input_records(stats) == 4);
+  CHECK(rocksdb_compaction_job_stats_num_input_files(stats) == 2);
+  CHECK(rocksdb_compaction_job_stats_num_input_files_at_output_level(stats) == 0);
+  CHECK(rocksdb_compaction_job_stats_num_input_files_trivially_moved(stats) == 0);
+  CHECK(rocksdb_compaction_job_stats_num_output_records(stats) == 1);
+  CHECK(rocksdb_compaction_job_stats_num_output_files(stats) == 1);
+  CHECK(rocksdb_compaction_job_stats_num_output_files_blob(stats) == 0);
+  CHECK(rocksdb_compaction_job_stats_total_output_bytes_blob(stats) == 0);
+  CHECK(rocksdb_compaction_job_stats_is_full_compaction(stats) && rocksdb_compaction_job_stats_is_manual_compaction(stats));
+  CHECK(!rocksdb_compaction_job_stats_is_remote_compaction(stats));
+  CHECK(rocksdb_compaction_job_stats_total_input_bytes(stats) > rocksdb_compaction_job_stats_total_output_bytes(stats));
+  CHECK(rocksdb_compaction_job_stats_num_records_replaced(stats) == 2);
+  CHECK(rocksdb_compaction_job_stats_num_expired_deletion_records(stats) == 1);
+  CHECK(rocksdb_compaction_job_stats_num_corrupt_keys(stats) == 0);
+  CHECK(same_at(rocksdb_compaction_job_stats_smallest_output_key_prefix(stats, &len), &len, "a long k"));
+  CHECK(same_at(rocksdb_compaction_job_stats_largest_output_key_prefix(stats, &len), &len, "a long k"));
+}
+
+static void compaction_began(void* state, rocksdb_t* db, const rocksdb_compactionjobinfo_t* info) {
+  (void)state, (void)db;
+  CHECK(rocksdb_compactionjobinfo_output_file_infos_count(info) == 0);
+  CHECK(rocksdb_compactionjobinfo_table_properties_count(info) == 0);
+}
+
+static void compacted(void* state, rocksdb_t* db, const rocksdb_compactionjobinfo_t* info) {
+  (void)db;
+  struct told* told = state;
+  check_compaction(info, told->table);
+  told->compactions++;
+}
+
+static void part_began(void* state, const rocksdb_subcompactionjobinfo_t* info) { (void)state, (void)info; }
+
+static void part_ended(void* state, const rocksdb_subcompactionjobinfo_t* info) {
+  CHECK(rocksdb_subcompactionjobinfo_cf_id(info) == 0 && rocksdb_subcompactionjobinfo_job_id(info) > 0);
+  CHECK(rocksdb_subcompactionjobinfo_subcompaction_job_id(info) == 0);
+  CHECK(rocksdb_subcompactionjobinfo_compression(info) == rocksdb_no_compression);
+  CHECK(rocksdb_subcompactionjobinfo_blob_compression_type(info) == rocksdb_no_compression);
+  CHECK(rocksdb_compaction_job_stats_num_output_records(rocksdb_subcompactionjobinfo_stats(info)) == 1);
+  ((struct told*)state)->parts++;
+}
+
+static void ingested(void* state, rocksdb_t* db, const rocksdb_externalfileingestioninfo_t* info) {
+  (void)db;
+  size_t len;
+  const char* path = rocksdb_externalfileingestioninfo_external_file_path(info, &len);
+  CHECK(len > 4 && memcmp(path + len - 4, ".ext", 4) == 0);
+  CHECK(rocksdb_externalfileingestioninfo_global_seqno(info) > 0);
+  CHECK(rocksdb_table_properties_num_entries(rocksdb_externalfileingestioninfo_table_properties(info)) == 1);
+  ((struct told*)state)->ingestions++;
+}
+
+static void failed(void* state, uint32_t reason, rocksdb_status_ptr_t* status) {
+  (void)state, (void)reason, (void)status;
+}
+
+static void stalled(void* state, const rocksdb_writestallinfo_t* info) { (void)state, (void)info; }
+
+static void sealed(void* state, const rocksdb_memtableinfo_t* info) {
+  (void)state;
+  size_t len = 7;
+  rocksdb_memtableinfo_newest_udt(info, &len);
+  CHECK(len == 0);
+}
+
+static void put(rocksdb_t* db, const char* key, const char* value) {
+  char* err = NULL;
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  if (value == NULL)
+    rocksdb_delete(db, w, key, strlen(key), &err);
+  else
+    rocksdb_put(db, w, key, strlen(key), value, strlen(value), &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_destroy(w);
+}
+
+static void flush(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_flushoptions_t* options = rocksdb_flushoptions_create();
+  rocksdb_flush(db, options, &err);
+  CHECK_OK(err);
+  rocksdb_flushoptions_destroy(options);
+}
+
+int main(int argc, char** argv) {
+  CHECK(argc == 2);
+  char* err = NULL;
+  char* path = below(argv[1], "jobs");
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_disable_auto_compactions(options, 1);
+  rocksdb_options_set_compression(options, rocksdb_no_compression);
+  rocksdb_options_set_enable_blob_files(options, 1);
+  rocksdb_options_set_min_blob_size(options, 8);
+  struct told told;
+  memset(&told, 0, sizeof(told));
+  rocksdb_options_add_eventlistener(
+      options, rocksdb_eventlistener_create(&told, nothing, flush_began, flushed, compaction_began, compacted,
+                                            part_began, part_ended, ingested, failed, stalled, sealed));
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  put(db, "a long key", "the first value");
+  put(db, "b", "another value");
+  flush(db);
+  put(db, "a long key", "the second value");
+  put(db, "b", NULL);
+  flush(db);
+
+  const rocksdb_livefiles_t* files = rocksdb_livefiles(db);
+  CHECK(rocksdb_livefiles_count(files) == 2);
+  const char* names[] = {rocksdb_livefiles_name(files, 0), rocksdb_livefiles_name(files, 1)};
+  rocksdb_compaction_options_t* how = rocksdb_compaction_options_create();
+  rocksdb_compactionjobinfo_t* did = rocksdb_compactionjobinfo_create();
+  CHECK(rocksdb_compactionjobinfo_job_id(did) == 0 && rocksdb_compactionjobinfo_input_file_infos_count(did) == 0);
+  const char* missing[] = {"999999.sst"};
+  rocksdb_compact_files(db, how, missing, 1, 1, -1, NULL, NULL, did, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  CHECK(rocksdb_compactionjobinfo_job_id(did) == 0);
+  char** made = NULL;
+  size_t count = 0;
+  rocksdb_compact_files(db, how, names, 2, 1, -1, &made, &count, did, &err);
+  CHECK_OK(err);
+  char table[512];
+  check_compaction(did, table);
+  CHECK(count == 1 && strcmp(made[0], table) == 0 && strcmp(told.table, table) == 0);
+  rocksdb_compact_files_output_file_names_destroy(made, count);
+  rocksdb_compactionjobinfo_destroy(did);
+  rocksdb_compactionjobinfo_destroy(NULL);
+  rocksdb_compaction_options_destroy(how);
+  rocksdb_livefiles_destroy(files);
+
+  char* outside = below(argv[1], "outside.ext");
+  rocksdb_envoptions_t* env = rocksdb_envoptions_create();
+  rocksdb_sstfilewriter_t* writer = rocksdb_sstfilewriter_create(env, options);
+  rocksdb_sstfilewriter_open(writer, outside, &err);
+  CHECK_OK(err);
+  rocksdb_sstfilewriter_put(writer, "a long key", 10, "3", 1, &err);
+  CHECK_OK(err);
+  rocksdb_sstfilewriter_finish(writer, &err);
+  CHECK_OK(err);
+  rocksdb_sstfilewriter_destroy(writer);
+  rocksdb_envoptions_destroy(env);
+  const char* list[] = {outside};
+  rocksdb_ingestexternalfileoptions_t* in = rocksdb_ingestexternalfileoptions_create();
+  rocksdb_ingest_external_file(db, list, 1, in, &err);
+  CHECK_OK(err);
+  rocksdb_ingestexternalfileoptions_destroy(in);
+  CHECK(told.flushes == 2 && told.compactions == 1 && told.parts == 1 && told.ingestions == 1);
+
+  rocksdb_close(db);
+  rocksdb_options_destroy(options);
+  free(outside);
+  free(path);
+  end_threads();
+  return 0;
+}
