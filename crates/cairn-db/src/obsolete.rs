@@ -36,7 +36,7 @@ const OPTIONS_KEPT: usize = 2;
 
 impl Keep {
     /// Whether the file may be deleted. OPTIONS files are judged together, elsewhere.
-    fn is_obsolete(&self, name: FileName) -> bool {
+    pub(crate) fn is_obsolete(&self, name: FileName) -> bool {
         match name {
             FileName::Wal(number) => number < self.min_log,
             // Openings that failed leave some with larger numbers than one that was gone on with.

@@ -324,6 +324,16 @@ impl Model {
             .collect()
     }
 
+    /// Whether any family, dropped or not, had this content at any moment.
+    #[must_use]
+    pub fn ever_had(&self, content: &Entries) -> bool {
+        let moments = 0..=self.now();
+        moments.rev().any(|moment| {
+            let mut numbers = 0..self.families.len();
+            numbers.any(|number| self.content_by_number(number, moment) == *content)
+        })
+    }
+
     /// The whole content of the family of this number, dropped or not, at `moment`.
     #[must_use]
     pub fn content_by_number(&self, number: usize, moment: usize) -> Entries {

@@ -260,14 +260,15 @@ impl<'f> Runner<'f> {
         }
         let dir = Path::new(DIR);
         let engine = self.factory.open(&self.sim.world, dir, self.options())?;
-        self.hear(&*engine);
+        self.hear(engine.background_errors());
         self.engine = Some(engine);
         Ok(())
     }
 
-    /// Counts the errors of background work that the program is told of by `engine`.
-    pub fn hear(&mut self, engine: &dyn Engine) {
-        self.errors.push(engine.background_errors());
+    /// Counts the errors of background work that a database tells the program of, see
+    /// [`Engine::background_errors`].
+    pub fn hear(&mut self, errors: Arc<AtomicU64>) {
+        self.errors.push(errors);
     }
 
     /// How many errors of background work the program was told of.

@@ -53,6 +53,7 @@ impl SimFs {
                 capacity: u64::MAX,
                 record_sites: false,
                 injected_at: None,
+                wrong_reads: 0,
             })),
         }
     }
@@ -72,6 +73,12 @@ impl SimFs {
     #[must_use]
     pub fn first_injected(&self) -> Option<usize> {
         self.state.lock().plan.first_injected()
+    }
+
+    /// How many reads have been given wrong bytes.
+    #[must_use]
+    pub fn wrong_reads(&self) -> usize {
+        self.state.lock().wrong_reads
     }
 
     /// Where in the source the first operation that a plan made fail was called.

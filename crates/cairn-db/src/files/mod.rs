@@ -8,6 +8,7 @@ mod export;
 mod external;
 pub(crate) mod ingest;
 pub(crate) mod live;
+pub(crate) mod lost;
 mod repair;
 mod sorted_run;
 mod sst_reader;

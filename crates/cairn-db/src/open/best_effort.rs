@@ -1,10 +1,11 @@
 //! Opening what is still whole of a database that lost files (`best_efforts_recovery`).
 //!
 //! Which state that is, is for the MANIFEST's module to find. Here: which files are there, and that
-//! no log is read, because logs continue a state that may be lost. A writer deletes logs and files
-//! that the state does not have, as after every opening.
+//! no log is read, because logs continue a state that may be lost. Logs, tables and blob files that the
+//! state does not have may be all that is left of newer ones: the opening, which would delete them, gives
+//! them names in `lost` first, and the MANIFESTs that say what they were.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
@@ -15,6 +16,8 @@ use cairn_version::manifest::{Present, Recovered, replay_best_effort};
 
 use super::create::table_dirs;
 use super::{OpenRequest, descriptor};
+use crate::files::lost::Lost;
+use crate::shared::Shared;
 
 /// What can be recovered; `None` if there is no MANIFEST.
 pub(super) fn recover(
@@ -73,6 +76,50 @@ pub(super) fn recover(
         family.log_number = largest;
     }
     Ok(Some(recovered))
+}
+
+impl Shared {
+    /// Gives files with data that the state does not have second names in `lost`, durably. The clean-up at
+    /// the end of the opening removes the old ones.
+    pub(super) fn set_aside(&self) -> Result<()> {
+        let fs = &*self.world.fs;
+        let min_log = self.tree.lock().durable_min_log;
+        // No MANIFEST has that number yet.
+        let needed = self.needed(self.next_file_number(), min_log);
+        let own = [&self.dir, &self.wal_dir];
+        let mut dirs: BTreeSet<PathBuf> = self.all_table_dirs();
+        dirs.extend(own.map(PathBuf::clone));
+        let (mut data, mut manifests) = (Vec::new(), Vec::new());
+        for dir in dirs {
+            let is_own = own.contains(&&dir);
+            for name in fs.list(&dir)? {
+                let path = dir.join(&name);
+                match FileName::parse(&name).filter(|kind| needed.is_obsolete(*kind)) {
+                    Some(FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)) => {
+                        data.push(path);
+                    }
+                    Some(FileName::Wal(_)) if is_own && fs.status(&path)?.len > 0 => {
+                        data.push(path)
+                    }
+                    Some(FileName::Manifest(_)) if is_own => manifests.push(path),
+                    _ => {}
+                }
+            }
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let lost = Lost::of(fs, &self.dir, self.options().use_fsync);
+        for path in data.iter().chain(&manifests) {
+            let kept = lost.keep(path)?;
+            self.info.warn(format_args!(
+                "{} is no part of what was recovered; it is kept as {}",
+                path.display(),
+                kept.display()
+            ));
+        }
+        lost.sync()
+    }
 }
 
 /// The directories of the tables of `family`.

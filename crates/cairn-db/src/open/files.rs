@@ -194,20 +194,25 @@ impl Shared {
         Ok(())
     }
 
-    /// Deletes what nothing needs, after an opening.
-    pub(super) fn clean_up(&self, manifest: FileNumber, min_log: FileNumber) -> Result<()> {
+    /// What an opening leaves in place.
+    pub(super) fn needed(&self, manifest: FileNumber, min_log: FileNumber) -> Keep {
         let mut live = BTreeSet::new();
         for family in self.families.load().iter() {
             let version = &family.view().version;
             live.extend(version.files().map(|(_, file)| file.number));
             live.extend(version.blob_files().keys().copied());
         }
-        let keep = Keep {
+        Keep {
             manifest,
             min_log,
             live,
             min_pending: self.next_file_number(),
-        };
+        }
+    }
+
+    /// Deletes what nothing needs, after an opening.
+    pub(super) fn clean_up(&self, manifest: FileNumber, min_log: FileNumber) -> Result<()> {
+        let keep = self.needed(manifest, min_log);
         self.open_archive(min_log)?;
         let fs = &*self.world.fs;
         let dirs: BTreeSet<&Path> = BTreeSet::from([self.dir.as_path(), self.wal_dir.as_path()]);

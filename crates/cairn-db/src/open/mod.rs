@@ -228,6 +228,7 @@ fn fresh(order: KeyOrder) -> Result<Recovered> {
         wals: BTreeMap::new(),
         log_reach: None,
         set_back: Vec::new(),
+        unread: None,
         ending: None,
     })
 }

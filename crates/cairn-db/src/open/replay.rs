@@ -25,10 +25,10 @@ pub(crate) trait Sink {
     fn batch_done(&mut self) -> Result<()>;
 }
 
-/// A part of a log that recovery did not use.
+/// A part of a log that recovery did not use; with `best_efforts_recovery` also one of the MANIFEST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// The log.
+    /// The file.
     pub file: PathBuf,
     /// Where the part begins, in bytes.
     pub offset: u64,

@@ -315,17 +315,12 @@ impl LogReplay<'_> {
 
     /// Reports what recovery leaves out.
     fn note(&mut self, file: &WalFile, offset: u64, bytes: u64, reason: String) {
-        self.shared.info.warn(format_args!(
-            "recovery leaves out {bytes} bytes at offset {offset} of {}: {reason}",
-            file.path.display()
-        ));
-        let dropped = Dropped {
+        self.shared.note_dropped(Dropped {
             file: file.path.clone(),
             offset,
             bytes,
             reason,
-        };
-        self.shared.dropped.lock().push(dropped);
+        });
     }
 }
 
@@ -342,6 +337,21 @@ fn entries_of(batch: &[u8]) -> Option<u32> {
 }
 
 impl Shared {
+    /// Says that recovery did without a part of a file.
+    fn note_dropped(&self, dropped: Dropped) {
+        let Dropped {
+            file,
+            offset,
+            bytes,
+            reason,
+        } = &dropped;
+        self.info.warn(format_args!(
+            "recovery leaves out {bytes} bytes at offset {offset} of {}: {reason}",
+            file.display()
+        ));
+        self.dropped.lock().push(dropped);
+    }
+
     /// Replays the logs, makes the recovered state the current one, and begins to work.
     pub(super) fn finish_opening(self: &Arc<Self>, recovered: &Recovered) -> Result<()> {
         if !self.read_only {
@@ -358,6 +368,15 @@ impl Shared {
             self.info.warn(format_args!(
                 "[{family}] recovered to an older state: files of newer ones are missing"
             ));
+        }
+        if let Some(unread) = &recovered.unread {
+            let manifest = FileName::Manifest(recovered.manifest).to_string();
+            self.note_dropped(Dropped {
+                file: self.dir.join(manifest),
+                offset: unread.offset,
+                bytes: unread.bytes,
+                reason: unread.reason.clone(),
+            });
         }
         let job = self.log_recovery_start()?;
         let outcome = self.replay_logs(recovered)?;
@@ -531,6 +550,9 @@ impl Shared {
         }
         for dir in self.all_table_dirs() {
             self.world.fs.sync_dir(&dir)?;
+        }
+        if self.options().best_efforts_recovery {
+            self.set_aside()?;
         }
         let manifest = match self.reuse_manifest(recovered, &families, keep_logs)? {
             Some(manifest) => manifest,

@@ -102,22 +102,27 @@ fn neither_current_nor_the_end_of_the_manifest_is_needed() {
         .iter()
         .find(|name| name.starts_with("MANIFEST"))
         .unwrap();
-    let path = Path::new("/db").join(name);
-    let file = world.fs.open(&path, Default::default()).unwrap();
-    let mut content = vec![0; file.len().unwrap() as usize];
-    file.read_up_to_end(0, &mut content).unwrap();
+    let len = world.fs.status(&Path::new("/db").join(name)).unwrap().len;
     // In the last record, the flush of the last table.
-    let at = content.len() - 12;
-    content[at] ^= 1;
-    world.fs.remove(&path).unwrap();
-    let file = world.fs.create(&path, Default::default()).unwrap();
-    file.append(&content).unwrap();
-    file.close().unwrap();
+    damage(&world, name, len as usize - 12);
     assert!(try_open(&world, &DbOptions::default()).is_err());
     let db = try_open(&world, &best_effort()).unwrap();
     assert!(db.get(&[TABLES - 2]).unwrap().is_some());
     assert!(db.get(&[TABLES - 1]).unwrap().is_none());
     db.close().unwrap();
+}
+
+/// Flips a bit of the file `name`.
+fn damage(world: &World, name: &str, at: usize) {
+    let path = Path::new("/db").join(name);
+    let file = world.fs.open(&path, Default::default()).expect("a file");
+    let mut content = vec![0; file.len().expect("a length") as usize];
+    file.read_up_to_end(0, &mut content).expect("its content");
+    content[at] ^= 1;
+    world.fs.remove(&path).expect("it goes");
+    let file = world.fs.create(&path, Default::default()).expect("a file");
+    file.append(&content).expect("a write");
+    file.close().expect("it closes");
 }
 
 #[test]
@@ -134,6 +139,70 @@ fn without_paranoid_checks_a_lost_table_is_an_error_of_its_reads() {
     let error = db.get(&[1]).unwrap_err();
     assert!(error.text().contains(".sst"), "{error}");
     db.close().unwrap();
+}
+
+/// The files of `dir` with their lengths.
+fn files(world: &World, dir: &str) -> Vec<(String, u64)> {
+    let dir = Path::new(dir);
+    let names = world.fs.list(dir).unwrap_or_default();
+    let mut files: Vec<_> = names
+        .into_iter()
+        .map(|name| {
+            let len = world.fs.status(&dir.join(&name)).map_or(0, |s| s.len);
+            (name, len)
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// Tables and logs were deleted: a MANIFEST that could not be read to its end was enough (R8).
+#[test]
+fn what_is_not_recovered_is_set_aside() {
+    for at in [0.2, 0.5, 0.9] {
+        let (world, _) = written();
+        let manifest = files(&world, "/db")
+            .into_iter()
+            .find(|(name, _)| name.starts_with("MANIFEST"));
+        let (manifest, len) = manifest.unwrap();
+        world.fs.remove("/db/CURRENT".as_ref()).unwrap();
+        damage(&world, &manifest, (len as f64 * at) as usize);
+        let data: Vec<_> = files(&world, "/db")
+            .into_iter()
+            .filter(|(name, len)| *len > 0 && (name.ends_with(".sst") || name.ends_with(".log")))
+            .collect();
+        assert!(data.len() > usize::from(TABLES));
+        let Ok(db) = try_open(&world, &best_effort()) else {
+            assert_eq!(files(&world, "/db/lost"), []);
+            continue;
+        };
+        let dropped = db.dropped_at_recovery();
+        assert_eq!(dropped.len(), 1, "{dropped:?}");
+        assert!(dropped[0].file.ends_with(&manifest));
+        assert!(dropped[0].offset < len && dropped[0].offset + dropped[0].bytes == len);
+        db.close().unwrap();
+        let (here, lost) = (files(&world, "/db"), files(&world, "/db/lost"));
+        for file in &data {
+            assert!(here.contains(file) || lost.contains(file), "{file:?}");
+        }
+        assert!(lost.contains(&(manifest, len)), "{lost:?}");
+        assert!(lost.len() > 1, "{lost:?}");
+    }
+}
+
+/// Nothing is set aside where nothing is missing.
+#[test]
+fn what_is_whole_stays_where_it_is() {
+    let (world, _) = written();
+    let db = try_open(&world, &db_options()).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = try_open(&world, &best_effort()).unwrap();
+    assert!(db.get(b"logged").unwrap().is_some());
+    assert!(db.dropped_at_recovery().is_empty());
+    db.close().unwrap();
+    assert_eq!(files(&world, "/db/lost"), []);
 }
 
 /// Also where an older one is still linked.

@@ -65,7 +65,7 @@ impl Operation for Checkpoint {
         let limit = if self.flush { 0 } else { u64::MAX };
         cairn.db.create_checkpoint(dir, limit)?;
         let mut copy = CairnFactory.open(&world, dir, &options)?;
-        runner.hear(&*copy);
+        runner.hear(copy.background_errors());
         let found = content(&mut *copy, &known)?;
         runner.agree(&found, whole, |expected, found| {
             let count = |all: &crate::run::Content| all.values().map(Vec::len).sum::<usize>();

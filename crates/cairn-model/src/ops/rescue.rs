@@ -1,14 +1,19 @@
 //! Ways to bring back what a copy of the database holds, each compared with the state of now:
 //! `rescue repair` makes a database without MANIFEST whole again, `rescue lost` opens one that has
-//! lost its CURRENT, and `rescue export default` moves a family to another database.
+//! lost its CURRENT, and `rescue export default` moves a family to another database. Neither of the
+//! first two may take a data file away (R8).
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn_db::FamilyDescriptor;
 use cairn_format::names::FileName;
 use cairn_options::{DbOptions, ImportColumnFamilyOptions, Options};
 use cairn_platform::FileSystem;
 use cairn_platform::fs::PathKind;
+use cairn_platform::sync::AtomicU64;
+use cairn_sim::SimFs;
 use cairn_types::{Code, Result};
 
 use super::{Kind, Operation, Promise};
@@ -69,6 +74,8 @@ impl Operation for Rescue {
 
     fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure> {
         let mut options = runner.options().clone();
+        let disk = runner.sim.fs.clone();
+        let wrong_reads = disk.wrong_reads();
         let known = runner.model().clone();
         let engine = runner.engine()?;
         let families = engine.families();
@@ -76,21 +83,27 @@ impl Operation for Rescue {
             return Ok(Promise::Nothing);
         };
         clean(cairn)?;
+        let mut data = BTreeSet::new();
+        let mut told = None;
         let (promise, only) = match self {
             Rescue::Export(family) => {
-                if !export(cairn, &options, family)? {
+                told = export(cairn, &options, family)?;
+                if told.is_none() {
                     return Ok(Promise::Nothing);
                 }
                 (Promise::Flushed(vec![family.clone()]), Some(family))
             }
             _ => {
                 cairn.db.create_checkpoint(Path::new(DIR), 0)?;
+                data = data_files(&disk);
                 match self {
                     Rescue::Repair => repair(cairn, &options)?,
                     _ => {
                         let current = Path::new(DIR).join(FileName::Current.to_string());
                         cairn.world.fs.remove(&current)?;
-                        options.db = format!("best_efforts_recovery=true;{}", options.db);
+                        // A compaction would take files away.
+                        let quiet = "disable_auto_compactions=true";
+                        options.lay_over("best_efforts_recovery=true", quiet, "");
                     }
                 }
                 (Promise::Flushed(families), None)
@@ -98,9 +111,28 @@ impl Operation for Rescue {
         };
         let world = cairn.world.clone();
         let mut copy = CairnFactory.open(&world, Path::new(DIR), &options)?;
-        runner.hear(&*copy);
+        told.into_iter().for_each(|errors| runner.hear(errors));
+        runner.hear(copy.background_errors());
         let mut found = content(&mut *copy, &known)?;
         copy.close()?;
+        if matches!(self, Rescue::Lost) {
+            let left = data_files(&disk);
+            if let Some((name, len)) = data.difference(&left).next() {
+                return Err(Failure::wrong(format!(
+                    "{name} of {len} bytes is gone: neither in use nor set aside"
+                )));
+            }
+            let same = |model: &crate::model::Model| whole(model) == found;
+            if disk.wrong_reads() > wrong_reads && !runner.models().iter().any(same) {
+                // What of the MANIFEST could not be read is done without, and kept.
+                return match found.values().all(|content| known.ever_had(content)) {
+                    true => Ok(promise),
+                    false => Err(Failure::wrong(
+                        "what came back never was the content of a family",
+                    )),
+                };
+            }
+        }
         if let Some(family) = only {
             let imported = found.remove(IMPORTED).unwrap_or_default();
             found = Content::from([(family.clone(), imported)]);
@@ -128,6 +160,23 @@ impl Operation for Rescue {
         }
         Ok(promise)
     }
+}
+
+/// The tables, blob files and logs with anything in them in the copy, by name, with their lengths: those
+/// that it uses and those that are set aside.
+fn data_files(disk: &SimFs) -> BTreeSet<(String, usize)> {
+    let image = disk.image();
+    let in_copy = image.files().filter(|(path, _)| path.starts_with(DIR));
+    let data = in_copy.filter_map(|(path, bytes)| {
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        let is_data = match FileName::parse(&name)? {
+            FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_) => true,
+            FileName::Wal(_) => !bytes.is_empty(),
+            _ => false,
+        };
+        is_data.then_some((name, bytes.len()))
+    });
+    data.collect()
 }
 
 /// Removes what an earlier one that failed may have left.
@@ -166,17 +215,19 @@ fn repair(cairn: &Cairn, options: &OptionSet) -> Result<()> {
     cairn_db::repair(&cairn.world, dir, &db, &family, &cairn.family).map(|_| ())
 }
 
-/// Moves a family to a database of its own; `false` where it cannot be: it has blobs, or no tables.
-fn export(cairn: &Cairn, options: &OptionSet, name: &str) -> Result<bool> {
+/// Moves a family to a database of its own, and returns what counts the errors which that tells of;
+/// `None` where it cannot be moved: it has blobs, or no tables.
+fn export(cairn: &Cairn, options: &OptionSet, name: &str) -> Result<Option<Arc<AtomicU64>>> {
     let exported = match cairn.family(name)?.export(Path::new(EXPORTED)) {
-        Err(error) if error.code() == Code::NotSupported => return Ok(false),
+        Err(error) if error.code() == Code::NotSupported => return Ok(None),
         exported => exported?,
     };
     if exported.files.is_empty() {
         // As in RocksDB, a family without tables is not imported.
-        return Ok(false);
+        return Ok(None);
     }
     let mut other = CairnFactory.open(&cairn.world, Path::new(DIR), options)?;
+    let told = other.background_errors();
     if let Some(other) = other.cairn() {
         let import = ImportColumnFamilyOptions { move_files: true };
         other
@@ -184,5 +235,5 @@ fn export(cairn: &Cairn, options: &OptionSet, name: &str) -> Result<bool> {
             .create_family_with_import(IMPORTED, &cairn.family, &import, &[exported])?;
     }
     other.close()?;
-    Ok(true)
+    Ok(Some(told))
 }

@@ -54,7 +54,7 @@ pub(super) struct SimReader(pub(super) Handle);
 
 impl RandomAccessFile for SimReader {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let op = self.0.fs.enter(Call::Read, &self.0.path)?;
+        let mut op = self.0.fs.enter(Call::Read, &self.0.path)?;
         let Some(Node::File(bytes)) = op.state.live.nodes.get(&self.0.inode) else {
             return failed(Call::Read, &self.0.path, ErrorKind::NotFound);
         };
@@ -69,6 +69,7 @@ impl RandomAccessFile for SimReader {
             && let Some(byte) = buf[..len].get_mut(len / 2)
         {
             *byte ^= 1 << (op.number % 8);
+            op.state.wrong_reads += 1;
         }
         Ok(len)
     }

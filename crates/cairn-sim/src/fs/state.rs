@@ -30,6 +30,8 @@ pub(super) struct State {
     pub(super) record_sites: bool,
     /// The stack of the first operation that the last plan made fail.
     pub(super) injected_at: Option<Arc<Backtrace>>,
+    /// How many reads were given wrong bytes.
+    pub(super) wrong_reads: usize,
 }
 
 impl State {

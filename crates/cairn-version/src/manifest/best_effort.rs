@@ -5,7 +5,7 @@
 //! atomic group changed together are whole together there. A MANIFEST in which some family never is
 //! gives way to the one before it. What later edits say of files is left out; logs are left out too,
 //! because they belong to later states. The MANIFEST is read twice: once to find the states, once to
-//! build them.
+//! build them. Damage is believed only if it is still there when the MANIFEST is read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +15,7 @@ use cairn_format::names::FileName;
 use cairn_platform::FileSystem;
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
-use super::replay::{DEFAULT_FAMILY, Groups, Recovered, Replay, read};
+use super::replay::{DEFAULT_FAMILY, Groups, Recovered, Replay, Unread, read_up_to_damage};
 use crate::edit::TreeEdit;
 use crate::file::FileMeta;
 
@@ -33,7 +33,7 @@ pub struct Present<'a> {
 /// # Errors
 ///
 /// `Corruption` if no MANIFEST has a whole state of each of its families; errors of `order`;
-/// `IoError`.
+/// `IoError`, also for a MANIFEST that does not read twice the same.
 pub fn replay_best_effort(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -70,23 +70,52 @@ fn replay_one(
     present: &Present<'_>,
 ) -> Result<Recovered> {
     let path = dir.join(FileName::Manifest(number).to_string());
-    let mut survey = Survey::new(present);
-    // What contradicts itself ends what is believed, as damage does.
-    let mut believed = Replay::new(number);
-    read(fs, &path, true, &mut |edit, _| {
-        believed.take(edit.clone())?;
-        survey.take(edit)
-    })?;
+    let look = || {
+        let mut survey = Survey::new(present);
+        // What contradicts itself ends what is believed, as damage does.
+        let mut believed = Replay::new(number);
+        let (_, damage) = read_up_to_damage(fs, &path, &mut |edit, _| {
+            believed.take(edit.clone())?;
+            survey.take(edit)
+        })?;
+        Ok::<_, Error>((survey, damage))
+    };
+    let (mut survey, damage) = match look()? {
+        whole @ (_, None) => whole,
+        // A bit may have been wrong on the way from the disk.
+        (first, _) => match look()? {
+            (again, _) if again.units < first.units => return Err(unsteady(&path)),
+            again => again,
+        },
+    };
     survey.settle();
     let states = survey.states(&path)?;
     let mut replay = Replay::new(number).up_to(&states);
-    let end = read(fs, &path, true, &mut |edit, _| match replay.units() {
+    let (end, _) = read_up_to_damage(fs, &path, &mut |edit, _| match replay.units() {
         units if units == survey.units => Err(Error::corruption("the end of what is believed")),
         _ => replay.take(edit),
     })?;
+    if replay.units() < survey.units {
+        return Err(unsteady(&path));
+    }
     let mut recovered = replay.finish(order, end)?;
     recovered.set_back = survey.set_back(&states);
+    if let Some((offset, damage)) = damage {
+        recovered.unread = Some(Unread {
+            offset,
+            bytes: fs.status(&path)?.len.saturating_sub(offset),
+            reason: damage.text().to_owned(),
+        });
+    }
     Ok(recovered)
+}
+
+/// No state is made of what is not read twice the same: an older one would take the place of what is there.
+fn unsteady(path: &Path) -> Error {
+    Error::io_text(format!(
+        "{} does not read twice the same; open the database again",
+        path.display()
+    ))
 }
 
 /// What is known of a family while the MANIFEST is looked through.

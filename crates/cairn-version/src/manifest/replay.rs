@@ -50,8 +50,21 @@ pub struct Recovered {
     pub log_reach: Option<LogReach>,
     /// Families whose newest states are not whole: what is here is older.
     pub set_back: Vec<String>,
+    /// The end of the MANIFEST that nothing was made of, where damage is no reason to give up.
+    pub unread: Option<Unread>,
     /// The last record, if it is such a one and nothing here is more than the records say.
     pub ending: Option<Ending>,
+}
+
+/// The end of a MANIFEST, from the first record that is not right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// What is not right there.
+    pub reason: String,
 }
 
 /// The last record of a MANIFEST that may be gone on with.
@@ -119,7 +132,7 @@ pub fn replay(
 ) -> Result<Recovered> {
     let path = dir.join(FileName::Manifest(number).to_string());
     let mut replay = Replay::new(number);
-    let end = read(fs, &path, false, &mut |edit, offset| {
+    let end = read(fs, &path, &mut |edit, offset| {
         replay.ending = Ending::of(&edit, offset);
         replay.take(edit)
     })?;
@@ -140,51 +153,66 @@ pub fn replay(
 pub fn families(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<Vec<String>> {
     let path = dir.join(FileName::Manifest(number).to_string());
     let mut replay = Replay::new(number);
-    read(fs, &path, false, &mut |edit, _| replay.take(edit))?;
+    read(fs, &path, &mut |edit, _| replay.take(edit))?;
     let families = replay.families.into_values();
     Ok(families.map(|family| family.name).collect())
 }
 
 /// Hands the edits of the MANIFEST at `path`, with their offsets, to `take`, up to its end or an append that a power cut
-/// cut short; with `up_to_damage` up to the first that is damaged or that `take` finds to contradict
-/// others, too. The offset behind the last whole record.
+/// cut short. The offset behind the last whole record.
 pub(super) fn read(
     fs: &dyn FileSystem,
     path: &Path,
-    up_to_damage: bool,
     take: &mut dyn FnMut(VersionEdit, u64) -> Result<()>,
 ) -> Result<u64> {
+    match read_up_to_damage(fs, path, take)? {
+        (end, None) => Ok(end),
+        (_, Some((_, damage))) => Err(damage),
+    }
+}
+
+/// [`read`], where damage, or an edit that `take` finds to contradict others, is an end too: its offset, and
+/// what it is, come with that of the last whole record.
+pub(super) fn read_up_to_damage(
+    fs: &dyn FileSystem,
+    path: &Path,
+    take: &mut dyn FnMut(VersionEdit, u64) -> Result<()>,
+) -> Result<(u64, Option<(u64, Error)>)> {
     let file = fs.open(path, FileMode::default())?;
     let mut reader = LogReader::new(|at: u64, buf: &mut [u8]| file.read_up_to_end(at, buf), 0);
-    loop {
-        let taken = match reader.next()? {
-            Event::Record { offset, payload } => VersionEdit::decode(payload)
-                .map_err(|malformed| malformed.in_file(path.display(), offset))
-                .and_then(|edit| {
+    let damage = loop {
+        let (at, taken) = match reader.next()? {
+            Event::Record { offset, payload } => {
+                let edit = VersionEdit::decode(payload)
+                    .map_err(|malformed| malformed.in_file(path.display(), offset));
+                let take = |edit| {
                     take(edit, offset).map_err(|error| match error.is_corruption() {
                         true => damaged(path, offset, error.text()),
                         false => error,
                     })
-                }),
-            Event::Dropped(dropped) if dropped.reason.is_torn() => break,
-            Event::Dropped(dropped) if torn::is_cut_short(&*file, dropped.offset)? => break,
-            Event::Dropped(dropped) => Err(damaged(path, dropped.offset, dropped.reason)),
-            Event::End(_) => break,
+                };
+                (offset, edit.and_then(take))
+            }
+            Event::Dropped(dropped) if dropped.reason.is_torn() => break None,
+            Event::Dropped(dropped) if torn::is_cut_short(&*file, dropped.offset)? => break None,
+            Event::Dropped(dropped) => {
+                let error = damaged(path, dropped.offset, dropped.reason);
+                (dropped.offset, Err(error))
+            }
+            Event::End(_) => break None,
             // Only WALs have these; a MANIFEST with one was not written by any RocksDB.
             Event::Compression(_) | Event::TimestampSizes(_) | Event::Predecessor(_) => {
-                Err(damaged(
-                    path,
-                    reader.whole_up_to(),
-                    "record that only a WAL may have",
-                ))
+                let at = reader.whole_up_to();
+                let error = damaged(path, at, "record that only a WAL may have");
+                (at, Err(error))
             }
         };
         match taken {
-            Err(error) if up_to_damage && error.is_corruption() => break,
+            Err(error) if error.is_corruption() => break Some((at, error)),
             taken => taken?,
         }
-    }
-    Ok(reader.whole_up_to())
+    };
+    Ok((reader.whole_up_to(), damage))
 }
 
 /// Reads MANIFEST `number` of `dir`, of which `bytes` were written, without making anything of it.
@@ -194,7 +222,7 @@ pub(super) fn read(
 /// `Corruption` that names file and offset for whatever is not as it was written; `IoError`.
 pub fn verify(fs: &dyn FileSystem, dir: &Path, number: FileNumber, bytes: u64) -> Result<()> {
     let path = dir.join(FileName::Manifest(number).to_string());
-    let end = read(fs, &path, false, &mut |_, _| Ok(()))?;
+    let end = read(fs, &path, &mut |_, _| Ok(()))?;
     let found = fs.status(&path)?.len;
     match end == bytes && found == bytes {
         true => Ok(()),
@@ -471,6 +499,7 @@ impl Replay {
             wals: self.wals,
             log_reach: self.log_reach,
             set_back: Vec::new(),
+            unread: None,
             ending,
         })
     }

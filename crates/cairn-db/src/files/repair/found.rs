@@ -286,6 +286,7 @@ impl<'a> Found<'a> {
             log_reach: None,
             wals: BTreeMap::new(),
             set_back: Vec::new(),
+            unread: None,
             ending: None,
         })
     }

@@ -20,13 +20,10 @@ use cairn_version::manifest::{self, Contents, FamilyContents, Manifest, Recovere
 use cairn_version::{FileMeta, TreeEdit, Version};
 
 use crate::db::FamilyDescriptor;
-use crate::files::copy;
+use crate::files::lost::Lost;
 use crate::open::{Dropped, OpenRequest, open_above};
 
 use found::Found;
-
-/// The directory of files that the database does not use any more.
-const LOST: &str = "lost";
 
 /// A table that left the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,37 +230,18 @@ impl<'a> Patient<'a> {
         dirs
     }
 
+    fn lost(&self) -> Lost<'_> {
+        Lost::of(self.fs(), &self.dir, self.options.use_fsync)
+    }
+
     /// Gives `path` a name in `lost`, and returns it. The old name stays until [`Patient::let_go`].
     fn set_aside(&self, path: &Path) -> Result<PathBuf> {
-        let fs = self.fs();
-        let lost = self.dir.join(LOST);
-        fs.create_dir_all(&lost)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let mut to = lost.join(&*name);
-        let mut attempt = 0;
-        while fs.exists(&to)? {
-            attempt += 1;
-            to = lost.join(format!("{name}.{attempt}"));
-        }
-        match fs.link(path, &to) {
-            Err(error) if copy::cannot_link(&error) => {
-                copy::copy(fs, path, &to, None, self.options.use_fsync)?;
-            }
-            linked => linked?,
-        }
-        Ok(to)
+        self.lost().keep(path)
     }
 
     /// Makes the names in `lost` durable.
     fn sync_lost(&self) -> Result<()> {
-        let lost = self.dir.join(LOST);
-        match self.fs().exists(&lost)? {
-            true => self
-                .fs()
-                .sync_dir(&lost)
-                .and_then(|()| self.fs().sync_dir(&self.dir)),
-            false => Ok(()),
-        }
+        self.lost().sync()
     }
 
     /// Gives up the old names of files that have one in `lost`.
