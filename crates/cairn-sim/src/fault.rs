@@ -22,10 +22,14 @@ pub enum Fault {
     SyncReverted,
     /// `ENOSPC`.
     NoSpace,
+    /// `EDQUOT`.
+    OverQuota,
     /// `EMFILE`: no descriptor is free.
     NoDescriptor,
     /// `EACCES`.
     Denied,
+    /// `EROFS`: the file system has become read-only.
+    ReadOnly,
     /// Half of the bytes are read, the rest reported as behind the end of the file.
     ShortRead,
     /// Half of the bytes are written, then `ENOSPC`.
@@ -147,12 +151,14 @@ impl FaultPlan {
 }
 
 /// All faults, with their names.
-pub const FAULTS: [(Fault, &str); 8] = [
+pub const FAULTS: [(Fault, &str); 10] = [
     (Fault::InputOutput, "eio"),
     (Fault::SyncReverted, "reverted"),
     (Fault::NoSpace, "enospc"),
+    (Fault::OverQuota, "edquot"),
     (Fault::NoDescriptor, "emfile"),
     (Fault::Denied, "eacces"),
+    (Fault::ReadOnly, "erofs"),
     (Fault::ShortRead, "short-read"),
     (Fault::ShortWrite, "short-write"),
     (Fault::FlippedBit, "flip"),
@@ -182,7 +188,10 @@ impl Fault {
     pub fn applies_to(self, call: Call) -> bool {
         match self {
             Fault::InputOutput => call != Call::Store,
-            Fault::NoSpace => matches!(
+            // File systems that copy on write need space for whatever they change, and some take it
+            // only when what was written is synced or closed.
+            Fault::NoSpace => call.changes() || call == Call::Close,
+            Fault::OverQuota => matches!(
                 call,
                 Call::Create
                     | Call::CreateDirectory
@@ -191,24 +200,26 @@ impl Fault {
                     | Call::Append
                     | Call::Sync
                     | Call::Allocate
+                    | Call::Close
             ),
             Fault::SyncReverted => call == Call::Sync,
-            Fault::NoDescriptor => matches!(
-                call,
-                Call::Open | Call::Create | Call::OpenAppend | Call::List | Call::Lock
-            ),
-            Fault::Denied => matches!(
-                call,
-                Call::Open
-                    | Call::Create
-                    | Call::OpenAppend
-                    | Call::List
-                    | Call::Lock
-                    | Call::Remove
-                    | Call::Rename
-                    | Call::Link
-                    | Call::CreateDirectory
-            ),
+            Fault::NoDescriptor => call.opens(),
+            Fault::Denied => {
+                call.opens()
+                    || matches!(
+                        call,
+                        Call::Status
+                            | Call::Remove
+                            | Call::RemoveDirectory
+                            | Call::Rename
+                            | Call::Link
+                            | Call::CreateDirectory
+                    )
+            }
+            Fault::ReadOnly => {
+                call.changes()
+                    || matches!(call, Call::OpenAppend | Call::OpenOverwrite | Call::Lock)
+            }
             Fault::ShortRead | Fault::FlippedBit => call == Call::Read,
             Fault::ShortWrite => call == Call::Append,
         }
@@ -219,6 +230,8 @@ impl Fault {
     pub(crate) fn error(self, call: Call, path: &Path) -> Error {
         let code = match self {
             Fault::NoSpace | Fault::ShortWrite => 28,
+            Fault::OverQuota => 122,
+            Fault::ReadOnly => 30,
             Fault::NoDescriptor => 24,
             Fault::Denied => 13,
             _ => 5,

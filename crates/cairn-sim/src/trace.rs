@@ -35,6 +35,40 @@ pub enum Call {
     Close,
 }
 
+impl Call {
+    /// Whether it changes what is on the disk, or makes a change durable.
+    pub(crate) fn changes(self) -> bool {
+        matches!(
+            self,
+            Call::Create
+                | Call::CreateDirectory
+                | Call::RemoveDirectory
+                | Call::Remove
+                | Call::Rename
+                | Call::Link
+                | Call::SyncDirectory
+                | Call::Append
+                | Call::Sync
+                | Call::Truncate
+                | Call::Allocate
+        )
+    }
+
+    /// Whether it takes a descriptor.
+    pub(crate) fn opens(self) -> bool {
+        matches!(
+            self,
+            Call::Open
+                | Call::Create
+                | Call::OpenAppend
+                | Call::OpenOverwrite
+                | Call::List
+                | Call::SyncDirectory
+                | Call::Lock
+        )
+    }
+}
+
 /// One file operation.
 #[derive(Clone, Debug)]
 pub struct Operation {
