@@ -40,8 +40,7 @@ impl Factory for CairnFactory {
             ..DbOptions::default()
         };
         db.update_from(&options.db)?;
-        let errors: Arc<AtomicU64> = Arc::default();
-        db.listeners.push(Arc::new(Hears(errors.clone())));
+        let errors = hear(&mut db);
         let db = open(&OpenRequest {
             path: dir,
             options: &db,
@@ -61,6 +60,13 @@ impl Factory for CairnFactory {
             next_snapshot: 1,
         }))
     }
+}
+
+/// Counts the background errors that a database opened with `options` tells the program of.
+pub(crate) fn hear(options: &mut DbOptions) -> Arc<AtomicU64> {
+    let errors: Arc<AtomicU64> = Arc::default();
+    options.listeners.push(Arc::new(Hears(errors.clone())));
+    errors
 }
 
 /// A program that counts the background errors it is told of.

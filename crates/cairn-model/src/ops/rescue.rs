@@ -17,7 +17,7 @@ use cairn_sim::SimFs;
 use cairn_types::{Code, Result};
 
 use super::{Kind, Operation, Promise};
-use crate::cairn::{Cairn, CairnFactory};
+use crate::cairn::{Cairn, CairnFactory, hear};
 use crate::compare::content;
 use crate::engine::Factory;
 use crate::model::DEFAULT;
@@ -97,7 +97,7 @@ impl Operation for Rescue {
                 cairn.db.create_checkpoint(Path::new(DIR), 0)?;
                 data = data_files(&disk);
                 match self {
-                    Rescue::Repair => repair(cairn, &options)?,
+                    Rescue::Repair => told = Some(repair(cairn, &options)?),
                     _ => {
                         let current = Path::new(DIR).join(FileName::Current.to_string());
                         cairn.world.fs.remove(&current)?;
@@ -201,8 +201,9 @@ fn remove(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     fs.remove_dir(dir)
 }
 
-/// Takes the copy's MANIFEST away and makes the copy whole again.
-fn repair(cairn: &Cairn, options: &OptionSet) -> Result<()> {
+/// Takes the copy's MANIFEST away and makes the copy whole again. Returns what counts the errors that are
+/// told of meanwhile.
+fn repair(cairn: &Cairn, options: &OptionSet) -> Result<Arc<AtomicU64>> {
     let (fs, dir) = (&*cairn.world.fs, Path::new(DIR));
     for name in fs.list(dir)? {
         let parsed = FileName::parse(&name);
@@ -210,9 +211,11 @@ fn repair(cairn: &Cairn, options: &OptionSet) -> Result<()> {
             fs.remove(&dir.join(name))?;
         }
     }
-    let db = DbOptions::from_text(&options.db)?;
+    let mut db = DbOptions::from_text(&options.db)?;
+    let told = hear(&mut db);
     let family = [FamilyDescriptor::new(DEFAULT, cairn.family.clone())];
-    cairn_db::repair(&cairn.world, dir, &db, &family, &cairn.family).map(|_| ())
+    cairn_db::repair(&cairn.world, dir, &db, &family, &cairn.family)?;
+    Ok(told)
 }
 
 /// Moves a family to a database of its own, and returns what counts the errors which that tells of;
