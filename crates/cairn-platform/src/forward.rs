@@ -56,8 +56,8 @@ macro_rules! forward_hints {
         fn path(&self) -> &std::path::Path {
             self.$field.path()
         }
-        fn prefetch(&self, offset: u64, len: usize) {
-            self.$field.prefetch(offset, len);
+        fn prefetch(&self, offset: u64, len: usize) -> bool {
+            self.$field.prefetch(offset, len)
         }
         fn advise(&self, access: $crate::fs::Access) {
             self.$field.advise(access);

@@ -171,9 +171,11 @@ pub trait RandomAccessFile: Send + Sync {
     fn len(&self) -> Result<u64>;
     /// Where the file was opened; for messages.
     fn path(&self) -> &Path;
-    /// Tells the kernel that `len` bytes at `offset` will be read soon. A hint.
-    fn prefetch(&self, offset: u64, len: usize) {
+    /// Tells the kernel that `len` bytes at `offset` will be read soon. A hint. Whether it was taken: if not,
+    /// whoever wants to read ahead does so into memory of his own.
+    fn prefetch(&self, offset: u64, len: usize) -> bool {
         let _ = (offset, len);
+        false
     }
     /// Tells the kernel in what manner the file will be read. A hint.
     fn advise(&self, access: Access) {

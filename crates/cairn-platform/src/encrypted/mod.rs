@@ -298,8 +298,9 @@ impl RandomAccessFile for EncryptedReader {
         self.file.path()
     }
 
-    fn prefetch(&self, offset: u64, len: usize) {
-        self.file.prefetch(offset.saturating_add(self.prefix), len);
+    fn prefetch(&self, offset: u64, len: usize) -> bool {
+        let at = offset.saturating_add(self.prefix);
+        self.file.prefetch(at, len)
     }
 
     fn advise(&self, access: Access) {

@@ -112,10 +112,13 @@ impl RandomAccessFile for PosixReader {
         &self.path
     }
 
-    fn prefetch(&self, offset: u64, len: usize) {
-        if let (false, Some(len)) = (self.direct, NonZeroU64::new(len as u64)) {
-            // A hint: a file system that does not take it reads later.
-            let _ = fadvise(&self.file, offset, Some(len), Advice::WillNeed);
+    fn prefetch(&self, offset: u64, len: usize) -> bool {
+        match NonZeroU64::new(len as u64) {
+            // Reads that go by the page cache find nothing there.
+            Some(len) if !self.direct => {
+                fadvise(&self.file, offset, Some(len), Advice::WillNeed).is_ok()
+            }
+            _ => false,
         }
     }
 

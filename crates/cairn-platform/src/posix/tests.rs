@@ -96,6 +96,7 @@ fn conformance_of(fs: &dyn FileSystem, dir: &Path, reading: FileMode, keeps: boo
     assert_eq!(reader.read_at(4, &mut middle).unwrap(), 2);
     assert_eq!(reader.read_at(6, &mut middle).unwrap(), 0);
     assert_eq!(reader.read_at(1 << 40, &mut middle).unwrap(), 0);
+    assert!(!reader.prefetch(0, 0), "nothing is asked for");
     reader.prefetch(0, 100);
     reader.advise(crate::fs::Access::Random);
     reader.drop_cached();

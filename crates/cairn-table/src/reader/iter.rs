@@ -555,7 +555,9 @@ impl TableIter {
                     0
                 };
                 let room = self.table.data_end().saturating_sub(lack.handle.end());
-                self.lack = Some((lack, self.table.request(lack, more.min(room))));
+                let more = more.min(room);
+                let more = self.prefetch.piece(lack.handle, more, &*self.table.file);
+                self.lack = Some((lack, self.table.request(lack, more)));
                 Progress::Lacks
             }
             Err(error) => self.fail(error),

@@ -4,10 +4,20 @@
 //! `num_file_reads_for_auto_readahead` of them, the request covers `initial_auto_readahead_size`
 //! bytes, and twice as many each time, up to `max_auto_readahead_size`. A read elsewhere starts
 //! anew. A fixed readahead applies from the first read on.
+//!
+//! What is long is read in pieces of [`PIECE`] bytes, and the kernel is asked to have the rest ready: a
+//! compaction of twenty tables then holds 5 MB of them in memory of its own, and not 40. Where the file cannot do that
+//! (direct reads) all of it is read at once.
+
+use std::ops::Range;
 
 use cairn_format::table::{Handle, TRAILER_LEN};
 use cairn_options::TableOptions;
-use cairn_platform::Buffer;
+use cairn_platform::{Buffer, RandomAccessFile};
+
+/// What is read at once where the kernel has the rest ready: long enough for a call to cost little, and short
+/// enough to be in the processor's cache when it is used.
+const PIECE: u64 = 256 << 10;
 
 /// What an iterator knows about its reads.
 #[derive(Default)]
@@ -17,6 +27,8 @@ pub(crate) struct Prefetch {
     reads: u64,
     next_offset: u64,
     size: u64,
+    /// The part of the file that the kernel was asked for last.
+    asked: Range<u64>,
     /// Bytes that were read ahead, and where they begin.
     ahead: Option<(u64, Buffer)>,
 }
@@ -53,6 +65,30 @@ impl Prefetch {
         wanted.saturating_sub(len)
     }
 
+    /// How many of the `more` bytes behind the block at `handle` are to be read with it. `file` is asked to
+    /// have the others ready; when half of them are read, it is asked again.
+    pub(crate) fn piece(&mut self, handle: Handle, more: u64, file: &dyn RandomAccessFile) -> u64 {
+        let len = handle.size + TRAILER_LEN as u64;
+        let piece = PIECE.saturating_sub(len);
+        if more <= piece {
+            return more;
+        }
+        let end = handle.end().saturating_add(more);
+        let goes_on = (self.asked.start..=self.asked.end).contains(&handle.offset);
+        if !goes_on || self.asked.end < end - more / 2 {
+            let start = if goes_on {
+                self.asked.end
+            } else {
+                handle.offset
+            };
+            if !file.prefetch(start, (end - start) as usize) {
+                return more;
+            }
+            self.asked = handle.offset..end;
+        }
+        piece
+    }
+
     /// Takes what a request brought, whose first bytes are the block at `handle`. Whether there is
     /// more behind them.
     pub(crate) fn keep(&mut self, handle: Handle, bytes: &Buffer) -> bool {
@@ -83,6 +119,11 @@ impl Prefetch {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use cairn_platform::sync::Mutex;
+    use cairn_types::Result;
+
     use super::*;
 
     #[test]
@@ -100,6 +141,74 @@ mod tests {
         assert_eq!(more[..2], [0, 0]);
         assert_eq!(more[2..], sizes);
         assert_eq!(prefetch.more(block(100), &options), 0);
+    }
+
+    /// A file of which only the prefetches count.
+    struct Asked {
+        takes: bool,
+        asked: Mutex<Vec<(u64, usize)>>,
+    }
+
+    impl RandomAccessFile for Asked {
+        fn read_at(&self, _: u64, _: &mut [u8]) -> Result<usize> {
+            Ok(0)
+        }
+        fn len(&self) -> Result<u64> {
+            Ok(0)
+        }
+        fn path(&self) -> &Path {
+            Path::new("asked")
+        }
+        fn prefetch(&self, offset: u64, len: usize) -> bool {
+            self.asked.lock().push((offset, len));
+            self.takes
+        }
+    }
+
+    #[test]
+    fn long_readahead_is_asked_for_by_halves_and_read_in_pieces() {
+        const AHEAD: u64 = 2 << 20;
+        const END: u64 = 10 * AHEAD + 10_000;
+        let block = |offset| Handle { offset, size: 4000 };
+        let read = |file: &Asked, prefetch: &mut Prefetch, at: u64| {
+            let wanted = prefetch.more(block(at), &TableOptions::default());
+            let more = wanted.min(END.saturating_sub(block(at).end()));
+            4005 + prefetch.piece(block(at), more, file)
+        };
+        let mut file = Asked {
+            takes: true,
+            asked: Mutex::default(),
+        };
+        let mut prefetch = Prefetch::new(AHEAD);
+        let (mut at, mut reads) = (0, 0);
+        while at < END {
+            let len = read(&file, &mut prefetch, at);
+            assert!(len <= PIECE);
+            let asked = file.asked.lock();
+            let ready = asked.last().map_or(0, |&(start, len)| start + len as u64);
+            assert!(ready >= (at + AHEAD / 2).min(END - PIECE), "{at} of {ready}");
+            (at, reads) = (at + len, reads + 1);
+        }
+        assert_eq!((at, reads), (END, END.div_ceil(PIECE)));
+        // One behind the other, a half of the readahead or so at a time.
+        let asked = std::mem::take(&mut *file.asked.lock());
+        assert_eq!(asked[0], (0, AHEAD as usize));
+        assert!(
+            asked
+                .windows(2)
+                .all(|two| two[0].0 + two[0].1 as u64 == two[1].0)
+        );
+        assert!(asked.len() <= 21, "{asked:?}");
+        // Elsewhere it begins anew.
+        assert_eq!(read(&file, &mut prefetch, 3 * AHEAD), PIECE);
+        assert_eq!(*file.asked.lock(), [(3 * AHEAD, AHEAD as usize)]);
+        // A file that cannot is read at once.
+        file.takes = false;
+        assert_eq!(read(&file, &mut Prefetch::new(AHEAD), 0), AHEAD);
+        // What is short is not asked for.
+        let mut short = Prefetch::new(PIECE);
+        assert_eq!(read(&file, &mut short, 0), PIECE);
+        assert_eq!(file.asked.lock().len(), 2);
     }
 
     #[test]
