@@ -34,5 +34,5 @@ mod pin;
 pub use filter::FilterOptions;
 pub use iter::MemtableIter;
 pub use list::{Entry, InsertHint};
-pub use memtable::{Memtable, MemtableOptions};
+pub use memtable::{Memtable, MemtableOptions, Point};
 pub use pin::PinnedEntry;

@@ -11,7 +11,7 @@ use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
 
 use crate::filter::{Filter, FilterOptions};
 use crate::iter::MemtableIter;
-use crate::list::{Entry, InsertHint, List};
+use crate::list::{Addition, Entry, InsertHint, List, TOGETHER};
 use crate::pin::PinnedEntry;
 
 /// How a memtable is built.
@@ -33,6 +33,19 @@ impl Default for MemtableOptions {
             sorted_late: false,
         }
     }
+}
+
+/// A point entry to add.
+#[derive(Clone, Copy, Debug)]
+pub struct Point<'a> {
+    /// Its sequence number.
+    pub seq: SequenceNumber,
+    /// What it is; no range deletion.
+    pub kind: ValueKind,
+    /// The user key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
 }
 
 /// Recent writes of a column family, sorted; see the crate's documentation.
@@ -174,14 +187,48 @@ impl Memtable {
         user_key: &[u8],
         value: &[u8],
     ) -> bool {
-        let kind = match kind {
-            ValueKind::RangeDeletion => return self.add_range(seq, user_key, value),
-            // The log has plain deletions; a key with a timestamp has one of its own kind here.
-            ValueKind::Deletion if self.order().timestamp_size() > 0 => {
-                ValueKind::DeletionWithTimestamp
+        if kind == ValueKind::RangeDeletion {
+            return self.add_range(seq, user_key, value);
+        }
+        let kind = self.kind_here(kind, user_key);
+        let packed = key::pack(seq, kind);
+        let is_new = self.list.insert(user_key, packed, value, hint);
+        if is_new {
+            self.count_point(seq, kind, user_key, value);
+        }
+        is_new
+    }
+
+    /// Adds point entries of ascending sequence numbers as [`Memtable::add`] does, faster: the
+    /// searches for their places wait for memory together.
+    ///
+    /// # Panics
+    ///
+    /// As for [`Memtable::add`], and if there is a range deletion among them.
+    pub fn add_points(&self, points: &[Point<'_>]) {
+        let mut own = InsertHint::default();
+        let mut shared = self.hint.try_lock();
+        let hint = shared.as_deref_mut().unwrap_or(&mut own);
+        for points in points.chunks(TOGETHER) {
+            let mut additions: [Addition<'_>; TOGETHER] = [(&[], 0, &[]); TOGETHER];
+            let mut kinds = [ValueKind::Value; TOGETHER];
+            for (at, point) in points.iter().enumerate() {
+                kinds[at] = self.kind_here(point.kind, point.key);
+                additions[at] = (point.key, key::pack(point.seq, kinds[at]), point.value);
             }
-            kind => kind,
-        };
+            let additions = &additions[..points.len()];
+            self.list.insert_together(additions, hint, |at, is_new| {
+                if is_new {
+                    let point = &points[at];
+                    self.count_point(point.seq, kinds[at], point.key, point.value);
+                }
+            });
+        }
+    }
+
+    /// The kind that an entry of `kind` has here; its key is made known to the filter.
+    #[inline]
+    fn kind_here(&self, kind: ValueKind, user_key: &[u8]) -> ValueKind {
         assert!(
             kind.is_point(),
             "memtables hold point entries and range deletions"
@@ -189,17 +236,21 @@ impl Memtable {
         if let Some(filter) = &self.filter {
             filter.add(self.without_timestamp(user_key));
         }
-        if !self
-            .list
-            .insert(user_key, key::pack(seq, kind), value, hint)
-        {
-            return false;
+        match kind {
+            // The log has plain deletions; a key with a timestamp has one of its own kind here.
+            ValueKind::Deletion if self.order().timestamp_size() > 0 => {
+                ValueKind::DeletionWithTimestamp
+            }
+            kind => kind,
         }
+    }
+
+    #[inline]
+    fn count_point(&self, seq: SequenceNumber, kind: ValueKind, user_key: &[u8], value: &[u8]) {
         if kind.is_deletion() {
             self.deletions.fetch_add(1, Ordering::Relaxed);
         }
         self.count(seq, user_key.len() + key::SUFFIX_LEN + value.len());
-        true
     }
 
     fn add_range(&self, seq: SequenceNumber, start: &[u8], end: &[u8]) -> bool {

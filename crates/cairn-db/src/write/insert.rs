@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use cairn_format::batch::{BatchRef, Record};
-use cairn_memtable::Memtable;
+use cairn_memtable::{Memtable, Point};
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result, SequenceNumber, ValueKind};
 
@@ -63,6 +63,53 @@ pub(crate) fn entry<'a>(record: &Record<'a>) -> Result<Option<(u32, Entry<'a>)>>
     }
 }
 
+/// Points of a batch that are to be added together.
+struct Waiting<'a> {
+    points: [Point<'a>; Waiting::MOST],
+    len: usize,
+}
+
+impl<'a> Waiting<'a> {
+    const MOST: usize = 8;
+
+    #[inline]
+    fn new() -> Waiting<'a> {
+        let none = Point {
+            seq: SequenceNumber::ZERO,
+            kind: ValueKind::Value,
+            key: &[],
+            value: &[],
+        };
+        Waiting {
+            points: [none; Waiting::MOST],
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, seq: SequenceNumber, entry: &Entry<'a>) {
+        let (kind, key, value) = (entry.kind, entry.key, entry.value);
+        self.points[self.len] = Point {
+            seq,
+            kind,
+            key,
+            value,
+        };
+        self.len += 1;
+    }
+
+    fn is_full(&self) -> bool {
+        self.len == Waiting::MOST
+    }
+
+    #[inline]
+    fn add_to(&mut self, memtable: &Memtable) {
+        if self.len > 0 {
+            memtable.add_points(&self.points[..self.len]);
+            self.len = 0;
+        }
+    }
+}
+
 impl Shared {
     /// Inserts the entries of `batch`, whose first gets the sequence number `first`.
     pub(crate) fn insert(
@@ -74,6 +121,8 @@ impl Shared {
         let batch = BatchRef::parse(batch).map_err(|e| e.in_file("the write batch", 0))?;
         // Asked for by the first record of a family that is not the default one.
         let all = OnceCell::new();
+        let several = batch.count() > 1;
+        let mut waiting = Waiting::new();
         let mut seq = first;
         let mut last: Option<(&FamilyState, std::sync::Arc<Memtable>)> = None;
         for record in batch.records() {
@@ -83,6 +132,7 @@ impl Shared {
             };
             if last.as_ref().is_none_or(|(family, _)| family.id() != id) {
                 if let Some((family, memtable)) = last.take() {
+                    waiting.add_to(&memtable);
                     self.note_growth(family, &memtable);
                 }
                 // A family dropped between the check and here takes its entries with it.
@@ -97,18 +147,26 @@ impl Shared {
             if let Some((family, memtable)) = last.as_ref().filter(|_| !empty) {
                 let early = match entry.kind {
                     ValueKind::Merge if merging == Merging::Early => {
+                        waiting.add_to(memtable);
                         merged(family, memtable, entry.key, entry.value, seq)
                     }
                     _ => None,
                 };
                 match early {
-                    Some((kind, value)) => memtable.add(seq, kind, entry.key, &value),
-                    None => memtable.add(seq, entry.kind, entry.key, entry.value),
-                };
+                    Some((kind, value)) => _ = memtable.add(seq, kind, entry.key, &value),
+                    None if several && entry.kind.is_point() => {
+                        waiting.push(seq, &entry);
+                        if waiting.is_full() {
+                            waiting.add_to(memtable);
+                        }
+                    }
+                    None => _ = memtable.add(seq, entry.kind, entry.key, entry.value),
+                }
             }
             seq = seq.plus(1);
         }
         if let Some((family, memtable)) = last {
+            waiting.add_to(&memtable);
             self.note_growth(family, &memtable);
         }
         Ok(())

@@ -65,3 +65,21 @@ fn neighbours_inserted_at_once_are_both_there() {
 fn insertions_in_falling_order_are_both_there() {
     explore(b"b", b"a");
 }
+
+#[test]
+fn two_inserted_together_and_one_beside_them_are_all_there() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let list = Arc::new(List::new(KeyOrder::Bytewise, 4096));
+        list.entries.store(both_high(), Ordering::Relaxed);
+        let other = Arc::clone(&list);
+        let beside = thread::spawn(move || insert(&other, b"b", 1));
+        let additions: [Addition<'_>; 2] = [(b"c", 2 << 8 | 1, b"c"), (b"a", 3 << 8 | 1, b"a")];
+        list.insert_together(&additions, &mut InsertHint::default(), |_, is_new| {
+            assert!(is_new);
+        });
+        beside.join().unwrap();
+        assert_eq!(keys(&list), [b"a", b"b", b"c"]);
+    });
+}

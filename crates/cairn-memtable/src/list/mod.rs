@@ -24,6 +24,7 @@
 )]
 
 mod node;
+mod together;
 mod unsorted;
 
 #[cfg(not(loom))]
@@ -44,6 +45,7 @@ use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
 use atomic::{AtomicUsize, Ordering};
 use node::{MAX_HEIGHT, Node, Target};
+pub(crate) use together::{Addition, TOGETHER};
 use unsorted::Unsorted;
 
 /// The list; see the module's documentation.
@@ -245,6 +247,18 @@ impl List {
         hint: &mut InsertHint,
     ) -> bool {
         self.find_place(target, hint);
+        self.link_up(node, height, target, hint)
+    }
+
+    /// Links `node` where `hint` says that it belongs.
+    #[inline]
+    fn link_up(
+        &self,
+        node: NonNull<Node>,
+        height: usize,
+        target: &Target<'_>,
+        hint: &mut InsertHint,
+    ) -> bool {
         for level in 0..height {
             if !self.link(node, level, target, &mut hint.prev[level]) {
                 self.entries.fetch_sub(1, Ordering::Relaxed);

@@ -318,17 +318,32 @@ impl Node {
             .then_with(|| target.packed.cmp(&key::packed(key)))
     }
 
-    /// Asks the processor to load what a comparison with `node` on `level` will touch.
+    /// Asks the processor to load the link of `level`, and mostly the beginning of the key.
     #[inline]
     pub(super) fn prefetch(node: Option<NonNull<Node>>, level: usize) {
-        #[cfg(target_arch = "x86_64")]
         if let Some(node) = node {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let address = node.cast::<i8>().as_ptr().wrapping_sub(8 + 16 * level);
-            // SAFETY: a prefetch has no effect on the program, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
+            prefetch(node.cast::<i8>().as_ptr().wrapping_sub(8 + 16 * level));
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (node, level);
     }
+
+    /// Asks the processor to load the beginning of the key.
+    #[inline]
+    pub(super) fn prefetch_key(node: Option<NonNull<Node>>) {
+        if let Some(node) = node {
+            prefetch(node.cast::<i8>().as_ptr().wrapping_add(8));
+        }
+    }
+}
+
+/// Asks the processor to load the line of `address`.
+#[inline]
+fn prefetch(address: *const i8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch has no effect on the program, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }

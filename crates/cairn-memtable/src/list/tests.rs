@@ -169,6 +169,91 @@ fn threads_insert_while_others_read() {
     assert_eq!(list.entries(), 3 * per_thread as usize);
 }
 
+/// Inserts values that are copies of their keys, together as far as `together` goes.
+fn insert_all(list: &List, hint: &mut InsertHint, keys: &[(Vec<u8>, u64)]) -> Vec<bool> {
+    let mut new = vec![None; keys.len()];
+    for (nth, keys) in keys.chunks(TOGETHER).enumerate() {
+        let additions: Vec<Addition<'_>> = keys
+            .iter()
+            .map(|(user, seq)| (&**user, seq << 8 | 1, &**user))
+            .collect();
+        list.insert_together(&additions, hint, |at, is_new| {
+            assert_eq!(new[nth * TOGETHER + at].replace(is_new), None);
+        });
+    }
+    new.into_iter()
+        .map(|is_new| is_new.expect("told of each"))
+        .collect()
+}
+
+#[test]
+fn insertions_together_end_as_one_by_one() {
+    for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
+        let [together, alone] = [(); 2].map(|()| List::new(order.clone(), 4096));
+        let (mut hint, mut other) = (InsertHint::default(), InsertHint::default());
+        let mut state = 3_u64;
+        let mut seq = 0;
+        for round in 0..CASES / 10 {
+            let keys: Vec<(Vec<u8>, u64)> = (0..1 + round % 19)
+                .map(|n| {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    // Every fourth number is used twice, so that some entries are there already.
+                    seq += u64::from(state >> 60 & 3 != 0);
+                    let key = match round % 4 {
+                        0 => round * 100 + n,
+                        1 => u64::MAX - round * 100 - n,
+                        2 => state >> 40 & 0xf,
+                        _ => state,
+                    };
+                    let len = 1 + (state >> 33 & 7) as usize;
+                    (key.to_be_bytes()[8 - len..].to_vec(), seq)
+                })
+                .collect();
+            let new = insert_all(&together, &mut hint, &keys);
+            let expected = keys
+                .iter()
+                .map(|(user, seq)| insert(&alone, &mut other, user, *seq, user));
+            assert_eq!(new, expected.collect::<Vec<_>>());
+        }
+        assert_eq!(all(&together), all(&alone));
+        assert_eq!(together.entries(), alone.entries());
+        let backwards = std::iter::successors(together.last(), Entry::prev);
+        assert_eq!(backwards.count(), together.entries());
+    }
+}
+
+#[test]
+fn threads_that_insert_together_lose_nothing() {
+    let list = list();
+    let per_thread = if cfg!(miri) { 40 } else { 8_000 };
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let list = &list;
+            scope.spawn(move || {
+                let mut hint = InsertHint::default();
+                let keys: Vec<(Vec<u8>, u64)> = (0..per_thread)
+                    .map(|n| {
+                        let key = (n * 3 + thread).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                        (key.to_be_bytes().to_vec(), n)
+                    })
+                    .collect();
+                for keys in keys.chunks(1 + 3 * thread as usize) {
+                    assert!(
+                        insert_all(list, &mut hint, keys)
+                            .iter()
+                            .all(|is_new| *is_new)
+                    );
+                }
+            });
+        }
+    });
+    let seen = all(&list);
+    assert!(seen.is_sorted_by(|a, b| a.0 < b.0));
+    assert_eq!(seen.len(), 3 * per_thread as usize);
+}
+
 /// A list that is sorted late holds what another one holds, at every moment somebody looks.
 #[test]
 fn a_list_that_is_sorted_late_reads_as_any_other() {

@@ -244,11 +244,20 @@ proptest! {
         let plain = Memtable::new(order.clone(), MemtableOptions::default());
         let options = MemtableOptions { filter, ..MemtableOptions::default() };
         let filtered = Memtable::new(order, options);
-        for (n, key) in (1..).zip(&added) {
-            for table in [&plain, &filtered] {
-                table.add(seq(n), ValueKind::Value, &full(key, n), b"value");
-            }
+        let added_keys: Vec<_> = (1..).zip(&added).map(|(n, key)| full(key, n)).collect();
+        let points: Vec<Point<'_>> = (1..)
+            .zip(&added_keys)
+            .map(|(n, key)| {
+                let kind = if n % 3 == 0 { ValueKind::Deletion } else { ValueKind::Value };
+                Point { seq: seq(n), kind, key, value: b"value" }
+            })
+            .collect();
+        for point in &points {
+            plain.add(point.seq, point.kind, point.key, point.value);
         }
+        filtered.add_points(&points);
+        let counts = |table: &Memtable| (table.entries(), table.deletions(), table.data_bytes());
+        prop_assert_eq!(counts(&filtered), counts(&plain));
         for key in added.iter().chain(&asked) {
             let key = full(key, 100);
             let found = versions(&plain, &key, 100);
