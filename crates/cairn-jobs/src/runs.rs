@@ -1,14 +1,11 @@
 //! Sorted runs of entries, and merging them into one.
 //!
 //! A compaction reads each run from front to back, once, so a run only goes forward. The merge
-//! is a tournament: runs play pairwise, each game's loser stays where it lost, and the winner's next
-//! key plays again only where the winner came by. A run that wins again stays the winner as long as
-//! its next key is smaller than that of the runner-up, which costs one comparison. Most comparisons
-//! end with the first 8 bytes of the keys, which are kept beside the runs.
-
-use std::hint::select_unpredictable;
+//! is a [`Tournament`]. A run that wins again stays the winner as long as its next key is smaller than
+//! that of the runner-up, which costs one comparison.
 
 use cairn_format::key;
+use cairn_read::tournament::{Player, Tournament};
 use cairn_types::{KeyOrder, Result};
 
 /// Entries in internal-key order, seen one at a time from front to back. Keeps the contract of
@@ -36,25 +33,11 @@ pub trait Run {
 pub struct Merge<R> {
     order: KeyOrder,
     runs: Vec<R>,
-    /// The losers of all games: that of game `n` plays on in game `n / 2` if it wins, and run `r`
-    /// begins in game `(runs + r) / 2`. Game 0 is not played.
-    losers: Vec<Player>,
-    /// Who won all games; none before the start.
-    winner: Option<Player>,
+    players: Tournament,
     /// Who would win without the winner, while that is known.
     runner_up: Option<Player>,
     /// Entries that were passed by.
     passed: u64,
-}
-
-/// A run with its current key.
-#[derive(Clone, Copy)]
-struct Player {
-    /// The first 8 bytes of its user key, if those order keys; 0 if not. The largest number if the
-    /// run has ended.
-    prefix: u64,
-    /// Its position in `Merge::runs`.
-    run: usize,
 }
 
 /// The first 8 bytes of the user key of `internal`, as a number that orders as they do.
@@ -77,9 +60,8 @@ impl<R: Run> Merge<R> {
     pub fn new(order: KeyOrder, runs: Vec<R>) -> Merge<R> {
         Merge {
             order,
-            losers: Vec::with_capacity(runs.len()),
             runs,
-            winner: None,
+            players: Tournament::NONE,
             runner_up: None,
             passed: 0,
         }
@@ -91,117 +73,90 @@ impl<R: Run> Merge<R> {
         self.passed
     }
 
+    /// The number that run `run` plays with: the first 8 bytes of its user key, if those order keys; 0 if
+    /// not. The largest one if the run has ended.
     #[inline]
-    fn player(&self, run: usize) -> Player {
-        let prefix = match (self.runs[run].valid(), self.order.is_bytewise()) {
+    fn prefix(&self, run: usize) -> u64 {
+        match (self.runs[run].valid(), self.order.is_bytewise()) {
             (false, _) => u64::MAX,
             (true, true) => prefix(self.runs[run].key()),
             (true, false) => 0,
-        };
-        Player { prefix, run }
-    }
-
-    /// Whether `a` wins against `b`.
-    #[inline]
-    fn beats(&self, a: Player, b: Player) -> bool {
-        match a.prefix == b.prefix {
-            true => self.beats_by_key(a, b),
-            false => a.prefix < b.prefix,
         }
     }
 
-    fn beats_by_key(&self, a: Player, b: Player) -> bool {
-        let (one, other) = (&self.runs[a.run], &self.runs[b.run]);
+    /// Whoever would win without the winner.
+    #[inline]
+    fn runner_up(&self) -> Option<Player> {
+        let comes_first = comes_first(&self.order, &self.runs);
+        let first = |a: Player, b: Player| if b.beats(a, &comes_first) { b } else { a };
+        self.players.rivals().reduce(first)
+    }
+
+    /// The winner, once the merge has started.
+    #[inline]
+    fn current(&self) -> Option<&R> {
+        Some(&self.runs[self.players.winner()?.source])
+    }
+}
+
+/// Which of two runs with equal prefixes comes first.
+#[inline]
+fn comes_first<R: Run>(order: &KeyOrder, runs: &[R]) -> impl Fn(usize, usize) -> bool {
+    move |a, b| {
+        let (one, other) = (&runs[a], &runs[b]);
         match (one.valid(), other.valid()) {
-            (true, true) => key::compare(&self.order, one.key(), other.key())
-                .then(a.run.cmp(&b.run))
+            (true, true) => key::compare(order, one.key(), other.key())
+                .then(a.cmp(&b))
                 .is_lt(),
             (lives, _) => lives,
         }
-    }
-
-    /// All games that `player` would come by from its run on, the first one first.
-    #[inline]
-    fn games(&self, player: Player) -> impl Iterator<Item = usize> + use<R> {
-        let first = (self.runs.len() + player.run) / 2;
-        std::iter::successors(Some(first), |game| Some(game / 2)).take_while(|&game| game > 0)
-    }
-
-    /// Plays the games of the winner anew, which now has the key of `player`.
-    #[inline]
-    fn replay(&mut self, player: Player) {
-        let mut winner = player;
-        for game in self.games(player) {
-            let other = self.losers[game];
-            // Who wins cannot be foretold: a jump would be taken wrongly half of the time.
-            let changes = self.beats(other, winner);
-            let loser = select_unpredictable(changes, winner, other);
-            winner = select_unpredictable(changes, other, winner);
-            self.losers[game] = loser;
-        }
-        self.runner_up = match winner.run == player.run {
-            // Whoever lost against the winner itself.
-            true => self
-                .games(player)
-                .map(|game| self.losers[game])
-                .reduce(|a, b| if self.beats(b, a) { b } else { a }),
-            false => None,
-        };
-        self.winner = Some(winner);
     }
 }
 
 impl<R: Run> Run for Merge<R> {
     fn start(&mut self, target: Option<&[u8]>) {
-        let count = self.runs.len();
-        // The winners of all games, with the runs themselves behind them.
-        let mut winners = vec![Player { prefix: 0, run: 0 }; count];
-        for run in 0..count {
+        self.players.begin(self.runs.len());
+        for run in 0..self.runs.len() {
             self.runs[run].start(target);
-            winners.push(self.player(run));
+            let prefix = self.prefix(run);
+            self.players
+                .enter(run, prefix, comes_first(&self.order, &self.runs));
         }
-        self.losers = winners[..count].to_vec();
-        for game in (1..count).rev() {
-            let (a, b) = (winners[2 * game], winners[2 * game + 1]);
-            (winners[game], self.losers[game]) = match self.beats(b, a) {
-                true => (b, a),
-                false => (a, b),
-            };
-        }
-        self.winner = winners.get(1).copied();
         self.runner_up = None;
     }
 
     #[inline]
     fn next(&mut self) {
-        let Some(Player { run, .. }) = self.winner else {
+        let Some(Player { source, .. }) = self.players.winner() else {
             return;
         };
         self.passed += 1;
-        self.runs[run].next();
-        let player = self.player(run);
+        self.runs[source].next();
+        let prefix = self.prefix(source);
+        let player = Player { prefix, source };
+        let comes_first = comes_first(&self.order, &self.runs);
         match self.runner_up {
-            Some(runner_up) if self.beats(player, runner_up) => self.winner = Some(player),
-            _ => self.replay(player),
+            Some(runner_up) if player.beats(runner_up, &comes_first) => self.players.keep(prefix),
+            _ => {
+                let wins_again = self.players.replay(prefix, comes_first).source == source;
+                self.runner_up = wins_again.then(|| self.runner_up()).flatten();
+            }
         }
     }
 
     #[inline]
     fn valid(&self) -> bool {
-        self.winner
-            .is_some_and(|winner| self.runs[winner.run].valid())
+        self.current().is_some_and(Run::valid)
     }
 
     #[inline]
     fn key(&self) -> &[u8] {
-        self.winner
-            .map_or(&[], |winner| self.runs[winner.run].key())
+        self.current().map_or(&[], Run::key)
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
-        self.winner
-            .map_or(&[], |winner| self.runs[winner.run].value())
+        self.current().map_or(&[], Run::value)
     }
 
     fn status(&self) -> Result<()> {

@@ -190,7 +190,8 @@ impl Child {
     }
 
     /// The internal key of the entry.
-    #[inline]
+    // Asked for several times in each step.
+    #[inline(always)]
     #[must_use]
     pub fn key(&self) -> &[u8] {
         match self {

@@ -18,6 +18,7 @@ pub mod merge;
 pub mod merging;
 mod patience;
 mod sampling;
+pub mod tournament;
 pub mod value;
 pub mod view;
 pub mod visible;

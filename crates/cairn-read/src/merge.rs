@@ -1,8 +1,7 @@
 //! Joining sorted sources into one.
 //!
-//! The child with the first key is the current one; the others wait in a heap. A step moves the
-//! current child and compares it with the best of the heap, mostly by 8 bytes of key that are kept
-//! beside: as long as it stays in front, nothing else is touched.
+//! The child with the first key is the current one: the winner of a [`Tournament`]. A step moves it and
+//! has it play again.
 //!
 //! A seek goes through all children step by step, so that their waits for memory overlap, and collects those that lack something, so that the caller can
 //! obtain all blocks at once: [`MergingIter::requests`] names them, [`MergingIter::supply`] takes
@@ -12,14 +11,14 @@
 //! backward one. Who wants to turn seeks, which costs the same.
 
 use std::cell::Cell;
-use std::cmp::Ordering;
 
 use cairn_format::block::{Hidden, Skipped};
 use cairn_format::key;
 use cairn_platform::{Buffer, Io, ReadRequest};
-use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber};
+use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber, ValueKind};
 
 use crate::child::Child;
+use crate::tournament::{Player, Tournament};
 use crate::value::Value;
 
 /// What is left to do when the last lacking child was supplied.
@@ -38,13 +37,10 @@ pub struct MergingIter {
     children: Vec<Child>,
     /// Whether more than one of them has blocks.
     overlaps: bool,
-    /// By child: the first 8 bytes of its user key, in an order that integers compare in.
-    prefixes: Vec<u64>,
+    players: Tournament,
     /// The child with the first key, if `stands`.
     current: usize,
     stands: bool,
-    /// The other children that stand on an entry; the first key of them at the top.
-    heap: Vec<usize>,
     back: bool,
     lacking: Vec<usize>,
     then: Then,
@@ -55,8 +51,7 @@ pub struct MergingIter {
 #[derive(Default)]
 struct Spare {
     children: Vec<Child>,
-    prefixes: Vec<u64>,
-    heap: Vec<usize>,
+    players: Tournament,
 }
 
 /// No memory of an iterator with more children is kept.
@@ -64,7 +59,7 @@ const KEPT_CHILDREN: usize = 64;
 
 thread_local! {
     static SPARE: Cell<Spare> = const {
-        Cell::new(Spare { children: Vec::new(), prefixes: Vec::new(), heap: Vec::new() })
+        Cell::new(Spare { children: Vec::new(), players: Tournament::NONE })
     };
 }
 
@@ -74,12 +69,9 @@ impl Drop for MergingIter {
         if self.children.capacity() > KEPT_CHILDREN {
             return;
         }
-        self.prefixes.clear();
-        self.heap.clear();
         let spare = Spare {
             children: std::mem::take(&mut self.children),
-            prefixes: std::mem::take(&mut self.prefixes),
-            heap: std::mem::take(&mut self.heap),
+            players: std::mem::take(&mut self.players),
         };
         // A thread that ends keeps nothing.
         let _kept = SPARE.try_with(|kept| kept.set(spare));
@@ -102,17 +94,12 @@ impl MergingIter {
     /// Joins `children`, the newest first, whose keys are in `order`.
     #[must_use]
     pub fn new(order: KeyOrder, children: Vec<Child>) -> MergingIter {
-        let spare = SPARE.try_with(Cell::take).unwrap_or_default();
-        let Spare {
-            mut prefixes, heap, ..
-        } = spare;
-        prefixes.resize(children.len(), 0);
+        let Spare { players, .. } = SPARE.try_with(Cell::take).unwrap_or_default();
         let has_blocks = |child: &&Child| !matches!(child, Child::Memtable(_));
         MergingIter {
             order,
             overlaps: children.iter().filter(has_blocks).count() > 1,
-            prefixes,
-            heap,
+            players,
             children,
             current: 0,
             stands: false,
@@ -182,11 +169,46 @@ impl MergingIter {
         if before.is_none_or(|before| same(before, user)) {
             return false;
         }
-        // Where the best of the others stands on another key, all of them do.
-        self.heap.first().is_none_or(|&top| {
-            self.prefixes[top] != self.prefixes[self.current]
-                || !same(key::user_key(self.children[top].key()), user)
+        self.players.wins_by_prefix()
+            || !self
+                .others_like_current()
+                .any(|at| same(key::user_key(self.children[at].key()), user))
+    }
+
+    /// Going backward: whether another child is seen to stand on a version of `user`, the user key of the
+    /// entry, that hides the entry from a read at `seq`. Keys are the same if `same` says so.
+    #[inline]
+    #[must_use]
+    pub fn is_hidden(
+        &self,
+        user: &[u8],
+        seq: SequenceNumber,
+        same: impl Fn(&[u8], &[u8]) -> bool,
+    ) -> bool {
+        debug_assert!(self.stands && self.back);
+        if self.players.wins_by_prefix() {
+            return false;
+        }
+        self.others_like_current().any(|at| {
+            let newer = self.children[at].key();
+            let packed = key::packed(newer);
+            // Truncation is meant: the kind is the lowest byte.
+            packed >> 8 <= seq.0
+                && packed as u8 != ValueKind::Merge as u8
+                && same(key::user_key(newer), user)
         })
+    }
+
+    /// The children that may stand on the same user key as the current one, but for those that do only
+    /// if one of these does.
+    #[inline]
+    fn others_like_current(&self) -> impl Iterator<Item = usize> {
+        let prefix = self.players.winner().map(|winner| winner.prefix);
+        self.players
+            .rivals()
+            .filter(move |rival| Some(rival.prefix) == prefix)
+            .map(|rival| rival.source)
+            .filter(|&at| self.children[at].valid())
     }
 
     /// The value of the entry, kept alive.
@@ -281,13 +303,13 @@ impl MergingIter {
         last: &mut Vec<u8>,
     ) -> u64 {
         debug_assert!(self.stands && !self.back);
-        let (skipped, progress) = match self.heap.first() {
+        let (skipped, progress) = match self.runner_up() {
             // The next child ends the run where its key comes first.
-            Some(&top) => {
+            Some(next) => {
                 let [child, next] = self
                     .children
-                    .get_disjoint_mut([self.current, top])
-                    .expect("the current child is not in the heap");
+                    .get_disjoint_mut([self.current, next])
+                    .expect("the winner is not the runner-up");
                 let next = key::user_key(next.key());
                 let limit = limit.map_or(next, |limit| limit.min(next));
                 child.skip_deletions(seq, Some(limit), budget, last)
@@ -304,9 +326,17 @@ impl MergingIter {
     #[inline]
     #[must_use]
     pub fn may_have_more_of_key(&self) -> bool {
-        self.heap
-            .first()
-            .is_some_and(|&top| self.prefixes[top] == self.prefixes[self.current])
+        !self.players.wins_by_prefix()
+    }
+
+    /// The child that would be in front without the current one.
+    #[inline]
+    fn runner_up(&self) -> Option<usize> {
+        let rules = Rules::of(&self.order, &self.children, self.back);
+        let comes_first = |a, b| rules.comes_first(a, b);
+        let first = |a: Player, b: Player| if b.beats(a, comes_first) { b } else { a };
+        let runner_up = self.players.rivals().reduce(first)?.source;
+        self.children[runner_up].valid().then_some(runner_up)
     }
 
     /// Passes over visible deletions of the child in front and over what they delete in the child
@@ -314,14 +344,13 @@ impl MergingIter {
     /// in `last`. Only forward, and only where keys order as their bytes do.
     pub fn skip_deleted(&mut self, hidden: &Hidden<'_>, last: &mut Vec<u8>) -> Skipped {
         debug_assert!(self.stands && !self.back);
-        let Some(&top) = self.heap.first() else {
+        let Some(top) = self.runner_up() else {
             return Skipped::default();
         };
-        // The best of the others is one of the two below the top of the heap.
-        let others = self.heap.get(1..).unwrap_or_default();
-        let others = others.iter().take(2);
+        let others = self.children.iter().enumerate();
         let next = others
-            .map(|&at| key::user_key(self.children[at].key()))
+            .filter(|(at, child)| *at != self.current && *at != top && child.valid())
+            .map(|(_, child)| key::user_key(child.key()))
             .min();
         let limit = next.into_iter().chain(hidden.limit).min();
         if limit.is_some_and(|limit| key::user_key(self.key()) >= limit) {
@@ -335,7 +364,7 @@ impl MergingIter {
         let [child, other] = self
             .children
             .get_disjoint_mut([self.current, top])
-            .expect("the current child is not in the heap");
+            .expect("the winner is not the runner-up");
         let (skipped, progress, other_progress) = child.skip_deleted(other, &hidden, last);
         if skipped.total() > 0 {
             for (at, progress) in [(self.current, progress), (top, other_progress)] {
@@ -439,108 +468,90 @@ impl MergingIter {
 
     /// Finds the first of all children.
     fn gather(&mut self) {
-        self.heap.clear();
         self.stands = false;
+        let rules = Rules::of(&self.order, &self.children, self.back);
+        self.players.begin(self.children.len());
         for at in 0..self.children.len() {
-            if self.children[at].valid() {
-                self.prefixes[at] = prefix(&self.order, self.children[at].key());
-                self.push(at);
-            } else if let Err(error) = self.children[at].status() {
-                return self.fail(error);
+            match rules.prefix(at) {
+                Ok(prefix) => self
+                    .players
+                    .enter(at, prefix, |a, b| rules.comes_first(a, b)),
+                Err(error) => return self.fail(error),
             }
         }
-        self.take_top();
+        if let Some(winner) = self.players.winner() {
+            self.follow(winner);
+        }
     }
 
     /// The current child has moved: sees whether it is still in front.
     #[inline]
     fn compare_current(&mut self) {
-        let current = self.current;
-        let child = &self.children[current];
-        if !child.valid() {
-            return self.replace_current();
-        }
-        self.stands = true;
-        self.prefixes[current] = prefix(&self.order, child.key());
-        if let Some(&top) = self.heap.first()
-            && self.comes_before(top, current)
-        {
-            self.heap[0] = current;
-            self.sink(0);
-            self.current = top;
-        }
-    }
-
-    /// The current child has no more entries.
-    #[cold]
-    fn replace_current(&mut self) {
-        match self.children[self.current].status() {
-            Ok(()) => self.take_top(),
+        let rules = Rules::of(&self.order, &self.children, self.back);
+        match rules.prefix(self.current) {
+            Ok(prefix) => {
+                let winner = self.players.replay(prefix, |a, b| rules.comes_first(a, b));
+                self.follow(winner);
+            }
             Err(error) => self.fail(error),
         }
     }
 
+    /// Makes the winner the current child.
+    #[inline]
+    fn follow(&mut self, winner: Player) {
+        self.current = winner.source;
+        self.stands = winner.prefix != ENDED || self.children[winner.source].valid();
+    }
+
+    #[cold]
     fn fail(&mut self, error: Error) {
-        self.heap.clear();
         self.stands = false;
         self.error = Some(error);
     }
+}
 
-    /// Makes the top of the heap the current child.
-    fn take_top(&mut self) {
-        self.stands = !self.heap.is_empty();
-        if self.stands {
-            self.current = self.heap.swap_remove(0);
-            self.sink(0);
-        }
-    }
+/// The prefix of a child that has ended; others may have it too.
+const ENDED: u64 = u64::MAX;
 
-    /// Whether the entry of child `a` comes before that of `b`, in the direction of the walk.
+/// How children play against each other.
+struct Rules<'a> {
+    order: &'a KeyOrder,
+    children: &'a [Child],
+    back: bool,
+}
+
+impl<'a> Rules<'a> {
     #[inline]
-    fn comes_before(&self, a: usize, b: usize) -> bool {
-        let order = match self.prefixes[a].cmp(&self.prefixes[b]) {
-            Ordering::Equal => {
-                key::compare(&self.order, self.children[a].key(), self.children[b].key())
-                    .then(a.cmp(&b))
-            }
-            unequal => unequal,
-        };
-        if self.back {
-            order.is_gt()
-        } else {
-            order.is_lt()
+    fn of(order: &'a KeyOrder, children: &'a [Child], back: bool) -> Rules<'a> {
+        Rules {
+            order,
+            children,
+            back,
         }
     }
 
-    fn push(&mut self, child: usize) {
-        let mut at = self.heap.len();
-        self.heap.push(child);
-        while at > 0 {
-            let parent = (at - 1) / 2;
-            if !self.comes_before(self.heap[at], self.heap[parent]) {
-                break;
-            }
-            self.heap.swap(at, parent);
-            at = parent;
+    /// What child `at` plays with. An error is what ended it.
+    // A call would hand the result over through memory.
+    #[inline(always)]
+    fn prefix(&self, at: usize) -> Result<u64> {
+        let child = &self.children[at];
+        if !child.valid() {
+            return child.status().map(|()| ENDED);
         }
+        let prefix = prefix(self.order, child.key());
+        Ok(if self.back { !prefix } else { prefix })
     }
 
-    fn sink(&mut self, mut at: usize) {
-        loop {
-            let (left, right) = (2 * at + 1, 2 * at + 2);
-            if left >= self.heap.len() {
-                return;
-            }
-            let mut first = left;
-            if right < self.heap.len() && self.comes_before(self.heap[right], self.heap[left]) {
-                first = right;
-            }
-            if !self.comes_before(self.heap[first], self.heap[at]) {
-                return;
-            }
-            self.heap.swap(at, first);
-            at = first;
+    /// Whether the entry of child `a` comes before that of `b` in the direction of the walk.
+    #[inline(never)]
+    fn comes_first(&self, a: usize, b: usize) -> bool {
+        let (one, other) = (&self.children[a], &self.children[b]);
+        if !one.valid() || !other.valid() {
+            return one.valid();
         }
+        let order = key::compare(self.order, one.key(), other.key()).then(a.cmp(&b));
+        order.is_gt() == self.back
     }
 }
 

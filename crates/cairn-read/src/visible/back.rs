@@ -1,6 +1,7 @@
 //! Walking backward: the versions of a key come oldest first and are gathered until the next key
-//! begins. A key whose only version is in front is not gathered: if the block has the entry before at
-//! hand, and no other source stands on the same key, the iterator stands on the entry in place.
+//! begins. A version is not gathered if another source stands on a newer one that hides it. The only
+//! version of a key that is left is not gathered either: if the block has the entry before at hand, and no
+//! other source stands on the same key, the iterator stands on the entry in place.
 
 use cairn_format::key;
 use cairn_types::{Progress, Result, SequenceNumber, ValueKind};
@@ -8,34 +9,9 @@ use cairn_types::{Progress, Result, SequenceNumber, ValueKind};
 use super::rules::unknown_kind;
 use super::{At, DbIter, Newest, Part, Task};
 use crate::columns::default_column;
-use crate::cover::Cover;
 use crate::merging::Below;
 
 impl DbIter {
-    /// Whether the merging iterator stands on an entry of the kind that a walk back mostly meets: a
-    /// plain value, the only version of its key, with no bounds and no tombstones to think of. The
-    /// iterator then stands on it as it did on the entry behind.
-    #[inline]
-    pub(super) fn stands_plainly_back(&self) -> bool {
-        if !self.merging.valid()
-            || !matches!(self.at, At::Entry(Part::All))
-            || !self.untimed
-            || self.lower.is_some()
-            || self.prefix.is_some()
-            || !self.cover.as_ref().is_none_or(Cover::is_empty)
-        {
-            return false;
-        }
-        let internal = self.merging.key();
-        let packed = key::packed(internal);
-        // Truncation is meant: the kind is the lowest byte.
-        packed as u8 == ValueKind::Value as u8
-            && packed >> 8 <= self.seq.0
-            && self
-                .merging
-                .stands_on_newest(key::user_key(internal), |a, b| self.is_same(a, b))
-    }
-
     /// Goes on to the previous key that has a value.
     pub(super) fn backward(&mut self) -> Result<Progress> {
         loop {
@@ -70,6 +46,16 @@ impl DbIter {
             if let Some(cover) = &mut self.cover {
                 self.covered_by = cover.covering(user)?;
             }
+            if self.untimed
+                && self.skipped < self.view.family.max_sequential_skip
+                && self
+                    .merging
+                    .is_hidden(user, self.seq, |a, b| self.is_same(a, b))
+            {
+                self.skipped += 1;
+                let _progress = self.merging.prev();
+                continue;
+            }
             let packed = key::packed(internal);
             let seq = SequenceNumber(packed >> 8);
             if self.untimed
@@ -81,7 +67,10 @@ impl DbIter {
             {
                 // Truncation is meant: the kind is the lowest byte.
                 match ValueKind::from_u8(packed as u8) {
-                    Some(ValueKind::Value) => return self.stand(At::Entry(Part::All)),
+                    Some(ValueKind::Value) => {
+                        self.skipped = 0;
+                        return self.stand(At::Entry(Part::All));
+                    }
                     Some(kind) if kind.is_deletion() => {
                         self.hidden += 1;
                         let _progress = self.merging.prev();

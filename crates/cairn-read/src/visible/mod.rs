@@ -23,7 +23,7 @@ use cairn_observe::Activity;
 use cairn_observe::statistics::Ticker;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_table::IterOptions;
-use cairn_types::{Error, Progress, Result, SequenceNumber};
+use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
 
 use crate::blob::BlobReadOptions;
 use crate::columns::Columns;
@@ -368,6 +368,9 @@ impl DbIter {
             At::Entry(_) if !self.back => {
                 self.take_key();
                 let _progress = self.merging.next();
+                if self.stands_plainly(false) {
+                    return self.count_step(false);
+                }
             }
             _ if self.back => {
                 if let At::Entry(_) = &self.at {
@@ -394,7 +397,7 @@ impl DbIter {
             At::Nowhere => return,
             At::Entry(_) if self.back => {
                 let _progress = self.merging.prev();
-                if self.stands_plainly_back() {
+                if self.stands_plainly(true) {
                     return self.count_step(true);
                 }
             }
@@ -414,6 +417,35 @@ impl DbIter {
         self.sought.clear();
         self.run(Task::Backward);
         self.count_step(true);
+    }
+
+    /// Whether the merging iterator has stepped onto an entry of the kind that walks mostly meet: a
+    /// plain value, the newest version of another key, with no bounds and no tombstones to think of. The
+    /// iterator then stands on it as it did on the entry before.
+    #[inline]
+    fn stands_plainly(&self, back: bool) -> bool {
+        let bound = if back { &self.lower } else { &self.upper };
+        if !self.merging.valid()
+            || !matches!(self.at, At::Entry(Part::All))
+            || !self.untimed
+            || bound.is_some()
+            || self.prefix.is_some()
+            || !self.cover.as_ref().is_none_or(Cover::is_empty)
+        {
+            return false;
+        }
+        let internal = self.merging.key();
+        let packed = key::packed(internal);
+        let user = key::user_key(internal);
+        // Truncation is meant: the kind is the lowest byte.
+        packed as u8 == ValueKind::Value as u8
+            && packed >> 8 <= self.seq.0
+            && match back {
+                true => self
+                    .merging
+                    .stands_on_newest(user, |a, b| self.is_same(a, b)),
+                false => !self.is_same(user, &self.key),
+            }
     }
 
     /// Makes the user key of the merging iterator's entry `key`.

@@ -54,7 +54,11 @@ pub(super) fn sources(
     let mut cover = (!options.ignore_range_deletions)
         .then(|| Cover::new(order.clone(), seq, read_ts, tables.clone()));
     for memtable in view.memtables() {
-        children.push(Child::Memtable(memtable.iter()));
+        // What is inserted into an empty one from now on is newer than the read, unless that is to
+        // see all there will be.
+        if !memtable.is_empty() || seq == SequenceNumber::MAX {
+            children.push(Child::Memtable(memtable.iter()));
+        }
         if let Some(cover) = &mut cover
             && memtable.has_range_tombstones()
         {
