@@ -253,7 +253,8 @@ impl<V: Copy + Default> Position<V> {
     }
 
     /// Makes `entry`, the one at offset `at` behind the current one, the current one.
-    #[inline]
+    // Every step of a walk is one of these: a call would hand the entry over through memory.
+    #[inline(always)]
     fn load(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>) -> bool {
         if entry.shared == 0 {
             self.passed.clear();
@@ -340,7 +341,10 @@ impl<V: Copy + Default> Position<V> {
             return Ok(());
         }
         let (at, entry) = Self::restart_entry(coding, bytes, layout, i)?;
-        self.valid = self.load(bytes, at, &entry);
+        self.passed.clear();
+        self.owned = false;
+        self.key_at = entry.delta_at;
+        self.stand(at, &entry);
         Ok(())
     }
 

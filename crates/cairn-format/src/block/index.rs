@@ -391,15 +391,8 @@ impl IndexCursor {
     ) -> Decoded<()> {
         let undecided = words.undecided(key::user_key(target));
         if let Some(i) = words.decided(&undecided) {
-            self.position.forget_passed();
             self.clear();
-            if let Some(Handle { offset, size }) = words.handle(i) {
-                self.position.value = IndexValue {
-                    offset,
-                    size,
-                    ..IndexValue::default()
-                };
-                self.by_words = Some(i);
+            if self.stand_by_words(words, i) {
                 return Ok(());
             }
             return match i < layout.restarts {
@@ -408,6 +401,35 @@ impl IndexCursor {
             };
         }
         self.seek_between(bytes, layout, &KeyOrder::Bytewise, target, undecided)
+    }
+
+    /// Goes to entry `i` if the words of the block know where its block lies; `false` if not, and the cursor
+    /// stands where it did.
+    #[inline]
+    pub fn stand_by_words(&mut self, words: &KeyWords, i: u32) -> bool {
+        let Some(Handle { offset, size }) = words.handle(i) else {
+            return false;
+        };
+        self.position.forget_passed();
+        self.position.clear();
+        self.position.value = IndexValue {
+            offset,
+            size,
+            ..IndexValue::default()
+        };
+        self.by_words = Some(i);
+        true
+    }
+
+    /// The number of the entry behind the current one, or before it if `back`, where the cursor stands by
+    /// words.
+    #[inline]
+    #[must_use]
+    pub fn neighbour_by_words(&self, back: bool) -> Option<u32> {
+        match back {
+            true => self.by_words?.checked_sub(1),
+            false => self.by_words?.checked_add(1),
+        }
     }
 
     #[inline]

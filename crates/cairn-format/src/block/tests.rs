@@ -267,6 +267,22 @@ proptest! {
                 prop_assert!(!cursor.is_before(&bytes, &order, target));
             }
         }
+        for (words, i) in words.iter().flat_map(|words| (0..).map(move |i| (words, i)).take(wanted.len() + 1)) {
+            let before = cursor.valid().then(|| cursor.handle());
+            if !cursor.stand_by_words(words, i) {
+                prop_assert_eq!(cursor.valid().then(|| cursor.handle()), before);
+                continue;
+            }
+            prop_assert_eq!(Some(&cursor.entry(&bytes)), wanted.get(i as usize));
+            prop_assert_eq!(cursor.neighbour_by_words(false), Some(i + 1));
+            prop_assert_eq!(cursor.neighbour_by_words(true), i.checked_sub(1));
+            cursor.next(&bytes, &layout).unwrap();
+            prop_assert_eq!(
+                cursor.valid().then(|| cursor.entry(&bytes)),
+                wanted.get(i as usize + 1).copied()
+            );
+            prop_assert_eq!(cursor.neighbour_by_words(false), None, "it walks on in the block");
+        }
     }
 
     #[test]

@@ -97,7 +97,8 @@ impl KeyWords {
 
     /// Where the block of entry `i` lies, if that is known here.
     #[inline]
-    pub(super) fn handle(&self, i: u32) -> Option<Handle> {
+    #[must_use]
+    pub fn handle(&self, i: u32) -> Option<Handle> {
         let &[offset, end] = self.offsets.get(i as usize..)?.first_chunk()?;
         Some(Handle {
             offset,

@@ -124,6 +124,14 @@ impl IndexWalk {
         }
     }
 
+    /// The handle of the data block behind the one at which the walk stands, or of the one before if
+    /// `back`, if it is at hand.
+    #[inline]
+    pub(crate) fn neighbour(&self, table: &Table, back: bool) -> Option<Handle> {
+        let words = table.index.words.as_ref().filter(|_| !self.two_level)?;
+        words.handle(self.root.neighbour_by_words(back)?)
+    }
+
     /// The user key of the separator behind the data block at which the walk stands.
     #[inline]
     pub(crate) fn user_key<'a>(&'a self, table: &'a Table) -> &'a [u8] {
@@ -241,6 +249,12 @@ impl IndexWalk {
     /// Goes to the following entry, or to the preceding one. Settled before and after.
     pub(crate) fn step(&mut self, table: &Table, back: bool) -> Result<()> {
         if !self.two_level {
+            if let Some(words) = &table.index.words
+                && let Some(i) = self.root.neighbour_by_words(back)
+                && self.root.stand_by_words(words, i)
+            {
+                return Ok(());
+            }
             let bytes = root_bytes(&self.root_block, table);
             return step(&mut self.root, bytes, table, back, table.index.root.handle);
         }
@@ -295,8 +309,13 @@ fn land(
 ) -> Result<Landing> {
     let mut go = || {
         let layout = BlockLayout::parse(bytes, BlockKind::Index)?;
+        let by_words = |cursor: &mut IndexCursor, i| {
+            words.is_some_and(|words| cursor.stand_by_words(words, i))
+        };
         match landing {
+            Landing::First if by_words(cursor, 0) => {}
             Landing::First => cursor.first(bytes, &layout)?,
+            Landing::Last if by_words(cursor, layout.restarts() - 1) => {}
             Landing::Last => cursor.last(bytes, &layout)?,
             Landing::Seek | Landing::SeekOrLast => {
                 match words {

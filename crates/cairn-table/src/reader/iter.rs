@@ -30,6 +30,24 @@ use super::table::{Lack, Supplied, Table};
 /// Bytes of the entries from the sought one on that are asked for before they are read.
 const SCANNED: usize = 256;
 
+/// The part of a block in which a walk need not look ahead to the next one: from the offset `from` to `to`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Calm {
+    from: usize,
+    to: usize,
+}
+
+/// The walk looks ahead at its next step.
+const NO_CALM: Calm = Calm {
+    from: usize::MAX,
+    to: 0,
+};
+/// The walk does not look ahead any more.
+const ALL_CALM: Calm = Calm {
+    from: 0,
+    to: usize::MAX,
+};
+
 /// How an iterator reads.
 #[derive(Clone, Copy, Debug)]
 pub struct IterOptions {
@@ -82,6 +100,7 @@ pub struct TableIter {
     data: DataCursor,
     block: Option<(Buffer, BlockLayout)>,
     block_handle: Handle,
+    calm: Calm,
     landing: Option<Landing>,
     /// The filter is to be asked before anything else.
     ask_filter: bool,
@@ -165,6 +184,7 @@ impl TableIter {
             options,
             block: None,
             block_handle: Handle::NULL,
+            calm: ALL_CALM,
             landing: None,
             ask_filter: false,
             padded: Vec::new(),
@@ -425,6 +445,9 @@ impl TableIter {
             None => Ok(()),
         };
         if moved.is_ok() && self.data.valid() && !self.pads {
+            if self.data.value_range().end > self.calm.to {
+                self.look_ahead(false);
+            }
             return Progress::Ready;
         }
         self.leave(moved, false)
@@ -439,9 +462,33 @@ impl TableIter {
             None => Ok(()),
         };
         if moved.is_ok() && self.data.valid() && !self.pads {
+            if self.data.value_range().start < self.calm.from {
+                self.look_ahead(true);
+            }
             return Progress::Ready;
         }
         self.leave(moved, true)
+    }
+
+    /// Asks for the memory of the block that a walk comes to next: at its first step in a block for that
+    /// of the cache's entry, and in the middle of the block for that of the block.
+    #[inline(never)]
+    fn look_ahead(&mut self, back: bool) {
+        let begins = self.calm == NO_CALM;
+        self.calm = ALL_CALM;
+        let Some(next) = self.walk.neighbour(&self.table, back) else {
+            return;
+        };
+        if begins {
+            let middle = self.bytes().len() / 2;
+            self.calm = Calm {
+                from: middle,
+                to: middle,
+            };
+            self.table.announce(next);
+        } else {
+            self.table.prefetch(next);
+        }
     }
 
     /// What the iterator lacks.
@@ -655,12 +702,12 @@ impl TableIter {
             Landing::Seek | Landing::SeekForPrev => self.table.find_to_search(lack, &self.supplied),
             Landing::First | Landing::Last => self.table.find(lack, &self.supplied),
         };
-        let block = match found {
+        let (block, calm) = match found {
             Some(block) => {
                 if self.supplied.counts.data_hits.get() >= HITS_KEPT || perf::is_in_use() {
                     self.table.bring(&self.supplied.counts);
                 }
-                block
+                (block, NO_CALM)
             }
             None => {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
@@ -673,7 +720,8 @@ impl TableIter {
                     Some(raw) => {
                         self.table.count_found_ahead(raw.len());
                         let raw = Raw::Part(raw);
-                        self.table.take(lack, &raw, verify_checksums, fill_cache)?
+                        let taken = self.table.take(lack, &raw, verify_checksums, fill_cache);
+                        (taken?, ALL_CALM)
                     }
                     None => return Ok(Some(lack)),
                 }
@@ -684,6 +732,7 @@ impl TableIter {
             .map_err(|error| self.table.bad(error, handle.offset))?;
         self.block = Some((block, layout));
         self.block_handle = handle;
+        self.calm = calm;
         Ok(None)
     }
 
