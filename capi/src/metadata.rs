@@ -11,10 +11,13 @@ use cairn_options::ImportColumnFamilyOptions;
 use cairn_types::SequenceNumber;
 
 use crate::db::rocksdb_t;
-use crate::error::{bytes, malloc_bytes, malloc_text, path, report, report_ptr, store, text};
+use crate::error::{
+    bytes, malloc_bytes, malloc_text, maybe_bytes, path, report, report_ptr, store, text,
+};
 use crate::families::rocksdb_column_family_handle_t;
-use crate::handle::{create, destroy, misuse, of, of_mut, take};
+use crate::handle::{create, destroy, maybe, misuse, of, of_mut, take};
 use crate::options::{Checked, rocksdb_options_t};
+use crate::table_properties::words_at;
 
 /// A file, with its texts as C reads them.
 #[derive(Default)]
@@ -30,6 +33,8 @@ handles! {
     rocksdb_livefile_t = LiveFile;
     /// Files of a database.
     rocksdb_livefiles_t = Vec<LiveFile>;
+    /// Which tables of a family somebody asks about.
+    rocksdb_column_family_metadata_options_t = ColumnFamilyMetaDataOptions;
     /// What a family consists of.
     rocksdb_column_family_metadata_t = ColumnFamilyMetaData;
     /// What a level consists of.
@@ -49,6 +54,8 @@ c_destructors! {
     rocksdb_livefile_destroy(rocksdb_livefile_t);
     /// Frees what was told of a family.
     rocksdb_column_family_metadata_destroy(rocksdb_column_family_metadata_t);
+    /// Frees options.
+    rocksdb_column_family_metadata_options_destroy(rocksdb_column_family_metadata_options_t);
     /// Frees what was told of a level.
     rocksdb_level_metadata_destroy(rocksdb_level_metadata_t);
     /// Frees what was told of a table.
@@ -130,6 +137,22 @@ unsafe fn key_copy(key: &[u8], size: *mut usize) -> *mut c_char {
     // SAFETY: the caller's promise.
     unsafe { store(size, key.len()) };
     malloc_bytes(key)
+}
+
+/// What of a family is asked about.
+///
+/// # Safety
+///
+/// The options are null or what `c.h` says.
+unsafe fn asked_metadata(
+    family: &cairn_db::Family,
+    options: *const rocksdb_column_family_metadata_options_t,
+) -> *mut rocksdb_column_family_metadata_t {
+    // SAFETY: the caller's promise.
+    match unsafe { maybe(options) } {
+        Some(options) => create(family.metadata(options)),
+        None => family_metadata(family),
+    }
 }
 
 fn family_metadata(family: &cairn_db::Family) -> *mut rocksdb_column_family_metadata_t {
@@ -264,6 +287,64 @@ c_functions! {
         column_family: *mut rocksdb_column_family_handle_t,
     ) -> *mut rocksdb_column_family_metadata_t {
         family_metadata(of(column_family.cast_const()))
+    }
+    /// Which tables somebody asks about: all.
+    fn rocksdb_column_family_metadata_options_create() -> *mut rocksdb_column_family_metadata_options_t {
+        create(ColumnFamilyMetaDataOptions::default())
+    }
+    /// Only tables that may hold this key or larger ones; null for any.
+    fn rocksdb_column_family_metadata_options_set_start_key(
+        options: *mut rocksdb_column_family_metadata_options_t,
+        key: *const c_char,
+        key_len: usize,
+    ) {
+        of_mut(options).start_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
+    }
+    /// That key, which belongs to the options; null without one.
+    fn rocksdb_column_family_metadata_options_get_start_key(
+        options: *const rocksdb_column_family_metadata_options_t,
+        key_len: *mut usize,
+    ) -> *const c_char {
+        words_at(of(options).start_key.as_deref(), key_len)
+    }
+    /// Only tables that may hold this key or smaller ones; null for any.
+    fn rocksdb_column_family_metadata_options_set_end_key(
+        options: *mut rocksdb_column_family_metadata_options_t,
+        key: *const c_char,
+        key_len: usize,
+    ) {
+        of_mut(options).end_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
+    }
+    /// That key, which belongs to the options; null without one.
+    fn rocksdb_column_family_metadata_options_get_end_key(
+        options: *const rocksdb_column_family_metadata_options_t,
+        key_len: *mut usize,
+    ) -> *const c_char {
+        words_at(of(options).end_key.as_deref(), key_len)
+    }
+    /// Only this level; a negative number for all.
+    fn rocksdb_column_family_metadata_options_set_level(opt: *mut rocksdb_column_family_metadata_options_t, v: c_int) {
+        of_mut(opt).level = usize::try_from(v).ok();
+    }
+    /// That level; -1 for all.
+    fn rocksdb_column_family_metadata_options_get_level(opt: *mut rocksdb_column_family_metadata_options_t) -> c_int {
+        let level = of(opt.cast_const()).level;
+        level.map_or(-1, |level| c_int::try_from(level).unwrap_or(c_int::MAX))
+    }
+    /// What the default family consists of, as far as it is asked about; null for all.
+    fn rocksdb_get_column_family_metadata_with_options(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_column_family_metadata_options_t,
+    ) -> *mut rocksdb_column_family_metadata_t {
+        asked_metadata(of(db.cast_const()).db.default_family(), options)
+    }
+    /// What a family consists of, as far as it is asked about; null for all.
+    fn rocksdb_get_column_family_metadata_cf_with_options(
+        _db: *mut rocksdb_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        options: *const rocksdb_column_family_metadata_options_t,
+    ) -> *mut rocksdb_column_family_metadata_t {
+        asked_metadata(of(column_family.cast_const()), options)
     }
     /// Bytes of its tables.
     fn rocksdb_column_family_metadata_get_size(cf_meta: *mut rocksdb_column_family_metadata_t) -> u64 {

@@ -1,13 +1,17 @@
 //! Properties of tables, as listeners and reports of jobs show them.
 //!
-//! A pointer to properties belongs to what it was asked of, and is good as long as that.
+//! A pointer to properties belongs to what it was asked of, and is good as long as that. The filter of read
+//! options, which is asked about properties, stands here too.
 
-use std::ffi::{c_char, c_uchar};
+use std::ffi::{c_char, c_uchar, c_void};
 
 use cairn_format::table::properties::Properties;
+use cairn_options::TableFilter;
 
+use crate::callbacks::{Destructor, State};
 use crate::error::store;
-use crate::handle::misuse;
+use crate::handle::{misuse, of, of_mut};
+use crate::options::rocksdb_readoptions_t;
 
 /// The properties of a table.
 pub struct rocksdb_table_properties_t(());
@@ -195,7 +199,36 @@ fn of_keys(properties: &Properties, seqno: u64) -> u64 {
     }
 }
 
+/// Whether an iterator looks into the table with these properties.
+pub type rocksdb_readoptions_table_filter_cb =
+    Option<unsafe extern "C" fn(*mut c_void, *const rocksdb_table_properties_t) -> c_uchar>;
+
 c_functions! {
+    /// Lets iterators look only into the tables for which `table_filter` returns a number that is not 0; it
+    /// is called from any thread. Without a function they look into all. `destructor` is called with
+    /// `state` when nobody uses the function any more.
+    fn rocksdb_readoptions_set_table_filter(
+        opt: *mut rocksdb_readoptions_t,
+        state: *mut c_void,
+        destructor: Destructor,
+        table_filter: rocksdb_readoptions_table_filter_cb,
+    ) {
+        let state = State::new(state, destructor);
+        of_mut(opt).table_filter = match table_filter {
+            None => TableFilter::default(),
+            // SAFETY: the program's function reads what it is shown, during the call.
+            Some(chooses) => TableFilter::new(move |table| unsafe { chooses(state.pointer(), shown(table)) } != 0),
+        };
+    }
+    /// Lets iterators look into all tables.
+    fn rocksdb_readoptions_clear_table_filter(opt: *mut rocksdb_readoptions_t) {
+        of_mut(opt).table_filter = TableFilter::default();
+    }
+    /// Whether there is a function that chooses tables.
+    fn rocksdb_readoptions_has_table_filter(opt: *const rocksdb_readoptions_t) -> c_uchar {
+        of(opt).table_filter.is_some().into()
+    }
+
     /// Whether keys have their timestamps.
     fn rocksdb_table_properties_user_defined_timestamps_persisted(props: *const rocksdb_table_properties_t) -> u64 {
         u64::from(!of_table(props).timestamps_stripped)

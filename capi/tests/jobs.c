@@ -174,6 +174,71 @@ static void flush(rocksdb_t* db) {
   rocksdb_flushoptions_destroy(options);
 }
 
+static int destroyed;
+
+static void filter_ends(void* state) {
+  CHECK(state == &destroyed);
+  destroyed++;
+}
+
+static unsigned char with_one_entry(void* state, const rocksdb_table_properties_t* table) {
+  CHECK(state == &destroyed);
+  return rocksdb_table_properties_num_entries(table) == 1;
+}
+
+static int entries(rocksdb_t* db, const rocksdb_readoptions_t* r) {
+  int count = 0;
+  rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
+  for (rocksdb_iter_seek_to_first(iter); rocksdb_iter_valid(iter); rocksdb_iter_next(iter)) count++;
+  rocksdb_iter_destroy(iter);
+  return count;
+}
+
+/* Tables are chosen by their properties. */
+static void chosen(rocksdb_t* db) {
+  rocksdb_readoptions_t* r = rocksdb_readoptions_create();
+  CHECK(!rocksdb_readoptions_has_table_filter(r) && entries(db, r) == 2);
+  rocksdb_readoptions_set_table_filter(r, &destroyed, filter_ends, with_one_entry);
+  CHECK(rocksdb_readoptions_has_table_filter(r) && entries(db, r) == 0);
+  rocksdb_readoptions_clear_table_filter(r);
+  CHECK(!rocksdb_readoptions_has_table_filter(r) && destroyed == 1 && entries(db, r) == 2);
+  rocksdb_readoptions_set_table_filter(r, &destroyed, filter_ends, with_one_entry);
+  rocksdb_readoptions_destroy(r);
+  CHECK(destroyed == 2);
+}
+
+static size_t tables(rocksdb_t* db, const rocksdb_column_family_metadata_options_t* which) {
+  rocksdb_column_family_metadata_t* found = rocksdb_get_column_family_metadata_with_options(db, which);
+  size_t count = rocksdb_column_family_metadata_get_file_count(found);
+  rocksdb_column_family_metadata_destroy(found);
+  return count;
+}
+
+/* Tables are asked about by their keys and level. */
+static void asked(rocksdb_t* db) {
+  size_t len;
+  rocksdb_column_family_metadata_options_t* which = rocksdb_column_family_metadata_options_create();
+  CHECK(rocksdb_column_family_metadata_options_get_start_key(which, &len) == NULL && len == 0);
+  CHECK(rocksdb_column_family_metadata_options_get_end_key(which, &len) == NULL && len == 0);
+  CHECK(rocksdb_column_family_metadata_options_get_level(which) == -1);
+  CHECK(tables(db, which) == 2 && tables(db, NULL) == 2);
+  rocksdb_column_family_metadata_options_set_level(which, 1);
+  CHECK(rocksdb_column_family_metadata_options_get_level(which) == 1 && tables(db, which) == 0);
+  rocksdb_column_family_metadata_options_set_level(which, -1);
+  rocksdb_column_family_metadata_options_set_start_key(which, "c", 1);
+  CHECK(same_at(rocksdb_column_family_metadata_options_get_start_key(which, &len), &len, "c"));
+  CHECK(tables(db, which) == 0);
+  rocksdb_column_family_metadata_options_set_start_key(which, NULL, 0);
+  rocksdb_column_family_metadata_options_set_end_key(which, "a", 1);
+  CHECK(same_at(rocksdb_column_family_metadata_options_get_end_key(which, &len), &len, "a"));
+  rocksdb_column_family_handle_t* family = rocksdb_get_default_column_family_handle(db);
+  rocksdb_column_family_metadata_t* found = rocksdb_get_column_family_metadata_cf_with_options(db, family, which);
+  CHECK(rocksdb_column_family_metadata_get_file_count(found) == 0);
+  rocksdb_column_family_metadata_destroy(found);
+  rocksdb_column_family_handle_destroy(family);
+  rocksdb_column_family_metadata_options_destroy(which);
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 2);
   char* err = NULL;
@@ -194,9 +259,11 @@ int main(int argc, char** argv) {
   put(db, "a long key", "the first value");
   put(db, "b", "another value");
   flush(db);
+  chosen(db);
   put(db, "a long key", "the second value");
   put(db, "b", NULL);
   flush(db);
+  asked(db);
 
   const rocksdb_livefiles_t* files = rocksdb_livefiles(db);
   CHECK(rocksdb_livefiles_count(files) == 2);

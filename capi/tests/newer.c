@@ -203,6 +203,41 @@ static void ingestion(void) {
   rocksdb_ingestexternalfileoptions_destroy(in);
 }
 
+/* Texts, and choices that RocksDB 11.9 has. */
+static void texts_and_choices(void) {
+  size_t len;
+  rocksdb_options_t* o = rocksdb_options_create();
+  CHECK(same_at(rocksdb_options_get_wal_dir(o, &len), &len, ""));
+  rocksdb_options_set_wal_dir(o, "/some/logs");
+  CHECK(same_at(rocksdb_options_get_wal_dir(o, &len), &len, "/some/logs"));
+  rocksdb_options_set_db_log_dir(o, "/some/words");
+  CHECK(same_at(rocksdb_options_get_db_log_dir(o, &len), &len, "/some/words"));
+  CHECK(same_at(rocksdb_options_get_db_host_id(o, &len), &len, "__hostname__"));
+  rocksdb_options_set_db_host_id(o, "here");
+  CHECK(same_at(rocksdb_options_get_db_host_id(o, &len), &len, "here"));
+  rocksdb_options_set_daily_offpeak_time_utc(o, "01:00-04:30");
+  CHECK(same_at(rocksdb_options_get_daily_offpeak_time_utc(o, &len), &len, "01:00-04:30"));
+  CHECK(rocksdb_options_get_lowest_used_cache_tier(o) == 2);
+  rocksdb_options_set_lowest_used_cache_tier(o, 0);
+  CHECK(rocksdb_options_get_lowest_used_cache_tier(o) == 0);
+  rocksdb_options_destroy(o);
+
+  rocksdb_block_based_table_options_t* t = rocksdb_block_based_options_create();
+  CHECK(rocksdb_block_based_options_get_index_shortening(t) == 1);
+  rocksdb_block_based_options_set_index_shortening(t, 2);
+  CHECK(rocksdb_block_based_options_get_index_shortening(t) == 2);
+  rocksdb_block_based_options_destroy(t);
+
+  rocksdb_compactoptions_t* c = rocksdb_compactoptions_create();
+  CHECK(rocksdb_compactoptions_get_blob_garbage_collection_policy(c) == 2);
+  CHECK(rocksdb_compactoptions_get_blob_garbage_collection_age_cutoff(c) == -1.0);
+  rocksdb_compactoptions_set_blob_garbage_collection_policy(c, 0);
+  rocksdb_compactoptions_set_blob_garbage_collection_age_cutoff(c, 0.5);
+  CHECK(rocksdb_compactoptions_get_blob_garbage_collection_policy(c) == 0);
+  CHECK(rocksdb_compactoptions_get_blob_garbage_collection_age_cutoff(c) == 0.5);
+  rocksdb_compactoptions_destroy(c);
+}
+
 int main(int argc, char** argv) {
   char* err = NULL;
   char* path = below(argc > 1 ? argv[1] : NULL, "newer");
@@ -226,6 +261,7 @@ int main(int argc, char** argv) {
   sizes(db);
   batch(db, family);
   ingestion();
+  texts_and_choices();
   rocksdb_column_family_handle_destroy(family);
   rocksdb_close(db);
   rocksdb_file_checksum_gen_factory_destroy(checksums);

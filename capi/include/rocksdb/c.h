@@ -363,6 +363,9 @@ typedef struct rocksdb_checkpoint_t rocksdb_checkpoint_t;
 // A column family of an open database.
 typedef struct rocksdb_column_family_handle_t rocksdb_column_family_handle_t;
 
+// Which tables of a family somebody asks about.
+typedef struct rocksdb_column_family_metadata_options_t rocksdb_column_family_metadata_options_t;
+
 // What a family consists of.
 typedef struct rocksdb_column_family_metadata_t rocksdb_column_family_metadata_t;
 
@@ -652,6 +655,13 @@ typedef struct rocksdb_slice_t {
   // How many.
   size_t size;
 } rocksdb_slice_t;
+
+// `void (*)(void*)`.
+typedef void (*Destructor)(void*);
+
+// Whether an iterator looks into the table with these properties.
+typedef unsigned char (*rocksdb_readoptions_table_filter_cb)(void*,
+                                                             const struct rocksdb_table_properties_t*);
 
 // A function of the program that is never called.
 typedef void (*rocksdb_compaction_service_schedule_cb)(void);
@@ -2934,6 +2944,11 @@ void rocksdb_livefile_destroy(struct rocksdb_livefile_t *handle);
 // Null is passed over.
 void rocksdb_column_family_metadata_destroy(struct rocksdb_column_family_metadata_t *handle);
 
+// Frees options.
+//
+// Null is passed over.
+void rocksdb_column_family_metadata_options_destroy(struct rocksdb_column_family_metadata_options_t *handle);
+
 // Frees what was told of a level.
 //
 // Null is passed over.
@@ -3065,6 +3080,43 @@ struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata(stru
 // What a family consists of.
 struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_cf(struct rocksdb_t *db,
                                                                                struct rocksdb_column_family_handle_t *column_family);
+
+// Which tables somebody asks about: all.
+struct rocksdb_column_family_metadata_options_t *rocksdb_column_family_metadata_options_create(void);
+
+// Only tables that may hold this key or larger ones; null for any.
+void rocksdb_column_family_metadata_options_set_start_key(struct rocksdb_column_family_metadata_options_t *options,
+                                                          const char *key,
+                                                          size_t key_len);
+
+// That key, which belongs to the options; null without one.
+const char *rocksdb_column_family_metadata_options_get_start_key(const struct rocksdb_column_family_metadata_options_t *options,
+                                                                 size_t *key_len);
+
+// Only tables that may hold this key or smaller ones; null for any.
+void rocksdb_column_family_metadata_options_set_end_key(struct rocksdb_column_family_metadata_options_t *options,
+                                                        const char *key,
+                                                        size_t key_len);
+
+// That key, which belongs to the options; null without one.
+const char *rocksdb_column_family_metadata_options_get_end_key(const struct rocksdb_column_family_metadata_options_t *options,
+                                                               size_t *key_len);
+
+// Only this level; a negative number for all.
+void rocksdb_column_family_metadata_options_set_level(struct rocksdb_column_family_metadata_options_t *opt,
+                                                      int v);
+
+// That level; -1 for all.
+int rocksdb_column_family_metadata_options_get_level(struct rocksdb_column_family_metadata_options_t *opt);
+
+// What the default family consists of, as far as it is asked about; null for all.
+struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_with_options(struct rocksdb_t *db,
+                                                                                         const struct rocksdb_column_family_metadata_options_t *options);
+
+// What a family consists of, as far as it is asked about; null for all.
+struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_cf_with_options(struct rocksdb_t *db,
+                                                                                            struct rocksdb_column_family_handle_t *column_family,
+                                                                                            const struct rocksdb_column_family_metadata_options_t *options);
 
 // Bytes of its tables.
 uint64_t rocksdb_column_family_metadata_get_size(struct rocksdb_column_family_metadata_t *cf_meta);
@@ -3550,6 +3602,14 @@ unsigned char rocksdb_flushoptions_get_allow_write_stall(struct rocksdb_flushopt
 // The value of `wait`.
 unsigned char rocksdb_flushoptions_get_wait(struct rocksdb_flushoptions_t *opt);
 
+// Sets `blob_garbage_collection_age_cutoff`.
+void rocksdb_compactoptions_set_blob_garbage_collection_age_cutoff(struct rocksdb_compactoptions_t *opt,
+                                                                   double v);
+
+// Sets `blob_garbage_collection_policy`.
+void rocksdb_compactoptions_set_blob_garbage_collection_policy(struct rocksdb_compactoptions_t *opt,
+                                                               int v);
+
 // Sets `bottommost_level_compaction`.
 void rocksdb_compactoptions_set_bottommost_level_compaction(struct rocksdb_compactoptions_t *opt,
                                                             unsigned char v);
@@ -3576,6 +3636,12 @@ void rocksdb_compactoptions_set_target_path_id(struct rocksdb_compactoptions_t *
 
 // The value of `allow_write_stall`.
 unsigned char rocksdb_compactoptions_get_allow_write_stall(struct rocksdb_compactoptions_t *opt);
+
+// The value of `blob_garbage_collection_age_cutoff`.
+double rocksdb_compactoptions_get_blob_garbage_collection_age_cutoff(struct rocksdb_compactoptions_t *opt);
+
+// The value of `blob_garbage_collection_policy`.
+int rocksdb_compactoptions_get_blob_garbage_collection_policy(struct rocksdb_compactoptions_t *opt);
 
 // The value of `bottommost_level_compaction`.
 unsigned char rocksdb_compactoptions_get_bottommost_level_compaction(struct rocksdb_compactoptions_t *opt);
@@ -3750,6 +3816,24 @@ void rocksdb_options_set_db_log_dir(struct rocksdb_options_t *opt, const char *d
 
 // Directory of write-ahead logs.
 void rocksdb_options_set_wal_dir(struct rocksdb_options_t *opt, const char *dir);
+
+// Directory of the info log; empty for that of the database. It belongs to the options.
+const char *rocksdb_options_get_db_log_dir(struct rocksdb_options_t *opt, size_t *size);
+
+// Directory of write-ahead logs; empty for that of the database. It belongs to the options.
+const char *rocksdb_options_get_wal_dir(struct rocksdb_options_t *opt, size_t *size);
+
+// What tables say of the host that wrote them; `__hostname__` for its name.
+void rocksdb_options_set_db_host_id(struct rocksdb_options_t *opt, const char *v);
+
+// That of the options, to which it belongs.
+const char *rocksdb_options_get_db_host_id(struct rocksdb_options_t *opt, size_t *size);
+
+// The hours of little work, as `HH:mm-HH:mm` in UTC.
+void rocksdb_options_set_daily_offpeak_time_utc(struct rocksdb_options_t *opt, const char *v);
+
+// Those of the options, to which they belong.
+const char *rocksdb_options_get_daily_offpeak_time_utc(struct rocksdb_options_t *opt, size_t *size);
 
 // Files, clock and threads.
 void rocksdb_options_set_env(struct rocksdb_options_t *opt, struct rocksdb_env_t *env);
@@ -4115,6 +4199,9 @@ void rocksdb_options_set_level_compaction_dynamic_level_bytes(struct rocksdb_opt
 
 // Sets `db.log_file_time_to_roll`.
 void rocksdb_options_set_log_file_time_to_roll(struct rocksdb_options_t *opt, size_t v);
+
+// Sets `db.lowest_used_cache_tier`.
+void rocksdb_options_set_lowest_used_cache_tier(struct rocksdb_options_t *opt, int v);
 
 // Sets `db.log_readahead_size`.
 void rocksdb_options_set_log_readahead_size(struct rocksdb_options_t *opt, size_t v);
@@ -4634,6 +4721,9 @@ unsigned char rocksdb_options_get_level_compaction_dynamic_level_bytes(struct ro
 // The value of `db.log_file_time_to_roll`.
 size_t rocksdb_options_get_log_file_time_to_roll(struct rocksdb_options_t *opt);
 
+// The value of `db.lowest_used_cache_tier`.
+int rocksdb_options_get_lowest_used_cache_tier(struct rocksdb_options_t *opt);
+
 // The value of `db.log_readahead_size`.
 size_t rocksdb_options_get_log_readahead_size(struct rocksdb_options_t *opt);
 
@@ -4969,6 +5059,10 @@ void rocksdb_block_based_options_set_index_block_restart_interval(struct rocksdb
 void rocksdb_block_based_options_set_index_block_search_type(struct rocksdb_block_based_table_options_t *opt,
                                                              int v);
 
+// Sets `index_shortening`.
+void rocksdb_block_based_options_set_index_shortening(struct rocksdb_block_based_table_options_t *opt,
+                                                      int v);
+
 // Sets `index_type`.
 void rocksdb_block_based_options_set_index_type(struct rocksdb_block_based_table_options_t *opt,
                                                 int v);
@@ -5104,6 +5198,9 @@ int rocksdb_block_based_options_get_index_block_restart_interval(struct rocksdb_
 
 // The value of `index_block_search_type`.
 int rocksdb_block_based_options_get_index_block_search_type(struct rocksdb_block_based_table_options_t *opt);
+
+// The value of `index_shortening`.
+int rocksdb_block_based_options_get_index_shortening(struct rocksdb_block_based_table_options_t *opt);
 
 // The value of `index_type`.
 int rocksdb_block_based_options_get_index_type(struct rocksdb_block_based_table_options_t *opt);
@@ -5585,6 +5682,20 @@ const char *rocksdb_table_properties_compression_name(const struct rocksdb_table
 // The parameters of the codec.
 const char *rocksdb_table_properties_compression_options(const struct rocksdb_table_properties_t *props,
                                                          size_t *size);
+
+// Lets iterators look only into the tables for which `table_filter` returns a number that is not 0; it
+// is called from any thread. Without a function they look into all. `destructor` is called with
+// `state` when nobody uses the function any more.
+void rocksdb_readoptions_set_table_filter(struct rocksdb_readoptions_t *opt,
+                                          void *state,
+                                          Destructor destructor,
+                                          rocksdb_readoptions_table_filter_cb table_filter);
+
+// Lets iterators look into all tables.
+void rocksdb_readoptions_clear_table_filter(struct rocksdb_readoptions_t *opt);
+
+// Whether there is a function that chooses tables.
+unsigned char rocksdb_readoptions_has_table_filter(const struct rocksdb_readoptions_t *opt);
 
 // Whether keys have their timestamps.
 uint64_t rocksdb_table_properties_user_defined_timestamps_persisted(const struct rocksdb_table_properties_t *props);

@@ -85,6 +85,8 @@ c_getters! { rocksdb_flushoptions_t:
 }
 
 c_setters! { rocksdb_compactoptions_t:
+    rocksdb_compactoptions_set_blob_garbage_collection_age_cutoff(f64) => blob_garbage_collection_age_cutoff;
+    rocksdb_compactoptions_set_blob_garbage_collection_policy(c_int) => blob_garbage_collection_policy;
     rocksdb_compactoptions_set_bottommost_level_compaction(c_uchar) => bottommost_level_compaction;
     rocksdb_compactoptions_set_change_level(c_uchar) => change_level;
     rocksdb_compactoptions_set_allow_write_stall(c_uchar) => allow_write_stall;
@@ -96,6 +98,8 @@ c_setters! { rocksdb_compactoptions_t:
 
 c_getters! { rocksdb_compactoptions_t:
     rocksdb_compactoptions_get_allow_write_stall(mut) -> c_uchar => allow_write_stall;
+    rocksdb_compactoptions_get_blob_garbage_collection_age_cutoff(mut) -> f64 => blob_garbage_collection_age_cutoff;
+    rocksdb_compactoptions_get_blob_garbage_collection_policy(mut) -> c_int => blob_garbage_collection_policy;
     rocksdb_compactoptions_get_bottommost_level_compaction(mut) -> c_uchar => bottommost_level_compaction;
     rocksdb_compactoptions_get_change_level(mut) -> c_uchar => change_level;
     rocksdb_compactoptions_get_exclusive_manual_compaction(mut) -> c_uchar => exclusive_manual_compaction;

@@ -1,6 +1,7 @@
 //! Options that are more than one value: paths, lists, objects.
 
 use std::ffi::{c_char, c_int, c_uchar};
+use std::os::unix::ffi::OsStrExt;
 
 use cairn_options::{Compression, DbPath, FileChecksum, MemtableFactory};
 
@@ -11,6 +12,7 @@ use crate::callbacks::{
 };
 use crate::env::rocksdb_env_t;
 use crate::handle::{maybe, take};
+use crate::table_properties::words;
 
 handles! {
     /// A directory of tables and the bytes it should hold.
@@ -95,6 +97,30 @@ c_functions! {
     /// Directory of write-ahead logs.
     fn rocksdb_options_set_wal_dir(opt: *mut rocksdb_options_t, dir: *const c_char) {
         of_mut(opt).db.wal_dir = path(dir);
+    }
+    /// Directory of the info log; empty for that of the database. It belongs to the options.
+    fn rocksdb_options_get_db_log_dir(opt: *mut rocksdb_options_t, size: *mut usize) -> *const c_char {
+        words(of(opt.cast_const()).db.db_log_dir.as_os_str().as_bytes(), size)
+    }
+    /// Directory of write-ahead logs; empty for that of the database. It belongs to the options.
+    fn rocksdb_options_get_wal_dir(opt: *mut rocksdb_options_t, size: *mut usize) -> *const c_char {
+        words(of(opt.cast_const()).db.wal_dir.as_os_str().as_bytes(), size)
+    }
+    /// What tables say of the host that wrote them; `__hostname__` for its name.
+    fn rocksdb_options_set_db_host_id(opt: *mut rocksdb_options_t, v: *const c_char) {
+        of_mut(opt).db.db_host_id = text(v);
+    }
+    /// That of the options, to which it belongs.
+    fn rocksdb_options_get_db_host_id(opt: *mut rocksdb_options_t, size: *mut usize) -> *const c_char {
+        words(of(opt.cast_const()).db.db_host_id.as_bytes(), size)
+    }
+    /// The hours of little work, as `HH:mm-HH:mm` in UTC.
+    fn rocksdb_options_set_daily_offpeak_time_utc(opt: *mut rocksdb_options_t, v: *const c_char) {
+        of_mut(opt).db.daily_offpeak_time_utc = text(v);
+    }
+    /// Those of the options, to which they belong.
+    fn rocksdb_options_get_daily_offpeak_time_utc(opt: *mut rocksdb_options_t, size: *mut usize) -> *const c_char {
+        words(of(opt.cast_const()).db.daily_offpeak_time_utc.as_bytes(), size)
     }
     /// Files, clock and threads.
     fn rocksdb_options_set_env(opt: *mut rocksdb_options_t, env: *mut rocksdb_env_t) {

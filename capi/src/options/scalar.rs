@@ -3,9 +3,10 @@
 use std::ffi::{c_char, c_int, c_uchar};
 
 use cairn_options::choice::{
-    BottommostLevelCompaction, ChecksumKind, CompactionPri, CompactionStopStyle, CompactionStyle,
-    Compression, DataBlockIndexType, IndexBlockSearchType, IndexType, InfoLogLevel, PinningTier,
-    PrepopulateBlobCache, ReadTier, WalRecoveryMode,
+    BlobGarbageCollectionPolicy, BottommostLevelCompaction, CacheTier, ChecksumKind, CompactionPri,
+    CompactionStopStyle, CompactionStyle, Compression, DataBlockIndexType, IndexBlockSearchType,
+    IndexShortening, IndexType, InfoLogLevel, PinningTier, PrepopulateBlobCache, ReadTier,
+    WalRecoveryMode,
 };
 
 /// A value of an option that C passes as a `C`.
@@ -95,6 +96,9 @@ choices! {
     PinningTier: c_int;
     ReadTier: c_int;
     BottommostLevelCompaction: c_uchar;
+    BlobGarbageCollectionPolicy: c_int;
+    CacheTier: c_int;
+    IndexShortening: c_int;
 }
 
 impl Scalar<c_int> for Compression {

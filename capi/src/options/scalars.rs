@@ -81,6 +81,7 @@ c_setters! { rocksdb_options_t:
     rocksdb_options_set_level0_stop_writes_trigger(c_int) => family.level0_stop_writes_trigger;
     rocksdb_options_set_level_compaction_dynamic_level_bytes(c_uchar) => family.level_compaction_dynamic_level_bytes;
     rocksdb_options_set_log_file_time_to_roll(usize) => db.log_file_time_to_roll;
+    rocksdb_options_set_lowest_used_cache_tier(c_int) => db.lowest_used_cache_tier;
     rocksdb_options_set_log_readahead_size(usize) => db.log_readahead_size;
     rocksdb_options_set_manifest_preallocation_size(usize) => db.manifest_preallocation_size;
     rocksdb_options_set_manual_wal_flush(c_uchar) => db.manual_wal_flush;
@@ -249,6 +250,7 @@ c_getters! { rocksdb_options_t:
     rocksdb_options_get_level0_stop_writes_trigger(mut) -> c_int => family.level0_stop_writes_trigger;
     rocksdb_options_get_level_compaction_dynamic_level_bytes(mut) -> c_uchar => family.level_compaction_dynamic_level_bytes;
     rocksdb_options_get_log_file_time_to_roll(mut) -> usize => db.log_file_time_to_roll;
+    rocksdb_options_get_lowest_used_cache_tier(mut) -> c_int => db.lowest_used_cache_tier;
     rocksdb_options_get_log_readahead_size(mut) -> usize => db.log_readahead_size;
     rocksdb_options_get_manifest_preallocation_size(mut) -> usize => db.manifest_preallocation_size;
     rocksdb_options_get_manual_wal_flush(mut) -> c_uchar => db.manual_wal_flush;

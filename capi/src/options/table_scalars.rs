@@ -23,6 +23,7 @@ c_setters! { rocksdb_block_based_table_options_t:
     rocksdb_block_based_options_set_format_version(c_int) => format_version;
     rocksdb_block_based_options_set_index_block_restart_interval(c_int) => index_block_restart_interval;
     rocksdb_block_based_options_set_index_block_search_type(c_int) => index_block_search_type;
+    rocksdb_block_based_options_set_index_shortening(c_int) => index_shortening;
     rocksdb_block_based_options_set_index_type(c_int) => index_type;
     rocksdb_block_based_options_set_initial_auto_readahead_size(usize) => initial_auto_readahead_size;
     rocksdb_block_based_options_set_max_auto_readahead_size(usize) => max_auto_readahead_size;
@@ -64,6 +65,7 @@ c_getters! { rocksdb_block_based_table_options_t:
     rocksdb_block_based_options_get_format_version(mut) -> u32 => format_version;
     rocksdb_block_based_options_get_index_block_restart_interval(mut) -> c_int => index_block_restart_interval;
     rocksdb_block_based_options_get_index_block_search_type(mut) -> c_int => index_block_search_type;
+    rocksdb_block_based_options_get_index_shortening(mut) -> c_int => index_shortening;
     rocksdb_block_based_options_get_index_type(mut) -> c_int => index_type;
     rocksdb_block_based_options_get_initial_auto_readahead_size(mut) -> usize => initial_auto_readahead_size;
     rocksdb_block_based_options_get_max_auto_readahead_size(mut) -> usize => max_auto_readahead_size;
