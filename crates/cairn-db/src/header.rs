@@ -122,7 +122,18 @@ fn options_of_family(name: &str, options: &FamilyOptions) -> Vec<String> {
         &collectors.collect::<Vec<_>>().join("; "),
     );
     let own = own.chain([collectors]);
-    std::iter::once(title).chain(own).chain(table).collect()
+    // One line with a break in it, as RocksDB's is, which programs read.
+    let cache = options.table.block_cache.as_ref().map(|cache| {
+        format!(
+            "  block_cache_options:\n    capacity : {}",
+            cache.capacity()
+        )
+    });
+    std::iter::once(title)
+        .chain(own)
+        .chain(table)
+        .chain(cache)
+        .collect()
 }
 
 /// A line of the table's options as RocksDB prints them, which programs read: booleans and choices are

@@ -310,6 +310,7 @@ fn the_log_has_its_head_and_events_and_no_key() {
         "Header RocksDB version: 11.9.0",
         "Options.max_background_jobs: 2",
         "Options for column family [default]",
+        "  block_cache_options:\n    capacity : 33554432",
         "\"event\": \"flush_started\"",
         "\"flush_reason\": \"Manual Flush\"",
         "\"event\": \"table_file_creation\"",
