@@ -3,7 +3,7 @@
 use cairn_format::names::FileName;
 use cairn_observe::logger::Level;
 use cairn_options::{
-    DataBlockIndexType, DbOptions, FamilyOptions, IndexShortening, IndexType, Options,
+    Compression, DataBlockIndexType, DbOptions, FamilyOptions, IndexShortening, IndexType, Options,
 };
 use cairn_types::Result;
 
@@ -54,7 +54,7 @@ impl Shared {
         ));
         let options = self.options();
         for row in DbOptions::rows() {
-            head.push(said("Options", row.name, &(row.get)(&options)));
+            head.push(option(row.name, &(row.get)(&options)));
         }
         for family in self.families.load().iter() {
             head.extend(options_of_family(family.name(), &family.options()));
@@ -111,7 +111,7 @@ impl Shared {
 fn options_of_family(name: &str, options: &FamilyOptions) -> Vec<String> {
     let title = format!("--------------- Options for column family [{name}]:");
     let own = FamilyOptions::rows().iter().filter(|row| row.written);
-    let own = own.map(|row| said("Options", row.name, &(row.get)(options)));
+    let own = own.map(|row| option(row.name, &(row.get)(options)));
     let table = cairn_options::TableOptions::rows().iter();
     let table = table.map(|row| table_option(row.name, &(row.get)(&options.table)));
     let collectors = options.table_properties_collector_factories.all();
@@ -134,6 +134,22 @@ fn options_of_family(name: &str, options: &FamilyOptions) -> Vec<String> {
         .chain(table)
         .chain(cache)
         .collect()
+}
+
+/// A line of an option as RocksDB prints it, which programs read: booleans are numbers, codecs have the names
+/// that tables have for them.
+fn option(name: &str, value: &str) -> String {
+    let value = match (name, value) {
+        (_, "false") => "0",
+        (_, "true") => "1",
+        ("bottommost_compression", "kDisableCompressionOption") => "Disabled",
+        ("compression" | "bottommost_compression" | "blob_compression_type", _) => {
+            let codec = Compression::from_option_name(value);
+            codec.map_or(value, |codec| codec.property_name())
+        }
+        _ => value,
+    };
+    said("Options", name, value)
 }
 
 /// A line of the table's options as RocksDB prints them, which programs read: booleans and choices are

@@ -309,6 +309,11 @@ fn the_log_has_its_head_and_events_and_no_key() {
     for part in [
         "Header RocksDB version: 11.9.0",
         "Options.max_background_jobs: 2",
+        "Options.use_fsync: 0",
+        "Options.paranoid_checks: 1",
+        "Options.bottommost_compression: Disabled",
+        "Options.blob_compression_type: NoCompression",
+        "Options.disable_auto_compactions: 0",
         "Options for column family [default]",
         "  block_cache_options:\n    capacity : 33554432",
         "\"event\": \"flush_started\"",
