@@ -73,7 +73,8 @@ impl<'a> Found<'a> {
         found.add_family(0, "default", default, order);
         for (name, path) in tables {
             let number = name.number().unwrap_or_default();
-            if let Err(error) = found.take_table(patient, number, &path) {
+            let taken = salvage::twice(|| found.take_table(patient, number, &path));
+            if let Err(error) = taken {
                 if error.io_kind().is_some() || error.code() == Code::InvalidArgument {
                     // Not the file's fault: another attempt may read it.
                     return Err(error);
@@ -91,7 +92,8 @@ impl<'a> Found<'a> {
         }
         for (name, path) in blobs {
             let number = name.number().unwrap_or_default();
-            if found.take_blob(patient, number, &path).is_err() {
+            let taken = salvage::twice(|| found.take_blob(patient, number, &path));
+            if taken.is_err() {
                 let moved = patient.set_aside(&path)?;
                 patient.report.set_aside.push(moved);
                 found.gone.push(path);

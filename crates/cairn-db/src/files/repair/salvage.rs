@@ -81,7 +81,16 @@ pub(super) fn damage(
         let external = reader(world, &io, options, order).open(path, Some(file.largest_seq))?;
         external.table.verify_checksums(&io)
     };
-    check().err()
+    twice(check).err()
+}
+
+/// The outcome of `attempt`, or of a second one if the first finds what is in a file damaged: a bit may have
+/// been wrong on the way from the disk.
+pub(super) fn twice<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    match attempt() {
+        Err(error) if error.io_kind().is_none() => attempt(),
+        done => done,
+    }
 }
 
 /// Every file of `dirs` that `wanted` takes, with its path, in the order of numbers.
