@@ -7,6 +7,7 @@
 //! cargo xtask compat           writes the lists of options in docs/compatibility.md
 //! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
 //! cargo xtask counts [update] instructions of twelve paths against bench/instructions.txt
+//! cargo xtask loom             every interleaving that loom tries of what has no locks (part of unit)
 //! cargo xtask pgo              command line and C libraries, optimized by a profile
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
 //!                              the C libraries, headers and what build systems find them by
@@ -22,6 +23,7 @@ mod go;
 mod header;
 mod install;
 mod licences;
+mod loom;
 mod pgo;
 mod prefix;
 mod python;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Some("compat") if words.len() == 1 => compat::run(&root()),
         Some("counts") if words.len() == 1 => counts::run(&root(), false),
         Some("counts") if words[1..] == ["update"] => counts::run(&root(), true),
+        Some("loom") if words.len() == 1 => loom::run(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
         Some("install") => install::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),

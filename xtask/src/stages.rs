@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{capi, counts, header, licences, tidy};
+use crate::{capi, counts, header, licences, loom, tidy};
 
 /// Mutated inputs of each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
@@ -133,7 +133,8 @@ fn unit(root: &Path) -> Result<(), String> {
             "--locked",
             "--no-fail-fast",
         ],
-    )
+    )?;
+    loom::run(root)
 }
 
 fn crash(root: &Path) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Every interleaving of two insertions and a reader, as far as loom explores it.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p cairn-memtable --lib --release loom`.
+//! Run with `cargo xtask loom`.
 
 use super::*;
 use loom::sync::Arc;

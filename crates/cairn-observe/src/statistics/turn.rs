@@ -51,7 +51,7 @@ impl Sum {
 }
 
 #[cfg(all(test, loom))]
-mod tests {
+mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 

@@ -15,9 +15,18 @@
 //!
 //! Cost for a writer that is alone: a load, a swap and two loads.
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(loom)]
+mod loomed;
+
+#[cfg(not(loom))]
 use cairn_platform::patience;
+#[cfg(not(loom))]
 use cairn_platform::sync::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use cairn_types::SequenceNumber;
+#[cfg(loom)]
+use loomed::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, patience};
 
 /// What has become visible, and who waits for it.
 #[derive(Default)]
@@ -123,7 +132,7 @@ impl Order {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
