@@ -187,10 +187,10 @@ impl Memtable {
         user_key: &[u8],
         value: &[u8],
     ) -> bool {
-        if kind == ValueKind::RangeDeletion {
-            return self.add_range(seq, user_key, value);
-        }
-        let kind = self.kind_here(kind, user_key);
+        let kind = match kind {
+            ValueKind::RangeDeletion => return self.add_range(seq, user_key, value),
+            kind => self.kind_here(kind, user_key),
+        };
         let packed = key::pack(seq, kind);
         let is_new = self.list.insert(user_key, packed, value, hint);
         if is_new {

@@ -86,7 +86,8 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    fn push(&mut self, seq: SequenceNumber, entry: &Entry<'a>) {
+    /// Takes an entry for `memtable`.
+    fn push(&mut self, seq: SequenceNumber, entry: &Entry<'a>, memtable: &Memtable) {
         let (kind, key, value) = (entry.kind, entry.key, entry.value);
         self.points[self.len] = Point {
             seq,
@@ -95,18 +96,23 @@ impl<'a> Waiting<'a> {
             value,
         };
         self.len += 1;
-    }
-
-    fn is_full(&self) -> bool {
-        self.len == Waiting::MOST
-    }
-
-    #[inline]
-    fn add_to(&mut self, memtable: &Memtable) {
-        if self.len > 0 {
-            memtable.add_points(&self.points[..self.len]);
-            self.len = 0;
+        if self.len == Waiting::MOST {
+            self.add_to(memtable);
         }
+    }
+
+    /// Adds what waits to `memtable`, for which it was taken.
+    #[inline(never)]
+    fn add_to(&mut self, memtable: &Memtable) {
+        memtable.add_points(&self.points[..self.len]);
+        self.len = 0;
+    }
+}
+
+#[inline]
+fn add_waiting(waiting: &mut Option<Waiting<'_>>, memtable: &Memtable) {
+    if let Some(waiting) = waiting {
+        waiting.add_to(memtable);
     }
 }
 
@@ -121,8 +127,8 @@ impl Shared {
         let batch = BatchRef::parse(batch).map_err(|e| e.in_file("the write batch", 0))?;
         // Asked for by the first record of a family that is not the default one.
         let all = OnceCell::new();
-        let several = batch.count() > 1;
-        let mut waiting = Waiting::new();
+        // A batch of one record, which is most of them, does without.
+        let mut waiting = (batch.count() > 1).then(Waiting::new);
         let mut seq = first;
         let mut last: Option<(&FamilyState, std::sync::Arc<Memtable>)> = None;
         for record in batch.records() {
@@ -132,7 +138,7 @@ impl Shared {
             };
             if last.as_ref().is_none_or(|(family, _)| family.id() != id) {
                 if let Some((family, memtable)) = last.take() {
-                    waiting.add_to(&memtable);
+                    add_waiting(&mut waiting, &memtable);
                     self.note_growth(family, &memtable);
                 }
                 // A family dropped between the check and here takes its entries with it.
@@ -147,26 +153,23 @@ impl Shared {
             if let Some((family, memtable)) = last.as_ref().filter(|_| !empty) {
                 let early = match entry.kind {
                     ValueKind::Merge if merging == Merging::Early => {
-                        waiting.add_to(memtable);
+                        add_waiting(&mut waiting, memtable);
                         merged(family, memtable, entry.key, entry.value, seq)
                     }
                     _ => None,
                 };
-                match early {
-                    Some((kind, value)) => _ = memtable.add(seq, kind, entry.key, &value),
-                    None if several && entry.kind.is_point() => {
-                        waiting.push(seq, &entry);
-                        if waiting.is_full() {
-                            waiting.add_to(memtable);
-                        }
-                    }
-                    None => _ = memtable.add(seq, entry.kind, entry.key, entry.value),
+                if let Some((kind, value)) = early {
+                    memtable.add(seq, kind, entry.key, &value);
+                } else if let Some(waiting) = waiting.as_mut().filter(|_| entry.kind.is_point()) {
+                    waiting.push(seq, &entry, memtable);
+                } else {
+                    memtable.add(seq, entry.kind, entry.key, entry.value);
                 }
             }
             seq = seq.plus(1);
         }
         if let Some((family, memtable)) = last {
-            waiting.add_to(&memtable);
+            add_waiting(&mut waiting, &memtable);
             self.note_growth(family, &memtable);
         }
         Ok(())

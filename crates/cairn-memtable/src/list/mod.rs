@@ -251,7 +251,7 @@ impl List {
     }
 
     /// Links `node` where `hint` says that it belongs.
-    #[inline]
+    #[inline(always)]
     fn link_up(
         &self,
         node: NonNull<Node>,
@@ -319,6 +319,7 @@ impl List {
     }
 
     /// Leaves in `hint`, on every level, a node before `target` that is close to it.
+    #[inline(always)]
     fn find_place(&self, target: &Target<'_>, hint: &mut InsertHint) {
         let height = self.height.load(Ordering::Relaxed);
         let start = match self.trusted_levels(target, hint, height) {
@@ -343,7 +344,7 @@ impl List {
     }
 
     /// From which level on upwards `hint` can be kept for `target`, or `None` if it is of no use.
-    #[inline]
+    #[inline(always)]
     fn trusted_levels(
         &self,
         target: &Target<'_>,

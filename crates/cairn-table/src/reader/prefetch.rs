@@ -186,7 +186,10 @@ mod tests {
             assert!(len <= PIECE);
             let asked = file.asked.lock();
             let ready = asked.last().map_or(0, |&(start, len)| start + len as u64);
-            assert!(ready >= (at + AHEAD / 2).min(END - PIECE), "{at} of {ready}");
+            assert!(
+                ready >= (at + AHEAD / 2).min(END - PIECE),
+                "{at} of {ready}"
+            );
             (at, reads) = (at + len, reads + 1);
         }
         assert_eq!((at, reads), (END, END.div_ceil(PIECE)));
