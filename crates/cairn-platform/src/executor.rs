@@ -83,10 +83,15 @@ impl Default for ThreadPool {
 impl Executor for ThreadPool {
     fn spawn(&self, priority: Priority, job: Job) {
         self.lanes.spawn(priority, job);
+        self.timers.go_on();
     }
 
     fn spawn_after(&self, delay: Duration, priority: Priority, job: Job) {
-        self.timers.add(delay, priority, job);
+        self.timers.add(delay, priority, job, false);
+    }
+
+    fn spawn_at_leisure(&self, delay: Duration, priority: Priority, job: Job) {
+        self.timers.add(delay, priority, job, true);
     }
 
     fn reserve(&self, priority: Priority, threads: usize) {
@@ -122,6 +127,8 @@ impl Executor for ThreadPool {
     }
 
     fn join_all(&self) {
+        // Before the others: it hands jobs to them.
+        self.timers.join();
         for lane in &self.lanes.0 {
             lane.join();
         }
@@ -322,6 +329,39 @@ mod tests {
                 assert_eq!(lane.state.lock().started, 0, "{}", lane.name);
             }
         }
+    }
+
+    #[test]
+    fn who_joins_the_threads_ends_the_timer_and_jobs_still_come_in_time() {
+        let pool = ThreadPool::new();
+        let (send, receive) = channel();
+        let job = |number: u32| -> Job {
+            let send = send.clone();
+            Box::new(move || send.send(number).unwrap())
+        };
+        let hour = Duration::from_secs(3600);
+        pool.spawn_at_leisure(hour, Priority::High, job(0));
+        assert!(pool.timers.is_running());
+        pool.join_all();
+        assert!(
+            !pool.timers.is_running(),
+            "nobody waits for what is done at leisure"
+        );
+        pool.spawn(Priority::User, job(1));
+        assert_eq!(receive.recv(), Ok(1));
+        assert!(pool.timers.is_running(), "a job came");
+        pool.join_all();
+        // Whether it is due before the threads are joined or later.
+        pool.spawn_after(Duration::from_millis(5), Priority::Low, job(2));
+        pool.join_all();
+        assert_eq!(receive.recv(), Ok(2));
+        pool.spawn_at_leisure(Duration::from_millis(5), Priority::Low, job(3));
+        pool.join_all();
+        pool.spawn(Priority::User, Box::new(|| {}));
+        assert_eq!(receive.recv(), Ok(3));
+        pool.spawn_after(hour, Priority::Low, job(4));
+        pool.join_all();
+        assert!(pool.timers.is_running(), "somebody waits for it");
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Jobs that wait for their time.
 //!
 //! One thread, started when the first job comes, sleeps until the earliest job is due and hands it
-//! to the pool. It runs nothing itself, so a long job never delays another's time.
+//! to the pool. It runs nothing itself, so a long job never delays another's time. A program that waits
+//! for the end of all threads ends it too; what is done at leisure does not start it again by itself.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::clock::SystemClock;
-use crate::sync::{Arc, Condvar, Mutex};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::world::{Clock, Job, Priority};
 
 /// What takes the jobs that are due.
@@ -26,7 +28,10 @@ struct State {
     waiting: BinaryHeap<Reverse<Waiting>>,
     /// Jobs that ever came; keeps those of one moment in their order.
     count: u64,
-    started: bool,
+    /// The thread, once it was started.
+    thread: Option<JoinHandle<()>>,
+    /// The thread is to end.
+    ending: bool,
     closing: bool,
 }
 
@@ -36,6 +41,7 @@ struct Waiting {
     number: u64,
     priority: Priority,
     job: Job,
+    at_leisure: bool,
 }
 
 impl Timers {
@@ -48,8 +54,14 @@ impl Timers {
         })
     }
 
-    /// Hands `job` over once `delay` has passed.
-    pub(crate) fn add(self: &Arc<Self>, delay: Duration, priority: Priority, job: Job) {
+    /// Hands `job` over once `delay` has passed. Nobody waits for what is done `at_leisure`.
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        delay: Duration,
+        priority: Priority,
+        job: Job,
+        at_leisure: bool,
+    ) {
         let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         let due = SystemClock.monotonic_nanos().saturating_add(nanos);
         let mut state = self.state.lock();
@@ -60,21 +72,60 @@ impl Timers {
             number,
             priority,
             job,
+            at_leisure,
         }));
         self.changed.notify_one();
-        if state.started {
+        self.start(state);
+    }
+
+    /// Starts the thread again if it was ended while jobs wait.
+    pub(crate) fn go_on(self: &Arc<Self>) {
+        let state = self.state.lock();
+        if !state.waiting.is_empty() {
+            self.start(state);
+        }
+    }
+
+    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if state.thread.is_some() || state.ending {
             return;
         }
-        state.started = true;
-        drop(state);
         let timers = Arc::clone(self);
         let thread = std::thread::Builder::new().name("cairn-timer".to_owned());
-        if thread.spawn(move || timers.serve()).is_err() {
+        state.thread = thread.spawn(move || timers.serve()).ok();
+        if state.thread.is_none() {
             // The system has no thread to give; the next job that comes tries again, and jobs that
             // are due by then are handed over with it.
-            self.state.lock().started = false;
+            drop(state);
             self.hand_over_due();
         }
+    }
+
+    /// Waits until the thread has ended. It starts again if a job waits that is not done at leisure,
+    /// or with the next job that comes.
+    pub(crate) fn join(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        let Some(thread) = state.thread.take() else {
+            return;
+        };
+        state.ending = true;
+        self.changed.notify_all();
+        // It catches nothing, for it runs nothing.
+        let _ = MutexGuard::unlocked(&mut state, || thread.join());
+        state.ending = false;
+        if state
+            .waiting
+            .iter()
+            .any(|Reverse(waiting)| !waiting.at_leisure)
+        {
+            self.start(state);
+        }
+    }
+
+    /// Whether there is a thread.
+    #[cfg(test)]
+    pub(crate) fn is_running(&self) -> bool {
+        self.state.lock().thread.is_some()
     }
 
     /// Ends the thread; jobs that wait are dropped unrun.
@@ -94,7 +145,7 @@ impl Timers {
         loop {
             self.hand_over_due();
             let mut state = self.state.lock();
-            if state.closing {
+            if state.closing || state.ending {
                 return;
             }
             let now = SystemClock.monotonic_nanos();

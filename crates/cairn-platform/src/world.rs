@@ -90,7 +90,7 @@ pub trait Executor: Send + Sync {
         let _ = priority;
     }
     /// Waits until every thread has run what is queued and has ended. Not to be called by a job.
-    /// Jobs that come later run as before.
+    /// Jobs that come later run as before; what is to be done at leisure waits for the next of them.
     fn join_all(&self) {}
 }
 
