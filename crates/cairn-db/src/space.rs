@@ -148,7 +148,7 @@ impl Shared {
         if pick.trivial_move || pick.drops {
             return Ok(None);
         }
-        let bytes = pick.input_bytes();
+        let bytes = pick.most_input_bytes();
         match space.files.reserve(bytes) {
             Some(room) => Ok(Some(Arc::new(room))),
             None => Err(Error::new(
