@@ -287,7 +287,7 @@ impl<V: Copy + Default> Position<V> {
     }
 
     /// Goes to the following entry, or nowhere at the end.
-    #[inline]
+    #[inline(always)]
     pub fn step<C: Coding<Value = V>>(
         &mut self,
         coding: &C,

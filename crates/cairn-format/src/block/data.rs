@@ -313,7 +313,7 @@ impl DataCursor {
     /// # Errors
     ///
     /// See [`DataCursor::first`].
-    #[inline]
+    #[inline(always)]
     pub fn next(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
         self.before_move(bytes);
         with_coding!(layout, |coding| self

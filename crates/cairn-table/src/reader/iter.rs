@@ -433,7 +433,8 @@ impl TableIter {
     }
 
     /// Goes to the following entry. Only while the iterator is valid.
-    #[inline]
+    // A call of its own, so that what a step does within a block is one piece wherever it is taken.
+    #[inline(never)]
     #[expect(
         clippy::should_implement_trait,
         reason = "the word of the field for an iterator that lends its entries"
