@@ -52,6 +52,10 @@ impl List {
         hint: &mut InsertHint,
         mut done: impl FnMut(usize, bool),
     ) {
+        debug_assert!(
+            additions.len() <= TOGETHER,
+            "no more than there are searches for"
+        );
         let mut searches: [Option<Search<'_>>; TOGETHER] = [const { None }; TOGETHER];
         let shared =
             additions.len() > 1 && self.unsorted.is_none() && !self.is_near(additions, hint);
