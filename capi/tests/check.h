@@ -83,4 +83,24 @@ static inline char* below(const char* dir, const char* name) {
   return path;
 }
 
+/* Writes one key; deletes it if `value` is null. */
+static inline void put(rocksdb_t* db, const char* key, const char* value) {
+  char* err = NULL;
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  if (value == NULL)
+    rocksdb_delete(db, w, key, strlen(key), &err);
+  else
+    rocksdb_put(db, w, key, strlen(key), value, strlen(value), &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_destroy(w);
+}
+
+static inline void flush(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_flushoptions_t* options = rocksdb_flushoptions_create();
+  rocksdb_flush(db, options, &err);
+  CHECK_OK(err);
+  rocksdb_flushoptions_destroy(options);
+}
+
 #endif

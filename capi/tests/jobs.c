@@ -155,25 +155,6 @@ static void sealed(void* state, const rocksdb_memtableinfo_t* info) {
   CHECK(len == 0);
 }
 
-static void put(rocksdb_t* db, const char* key, const char* value) {
-  char* err = NULL;
-  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
-  if (value == NULL)
-    rocksdb_delete(db, w, key, strlen(key), &err);
-  else
-    rocksdb_put(db, w, key, strlen(key), value, strlen(value), &err);
-  CHECK_OK(err);
-  rocksdb_writeoptions_destroy(w);
-}
-
-static void flush(rocksdb_t* db) {
-  char* err = NULL;
-  rocksdb_flushoptions_t* options = rocksdb_flushoptions_create();
-  rocksdb_flush(db, options, &err);
-  CHECK_OK(err);
-  rocksdb_flushoptions_destroy(options);
-}
-
 static int destroyed;
 
 static void filter_ends(void* state) {

@@ -2,22 +2,6 @@
    batches of reads behind one handle. */
 #include "check.h"
 
-static void put(rocksdb_t* db, const char* key, const char* value) {
-  char* err = NULL;
-  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
-  rocksdb_put(db, w, key, strlen(key), value, strlen(value), &err);
-  CHECK_OK(err);
-  rocksdb_writeoptions_destroy(w);
-}
-
-static void flush(rocksdb_t* db) {
-  char* err = NULL;
-  rocksdb_flushoptions_t* options = rocksdb_flushoptions_create();
-  rocksdb_flush(db, options, &err);
-  CHECK_OK(err);
-  rocksdb_flushoptions_destroy(options);
-}
-
 /* Two tables of level 0 become one of level 1. */
 static void named(rocksdb_t* db) {
   char* err = NULL;

@@ -98,21 +98,20 @@ pub(crate) fn with_part(pick: &Pick, offer: &Offer, range: Range<usize>) -> Pick
     pick
 }
 
-/// The files that cost least for what comes down on them: at most half as large as all inputs, and
-/// half as large again as what comes down. `before` has the bytes of the inputs before each file.
+/// The files that cost least for what comes down on them: at most half as large again as that. `before` has the bytes of the inputs before each file.
 fn cheapest(
     sizes: &[u64],
     excess: u64,
     before: &[u64],
     is_border: impl Fn(usize) -> bool,
 ) -> Option<Range<usize>> {
-    let input = before.last()?;
+    let most = Offer::most_chosen(*before.last()?);
     let mut best: Option<(f64, Range<usize>)> = None;
     for start in (0..sizes.len()).filter(|&at| is_border(at)) {
         let mut below = 0_u64;
         for (at, size) in sizes.iter().enumerate().skip(start) {
             below = below.saturating_add(*size);
-            if below > input / 2 {
+            if below > most {
                 break;
             }
             let above = before[at + 1].saturating_sub(before[start]);

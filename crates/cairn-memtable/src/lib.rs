@@ -33,6 +33,6 @@ mod pin;
 
 pub use filter::FilterOptions;
 pub use iter::MemtableIter;
-pub use list::{Entry, InsertHint};
+pub use list::{Entry, InsertHint, TOGETHER};
 pub use memtable::{Memtable, MemtableOptions, Point};
 pub use pin::PinnedEntry;

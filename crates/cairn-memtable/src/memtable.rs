@@ -200,7 +200,7 @@ impl Memtable {
     }
 
     /// Adds point entries of ascending sequence numbers as [`Memtable::add`] does, faster: the
-    /// searches for their places wait for memory together.
+    /// searches for their places wait for memory together, [`TOGETHER`] at a time.
     ///
     /// # Panics
     ///

@@ -31,8 +31,8 @@ fn resident() -> usize {
 /// A load of several hundred megabytes. A memtable is given up when the one after it is half full, and what
 /// is allocated beside them lives longer than some and shorter than others.
 ///
-/// Where large pages came from the allocator, three memtables' worth of them stayed in memory, in holes of
-/// their length that could not take a page of its alignment.
+/// Large pages of the allocator would stay in memory, three memtables' worth of them, in holes of their
+/// length that cannot take a page of its alignment.
 #[test]
 fn memtables_hold_what_lives_and_what_may_wait_and_no_more() {
     let begun = resident();

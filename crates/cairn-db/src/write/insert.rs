@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use cairn_format::batch::{BatchRef, Record};
-use cairn_memtable::{Memtable, Point};
+use cairn_memtable::{Memtable, Point, TOGETHER};
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result, SequenceNumber, ValueKind};
 
@@ -65,13 +65,11 @@ pub(crate) fn entry<'a>(record: &Record<'a>) -> Result<Option<(u32, Entry<'a>)>>
 
 /// Points of a batch that are to be added together.
 struct Waiting<'a> {
-    points: [Point<'a>; Waiting::MOST],
+    points: [Point<'a>; TOGETHER],
     len: usize,
 }
 
 impl<'a> Waiting<'a> {
-    const MOST: usize = 8;
-
     #[inline]
     fn new() -> Waiting<'a> {
         let none = Point {
@@ -81,7 +79,7 @@ impl<'a> Waiting<'a> {
             value: &[],
         };
         Waiting {
-            points: [none; Waiting::MOST],
+            points: [none; TOGETHER],
             len: 0,
         }
     }
@@ -96,7 +94,7 @@ impl<'a> Waiting<'a> {
             value,
         };
         self.len += 1;
-        if self.len == Waiting::MOST {
+        if self.len == TOGETHER {
             self.add_to(memtable);
         }
     }

@@ -24,6 +24,15 @@ pub struct Offer {
     pub whole: Deeper,
 }
 
+impl Offer {
+    /// The most bytes of `files` that become inputs beside others of `input` bytes: a job that empties level 0
+    /// must not take much longer for them.
+    #[must_use]
+    pub fn most_chosen(input: u64) -> u64 {
+        input / 2
+    }
+}
+
 /// A part of a compaction whose output goes to the level below the output level.
 #[derive(Clone, Debug)]
 pub struct Deeper {

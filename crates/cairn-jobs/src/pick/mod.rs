@@ -169,12 +169,15 @@ impl Pick {
         self.files().map(|(_, file)| file.size).sum()
     }
 
-    /// The most bytes that are read: a part that goes deeper adds at most half of the inputs.
+    /// The most bytes that are read, with a part that may go deeper.
     #[must_use]
     pub fn most_input_bytes(&self) -> u64 {
         let input = self.input_bytes();
         let offered = self.offer.iter().flat_map(|offer| &offer.files);
-        let deeper = offered.map(|file| file.size).sum::<u64>().min(input / 2);
+        let deeper = offered
+            .map(|file| file.size)
+            .sum::<u64>()
+            .min(Offer::most_chosen(input));
         input.saturating_add(deeper)
     }
 

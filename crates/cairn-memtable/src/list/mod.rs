@@ -45,7 +45,8 @@ use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
 use atomic::{AtomicUsize, Ordering};
 use node::{MAX_HEIGHT, Node, Target};
-pub(crate) use together::{Addition, TOGETHER};
+pub(crate) use together::Addition;
+pub use together::TOGETHER;
 use unsorted::Unsorted;
 
 /// The list; see the module's documentation.

@@ -11,8 +11,8 @@ use super::atomic::Ordering;
 use super::node::{MAX_HEIGHT, Node, Target};
 use super::{InsertHint, List};
 
-/// How many insertions look for their places together.
-pub(crate) const TOGETHER: usize = 8;
+/// How many entries look for their places in a memtable together, at most.
+pub const TOGETHER: usize = 8;
 
 /// Levels from which on a hint is so near that no search is worth sharing.
 const NEAR: usize = 2;

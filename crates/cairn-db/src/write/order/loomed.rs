@@ -10,42 +10,32 @@ use std::ops::{Deref, DerefMut};
 use loom::sync::MutexGuard;
 use loom::sync::atomic::fence;
 
-macro_rules! atomics {
-    ($($name:ident of $number:ty;)*) => {$(
-        #[derive(Default)]
-        pub(super) struct $name(loom::sync::atomic::$name);
+/// A number that threads share.
+#[derive(Default)]
+pub(super) struct AtomicU64(loom::sync::atomic::AtomicU64);
 
-        #[allow(dead_code, reason = "none needs all of them")]
-        impl $name {
-            pub(super) fn load(&self, ordering: Ordering) -> $number {
-                fenced(ordering, |ordering| match ordering {
-                    Ordering::AcqRel => self.0.load(Ordering::Acquire),
-                    weaker => self.0.load(weaker),
-                })
-            }
+impl AtomicU64 {
+    pub(super) fn load(&self, ordering: Ordering) -> u64 {
+        fenced(ordering, |ordering| match ordering {
+            Ordering::AcqRel => self.0.load(Ordering::Acquire),
+            weaker => self.0.load(weaker),
+        })
+    }
 
-            pub(super) fn store(&self, value: $number, ordering: Ordering) {
-                fenced(ordering, |ordering| match ordering {
-                    Ordering::AcqRel => self.0.store(value, Ordering::Release),
-                    weaker => self.0.store(value, weaker),
-                });
-            }
+    pub(super) fn store(&self, value: u64, ordering: Ordering) {
+        fenced(ordering, |ordering| match ordering {
+            Ordering::AcqRel => self.0.store(value, Ordering::Release),
+            weaker => self.0.store(value, weaker),
+        });
+    }
 
-            pub(super) fn fetch_add(&self, value: $number, ordering: Ordering) -> $number {
-                fenced(ordering, |ordering| self.0.fetch_add(value, ordering))
-            }
+    pub(super) fn fetch_add(&self, value: u64, ordering: Ordering) -> u64 {
+        fenced(ordering, |ordering| self.0.fetch_add(value, ordering))
+    }
 
-            pub(super) fn fetch_sub(&self, value: $number, ordering: Ordering) -> $number {
-                fenced(ordering, |ordering| self.0.fetch_sub(value, ordering))
-            }
-        }
-    )*};
-}
-
-atomics! {
-    AtomicU32 of u32;
-    AtomicU64 of u64;
-    AtomicUsize of usize;
+    pub(super) fn fetch_sub(&self, value: u64, ordering: Ordering) -> u64 {
+        fenced(ordering, |ordering| self.0.fetch_sub(value, ordering))
+    }
 }
 
 fn fenced<T>(ordering: Ordering, operation: impl FnOnce(Ordering) -> T) -> T {

@@ -23,10 +23,10 @@ mod loomed;
 #[cfg(not(loom))]
 use cairn_platform::patience;
 #[cfg(not(loom))]
-use cairn_platform::sync::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
+use cairn_platform::sync::{AtomicU64, Condvar, Mutex, Ordering};
 use cairn_types::SequenceNumber;
 #[cfg(loom)]
-use loomed::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, patience};
+use loomed::{AtomicU64, Condvar, Mutex, Ordering, patience};
 
 /// What has become visible, and who waits for it.
 #[derive(Default)]
@@ -35,8 +35,8 @@ pub(crate) struct Order {
     /// Groups that ended before one before them: the last number before each, and its last.
     early: Mutex<Vec<(SequenceNumber, SequenceNumber)>>,
     /// How many these are.
-    early_count: AtomicUsize,
-    sleepers: AtomicU32,
+    early_count: AtomicU64,
+    sleepers: AtomicU64,
     sleeping: Mutex<()>,
     woken: Condvar,
 }
