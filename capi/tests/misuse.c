@@ -59,6 +59,12 @@ int main(int argc, char** argv) {
     }
   } else if (strcmp(which, "list-end") == 0) {
     cairn_damaged_tables_path(cairn_damaged_tables(db), 0);
+  } else if (strcmp(which, "null-part") == 0) {
+    rocksdb_compaction_job_stats_elapsed_micros(NULL);
+  } else if (strcmp(which, "null-properties") == 0) {
+    rocksdb_table_properties_num_entries(NULL);
+  } else if (strcmp(which, "report-end") == 0) {
+    rocksdb_compactionjobinfo_input_file_info_at(rocksdb_compactionjobinfo_create(), 0); /* nothing happened yet */
   } else if (strcmp(which, "null-data") == 0) {
     rocksdb_put(db, w, NULL, 0, NULL, 0, &err); /* the empty key and value */
     CHECK_OK(err);

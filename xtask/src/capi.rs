@@ -28,7 +28,7 @@ const PROGRAMS: [&str; 7] = [
 ];
 
 /// Cases of `misuse.c`, and whether they end in an abort.
-const MISUSE: [(&str, bool); 12] = [
+const MISUSE: [(&str, bool); 15] = [
     ("null-db", true),
     ("null-options", true),
     ("null-errptr", true),
@@ -39,6 +39,9 @@ const MISUSE: [(&str, bool); 12] = [
     ("entry-destroyed", true),
     ("entry-destroyed-twice", true),
     ("list-end", true),
+    ("null-part", true),
+    ("null-properties", true),
+    ("report-end", true),
     ("null-data", false),
     ("close-with-readers", false),
 ];
