@@ -73,7 +73,13 @@ impl BlobFile {
         }
         let read = |offset: u64, len: usize| {
             let file = file.clone();
-            ReadRequest { file, offset, len }.read_now()
+            ReadRequest {
+                file,
+                offset,
+                len,
+                room: 0,
+            }
+            .read_now()
         };
         let in_file =
             |offset: u64| move |error: Malformed| error.in_file(names::blob(number), offset);
@@ -160,6 +166,7 @@ impl BlobFile {
                     len: usize::try_from(end - start).map_err(|_| {
                         self.bad_index(format_args!("a value of {} bytes", index.size))
                     })?,
+                    room: 0,
                 })
             }
             _ => Err(self.bad_index(format_args!(

@@ -72,6 +72,12 @@ impl BlobFile {
 
     fn read_at(&self, offset: u64, len: usize) -> Result<Buffer> {
         let file = self.file().clone();
-        ReadRequest { file, offset, len }.read_now()
+        ReadRequest {
+            file,
+            offset,
+            len,
+            room: 0,
+        }
+        .read_now()
     }
 }

@@ -19,7 +19,7 @@ use crate::{prefetch, spare};
 /// reference more; the bytes live as long as any clone.
 ///
 /// Behind the bytes there may be a tail: what was worked out about them, in the same memory. The memory may
-/// be a little longer than both (`spare`).
+/// be longer than both: to have room for a tail, or a little because it was there (`spare`).
 #[derive(Clone)]
 pub struct Buffer {
     all: Arc<[u8]>,
@@ -41,6 +41,37 @@ impl Buffer {
             len: length(bytes.len()),
             tail: length(tail.len()),
         }
+    }
+
+    /// A copy of `bytes` with memory for a tail of `room` bytes, see [`Buffer::lay_tail`].
+    #[must_use]
+    pub fn with_room(bytes: &[u8], room: usize) -> Buffer {
+        if room == 0 {
+            return Buffer::from(bytes);
+        }
+        let mut whole = spare::memory(bytes.len() + room);
+        let parts = Arc::get_mut(&mut whole).expect("nobody else has it yet");
+        parts[..bytes.len()].copy_from_slice(bytes);
+        Buffer::of(whole, bytes.len())
+    }
+
+    /// Puts `tail` behind the bytes in the place of the tail that is there. Whether it did: the memory must be
+    /// long enough, and nobody else hold it.
+    pub fn lay_tail(&mut self, tail: &[u8]) -> bool {
+        let at = self.bytes();
+        let place = Arc::get_mut(&mut self.all).and_then(|all| all.get_mut(at..at + tail.len()));
+        let Some(place) = place else {
+            return false;
+        };
+        place.copy_from_slice(tail);
+        self.tail = length(tail.len());
+        true
+    }
+
+    /// Whether both are one buffer and not copies.
+    #[must_use]
+    pub fn is_same(&self, other: &Buffer) -> bool {
+        Arc::ptr_eq(&self.all, &other.all)
     }
 
     /// The buffer without its last `len` bytes, which become its tail.
@@ -96,29 +127,32 @@ impl Buffer {
         self.all.len()
     }
 
-    /// `len` bytes that `fill` writes. `fill` gets zeros, or what another buffer held.
+    /// `len` bytes that `fill` writes, with memory for a tail of `room` bytes. `fill` gets zeros, or what
+    /// another buffer held.
     ///
     /// # Errors
     ///
     /// Those of `fill`.
     pub fn filled<E>(
         len: usize,
+        room: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Buffer, E> {
-        Buffer::refilled(None, len, fill)
+        Buffer::refilled(None, len, room, fill)
     }
 
-    /// `len` bytes that `fill` writes, in the memory of `spent` if that is as long and nobody else
-    /// holds it. `fill` gets what was there, or zeros.
+    /// [`Buffer::filled`] in the memory of `spent` if that is as long and nobody else holds it. `fill`
+    /// gets what was there, or zeros.
     fn refilled<E>(
         spent: Option<Buffer>,
         len: usize,
+        room: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Buffer, E> {
         let mut bytes = spent
             .map(|spent| spent.all)
-            .filter(|all| all.len() == len && Arc::strong_count(all) == 1)
-            .unwrap_or_else(|| spare::memory(len));
+            .filter(|all| all.len() == len + room && Arc::strong_count(all) == 1)
+            .unwrap_or_else(|| spare::memory(len + room));
         fill(&mut Arc::get_mut(&mut bytes).expect("nobody else has it")[..len])?;
         Ok(Buffer::of(bytes, len))
     }
@@ -191,6 +225,8 @@ pub struct ReadRequest {
     pub offset: u64,
     /// How many bytes. Whoever makes a request has checked it against the file's length.
     pub len: usize,
+    /// Bytes of memory behind them for a tail ([`Buffer::lay_tail`]).
+    pub room: usize,
 }
 
 impl ReadRequest {
@@ -212,7 +248,7 @@ impl ReadRequest {
                 self.file.path().display()
             )));
         }
-        Buffer::refilled(spent, self.len, |buf| {
+        Buffer::refilled(spent, self.len, self.room, |buf| {
             self.check(self.file.read_at(self.offset, buf)?)
         })
     }
@@ -303,7 +339,7 @@ impl Io {
         for batch in requests.chunk_by(same_file) {
             let mut bytes: Vec<Arc<[u8]>> = batch
                 .iter()
-                .map(|request| spare::memory(request.len))
+                .map(|request| spare::memory(request.len + request.room))
                 .collect();
             let mut reads: Vec<ReadAt<'_>> = batch
                 .iter()

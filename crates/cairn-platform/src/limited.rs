@@ -160,6 +160,7 @@ mod tests {
             file: fs.open(path, FileMode::default()).unwrap(),
             offset: 0,
             len: 10_500,
+            room: 0,
         };
         let io = Io::blocking().limited(limits);
         assert_eq!(io.read_now(&request).unwrap()[..], bytes[..]);

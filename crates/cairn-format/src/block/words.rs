@@ -290,6 +290,14 @@ impl<'a> DataWords<'a> {
         DataWords::try_encode(bytes, layout).unwrap_or_else(|| vec![0; OFFSET_LEN])
     }
 
+    /// How long [`DataWords::encode`] is for a block of `entries`.
+    #[must_use]
+    pub fn encoded_len(entries: u64) -> u64 {
+        entries
+            .saturating_mul((WORD_LEN + OFFSET_LEN) as u64)
+            .saturating_add(OFFSET_LEN as u64)
+    }
+
     fn try_encode(bytes: &[u8], layout: &BlockLayout) -> Option<Vec<u8>> {
         if bytes.len() > MAX_DATA_BLOCK || layout.separated || layout.is_empty() {
             return None;

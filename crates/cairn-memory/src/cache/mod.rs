@@ -224,14 +224,21 @@ impl BlockCache {
         kept
     }
 
-    /// Puts `buffer`, which says the same in another form, in the place of the one that `key` has, if
-    /// it has one. Counts as no insertion.
-    pub fn replace(&self, key: &CacheKey, buffer: Buffer) {
+    /// `buffer`, which `key` most likely has, with the tail `tail`, and the same for `key`. The tail is laid
+    /// into the buffer's own memory if that has room and nobody else holds it; otherwise a copy takes the
+    /// place of the one that `key` has, if it has one. Counts as no insertion.
+    pub fn lay_tail(&self, key: &CacheKey, buffer: Buffer, tail: &[u8]) -> Buffer {
         let hash = key.hash();
+        let buffer = match self.shard(hash).lock().lay_tail(hash, key, buffer, tail) {
+            Ok(laid) => return laid,
+            Err(buffer) => buffer,
+        };
+        let copy = Buffer::with_tail(&buffer, tail);
         let mut evicted = Vec::new();
         self.shard(hash)
             .lock()
-            .replace(hash, key, buffer, &mut evicted);
+            .replace(hash, key, copy.clone(), &mut evicted);
+        copy
     }
 
     /// Drops the entry of `key`, if there is one; who holds its buffer keeps it.

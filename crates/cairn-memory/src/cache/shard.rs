@@ -193,6 +193,26 @@ impl Shard {
         true
     }
 
+    /// Lays `tail` behind `buffer`, if that is what `key` has, it has room, and nobody else holds it; gives
+    /// it back unchanged otherwise.
+    pub(super) fn lay_tail(
+        &mut self,
+        hash: u64,
+        key: &CacheKey,
+        buffer: Buffer,
+        tail: &[u8],
+    ) -> Result<Buffer, Buffer> {
+        let slot = self.table.find_mut(hash, |slot| slot.key == *key);
+        let Some(slot) = slot.filter(|slot| slot.buffer.is_same(&buffer)) else {
+            return Err(buffer);
+        };
+        drop(buffer);
+        match slot.buffer.lay_tail(tail) {
+            true => Ok(slot.buffer.clone()),
+            false => Err(slot.buffer.clone()),
+        }
+    }
+
     /// Puts `buffer` in the place of what `key` has, if it is here; the entry is then a young one.
     pub(super) fn replace(
         &mut self,

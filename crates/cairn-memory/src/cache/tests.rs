@@ -249,26 +249,50 @@ mod against_a_model {
     }
 }
 
-#[test]
-fn a_buffer_in_another_form_takes_the_place_and_the_charge_of_the_first() {
+/// A cache with `buffer` under the key that is returned.
+fn cache_with(buffer: Buffer) -> (BlockCache, CacheKey) {
     let cache = BlockCache::new(1 << 20, CacheOptions::default());
     let key = CacheKey { high: 1, low: 2 };
+    cache.insert(key, buffer, CacheRole::Data, CachePriority::Low);
+    (cache, key)
+}
+
+#[test]
+fn a_tail_without_room_moves_the_buffer_and_counts_in_its_charge() {
+    let (cache, key) = cache_with(Buffer::from(&[7; 100][..]));
     let other = CacheKey { high: 1, low: 3 };
-    cache.insert(
-        key,
-        Buffer::from(&[7; 100][..]),
-        CacheRole::Data,
-        CachePriority::Low,
-    );
     let before = cache.usage();
-    cache.replace(&key, Buffer::with_tail(&[7; 100], &[9; 40]));
-    cache.replace(&other, Buffer::with_tail(&[7; 100], &[9; 40]));
+    let bare = cache.get(&key).expect("it is here");
+    let laid = cache.lay_tail(&key, bare, &[9; 40]);
+    assert_eq!((&*laid, laid.tail()), (&[7; 100][..], &[9; 40][..]));
+    let alone = cache.lay_tail(&other, Buffer::from(&[7; 100][..]), &[9; 40]);
+    assert_eq!((&*alone, alone.tail()), (&[7; 100][..], &[9; 40][..]));
 
     let found = cache.get(&key).expect("it is here");
-    assert_eq!((&*found, found.tail()), (&[7; 100][..], &[9; 40][..]));
+    assert!(found.is_same(&laid));
     assert_eq!(cache.usage(), before + 40);
     assert!(!cache.contains(&other), "nothing is inserted");
     let counts = cache.role_counts(CacheRole::Data);
     assert_eq!((counts.entries, counts.insertions), (1, 1));
     assert_eq!(counts.usage, before + 40);
+}
+
+#[test]
+fn a_tail_is_laid_where_there_is_room_unless_somebody_else_looks() {
+    let (cache, key) = cache_with(Buffer::with_room(&[7; 100], 40));
+    let before = cache.usage();
+    let at = cache.get(&key).expect("it is here").as_ptr();
+    let bare = cache.get(&key).expect("it is here");
+    let laid = cache.lay_tail(&key, bare, &[9; 40]);
+    assert_eq!((&*laid, laid.tail()), (&[7; 100][..], &[9; 40][..]));
+    assert_eq!((laid.as_ptr(), cache.usage()), (at, before));
+
+    // Who looks at a buffer sees no tail appear.
+    let (cache, key) = cache_with(Buffer::with_room(&[7; 100], 40));
+    let looks = cache.get(&key).expect("it is here");
+    let laid = cache.lay_tail(&key, looks.clone(), &[9; 40]);
+    assert_eq!(looks.tail(), []);
+    assert_eq!(laid.tail(), [9; 40]);
+    let found = cache.get(&key).expect("it is here");
+    assert!(found.is_same(&laid) && !found.is_same(&looks));
 }

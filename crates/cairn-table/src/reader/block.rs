@@ -77,24 +77,26 @@ impl Deref for Raw<'_> {
     }
 }
 
-/// The contents of the block whose bytes are `raw`. How long it takes to decompress them goes to `meter`.
+/// The contents of the block whose bytes are `raw`, with memory for a tail of `room` bytes if they are copied.
+/// How long it takes to decompress them goes to `meter`.
 pub(crate) fn unpack(
     raw: &Raw<'_>,
     handle: Handle,
     footer: &Footer,
     dictionary: Option<&Dictionary>,
     verify: bool,
+    room: usize,
     meter: &Meter,
 ) -> Decoded<Buffer> {
     let (stored, kind) = check(raw, handle, footer, verify)?;
     if kind == Compression::None {
         return Ok(match raw {
-            Raw::Part(_) => Buffer::from(stored),
+            Raw::Part(_) => Buffer::with_room(stored, room),
             Raw::Whole(buffer) => buffer.clone().cut(TRAILER_LEN),
         });
     }
     let began = meter.began_detail();
-    let unpacked = decompressed(stored, kind, footer, dictionary);
+    let unpacked = decompressed(stored, kind, footer, dictionary, room);
     if let Some(nanos) = meter.nanos_since(began) {
         meter.update(|update| update.time(Histogram::DecompressionTimesNanos, nanos));
     }
@@ -106,11 +108,12 @@ fn decompressed(
     kind: Compression,
     footer: &Footer,
     dictionary: Option<&Dictionary>,
+    room: usize,
 ) -> Decoded<Buffer> {
     let framing = Framing::of_format_version(footer.version);
     let declared = declared_len(kind, stored, framing, MAX_BLOCK_BYTES)?;
     match declared.modest_len(stored.len()) {
-        Some(len) => Buffer::filled(len, |out| {
+        Some(len) => Buffer::filled(len, room, |out| {
             decompress_exact(kind, stored, framing, dictionary, out)
         }),
         None => decompress(kind, stored, framing, dictionary, MAX_BLOCK_BYTES).map(Buffer::from),
@@ -128,7 +131,13 @@ pub(crate) fn read_again<T>(
     decode: impl FnOnce(&Raw<'_>) -> Decoded<T>,
 ) -> Decoded<T> {
     let file = file.clone();
-    let again = ReadRequest { file, offset, len }.read_now();
+    let again = ReadRequest {
+        file,
+        offset,
+        len,
+        room: 0,
+    }
+    .read_now();
     again
         .ok()
         .and_then(|bytes| decode(&Raw::Whole(bytes)).ok())
@@ -138,7 +147,7 @@ pub(crate) fn read_again<T>(
 /// Like [`unpack`] for the properties block, whose global sequence number may have been written in
 /// place without mending the checksum (formats.md 13).
 pub(crate) fn unpack_properties(raw: &Raw<'_>, handle: Handle, footer: &Footer) -> Decoded<Buffer> {
-    let first = unpack(raw, handle, footer, None, true, &Meter::default());
+    let first = unpack(raw, handle, footer, None, true, 0, &Meter::default());
     let Err(mismatch) = first else {
         return first;
     };

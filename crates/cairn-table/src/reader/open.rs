@@ -108,6 +108,7 @@ impl Opening<'_> {
             file: self.file.clone(),
             offset: handle.offset,
             len,
+            room: 0,
         };
         self.io.read_now(&request).map(Raw::Whole)
     }
@@ -115,7 +116,7 @@ impl Opening<'_> {
     /// The contents of a block.
     fn block(&self, handle: Handle) -> Result<Buffer> {
         let raw = self.raw(handle)?;
-        block::unpack(&raw, handle, &self.footer, None, true, &self.meter)
+        block::unpack(&raw, handle, &self.footer, None, true, 0, &self.meter)
             .map_err(|error| self.bad(error, handle.offset))
     }
 }
@@ -206,6 +207,7 @@ impl Table {
             file: file.clone(),
             offset: tail_at,
             len: tail_len as usize,
+            room: 0,
         })?;
         params.meter.update(|update| {
             update.record(Histogram::TableOpenPrefetchTailReadBytes, tail_len);

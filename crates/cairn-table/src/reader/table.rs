@@ -203,7 +203,7 @@ impl Table {
         let block = self.find(lack, supplied)?;
         let bare = matches!(block.tail().len(), 0 | TRAILER_LEN);
         if bare && supplied.blocks.is_empty() && self.has_words() {
-            return Some(self.lay_words(lack, &block));
+            return Some(self.lay_words(lack, block));
         }
         Some(block)
     }
@@ -214,15 +214,37 @@ impl Table {
     }
 
     #[cold]
-    fn lay_words(&self, lack: Lack, block: &Buffer) -> Buffer {
-        let Ok(layout) = BlockLayout::parse(block, BlockKind::Data) else {
-            return block.clone();
+    fn lay_words(&self, lack: Lack, block: Buffer) -> Buffer {
+        let Ok(layout) = BlockLayout::parse(&block, BlockKind::Data) else {
+            return block;
         };
-        let with_words = Buffer::with_tail(block, &DataWords::encode(block, &layout));
-        if let Some(cache) = &self.params.cache {
-            cache.replace(&self.cache_key(lack.handle), with_words.clone());
+        let words = DataWords::encode(&block, &layout);
+        match &self.params.cache {
+            Some(cache) => cache.lay_tail(&self.cache_key(lack.handle), block, &words),
+            None => Buffer::with_tail(&block, &words),
         }
-        with_words
+    }
+
+    /// Bytes of memory to take for the words of a block together with it, so that the block need not move when they
+    /// are laid: what they need in most blocks of the table, or nothing where that is much for a block.
+    fn room(&self, lack: Lack) -> usize {
+        if lack.role != CacheRole::Data || !self.has_words() {
+            return 0;
+        }
+        let Properties {
+            num_entries,
+            num_data_blocks,
+            ..
+        } = self.properties;
+        let usual = num_entries.div_ceil(num_data_blocks.max(1));
+        // One more, because blocks differ by one where entries are equally long.
+        let wanted = DataWords::encoded_len(usual.saturating_add(1));
+        // Properties may say anything. Nor is it worth it where entries are tiny.
+        let block = lack.handle.size.max(self.params.options.block_size);
+        match wanted <= block / 4 {
+            true => wanted as usize,
+            false => 0,
+        }
     }
 
     /// The request for a block that is not in memory, and for `more` bytes behind it.
@@ -232,6 +254,11 @@ impl Table {
             file: self.file.clone(),
             offset: lack.handle.offset,
             len: len.min(self.limit - lack.handle.offset) as usize,
+            room: match more {
+                0 => self.room(lack),
+                // What is read together is copied block by block.
+                _ => 0,
+            },
         }
     }
 
@@ -248,8 +275,13 @@ impl Table {
             .as_ref()
             .filter(|_| lack.role == CacheRole::Data);
         let meter = &self.params.meter;
+        let room = match fill {
+            true => self.room(lack),
+            false => 0,
+        };
         let unpack = |raw: &Raw<'_>| {
-            block::unpack(raw, lack.handle, &self.footer, dictionary, verify, meter)
+            let footer = &self.footer;
+            block::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)
         };
         let buffer = unpack(raw)
             .or_else(|error| {

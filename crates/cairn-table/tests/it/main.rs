@@ -9,4 +9,5 @@
 mod damage;
 mod golden;
 mod round_trip;
+mod words;
 mod world;

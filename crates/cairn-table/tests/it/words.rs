@@ -1,0 +1,85 @@
+//! What searches in cached blocks go by is laid into memory that was taken with the block.
+
+use std::sync::Arc;
+
+use cairn_compress::Compression;
+use cairn_format::key;
+use cairn_memory::{BlockCache, CacheOptions};
+use cairn_table::{BuildParams, OpenParams, Table};
+use cairn_types::{SequenceNumber, ValueKind};
+
+use crate::world::{Entry, build, forward, get, open};
+
+fn entries(value_len: impl Fn(usize) -> usize) -> Vec<Entry> {
+    let entry = |n: usize| {
+        let mut key = Vec::new();
+        let user = format!("{n:016}");
+        key::append_internal(
+            &mut key,
+            user.as_bytes(),
+            SequenceNumber(7),
+            ValueKind::Value,
+        );
+        (key, vec![n as u8; value_len(n)])
+    };
+    (0..3000).map(entry).collect()
+}
+
+fn cached(entries: &[Entry], compression: Compression) -> (Arc<Table>, Arc<BlockCache>) {
+    let params = BuildParams {
+        compression,
+        db_id: "a database".to_owned(),
+        session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
+        ..BuildParams::default()
+    };
+    let (bytes, _) = build(params, entries, &[]).unwrap();
+    let cache = Arc::new(BlockCache::new(4 << 20, CacheOptions::default()));
+    let params = OpenParams {
+        cache: Some(cache.clone()),
+        ..OpenParams::default()
+    };
+    (open(&bytes, params).unwrap(), cache)
+}
+
+/// Gets every key, and returns what the cache holds then.
+fn used_after_gets(table: &Table, cache: &BlockCache, entries: &[Entry]) -> usize {
+    for (key, value) in entries {
+        let found = get(table, key::user_key(key), 9).unwrap();
+        assert_eq!(found, [(7, value.clone())]);
+    }
+    cache.usage()
+}
+
+#[test]
+fn blocks_of_entries_alike_stay_where_they_were_read_to() {
+    let entries = entries(|_| 100);
+    for compression in [Compression::None, Compression::Lz4] {
+        let (table, cache) = cached(&entries, compression);
+        // Some blocks are read one by one and some ahead.
+        get(&table, key::user_key(&entries[2500].0), 9).unwrap();
+        assert_eq!(forward(&table).unwrap(), entries);
+        let read = cache.usage();
+        assert_eq!(used_after_gets(&table, &cache, &entries), read);
+        assert_eq!(used_after_gets(&table, &cache, &entries), read);
+    }
+}
+
+#[test]
+fn a_block_of_more_entries_than_most_moves_when_its_words_are_laid() {
+    let entries = entries(|n| if n < 200 { 20 } else { 100 });
+    let (table, cache) = cached(&entries, Compression::None);
+    assert_eq!(forward(&table).unwrap(), entries);
+    let read = cache.usage();
+    let used = used_after_gets(&table, &cache, &entries);
+    assert!(used > read);
+    assert_eq!(used_after_gets(&table, &cache, &entries), used);
+}
+
+#[test]
+fn nothing_is_taken_for_words_where_entries_are_tiny() {
+    let entries = entries(|_| 0);
+    let (table, cache) = cached(&entries, Compression::None);
+    assert_eq!(forward(&table).unwrap(), entries);
+    let blocks = table.properties().data_size as usize;
+    assert!(cache.usage() < blocks + 200 * cache.entries());
+}
