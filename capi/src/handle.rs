@@ -159,6 +159,8 @@ impl<B: Beside> Own<B> {
     }
 
     /// Gives all away.
+    #[cold]
+    #[inline(never)]
     fn leave<H: Handle>(&self) {
         self.shells.give(usize::MAX, &H::shells().free.lock());
         self.beside.clear();
@@ -325,26 +327,28 @@ pub fn create<H: Handle>(object: H::Object) -> *mut H {
 }
 
 /// Carries `work` out with what the thread keeps for handles of the type.
+// `work` stands here once, so that it becomes part of the function that has it.
 #[inline]
 pub fn with_own<H: Handle, T>(work: impl FnOnce(&Own<H::Beside>) -> T) -> T {
-    H::own().with(|own| match own.looked_after.get() {
-        true => work(own),
-        false => with_new::<H, T>(own, work),
+    H::own().with(|own| {
+        if !own.looked_after.get() {
+            look_after::<H>(own);
+        }
+        let done = work(own);
+        if !own.looked_after.get() {
+            // A thread that ends keeps nothing.
+            own.leave::<H>();
+        }
+        done
     })
 }
 
-/// [`with_own`] in a thread that has kept nothing yet, or that ends.
+/// Has what the thread keeps looked after, unless the thread ends.
 #[cold]
 #[inline(never)]
-fn with_new<H: Handle, T>(own: &Own<H::Beside>, work: impl FnOnce(&Own<H::Beside>) -> T) -> T {
+fn look_after<H: Handle>(own: &Own<H::Beside>) {
     let looked_after = H::leaving().try_with(|_| ()).is_ok();
     own.looked_after.set(looked_after);
-    let done = work(own);
-    if !looked_after {
-        // A thread that ends keeps nothing.
-        own.leave::<H>();
-    }
-    done
 }
 
 /// A shell for a thread that has none of its own: one that has rested elsewhere, or a new one.

@@ -141,8 +141,11 @@ fn find_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
     key: &[u8],
 ) -> Result<*mut H> {
     let found = ManuallyDrop::new(family.find_in(key, options.checked()?, own.beside()));
-    let Ok(Found::Value(value)) = &*found else {
-        return no_plain_value(ManuallyDrop::into_inner(found));
+    let value = match &*found {
+        Ok(Found::Value(value)) => value,
+        // Nothing is dropped with it.
+        Ok(Found::Missing) => return Ok(std::ptr::null_mut()),
+        _ => return no_plain_value(ManuallyDrop::into_inner(found)),
     };
     // Where it lies, and the shell, first: then the value moves once, from where the engine left it.
     let (data, len) = place(value);
@@ -152,8 +155,9 @@ fn find_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
     Ok(shell.fill(Pinned { data, len, value }))
 }
 
-/// What a get answers where it found no plain value: null, the error, or a handle of the default column
-/// of an entity.
+/// What a get answers where it found neither a plain value nor nothing: the error, or a handle of the
+/// default column of an entity.
+#[cold]
 #[inline(never)]
 fn no_plain_value<H: Handle<Object = Pinned>>(found: Result<Found>) -> Result<*mut H> {
     let value = found?.into_value()?;
