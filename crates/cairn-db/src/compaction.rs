@@ -140,6 +140,7 @@ impl Shared {
         }
         context.io_priority = self.io_priority(IoPriority::Low);
         context.limit_reads();
+        context.spare = Some(self.spare());
         let job = CompactJob {
             context: Arc::new(context),
             pick: pick.clone(),
@@ -295,6 +296,7 @@ impl Shared {
             events: None,
             cancel: Cancel::any([self.cancel.clone()]),
             meter: self.meter(),
+            spare: None,
         }
     }
 

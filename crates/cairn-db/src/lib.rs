@@ -37,6 +37,7 @@ mod shared;
 mod sizes;
 mod snapshot;
 mod space;
+mod spare;
 mod stats;
 mod table_properties;
 mod tally;

@@ -181,6 +181,8 @@ impl Shared {
         let (flushes, compactions) = after.background_limits();
         self.world.executor.reserve(Priority::High, flushes);
         self.world.executor.reserve(Priority::Low, compactions);
+        let helpers = flushes + compactions - 1;
+        self.world.executor.reserve(Priority::Part, helpers);
         self.open_tables.set_limit(after.open_table_limit());
         let write_back = after.wal_bytes_per_sync;
         let log_changes = write_back != before.wal_bytes_per_sync;

@@ -25,7 +25,9 @@ use cairn_memtable::Memtable;
 use cairn_observe::{Counters, FlushReason, Listeners, Logger, Statistics};
 use cairn_options::DbOptions;
 use cairn_platform::fs::FileLock;
-use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, OnceLock, Ordering};
+use cairn_platform::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering,
+};
 use cairn_platform::{Io, World};
 use cairn_read::BlobSource;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
@@ -62,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) listeners: Listeners,
     /// Flushes and compactions of the background that have begun and not ended.
     pub(crate) running: [AtomicU64; 2],
+    /// Threads beside these that help compactions.
+    pub(crate) helping: Arc<AtomicUsize>,
     /// What listeners are still to be told; a short lock, held alone.
     pub(crate) notices: Notices,
     /// Sums of what was done.

@@ -2,28 +2,31 @@
 //!
 //! Inputs → merged → [`crate::visible`] → `crate::output` → tables → edit. A compaction may be
 //! split into parts by user keys, which run beside one another; the parts share nothing but what
-//! cannot change. Some of them may go a level deeper than the rest: they read that level too. The calling thread works on parts as long as there are any, so a compaction
-//! ends even if no other thread is free to help.
-
-use std::collections::VecDeque;
-use std::ops::Range;
+//! cannot change. Some of them may go a level deeper than the rest: they read that level too.
+//!
+//! There are two ways to more than one part. `max_subcompactions` says into how many a compaction is
+//! split before it begins. And whoever works on a part asks from time to time whether a thread may be
+//! spared ([`JobContext::spare`]), and gives it the second half of what is left of his own: so an
+//! idle machine ends a compaction sooner, and a busy one writes the same tables as ever.
+//! The calling thread works on parts as long as there are any, so a compaction ends even if no other
+//! thread is free to help.
 
 use cairn_format::key::InternalKey;
 use cairn_format::range_del::{Fragment, Fragments, Tombstone};
 use cairn_observe::Activity;
 use cairn_observe::statistics::Histogram;
 use cairn_platform::Priority;
-use cairn_platform::sync::{Arc, Condvar, Mutex};
+use cairn_platform::sync::{Arc, Mutex};
 use cairn_table::IterOptions;
 use cairn_types::{
-    Code, Error, FilterContext, PartitionContext, Result, SequenceNumber, SstPartitioner, Subcode,
+    Error, FilterContext, PartitionContext, Result, SequenceNumber, SstPartitioner,
     TableFileCreationReason, ValueKind,
 };
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 
 use crate::below::Below;
 use crate::blobs::{BlobPlan, BlobReader};
-use crate::context::{Done, JobContext, JobStats};
+use crate::context::{Done, JobContext, JobStats, Permit};
 use crate::cuts::Cuts;
 use crate::filter::Filter;
 use crate::garbage::Garbage;
@@ -32,8 +35,12 @@ use crate::output::{Kind, Outputs};
 use crate::parts;
 use crate::pick::{Output, Pick, Reason};
 use crate::runs::{Merge, Run};
+use crate::shares::{Shares, Span, Wait};
 use crate::stripes;
 use crate::visible::{Rules, Visible};
+
+/// After how many entries a part asks whether it may give half of what is left to somebody.
+const ASK_EVERY: u32 = if cfg!(test) { 3 } else { 256 };
 
 /// A compaction to run.
 pub struct CompactJob {
@@ -79,16 +86,11 @@ struct Work {
     runs: Vec<Vec<InputTable>>,
     /// Where outputs go: to the output level and, for the parts of `deeper`, to the level below it.
     targets: Vec<Target>,
-    deeper: Range<usize>,
     /// What a factory of filters is told.
     filter_context: FilterContext,
-    /// The user keys at which parts are divided.
-    borders: Vec<Vec<u8>>,
-    /// Parts that nobody works on yet.
-    waiting: Mutex<VecDeque<usize>>,
-    finished: Mutex<Vec<Option<Result<Part>>>>,
-    /// Signals that a part is finished.
-    finish: Condvar,
+    parts: Shares<Part>,
+    /// How many threads `max_subcompactions` allows beside this one.
+    helpers: usize,
 }
 
 /// What is read and written for one level of outputs.
@@ -107,6 +109,8 @@ struct Target {
 
 /// What came of one part.
 struct Part {
+    /// Where its keys begin.
+    lower: Option<Vec<u8>>,
     level: usize,
     files: Vec<Arc<FileMeta>>,
     blobs: Vec<Arc<BlobFileMeta>>,
@@ -134,7 +138,7 @@ impl Work {
             let (output, grandparents) = (&deeper.output, &deeper.grandparents);
             Target::new(job, output, grandparents, deeper.bottommost, &runs)
         }));
-        let mut borders = match parts::may_split(pick, order) {
+        let borders = match parts::may_split(pick, order) {
             true => {
                 let began = context.meter.began();
                 let borders = parts::borders(&runs, order, pick, &context.io)?;
@@ -145,19 +149,20 @@ impl Work {
             }
             false => Vec::new(),
         };
-        let deeper = parts::set_apart(&mut borders, order, pick.deeper.as_ref());
-        let count = borders.len() + 1;
+        let spans = parts::spans(borders, order, pick.deeper.as_ref());
+        let count = spans.len();
         if count > 1 && pick.max_subcompactions > 1 {
             context.meter.update(|update| {
                 update.record(Histogram::NumSubcompactionsScheduled, count as u64);
             });
         }
+        // The part that goes deeper is a part more, but no thread more.
+        let most = pick.max_subcompactions.saturating_sub(1) as usize;
         Ok(Work {
             context: context.clone(),
             pick: pick.clone(),
             runs,
             targets,
-            deeper,
             filter_context: FilterContext {
                 is_full_compaction: pick.files().count() == job.version.files().count(),
                 is_manual_compaction: pick.reason == Reason::Manual,
@@ -165,108 +170,96 @@ impl Work {
                 family_id: context.family_id,
                 reason: TableFileCreationReason::Compaction,
             },
-            borders,
-            waiting: Mutex::new((0..count).collect()),
-            finished: Mutex::new((0..count).map(|_| None).collect()),
-            finish: Condvar::new(),
+            parts: Shares::new(spans),
+            helpers: most.min(count - 1),
         })
     }
 
     /// Runs all parts, here and on threads that are free, and joins what came of them.
     fn run(self: &Arc<Work>) -> Result<Done> {
         let executor = &self.context.world.executor;
-        // The part that goes deeper is a border more, but no thread more.
-        let most = self.pick.max_subcompactions.saturating_sub(1) as usize;
-        let helpers = self.borders.len().min(most);
-        for _ in 0..helpers {
-            // One that comes too late must not keep the inputs, which are deleted when all is done.
-            let work = Arc::downgrade(self);
-            let help = move || {
-                if let Some(work) = work.upgrade() {
-                    work.run_waiting();
-                }
-            };
-            executor.spawn(Priority::Low, Box::new(help));
+        if self.helpers > 0 {
+            executor.reserve(Priority::Part, self.helpers);
         }
-        self.run_waiting();
+        for _ in 0..self.helpers {
+            self.call_help(None);
+        }
         loop {
-            let mut finished = self.finished.lock();
-            if finished.iter().all(Option::is_some) {
-                let parts = finished
-                    .drain(..)
-                    .flatten()
-                    .collect::<Result<Vec<Part>>>()?;
-                drop(finished);
-                return self.join(parts);
+            self.run_waiting();
+            if !self.parts.are_finished() && executor.help() {
+                continue;
             }
-            drop(finished);
-            if !executor.help() {
-                let mut finished = self.finished.lock();
-                if !finished.iter().all(Option::is_some) {
-                    self.finish.wait(&mut finished);
-                }
+            if let Wait::Over(parts) = self.parts.wait() {
+                return self.join(parts?);
             }
         }
+    }
+
+    /// Lets another thread work on what waits, with the leave of `permit`.
+    fn call_help(self: &Arc<Work>, permit: Option<Permit>) {
+        // One that comes too late must not keep the inputs, which are deleted when all is done.
+        let work = Arc::downgrade(self);
+        let help = move || {
+            if let Some(work) = work.upgrade() {
+                work.run_waiting();
+            }
+            drop(permit);
+        };
+        let executor = &self.context.world.executor;
+        executor.spawn(Priority::Part, Box::new(help));
     }
 
     /// Works on parts until none waits.
-    fn run_waiting(&self) {
-        loop {
-            let Some(part) = self.waiting.lock().pop_front() else {
-                return;
-            };
-            let mut panicked = Panicked {
-                work: self,
-                part,
-                armed: true,
-            };
+    fn run_waiting(self: &Arc<Work>) {
+        while let Some((taken, span)) = self.parts.take() {
+            let number = taken.number;
             if let Some(events) = &self.context.events {
-                events.part_began(part);
+                events.part_began(number);
             }
-            let result = self.run_part(part);
+            let result = self.run_part(span);
             if let Some(events) = &self.context.events {
-                events.part_ended(part, result.as_ref().map(|part| part.stats));
+                events.part_ended(number, result.as_ref().map(|part| part.stats));
             }
-            panicked.armed = false;
-            self.set(part, result);
+            taken.finish(result);
         }
     }
 
-    fn set(&self, part: usize, result: Result<Part>) {
-        self.finished.lock()[part] = Some(result);
-        self.finish.notify_all();
-    }
-
-    fn run_part(&self, part: usize) -> Result<Part> {
+    fn run_part(self: &Arc<Work>, span: Span) -> Result<Part> {
         let clock = &self.context.world.clock;
         let before = clock.thread_cpu_nanos();
-        let mut part = Activity::Compaction.run(|| self.write_part(part))?;
+        let mut part = Activity::Compaction.run(|| self.write_part(span))?;
         part.stats.cpu_nanos = clock.thread_cpu_nanos().saturating_sub(before);
         Ok(part)
     }
 
-    fn write_part(&self, part: usize) -> Result<Part> {
+    fn write_part(self: &Arc<Work>, mut span: Span) -> Result<Part> {
         let order = &self.context.order;
-        let lower = part
-            .checked_sub(1)
-            .map(|border| self.borders[border].as_slice());
-        let upper = self.borders.get(part).map(Vec::as_slice);
-        let target = &self.targets[usize::from(self.deeper.contains(&part))];
+        let target = &self.targets[usize::from(span.deeper)];
+        let lower = span.lower.take();
+        let lower = lower.as_deref();
         let mut entries = self.entries(target, lower)?;
         let cuts = Cuts::new(order.clone(), &target.output, &target.grandparents);
-        let written = target.written.clipped(order, lower, upper);
-        let range_deletions = pieces(&written);
+        let written = target.written.clipped(order, lower, span.upper.as_deref());
         let partitioner = self.partitioner(target);
         let mut outputs = Outputs::new(&target.kind, written, cuts, lower).partitioned(partitioner);
-        while let Some(entry) = entries.next(upper)? {
+        let mut may_give = parts::may_give(&self.pick, order) && !entries.may_jump();
+        let mut until_ask = ASK_EVERY;
+        while let Some(entry) = entries.next(span.upper.as_deref())? {
             outputs.add(entry)?;
+            until_ask -= 1;
+            if until_ask == 0 {
+                until_ask = ASK_EVERY;
+                may_give = may_give && self.give(&mut span, entries.user_key())?;
+            }
         }
+        let upper = span.upper.as_deref();
         let written = outputs.finish(upper)?;
         let mut garbage = std::mem::take(&mut entries.garbage);
         garbage.merge(&written.garbage);
         Ok(Part {
+            lower: lower.map(<[u8]>::to_vec),
             level: target.output.level,
-            range_deletions,
+            range_deletions: pieces(&target.written.clipped(order, lower, upper)),
             files: written.files,
             blobs: written.blobs,
             stats: JobStats {
@@ -277,6 +270,44 @@ impl Work {
             jumped: entries.jumped(),
             garbage,
         })
+    }
+
+    /// Gives a part that waits, or the second half of what is left of `span` behind `reached`, to a
+    /// thread that has nothing to do, if there is one. Whether there may still be something to give
+    /// later.
+    fn give(self: &Arc<Work>, span: &mut Span, reached: &[u8]) -> Result<bool> {
+        // The thread that waits for the end of all takes a part by itself.
+        let permit = match self.parts.has_idle() {
+            true => None,
+            false => match self.context.spare.as_ref().and_then(|spare| spare()) {
+                Some(permit) => Some(permit),
+                None => return Ok(true),
+            },
+        };
+        if self.parts.are_waiting() {
+            if permit.is_some() {
+                self.call_help(permit);
+            }
+            return Ok(true);
+        }
+        let target = &self.targets[usize::from(span.deeper)];
+        let runs = &self.runs[..target.runs];
+        let least = target.output.target_bytes / 4;
+        let (context, upper) = (&self.context, span.upper.as_deref());
+        let middle = parts::middle(runs, &context.order, least, reached, upper, &context.io)?;
+        let Some(middle) = middle else {
+            return Ok(false);
+        };
+        let given = Span {
+            lower: Some(middle.clone()),
+            upper: span.upper.replace(middle),
+            deeper: span.deeper,
+        };
+        self.parts.add(given);
+        if permit.is_some() {
+            self.call_help(permit);
+        }
+        Ok(true)
     }
 
     /// Borders of the user's own, for one part.
@@ -331,7 +362,12 @@ impl Work {
     }
 
     /// The edit of all parts together.
-    fn join(&self, parts: Vec<Part>) -> Result<Done> {
+    fn join(&self, mut parts: Vec<Part>) -> Result<Done> {
+        let order = &self.context.order;
+        parts.sort_by(|a, b| match (&a.lower, &b.lower) {
+            (Some(a), Some(b)) => order.compare(a, b),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        });
         let mut done = Done::default();
         let mut garbage = Garbage::default();
         done.stats.input_bytes = self.pick.input_bytes();
@@ -388,26 +424,6 @@ impl Work {
                  found {read} in {:?}",
                 self.pick.inputs
             ))),
-        }
-    }
-}
-
-/// Finishes a part with an error if its thread panics, so that nobody waits for it.
-struct Panicked<'a> {
-    work: &'a Work,
-    part: usize,
-    armed: bool,
-}
-
-impl Drop for Panicked<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            let error = Error::new(
-                Code::Aborted,
-                Subcode::None,
-                "a part of a compaction panicked",
-            );
-            self.work.set(self.part, Err(error));
         }
     }
 }

@@ -21,6 +21,12 @@ pub type OpenTable = dyn Fn(&Arc<FileMeta>, usize) -> Result<Arc<Table>> + Send 
 /// Gives out file numbers, each once.
 pub type NewNumber = dyn Fn() -> FileNumber + Send + Sync;
 
+/// Asks for a thread more, which works for the job as long as the permit lives.
+pub type Spare = dyn Fn() -> Option<Permit> + Send + Sync;
+
+/// The leave to let one thread more work for a job; ends when it is dropped.
+pub type Permit = Box<dyn Send>;
+
 /// What every job needs of its surroundings.
 #[derive(Clone)]
 pub struct JobContext {
@@ -65,6 +71,9 @@ pub struct JobContext {
     pub cancel: Cancel,
     /// What counts and measures the job's work.
     pub meter: Meter,
+    /// Whether the machine has a thread to spare for the job; asked often while it runs. Without it,
+    /// never.
+    pub spare: Option<Arc<Spare>>,
 }
 
 impl JobContext {

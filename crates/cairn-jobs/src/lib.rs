@@ -32,6 +32,7 @@ mod parts;
 pub mod pick;
 mod readback;
 pub mod runs;
+mod shares;
 mod stripes;
 #[cfg(test)]
 mod tree_tests;
@@ -39,7 +40,7 @@ mod values;
 pub mod visible;
 
 pub use compact::CompactJob;
-pub use context::{BlobGc, Cancel, Done, Dropped, JobContext, JobStats};
+pub use context::{BlobGc, Cancel, Done, Dropped, JobContext, JobStats, Permit, Spare};
 pub use events::JobEvents;
 pub use flush::FlushJob;
 pub use pick::{Busy, Manual, Pick, PickOptions, pick};

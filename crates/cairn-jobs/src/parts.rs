@@ -1,6 +1,4 @@
-//! Splitting a compaction into parts of about the same size.
-
-use std::ops::Range;
+//! Splitting a compaction into parts of about the same size, before it begins and while it runs.
 
 use cairn_format::key::{self, InternalKey};
 use cairn_platform::Io;
@@ -8,6 +6,7 @@ use cairn_types::{KeyOrder, Result, SequenceNumber, ValueKind};
 
 use crate::inputs::InputTable;
 use crate::pick::{Deeper, Pick, Reason};
+use crate::shares::Span;
 
 /// Keys that are tried as borders, at most.
 const MAX_CANDIDATES: usize = 64;
@@ -58,26 +57,76 @@ pub(crate) fn borders(
     Ok(borders)
 }
 
-/// Adds the borders of the part that goes deeper to `borders`, and returns the parts it consists of.
-pub(crate) fn set_apart(
-    borders: &mut Vec<Vec<u8>>,
+/// The parts between `borders`, and between those of the keys that go deeper.
+pub(crate) fn spans(
+    mut borders: Vec<Vec<u8>>,
     order: &KeyOrder,
     deeper: Option<&Deeper>,
-) -> Range<usize> {
-    let Some(deeper) = deeper else {
-        return 0..0;
+) -> Vec<Span> {
+    let mut add = |key: &Vec<u8>| match borders.binary_search_by(|other| order.compare(other, key))
+    {
+        Ok(at) => at + 1,
+        Err(at) => {
+            borders.insert(at, key.clone());
+            at + 1
+        }
     };
-    let mut border =
-        |key: &Vec<u8>| match borders.binary_search_by(|other| order.compare(other, key)) {
-            Ok(at) => at + 1,
-            Err(at) => {
-                borders.insert(at, key.clone());
-                at + 1
+    let deeper = deeper.map(|deeper| {
+        let first = deeper.from.as_ref().map_or(0, &mut add);
+        let end = deeper.until.as_ref().map_or(usize::MAX, &mut add);
+        first..end
+    });
+    let count = borders.len() + 1;
+    let mut borders = borders.into_iter();
+    let mut lower = None;
+    (0..count)
+        .map(|part| {
+            let upper = borders.next();
+            Span {
+                lower: std::mem::replace(&mut lower, upper.clone()),
+                upper,
+                deeper: deeper.as_ref().is_some_and(|deeper| deeper.contains(&part)),
             }
-        };
-    let first = deeper.from.as_ref().map_or(0, &mut border);
-    let end = deeper.until.as_ref().map(border);
-    first..end.unwrap_or(borders.len() + 1)
+        })
+        .collect()
+}
+
+/// Whether a part of `pick` may give away the end of its keys while it is worked on.
+pub(crate) fn may_give(pick: &Pick, order: &KeyOrder) -> bool {
+    pick.output.level > 0 && order.timestamp_size() == 0
+}
+
+/// A user key behind `after` and before `until` at which what lies between these falls into about
+/// halves. `None` if one would be smaller than `least` bytes.
+pub(crate) fn middle(
+    runs: &[Vec<InputTable>],
+    order: &KeyOrder,
+    least: u64,
+    after: &[u8],
+    until: Option<&[u8]>,
+    io: &Io,
+) -> Result<Option<Vec<u8>>> {
+    let all = runs.iter().flatten().map(data_bytes).sum();
+    let begin = bytes_before(runs, order, after, io)?;
+    let end = until.map_or(Ok(all), |until| bytes_before(runs, order, until, io))?;
+    let left = end.saturating_sub(begin);
+    if left / 2 < least.max(1) {
+        return Ok(None);
+    }
+    let mut best = None;
+    for candidate in candidates(runs, order, MAX_CANDIDATES as u64 / ANCHORS_EACH_PART, io)? {
+        let within = order.compare(&candidate, after).is_gt()
+            && until.is_none_or(|until| order.compare(&candidate, until).is_lt());
+        if !within {
+            continue;
+        }
+        let before = bytes_before(runs, order, &candidate, io)?;
+        let smaller = before.saturating_sub(begin).min(end.saturating_sub(before));
+        if smaller >= least && best.as_ref().is_none_or(|(size, _)| smaller > *size) {
+            best = Some((smaller, candidate));
+        }
+    }
+    Ok(best.map(|(_, border)| border))
 }
 
 /// User keys to divide the inputs at, ascending, each once: their bounds, and keys within those

@@ -1,9 +1,11 @@
 //! Whole trees: random writes, flushes and compactions over files in memory, and what readers see.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN};
 use cairn_format::key::{self, InternalKey};
+use cairn_format::table::properties::Properties;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
 use cairn_options::{
@@ -11,21 +13,21 @@ use cairn_options::{
     CompactionStyle, Compression, DbOptions, FamilyOptions,
 };
 use cairn_platform::fs::FileMode;
-use cairn_platform::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use cairn_platform::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use cairn_platform::{Io, IoPriority, World};
 use cairn_read::{BlobReadOptions, BlobSource};
 use cairn_table::{IterOptions, OpenParams, Table, TableIter};
-use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::shape::Present;
-use cairn_version::{FileMeta, Version};
+use cairn_version::{BlobFileMeta, FileMeta, Version};
 use proptest::prelude::*;
 
-use crate::context::{BlobGc, Cancel, JobContext};
+use crate::context::{BlobGc, Cancel, JobContext, JobStats, Permit, Spare};
 use crate::inputs::InputTable;
 use crate::model::{Join, State, Write, lawful, writes};
 use crate::parts;
 use crate::pick::{self, Busy, FilesRequest, Manual, Pick, PickOptions, Step};
-use crate::{CompactJob, FlushJob, compact, deeper, flush};
+use crate::{CompactJob, FlushJob, JobEvents, compact, deeper, flush};
 
 /// How a tree is shaped.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +67,30 @@ struct Tree {
     any_part: Option<usize>,
     /// How many compactions went two levels down in a part of their range.
     deeper: usize,
+    /// At which of the questions for a thread more there is one; at none if it does not say.
+    sparing: Option<u64>,
+    events: Option<Arc<Parts>>,
+}
+
+/// The parts of compactions that began and ended.
+#[derive(Default)]
+struct Parts {
+    began: Mutex<Vec<usize>>,
+    ended: Mutex<Vec<usize>>,
+}
+
+impl JobEvents for Parts {
+    fn table_started(&self, _: FileNumber, _: &Path) {}
+    fn table_created(&self, _: &Path, _: &FileMeta, _: &Arc<Properties>) {}
+    fn blob_started(&self, _: FileNumber, _: &Path) {}
+    fn blob_created(&self, _: &Path, _: &BlobFileMeta) {}
+    fn part_began(&self, part: usize) {
+        self.began.lock().push(part);
+    }
+    fn part_ended(&self, part: usize, result: Result<JobStats, &Error>) {
+        result.unwrap();
+        self.ended.lock().push(part);
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -234,6 +260,8 @@ impl Tree {
             snapshots: Vec::new(),
             any_part: None,
             deeper: 0,
+            sparing: None,
+            events: None,
         }
     }
 
@@ -385,10 +413,20 @@ impl Tree {
             session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
             host_id: String::new(),
             snapshots: self.snapshots.iter().copied().map(SequenceNumber).collect(),
-            events: None,
+            events: self.events.clone().map(|events| events as _),
             cancel: Cancel::default(),
             meter: Meter::default(),
+            spare: self.spare(),
         })
+    }
+
+    /// A thread more at every `self.sparing`-th question.
+    fn spare(&self) -> Option<Arc<Spare>> {
+        let (sparing, asked) = (self.sparing?, AtomicU64::new(0));
+        Some(Arc::new(move || {
+            let due = asked.fetch_add(1, Ordering::Relaxed) % sparing == 0;
+            due.then(|| Box::new(()) as Permit)
+        }))
     }
 
     fn present(&self) -> Present {
@@ -542,6 +580,7 @@ proptest! {
     #[test]
     fn no_reader_notices_flushes_and_compactions(
         ops in ops(),
+        sparing in prop::option::of(1..4_u64),
         dynamic in any::<bool>(),
         pri in pris(),
         parts in 1..4_u32,
@@ -552,6 +591,7 @@ proptest! {
         let mut tree = Tree::new(dynamic, pri, parts, operator)
             .with_blobs(blobs)
             .with_style(style);
+        tree.sparing = sparing;
         let mut history = Vec::new();
         for op in ops {
             match op {
@@ -593,12 +633,14 @@ proptest! {
         operator in any::<bool>(),
         blobs in blob_modes(),
         seed in 0..1000_usize,
+        sparing in prop::option::of(1..4_u64),
     ) {
         let pri = CompactionPri::MinOverlappingRatio;
         let mut tree = Tree::new(dynamic, pri, parts, operator).with_blobs(blobs);
         // So that a level is full as soon as it holds anything.
         tree.options.shape.base_bytes = 300;
         tree.any_part = Some(seed);
+        tree.sparing = sparing;
         let mut history = Vec::new();
         for (new, snapshot) in rounds {
             let before = history.len();
@@ -645,6 +687,39 @@ fn a_tree_under_load_settles_within_its_targets() {
             .sum();
         assert!(entries < 700, "old versions stay: {entries}");
     }
+}
+
+/// Threads that are spared while a compaction runs get a share of it, and what is written is what one
+/// thread writes.
+#[test]
+fn spared_threads_share_a_compaction() {
+    let mut contents = Vec::new();
+    for sparing in [None, Some(1), Some(5)] {
+        let mut tree = Tree::new(false, CompactionPri::MinOverlappingRatio, 1, false);
+        tree.sparing = sparing;
+        let parts = Arc::new(Parts::default());
+        tree.events = Some(parts.clone());
+        for round in 0..4_u8 {
+            let all: Vec<Write> = (0..240).map(|key| Write::Put(key, round)).collect();
+            tree.write_and_flush(&all);
+        }
+        tree.manual(0, 240, true);
+        tree.check();
+        let (mut began, mut ended) = (parts.began.lock(), parts.ended.lock());
+        began.sort_unstable();
+        ended.sort_unstable();
+        assert_eq!(*began, *ended, "every part ends once");
+        match sparing {
+            None => assert!(began.iter().all(|&part| part == 0), "{began:?}"),
+            Some(_) => assert!(began.contains(&2), "{began:?}"),
+        }
+        let points =
+            |(_, file): (_, &Arc<FileMeta>)| content(&tree.world, &tree.blobs, file).points;
+        let mut points: Vec<_> = tree.version.files().flat_map(points).collect();
+        points.sort();
+        contents.push(points);
+    }
+    assert!(contents.iter().all(|points| *points == contents[0]));
 }
 
 /// Universal trees come to rest with few runs; FIFO trees stay below their size and lose the oldest.

@@ -167,6 +167,19 @@ impl<R: Run> Visible<R> {
         self.jumped
     }
 
+    /// Whether a filter may make the runs jump over entries.
+    #[must_use]
+    pub fn may_jump(&self) -> bool {
+        self.rules.filter.is_some()
+    }
+
+    /// The user key of the entry handed out last. Nothing of larger keys was looked at, but for the
+    /// first of them.
+    #[must_use]
+    pub fn user_key(&self) -> &[u8] {
+        &self.user
+    }
+
     /// The next entry to write, or `None` at the end. `end`, a user key, is the first that is no
     /// longer wanted.
     ///

@@ -57,7 +57,8 @@ options! {
         max_background_compactions: i32 = -1, dynamic;
         /// Flushes at once; -1 derives it from `max_background_jobs`.
         max_background_flushes: i32 = -1, dynamic;
-        /// Parts of one compaction that run in parallel.
+        /// Parts that a compaction is split into before it begins, each with a thread of its own. While
+        /// nobody writes, threads that `max_background_jobs` leaves help beside these.
         max_subcompactions: u32 = 1, dynamic;
         /// Bytes of live WALs at which families are flushed; 0 for four times all memtables.
         max_total_wal_size: u64 = 0, dynamic;

@@ -22,7 +22,7 @@ pub struct ThreadPool {
 }
 
 /// The lanes of a pool, by priority.
-struct Lanes([Lane; 4]);
+struct Lanes([Lane; 5]);
 
 /// The queue of one priority and the threads that serve it.
 struct Lane {
@@ -46,7 +46,7 @@ struct LaneState {
 
 impl ThreadPool {
     /// A pool with one thread for flushes, one for compactions, and none for the bottom of the
-    /// tree or for users: until some are reserved, their jobs run among the other compactions.
+    /// tree, for users or for parts: until some are reserved, their jobs run among the other compactions.
     #[must_use]
     pub fn new() -> ThreadPool {
         let lanes = Arc::new(Lanes([
@@ -54,6 +54,7 @@ impl ThreadPool {
             Lane::new("cairn-low", 1),
             Lane::new("cairn-bottom", 0),
             Lane::new("cairn-user", 0),
+            Lane::new("cairn-part", 0),
         ]));
         let due = Arc::clone(&lanes);
         let timers = Timers::new(Box::new(move |priority, job| due.spawn(priority, job)));
@@ -116,14 +117,16 @@ impl Executor for ThreadPool {
     }
 
     fn lower_io_priority(&self, priority: Priority) {
-        // Relaxed, here and below: a thread that reads late lowers itself one job later.
-        let lane = &self.lanes.0[priority as usize];
-        lane.low_io.store(true, Ordering::Relaxed);
+        for lane in self.lanes.with_parts(priority) {
+            // Relaxed, here and below: a thread that reads late lowers itself one job later.
+            lane.low_io.store(true, Ordering::Relaxed);
+        }
     }
 
     fn lower_cpu_priority(&self, priority: Priority) {
-        let lane = &self.lanes.0[priority as usize];
-        lane.low_cpu.store(true, Ordering::Relaxed);
+        for lane in self.lanes.with_parts(priority) {
+            lane.low_cpu.store(true, Ordering::Relaxed);
+        }
     }
 
     fn join_all(&self) {
@@ -156,6 +159,13 @@ impl Lanes {
             other if self.0[other as usize].state.lock().limit == 0 => 1,
             other => other as usize,
         }
+    }
+
+    /// The lane of `priority`, and that of parts with the one of the compactions they are parts of.
+    fn with_parts(&self, priority: Priority) -> impl Iterator<Item = &Lane> {
+        let parts = (priority == Priority::Low).then_some(Priority::Part);
+        let lanes = [Some(priority), parts].into_iter().flatten();
+        lanes.map(|priority| &self.0[priority as usize])
     }
 
     /// The lane that serves `priority` now.

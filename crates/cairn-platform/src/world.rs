@@ -36,6 +36,8 @@ pub enum Priority {
     Bottom,
     /// Work of users of the pool.
     User,
+    /// Parts of compactions, beside the threads that run these.
+    Part,
 }
 
 /// A piece of background work.

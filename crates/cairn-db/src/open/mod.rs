@@ -355,6 +355,9 @@ fn assemble(
         world
             .executor
             .reserve(cairn_platform::Priority::Low, compactions);
+        world
+            .executor
+            .reserve(cairn_platform::Priority::Part, flushes + compactions - 1);
     }
     let wal_limit = options.wal_limit(named.iter().map(|(_, family)| family));
     let shared = Shared {
@@ -393,6 +396,7 @@ fn assemble(
         bottom_threshold: AtomicU64::new(0),
         manifest: Mutex::new(None),
         running: Default::default(),
+        helping: Arc::default(),
         tree: Mutex::new(Tree {
             families: BTreeMap::new(),
             logs: BTreeMap::new(),

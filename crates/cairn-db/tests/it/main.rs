@@ -28,6 +28,7 @@ mod properties;
 mod reads;
 mod repair;
 mod space;
+mod spared;
 mod sst;
 mod stalls;
 mod statistics;

@@ -1,0 +1,79 @@
+//! Threads spared for a compaction that runs already.
+//!
+//! While nobody writes, the threads that `max_background_jobs` allows and that have nothing to do help
+//! the compactions that run: what a load leaves behind is compacted by all of them, although it may be
+//! one compaction. While somebody writes they leave the processors to him. A look costs a glance at the
+//! clock; every [`LOOK_EVERY`] one costs the lock of the tree.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_jobs::{Permit, Spare};
+use cairn_platform::sync::{AtomicUsize, Mutex, Ordering};
+
+use crate::shared::Shared;
+
+/// How long nobody may have written.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Records in that time that still count as nobody writing.
+const FEW: u64 = 10;
+
+/// When a job looked last, and which record was the newest then.
+struct Look {
+    nanos: u64,
+    seq: u64,
+}
+
+/// A thread that helps; no longer when this goes.
+struct Helping(Arc<AtomicUsize>);
+
+impl Drop for Helping {
+    fn drop(&mut self) {
+        // Relaxed, as everywhere with this number: who reads late asks again.
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    /// What a compaction that begins now asks for threads.
+    pub(crate) fn spare(self: &Arc<Self>) -> Arc<Spare> {
+        let shared = self.clone();
+        let last = Mutex::new(shared.look());
+        Arc::new(move || {
+            let now = shared.look();
+            {
+                let mut last = last.lock();
+                if now.nanos.saturating_sub(last.nanos) < LOOK_EVERY.as_nanos() as u64 {
+                    return None;
+                }
+                let written = now.seq.saturating_sub(last.seq);
+                *last = now;
+                if written > FEW {
+                    return None;
+                }
+            }
+            shared.spared()
+        })
+    }
+
+    fn look(&self) -> Look {
+        Look {
+            nanos: self.world.clock.monotonic_nanos(),
+            seq: self.published().0,
+        }
+    }
+
+    /// A thread that the limit of jobs leaves.
+    fn spared(&self) -> Option<Permit> {
+        let (flushes, compactions) = self.options().background_limits();
+        let tree = self.tree.lock();
+        let busy = tree.flushes + tree.compactions + self.helping.load(Ordering::Relaxed);
+        if busy >= flushes + compactions {
+            return None;
+        }
+        // Under the lock, so that two do not take the same thread.
+        self.helping.fetch_add(1, Ordering::Relaxed);
+        Some(Box::new(Helping(self.helping.clone())))
+    }
+}

@@ -1,0 +1,87 @@
+//! Threads that have nothing to do help compactions while nobody writes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_db::{Db, OpenRequest, open};
+use cairn_observe::listener::{EventListener, SubcompactionJobInfo};
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions};
+use cairn_platform::sync::Mutex;
+use cairn_sim::SimWorld;
+
+use crate::basic::{db_options, small};
+
+/// Counts parts of compactions. When one begins it lets time pass, and writes so many records.
+struct Watch {
+    sim: SimWorld,
+    writes: u32,
+    db: Mutex<Option<Db>>,
+    parts: Mutex<usize>,
+}
+
+impl EventListener for Watch {
+    fn on_subcompaction_begin(&self, _: &SubcompactionJobInfo) {
+        *self.parts.lock() += 1;
+        for n in 0..self.writes {
+            let db = self.db.lock();
+            db.as_ref()
+                .unwrap()
+                .put(format!("w{n}").as_bytes(), b"")
+                .unwrap();
+        }
+        self.sim.clock.advance(Duration::from_millis(20));
+    }
+}
+
+/// How many parts a compaction of some tables has, while `writes` records are written at once.
+fn parts(writes: u32) -> usize {
+    let sim = SimWorld::new(1);
+    let watch = Arc::new(Watch {
+        sim: sim.clone(),
+        writes,
+        db: Mutex::new(None),
+        parts: Mutex::new(0),
+    });
+    let family = FamilyOptions {
+        target_file_size_base: 64 << 10,
+        disable_auto_compactions: true,
+        ..small()
+    };
+    let mut options = DbOptions {
+        max_background_jobs: 4,
+        ..db_options()
+    };
+    options.listeners.push(watch.clone());
+    let db = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &[],
+        others: Some(&family),
+        read_only: false,
+        world: sim.world.clone(),
+    });
+    let db = db.unwrap();
+    *watch.db.lock() = Some(db.clone());
+    for n in 0..8_000_u32 {
+        let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+        db.put(&key, &[7; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .unwrap();
+    for n in 0..8_000_u32 {
+        let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+        assert_eq!(db.get(&key).unwrap().as_deref(), Some(&[7; 100][..]));
+    }
+    watch.db.lock().take();
+    db.close().unwrap();
+    let parts = *watch.parts.lock();
+    parts
+}
+
+#[test]
+fn a_compaction_is_shared_while_nobody_writes() {
+    assert!(parts(0) > 2);
+    assert_eq!(parts(20), 1, "somebody writes");
+}
