@@ -21,6 +21,7 @@ impl Run for MemtableIter {
     #[inline]
     fn next(&mut self) {
         MemtableIter::next(self);
+        self.prefetch_next();
     }
 
     #[inline]

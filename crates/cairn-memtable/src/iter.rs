@@ -96,6 +96,15 @@ impl MemtableIter {
         self.at = self.at.and_then(|entry| entry.next());
     }
 
+    /// Asks for the memory of the entry behind the current one: for walks of the whole memtable that have
+    /// enough to do with each entry for the next one to arrive meanwhile.
+    #[inline]
+    pub fn prefetch_next(&self) {
+        if let Some(entry) = &self.at {
+            entry.prefetch_next();
+        }
+    }
+
     /// Moves to the entry before the current one.
     pub fn prev(&mut self) {
         self.at = self.at.and_then(|entry| entry.prev());

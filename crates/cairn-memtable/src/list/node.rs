@@ -32,6 +32,10 @@ pub(super) const MAX_HEIGHT: usize = 12;
 /// Bytes of sequence number and kind behind the user key.
 const PACKED: usize = key::SUFFIX_LEN;
 
+/// How many lines of the processor's cache are asked for ahead of a walk. What lies behind them the
+/// processor loads by itself once they are read.
+const LINES: usize = 3;
+
 pub(super) type Link = AtomicPtr<Node>;
 
 /// A link above the lowest level, with a bound that the prefix of the next node does not exceed
@@ -323,6 +327,15 @@ impl Node {
     pub(super) fn prefetch(node: Option<NonNull<Node>>, level: usize) {
         if let Some(node) = node {
             prefetch(node.cast::<i8>().as_ptr().wrapping_sub(8 + 16 * level));
+        }
+    }
+
+    /// Asks the processor to load the lowest link and the entry, the first [`LINES`] lines of them.
+    #[inline]
+    pub(super) fn prefetch_entry(node: Option<NonNull<Node>>) {
+        if let Some(node) = node {
+            let link = node.cast::<i8>().as_ptr().wrapping_sub(8);
+            (0..LINES).for_each(|line| prefetch(link.wrapping_add(64 * line)));
         }
     }
 
