@@ -5,15 +5,16 @@ use cairn_observe::logger::Level;
 use cairn_options::{
     Compression, DataBlockIndexType, DbOptions, FamilyOptions, IndexShortening, IndexType, Options,
 };
-use cairn_types::Result;
+use cairn_wal::WalFile;
 
 use crate::shared::Shared;
 
 impl Shared {
-    /// Writes the head of the log. Every file of it begins with these lines.
-    pub(crate) fn log_header(&self) -> Result<()> {
+    /// Writes the head of the log, given the `names` of the files. Every file of it begins with these
+    /// lines.
+    fn log_header(&self, names: Vec<String>) {
         if !self.info.wants(Level::Header) {
-            return Ok(());
+            return;
         }
         let mut head = Vec::new();
         head.push(format!(
@@ -32,7 +33,7 @@ impl Shared {
         head.push(format!("DB Session ID: {}", self.session_id));
         head.push(format!("DB ID: {}", self.db_id));
         let (mut tables, mut logs) = (0, Vec::new());
-        for name in self.world.fs.list(&self.dir)? {
+        for name in names {
             match FileName::parse(&name) {
                 Some(FileName::Table(_)) => tables += 1,
                 Some(FileName::Wal(_)) => logs.push(name),
@@ -60,7 +61,6 @@ impl Shared {
             head.extend(options_of_family(family.name(), &family.options()));
         }
         self.info.header_lines(&head);
-        Ok(())
     }
 
     /// Writes the options of a family that was created.
@@ -87,23 +87,18 @@ impl Shared {
         }
     }
 
-    /// Says which logs are about to be replayed; the number of the recovery's job.
-    pub(crate) fn log_recovery_start(&self) -> Result<u64> {
+    /// Writes the head of the log and which `logs` are about to be replayed; the number of the
+    /// recovery's job.
+    pub(crate) fn log_recovery_start(&self, names: Vec<String>, logs: &[WalFile]) -> u64 {
         let job = self.new_job();
-        self.log_header()?;
-        let mut logs: Vec<u64> = Vec::new();
-        for name in self.world.fs.list(&self.wal_dir)? {
-            if let Some(FileName::Wal(number)) = FileName::parse(&name) {
-                logs.push(number.0);
-            }
-        }
-        logs.sort_unstable();
+        self.log_header(names);
+        let logs: Vec<u64> = logs.iter().map(|log| log.number.0).collect();
         if !logs.is_empty() && self.info.wants(Level::Info) {
             let mut event = self.event(job, "recovery_started");
             event.numbers("wal_files", &logs);
             self.log_event(&event);
         }
-        Ok(job)
+        job
     }
 }
 

@@ -170,6 +170,15 @@ impl Shared {
     /// Writes the options in effect to a new OPTIONS file, and deletes all but the newest two.
     pub(crate) fn write_options_file(&self) -> Result<()> {
         let _alone = self.options_file.lock();
+        self.add_options_file()?;
+        for name in obsolete::old_options(self.world.fs.list(&self.dir)?) {
+            self.delete(&self.dir.join(name));
+        }
+        Ok(())
+    }
+
+    /// Writes the options in effect to a new OPTIONS file. Only one may do so at a time.
+    pub(super) fn add_options_file(&self) -> Result<()> {
         let families = self.families.load();
         let file = OptionsFile {
             db: (**self.options()).clone(),
@@ -187,11 +196,7 @@ impl Shared {
             &temporary,
             &path,
             file.to_text().as_bytes(),
-        )?;
-        for name in obsolete::old_options(self.world.fs.list(&self.dir)?) {
-            self.delete(&self.dir.join(name));
-        }
-        Ok(())
+        )
     }
 
     /// What an opening leaves in place.
@@ -224,19 +229,23 @@ impl Shared {
         obsolete::scan(fs, &dirs.into_iter().collect::<Vec<_>>(), &keep)
     }
 
-    /// Makes sure that new files get numbers that no file has.
-    pub(super) fn skip_used_numbers(&self) -> Result<()> {
+    /// Makes sure that new files get numbers that no file has. What lies in the directory.
+    pub(super) fn skip_used_numbers(&self) -> Result<Vec<String>> {
         let fs = &*self.world.fs;
         let mut dirs = self.all_table_dirs();
-        dirs.extend([self.dir.clone(), self.wal_dir.clone()]);
-        for dir in dirs {
-            for name in fs.list(&dir)? {
-                if let Some(number) = FileName::parse(&name).and_then(FileName::number) {
-                    self.note_used_number(number);
-                }
+        dirs.insert(self.wal_dir.clone());
+        dirs.remove(&self.dir);
+        let own = fs.list(&self.dir)?;
+        let note = |name: &String| {
+            if let Some(number) = FileName::parse(name).and_then(FileName::number) {
+                self.note_used_number(number);
             }
+        };
+        own.iter().for_each(note);
+        for dir in dirs {
+            fs.list(&dir)?.iter().for_each(note);
         }
-        Ok(())
+        Ok(own)
     }
 
     /// Checks that every table of the tree is there, in its full length.

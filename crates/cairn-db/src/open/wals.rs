@@ -354,11 +354,12 @@ impl Shared {
 
     /// Replays the logs, makes the recovered state the current one, and begins to work.
     pub(super) fn finish_opening(self: &Arc<Self>, recovered: &Recovered) -> Result<()> {
+        let mut names = Vec::new();
         if !self.read_only {
             for family in self.families.load().iter() {
                 self.create_table_dirs(&family.options())?;
             }
-            self.skip_used_numbers()?;
+            names = self.skip_used_numbers()?;
         }
         // Without it a table that is not right is noticed by whoever reads it.
         if self.options().paranoid_checks {
@@ -378,8 +379,9 @@ impl Shared {
                 reason: unread.reason.clone(),
             });
         }
-        let job = self.log_recovery_start()?;
-        let outcome = self.replay_logs(recovered)?;
+        let logs = cairn_wal::list(&*self.world.fs, &self.wal_dir)?;
+        let job = self.log_recovery_start(names, &logs);
+        let outcome = self.replay_logs(recovered, logs)?;
         let files = self.largest_sequence_in_files();
         let last = outcome.last.max(recovered.last_sequence).max(files);
         self.order.jump(last);
@@ -408,7 +410,11 @@ impl Shared {
         largest.max().unwrap_or_default()
     }
 
-    fn replay_logs(self: &Arc<Self>, recovered: &Recovered) -> Result<Outcome> {
+    fn replay_logs(
+        self: &Arc<Self>,
+        recovered: &Recovered,
+        mut logs: Vec<WalFile>,
+    ) -> Result<Outcome> {
         let families = self.families.load_full();
         let open: Vec<_> = recovered
             .families
@@ -421,7 +427,6 @@ impl Shared {
             .min()
             .unwrap_or_default();
         let min_log = oldest.max(recovered.min_log_to_keep);
-        let mut logs = cairn_wal::list(&*self.world.fs, &self.wal_dir)?;
         let newest = logs.iter().map(|log| log.number).max().unwrap_or_default();
         self.check_tracked(recovered, &logs)?;
         logs.retain(|log| log.number >= min_log);
@@ -567,7 +572,8 @@ impl Shared {
         };
         self.tree.lock().logs.insert(log, 0);
         self.writer.lock().log = Some(next);
-        self.write_options_file()?;
+        // Cleaning up removes those that it replaces.
+        self.add_options_file()?;
         self.clean_up(number, min_log)?;
         self.info.info(format_args!(
             "opened: {} families, MANIFEST {number} after {}, log {log} {how}, last sequence number {}",

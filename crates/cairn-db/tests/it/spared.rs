@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_db::{Db, OpenRequest, open};
 use cairn_observe::listener::{EventListener, SubcompactionJobInfo};
 use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions};
-use cairn_platform::sync::Mutex;
+use cairn_platform::sync::{AtomicUsize, Mutex, Ordering};
 use cairn_sim::SimWorld;
 
 use crate::basic::{db_options, small};
@@ -17,18 +17,16 @@ struct Watch {
     sim: SimWorld,
     writes: u32,
     db: Mutex<Option<Db>>,
-    parts: Mutex<usize>,
+    parts: AtomicUsize,
 }
 
 impl EventListener for Watch {
     fn on_subcompaction_begin(&self, _: &SubcompactionJobInfo) {
-        *self.parts.lock() += 1;
+        self.parts.fetch_add(1, Ordering::Relaxed);
         for n in 0..self.writes {
             let db = self.db.lock();
-            db.as_ref()
-                .unwrap()
-                .put(format!("w{n}").as_bytes(), b"")
-                .unwrap();
+            let db = db.as_ref().expect("set before compactions begin");
+            db.put(format!("w{n}").as_bytes(), b"").expect("written");
         }
         self.sim.clock.advance(Duration::from_millis(20));
     }
@@ -41,7 +39,7 @@ fn parts(writes: u32) -> usize {
         sim: sim.clone(),
         writes,
         db: Mutex::new(None),
-        parts: Mutex::new(0),
+        parts: AtomicUsize::new(0),
     });
     let family = FamilyOptions {
         target_file_size_base: 64 << 10,
@@ -61,23 +59,22 @@ fn parts(writes: u32) -> usize {
         read_only: false,
         world: sim.world.clone(),
     });
-    let db = db.unwrap();
+    let db = db.expect("opened");
     *watch.db.lock() = Some(db.clone());
     for n in 0..8_000_u32 {
         let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
-        db.put(&key, &[7; 100]).unwrap();
+        db.put(&key, &[7; 100]).expect("written");
     }
-    db.flush().unwrap();
+    db.flush().expect("flushed");
     db.compact_range(None, None, &CompactRangeOptions::default())
-        .unwrap();
+        .expect("compacted");
     for n in 0..8_000_u32 {
         let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
-        assert_eq!(db.get(&key).unwrap().as_deref(), Some(&[7; 100][..]));
+        assert_eq!(db.get(&key).expect("read").as_deref(), Some(&[7; 100][..]));
     }
     watch.db.lock().take();
-    db.close().unwrap();
-    let parts = *watch.parts.lock();
-    parts
+    db.close().expect("closed");
+    watch.parts.load(Ordering::Relaxed)
 }
 
 #[test]
