@@ -91,6 +91,13 @@ static void check_compaction(const rocksdb_compactionjobinfo_t* info, char table
   CHECK(rocksdb_compaction_job_stats_elapsed_micros(stats) == rocksdb_compactionjobinfo_elapsed_micros(info));
   CHECK(rocksdb_compaction_job_stats_has_accurate_num_input_records(stats));
   CHECK(rocksdb_compaction_job_stats_num_input_records(stats) == 4);
+  CHECK(rocksdb_compaction_job_stats_num_input_deletion_records(stats) == 1);
+  CHECK(rocksdb_compaction_job_stats_total_input_raw_key_bytes(stats) == 2 * (10 + 8) + 2 * (1 + 8));
+  CHECK(rocksdb_compaction_job_stats_total_input_raw_value_bytes(stats) > 0); /* where the blobs are */
+  CHECK(rocksdb_compaction_job_stats_num_blobs_read(stats) == 0);
+  CHECK(rocksdb_compaction_job_stats_total_blob_bytes_read(stats) == 0);
+  CHECK(rocksdb_compaction_job_stats_num_single_del_fallthru(stats) == 0);
+  CHECK(rocksdb_compaction_job_stats_num_single_del_mismatch(stats) == 0);
   CHECK(rocksdb_compaction_job_stats_num_input_files(stats) == 2);
   CHECK(rocksdb_compaction_job_stats_num_input_files_at_output_level(stats) == 0);
   CHECK(rocksdb_compaction_job_stats_num_input_files_trivially_moved(stats) == 0);
@@ -220,6 +227,86 @@ static void asked(rocksdb_t* db) {
   rocksdb_column_family_metadata_options_destroy(which);
 }
 
+static void single_delete(rocksdb_t* db, const char* key) {
+  char* err = NULL;
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_singledelete(db, w, key, strlen(key), &err);
+  CHECK_OK(err);
+  rocksdb_writeoptions_destroy(w);
+}
+
+/* Compacts all tables into a level, and returns the report, which the caller frees. */
+static rocksdb_compactionjobinfo_t* compact(rocksdb_t* db, int level) {
+  char* err = NULL;
+  const char* names[8];
+  const rocksdb_livefiles_t* files = rocksdb_livefiles(db);
+  int count = rocksdb_livefiles_count(files);
+  CHECK(count <= 8);
+  for (int i = 0; i < count; i++) names[i] = rocksdb_livefiles_name(files, i);
+  rocksdb_compaction_options_t* how = rocksdb_compaction_options_create();
+  rocksdb_compactionjobinfo_t* did = rocksdb_compactionjobinfo_create();
+  rocksdb_compact_files(db, how, names, (size_t)count, level, -1, NULL, NULL, did, &err);
+  CHECK_OK(err);
+  rocksdb_compaction_options_destroy(how);
+  rocksdb_livefiles_destroy(files);
+  return did;
+}
+
+/* What compactions count of single deletions, and of blobs that they move. */
+static void counted(const char* dir) {
+  char* err = NULL;
+  char* path = below(dir, "counted");
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_disable_auto_compactions(options, 1);
+  rocksdb_options_set_compression(options, rocksdb_no_compression);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  single_delete(db, "alone");
+  single_delete(db, "twice");
+  put(db, "kept", "a large value");
+  flush(db);
+  single_delete(db, "twice");
+  put(db, "gone", NULL);
+  flush(db);
+  rocksdb_compactionjobinfo_t* did = compact(db, 1);
+  const rocksdb_compaction_job_stats_t* stats = rocksdb_compactionjobinfo_stats(did);
+  CHECK(rocksdb_compaction_job_stats_num_input_records(stats) == 5);
+  CHECK(rocksdb_compaction_job_stats_num_input_deletion_records(stats) == 4);
+  CHECK(rocksdb_compaction_job_stats_total_input_raw_key_bytes(stats) == 5 + 5 + 4 + 5 + 4 + 5 * 8);
+  CHECK(rocksdb_compaction_job_stats_total_input_raw_value_bytes(stats) == 13);
+  CHECK(rocksdb_compaction_job_stats_num_single_del_mismatch(stats) == 1);
+  CHECK(rocksdb_compaction_job_stats_num_single_del_fallthru(stats) == 2);
+  CHECK(rocksdb_compaction_job_stats_num_expired_deletion_records(stats) == 4);
+  CHECK(rocksdb_compaction_job_stats_num_blobs_read(stats) == 0);
+  CHECK(rocksdb_compaction_job_stats_file_write_nanos(stats) == 0);
+  CHECK(rocksdb_compaction_job_stats_file_fsync_nanos(stats) == 0);
+  rocksdb_compactionjobinfo_destroy(did);
+  rocksdb_close(db);
+
+  rocksdb_options_set_report_bg_io_stats(options, 1);
+  rocksdb_options_set_enable_blob_files(options, 1);
+  rocksdb_options_set_enable_blob_gc(options, 1);
+  rocksdb_options_set_blob_gc_age_cutoff(options, 1.0);
+  db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  put(db, "new", "also large");
+  flush(db);
+  did = compact(db, 2);
+  stats = rocksdb_compactionjobinfo_stats(did);
+  CHECK(rocksdb_compaction_job_stats_num_blobs_read(stats) == 1);
+  /* A record has a header of 32 bytes. */
+  CHECK(rocksdb_compaction_job_stats_total_blob_bytes_read(stats) == 32 + 3 + 10);
+  CHECK(rocksdb_compaction_job_stats_file_write_nanos(stats) > 0);
+  CHECK(rocksdb_compaction_job_stats_file_fsync_nanos(stats) > 0);
+  CHECK(rocksdb_compaction_job_stats_file_range_sync_nanos(stats) == 0); /* nobody asked for it */
+  CHECK(rocksdb_compaction_job_stats_file_prepare_write_nanos(stats) < 60ull * 1000 * 1000 * 1000);
+  rocksdb_compactionjobinfo_destroy(did);
+  rocksdb_close(db);
+  rocksdb_options_destroy(options);
+  free(path);
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 2);
   char* err = NULL;
@@ -289,6 +376,7 @@ int main(int argc, char** argv) {
 
   rocksdb_close(db);
   rocksdb_options_destroy(options);
+  counted(argv[1]);
   free(outside);
   free(path);
   end_threads();

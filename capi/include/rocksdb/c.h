@@ -1116,6 +1116,25 @@ uint64_t rocksdb_compaction_job_stats_cpu_micros(const struct rocksdb_compaction
 // Entries read.
 uint64_t rocksdb_compaction_job_stats_num_input_records(const struct rocksdb_compaction_job_stats_t *stats);
 
+// Deletions in the tables read, without range tombstones. Of one part of several this and the sums of
+// bytes are 0.
+uint64_t rocksdb_compaction_job_stats_num_input_deletion_records(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Bytes of the keys in the tables read, with the 8 bytes that the engine adds to each.
+uint64_t rocksdb_compaction_job_stats_total_input_raw_key_bytes(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Bytes of the values in the tables read, as they stood there.
+uint64_t rocksdb_compaction_job_stats_total_input_raw_value_bytes(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Whether the number of entries read is exact: unless a filter had keys skipped.
+unsigned char rocksdb_compaction_job_stats_has_accurate_num_input_records(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Blobs read: for filters, for merge operands above them, and to move them.
+uint64_t rocksdb_compaction_job_stats_num_blobs_read(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Bytes of their records.
+uint64_t rocksdb_compaction_job_stats_total_blob_bytes_read(const struct rocksdb_compaction_job_stats_t *stats);
+
 // Tables read.
 size_t rocksdb_compaction_job_stats_num_input_files(const struct rocksdb_compaction_job_stats_t *stats);
 
@@ -1155,6 +1174,24 @@ uint64_t rocksdb_compaction_job_stats_num_records_replaced(const struct rocksdb_
 // Deletions that were not written because nothing was left for them to hide.
 uint64_t rocksdb_compaction_job_stats_num_expired_deletion_records(const struct rocksdb_compaction_job_stats_t *stats);
 
+// Single deletions that were not written because nothing was there for them to meet.
+uint64_t rocksdb_compaction_job_stats_num_single_del_fallthru(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Single deletions that met something else than a value: another deletion or a merge operand.
+uint64_t rocksdb_compaction_job_stats_num_single_del_mismatch(const struct rocksdb_compaction_job_stats_t *stats);
+
+// Nanoseconds in calls that write to files, if `report_bg_io_stats` asks for them.
+uint64_t rocksdb_compaction_job_stats_file_write_nanos(const struct rocksdb_compaction_job_stats_t *stats);
+
+// The same of calls that ask for a range to be stored.
+uint64_t rocksdb_compaction_job_stats_file_range_sync_nanos(const struct rocksdb_compaction_job_stats_t *stats);
+
+// The same of calls that wait until a file is stored.
+uint64_t rocksdb_compaction_job_stats_file_fsync_nanos(const struct rocksdb_compaction_job_stats_t *stats);
+
+// The same of calls that allocate room ahead.
+uint64_t rocksdb_compaction_job_stats_file_prepare_write_nanos(const struct rocksdb_compaction_job_stats_t *stats);
+
 // Entries that were not keys: none, such a job fails.
 uint64_t rocksdb_compaction_job_stats_num_corrupt_keys(const struct rocksdb_compaction_job_stats_t *stats);
 
@@ -1169,42 +1206,6 @@ size_t rocksdb_compaction_job_stats_num_filtered_input_files_at_output_level(con
 
 // Bytes of such tables.
 uint64_t rocksdb_compaction_job_stats_total_skipped_input_bytes(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Not counted: 0.
-uint64_t rocksdb_compaction_job_stats_num_blobs_read(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Not counted: 0.
-uint64_t rocksdb_compaction_job_stats_total_blob_bytes_read(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Not counted: 0.
-uint64_t rocksdb_compaction_job_stats_total_input_raw_key_bytes(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Not counted: 0.
-uint64_t rocksdb_compaction_job_stats_total_input_raw_value_bytes(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Not counted: 0.
-uint64_t rocksdb_compaction_job_stats_num_input_deletion_records(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Not counted: 0.
-uint64_t rocksdb_compaction_job_stats_num_single_del_fallthru(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Not counted: 0.
-uint64_t rocksdb_compaction_job_stats_num_single_del_mismatch(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Not measured: 0, as RocksDB without `report_bg_io_stats`.
-uint64_t rocksdb_compaction_job_stats_file_write_nanos(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Not measured: 0, as RocksDB without `report_bg_io_stats`.
-uint64_t rocksdb_compaction_job_stats_file_range_sync_nanos(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Not measured: 0, as RocksDB without `report_bg_io_stats`.
-uint64_t rocksdb_compaction_job_stats_file_fsync_nanos(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Not measured: 0, as RocksDB without `report_bg_io_stats`.
-uint64_t rocksdb_compaction_job_stats_file_prepare_write_nanos(const struct rocksdb_compaction_job_stats_t *stats);
-
-// Whether the number of entries read is exact: always.
-unsigned char rocksdb_compaction_job_stats_has_accurate_num_input_records(const struct rocksdb_compaction_job_stats_t *stats);
 
 // The first bytes, at most 8, of the smallest key written.
 const char *rocksdb_compaction_job_stats_smallest_output_key_prefix(const struct rocksdb_compaction_job_stats_t *stats,

@@ -84,8 +84,8 @@ macro_rules! statistics {
     };
 }
 
-/// Defines getters of what is not counted: always 0.
-macro_rules! uncounted {
+/// Defines getters of what does not happen here: always 0.
+macro_rules! absent {
     ($($(#[$doc:meta])* $name:ident -> $type:ty;)+) => {
         c_functions! {$(
             $(#[$doc])*
@@ -109,6 +109,19 @@ statistics! {
     rocksdb_compaction_job_stats_cpu_micros -> u64 => |stats| stats.cpu_micros;
     /// Entries read.
     rocksdb_compaction_job_stats_num_input_records -> u64 => |stats| stats.num_input_records;
+    /// Deletions in the tables read, without range tombstones. Of one part of several this and the sums of
+    /// bytes are 0.
+    rocksdb_compaction_job_stats_num_input_deletion_records -> u64 => |stats| stats.num_input_deletion_records;
+    /// Bytes of the keys in the tables read, with the 8 bytes that the engine adds to each.
+    rocksdb_compaction_job_stats_total_input_raw_key_bytes -> u64 => |stats| stats.total_input_raw_key_bytes;
+    /// Bytes of the values in the tables read, as they stood there.
+    rocksdb_compaction_job_stats_total_input_raw_value_bytes -> u64 => |stats| stats.total_input_raw_value_bytes;
+    /// Whether the number of entries read is exact: unless a filter had keys skipped.
+    rocksdb_compaction_job_stats_has_accurate_num_input_records -> c_uchar => |stats| (!stats.input_records_inexact).into();
+    /// Blobs read: for filters, for merge operands above them, and to move them.
+    rocksdb_compaction_job_stats_num_blobs_read -> u64 => |stats| stats.num_blobs_read;
+    /// Bytes of their records.
+    rocksdb_compaction_job_stats_total_blob_bytes_read -> u64 => |stats| stats.total_blob_bytes_read;
     /// Tables read.
     rocksdb_compaction_job_stats_num_input_files -> usize => |stats| size(stats.num_input_files);
     /// Of these, those that were moved and not rewritten.
@@ -135,11 +148,23 @@ statistics! {
     rocksdb_compaction_job_stats_num_records_replaced -> u64 => |stats| stats.num_records_replaced;
     /// Deletions that were not written because nothing was left for them to hide.
     rocksdb_compaction_job_stats_num_expired_deletion_records -> u64 => |stats| stats.num_expired_deletion_records;
+    /// Single deletions that were not written because nothing was there for them to meet.
+    rocksdb_compaction_job_stats_num_single_del_fallthru -> u64 => |stats| stats.num_single_del_fallthru;
+    /// Single deletions that met something else than a value: another deletion or a merge operand.
+    rocksdb_compaction_job_stats_num_single_del_mismatch -> u64 => |stats| stats.num_single_del_mismatch;
+    /// Nanoseconds in calls that write to files, if `report_bg_io_stats` asks for them.
+    rocksdb_compaction_job_stats_file_write_nanos -> u64 => |stats| stats.file_times.write;
+    /// The same of calls that ask for a range to be stored.
+    rocksdb_compaction_job_stats_file_range_sync_nanos -> u64 => |stats| stats.file_times.range_sync;
+    /// The same of calls that wait until a file is stored.
+    rocksdb_compaction_job_stats_file_fsync_nanos -> u64 => |stats| stats.file_times.fsync;
+    /// The same of calls that allocate room ahead.
+    rocksdb_compaction_job_stats_file_prepare_write_nanos -> u64 => |stats| stats.file_times.prepare_write;
     /// Entries that were not keys: none, such a job fails.
     rocksdb_compaction_job_stats_num_corrupt_keys -> u64 => |stats| stats.num_corrupt_keys;
 }
 
-uncounted! {
+absent! {
     /// Whether another process did it: never.
     rocksdb_compaction_job_stats_is_remote_compaction -> c_uchar;
     /// Tables that were left unread because a range tombstone covered them: none, all are read.
@@ -148,36 +173,9 @@ uncounted! {
     rocksdb_compaction_job_stats_num_filtered_input_files_at_output_level -> usize;
     /// Bytes of such tables.
     rocksdb_compaction_job_stats_total_skipped_input_bytes -> u64;
-    /// Not counted: 0.
-    rocksdb_compaction_job_stats_num_blobs_read -> u64;
-    /// Not counted: 0.
-    rocksdb_compaction_job_stats_total_blob_bytes_read -> u64;
-    /// Not counted: 0.
-    rocksdb_compaction_job_stats_total_input_raw_key_bytes -> u64;
-    /// Not counted: 0.
-    rocksdb_compaction_job_stats_total_input_raw_value_bytes -> u64;
-    /// Not counted: 0.
-    rocksdb_compaction_job_stats_num_input_deletion_records -> u64;
-    /// Not counted: 0.
-    rocksdb_compaction_job_stats_num_single_del_fallthru -> u64;
-    /// Not counted: 0.
-    rocksdb_compaction_job_stats_num_single_del_mismatch -> u64;
-    /// Not measured: 0, as RocksDB without `report_bg_io_stats`.
-    rocksdb_compaction_job_stats_file_write_nanos -> u64;
-    /// Not measured: 0, as RocksDB without `report_bg_io_stats`.
-    rocksdb_compaction_job_stats_file_range_sync_nanos -> u64;
-    /// Not measured: 0, as RocksDB without `report_bg_io_stats`.
-    rocksdb_compaction_job_stats_file_fsync_nanos -> u64;
-    /// Not measured: 0, as RocksDB without `report_bg_io_stats`.
-    rocksdb_compaction_job_stats_file_prepare_write_nanos -> u64;
 }
 
 c_functions! {
-    /// Whether the number of entries read is exact: always.
-    fn rocksdb_compaction_job_stats_has_accurate_num_input_records(stats: *const rocksdb_compaction_job_stats_t) -> c_uchar {
-        let _ = stats_of(stats);
-        1
-    }
     /// The first bytes, at most 8, of the smallest key written.
     fn rocksdb_compaction_job_stats_smallest_output_key_prefix(
         stats: *const rocksdb_compaction_job_stats_t,

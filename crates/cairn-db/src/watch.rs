@@ -472,16 +472,10 @@ impl Watch {
     ) {
         info.blob_files.clone_from(&self.blobs.lock());
         info.blob_compression = Some(family.options().blob_compression_type);
-        info.stats.cpu_micros = stats.cpu_nanos / 1_000;
-        info.stats.num_input_records = stats.input_entries;
-        info.stats.num_output_records = stats.output_entries;
+        note_counts(&mut info.stats, &stats);
         info.stats.num_output_files = edit.added.len() as u64;
         let size = |(_, file): &(usize, Arc<FileMeta>)| file.size;
         info.stats.total_output_bytes = edit.added.iter().map(size).sum();
-        info.stats.num_output_files_blob = stats.output_blob_files;
-        info.stats.total_output_bytes_blob = stats.output_blob_bytes;
-        info.stats.num_records_replaced = stats.dropped.hidden;
-        info.stats.num_expired_deletion_records = stats.dropped.obsolete;
         let order = family.order();
         let keys = edit.added.iter();
         let smallest = keys.clone().map(|(_, file)| file.smallest.user_key());
@@ -748,29 +742,47 @@ impl JobEvents for Watch {
         }
         let now = self.shared.world.clock.monotonic_nanos();
         let began = self.began.lock().get(&part).copied().unwrap_or(now);
-        let stats = result.as_ref().copied().unwrap_or_default();
+        let counts = result.as_ref().copied().unwrap_or_default();
+        let mut stats = CompactionJobStats {
+            elapsed_micros: now.saturating_sub(began) / 1000,
+            num_output_files: counts.output_files,
+            total_output_bytes: counts.output_bytes,
+            ..CompactionJobStats::default()
+        };
+        note_counts(&mut stats, &counts);
         let info = SubcompactionJobInfo {
             thread_id: thread_number(),
             subcompaction_job_id: part,
             status: result.err().cloned(),
-            stats: CompactionJobStats {
-                elapsed_micros: now.saturating_sub(began) / 1000,
-                cpu_micros: stats.cpu_nanos / 1_000,
-                num_input_records: stats.input_entries,
-                num_output_records: stats.output_entries,
-                num_output_files: stats.output_files,
-                total_output_bytes: stats.output_bytes,
-                num_output_files_blob: stats.output_blob_files,
-                total_output_bytes_blob: stats.output_blob_bytes,
-                num_records_replaced: stats.dropped.hidden,
-                num_expired_deletion_records: stats.dropped.obsolete,
-                ..CompactionJobStats::default()
-            },
+            stats,
             ..self.part.clone()
         };
         self.shared
             .notify(|listener| listener.on_subcompaction_completed(&info));
     }
+}
+
+/// Adds what a compaction, or a part of one, counted.
+fn note_counts(stats: &mut CompactionJobStats, counts: &JobStats) {
+    *stats = CompactionJobStats {
+        cpu_micros: counts.cpu_nanos / 1_000,
+        num_input_records: counts.input_entries,
+        input_records_inexact: counts.inexact,
+        num_input_deletion_records: counts.input_raw.deletions,
+        total_input_raw_key_bytes: counts.input_raw.key_bytes,
+        total_input_raw_value_bytes: counts.input_raw.value_bytes,
+        num_blobs_read: counts.blobs_read.count,
+        total_blob_bytes_read: counts.blobs_read.bytes,
+        num_output_records: counts.output_entries,
+        num_output_files_blob: counts.output_blob_files,
+        total_output_bytes_blob: counts.output_blob_bytes,
+        num_records_replaced: counts.dropped.hidden,
+        num_expired_deletion_records: counts.dropped.obsolete,
+        num_single_del_fallthru: counts.dropped.single_alone,
+        num_single_del_mismatch: counts.dropped.single_mismatched,
+        file_times: counts.file_times,
+        ..*stats
+    };
 }
 
 /// The properties of a table that its line in the log has; none of them holds a user's key.

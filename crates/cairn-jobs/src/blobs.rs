@@ -19,7 +19,7 @@ use cairn_types::{FileNumber, Result};
 use cairn_version::BlobFileMeta;
 
 use crate::checksum;
-use crate::context::JobContext;
+use crate::context::{BlobsRead, JobContext};
 use crate::output::Kind;
 
 /// What a job does with values that are large, or lie in blob files.
@@ -179,6 +179,8 @@ pub(crate) struct BlobReader {
     readahead: u64,
     /// What was read ahead of each file, and where it begins.
     ahead: HashMap<FileNumber, (u64, Buffer)>,
+    /// What was read.
+    pub(crate) read: BlobsRead,
 }
 
 impl BlobReader {
@@ -187,6 +189,7 @@ impl BlobReader {
             context,
             readahead,
             ahead: HashMap::new(),
+            read: BlobsRead::default(),
         }
     }
 
@@ -208,6 +211,7 @@ impl BlobReader {
             0 => self.context.io.read_now(&request)?,
             _ => self.read_ahead(&file, &request)?,
         };
+        self.read.count(request.len as u64);
         file.complete(index, user_key, record)
     }
 

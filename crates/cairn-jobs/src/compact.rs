@@ -14,6 +14,7 @@
 use cairn_format::key::InternalKey;
 use cairn_format::range_del::{Fragment, Fragments, Tombstone};
 use cairn_observe::Activity;
+use cairn_observe::perf::io::{self, FileTimes};
 use cairn_observe::statistics::Histogram;
 use cairn_platform::Priority;
 use cairn_platform::sync::{Arc, Mutex};
@@ -26,7 +27,7 @@ use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 
 use crate::below::Below;
 use crate::blobs::{BlobPlan, BlobReader};
-use crate::context::{Done, JobContext, JobStats, Permit};
+use crate::context::{Done, JobContext, JobStats, Permit, RawInput};
 use crate::cuts::Cuts;
 use crate::filter::Filter;
 use crate::garbage::Garbage;
@@ -118,8 +119,6 @@ struct Part {
     stats: JobStats,
     /// Range tombstones that were written.
     range_deletions: u64,
-    /// A filter made it jump over entries.
-    jumped: bool,
 }
 
 impl Work {
@@ -227,7 +226,13 @@ impl Work {
     fn run_part(self: &Arc<Work>, span: Span) -> Result<Part> {
         let clock = &self.context.world.clock;
         let before = clock.thread_cpu_nanos();
-        let mut part = Activity::Compaction.run(|| self.write_part(span))?;
+        let write = || Activity::Compaction.run(|| self.write_part(span));
+        let (part, times) = match self.context.options.report_bg_io_stats {
+            true => io::with_times(write),
+            false => (write(), FileTimes::default()),
+        };
+        let mut part = part?;
+        part.stats.file_times = times;
         part.stats.cpu_nanos = clock.thread_cpu_nanos().saturating_sub(before);
         Ok(part)
     }
@@ -264,10 +269,15 @@ impl Work {
             blobs: written.blobs,
             stats: JobStats {
                 input_entries: entries.input().passed(),
+                inexact: entries.jumped(),
+                input_raw: match (lower, upper) {
+                    (None, None) => self.input_raw(),
+                    _ => RawInput::default(),
+                },
+                blobs_read: entries.blobs_read().and(&written.stats.blobs_read),
                 dropped: entries.dropped,
                 ..written.stats
             },
-            jumped: entries.jumped(),
             garbage,
         })
     }
@@ -378,7 +388,6 @@ impl Work {
             .map_or(0, |target| pieces(&target.tombstones));
         let written = parts.iter().map(|part| part.range_deletions).sum();
         done.stats.dropped.range_deletions = read.saturating_sub(written);
-        let jumped = parts.iter().any(|part| part.jumped);
         for part in parts {
             let files = part.files.into_iter();
             done.edit.added.extend(files.map(|file| (part.level, file)));
@@ -386,7 +395,8 @@ impl Work {
             done.stats.add(&part.stats);
             garbage.merge(&part.garbage);
         }
-        if !jumped {
+        done.stats.input_raw = self.input_raw();
+        if !done.stats.inexact {
             self.check_count(done.stats.input_entries)?;
         }
         let inputs = self.pick.files();
@@ -402,6 +412,20 @@ impl Work {
             ..done.edit
         };
         Ok(done)
+    }
+
+    /// What the properties of the inputs say of their entries.
+    fn input_raw(&self) -> RawInput {
+        let mut raw = RawInput::default();
+        for input in self.runs.iter().flatten() {
+            let properties = input.table.properties();
+            raw.key_bytes += properties.raw_key_size;
+            raw.value_bytes += properties.raw_value_size;
+            raw.deletions += properties
+                .num_deletions
+                .saturating_sub(properties.num_range_deletions);
+        }
+        raw
     }
 
     /// An input that lost entries must not be dropped as if they were written. Tables that do not

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
+use cairn_observe::perf::io::FileTimes;
 use cairn_observe::statistics::Meter;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
@@ -193,6 +194,12 @@ pub struct JobStats {
     pub input_bytes: u64,
     /// Point entries read.
     pub input_entries: u64,
+    /// More of them; of a part of a compaction only if it is the only one.
+    pub input_raw: RawInput,
+    /// Whether a filter made it jump over entries, which nobody counted.
+    pub inexact: bool,
+    /// Blobs that were read.
+    pub blobs_read: BlobsRead,
     /// Tables written.
     pub output_files: u64,
     /// Bytes of the tables written.
@@ -213,6 +220,8 @@ pub struct JobStats {
     pub relocated_blob_bytes: u64,
     /// Nanoseconds that processors worked for it.
     pub cpu_nanos: u64,
+    /// How long its calls that write files took; only a compaction under `report_bg_io_stats` looks.
+    pub file_times: FileTimes,
 }
 
 impl JobStats {
@@ -220,6 +229,8 @@ impl JobStats {
     pub(crate) fn add(&mut self, part: &JobStats) {
         self.input_bytes += part.input_bytes;
         self.input_entries += part.input_entries;
+        self.inexact |= part.inexact;
+        self.blobs_read = self.blobs_read.and(&part.blobs_read);
         self.output_files += part.output_files;
         self.output_bytes += part.output_bytes;
         self.output_entries += part.output_entries;
@@ -230,6 +241,43 @@ impl JobStats {
         self.relocated_blobs += part.relocated_blobs;
         self.relocated_blob_bytes += part.relocated_blob_bytes;
         self.cpu_nanos += part.cpu_nanos;
+        self.file_times.add(&part.file_times);
+    }
+}
+
+/// What the properties of the tables that a compaction reads say of their entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawInput {
+    /// Bytes of their internal keys, range tombstones included.
+    pub key_bytes: u64,
+    /// Bytes of their values, range tombstones included.
+    pub value_bytes: u64,
+    /// Those of them that are deletions of a key.
+    pub deletions: u64,
+}
+
+/// Blobs that a job read: for filters, for merge operands above them, and to move them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlobsRead {
+    /// How many, each time that one was read.
+    pub count: u64,
+    /// Bytes of their records, as they are stored.
+    pub bytes: u64,
+}
+
+impl BlobsRead {
+    /// One more, whose record has `bytes` bytes.
+    pub(crate) fn count(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes += bytes;
+    }
+
+    /// These and `others`.
+    pub(crate) fn and(&self, others: &BlobsRead) -> BlobsRead {
+        BlobsRead {
+            count: self.count + others.count,
+            bytes: self.bytes + others.bytes,
+        }
     }
 }
 
@@ -244,6 +292,10 @@ pub struct Dropped {
     pub obsolete_early: u64,
     /// Entries that a range tombstone covered.
     pub covered: u64,
+    /// Single deletions among the obsolete ones that found no older entry of their key.
+    pub single_alone: u64,
+    /// Single deletions that found something else than a value right below them.
+    pub single_mismatched: u64,
     /// Entries that the user's filter removed.
     pub filtered: u64,
     /// Range tombstones, each piece of one that fragments were cut to.
@@ -256,6 +308,8 @@ impl Dropped {
         self.obsolete += more.obsolete;
         self.obsolete_early += more.obsolete_early;
         self.covered += more.covered;
+        self.single_alone += more.single_alone;
+        self.single_mismatched += more.single_mismatched;
         self.filtered += more.filtered;
         self.range_deletions += more.range_deletions;
     }

@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 
+use cairn_format::blob::RECORD_HEADER_LEN;
 use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_observe::statistics::{Meter, Ticker};
 use cairn_platform::Io;
@@ -14,7 +15,8 @@ use cairn_types::{
     CompactionFilter, Error, FilterContext, FilterDecision, FilterValue, Result, ValueKind,
 };
 
-use crate::context::JobContext;
+use crate::context::{BlobsRead, JobContext};
+use crate::garbage;
 
 /// What becomes of an entry.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct Filter {
     meter: Meter,
     /// Nanoseconds in the filter, if such times are wanted.
     filtering: Cell<u64>,
+    /// Blobs that were read for it.
+    read: Cell<BlobsRead>,
 }
 
 impl Drop for Filter {
@@ -82,6 +86,7 @@ impl Filter {
             blobs: Some((context.blobs.clone(), context.io.clone())),
             meter: context.meter.clone(),
             filtering: Cell::new(0),
+            read: Cell::default(),
         }))
     }
 
@@ -94,7 +99,13 @@ impl Filter {
             blobs: None,
             meter: Meter::default(),
             filtering: Cell::new(0),
+            read: Cell::default(),
         }
+    }
+
+    /// The blobs that were read for it.
+    pub(crate) fn blobs_read(&self) -> BlobsRead {
+        self.read.get()
     }
 
     /// What becomes of an entry of `key` (with timestamp) of one of the kinds that hold a value.
@@ -162,7 +173,13 @@ impl Filter {
             fill_cache: false,
             ..BlobReadOptions::default()
         };
-        Ok(blobs.read(index, key, io, options)?.to_vec())
+        let value = blobs.read(index, key, io, options)?.to_vec();
+        if let Some((_, stored)) = garbage::blob_of(index)? {
+            let mut read = self.read.get();
+            read.count((RECORD_HEADER_LEN + key.len()) as u64 + stored);
+            self.read.set(read);
+        }
+        Ok(value)
     }
 }
 

@@ -171,6 +171,8 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
                 .map(|table| table.data_bytes() as u64)
                 .sum(),
             input_entries: read,
+            inexact: entries.jumped(),
+            blobs_read: entries.blobs_read().and(&written.stats.blobs_read),
             dropped: entries.dropped,
             ..written.stats
         },

@@ -272,6 +272,7 @@ impl<'a> Outputs<'a> {
     pub(crate) fn finish(mut self, upper: Option<&[u8]>) -> Result<Written> {
         self.end(upper)?;
         let values = self.values.expect("put back after every entry");
+        self.stats.blobs_read = values.blobs_read();
         (self.stats.relocated_blobs, self.stats.relocated_blob_bytes) = values.relocated;
         let (blobs, garbage, blob_bytes) = values.finish()?;
         self.stats.output_blob_files = blobs.len() as u64;

@@ -17,6 +17,7 @@ use cairn_types::{Error, FileNumber, Result, ValueKind};
 use cairn_version::BlobFileMeta;
 
 use crate::blobs::{BlobReader, BlobWriter};
+use crate::context::BlobsRead;
 use crate::garbage::{self, Garbage};
 use crate::output::Kind;
 use crate::visible::Entry;
@@ -69,6 +70,11 @@ impl<'a> Values<'a> {
             garbage: Garbage::default(),
             relocated: (0, 0),
         }
+    }
+
+    /// The blobs that were read.
+    pub(crate) fn blobs_read(&self) -> BlobsRead {
+        self.reader.read
     }
 
     /// The entry as it is written.

@@ -35,7 +35,7 @@ use cairn_types::{
 
 use crate::below::Below;
 use crate::blobs::BlobReader;
-use crate::context::{Cancel, Dropped};
+use crate::context::{BlobsRead, Cancel, Dropped};
 use crate::entity;
 use crate::filter::{Filter, Ruling};
 use crate::garbage::Garbage;
@@ -165,6 +165,16 @@ impl<R: Run> Visible<R> {
     #[must_use]
     pub fn jumped(&self) -> bool {
         self.jumped
+    }
+
+    /// The blobs that were read, for the filter and for the merge operator.
+    #[must_use]
+    pub fn blobs_read(&self) -> BlobsRead {
+        let merged = self.blobs.as_ref().map(|blobs| blobs.read);
+        let filtered = self.rules.filter.as_ref().map(Filter::blobs_read);
+        merged
+            .unwrap_or_default()
+            .and(&filtered.unwrap_or_default())
     }
 
     /// Whether a filter may make the runs jump over entries.
@@ -542,13 +552,17 @@ impl<R: Run> Visible<R> {
             // The next one, or the deletion below it, hides as much.
             Some((_, ValueKind::SingleDeletion | ValueKind::Deletion)) => {
                 self.dropped.obsolete += 1;
+                self.dropped.single_mismatched += 1;
                 return Ok(None);
             }
-            Some((_, ValueKind::Merge)) if hidden => {
-                self.dropped.obsolete += 1;
-                return Ok(None);
+            Some((_, ValueKind::Merge)) => {
+                self.dropped.single_mismatched += 1;
+                if hidden {
+                    self.dropped.obsolete += 1;
+                    return Ok(None);
+                }
+                ValueKind::Deletion
             }
-            Some((_, ValueKind::Merge)) => ValueKind::Deletion,
             Some((_, kind)) => {
                 self.count_blobs(kind)?;
                 self.dropped.hidden += 1;
@@ -560,6 +574,7 @@ impl<R: Run> Visible<R> {
             }
             None if !self.is_same_key() && self.may_vanish(stripe) => {
                 self.count_obsolete();
+                self.dropped.single_alone += 1;
                 return Ok(None);
             }
             None => ValueKind::SingleDeletion,

@@ -18,6 +18,7 @@ use cairn_format::table::properties::Properties;
 use cairn_types::{Error, SequenceNumber, TableFileCreationReason};
 
 use crate::logger::{Level, Logger};
+use crate::perf::io::FileTimes;
 use crate::reason::{BackgroundErrorReason, CompactionReason, FlushReason, StallCondition};
 
 /// A flush.
@@ -118,6 +119,20 @@ pub struct CompactionJobStats {
     pub num_input_files_trivially_moved: u64,
     /// Entries read.
     pub num_input_records: u64,
+    /// Whether a filter made it jump over entries, which `num_input_records` leaves out.
+    pub input_records_inexact: bool,
+    /// Deletions in the files read, range tombstones not among them. This and the two sums below are what
+    /// the properties of the files say; of a part of a compaction they are 0 unless it is the only one.
+    pub num_input_deletion_records: u64,
+    /// Bytes of the internal keys in the files read, those of range tombstones included.
+    pub total_input_raw_key_bytes: u64,
+    /// Bytes of the values there, those of range tombstones included; of a value in a blob file, the
+    /// reference to it.
+    pub total_input_raw_value_bytes: u64,
+    /// Blobs read: for filters, for merge operands above them, and to move them.
+    pub num_blobs_read: u64,
+    /// Bytes of their records.
+    pub total_blob_bytes_read: u64,
     /// Bytes of the files read.
     pub total_input_bytes: u64,
     /// Files written.
@@ -134,6 +149,12 @@ pub struct CompactionJobStats {
     pub num_records_replaced: u64,
     /// Deletions that were not written because nothing was left for them to hide.
     pub num_expired_deletion_records: u64,
+    /// Single deletions that were not written because nothing was there for them to meet.
+    pub num_single_del_fallthru: u64,
+    /// Single deletions that met something else than a value: another deletion or a merge operand.
+    pub num_single_del_mismatch: u64,
+    /// How long calls that write files took, if the family's `report_bg_io_stats` asks.
+    pub file_times: FileTimes,
     /// The first bytes of the smallest key written.
     pub smallest_output_key_prefix: KeyPrefix,
     /// The first bytes of the largest key written.

@@ -165,8 +165,8 @@ options! {
         /// and 4 for the checksum of the file, and of 1024 for the tables of compactions and 4096 for
         /// those of flushes.
         verify_output_flags: u32 = 0, dynamic, recent;
-        /// Whether background work is timed.
-        report_bg_io_stats: bool = false, dynamic, hint;
+        /// Whether the calls of compactions that write files are timed, for their reports.
+        report_bg_io_stats: bool = false, dynamic;
         /// Whether large values go to blob files.
         enable_blob_files: bool = false, dynamic;
         /// Smallest value that does, in bytes.

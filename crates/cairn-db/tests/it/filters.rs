@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest, open};
+use cairn_observe::listener::{CompactionJobInfo, CompactionJobStats, EventListener};
 use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, FamilyOptions, Options};
 use cairn_platform::World;
+use cairn_platform::sync::Mutex;
 use cairn_types::{
     Code, CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision, FilterValue,
     TableFileCreationReason,
@@ -55,10 +57,43 @@ impl CompactionFilterFactory for Always {
     }
 }
 
+/// Keeps what compactions count.
+#[derive(Default)]
+struct Counted(Mutex<Vec<CompactionJobStats>>);
+
+impl EventListener for Counted {
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        self.0.lock().push(info.stats);
+    }
+}
+
+/// Passes all keys by up to one that does not exist.
+struct SkipAll;
+
+impl CompactionFilter for SkipAll {
+    fn name(&self) -> &str {
+        "skip-all"
+    }
+
+    fn filter(&self, _: usize, _: &[u8], _: FilterValue<'_>) -> FilterDecision {
+        FilterDecision::RemoveAndSkipUntil(b"z".to_vec())
+    }
+}
+
 pub fn open_with(world: &World, family: &FamilyOptions) -> cairn_types::Result<Db> {
+    open_told(world, family, &Arc::default())
+}
+
+fn open_told(
+    world: &World,
+    family: &FamilyOptions,
+    counted: &Arc<Counted>,
+) -> cairn_types::Result<Db> {
+    let mut options = db_options();
+    options.listeners.push(counted.clone());
     open(&OpenRequest {
         path: Path::new("/db"),
-        options: &db_options(),
+        options: &options,
         families: &[],
         others: Some(family),
         read_only: false,
@@ -140,4 +175,55 @@ fn a_filter_that_only_a_text_names_is_refused() {
         error.text().contains("compaction_filter_factory"),
         "{error}"
     );
+}
+
+#[test]
+fn what_a_filter_jumps_over_is_not_counted_and_the_count_says_so() {
+    let counted = Arc::new(Counted::default());
+    let family = FamilyOptions {
+        compaction_filter: (Arc::new(SkipAll) as Arc<dyn CompactionFilter>).into(),
+        disable_auto_compactions: true,
+        ..small()
+    };
+    let db = open_told(&World::in_memory(), &family, &counted).unwrap();
+    for n in 0..300 {
+        db.put(format!("k{n:03}").as_bytes(), b"v").unwrap();
+    }
+    db.flush().unwrap();
+    let whole = CompactRangeOptions::default();
+    db.compact_range(None, None, &whole).unwrap();
+    assert!(db.get(b"k299").unwrap().is_none());
+    let stats = counted.0.lock().pop().unwrap();
+    assert!(stats.input_records_inexact && stats.num_input_records < 300);
+    assert_eq!(
+        (
+            stats.total_input_raw_key_bytes,
+            stats.total_input_raw_value_bytes
+        ),
+        (300 * (4 + 8), 300),
+        "of the whole table"
+    );
+}
+
+#[test]
+fn blobs_that_are_read_for_a_filter_are_counted() {
+    let counted = Arc::new(Counted::default());
+    let family = FamilyOptions {
+        compaction_filter: filter(true).into(),
+        disable_auto_compactions: true,
+        enable_blob_files: true,
+        ..small()
+    };
+    let db = open_told(&World::in_memory(), &family, &counted).unwrap();
+    db.put(b"a", b"x gone").unwrap();
+    db.put(b"b", b"kept").unwrap();
+    db.flush().unwrap();
+    let whole = CompactRangeOptions::default();
+    db.compact_range(None, None, &whole).unwrap();
+    let stats = counted.0.lock().pop().unwrap();
+    assert_eq!((stats.num_input_records, stats.num_output_records), (2, 1));
+    assert!(!stats.input_records_inexact);
+    assert_eq!(stats.num_blobs_read, 2);
+    // A record has a header of 32 bytes and the key.
+    assert_eq!(stats.total_blob_bytes_read, 2 * (32 + 1) + 6 + 4);
 }

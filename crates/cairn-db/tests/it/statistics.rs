@@ -309,4 +309,10 @@ fn a_thread_counts_its_bytes_and_the_time_of_its_calls() {
     io::reset();
     write();
     assert_eq!(io::report(true), "");
+    let ((), times) = io::with_times(write);
+    assert!(times.write > 0 && times.fsync > 0);
+    assert_eq!((times.range_sync, times.prepare_write), (0, 0));
+    assert_eq!(perf::level(), PerfLevel::Disable, "it is put back");
+    write();
+    assert_eq!(io::metric(IoMetric::WriteNanos), times.write);
 }

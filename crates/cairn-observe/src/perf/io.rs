@@ -20,7 +20,7 @@ use std::cell::Cell;
 
 use cairn_platform::world::Clock;
 
-use super::{PerfLevel, begin_use, is_in_use, level, listed};
+use super::{PerfLevel, begin_use, is_in_use, level, listed, set_level};
 
 pub use super::io_metric::IoMetric;
 
@@ -73,6 +73,66 @@ pub(crate) fn timed_io<T>(
         add_always(cpu, clock.thread_cpu_nanos().saturating_sub(began));
     }
     result
+}
+
+/// How long calls that write files took, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileTimes {
+    /// Writing.
+    pub write: u64,
+    /// Asking for a range to be stored.
+    pub range_sync: u64,
+    /// Waiting until files and their names are stored.
+    pub fsync: u64,
+    /// Allocating room ahead.
+    pub prepare_write: u64,
+}
+
+impl FileTimes {
+    /// What the calling thread has counted so far.
+    fn so_far() -> FileTimes {
+        FileTimes {
+            write: metric(IoMetric::WriteNanos),
+            range_sync: metric(IoMetric::RangeSyncNanos),
+            fsync: metric(IoMetric::FsyncNanos),
+            prepare_write: metric(IoMetric::PrepareWriteNanos),
+        }
+    }
+
+    /// What came after `before`.
+    fn since(&self, before: &FileTimes) -> FileTimes {
+        FileTimes {
+            write: self.write.wrapping_sub(before.write),
+            range_sync: self.range_sync.wrapping_sub(before.range_sync),
+            fsync: self.fsync.wrapping_sub(before.fsync),
+            prepare_write: self.prepare_write.wrapping_sub(before.prepare_write),
+        }
+    }
+
+    /// Adds times of other calls.
+    pub fn add(&mut self, more: &FileTimes) {
+        self.write += more.write;
+        self.range_sync += more.range_sync;
+        self.fsync += more.fsync;
+        self.prepare_write += more.prepare_write;
+    }
+}
+
+/// Carries `work` out with the calling thread's file calls timed, whatever its level, and returns how
+/// long they took too.
+pub fn with_times<T>(work: impl FnOnce() -> T) -> (T, FileTimes) {
+    /// Puts the thread's level back.
+    struct Back(PerfLevel);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            set_level(self.0);
+        }
+    }
+    let back = Back(level());
+    set_level(back.0.max(PerfLevel::EnableTimeExceptForMutex));
+    let before = FileTimes::so_far();
+    let done = work();
+    (done, FileTimes::so_far().since(&before))
 }
 
 /// The calling thread's counters begin anew.
