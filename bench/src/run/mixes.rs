@@ -81,7 +81,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
             }
             let (key, value) = (iter.key(), iter.value());
             self.tally.bytes += (key.len() + value.len()) as u64;
-            check(self.job, self.layout.number(key), value)?;
+            check(self.job, || self.layout.number(key), value)?;
             iter.next();
         }
         iter.status()
