@@ -147,6 +147,28 @@ pub fn is_same_bytes(a: &[u8], b: &[u8]) -> bool {
     a == b
 }
 
+/// The beginning of the user key of `internal` as a number: smaller numbers mean smaller keys,
+/// equal numbers mean nothing.
+#[inline]
+#[must_use]
+pub fn prefix(order: &KeyOrder, internal: &[u8]) -> u64 {
+    let user = user_key(internal);
+    let (user, inverted) = match order {
+        KeyOrder::Bytewise => (user, false),
+        KeyOrder::ReverseBytewise => (user, true),
+        _ => return 0,
+    };
+    let start = match user.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut padded = [0; 8];
+            padded[..user.len()].copy_from_slice(user);
+            u64::from_be_bytes(padded)
+        }
+    };
+    if inverted { !start } else { start }
+}
+
 /// How user keys of the bytewise order stand to each other. The same as `a.cmp(b)`, but most keys
 /// differ in their first 8 bytes, and those are told apart without a call.
 #[inline]
@@ -168,7 +190,11 @@ pub fn compare_bytewise(a: &[u8], b: &[u8]) -> Ordering {
             if a8 != b8 {
                 return a8.cmp(&b8);
             }
-            return a_rest.cmp(b_rest);
+            // Of equal keys of 16 bytes nothing is left, and that needs no call either.
+            return match a_rest.is_empty() || b_rest.is_empty() {
+                true => a_rest.len().cmp(&b_rest.len()),
+                false => a_rest.cmp(b_rest),
+            };
         }
         return a_rest.cmp(b_rest);
     }
@@ -481,6 +507,17 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn prefixes_that_differ_stand_as_their_keys_do(a in user_keys(), b in user_keys()) {
+            let [one, other] = [&a, &b].map(|user| internal(user, 7, ValueKind::Value));
+            for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::BytewiseU64Ts] {
+                match prefix(&order, &one).cmp(&prefix(&order, &other)) {
+                    Ordering::Equal => {}
+                    unequal => prop_assert_eq!(unequal, order.compare(&a, &b)),
+                }
+            }
+        }
 
         #[test]
         fn the_fast_order_is_the_order_of_the_bytes(mut a in user_keys(), b in user_keys(), same in 0usize..24) {

@@ -13,7 +13,7 @@ use cairn_types::{Error, Result};
 
 use crate::fs::{RandomAccessFile, ReadAt};
 use crate::limited::Limits;
-use crate::{prefetch, spare};
+use crate::{prefetch, prefetch_address, spare};
 
 /// Immutable bytes in shared memory: a block as it was read, or decompressed. Cloning counts one
 /// reference more; the bytes live as long as any clone.
@@ -118,6 +118,12 @@ impl Buffer {
     pub fn prefetch_at(&self, at: usize, len: usize) {
         let end = self.bytes().min(at.saturating_add(len));
         prefetch::last(self.all.get(at..end).unwrap_or_default(), len);
+    }
+
+    /// Asks for the line of memory at offset `at`, be it one of the buffer or not.
+    #[inline]
+    pub fn prefetch_line(&self, at: usize) {
+        prefetch_address(self.all.as_ptr().addr().wrapping_add(at));
     }
 
     /// Bytes of memory, with the tail and what is left over.

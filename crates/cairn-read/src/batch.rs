@@ -24,7 +24,6 @@ use cairn_types::{Error, Result};
 
 use crate::counting::{Hit, count_hit, len_of};
 use crate::get::{Found, PointGet};
-use crate::merge;
 use crate::patience::Patience;
 use crate::view::{Reading, View};
 
@@ -102,7 +101,7 @@ fn in_order(wanted: &[Wanted<'_>]) -> Vec<usize> {
     // Families are told apart by where their views lie: any order of them will do.
     let place = |at: usize| {
         let Wanted { view, lookup } = &wanted[at];
-        let prefix = merge::prefix(&view.family.order, lookup.internal());
+        let prefix = key::prefix(&view.family.order, lookup.internal());
         (std::ptr::from_ref::<View>(view), prefix, at)
     };
     let mut places: Vec<_> = (0..wanted.len()).map(place).collect();

@@ -4,10 +4,11 @@
 //! block or a memtable is a branch and an inlined function, never a virtual call.
 
 use cairn_format::block::{Hidden, Skipped};
+use cairn_format::key;
 use cairn_memtable::MemtableIter;
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::TableIter;
-use cairn_types::{PrefixExtractor, Progress, Result, SequenceNumber, ValueKind};
+use cairn_types::{KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber, ValueKind};
 
 use crate::level::LevelIter;
 use crate::value::Value;
@@ -39,10 +40,6 @@ macro_rules! moves {
     )*};
 }
 
-#[expect(
-    clippy::should_implement_trait,
-    reason = "the contract of iterators over entries names it so"
-)]
 impl Child {
     moves! {
         /// Moves to the first entry at or behind `target`, an internal key.
@@ -53,10 +50,43 @@ impl Child {
         seek_to_first();
         /// Moves to the last entry.
         seek_to_last();
-        /// Moves to the entry behind the current one.
-        next();
-        /// Moves to the entry before the current one.
-        prev();
+    }
+
+    /// Moves to the entry behind the current one, and says the [prefix](key::prefix) that its key has in
+    /// `order`; `None` if the child itself has to say where it stands.
+    #[inline]
+    pub fn next_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
+        match self {
+            Child::Memtable(iter) => {
+                iter.next();
+                iter.valid().then(|| key::prefix(order, iter.key()))
+            }
+            Child::Table(iter, _) => iter.next_prefix(order),
+            Child::Level(iter) => iter.next_prefix(order),
+        }
+    }
+
+    /// Moves to the entry before the current one; see [`Child::next_prefix`].
+    #[inline]
+    pub fn prev_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
+        match self {
+            Child::Memtable(iter) => {
+                iter.prev();
+                iter.valid().then(|| key::prefix(order, iter.key()))
+            }
+            Child::Table(iter, _) => iter.prev_prefix(order),
+            Child::Level(iter) => iter.prev_prefix(order),
+        }
+    }
+
+    /// What the last movement came to.
+    #[inline]
+    pub fn progress(&self) -> Progress {
+        match self {
+            Child::Memtable(_) => Progress::Ready,
+            Child::Table(iter, _) => iter.progress(),
+            Child::Level(iter) => iter.progress(),
+        }
     }
 
     /// The first of four steps of `seek`, or of `seek_for_prev` if `back`: with `reach`, `hold` and
@@ -212,36 +242,25 @@ impl Child {
         }
     }
 
-    /// The lengths of the entry's internal key and value together.
-    #[inline]
+    /// The internal key of the entry, and the length of its value.
+    #[inline(always)]
     #[must_use]
-    pub fn entry_len(&self) -> usize {
+    pub fn head(&self) -> (&[u8], usize) {
         match self {
-            Child::Memtable(iter) => iter.key().len() + iter.value().len(),
-            Child::Table(iter, _) => iter.entry_len(),
-            Child::Level(iter) => iter.entry_len(),
+            Child::Memtable(iter) => (iter.key(), iter.value().len()),
+            Child::Table(iter, _) => iter.head(),
+            Child::Level(iter) => iter.head(),
         }
     }
 
     /// The value of the entry.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn value(&self) -> &[u8] {
         match self {
             Child::Memtable(iter) => iter.value(),
             Child::Table(iter, _) => iter.value(),
             Child::Level(iter) => iter.value(),
-        }
-    }
-
-    /// Key and value of the entry.
-    #[inline(always)]
-    #[must_use]
-    pub fn entry(&self) -> (&[u8], &[u8]) {
-        match self {
-            Child::Memtable(iter) => (iter.key(), iter.value()),
-            Child::Table(iter, _) => iter.entry(),
-            Child::Level(iter) => iter.entry(),
         }
     }
 

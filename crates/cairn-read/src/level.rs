@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_format::key;
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{IterOptions, Table, TableIter};
-use cairn_types::{Error, Progress, Result, SequenceNumber};
+use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, LevelFiles, TableRef};
 
 use crate::sampling;
@@ -167,36 +167,41 @@ impl LevelIter {
         )
     }
 
-    /// Moves to the entry behind the current one.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "the contract of iterators over entries names it so"
-    )]
+    /// Moves to the entry behind the current one, and says the [prefix](key::prefix) of its key as
+    /// `TableIter::next_prefix` does.
     #[inline]
-    pub fn next(&mut self) -> Progress {
+    pub fn next_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         self.back = false;
-        let Some(iter) = &mut self.iter else {
-            return Progress::Ready;
-        };
-        let progress = iter.next();
-        if iter.valid() {
-            return progress;
+        let prefix = self.iter.as_mut()?.next_prefix(order);
+        if prefix.is_none() {
+            self.settle_step();
         }
-        self.settle(progress)
+        prefix
     }
 
-    /// Moves to the entry before the current one.
+    /// Moves to the entry before the current one; see [`LevelIter::next_prefix`].
     #[inline]
-    pub fn prev(&mut self) -> Progress {
+    pub fn prev_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         self.back = true;
-        let Some(iter) = &mut self.iter else {
-            return Progress::Ready;
-        };
-        let progress = iter.prev();
-        if iter.valid() {
-            return progress;
+        let prefix = self.iter.as_mut()?.prev_prefix(order);
+        if prefix.is_none() {
+            self.settle_step();
         }
-        self.settle(progress)
+        prefix
+    }
+
+    /// What the last movement came to.
+    #[inline]
+    pub fn progress(&self) -> Progress {
+        let iter = self.iter.as_ref();
+        iter.map_or(Progress::Ready, TableIter::progress)
+    }
+
+    /// Goes on after a step that may have led out of the current table.
+    fn settle_step(&mut self) {
+        if !self.valid() {
+            let _progress = self.settle(self.progress());
+        }
     }
 
     /// Sets whether seeks may leave out tables whose filters do not know the prefix of the target.
@@ -260,28 +265,24 @@ impl LevelIter {
         self.iter.as_ref().and_then(TableIter::user_key_before)
     }
 
-    /// The lengths of the entry's internal key and value together.
-    #[inline]
+    /// The internal key of the entry, and the length of its value; empty when there is none.
+    #[inline(always)]
     #[must_use]
-    pub(crate) fn entry_len(&self) -> usize {
-        self.iter.as_ref().map_or(0, TableIter::entry_len)
+    pub(crate) fn head(&self) -> (&[u8], usize) {
+        // No closure, which would be a function of its own.
+        match &self.iter {
+            Some(iter) => iter.head(),
+            None => (&[], 0),
+        }
     }
 
     /// The value of the entry; empty when there is none.
-    #[inline]
-    #[must_use]
-    pub fn value(&self) -> &[u8] {
-        self.iter.as_ref().map_or(&[], TableIter::value)
-    }
-
-    /// Key and value of the entry; empty when there is none.
     #[inline(always)]
     #[must_use]
-    pub fn entry(&self) -> (&[u8], &[u8]) {
-        // No closure, which would be a function of its own.
+    pub fn value(&self) -> &[u8] {
         match &self.iter {
-            Some(iter) => iter.entry(),
-            None => (&[], &[]),
+            Some(iter) => iter.value(),
+            None => &[],
         }
     }
 

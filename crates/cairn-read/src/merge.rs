@@ -144,18 +144,11 @@ impl MergingIter {
         self.children[self.current].value()
     }
 
-    /// Key and value of the entry.
+    /// The internal key of the entry, and the length of its value.
     #[inline(always)]
     #[must_use]
-    pub fn entry(&self) -> (&[u8], &[u8]) {
-        self.children[self.current].entry()
-    }
-
-    /// The lengths of the entry's internal key and value together.
-    #[inline]
-    #[must_use]
-    pub fn entry_len(&self) -> usize {
-        self.children[self.current].entry_len()
+    pub fn head(&self) -> (&[u8], usize) {
+        self.children[self.current].head()
     }
 
     /// Going backward: whether no version of `user`, the user key of the entry, is newer than the
@@ -254,16 +247,16 @@ impl MergingIter {
     #[inline]
     pub fn next(&mut self) -> Progress {
         debug_assert!(self.stands && !self.back);
-        let progress = self.children[self.current].next();
-        self.after_step(progress)
+        let prefix = self.children[self.current].next_prefix(&self.order);
+        self.after_plain_step(prefix)
     }
 
     /// Moves to the entry before the current one.
     #[inline]
     pub fn prev(&mut self) -> Progress {
         debug_assert!(self.stands && self.back);
-        let progress = self.children[self.current].prev();
-        self.after_step(progress)
+        let prefix = self.children[self.current].prev_prefix(&self.order);
+        self.after_plain_step(prefix)
     }
 
     /// Moves those children forward to `target` that stand before it and hold nothing as new as
@@ -441,7 +434,21 @@ impl MergingIter {
         self.after_moves(Then::Gather)
     }
 
+    /// The current child has moved, to a key of this prefix if it says so.
     #[inline]
+    fn after_plain_step(&mut self, prefix: Option<u64>) -> Progress {
+        let Some(prefix) = prefix else {
+            return self.after_step(self.children[self.current].progress());
+        };
+        let rules = Rules::of(&self.order, &self.children, self.back);
+        let winner = self
+            .players
+            .replay(rules.oriented(prefix), |a, b| rules.comes_first(a, b));
+        self.follow(winner);
+        Progress::Ready
+    }
+
+    #[inline(never)]
     fn after_step(&mut self, progress: Progress) -> Progress {
         if progress.is_ready() {
             self.compare_current();
@@ -485,7 +492,6 @@ impl MergingIter {
     }
 
     /// The current child has moved: sees whether it is still in front.
-    #[inline]
     fn compare_current(&mut self) {
         let rules = Rules::of(&self.order, &self.children, self.back);
         match rules.prefix(self.current) {
@@ -531,6 +537,12 @@ impl<'a> Rules<'a> {
         }
     }
 
+    /// What a child plays with whose key has this prefix.
+    #[inline]
+    fn oriented(&self, prefix: u64) -> u64 {
+        if self.back { !prefix } else { prefix }
+    }
+
     /// What child `at` plays with. An error is what ended it.
     // A call would hand the result over through memory.
     #[inline(always)]
@@ -539,8 +551,7 @@ impl<'a> Rules<'a> {
         if !child.valid() {
             return child.status().map(|()| ENDED);
         }
-        let prefix = prefix(self.order, child.key());
-        Ok(if self.back { !prefix } else { prefix })
+        Ok(self.oriented(key::prefix(self.order, child.key())))
     }
 
     /// Whether the entry of child `a` comes before that of `b` in the direction of the walk.
@@ -553,25 +564,4 @@ impl<'a> Rules<'a> {
         let order = key::compare(self.order, one.key(), other.key()).then(a.cmp(&b));
         order.is_gt() == self.back
     }
-}
-
-/// The beginning of the user key of `internal` as a number: smaller numbers mean smaller keys,
-/// equal numbers mean nothing.
-#[inline]
-pub(crate) fn prefix(order: &KeyOrder, internal: &[u8]) -> u64 {
-    let user = key::user_key(internal);
-    let (user, inverted) = match order {
-        KeyOrder::Bytewise => (user, false),
-        KeyOrder::ReverseBytewise => (user, true),
-        _ => return 0,
-    };
-    let start = match user.first_chunk::<8>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut padded = [0; 8];
-            padded[..user.len()].copy_from_slice(user);
-            u64::from_be_bytes(padded)
-        }
-    };
-    if inverted { !start } else { start }
 }

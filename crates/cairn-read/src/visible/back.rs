@@ -69,7 +69,7 @@ impl DbIter {
                 match ValueKind::from_u8(packed as u8) {
                     Some(ValueKind::Value) => {
                         self.skipped = 0;
-                        return self.stand(At::Entry(Part::All));
+                        return self.stand_on(Part::All);
                     }
                     Some(kind) if kind.is_deletion() => {
                         self.hidden += 1;

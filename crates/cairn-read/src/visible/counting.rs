@@ -1,6 +1,5 @@
 //! What statistics hear of an iterator: at each seek, and when it is dropped, what it did since.
 
-use cairn_format::key;
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Ticker, Update};
 
@@ -59,16 +58,17 @@ impl IterCounts {
 impl DbIter {
     /// Bytes of the key and value that the iterator stands on.
     #[inline]
-    pub(super) fn entry_len(&self) -> u64 {
-        if let At::Entry(Part::All) = &self.at {
-            let beside = key::SUFFIX_LEN + self.view.family.order.timestamp_size();
-            return self.merging.entry_len().saturating_sub(beside) as u64;
-        }
-        (self.key().len() + self.value().len()) as u64
+    fn entry_len(&self) -> u64 {
+        let value_len = match &self.at {
+            At::Entry(Part::All) => self.merging.head().1,
+            _ => self.value().len(),
+        };
+        (self.key().len() + value_len) as u64
     }
 
     /// A seek of the user's has ended.
     pub(super) fn count_seek(&mut self, began: Began) {
+        self.note_plain();
         let found = self.valid();
         if found {
             self.counts.bytes += self.entry_len();
@@ -95,10 +95,29 @@ impl DbIter {
 }
 
 impl DbIter {
+    /// A step has ended on an entry whose key and value have so many bytes.
+    #[inline]
+    pub(super) fn count_plain_step(&mut self, back: bool, bytes: u64) {
+        if !self.has_statistics && !perf::is_in_use() {
+            return;
+        }
+        let counts = &mut self.counts;
+        let (steps, steps_found) = match back {
+            false => (&mut counts.next, &mut counts.next_found),
+            true => (&mut counts.prev, &mut counts.prev_found),
+        };
+        *steps += 1;
+        *steps_found += 1;
+        counts.bytes += bytes;
+        if perf::is_in_use() {
+            self.bring_counts();
+        }
+    }
+
     /// A step has ended. The thread's counters hear of it at once, statistics later.
     #[inline]
     pub(super) fn count_step(&mut self, back: bool) {
-        if self.view.family.statistics.is_none() && !perf::is_in_use() {
+        if !self.has_statistics && !perf::is_in_use() {
             return;
         }
         let found = u64::from(self.valid());

@@ -47,7 +47,7 @@ impl DbIter {
             }
             // Truncation is meant: the kind is the lowest byte.
             match ValueKind::from_u8(packed as u8) {
-                Some(ValueKind::Value) => return self.stand(At::Entry(Part::All)),
+                Some(ValueKind::Value) => return self.stand_on(Part::All),
                 Some(kind) if kind.is_deletion() => {
                     if self.merging.may_have_more_of_key() && self.skip_deleted() {
                         continue;
@@ -69,10 +69,10 @@ impl DbIter {
     fn stand_or_collect(&mut self, kind: ValueKind) -> Result<Progress> {
         let value = self.merging.value();
         match kind {
-            ValueKind::Value => self.stand(At::Entry(Part::All)),
+            ValueKind::Value => self.stand_on(Part::All),
             ValueKind::ValuePreferredSeqno => {
                 let len = value.len().saturating_sub(size_of::<u64>());
-                self.stand(At::Entry(Part::Range(0..len)))
+                self.stand_on(Part::Range(0..len))
             }
             ValueKind::WideColumnEntity => {
                 if has_blobs(value)? {
@@ -81,7 +81,7 @@ impl DbIter {
                     return self.stand_on_entity(entity);
                 }
                 let column = default_column(value)?;
-                self.stand(At::Entry(Part::Column(column)))
+                self.stand_on(Part::Column(column))
             }
             ValueKind::BlobIndex if self.unprepared && !self.back => {
                 self.hide_key();
@@ -208,7 +208,6 @@ impl DbIter {
         // Backward, the iterator stands on values of its own.
         match std::mem::replace(&mut self.at, At::Nowhere) {
             At::Entry(part) => {
-                self.take_key();
                 let value = self.merging.value_pin();
                 self.at = match part {
                     Part::All => At::Value(value),

@@ -7,7 +7,8 @@
 //! blob files are fetched.
 //!
 //! Forward, the first visible version of a key decides, and the iterator then stands on it in
-//! place: key and value are those of the block. Backward, versions come oldest first, so those of
+//! place: the value is that of the block. The key is copied: the next step needs it, and who asks for it finds it
+//! without a way through the sources. Backward, versions come oldest first, so those of
 //! a key are gathered until the next key begins, unless it is plain that there is only one. Turning
 //! around is a seek.
 //!
@@ -37,7 +38,8 @@ use crate::view::View;
 /// Where the iterator stands.
 enum At {
     Nowhere,
-    /// On the merging iterator's entry; the value is this part of that entry's.
+    /// On the merging iterator's entry, whose user key `DbIter::key` has too; the value is this part of
+    /// that entry's.
     Entry(Part),
     /// On the key in `DbIter::key`, with this value.
     Value(Value),
@@ -120,7 +122,10 @@ pub struct DbIter {
     back: bool,
     /// Going backward, the merging iterator does not stand before `key`.
     astray: bool,
-    /// The key of the entry when it is not the merging iterator's, or the key to pass over.
+    /// Whether of a step forward, and of one back, only keys, sequence numbers and kinds have to be thought of: there are no
+    /// timestamps, bounds, prefixes or range tombstones, and nobody limits or watches what is passed over.
+    plain: [bool; 2],
+    /// The user key of the entry, or the key to pass over.
     key: Vec<u8>,
     /// Entries of `key` are passed over (forward), or gathered (backward).
     same_key: bool,
@@ -140,6 +145,7 @@ pub struct DbIter {
     sought: Vec<u8>,
     error: Option<Error>,
     counts: IterCounts,
+    has_statistics: bool,
     /// What is passed over in the memtable, if that may have it flushed.
     waste: Option<Box<Waste>>,
 }
@@ -184,6 +190,7 @@ impl DbIter {
         if let Some(statistics) = &view.family.statistics {
             statistics.add(Ticker::NoIteratorCreated, 1);
         }
+        let has_statistics = view.family.statistics.is_some();
         let order = view.family.order.clone();
         let cache_only = options.read_tier != ReadTier::All;
         let tables = Tables {
@@ -239,6 +246,7 @@ impl DbIter {
             task: Task::Rest,
             back: false,
             astray: false,
+            plain: [false; 2],
             key,
             same_key: false,
             covered_by: SequenceNumber::ZERO,
@@ -251,6 +259,7 @@ impl DbIter {
             sought: Vec::new(),
             error,
             counts: IterCounts::default(),
+            has_statistics,
         }
     }
 
@@ -359,23 +368,22 @@ impl DbIter {
     #[inline]
     pub fn next(&mut self) {
         self.hidden = 0;
+        self.skipped = 0;
         if let Some(waste) = &mut self.waste {
             waste.step();
         }
+        let plain = self.plain[0] && !self.back && matches!(self.at, At::Entry(Part::All));
+        if plain && self.next_plainly() {
+            return;
+        }
         match &self.at {
             At::Nowhere => return,
+            At::Entry(_) if plain => {}
             // The merging iterator stands on the entry.
             At::Entry(_) if !self.back => {
-                self.take_key();
                 let _progress = self.merging.next();
-                if self.stands_plainly(false) {
-                    return self.count_step(false);
-                }
             }
             _ if self.back => {
-                if let At::Entry(_) = &self.at {
-                    self.take_key();
-                }
                 self.back = false;
                 self.sought.clear();
                 self.aim_last_version();
@@ -384,7 +392,6 @@ impl DbIter {
             _ => {}
         }
         self.same_key = true;
-        self.skipped = 0;
         self.at = At::Nowhere;
         self.run(Task::Forward);
         self.count_step(false);
@@ -395,14 +402,14 @@ impl DbIter {
         self.hidden = 0;
         match &self.at {
             At::Nowhere => return,
-            At::Entry(_) if self.back => {
+            At::Entry(part) if self.back => {
+                let plain = self.plain[1] && matches!(part, Part::All);
                 let _progress = self.merging.prev();
-                if self.stands_plainly(true) {
-                    return self.count_step(true);
+                if plain && self.stand_plainly_back() {
+                    return;
                 }
             }
-            At::Entry(_) => self.take_key(),
-            At::Value(_) | At::Index(_) | At::Entity(..) => {}
+            _ => {}
         }
         if !self.back || self.astray {
             self.back = true;
@@ -419,33 +426,76 @@ impl DbIter {
         self.count_step(true);
     }
 
-    /// Whether the merging iterator has stepped onto an entry of the kind that walks mostly meet: a
-    /// plain value, the newest version of another key, with no bounds and no tombstones to think of. The
-    /// iterator then stands on it as it did on the entry before.
+    /// Goes on to the next key as long as entries are of the kinds that walks mostly meet: the newest version of
+    /// a key if that is a plain value, and the older ones, with nothing else to think of (see `plain`). The
+    /// iterator then stands on its entry as it did on the one before. `false` where more has to be thought of.
     #[inline]
-    fn stands_plainly(&self, back: bool) -> bool {
-        let bound = if back { &self.lower } else { &self.upper };
-        if !self.merging.valid()
-            || !matches!(self.at, At::Entry(Part::All))
-            || !self.untimed
-            || bound.is_some()
-            || self.prefix.is_some()
-            || !self.cover.as_ref().is_none_or(Cover::is_empty)
+    fn next_plainly(&mut self) -> bool {
+        loop {
+            let _progress = self.merging.next();
+            if !self.merging.valid() {
+                return false;
+            }
+            let (internal, value_len) = self.merging.head();
+            let user = key::user_key(internal);
+            if self.is_same(user, &self.key) {
+                if self.skipped >= self.view.family.max_sequential_skip {
+                    return false;
+                }
+                self.skipped += 1;
+                self.hidden += 1;
+                self.counts.skipped += 1;
+                continue;
+            }
+            if !self.is_plain_value(internal) {
+                return false;
+            }
+            let bytes = user.len() + value_len;
+            key::copy_user_key(&mut self.key, internal);
+            self.count_plain_step(false, bytes as u64);
+            return true;
+        }
+    }
+
+    /// Stands on the entry that the merging iterator has stepped back onto, if that is of the kind that
+    /// walks mostly meet: a plain value, and the newest version of its key, with nothing else to
+    /// think of (see `plain`).
+    #[inline]
+    fn stand_plainly_back(&mut self) -> bool {
+        if !self.merging.valid() {
+            return false;
+        }
+        let (internal, value_len) = self.merging.head();
+        let user = key::user_key(internal);
+        if !self.is_plain_value(internal)
+            || !self
+                .merging
+                .stands_on_newest(user, |a, b| self.is_same(a, b))
         {
             return false;
         }
-        let internal = self.merging.key();
+        let bytes = user.len() + value_len;
+        key::copy_user_key(&mut self.key, internal);
+        self.count_plain_step(true, bytes as u64);
+        true
+    }
+
+    /// Whether an entry with this key is a plain value that the read sees.
+    #[inline]
+    fn is_plain_value(&self, internal: &[u8]) -> bool {
         let packed = key::packed(internal);
-        let user = key::user_key(internal);
         // Truncation is meant: the kind is the lowest byte.
-        packed as u8 == ValueKind::Value as u8
-            && packed >> 8 <= self.seq.0
-            && match back {
-                true => self
-                    .merging
-                    .stands_on_newest(user, |a, b| self.is_same(a, b)),
-                false => !self.is_same(user, &self.key),
-            }
+        packed as u8 == ValueKind::Value as u8 && packed >> 8 <= self.seq.0
+    }
+
+    /// Notes which steps may be plain, until the next seek.
+    fn note_plain(&mut self) {
+        let free = self.untimed
+            && self.prefix.is_none()
+            && self.waste.is_none()
+            && self.max_hidden == 0
+            && self.cover.as_ref().is_none_or(Cover::is_empty);
+        self.plain = [free && self.upper.is_none(), free && self.lower.is_none()];
     }
 
     /// Makes the user key of the merging iterator's entry `key`.
@@ -466,8 +516,7 @@ impl DbIter {
     fn whole_key(&self) -> &[u8] {
         match &self.at {
             At::Nowhere => &[],
-            At::Entry(_) => key::user_key(self.merging.key()),
-            At::Value(_) | At::Index(_) | At::Entity(..) => &self.key,
+            _ => &self.key,
         }
     }
 
@@ -475,7 +524,11 @@ impl DbIter {
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        key::strip_timestamp(self.whole_key(), self.view.family.order.timestamp_size())
+        let key = self.whole_key();
+        match self.untimed {
+            true => key,
+            false => key::strip_timestamp(key, self.view.family.order.timestamp_size()),
+        }
     }
 
     /// The timestamp of the entry; empty where keys have none.
@@ -500,19 +553,10 @@ impl DbIter {
     }
 
     /// Key and value, as [`DbIter::key`] and [`DbIter::value`] say them, if it stands on an entry.
-    // Each layer would hand the four words on through memory.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
-        match &self.at {
-            At::Nowhere => None,
-            At::Entry(Part::All) => {
-                let (key, value) = self.merging.entry();
-                let size = self.view.family.order.timestamp_size();
-                Some((key::strip_timestamp(key::user_key(key), size), value))
-            }
-            _ => Some((self.key(), self.value())),
-        }
+        self.valid().then(|| (self.key(), self.value()))
     }
 
     /// The value, kept alive beyond the next step; empty when there is none.
@@ -645,6 +689,14 @@ impl DbIter {
         self.operands.clear();
     }
 
+    /// Stands on this part of the merging iterator's entry.
+    #[inline]
+    fn stand_on(&mut self, part: Part) -> Result<Progress> {
+        self.take_key();
+        self.stand(At::Entry(part))
+    }
+
+    #[inline]
     fn stand(&mut self, at: At) -> Result<Progress> {
         self.at = at;
         self.task = Task::Rest;

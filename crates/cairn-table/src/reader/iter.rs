@@ -20,7 +20,7 @@ use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
 use cairn_observe::perf;
 use cairn_platform::{Buffer, Io, ReadRequest};
-use cairn_types::{Decoded, Error, Progress, Result, SequenceNumber};
+use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
 
 use super::block::Raw;
 use super::index::{IndexWalk, Landing as IndexLanding};
@@ -302,15 +302,11 @@ impl TableIter {
         self.data.key_before(self.bytes()).map(key::user_key)
     }
 
-    /// The lengths of the entry's internal key and value together.
-    #[inline]
+    /// The internal key of the entry, and the length of its value.
+    #[inline(always)]
     #[must_use]
-    pub fn entry_len(&self) -> usize {
-        let key = match self.pads {
-            true => self.padded.len(),
-            false => self.data.key_len(),
-        };
-        key + self.data.value_range().len()
+    pub fn head(&self) -> (&[u8], usize) {
+        (self.key(), self.data.value_range().len())
     }
 
     /// The value of the entry.
@@ -318,18 +314,6 @@ impl TableIter {
     #[must_use]
     pub fn value(&self) -> &[u8] {
         self.data.value(self.bytes())
-    }
-
-    /// Key and value of the entry.
-    #[inline(always)]
-    #[must_use]
-    pub fn entry(&self) -> (&[u8], &[u8]) {
-        let bytes = self.bytes();
-        let key = match self.pads {
-            true => &self.padded,
-            false => self.data.key(bytes),
-        };
-        (key, self.data.value(bytes))
     }
 
     /// The value of the entry as a part of its block, for as long as the caller keeps that.
@@ -433,30 +417,67 @@ impl TableIter {
     }
 
     /// Goes to the following entry. Only while the iterator is valid.
-    // A call of its own, so that what a step does within a block is one piece wherever it is taken.
-    #[inline(never)]
+    #[inline]
     #[expect(
         clippy::should_implement_trait,
         reason = "the word of the field for an iterator that lends its entries"
     )]
     pub fn next(&mut self) -> Progress {
+        match self.next_prefix(&KeyOrder::Bytewise) {
+            Some(_) => Progress::Ready,
+            None => self.progress(),
+        }
+    }
+
+    /// What the last movement came to.
+    #[inline]
+    pub fn progress(&self) -> Progress {
+        match self.lack {
+            Some(_) => Progress::Lacks,
+            None => Progress::Ready,
+        }
+    }
+
+    /// [`TableIter::next`] that says the [prefix](key::prefix) that the following entry's key has in
+    /// `order`, if the step is one of those that most are: within a block, to a key that is shown as it is
+    /// stored. After other steps the iterator itself says where it stands ([`TableIter::progress`],
+    /// [`TableIter::valid`]).
+    // A call of its own, so that what a step does within a block is one piece wherever it is taken.
+    #[inline(never)]
+    pub fn next_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         debug_assert!(self.valid, "next is called on an entry");
         let moved = match &self.block {
             Some((block, layout)) => self.data.next(block, layout),
             None => Ok(()),
         };
         if moved.is_ok() && self.data.valid() && !self.pads {
-            if self.data.value_range().end > self.calm.to {
+            let value = self.data.value_range();
+            if value.end > self.calm.to {
                 self.look_ahead(false);
             }
-            return Progress::Ready;
+            // The entry behind the next one, if that is as long as this one is. The processor foresees a
+            // single walk by itself, but hardly one that goes on after steps of others.
+            if let Some((block, _)) = &self.block {
+                block.prefetch_line(value.end + value.len());
+            }
+            return Some(key::prefix(order, self.data.key(self.bytes())));
         }
-        self.leave(moved, false)
+        let _progress = self.leave(moved, false);
+        None
     }
 
     /// Goes to the entry before. Only while the iterator is valid.
     #[inline]
     pub fn prev(&mut self) -> Progress {
+        match self.prev_prefix(&KeyOrder::Bytewise) {
+            Some(_) => Progress::Ready,
+            None => self.progress(),
+        }
+    }
+
+    /// [`TableIter::next_prefix`] for a step back.
+    #[inline(never)]
+    pub fn prev_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         debug_assert!(self.valid, "prev is called on an entry");
         let moved = match &self.block {
             Some((block, layout)) => self.data.prev(block, layout),
@@ -466,9 +487,10 @@ impl TableIter {
             if self.data.value_range().start < self.calm.from {
                 self.look_ahead(true);
             }
-            return Progress::Ready;
+            return Some(key::prefix(order, self.data.key(self.bytes())));
         }
-        self.leave(moved, true)
+        let _progress = self.leave(moved, true);
+        None
     }
 
     /// Asks for the memory of the block that a walk comes to next: at its first step in a block for that

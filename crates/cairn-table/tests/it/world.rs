@@ -4,14 +4,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_format::key::LookupKey;
+use cairn_format::key::{self, LookupKey};
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::{FileSystem, Io, RandomAccessFile};
 use cairn_table::{
     BuildParams, GetOptions, IterOptions, OpenParams, Table, TableBuilder, TableIter, TableStats,
 };
-use cairn_types::{Result, SequenceNumber};
+use cairn_types::{KeyOrder, Result, SequenceNumber};
 
 /// An internal key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -65,8 +65,12 @@ pub fn forward(table: &Arc<Table>) -> Result<Vec<Entry>> {
     iter.complete(step, &io);
     while iter.valid() {
         entries.push((iter.key().to_vec(), iter.value().to_vec()));
-        let step = iter.next();
-        iter.complete(step, &io);
+        let prefix = iter.next_prefix(&KeyOrder::Bytewise);
+        if let Some(prefix) = prefix {
+            assert!(iter.valid());
+            assert_eq!(prefix, key::prefix(&KeyOrder::Bytewise, iter.key()));
+        }
+        iter.complete(iter.progress(), &io);
     }
     iter.status()?;
     Ok(entries)
@@ -81,8 +85,12 @@ pub fn backward(table: &Arc<Table>) -> Result<Vec<Entry>> {
     iter.complete(step, &io);
     while iter.valid() {
         entries.push((iter.key().to_vec(), iter.value().to_vec()));
-        let step = iter.prev();
-        iter.complete(step, &io);
+        let prefix = iter.prev_prefix(&KeyOrder::ReverseBytewise);
+        if let Some(prefix) = prefix {
+            assert!(iter.valid());
+            assert_eq!(prefix, key::prefix(&KeyOrder::ReverseBytewise, iter.key()));
+        }
+        iter.complete(iter.progress(), &io);
     }
     iter.status()?;
     Ok(entries)
