@@ -12,12 +12,26 @@ use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_readoptions_t};
 
+/// How the log is handed over.
+pub struct FlushWal {
+    sync: bool,
+    /// It is kept and changes nothing: a rate limiter does not hold back logs.
+    rate_limiter_priority: c_int,
+}
+
+/// The priority of what a rate limiter leaves alone.
+const UNLIMITED: c_int = 4;
+
 handles! {
     /// What to wait for.
     rocksdb_wait_for_compact_options_t = Checked<WaitForCompactOptions>;
+    /// How the log is handed over.
+    rocksdb_flushwaloptions_t = FlushWal;
 }
 
 c_destructors! {
+    /// Frees options.
+    rocksdb_flushwaloptions_destroy(rocksdb_flushwaloptions_t);
     /// Frees options.
     rocksdb_wait_for_compact_options_destroy(rocksdb_wait_for_compact_options_t);
 }
@@ -127,6 +141,20 @@ c_functions! {
     fn rocksdb_verify_file_checksums(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || database(db).verify_file_checksums());
     }
+    /// The same. Of the options, which are advice about reading, nothing is taken but that they must be valid;
+    /// null stands for the default ones.
+    fn rocksdb_verify_file_checksums_with_options(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || {
+            if let Some(options) = maybe(options) {
+                options.checked()?;
+            }
+            database(db).verify_file_checksums()
+        });
+    }
     /// Calls background work off for good; with `wait` not before what runs has ended.
     fn rocksdb_cancel_all_background_work(db: *mut rocksdb_t, wait: c_uchar) {
         // C gives this call no way to report an error.
@@ -197,6 +225,34 @@ c_functions! {
     ) {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         report(errptr, || delete_files(of(column_family.cast_const()), begin, end));
+    }
+    /// The log is handed to the system and not synced.
+    fn rocksdb_flushwaloptions_create() -> *mut rocksdb_flushwaloptions_t {
+        create(FlushWal { sync: false, rate_limiter_priority: UNLIMITED })
+    }
+    /// Whether the log is handed to the disk, too.
+    fn rocksdb_flushwaloptions_set_sync(opt: *mut rocksdb_flushwaloptions_t, v: c_uchar) {
+        of_mut(opt).sync = v != 0;
+    }
+    /// Whether the log is handed to the disk, too.
+    fn rocksdb_flushwaloptions_get_sync(opt: *mut rocksdb_flushwaloptions_t) -> c_uchar {
+        of(opt.cast_const()).sync.into()
+    }
+    /// Changes nothing: a rate limiter does not hold back logs.
+    fn rocksdb_flushwaloptions_set_rate_limiter_priority(opt: *mut rocksdb_flushwaloptions_t, v: c_int) {
+        of_mut(opt).rate_limiter_priority = v;
+    }
+    /// What was set last; 4, nothing is limited, at first.
+    fn rocksdb_flushwaloptions_get_rate_limiter_priority(opt: *mut rocksdb_flushwaloptions_t) -> c_int {
+        of(opt.cast_const()).rate_limiter_priority
+    }
+    /// Hands the log to the system and, if the options say so, to the disk.
+    fn rocksdb_flush_wal_with_options(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_flushwaloptions_t,
+        errptr: *mut *mut c_char,
+    ) {
+        report(errptr, || database(db).flush_wal(of(options).sync));
     }
     /// Hands the log to the system, and with `sync` to the disk.
     fn rocksdb_flush_wal(db: *mut rocksdb_t, sync: c_uchar, errptr: *mut *mut c_char) {

@@ -15,8 +15,11 @@ use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, destroy, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_options_t};
 
-/// Options of the stream of changes; there is nothing to choose.
-pub struct WalReadOptions;
+/// Options of the stream of changes.
+pub struct WalReadOptions {
+    /// It is kept and changes nothing: every record is checked.
+    verify_checksums: bool,
+}
 
 handles! {
     /// Writes tables for ingestion.
@@ -30,6 +33,8 @@ handles! {
 }
 
 c_destructors! {
+    /// Frees options.
+    rocksdb_wal_readoptions_destroy(rocksdb_wal_readoptions_t);
     /// Frees a writer. A table that was not finished is no table.
     rocksdb_sstfilewriter_destroy(rocksdb_sstfilewriter_t);
     /// Frees options.
@@ -236,13 +241,26 @@ c_functions! {
         report(errptr, || ingest(of(handle.cast_const()), file_list, list_len, opt));
     }
 
-    /// The batches written from the sequence number `seq_number` on.
+    /// Options with their defaults.
+    fn rocksdb_wal_readoptions_create() -> *mut rocksdb_wal_readoptions_t {
+        create(WalReadOptions { verify_checksums: true })
+    }
+    /// Changes nothing: every record is checked.
+    fn rocksdb_wal_readoptions_set_verify_checksums(options: *mut rocksdb_wal_readoptions_t, verify_checksums: c_uchar) {
+        of_mut(options).verify_checksums = verify_checksums != 0;
+    }
+    /// What was set last; 1 at first.
+    fn rocksdb_wal_readoptions_get_verify_checksums(options: *mut rocksdb_wal_readoptions_t) -> c_uchar {
+        of(options.cast_const()).verify_checksums.into()
+    }
+    /// The batches written from the sequence number `seq_number` on. Null stands for the default options.
     fn rocksdb_get_updates_since(
         db: *mut rocksdb_t,
         seq_number: u64,
-        _options: *const rocksdb_wal_readoptions_t,
+        options: *const rocksdb_wal_readoptions_t,
         errptr: *mut *mut c_char,
     ) -> *mut rocksdb_wal_iterator_t {
+        let _ = maybe(options);
         report_ptr(errptr, || {
             Ok(create(of(db.cast_const()).db.updates_since(SequenceNumber(seq_number))?))
         })

@@ -170,7 +170,7 @@ c_functions! {
     ) -> *const c_char {
         at(info, index).checksum.as_ptr().cast()
     }
-    /// The function that made the checksum of a file.
+    /// The function that made the checksum of a file; empty unless checksums were asked for.
     fn rocksdb_livefiles_storage_info_file_checksum_func_name(
         info: *const rocksdb_livefiles_storage_info_t,
         index: usize,

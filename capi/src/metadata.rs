@@ -139,7 +139,8 @@ unsafe fn key_copy(key: &[u8], size: *mut usize) -> *mut c_char {
     malloc_bytes(key)
 }
 
-/// What of a family is asked about.
+/// What of a family is asked about. Levels without such tables are left out, as in RocksDB, which has all
+/// levels where nothing special is asked.
 ///
 /// # Safety
 ///
@@ -150,7 +151,11 @@ unsafe fn asked_metadata(
 ) -> *mut rocksdb_column_family_metadata_t {
     // SAFETY: the caller's promise.
     match unsafe { maybe(options) } {
-        Some(options) => create(family.metadata(options)),
+        Some(options) => {
+            let mut found = family.metadata(options);
+            found.levels.retain(|level| !level.files.is_empty());
+            create(found)
+        }
         None => family_metadata(family),
     }
 }
@@ -331,14 +336,14 @@ c_functions! {
         let level = of(opt.cast_const()).level;
         level.map_or(-1, |level| c_int::try_from(level).unwrap_or(c_int::MAX))
     }
-    /// What the default family consists of, as far as it is asked about; null for all.
+    /// What the default family consists of, as far as it is asked about, without empty levels; null for all.
     fn rocksdb_get_column_family_metadata_with_options(
         db: *mut rocksdb_t,
         options: *const rocksdb_column_family_metadata_options_t,
     ) -> *mut rocksdb_column_family_metadata_t {
         asked_metadata(of(db.cast_const()).db.default_family(), options)
     }
-    /// What a family consists of, as far as it is asked about; null for all.
+    /// What a family consists of, as far as it is asked about, without empty levels; null for all.
     fn rocksdb_get_column_family_metadata_cf_with_options(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,

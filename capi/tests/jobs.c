@@ -197,6 +197,10 @@ static void chosen(rocksdb_t* db) {
 
 static size_t tables(rocksdb_t* db, const rocksdb_column_family_metadata_options_t* which) {
   rocksdb_column_family_metadata_t* found = rocksdb_get_column_family_metadata_with_options(db, which);
+  if (which != NULL) {
+    size_t levels = rocksdb_column_family_metadata_get_level_count(found);
+    CHECK(levels == (rocksdb_column_family_metadata_get_file_count(found) > 0)); /* none that is empty */
+  }
   size_t count = rocksdb_column_family_metadata_get_file_count(found);
   rocksdb_column_family_metadata_destroy(found);
   return count;

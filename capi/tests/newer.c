@@ -77,6 +77,13 @@ static void copied(rocksdb_t* db) {
   }
   CHECK(tables == 1 && current == 1 && logs == 1);
   rocksdb_livefiles_storage_info_destroy(files);
+  rocksdb_livefiles_storage_info_options_set_include_checksum_info(options, 0);
+  files = rocksdb_get_livefiles_storage_info(db, options, &err);
+  CHECK_OK(err);
+  for (size_t i = 0; i < rocksdb_livefiles_storage_info_count(files); i++) {
+    CHECK(rocksdb_livefiles_storage_info_file_checksum_func_name(files, i)[0] == 0); /* nobody asked */
+  }
+  rocksdb_livefiles_storage_info_destroy(files);
   rocksdb_livefiles_storage_info_options_destroy(options);
 }
 
@@ -106,6 +113,16 @@ static void checks(rocksdb_t* db) {
   CHECK_OK(err);
   rocksdb_readoptions_destroy(r);
   rocksdb_verify_file_checksums(db, &err);
+  CHECK_OK(err);
+  rocksdb_verify_file_checksums_with_options(db, NULL, &err);
+  CHECK_OK(err);
+  rocksdb_readoptions_t* advice = rocksdb_readoptions_create();
+  rocksdb_verify_file_checksums_with_options(db, advice, &err);
+  CHECK_OK(err);
+  rocksdb_readoptions_set_read_tier(advice, 77);
+  rocksdb_verify_file_checksums_with_options(db, advice, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_readoptions_destroy(advice);
   CHECK_OK(err);
 
   const char* names[] = {"max_open_files"};

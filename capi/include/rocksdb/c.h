@@ -444,6 +444,9 @@ typedef struct rocksdb_flushjobinfo_t rocksdb_flushjobinfo_t;
 // How a flush works.
 typedef struct rocksdb_flushoptions_t rocksdb_flushoptions_t;
 
+// How the log is handed over.
+typedef struct rocksdb_flushwaloptions_t rocksdb_flushwaloptions_t;
+
 // Options of a clock cache.
 typedef struct rocksdb_hyper_clock_cache_options_t rocksdb_hyper_clock_cache_options_t;
 
@@ -1665,6 +1668,11 @@ struct rocksdb_slicetransform_t *rocksdb_slicetransform_create_noop(void);
 // Frees options.
 //
 // Null is passed over.
+void rocksdb_flushwaloptions_destroy(struct rocksdb_flushwaloptions_t *handle);
+
+// Frees options.
+//
+// Null is passed over.
 void rocksdb_wait_for_compact_options_destroy(struct rocksdb_wait_for_compact_options_t *handle);
 
 // Sets `abort_on_pause`.
@@ -1728,6 +1736,12 @@ void rocksdb_verify_checksum_with_options(struct rocksdb_t *db,
 // Reads every table and blob file and compares it with its recorded checksum, where there is one.
 void rocksdb_verify_file_checksums(struct rocksdb_t *db, char **errptr);
 
+// The same. Of the options, which are advice about reading, nothing is taken but that they must be valid;
+// null stands for the default ones.
+void rocksdb_verify_file_checksums_with_options(struct rocksdb_t *db,
+                                                const struct rocksdb_readoptions_t *options,
+                                                char **errptr);
+
 // Calls background work off for good; with `wait` not before what runs has ended.
 void rocksdb_cancel_all_background_work(struct rocksdb_t *db, unsigned char wait);
 
@@ -1776,6 +1790,27 @@ void rocksdb_delete_file_in_range_cf(struct rocksdb_t *db,
                                      const char *limit_key,
                                      size_t limit_key_len,
                                      char **errptr);
+
+// The log is handed to the system and not synced.
+struct rocksdb_flushwaloptions_t *rocksdb_flushwaloptions_create(void);
+
+// Whether the log is handed to the disk, too.
+void rocksdb_flushwaloptions_set_sync(struct rocksdb_flushwaloptions_t *opt, unsigned char v);
+
+// Whether the log is handed to the disk, too.
+unsigned char rocksdb_flushwaloptions_get_sync(struct rocksdb_flushwaloptions_t *opt);
+
+// Changes nothing: a rate limiter does not hold back logs.
+void rocksdb_flushwaloptions_set_rate_limiter_priority(struct rocksdb_flushwaloptions_t *opt,
+                                                       int v);
+
+// What was set last; 4, nothing is limited, at first.
+int rocksdb_flushwaloptions_get_rate_limiter_priority(struct rocksdb_flushwaloptions_t *opt);
+
+// Hands the log to the system and, if the options say so, to the disk.
+void rocksdb_flush_wal_with_options(struct rocksdb_t *db,
+                                    const struct rocksdb_flushwaloptions_t *options,
+                                    char **errptr);
 
 // Hands the log to the system, and with `sync` to the disk.
 void rocksdb_flush_wal(struct rocksdb_t *db, unsigned char sync, char **errptr);
@@ -2196,6 +2231,11 @@ uint32_t rocksdb_column_family_handle_get_id(struct rocksdb_column_family_handle
 char *rocksdb_column_family_handle_get_name(struct rocksdb_column_family_handle_t *handle,
                                             size_t *name_len);
 
+// Frees options.
+//
+// Null is passed over.
+void rocksdb_wal_readoptions_destroy(struct rocksdb_wal_readoptions_t *handle);
+
 // Frees a writer. A table that was not finished is no table.
 //
 // Null is passed over.
@@ -2412,7 +2452,17 @@ void rocksdb_ingest_external_file_cf(struct rocksdb_t *db,
                                      const struct rocksdb_ingestexternalfileoptions_t *opt,
                                      char **errptr);
 
-// The batches written from the sequence number `seq_number` on.
+// Options with their defaults.
+struct rocksdb_wal_readoptions_t *rocksdb_wal_readoptions_create(void);
+
+// Changes nothing: every record is checked.
+void rocksdb_wal_readoptions_set_verify_checksums(struct rocksdb_wal_readoptions_t *options,
+                                                  unsigned char verify_checksums);
+
+// What was set last; 1 at first.
+unsigned char rocksdb_wal_readoptions_get_verify_checksums(struct rocksdb_wal_readoptions_t *options);
+
+// The batches written from the sequence number `seq_number` on. Null stands for the default options.
 struct rocksdb_wal_iterator_t *rocksdb_get_updates_since(struct rocksdb_t *db,
                                                          uint64_t seq_number,
                                                          const struct rocksdb_wal_readoptions_t *options,
@@ -2852,7 +2902,7 @@ int rocksdb_livefiles_storage_info_temperature(const struct rocksdb_livefiles_st
 const char *rocksdb_livefiles_storage_info_file_checksum(const struct rocksdb_livefiles_storage_info_t *info,
                                                          size_t index);
 
-// The function that made the checksum of a file.
+// The function that made the checksum of a file; empty unless checksums were asked for.
 const char *rocksdb_livefiles_storage_info_file_checksum_func_name(const struct rocksdb_livefiles_storage_info_t *info,
                                                                    size_t index);
 
@@ -3110,11 +3160,11 @@ void rocksdb_column_family_metadata_options_set_level(struct rocksdb_column_fami
 // That level; -1 for all.
 int rocksdb_column_family_metadata_options_get_level(struct rocksdb_column_family_metadata_options_t *opt);
 
-// What the default family consists of, as far as it is asked about; null for all.
+// What the default family consists of, as far as it is asked about, without empty levels; null for all.
 struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_with_options(struct rocksdb_t *db,
                                                                                          const struct rocksdb_column_family_metadata_options_t *options);
 
-// What a family consists of, as far as it is asked about; null for all.
+// What a family consists of, as far as it is asked about, without empty levels; null for all.
 struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_cf_with_options(struct rocksdb_t *db,
                                                                                             struct rocksdb_column_family_handle_t *column_family,
                                                                                             const struct rocksdb_column_family_metadata_options_t *options);

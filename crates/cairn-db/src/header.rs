@@ -91,6 +91,9 @@ impl Shared {
     /// recovery's job.
     pub(crate) fn log_recovery_start(&self, names: Vec<String>, logs: &[WalFile]) -> u64 {
         let job = self.new_job();
+        let (found, dir) = (names.len(), self.dir.display());
+        self.info
+            .log(Level::Debug, format_args!("{found} files in {dir}"));
         self.log_header(names);
         let logs: Vec<u64> = logs.iter().map(|log| log.number.0).collect();
         if !logs.is_empty() && self.info.wants(Level::Info) {
@@ -131,10 +134,22 @@ fn options_of_family(name: &str, options: &FamilyOptions) -> Vec<String> {
         .collect()
 }
 
-/// A line of an option as RocksDB prints it, which programs read: booleans are numbers, codecs have the names
-/// that tables have for them.
+/// Switches that RocksDB prints as words.
+const WORDS: [&str; 7] = [
+    "cf_allow_ingest_behind",
+    "enable_blob_direct_write",
+    "enable_blob_files",
+    "enable_blob_garbage_collection",
+    "enforce_single_del_contracts",
+    "memtable_batch_lookup_optimization",
+    "persist_user_defined_timestamps",
+];
+
+/// A line of an option as RocksDB prints it, which programs read: most booleans are numbers, codecs have the
+/// names that tables have for them.
 fn option(name: &str, value: &str) -> String {
     let value = match (name, value) {
+        (_, "false" | "true") if WORDS.contains(&name) => value,
         (_, "false") => "0",
         (_, "true") => "1",
         ("bottommost_compression", "kDisableCompressionOption") => "Disabled",

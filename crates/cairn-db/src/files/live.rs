@@ -178,7 +178,7 @@ pub struct LiveFileStorageInfo {
     pub temperature: u8,
     /// Checksum of the whole file; empty if none is recorded or asked for.
     pub file_checksum: Vec<u8>,
-    /// The function that made it; `Unknown` if there is none.
+    /// The function that made it; `Unknown` if there is none, empty if checksums are not asked for.
     pub file_checksum_func_name: String,
     /// What the file holds in the copy, if that is not what it holds on disk.
     pub replacement_contents: Option<Vec<u8>>,
@@ -427,6 +427,10 @@ impl Shared {
         capture: &Capture,
         checksums: bool,
     ) -> Result<Vec<LiveFileStorageInfo>> {
+        let no_function = match checksums {
+            true => cairn_version::file::NO_CHECKSUM_FUNCTION,
+            false => "",
+        };
         let info =
             |kind: FileType, name: FileName, directory: PathBuf, size: u64| LiveFileStorageInfo {
                 relative_filename: name.to_string(),
@@ -436,7 +440,7 @@ impl Shared {
                 size,
                 temperature: 0,
                 file_checksum: Vec::new(),
-                file_checksum_func_name: cairn_version::file::NO_CHECKSUM_FUNCTION.to_owned(),
+                file_checksum_func_name: no_function.to_owned(),
                 replacement_contents: None,
                 trim_to_size: false,
             };

@@ -165,6 +165,20 @@ impl LogSink for Lines {
     }
 }
 
+/// The same of everything.
+#[derive(Default)]
+struct AllLines(Lines);
+
+impl LogSink for AllLines {
+    fn log(&self, level: Level, message: &str) {
+        self.0.log(level, message);
+    }
+
+    fn level(&self) -> Level {
+        Level::Debug
+    }
+}
+
 fn open_with(options: DbOptions) -> Db {
     open(&OpenRequest {
         path: Path::new("/db"),
@@ -314,6 +328,8 @@ fn the_log_has_its_head_and_events_and_no_key() {
         "Options.bottommost_compression: Disabled",
         "Options.blob_compression_type: NoCompression",
         "Options.disable_auto_compactions: 0",
+        "Options.enable_blob_files: false",
+        "Options.enforce_single_del_contracts: true",
         "Options for column family [default]",
         "  block_cache_options:\n    capacity : 33554432",
         "\"event\": \"flush_started\"",
@@ -330,7 +346,18 @@ fn the_log_has_its_head_and_events_and_no_key() {
         !text.contains("SECRET") && !text.contains("HIDDEN"),
         "{text}"
     );
+    assert!(!text.contains("Debug "));
     assert_eq!(FlushReason::ManualFlush.number(), 10);
+
+    let all = Arc::new(AllLines::default());
+    let db = open_with(DbOptions {
+        info_log: Some(all.clone()),
+        ..db_options()
+    });
+    db.close().unwrap();
+    let lines = all.0.0.lock();
+    let found = |line: &String| line.starts_with("Debug ") && line.ends_with("files in /db");
+    assert!(lines.iter().any(found), "{lines:?}");
 }
 
 #[test]
