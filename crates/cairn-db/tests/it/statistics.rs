@@ -236,6 +236,49 @@ fn a_thread_counts_what_its_operations_do() {
     assert_eq!(perf::report(true), "");
 }
 
+/// Walks count deletions both ways, and what they pass over as RocksDB does: forward what is hidden and each
+/// entry that is left, backward every entry.
+#[test]
+fn walks_count_what_they_pass_over() {
+    let db = open_with(&World::in_memory(), "/db", Keeping::Nothing);
+    db.set_options(&[("disable_auto_compactions", "true")])
+        .unwrap();
+    for n in 0..10 {
+        db.put(&key(n), b"v").unwrap();
+    }
+    db.flush().unwrap();
+    for n in (0..10).step_by(2) {
+        db.delete(&key(n)).unwrap();
+    }
+    db.flush().unwrap();
+    perf::set_level(PerfLevel::EnableCount);
+    let walked = |back: bool| {
+        perf::reset();
+        let mut iter = db.iter();
+        let mut found = 0;
+        match back {
+            false => iter.seek_to_first(),
+            true => iter.seek_to_last(),
+        }
+        while iter.valid() {
+            found += 1;
+            match back {
+                false => iter.next(),
+                true => iter.prev(),
+            }
+        }
+        assert_eq!(found, 5);
+        let counts = [
+            PerfMetric::InternalKeySkippedCount,
+            PerfMetric::InternalDeleteSkippedCount,
+        ];
+        counts.map(perf::metric)
+    };
+    assert_eq!(walked(false), [5 + 5, 5]);
+    assert_eq!(walked(true), [5 + 5 + 5, 5]);
+    perf::set_level(PerfLevel::Disable);
+}
+
 /// What a compaction leaves out counts by why it does.
 #[test]
 fn what_compactions_drop_is_told_apart() {

@@ -53,6 +53,7 @@ impl DbIter {
                     .is_hidden(user, self.seq, |a, b| self.is_same(a, b))
             {
                 self.skipped += 1;
+                self.counts.back += 1;
                 let _progress = self.merging.prev();
                 continue;
             }
@@ -69,10 +70,13 @@ impl DbIter {
                 match ValueKind::from_u8(packed as u8) {
                     Some(ValueKind::Value) => {
                         self.skipped = 0;
+                        self.counts.back += 1;
                         return self.stand_on(Part::All);
                     }
                     Some(kind) if kind.is_deletion() => {
                         self.hidden += 1;
+                        self.counts.back += 1;
+                        self.counts.back_deletions += 1;
                         let _progress = self.merging.prev();
                         continue;
                     }
@@ -131,6 +135,8 @@ impl DbIter {
             }
         }
         self.hidden += u64::from(kind.is_deletion());
+        self.counts.back += 1;
+        self.counts.back_deletions += u64::from(kind.is_deletion());
         let _progress = self.merging.prev();
         Ok(())
     }

@@ -20,19 +20,28 @@ pub(super) struct IterCounts {
     pub deletions: u64,
     /// Those that were too new to be seen.
     pub recent: u64,
+    /// Entries that were looked at walking backward, those that it stood on among them.
+    pub back: u64,
+    /// Those of them that were deletions.
+    pub back_deletions: u64,
     /// Seeks past hidden entries.
     pub reseeks: u64,
 }
 
 impl IterCounts {
     fn bring_to_perf(&self, perf: &perf::Counters) {
-        let entries = self.skipped.saturating_sub(self.deletions + self.recent) + self.next;
+        let hidden = self.skipped.saturating_sub(self.deletions + self.recent);
+        // What RocksDB calls skipped: an entry that is left too, and backward every one.
+        let entries = hidden + self.next + self.back;
         for (metric, count) in [
             (PerfMetric::IterNextCount, self.next),
             (PerfMetric::IterPrevCount, self.prev),
             (PerfMetric::IterReadBytes, self.bytes),
             (PerfMetric::InternalKeySkippedCount, entries),
-            (PerfMetric::InternalDeleteSkippedCount, self.deletions),
+            (
+                PerfMetric::InternalDeleteSkippedCount,
+                self.deletions + self.back_deletions,
+            ),
             (PerfMetric::InternalRecentSkippedCount, self.recent),
         ] {
             perf.add(metric, count);
@@ -108,6 +117,7 @@ impl DbIter {
         };
         *steps += 1;
         *steps_found += 1;
+        counts.back += u64::from(back);
         counts.bytes += bytes;
         if perf::is_in_use() {
             self.bring_counts();
