@@ -199,6 +199,22 @@ impl Memtable {
         is_new
     }
 
+    /// [`Memtable::add`] of an entry that is surely not here yet, by a writer who is alone: its place may be
+    /// looked for later, together with those of others, but before anybody reads.
+    ///
+    /// # Panics
+    ///
+    /// As for [`Memtable::add`].
+    pub fn add_late(&self, seq: SequenceNumber, kind: ValueKind, user_key: &[u8], value: &[u8]) {
+        if kind == ValueKind::RangeDeletion {
+            self.add_range(seq, user_key, value);
+            return;
+        }
+        let kind = self.kind_here(kind, user_key);
+        self.list.insert_late(user_key, key::pack(seq, kind), value);
+        self.count_point(seq, kind, user_key, value);
+    }
+
     /// Adds point entries of ascending sequence numbers as [`Memtable::add`] does, faster: the
     /// searches for their places wait for memory together, [`TOGETHER`] at a time.
     ///

@@ -11,13 +11,16 @@ use crate::family::FamilyState;
 use crate::shared::Shared;
 use crate::write::successive::merged;
 
-/// Whether operands are merged as they are inserted, where `max_successive_merges` asks for it.
+/// Who inserts beside this batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Merging {
-    /// They are: every earlier write is in the memtables, and nobody else inserts.
-    Early,
-    /// They are not.
-    Late,
+pub(crate) enum Company {
+    /// Nobody, and every earlier write is in the memtables: operands are merged as they are inserted,
+    /// where `max_successive_merges` asks for it.
+    None,
+    /// Nobody of the batch's group, which it is alone in. Batches of later groups may.
+    OtherGroups,
+    /// Others of the batch's group.
+    Group,
 }
 
 /// One entry on its way into a memtable.
@@ -120,7 +123,7 @@ impl Shared {
         &self,
         batch: &[u8],
         first: SequenceNumber,
-        merging: Merging,
+        company: Company,
     ) -> Result<()> {
         let batch = BatchRef::parse(batch).map_err(|e| e.in_file("the write batch", 0))?;
         // Asked for by the first record of a family that is not the default one.
@@ -150,7 +153,7 @@ impl Shared {
             let empty = entry.kind == ValueKind::RangeDeletion && entry.key == entry.value;
             if let Some((family, memtable)) = last.as_ref().filter(|_| !empty) {
                 let early = match entry.kind {
-                    ValueKind::Merge if merging == Merging::Early => {
+                    ValueKind::Merge if company == Company::None => {
                         add_waiting(&mut waiting, memtable);
                         merged(family, memtable, entry.key, entry.value, seq)
                     }
@@ -160,6 +163,8 @@ impl Shared {
                     memtable.add(seq, kind, entry.key, &value);
                 } else if let Some(waiting) = waiting.as_mut().filter(|_| entry.kind.is_point()) {
                     waiting.push(seq, &entry, memtable);
+                } else if company == Company::OtherGroups {
+                    memtable.add_late(seq, entry.kind, entry.key, entry.value);
                 } else {
                     memtable.add(seq, entry.kind, entry.key, entry.value);
                 }

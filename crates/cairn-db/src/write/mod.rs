@@ -35,7 +35,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 use crate::batch::WriteBatch;
 use crate::shared::{Shared, Writer};
 use crate::tally::GroupCounts;
-use insert::Merging;
+use insert::Company;
 use queue::{Group, Kind, Turn, Waiter};
 
 impl Shared {
@@ -87,7 +87,7 @@ impl Shared {
         match waiter.wait() {
             Turn::Lead => self.lead(batch.data(), kind),
             Turn::Insert(seq, group) => {
-                let inserted = self.insert(&waiter.batch, seq, Merging::Late);
+                let inserted = self.insert(&waiter.batch, seq, Company::Group);
                 self.end_insertion(&group, inserted)
             }
             Turn::Finished(result) => result,
@@ -206,7 +206,7 @@ impl Shared {
     /// Inserts a batch that is a group of its own, and waits until it is visible.
     fn insert_alone(&self, batch: &[u8], before: SequenceNumber) -> Result<()> {
         let inserted = self.perf_timed(PerfMetric::WriteMemtableTime, || {
-            self.insert(batch, before.plus(1), Merging::Late)
+            self.insert(batch, before.plus(1), Company::OtherGroups)
         });
         self.show_group(before, before.plus(u64::from(count_of(batch))), inserted)
     }
@@ -234,10 +234,10 @@ impl Shared {
             follower.insert_at(seq, &group);
         }
         let inserted = self.perf_timed(PerfMetric::WriteMemtableTime, || {
-            self.insert(batch, first, Merging::Late)?;
+            self.insert(batch, first, Company::Group)?;
             carried
                 .iter()
-                .try_for_each(|(seq, follower)| self.insert(&follower.batch, *seq, Merging::Late))
+                .try_for_each(|(seq, follower)| self.insert(&follower.batch, *seq, Company::Group))
         });
         let result = self.end_insertion(&group, inserted);
         for (_, follower) in carried {
@@ -259,7 +259,7 @@ impl Shared {
         let mut next = before.plus(1);
         let batches = followers.iter().map(|follower| &*follower.batch);
         for batch in std::iter::once(batch).chain(batches) {
-            inserted = inserted.and_then(|()| self.insert(batch, next, Merging::Early));
+            inserted = inserted.and_then(|()| self.insert(batch, next, Company::None));
             next = next.plus(u64::from(count_of(batch)));
         }
         self.show_group(before, SequenceNumber(next.0 - 1), inserted)

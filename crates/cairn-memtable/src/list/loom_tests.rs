@@ -83,3 +83,34 @@ fn two_inserted_together_and_one_beside_them_are_all_there() {
         assert_eq!(keys(&list), [b"a", b"b", b"c"]);
     });
 }
+
+/// What a writer puts off and publishes is found by who knows of the publication, and by who links it in
+/// at the same time as the writer.
+#[test]
+fn what_is_put_off_is_found_by_who_knows_of_it() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let list = Arc::new(List::new(KeyOrder::Bytewise, 4096));
+        let published = Arc::new(AtomicUsize::new(0));
+        list.entries.store(both_high(), Ordering::Relaxed);
+        // It makes the hint, behind which the others do not go.
+        list.insert_late(b"z", 1 << 8 | 1, b"z");
+        let (shared, shown) = (Arc::clone(&list), Arc::clone(&published));
+        let writer = thread::spawn(move || {
+            for (at, user) in [b"b", b"a"].into_iter().enumerate() {
+                shared.insert_late(user, (at as u64 + 2) << 8 | 1, user);
+                shown.store(at + 1, Ordering::Release);
+            }
+        });
+        let expected: &[&[u8]] = match published.load(Ordering::Acquire) {
+            0 => &[b"z"],
+            1 => &[b"b", b"z"],
+            _ => &[b"a", b"b", b"z"],
+        };
+        let seen = keys(&list);
+        assert!(expected.iter().all(|key| seen.contains(&key.to_vec())));
+        writer.join().unwrap();
+        assert_eq!(keys(&list), [b"a", b"b", b"z"]);
+    });
+}

@@ -3,7 +3,8 @@
 //!
 //! An insertion finds its place on every level, writes a node that nobody sees, and links it from
 //! the lowest level up, each with one compare-and-swap; who loses a swap looks on from where it
-//! stands. Readers follow links and never wait. Nodes are not removed.
+//! stands. Readers follow links and wait for nobody, unless a lone writer has put off what they have to
+//! see (`late.rs`). Nodes are not removed.
 //!
 //! Invariants of the list, cited by number:
 //!
@@ -23,17 +24,37 @@
     reason = "nodes of variable size in an arena, linked by atomics"
 )]
 
+mod late;
 mod node;
 mod together;
 mod unsorted;
 
 #[cfg(not(loom))]
 mod atomic {
-    pub(super) use cairn_platform::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+    pub(super) use cairn_platform::sync::{
+        AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering,
+    };
 }
 #[cfg(loom)]
 mod atomic {
-    pub(super) use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+    /// Loom's mutex with the functions of the one that it stands for.
+    pub(super) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(super) fn new(value: T) -> Mutex<T> {
+            Mutex(loom::sync::Mutex::new(value))
+        }
+
+        pub(super) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+            self.0.lock().expect("no model panics under a lock")
+        }
+
+        pub(super) fn try_lock(&self) -> Option<loom::sync::MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+    }
 }
 
 use std::cmp::Ordering as Order;
@@ -44,6 +65,7 @@ use cairn_memory::Arena;
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
 use atomic::{AtomicUsize, Ordering};
+use late::Late;
 use node::{MAX_HEIGHT, Node, Target};
 pub(crate) use together::Addition;
 pub use together::TOGETHER;
@@ -60,6 +82,8 @@ pub(crate) struct List {
     /// Which list this is, for hints.
     number: u64,
     arena: Arena,
+    /// What a lone writer has not linked in yet.
+    late: Late,
     /// What is not linked in yet, if the list is sorted only when it is read.
     unsorted: Option<Box<Unsorted>>,
 }
@@ -208,6 +232,7 @@ impl List {
             entries: AtomicUsize::new(0),
             number: LISTS.fetch_add(1, Relaxed),
             arena,
+            late: Late::default(),
             unsorted: None,
         }
     }
@@ -243,6 +268,17 @@ impl List {
         }
         let node = Node::create(&self.arena, height, &target, value);
         self.place(node, height, &target, hint)
+    }
+
+    /// Sees to it that what was not linked in yet can be read.
+    #[inline]
+    fn settle(&self) {
+        if self.late.waiting.load(Ordering::Acquire) {
+            self.settle_late();
+        }
+        if let Some(unsorted) = &self.unsorted {
+            self.sort_waiting(unsorted);
+        }
     }
 
     /// Links `node`, beginning the search at `hint`.

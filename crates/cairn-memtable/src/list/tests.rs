@@ -256,6 +256,98 @@ fn threads_that_insert_together_lose_nothing() {
 
 /// A list that is sorted late holds what another one holds, at every moment somebody looks.
 #[test]
+fn what_is_put_off_is_there_whenever_somebody_reads() {
+    for pattern in 0..4_u64 {
+        let list = list();
+        let mut model = BTreeMap::new();
+        let mut chance = 1_u64;
+        let mut put_off = 0;
+        for n in 1..CASES / 4 {
+            chance = chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(n);
+            let key = match pattern {
+                0 => n,
+                1 => CASES - n,
+                2 => chance >> 40,
+                _ => chance >> 61,
+            };
+            let key = key.to_be_bytes();
+            // Another kind of insertion now and then.
+            match chance >> 33 & 31 {
+                0 if pattern > 0 => {
+                    assert!(insert(&list, &mut InsertHint::default(), &key, n, b"v"))
+                }
+                _ => list.insert_late(&key, n << 8 | 1, b"v"),
+            }
+            put_off += usize::from(list.late.waiting.load(Ordering::Relaxed));
+            model.insert((key, u64::MAX - n), n);
+            let versions = || model.iter().map(|((key, _), n)| (*key, *n));
+            let named = |entry: Entry<'_>| {
+                (
+                    <[u8; 8]>::try_from(entry.user_key()).unwrap(),
+                    entry.seq().0,
+                )
+            };
+            match chance >> 33 & 127 {
+                1 => assert_eq!(list.first().map(named), versions().next()),
+                2 => assert_eq!(list.last().map(named), versions().next_back()),
+                3 => assert_eq!(
+                    list.at_or_after(&key, n << 8 | 1).map(named),
+                    Some((key, n))
+                ),
+                4 => {
+                    let before = model.range(..(key, u64::MAX - n)).next_back();
+                    let before = before.map(|((key, _), n)| (*key, *n));
+                    assert_eq!(list.before(&key, n << 8 | 1).map(named), before);
+                }
+                _ => {}
+            }
+        }
+        let found: Vec<u64> = all(&list).iter().map(|(_, seq, _)| *seq).collect();
+        assert_eq!(found, model.values().copied().collect::<Vec<_>>());
+        assert_eq!(list.entries(), model.len());
+        match pattern {
+            0 => assert_eq!(put_off, 0, "ascending keys have their place at once"),
+            _ => assert!(put_off > 0),
+        }
+    }
+}
+
+#[test]
+fn readers_find_what_was_published_before_they_came() {
+    let list = list();
+    let published = AtomicUsize::new(0);
+    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for n in 1..CASES {
+                list.insert_late(&key(n), n << 8 | 1, b"v");
+                published.store(n as usize, Ordering::Release);
+                if n % 512 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        for _ in 0..2 {
+            threads.spawn(|| {
+                loop {
+                    let n = published.load(Ordering::Acquire) as u64;
+                    for n in n.saturating_sub(9)..n {
+                        let found = list.at_or_after(&key(n + 1), u64::MAX).unwrap();
+                        assert_eq!((found.user_key(), found.seq().0), (&key(n + 1)[..], n + 1));
+                    }
+                    if n + 1 == CASES {
+                        break;
+                    }
+                    // Long enough for something to be put off again.
+                    std::thread::yield_now();
+                }
+            });
+        }
+    });
+    assert_eq!(all(&list).len() as u64, CASES - 1);
+}
+
+#[test]
 fn a_list_that_is_sorted_late_reads_as_any_other() {
     let late = list().sorted_late();
     let mut hint = InsertHint::default();

@@ -21,8 +21,8 @@ const NEAR: usize = 2;
 pub(crate) type Addition<'a> = (&'a [u8], u64, &'a [u8]);
 
 /// A search under way.
-struct Search<'k> {
-    target: Target<'k>,
+pub(super) struct Search<'k> {
+    pub(super) target: Target<'k>,
     /// The last node that is known to be before the target, and the level that is searched.
     node: NonNull<Node>,
     level: usize,
@@ -30,7 +30,7 @@ struct Search<'k> {
     ahead: Option<NonNull<Node>>,
     /// A node that is not before the target.
     beyond: Option<NonNull<Node>>,
-    found: InsertHint,
+    pub(super) found: InsertHint,
 }
 
 impl Search<'_> {
@@ -60,7 +60,8 @@ impl List {
         let shared =
             additions.len() > 1 && self.unsorted.is_none() && !self.is_near(additions, hint);
         if shared {
-            self.find_places(additions, &mut searches);
+            let target = |&(user, packed, _): &_| Target::new(&self.order, user, packed);
+            self.find_places(additions.iter().map(target), &mut searches);
         }
         for (at, (addition, search)) in additions.iter().zip(&mut searches).enumerate() {
             let (user, packed, value) = *addition;
@@ -90,16 +91,19 @@ impl List {
         })
     }
 
-    /// Fills `searches` with the places of `additions`.
-    fn find_places<'k>(
+    /// Fills `searches` with the places of `targets`, [`TOGETHER`] at most.
+    pub(super) fn find_places<'k>(
         &self,
-        additions: &[Addition<'k>],
+        targets: impl Iterator<Item = Target<'k>>,
         searches: &mut [Option<Search<'k>>; TOGETHER],
     ) {
         let top = self.height.load(Ordering::Relaxed) - 1;
-        for (search, &(user, packed, _)) in searches.iter_mut().zip(additions) {
+        // A bit for each search that goes on.
+        let mut going = 0_usize;
+        for (search, target) in searches.iter_mut().zip(targets) {
+            going = going << 1 | 1;
             *search = Some(Search {
-                target: Target::new(&self.order, user, packed),
+                target,
                 node: self.head,
                 level: top,
                 ahead: None,
@@ -110,8 +114,6 @@ impl List {
                 },
             });
         }
-        // A bit for each search that goes on.
-        let mut going = (1_usize << additions.len().min(TOGETHER)) - 1;
         while going != 0 {
             for (at, search) in searches.iter_mut().flatten().enumerate() {
                 if going >> at & 1 == 1 && !self.step(search) {

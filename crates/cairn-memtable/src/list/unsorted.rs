@@ -37,17 +37,15 @@ impl List {
         let node = Node::create(&self.arena, height, target, value);
         let mut nodes = unsorted.nodes.lock();
         nodes.push((node, height));
-        // Release pairs with the acquire in `settle`. That the reader of a published sequence number
+        // Release pairs with the acquire in `sort_waiting`. That the reader of a published sequence number
         // sees it follows from the publication.
         unsorted.waiting.store(true, Ordering::Release);
     }
 
     /// Sees to it that what was appended can be read.
     #[inline]
-    pub(super) fn settle(&self) {
-        if let Some(unsorted) = &self.unsorted
-            && unsorted.waiting.load(Ordering::Acquire)
-        {
+    pub(super) fn sort_waiting(&self, unsorted: &Unsorted) {
+        if unsorted.waiting.load(Ordering::Acquire) {
             self.sort_in(unsorted);
         }
     }

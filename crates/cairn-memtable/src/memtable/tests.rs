@@ -349,3 +349,51 @@ fn an_order_in_which_different_bytes_may_be_equal_gets_no_filter() {
     table.add(seq(1), ValueKind::Value, b"Stone", b"");
     assert_eq!(versions(&table, b"sTONE", 9).len(), 1);
 }
+
+#[test]
+fn what_is_added_late_is_read_and_counted_as_anything_else() {
+    let (late, plain) = (memtable(), memtable());
+    for n in 1..500_u64 {
+        let key = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        let kind = match n % 7 {
+            0 => ValueKind::Deletion,
+            1 => ValueKind::RangeDeletion,
+            2 => ValueKind::Merge,
+            _ => ValueKind::Value,
+        };
+        let value: &[u8] = match kind {
+            ValueKind::Deletion => b"",
+            ValueKind::RangeDeletion => &[0xff; 9],
+            _ => b"value",
+        };
+        late.add_late(seq(n), kind, &key, value);
+        assert!(plain.add(seq(n), kind, &key, value));
+        if n % 50 == 0 {
+            assert_eq!(versions(&late, &key, n), versions(&plain, &key, n));
+        }
+    }
+    let all = |table: &Arc<Memtable>| {
+        let mut iter = table.iter();
+        iter.seek_to_first();
+        let mut all = Vec::new();
+        while iter.valid() {
+            all.push((iter.key().to_vec(), iter.value().to_vec()));
+            iter.next();
+        }
+        all
+    };
+    assert_eq!(all(&late), all(&plain));
+    let counts = |table: &Memtable| {
+        (
+            table.entries(),
+            table.deletions(),
+            table.range_deletions(),
+            table.data_bytes(),
+            table.first_seq(),
+            table.largest_seq(),
+        )
+    };
+    assert_eq!(counts(&late), counts(&plain));
+    let tombstones = |table: &Memtable| table.raw_range_tombstones().len();
+    assert_eq!(tombstones(&late), tombstones(&plain));
+}
