@@ -13,11 +13,11 @@ use cairn_platform::sync::{AtomicUsize, Mutex, Ordering};
 
 use crate::shared::Shared;
 
-/// How long nobody may have written.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long nobody may have written. Longer than a writer waits for a device now and then.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Records in that time that still count as nobody writing.
-const FEW: u64 = 10;
+const FEW: u64 = 50;
 
 /// When a job looked last, and which record was the newest then.
 struct Look {
