@@ -231,14 +231,15 @@ impl Child {
         }
     }
 
-    /// The user key of the entry before, if it is at hand.
+    /// Whether the entry is seen to have another user key than the one before it in the child; `false`
+    /// where that cannot be told. User keys are the same if `same` says so.
     #[inline]
     #[must_use]
-    pub fn user_key_before(&self) -> Option<&[u8]> {
+    pub fn begins_key(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
         match self {
-            Child::Memtable(_) => None,
-            Child::Table(iter, _) => iter.user_key_before(),
-            Child::Level(iter) => iter.user_key_before(),
+            Child::Memtable(_) => false,
+            Child::Table(iter, _) => iter.begins_key(same),
+            Child::Level(iter) => iter.begins_key(same),
         }
     }
 

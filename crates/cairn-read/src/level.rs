@@ -258,11 +258,11 @@ impl LevelIter {
         self.iter.as_ref().map_or(&[], TableIter::key)
     }
 
-    /// The user key of the entry before, if it is at hand.
+    /// Whether the entry is seen to begin a user key; see `TableIter::begins_key`.
     #[inline]
     #[must_use]
-    pub(crate) fn user_key_before(&self) -> Option<&[u8]> {
-        self.iter.as_ref().and_then(TableIter::user_key_before)
+    pub(crate) fn begins_key(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+        self.iter.as_ref().is_some_and(|iter| iter.begins_key(same))
     }
 
     /// The internal key of the entry, and the length of its value; empty when there is none.

@@ -158,8 +158,7 @@ impl MergingIter {
     #[must_use]
     pub fn stands_on_newest(&self, user: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
         debug_assert!(self.stands && self.back);
-        let before = self.children[self.current].user_key_before();
-        if before.is_none_or(|before| same(before, user)) {
+        if !self.children[self.current].begins_key(&same) {
             return false;
         }
         self.players.wins_by_prefix()

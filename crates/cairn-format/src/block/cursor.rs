@@ -4,7 +4,8 @@
 //! shared, and at the end of a buffer otherwise. What follows a key differs between kinds of blocks
 //! and is the affair of a [`Coding`].
 //!
-//! Walking back means walking forward from a restart. Entries passed on the way are kept (within
+//! Walking back by the words of a block decodes the entries that it comes to and no others. Without words, and where they
+//! do not tell keys apart, it means walking forward from a restart. Entries passed on the way are kept (within
 //! [`MAX_PASSED`] and the size of the block), so that a reverse scan decodes each entry once: their
 //! keys stay in the buffer, before that of the current entry, and going back to one of them copies
 //! nothing.
@@ -15,7 +16,7 @@ use std::ops::Range;
 use cairn_types::{Decoded, Malformed};
 
 use super::layout::BlockLayout;
-use super::words::DataWords;
+use super::words::{DataWords, Place};
 
 /// How entries of a kind of block are laid out.
 pub(super) trait Coding {
@@ -86,6 +87,8 @@ pub(super) struct Position<V> {
     at: usize,
     next: usize,
     pub value: V,
+    /// Which entry of the block it is, most likely; kept up by movements that go by words.
+    index: usize,
     /// Whether the key is in `buffer`, which then ends with it, rather than in the block.
     owned: bool,
     key_at: usize,
@@ -103,6 +106,7 @@ impl<V: Copy + Default> Default for Position<V> {
             at: 0,
             next: 0,
             value: V::default(),
+            index: 0,
             owned: false,
             key_at: 0,
             key_len: 0,
@@ -625,8 +629,28 @@ impl<V: Copy + Default> Position<V> {
             self.valid = false;
             return Ok(true);
         };
-        let Some(entry) = coding.entry(bytes, layout, place.at, &V::default()) else {
+        if !self.stand_by_words(coding, bytes, layout, words, &place) {
             return Ok(false);
+        }
+        if place.may_be_equal {
+            self.run(coding, bytes, layout, compare)?;
+        }
+        Ok(true)
+    }
+
+    /// Stands on the entry at `place`, whose key is built of what is known of it. `false` if too little is
+    /// known; the position then stands where it did.
+    #[inline]
+    fn stand_by_words<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        words: &DataWords<'_>,
+        place: &Place,
+    ) -> bool {
+        let Some(entry) = coding.entry(bytes, layout, place.at, &V::default()) else {
+            return false;
         };
         // What the entry shares with the one before it are bytes of its own user key, and those are
         // known: the ones that all keys share, and its word. A word of zeros that stand for
@@ -634,25 +658,76 @@ impl<V: Copy + Default> Position<V> {
         let user_len = (entry.shared + entry.delta_len).checked_sub(crate::key::SUFFIX_LEN);
         let of_word = entry.shared.saturating_sub(words.shared());
         if of_word > place.word.len() || user_len.is_none_or(|len| entry.shared > len) {
-            return Ok(false);
+            return false;
         }
-        self.forget_passed();
         if entry.shared > 0 {
-            let of_first = &first[..entry.shared - of_word];
+            let first = coding.whole_key(bytes, layout, 0).unwrap_or_default();
+            let Some(of_first) = first.get(..entry.shared - of_word) else {
+                return false;
+            };
             self.own();
             self.buffer.reserve(entry.shared + entry.delta_len);
             self.buffer.extend_from_slice(of_first);
             self.buffer.extend_from_slice(&place.word[..of_word]);
-            self.buffer.extend_from_slice(entry.delta(bytes));
+            append(&mut self.buffer, bytes, entry.delta_range());
         } else {
+            self.passed.clear();
             self.owned = false;
             self.key_at = entry.delta_at;
         }
+        self.index = place.index;
         self.stand(place.at, &entry);
-        if place.may_be_equal {
-            self.run(coding, bytes, layout, compare)?;
+        true
+    }
+
+    /// Goes to the last entry by the words of a data block. `false` if they do not help.
+    #[inline]
+    pub fn last_by_words<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        words: &DataWords<'_>,
+    ) -> bool {
+        words.last().is_some_and(|last| {
+            words.begins_key(last.index) && self.stand_by_words(coding, bytes, layout, words, &last)
+        })
+    }
+
+    /// [`Position::back`] that goes by the words of a data block where they tell the entry that it comes to from
+    /// the one before: nothing is then decoded but that entry.
+    #[inline]
+    pub fn back_by_words<C: Coding<Value = V>>(
+        &mut self,
+        coding: &C,
+        bytes: &[u8],
+        layout: &BlockLayout,
+        words: &DataWords<'_>,
+    ) -> Decoded<()> {
+        if self.passed.last().is_some_and(|last| last.next == self.at) {
+            self.take_passed();
+            if self.passed.is_empty() && self.at > 0 && !self.begins_key(words) {
+                self.pass_before(coding, bytes, layout);
+            }
+            return Ok(());
         }
-        Ok(true)
+        if let Some(index) = words.index_of(self.at, self.index)
+            && let Some(before) = index.checked_sub(1)
+            && (before == 0 || words.begins_key(before))
+            && let Some(place) = words.place(before)
+            && self.stand_by_words(coding, bytes, layout, words, &place)
+        {
+            return Ok(());
+        }
+        self.back_over_restart(coding, bytes, layout)
+    }
+
+    /// Whether the words of a data block tell the entry's user key from that of the one before.
+    #[inline]
+    pub fn begins_key(&self, words: &DataWords<'_>) -> bool {
+        words
+            .index_of(self.at, self.index)
+            .is_some_and(|index| words.begins_key(index))
     }
 
     /// Stands on `entry`, whose key is in its place.

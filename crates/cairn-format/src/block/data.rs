@@ -338,6 +338,71 @@ impl DataCursor {
         Ok(())
     }
 
+    /// [`DataCursor::last`] with the words that lie behind the block, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// See [`DataCursor::first`].
+    pub fn last_with(
+        &mut self,
+        words: Option<DataWords<'_>>,
+        bytes: &[u8],
+        layout: &BlockLayout,
+    ) -> Decoded<()> {
+        if let Some(words) = &words
+            && self.is_plain(layout)
+            && self.position.last_by_words(&Together, bytes, layout, words)
+        {
+            self.stored = None;
+            return Ok(());
+        }
+        self.last(bytes, layout)
+    }
+
+    /// [`DataCursor::prev`] with the words that lie behind the block, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// See [`DataCursor::first`].
+    #[inline]
+    pub fn prev_with(
+        &mut self,
+        words: Option<DataWords<'_>>,
+        bytes: &[u8],
+        layout: &BlockLayout,
+    ) -> Decoded<()> {
+        match &words {
+            Some(words) if self.is_plain(layout) => {
+                self.position.back_by_words(&Together, bytes, layout, words)
+            }
+            _ => self.prev(bytes, layout),
+        }
+    }
+
+    /// Whether the entry is seen to have another user key than the one before it: by the words that lie
+    /// behind the block, or by that key if it is at hand. User keys are the same if `same` says so.
+    #[inline]
+    #[must_use]
+    pub fn begins_key(
+        &self,
+        words: Option<DataWords<'_>>,
+        bytes: &[u8],
+        same: impl Fn(&[u8], &[u8]) -> bool,
+    ) -> bool {
+        words.is_some_and(|words| self.position.begins_key(&words))
+            || self
+                .position
+                .key_before(bytes)
+                .is_some_and(|before| !same(key::user_key(before), key::user_key(self.key(bytes))))
+    }
+
+    /// Where the entry lies, which has its value behind its key.
+    #[inline]
+    #[must_use]
+    pub fn entry_range(&self) -> Range<usize> {
+        self.position.at()..self.value_range().end
+    }
+
     /// Goes to the first entry at or after the internal key `target`, or nowhere.
     ///
     /// # Errors
@@ -478,10 +543,10 @@ impl DataCursor {
     ) -> Decoded<()> {
         self.seek_with(words, bytes, layout, order, target)?;
         if !self.valid() {
-            return self.last(bytes, layout);
+            return self.last_with(words, bytes, layout);
         }
         if key::compare(order, self.key(bytes), target) == Ordering::Greater {
-            return self.prev(bytes, layout);
+            return self.prev_with(words, bytes, layout);
         }
         Ok(())
     }

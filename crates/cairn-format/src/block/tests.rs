@@ -133,6 +133,8 @@ proptest! {
         }
         backward.reverse();
         prop_assert_eq!(&backward, &wanted);
+        cursor.last_with(words, &bytes, &layout).unwrap();
+        prop_assert_eq!(shown(&cursor, &bytes), wanted.last().cloned());
 
         for target in targets.iter().chain(wanted.iter().map(|(key, _)| key)) {
             let at = wanted.partition_point(|(k, _)| key::compare(&order, k, target) == Ordering::Less);
@@ -145,6 +147,13 @@ proptest! {
                 prop_assert_eq!(shown(&cursor, &bytes), at.checked_sub(1).map(|i| wanted[i].clone()));
                 if cursor.valid() {
                     prop_assert_eq!(&forward(&mut cursor, &bytes, &layout), &wanted[at - 1..]);
+                }
+            }
+            for back_words in [None, words] {
+                cursor.seek_with(words, &bytes, &layout, &order, target).unwrap();
+                if at < wanted.len() {
+                    cursor.prev_with(back_words, &bytes, &layout).unwrap();
+                    prop_assert_eq!(shown(&cursor, &bytes), at.checked_sub(1).map(|i| wanted[i].clone()));
                 }
             }
             cursor.seek_for_prev_with(words, &bytes, &layout, &order, target).unwrap();
@@ -168,7 +177,7 @@ proptest! {
     fn steps_in_both_directions_stay_in_the_list(
         entries in entries(60), options in options(), global in any::<bool>(),
         from in any::<prop::sample::Index>(),
-        backs in prop::collection::vec(prop::bool::weighted(0.7), 0..200),
+        backs in prop::collection::vec((prop::bool::weighted(0.7), prop::bool::weighted(0.8)), 0..200),
     ) {
         let mut entries = sorted(entries, &KeyOrder::Bytewise);
         entries.dedup_by(|b, a| global && key::user_key(&a.0) == key::user_key(&b.0));
@@ -186,13 +195,21 @@ proptest! {
         let order = KeyOrder::Bytewise;
         cursor.seek(&bytes, &layout, &order, target.as_bytes()).unwrap();
         at = entries.partition_point(|(key, _)| key::user_key(key) < target.user_key());
-        for back in backs {
+        let tail = DataWords::encode(&bytes, &layout);
+        for (back, by_words) in backs {
+            let words = DataWords::parse(&tail).filter(|_| by_words);
             let at_hand = cursor.key_before(&bytes).map(key::user_key);
             let before = at.checked_sub(1).map(|before| key::user_key(&entries[before].0));
             prop_assert!(at_hand.is_none() || at_hand == before);
+            let user = key::user_key(&entries[at].0);
+            let begins = cursor.begins_key(words, &bytes, |a, b| a == b);
+            prop_assert!(!begins || before.is_some_and(|before| before != user));
+            if at_hand.is_some() {
+                prop_assert_eq!(begins, before != Some(user));
+            }
             prop_assert_eq!(cursor.key_len(), entries[at].0.len());
             match back {
-                true => cursor.prev(&bytes, &layout).unwrap(),
+                true => cursor.prev_with(words, &bytes, &layout).unwrap(),
                 false => cursor.next(&bytes, &layout).unwrap(),
             }
             let moved = if back { at.checked_sub(1) } else { Some(at + 1) };

@@ -9,7 +9,7 @@
 //! [`KeyWords`] are those of an index that stays in memory: 8 bytes for each restart, and 8 more that
 //! say where its block lies.
 //! [`DataWords`] are those of a data block that is used again and again: 4 bytes for each entry, and
-//! where it lies. They are bytes that lie behind the block:
+//! where it lies, which is also the way back from an entry to the one before. They are bytes that lie behind the block:
 //!
 //! ```text
 //! words: big-endian, 4 bytes x n | offsets of entries: fixed16 x n | length of the shared part: fixed16
@@ -272,13 +272,15 @@ pub struct DataWords<'a> {
     shared: usize,
 }
 
-/// Where a search by words ended.
+/// An entry as its words know it.
 pub(super) struct Place {
+    /// Which entry of the block it is.
+    pub index: usize,
     /// Where the entry lies.
     pub at: usize,
     /// The bytes of its user key behind the shared ones, as far as they are known.
     pub word: [u8; WORD_LEN],
-    /// Whether the user key may be the one sought, rather than surely greater.
+    /// Whether the user key may be the one that a search looks for, rather than surely greater.
     pub may_be_equal: bool,
 }
 
@@ -377,12 +379,54 @@ impl<'a> DataWords<'a> {
                 (self.words.partition_point(before), Some(padded))
             }
         };
-        let word = *self.words.get(at)?;
+        let place = self.place(at)?;
         Some(Place {
-            at: usize::from(u16::from_le_bytes(*self.offsets.get(at)?)),
-            word,
-            may_be_equal: wanted == Some(word),
+            may_be_equal: wanted == Some(place.word),
+            ..place
         })
+    }
+
+    /// The last entry.
+    #[inline]
+    pub(super) fn last(&self) -> Option<Place> {
+        self.place(self.words.len().checked_sub(1)?)
+    }
+
+    /// Entry `index`.
+    #[inline]
+    pub(super) fn place(&self, index: usize) -> Option<Place> {
+        Some(Place {
+            index,
+            at: self.offset(index)?,
+            word: *self.words.get(index)?,
+            may_be_equal: false,
+        })
+    }
+
+    #[inline]
+    fn offset(&self, index: usize) -> Option<usize> {
+        let offset = self.offsets.get(index)?;
+        Some(usize::from(u16::from_le_bytes(*offset)))
+    }
+
+    /// Which entry lies at offset `at`; most likely it is entry `likely`.
+    #[inline]
+    pub(super) fn index_of(&self, at: usize, likely: usize) -> Option<usize> {
+        if self.offset(likely) == Some(at) {
+            return Some(likely);
+        }
+        let at = u16::try_from(at).ok()?;
+        let offset = |offset: &[u8; OFFSET_LEN]| u16::from_le_bytes(*offset);
+        self.offsets.binary_search_by_key(&at, offset).ok()
+    }
+
+    /// Whether entry `index` is seen to have another user key than the one before it.
+    #[inline]
+    pub(super) fn begins_key(&self, index: usize) -> bool {
+        match index.checked_sub(1).map(|before| self.words.get(before)) {
+            Some(before) => before != self.words.get(index),
+            None => false,
+        }
     }
 }
 

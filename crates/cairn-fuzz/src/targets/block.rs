@@ -103,7 +103,16 @@ fn seeks(bytes: &[u8], layout: &BlockLayout, cursor: &mut DataCursor, key: &[u8]
             "a key of a sound block is found by words"
         );
     }
-    let _ = cursor.seek_with(DataWords::parse(key), bytes, layout, &order, key);
+    if cursor.valid() {
+        let _ = cursor.prev_with(words, bytes, layout);
+    }
+    let _ = cursor.last_with(words, bytes, layout);
+    let foreign = DataWords::parse(key);
+    let _ = cursor.seek_with(foreign, bytes, layout, &order, key);
+    if cursor.valid() {
+        let _ = cursor.prev_with(foreign, bytes, layout);
+    }
+    let _ = cursor.last_with(foreign, bytes, layout);
     let _ = cursor.seek_for_prev(bytes, layout, &order, key);
     let _ = cursor.seek_bytes(bytes, layout, key);
     let _ = cursor.seek_point(bytes, layout, &order, key);

@@ -1,7 +1,7 @@
 //! Walking backward: the versions of a key come oldest first and are gathered until the next key
 //! begins. A version is not gathered if another source stands on a newer one that hides it. The only
-//! version of a key that is left is not gathered either: if the block has the entry before at hand, and no
-//! other source stands on the same key, the iterator stands on the entry in place.
+//! version of a key that is left is not gathered either: if its block tells it from the entry before (by its words, or because
+//! that is at hand), and no other source stands on the same key, the iterator stands on the entry in place.
 
 use cairn_format::key;
 use cairn_types::{Progress, Result, SequenceNumber, ValueKind};

@@ -292,14 +292,18 @@ impl TableIter {
         self.data.key(self.bytes())
     }
 
-    /// The user key of the entry before, if it is at hand.
+    /// Whether the entry is seen to have another user key than the one before it in the table; `false`
+    /// where that cannot be told. User keys are the same if `same` says so.
     #[inline]
     #[must_use]
-    pub fn user_key_before(&self) -> Option<&[u8]> {
-        if self.pads {
-            return None;
-        }
-        self.data.key_before(self.bytes()).map(key::user_key)
+    pub fn begins_key(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+        let Some((block, _)) = &self.block else {
+            return false;
+        };
+        !self.pads
+            && self
+                .data
+                .begins_key(DataWords::parse(block.tail()), block, same)
     }
 
     /// The internal key of the entry, and the length of its value.
@@ -480,12 +484,20 @@ impl TableIter {
     pub fn prev_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         debug_assert!(self.valid, "prev is called on an entry");
         let moved = match &self.block {
-            Some((block, layout)) => self.data.prev(block, layout),
+            Some((block, layout)) => {
+                let words = DataWords::parse(block.tail());
+                self.data.prev_with(words, block, layout)
+            }
             None => Ok(()),
         };
         if moved.is_ok() && self.data.valid() && !self.pads {
             if self.data.value_range().start < self.calm.from {
                 self.look_ahead(true);
+            }
+            // As in `next_prefix`.
+            if let Some((block, _)) = &self.block {
+                let entry = self.data.entry_range();
+                block.prefetch_line(entry.start.wrapping_sub(2 * entry.len()));
             }
             return Some(key::prefix(order, self.data.key(self.bytes())));
         }
@@ -767,7 +779,7 @@ impl TableIter {
         let words = DataWords::parse(block.tail());
         let landed = match landing {
             Landing::First => self.data.first(block, layout),
-            Landing::Last => self.data.last(block, layout),
+            Landing::Last => self.data.last_with(words, block, layout),
             Landing::Seek => self.data.seek_with(words, block, layout, order, target),
             Landing::SeekForPrev => self
                 .data
