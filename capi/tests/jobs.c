@@ -23,6 +23,8 @@ static void flushed(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* in
   const rocksdb_table_properties_t* table = rocksdb_flushjobinfo_table_properties(info);
   CHECK(rocksdb_table_properties_orig_file_number(table) == rocksdb_flushjobinfo_file_number(info));
   CHECK(rocksdb_table_properties_num_entries(table) == 2 && rocksdb_table_properties_num_data_blocks(table) == 1);
+  CHECK(rocksdb_table_properties_num_data_blocks_compression_bypassed(table) == 1); /* there is no codec */
+  CHECK(rocksdb_table_properties_num_data_blocks_compression_rejected(table) == 0);
   CHECK(rocksdb_table_properties_data_size(table) > 0 && rocksdb_table_properties_index_size(table) > 0);
   CHECK(rocksdb_table_properties_num_deletions(table) == (uint64_t)told->flushes);
   CHECK(rocksdb_table_properties_has_key_smallest_seqno(table) && rocksdb_table_properties_has_key_largest_seqno(table));

@@ -82,6 +82,11 @@ impl Packer {
         })
     }
 
+    /// Blocks that were stored as they are without being tried.
+    pub(crate) fn bypassed(&self) -> u64 {
+        self.counts.bypassed.0
+    }
+
     pub(crate) fn dictionary(&self) -> Option<&Dictionary> {
         self.dictionary.as_ref()
     }

@@ -247,13 +247,14 @@ impl TableBuilder {
 
     fn complete_properties(&mut self, coding: IndexCoding) {
         let packer = self.data.packer();
-        let (used, rejected) = (packer.used, packer.rejected);
+        let (used, rejected, bypassed) = (packer.used, packer.rejected, packer.bypassed());
         let compression = self.params.compression;
         let properties = &mut self.properties;
         properties.index_kind = Some(self.index_kind);
         properties.index_key_is_user_key = coding.user_keys.into();
         properties.index_value_is_delta_encoded = coding.delta_values.into();
         properties.num_compression_rejected = rejected;
+        properties.num_compression_bypassed = bypassed;
         (properties.key_smallest_seqno, properties.key_largest_seqno) =
             self.seqs.unwrap_or_default();
         properties.compression = if self.params.options.format_version < 7 {
