@@ -39,6 +39,15 @@ impl HugePage {
         HugePage(base)
     }
 
+    /// The same with all of its memory taken from the kernel: whoever writes to it first does not wait for the
+    /// kernel to find and clear it, which takes a fraction of a millisecond, and many where memory is scattered.
+    #[must_use]
+    pub fn taken() -> HugePage {
+        let page = HugePage::new();
+        memory::touch(&page);
+        page
+    }
+
     /// Where it begins. The memory is valid as long as the page is.
     #[inline]
     #[must_use]
@@ -60,13 +69,29 @@ impl Drop for HugePage {
     }
 }
 
+/// Has `work`, which prepares pages, done by a thread of the process. `false` if there is none: then it will not
+/// be done.
+#[must_use]
+pub fn prepare_ahead(work: impl FnOnce() + Send + 'static) -> bool {
+    // Miri counts threads that outlive a test as mistakes.
+    !cfg!(miri) && super::prepare::PAGES.ask(work)
+}
+
 #[cfg(not(miri))]
 mod memory {
     use std::ptr::{self, NonNull};
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    use super::HUGE_PAGE;
+    use super::{HUGE_PAGE, HugePage};
+
+    /// Has the kernel back all of `page`.
+    pub(super) fn touch(page: &HugePage) {
+        let start = page.base().as_ptr().cast();
+        // SAFETY: the range is the page; it stays mapped, and keeps what it holds. A kernel that does not know
+        // the advice backs the page when it is written to.
+        let _advice = unsafe { madvise(start, HUGE_PAGE, Advice::LinuxPopulateWrite) };
+    }
 
     /// A mapping of [`HUGE_PAGE`] bytes that begins at a multiple of it.
     pub(super) fn take() -> Option<NonNull<u8>> {
@@ -134,7 +159,10 @@ mod memory {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::ptr::NonNull;
 
-    use super::HUGE_PAGE;
+    use super::{HUGE_PAGE, HugePage};
+
+    /// Nothing is to be done.
+    pub(super) fn touch(_page: &HugePage) {}
 
     const LAYOUT: Layout = match Layout::from_size_align(HUGE_PAGE, HUGE_PAGE) {
         Ok(layout) => layout,
@@ -164,7 +192,10 @@ mod tests {
         let count = if cfg!(miri) { 3 } else { 40 };
         let mut pages: Vec<HugePage> = Vec::new();
         for round in 0..count {
-            let page = HugePage::new();
+            let page = match round % 2 {
+                0 => HugePage::new(),
+                _ => HugePage::taken(),
+            };
             let at = page.base().as_ptr();
             assert!(at.addr().is_multiple_of(HUGE_PAGE));
             // SAFETY: the page is this test's, whole.

@@ -15,20 +15,19 @@
 //! Cost of an append: one lock that nobody else takes, one look at the coarse clock, one copy. The
 //! preparation of a page costs less than a call that writes half of it.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use cairn_types::Result;
 use rustix::fs::{FsWord, fstatfs};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::prepare::WINDOWS;
 use super::window::Window;
 use super::write::PosixWriter;
 use crate::fs::{MAPPED_UNIT, WritableFile};
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
+use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
 
 /// Length of the first window in bytes. Small, because the first sync writes all of its zeros.
 const MIN_WINDOW: u64 = 2 * MAPPED_UNIT;
@@ -150,7 +149,13 @@ impl MappedWriter {
         if let Some(current) = current {
             next.wanted = Some(current.window.end());
             drop(next);
-            PREPARER.ask(&self.0);
+            let file = Arc::downgrade(&self.0);
+            // Without a thread writers prepare their windows themselves.
+            let _asked = WINDOWS.ask(move || {
+                if let Some(file) = file.upgrade() {
+                    file.prepare_next();
+                }
+            });
         }
     }
 }
@@ -258,62 +263,6 @@ impl Drop for MappedWriter {
     fn drop(&mut self) {
         // As the trait says: who drops an open file does not care for its errors.
         let _ = self.close();
-    }
-}
-
-/// The thread that prepares windows, for all files of the process.
-static PREPARER: Preparer = Preparer {
-    state: Mutex::new(Asked {
-        files: VecDeque::new(),
-        started: false,
-    }),
-    asked: Condvar::new(),
-};
-
-/// For how long the thread waits for work before it ends.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-struct Preparer {
-    state: Mutex<Asked>,
-    asked: Condvar,
-}
-
-struct Asked {
-    /// The files whose next window is wanted.
-    files: VecDeque<Weak<Windows>>,
-    started: bool,
-}
-
-impl Preparer {
-    /// Asks for the next window of `file`.
-    fn ask(&'static self, file: &Arc<Windows>) {
-        let mut state = self.state.lock();
-        state.files.push_back(Arc::downgrade(file));
-        self.asked.notify_one();
-        if !state.started {
-            let thread = std::thread::Builder::new().name("cairn-windows".to_owned());
-            // Without a thread writers prepare their windows themselves.
-            state.started = thread.spawn(|| self.serve()).is_ok();
-        }
-    }
-
-    /// The life of the thread.
-    fn serve(&self) {
-        let mut state = self.state.lock();
-        loop {
-            if let Some(file) = state.files.pop_front() {
-                drop(state);
-                if let Some(file) = file.upgrade() {
-                    file.prepare_next();
-                }
-                state = self.state.lock();
-            } else if self.asked.wait_for(&mut state, PATIENCE).timed_out()
-                && state.files.is_empty()
-            {
-                state.started = false;
-                return;
-            }
-        }
     }
 }
 

@@ -16,6 +16,7 @@ mod interrupts;
 mod lock;
 mod mapped;
 mod mapping;
+mod prepare;
 pub(crate) mod priority;
 mod read;
 mod window;

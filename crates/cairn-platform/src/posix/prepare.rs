@@ -1,0 +1,77 @@
+//! Threads that prepare what somebody will need soon: windows of logs, large pages of memtables.
+//!
+//! Neither is long work, but whoever would do it at the moment of need is a writer, and the kernel may take
+//! milliseconds for it. Each kind has a thread for the whole process, so that a window does not wait for a
+//! page; it ends when nothing was asked for during [`PATIENCE`], and is started again.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::sync::{Condvar, Mutex};
+
+/// For how long a thread waits for work before it ends.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Something to be prepared.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Prepares windows of logs.
+pub(super) static WINDOWS: Preparer = Preparer::named("cairn-windows");
+/// Prepares large pages.
+pub(super) static PAGES: Preparer = Preparer::named("cairn-pages");
+
+/// A thread that is there while there is work.
+pub(super) struct Preparer {
+    name: &'static str,
+    state: Mutex<Asked>,
+    asked: Condvar,
+}
+
+struct Asked {
+    work: VecDeque<Work>,
+    started: bool,
+}
+
+impl Preparer {
+    const fn named(name: &'static str) -> Preparer {
+        Preparer {
+            name,
+            state: Mutex::new(Asked {
+                work: VecDeque::new(),
+                started: false,
+            }),
+            asked: Condvar::new(),
+        }
+    }
+
+    /// Has `work` done, behind what was asked for before. `false` if there is no thread: then it will not be
+    /// done.
+    pub(super) fn ask(&'static self, work: impl FnOnce() + Send + 'static) -> bool {
+        let mut state = self.state.lock();
+        if !state.started {
+            let thread = std::thread::Builder::new().name(self.name.to_owned());
+            state.started = thread.spawn(|| self.serve()).is_ok();
+        }
+        if state.started {
+            state.work.push_back(Box::new(work));
+            self.asked.notify_one();
+        }
+        state.started
+    }
+
+    /// The life of the thread.
+    fn serve(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(work) = state.work.pop_front() {
+                drop(state);
+                work();
+                state = self.state.lock();
+            } else if self.asked.wait_for(&mut state, PATIENCE).timed_out() && state.work.is_empty()
+            {
+                state.started = false;
+                return;
+            }
+        }
+    }
+}
