@@ -26,8 +26,11 @@ pub(crate) struct CurrentLog {
     name_synced: Arc<AtomicBool>,
     /// Whether the last sync of the log has succeeded.
     finished: Arc<AtomicBool>,
-    /// The error after which nothing is written to the file any more.
+    /// The error after which nothing is written to the file any more. Never locked while something
+    /// is waited for: every append looks here.
     failed: Arc<Mutex<Option<Error>>>,
+    /// Locked by who syncs.
+    syncing: Arc<Mutex<()>>,
     dir: PathBuf,
     /// Length up to which a background sync was asked for; 0 if none was.
     presynced: u64,
@@ -49,6 +52,7 @@ pub(crate) struct LogSync {
     name_synced: Arc<AtomicBool>,
     finished: Arc<AtomicBool>,
     failed: Arc<Mutex<Option<Error>>>,
+    syncing: Arc<Mutex<()>>,
     dir: PathBuf,
     use_fsync: bool,
 }
@@ -58,20 +62,29 @@ impl LogSync {
     /// thread syncs at a time, and after a failure nobody does: a sync that succeeds then would
     /// prove nothing.
     pub(crate) fn sync(&self, fs: &dyn FileSystem) -> Result<()> {
-        let mut failed = self.failed.lock();
+        self.sync_by(fs, |file| file.sync(self.use_fsync))
+    }
+
+    /// [`LogSync::sync`] by a call of `sync`.
+    fn sync_by(
+        &self,
+        fs: &dyn FileSystem,
+        sync: impl FnOnce(&dyn WritableFile) -> Result<()>,
+    ) -> Result<()> {
+        let _alone = self.syncing.lock();
         // A log that was finished meanwhile is synced to its end, and closed.
         if self.finished.load(Ordering::Acquire) {
             return Ok(());
         }
-        if let Some(error) = &*failed {
+        if let Some(error) = &*self.failed.lock() {
             return Err(error.clone());
         }
-        self.try_sync(fs)
-            .inspect_err(|error| *failed = Some(error.clone()))
+        sync(&*self.file)
+            .and_then(|()| self.sync_name(fs))
+            .inspect_err(|error| *self.failed.lock() = Some(error.clone()))
     }
 
-    fn try_sync(&self, fs: &dyn FileSystem) -> Result<()> {
-        self.file.sync(self.use_fsync)?;
+    fn sync_name(&self, fs: &dyn FileSystem) -> Result<()> {
         if !self.name_synced.load(Ordering::Acquire) {
             fs.sync_dir(&self.dir)?;
             self.name_synced.store(true, Ordering::Release);
@@ -112,6 +125,7 @@ impl CurrentLog {
             name_synced: Arc::default(),
             finished: Arc::default(),
             failed: Arc::default(),
+            syncing: Arc::default(),
             dir: dir.to_owned(),
             presynced: 0,
             bytes_per_sync: 0,
@@ -236,6 +250,7 @@ impl CurrentLog {
             name_synced: self.name_synced.clone(),
             finished: self.finished.clone(),
             failed: self.failed.clone(),
+            syncing: self.syncing.clone(),
             dir: self.dir.clone(),
             use_fsync: self.use_fsync,
         }
@@ -273,5 +288,40 @@ impl CurrentLog {
         self.syncer().sync(fs)?;
         self.finished.store(true, Ordering::Release);
         self.file.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_platform::mem::MemFileSystem;
+
+    use super::*;
+
+    #[test]
+    fn nobody_who_appends_waits_for_a_sync() {
+        let fs = MemFileSystem::new();
+        let create = || {
+            let dir = Path::new("/");
+            let options = WalOptions::default();
+            CurrentLog::create(&fs, dir, FileNumber(7), None, &options, false)
+        };
+        let mut log = create().unwrap();
+        let batch = [0; 12];
+        let syncer = log.syncer();
+        // Every append asks whether the log has failed. While a sync kept the answer to itself, writers waited
+        // for it, 30 ms at each switch of memtables under a load.
+        let synced = syncer.sync_by(&fs, |_| {
+            log.append(&[(SequenceNumber(1), &batch)], false)?;
+            assert!(!log.has_failed());
+            Ok(())
+        });
+        synced.unwrap();
+        let failed = syncer.sync_by(&fs, |_| {
+            log.append(&[(SequenceNumber(2), &batch)], false)?;
+            Err(Error::io_text("the device is gone"))
+        });
+        assert!(failed.is_err() && log.has_failed());
+        assert!(log.append(&[(SequenceNumber(3), &batch)], false).is_err());
+        assert!(syncer.sync(&fs).is_err(), "a later sync proves nothing");
     }
 }
