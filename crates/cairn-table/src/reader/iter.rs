@@ -421,15 +421,16 @@ impl TableIter {
     }
 
     /// Goes to the following entry. Only while the iterator is valid.
-    #[inline]
+    // A call of its own, so that what a step does within a block is one piece.
+    #[inline(never)]
     #[expect(
         clippy::should_implement_trait,
         reason = "the word of the field for an iterator that lends its entries"
     )]
     pub fn next(&mut self) -> Progress {
-        match self.next_prefix(&KeyOrder::Bytewise) {
-            Some(_) => Progress::Ready,
-            None => self.progress(),
+        match self.step() {
+            true => Progress::Ready,
+            false => self.progress(),
         }
     }
 
@@ -446,9 +447,19 @@ impl TableIter {
     /// `order`, if the step is one of those that most are: within a block, to a key that is shown as it is
     /// stored. After other steps the iterator itself says where it stands ([`TableIter::progress`],
     /// [`TableIter::valid`]).
-    // A call of its own, so that what a step does within a block is one piece wherever it is taken.
+    // See `next`.
     #[inline(never)]
     pub fn next_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
+        match self.step() {
+            true => Some(key::prefix(order, self.data.key(self.bytes()))),
+            false => None,
+        }
+    }
+
+    /// Goes to the following entry; whether that was a step within the block to a key that is shown as it
+    /// is stored.
+    #[inline(always)]
+    fn step(&mut self) -> bool {
         debug_assert!(self.valid, "next is called on an entry");
         let moved = match &self.block {
             Some((block, layout)) => self.data.next(block, layout),
@@ -464,10 +475,10 @@ impl TableIter {
             if let Some((block, _)) = &self.block {
                 block.prefetch_line(value.end + value.len());
             }
-            return Some(key::prefix(order, self.data.key(self.bytes())));
+            return true;
         }
         let _progress = self.leave(moved, false);
-        None
+        false
     }
 
     /// Goes to the entry before. Only while the iterator is valid.
