@@ -43,6 +43,9 @@ use crate::visible::{Rules, Visible};
 /// After how many entries a part asks whether it may give half of what is left to somebody.
 const ASK_EVERY: u32 = if cfg!(test) { 3 } else { 256 };
 
+/// Bytes of inputs that are worth a thread.
+const WORTH_GIVING: u64 = if cfg!(test) { 1 } else { 512 << 10 };
+
 /// A compaction to run.
 pub struct CompactJob {
     /// The surroundings.
@@ -302,7 +305,7 @@ impl Work {
         }
         let target = &self.targets[usize::from(span.deeper)];
         let runs = &self.runs[..target.runs];
-        let least = target.output.target_bytes / 4;
+        let least = WORTH_GIVING.max(target.output.target_bytes / 4);
         let (context, upper) = (&self.context, span.upper.as_deref());
         let middle = parts::middle(runs, &context.order, least, reached, upper, &context.io)?;
         let Some(middle) = middle else {

@@ -193,9 +193,10 @@ pub(super) fn read_up_to_damage(
                 };
                 (offset, edit.and_then(take))
             }
-            Event::Dropped(dropped) if dropped.reason.is_torn() => break None,
-            Event::Dropped(dropped) if torn::is_cut_short(&*file, dropped.offset)? => break None,
             Event::Dropped(dropped) => {
+                if torn::is_cut_short(&*file, dropped.offset, dropped.reason.is_torn())? {
+                    break None;
+                }
                 let error = damaged(path, dropped.offset, dropped.reason);
                 (dropped.offset, Err(error))
             }

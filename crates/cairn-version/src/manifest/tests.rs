@@ -187,6 +187,29 @@ fn a_flipped_bit_is_corruption_of_this_file_at_an_offset() {
     );
 }
 
+/// A length of which a bit was wrong pointed beyond the end, and all records from there on were left out in
+/// silence, and their files deleted.
+#[test]
+fn a_length_that_points_beyond_the_end_is_damage_if_records_stand_behind_it() {
+    let fs = MemFileSystem::new();
+    let mut manifest = create(&fs, &empty(), &[]);
+    let first = manifest.size() as usize;
+    for number in [20, 30] {
+        let files = vec![file(number, "c", "d")];
+        manifest.append(&[adds(1, files)]).unwrap();
+    }
+    let mut bad = bytes(&fs);
+    // The higher byte of the length: checksum, length, type.
+    bad[first + 5] ^= 0x40;
+    overwrite(&fs, &bad);
+    let error = read_back(&fs).unwrap_err();
+    let named = format!("at offset {first} of /db/MANIFEST-000004");
+    assert!(
+        error.is_corruption() && error.text().contains(&named),
+        "{error}"
+    );
+}
+
 #[test]
 fn an_append_of_which_sectors_are_missing_is_left_out() {
     let fs = MemFileSystem::new();

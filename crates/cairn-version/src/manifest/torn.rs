@@ -26,16 +26,23 @@ const FULL: u8 = 1;
 const FIRST: u8 = 2;
 
 /// Whether what begins at `offset`, which is no record, is the rest of an append that was cut
-/// short: a sector of it is missing, and nothing was appended behind it.
-pub(super) fn is_cut_short(file: &dyn RandomAccessFile, offset: u64) -> Result<bool> {
+/// short: the file ends within it (`ends_within`) or a sector of it is missing, and nothing was appended
+/// behind it. A length that is wrong may point beyond the end of the file, too.
+pub(super) fn is_cut_short(
+    file: &dyn RandomAccessFile,
+    offset: u64,
+    ends_within: bool,
+) -> Result<bool> {
     let len = file.len()?.saturating_sub(offset);
     if len > MAX_APPEND {
-        return Ok(false);
+        // A length that is wrong points no further than a block.
+        return Ok(ends_within);
     }
     let mut rest = vec![0; usize::try_from(len).unwrap_or(0)];
     let got = file.read_up_to_end(offset, &mut rest)?;
     rest.truncate(got);
-    Ok(lacks_a_sector(file, offset, rest.len())? && !has_a_record(&rest, offset))
+    let lacks = ends_within || lacks_a_sector(file, offset, rest.len())?;
+    Ok(lacks && !has_a_record(&rest, offset))
 }
 
 /// Whether one of the sectors that the `len` bytes at `offset` lie in is missing, as far as they reach.
