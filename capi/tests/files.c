@@ -32,23 +32,8 @@ static void external(rocksdb_t* db, rocksdb_options_t* options, rocksdb_readopti
 
 static void changes(rocksdb_t* db, uint64_t from) {
   char* err = NULL;
-  rocksdb_flushwaloptions_t* how = rocksdb_flushwaloptions_create();
-  CHECK(!rocksdb_flushwaloptions_get_sync(how) && rocksdb_flushwaloptions_get_rate_limiter_priority(how) == 4);
-  rocksdb_flush_wal_with_options(db, how, &err);
+  rocksdb_wal_iterator_t* iter = rocksdb_get_updates_since(db, from, NULL, &err);
   CHECK_OK(err);
-  rocksdb_flushwaloptions_set_sync(how, 1);
-  rocksdb_flushwaloptions_set_rate_limiter_priority(how, 2);
-  CHECK(rocksdb_flushwaloptions_get_sync(how) && rocksdb_flushwaloptions_get_rate_limiter_priority(how) == 2);
-  rocksdb_flush_wal_with_options(db, how, &err);
-  CHECK_OK(err);
-  rocksdb_flushwaloptions_destroy(how);
-  rocksdb_wal_readoptions_t* options = rocksdb_wal_readoptions_create();
-  CHECK(rocksdb_wal_readoptions_get_verify_checksums(options));
-  rocksdb_wal_readoptions_set_verify_checksums(options, 0);
-  CHECK(!rocksdb_wal_readoptions_get_verify_checksums(options));
-  rocksdb_wal_iterator_t* iter = rocksdb_get_updates_since(db, from, options, &err);
-  CHECK_OK(err);
-  rocksdb_wal_readoptions_destroy(options);
   CHECK(rocksdb_wal_iter_valid(iter));
   uint64_t seq = 0;
   rocksdb_writebatch_t* batch = rocksdb_wal_iter_get_batch(iter, &seq);

@@ -239,6 +239,30 @@ static void texts_and_choices(void) {
   rocksdb_compactoptions_destroy(c);
 }
 
+/* Logs are handed over, and read back, with options. */
+static void options_of_logs(rocksdb_t* db) {
+  char* err = NULL;
+  rocksdb_flushwaloptions_t* how = rocksdb_flushwaloptions_create();
+  CHECK(!rocksdb_flushwaloptions_get_sync(how) && rocksdb_flushwaloptions_get_rate_limiter_priority(how) == 4);
+  rocksdb_flush_wal_with_options(db, how, &err);
+  CHECK_OK(err);
+  rocksdb_flushwaloptions_set_sync(how, 1);
+  rocksdb_flushwaloptions_set_rate_limiter_priority(how, 2);
+  CHECK(rocksdb_flushwaloptions_get_sync(how) && rocksdb_flushwaloptions_get_rate_limiter_priority(how) == 2);
+  rocksdb_flush_wal_with_options(db, how, &err);
+  CHECK_OK(err);
+  rocksdb_flushwaloptions_destroy(how);
+  rocksdb_wal_readoptions_t* options = rocksdb_wal_readoptions_create();
+  CHECK(rocksdb_wal_readoptions_get_verify_checksums(options));
+  rocksdb_wal_readoptions_set_verify_checksums(options, 0);
+  CHECK(!rocksdb_wal_readoptions_get_verify_checksums(options));
+  rocksdb_wal_iterator_t* iter = rocksdb_get_updates_since(db, rocksdb_get_latest_sequence_number(db), options, &err);
+  CHECK_OK(err);
+  rocksdb_wal_readoptions_destroy(options);
+  CHECK(rocksdb_wal_iter_valid(iter));
+  rocksdb_wal_iter_destroy(iter);
+}
+
 int main(int argc, char** argv) {
   char* err = NULL;
   char* path = below(argc > 1 ? argv[1] : NULL, "newer");
@@ -256,6 +280,7 @@ int main(int argc, char** argv) {
   flush(db);
   named(db);
   put(db, "c", "3");
+  options_of_logs(db);
   copied(db);
   logs(db);
   checks(db);
