@@ -71,16 +71,7 @@ impl BlobFile {
                 HEADER_LEN + FOOTER_LEN
             )));
         }
-        let read = |offset: u64, len: usize| {
-            let file = file.clone();
-            ReadRequest {
-                file,
-                offset,
-                len,
-                room: 0,
-            }
-            .read_now()
-        };
+        let read = |offset: u64, len: usize| ReadRequest::new(file.clone(), offset, len).read_now();
         let in_file =
             |offset: u64| move |error: Malformed| error.in_file(names::blob(number), offset);
         let header = Header::decode(&read(0, HEADER_LEN)?).map_err(in_file(0))?;
@@ -160,14 +151,9 @@ impl BlobFile {
         let end = index.offset.checked_add(index.size);
         match (start, end) {
             (Some(start), Some(end)) if start >= HEADER_LEN as u64 && end <= self.records_end() => {
-                Ok(ReadRequest {
-                    file: self.file.clone(),
-                    offset: start,
-                    len: usize::try_from(end - start).map_err(|_| {
-                        self.bad_index(format_args!("a value of {} bytes", index.size))
-                    })?,
-                    room: 0,
-                })
+                let len = usize::try_from(end - start)
+                    .map_err(|_| self.bad_index(format_args!("a value of {} bytes", index.size)))?;
+                Ok(ReadRequest::new(self.file.clone(), start, len))
             }
             _ => Err(self.bad_index(format_args!(
                 "{} bytes at offset {}",

@@ -71,13 +71,6 @@ impl BlobFile {
     }
 
     fn read_at(&self, offset: u64, len: usize) -> Result<Buffer> {
-        let file = self.file().clone();
-        ReadRequest {
-            file,
-            offset,
-            len,
-            room: 0,
-        }
-        .read_now()
+        ReadRequest::new(self.file().clone(), offset, len).read_now()
     }
 }

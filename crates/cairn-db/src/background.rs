@@ -11,9 +11,9 @@ use std::sync::Arc;
 use cairn_jobs::pick::run_count;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::listener::BackgroundJobPressure;
-use cairn_options::CompactionStyle;
-use cairn_platform::Priority;
+use cairn_options::{CompactionStyle, DbOptions};
 use cairn_platform::sync::{MutexGuard, Ordering};
+use cairn_platform::{Executor, Priority};
 use cairn_types::{Error, Result};
 
 use crate::control::is_called_off;
@@ -21,6 +21,14 @@ use crate::errors::retry::JobKind;
 use crate::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
 use crate::write::stall::{self, Condition, Load};
+
+/// Makes sure of the threads that jobs may take, and of those that may help one of them.
+pub(crate) fn reserve_threads(executor: &dyn Executor, options: &DbOptions) {
+    let (flushes, compactions) = options.background_limits();
+    executor.reserve(Priority::High, flushes);
+    executor.reserve(Priority::Low, compactions);
+    executor.reserve(Priority::Part, flushes + compactions - 1);
+}
 
 impl Shared {
     /// Starts the jobs that are due, as far as the limits allow.

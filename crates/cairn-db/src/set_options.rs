@@ -11,11 +11,11 @@
 use std::sync::Arc;
 
 use cairn_options::{DbOptions, FamilyOptions, Options};
-use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
 use cairn_read::{Reading, View};
 use cairn_types::{Error, Result};
 
+use crate::background::reserve_threads;
 use crate::db::Db;
 use crate::family::{Family, FamilyState};
 use crate::shared::Shared;
@@ -178,11 +178,7 @@ impl Shared {
         if after.to_text() == before.to_text() && !self.options_unsaved.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let (flushes, compactions) = after.background_limits();
-        self.world.executor.reserve(Priority::High, flushes);
-        self.world.executor.reserve(Priority::Low, compactions);
-        let helpers = flushes + compactions - 1;
-        self.world.executor.reserve(Priority::Part, helpers);
+        reserve_threads(&*self.world.executor, &after);
         self.open_tables.set_limit(after.open_table_limit());
         let write_back = after.wal_bytes_per_sync;
         let log_changes = write_back != before.wal_bytes_per_sync;

@@ -297,12 +297,16 @@ impl Work {
                 None => return Ok(true),
             },
         };
-        if self.parts.are_waiting() {
-            if permit.is_some() {
-                self.call_help(permit);
-            }
-            return Ok(true);
+        let gives = self.parts.are_waiting() || self.split(span, reached)?;
+        if gives && permit.is_some() {
+            self.call_help(permit);
         }
+        Ok(gives)
+    }
+
+    /// Makes the second half of what is left of `span` behind `reached` a part of its own. Whether that is
+    /// worth it.
+    fn split(&self, span: &mut Span, reached: &[u8]) -> Result<bool> {
         let target = &self.targets[usize::from(span.deeper)];
         let runs = &self.runs[..target.runs];
         let least = WORTH_GIVING.max(target.output.target_bytes / 4);
@@ -317,9 +321,6 @@ impl Work {
             deeper: span.deeper,
         };
         self.parts.add(given);
-        if permit.is_some() {
-            self.call_help(permit);
-        }
         Ok(true)
     }
 

@@ -14,12 +14,17 @@ const MAX_CANDIDATES: usize = 64;
 /// Keys within tables that are looked for, for each part.
 const ANCHORS_EACH_PART: u64 = 8;
 
-/// Whether `pick` may be split. Parts of a compaction into level 0 would be files that overlap
-/// nothing and yet have one age; keys with timestamps are not cut apart.
+/// Whether a part of `pick` may give away the end of its keys while it is worked on. Parts of a compaction
+/// into level 0 would be files that overlap nothing and yet have one age; keys with timestamps are not
+/// cut apart.
+pub(crate) fn may_give(pick: &Pick, order: &KeyOrder) -> bool {
+    pick.output.level > 0 && order.timestamp_size() == 0
+}
+
+/// Whether `pick` may be split before it begins.
 pub(crate) fn may_split(pick: &Pick, order: &KeyOrder) -> bool {
     pick.max_subcompactions > 1
-        && pick.output.level > 0
-        && order.timestamp_size() == 0
+        && may_give(pick, order)
         && (pick.start_level() == 0 || pick.reason == Reason::Manual || is_universal(pick.reason))
 }
 
@@ -89,11 +94,6 @@ pub(crate) fn spans(
             }
         })
         .collect()
-}
-
-/// Whether a part of `pick` may give away the end of its keys while it is worked on.
-pub(crate) fn may_give(pick: &Pick, order: &KeyOrder) -> bool {
-    pick.output.level > 0 && order.timestamp_size() == 0
 }
 
 /// A user key behind `after` and before `until` at which what lies between these falls into about

@@ -40,20 +40,6 @@ pub struct Merge<R> {
     passed: u64,
 }
 
-/// The first 8 bytes of the user key of `internal`, as a number that orders as they do.
-#[inline]
-fn prefix(internal: &[u8]) -> u64 {
-    let user = key::user_key(internal);
-    match user.first_chunk::<8>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => user
-            .iter()
-            .fold(0, |number, &byte| number << 8 | u64::from(byte))
-            .checked_shl(8 * (8 - user.len() as u32))
-            .unwrap_or(0),
-    }
-}
-
 impl<R: Run> Merge<R> {
     /// The entries of `runs`, the newest run first: among equal keys, the earlier run wins.
     #[must_use]
@@ -73,14 +59,13 @@ impl<R: Run> Merge<R> {
         self.passed
     }
 
-    /// The number that run `run` plays with: the first 8 bytes of its user key, if those order keys; 0 if
-    /// not. The largest one if the run has ended.
+    /// The number that run `run` plays with: the [prefix](key::prefix) of its key, or the largest one if the
+    /// run has ended.
     #[inline]
     fn prefix(&self, run: usize) -> u64 {
-        match (self.runs[run].valid(), self.order.is_bytewise()) {
-            (false, _) => u64::MAX,
-            (true, true) => prefix(self.runs[run].key()),
-            (true, false) => 0,
+        match self.runs[run].valid() {
+            true => key::prefix(&self.order, self.runs[run].key()),
+            false => u64::MAX,
         }
     }
 

@@ -236,6 +236,17 @@ pub struct ReadRequest {
 }
 
 impl ReadRequest {
+    /// `len` bytes of `file` from `offset` on, with no memory behind them.
+    #[must_use]
+    pub fn new(file: Arc<dyn RandomAccessFile>, offset: u64, len: usize) -> ReadRequest {
+        ReadRequest {
+            file,
+            offset,
+            len,
+            room: 0,
+        }
+    }
+
     /// Reads the bytes, blocking.
     ///
     /// # Errors

@@ -156,12 +156,7 @@ mod tests {
         let written = limiter.total_bytes_through(Some(IoPriority::High));
         assert_eq!((written, limiter.total_requests(None)), (10_500, 11));
 
-        let request = ReadRequest {
-            file: fs.open(path, FileMode::default()).unwrap(),
-            offset: 0,
-            len: 10_500,
-            room: 0,
-        };
+        let request = ReadRequest::new(fs.open(path, FileMode::default()).unwrap(), 0, 10_500);
         let io = Io::blocking().limited(limits);
         assert_eq!(io.read_now(&request).unwrap()[..], bytes[..]);
         assert!(io.read_batch(&[request.clone(), request])[1].is_ok());

@@ -32,6 +32,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 use cairn_version::{OpenTables, Version};
 
+use crate::background::reserve_threads;
 use crate::db::{Db, FamilyDescriptor};
 use crate::family::Families;
 use crate::shared::{FamilyTree, Shared, Tree, Writer};
@@ -347,17 +348,8 @@ fn assemble(
     let db_id = files::identity(request, &options, &dir, recovered)?;
     let session =
         cairn_format::id::SessionId::from_random(world.random.next_u64(), world.random.next_u64());
-    let (flushes, compactions) = options.background_limits();
     if !request.read_only {
-        world
-            .executor
-            .reserve(cairn_platform::Priority::High, flushes);
-        world
-            .executor
-            .reserve(cairn_platform::Priority::Low, compactions);
-        world
-            .executor
-            .reserve(cairn_platform::Priority::Part, flushes + compactions - 1);
+        reserve_threads(&*world.executor, &options);
     }
     let wal_limit = options.wal_limit(named.iter().map(|(_, family)| family));
     let shared = Shared {

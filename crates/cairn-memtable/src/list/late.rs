@@ -10,8 +10,6 @@
 use std::cmp::Ordering as Order;
 use std::ptr::NonNull;
 
-use cairn_format::key;
-
 use super::atomic::{AtomicBool, AtomicUsize, Mutex, Ordering};
 use super::node::{Node, Target};
 use super::together::{Search, TOGETHER};
@@ -121,11 +119,7 @@ impl List {
     fn link_late(&self, state: &mut State) {
         let mut searches: [Option<Search<'_>>; TOGETHER] = [const { None }; TOGETHER];
         let waiting = || state.nodes[..state.len].iter().flatten();
-        let targets = waiting().map(|(node, _)| {
-            // SAFETY: the node is of this list, which lives (N1).
-            let internal = unsafe { Node::key(*node) };
-            Target::new(&self.order, key::user_key(internal), key::packed(internal))
-        });
+        let targets = waiting().map(|(node, _)| self.target_of(*node));
         self.find_places(targets, &mut searches);
         for (&(node, height), search) in waiting().zip(searches.iter_mut().flatten()) {
             self.link_up(node, height, &search.target, &mut search.found);

@@ -281,6 +281,18 @@ impl List {
         }
     }
 
+    /// What `node`, which is of this list and not linked in yet, is to be linked in as.
+    #[inline]
+    fn target_of(&self, node: NonNull<Node>) -> Target<'_> {
+        // SAFETY: the node is of this list, which lives (N1).
+        let internal = unsafe { Node::key(node) };
+        let (user, packed) = (
+            cairn_format::key::user_key(internal),
+            cairn_format::key::packed(internal),
+        );
+        Target::new(&self.order, user, packed)
+    }
+
     /// Links `node`, beginning the search at `hint`.
     #[inline]
     fn place(

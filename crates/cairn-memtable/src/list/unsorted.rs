@@ -59,9 +59,7 @@ impl List {
         nodes.sort_unstable_by(|(a, _), (b, _)| key::compare(&self.order, key_of(*a), key_of(*b)));
         let mut hint = InsertHint::default();
         for (node, height) in nodes.drain(..) {
-            let internal = key_of(node);
-            let target = Target::new(&self.order, key::user_key(internal), key::packed(internal));
-            self.place(node, height, &target, &mut hint);
+            self.place(node, height, &self.target_of(node), &mut hint);
         }
         unsorted.waiting.store(false, Ordering::Release);
     }

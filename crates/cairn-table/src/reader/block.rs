@@ -130,14 +130,7 @@ pub(crate) fn read_again<T>(
     (offset, len): (u64, usize),
     decode: impl FnOnce(&Raw<'_>) -> Decoded<T>,
 ) -> Decoded<T> {
-    let file = file.clone();
-    let again = ReadRequest {
-        file,
-        offset,
-        len,
-        room: 0,
-    }
-    .read_now();
+    let again = ReadRequest::new(file.clone(), offset, len).read_now();
     again
         .ok()
         .and_then(|bytes| decode(&Raw::Whole(bytes)).ok())

@@ -104,12 +104,7 @@ impl Opening<'_> {
             let start = (handle.offset - self.tail_at) as usize;
             return Ok(Raw::Part(&self.tail[start..start + len]));
         }
-        let request = ReadRequest {
-            file: self.file.clone(),
-            offset: handle.offset,
-            len,
-            room: 0,
-        };
+        let request = ReadRequest::new(self.file.clone(), handle.offset, len);
         self.io.read_now(&request).map(Raw::Whole)
     }
 
@@ -203,12 +198,8 @@ impl Table {
             .clamp(FOOTER_LEN as u64, MAX_TAIL)
             .min(len);
         let tail_at = len - tail_len;
-        let tail = io.read_now(&ReadRequest {
-            file: file.clone(),
-            offset: tail_at,
-            len: tail_len as usize,
-            room: 0,
-        })?;
+        let tail = ReadRequest::new(file.clone(), tail_at, tail_len as usize);
+        let tail = io.read_now(&tail)?;
         params.meter.update(|update| {
             update.record(Histogram::TableOpenPrefetchTailReadBytes, tail_len);
         });
