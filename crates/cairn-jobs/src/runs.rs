@@ -159,6 +159,7 @@ mod tests {
 
     /// A run in memory, whose values are its name.
     struct Listed {
+        order: KeyOrder,
         keys: Vec<InternalKey>,
         at: usize,
         name: [u8; 1],
@@ -167,9 +168,8 @@ mod tests {
     impl Run for Listed {
         fn start(&mut self, target: Option<&[u8]>) {
             let before = |key: &InternalKey| {
-                target.is_some_and(|target| {
-                    key::compare(&KeyOrder::Bytewise, key.as_bytes(), target).is_lt()
-                })
+                target
+                    .is_some_and(|target| key::compare(&self.order, key.as_bytes(), target).is_lt())
             };
             self.at = self.keys.partition_point(before);
         }
@@ -204,15 +204,15 @@ mod tests {
         fn all_entries_come_in_order_and_of_equal_keys_the_newest_run_first(
             lists in prop::collection::vec(prop::collection::btree_set((key(), 0_u64..3), 0..12), 0..10),
             target in prop::option::of(key()),
+            order in prop::sample::select(vec![KeyOrder::Bytewise, KeyOrder::ReverseBytewise]),
         ) {
-            let order = KeyOrder::Bytewise;
             let internal = |user: &[u8], seq| {
                 InternalKey::new(user, SequenceNumber(seq), ValueKind::Value)
             };
             let runs: Vec<Listed> = lists.iter().zip(0..).map(|(list, name)| {
                 let mut keys: Vec<_> = list.iter().map(|(user, seq)| internal(user, *seq)).collect();
                 keys.sort_by(|a, b| key::compare(&order, a.as_bytes(), b.as_bytes()));
-                Listed { keys, at: 0, name: [name] }
+                Listed { order: order.clone(), keys, at: 0, name: [name] }
             }).collect();
             let target = target.map(|user| internal(&user, 9));
             let mut expected: Vec<(Vec<u8>, u8)> = runs.iter()
