@@ -169,15 +169,23 @@ fn filter(c: &mut Criterion) {
 }
 
 fn checksum(c: &mut Criterion) {
-    let bytes = vec![3u8; 4096];
-    let mut group = c.benchmark_group("checksum of 4 KiB");
-    group.throughput(Throughput::Bytes(4096));
-    for kind in [ChecksumKind::Crc32c, ChecksumKind::Xxh3] {
-        group.bench_function(format!("{kind:?}"), |b| {
-            b.iter(|| block_checksum(kind, black_box(&bytes), 0));
-        });
+    // A footer, the shortest input of the long form of XXH3, a block, a large one.
+    for len in [53, 241, 4096, 65536] {
+        let bytes = vec![3u8; len];
+        let mut group = c.benchmark_group(format!("checksum of {len} bytes"));
+        group.throughput(Throughput::Bytes(len as u64));
+        for kind in [
+            ChecksumKind::Crc32c,
+            ChecksumKind::XxHash,
+            ChecksumKind::XxHash64,
+            ChecksumKind::Xxh3,
+        ] {
+            group.bench_function(format!("{kind:?}"), |b| {
+                b.iter(|| block_checksum(kind, black_box(&bytes), 0));
+            });
+        }
+        group.finish();
     }
-    group.finish();
 }
 
 criterion_group!(benches, data, index, filter, checksum);

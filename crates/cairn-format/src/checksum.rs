@@ -5,8 +5,10 @@
 //! From format version 6 on a block's checksum also depends on where in which file it lies
 //! ([`context_modifier`]), which uncovers blocks that are whole but not the ones asked for.
 
+use std::hash::Hasher as _;
+
 use cairn_types::{Decoded, Malformed};
-use xxhash_rust::{xxh3, xxh32, xxh64};
+use twox_hash::{XxHash3_64, XxHash32, XxHash64};
 
 /// What the checksums in the block trailers of a table are. The numbers are on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -88,20 +90,20 @@ pub fn block_checksum(kind: ChecksumKind, data: &[u8], last_byte: u8) -> u32 {
         ChecksumKind::None => 0,
         ChecksumKind::Crc32c => mask(crc32c_extend(crc32c(data), &[last_byte])),
         ChecksumKind::XxHash => {
-            let mut state = xxh32::Xxh32::new(0);
-            state.update(data);
-            state.update(&[last_byte]);
-            state.digest()
+            let mut state = XxHash32::with_seed(0);
+            state.write(data);
+            state.write(&[last_byte]);
+            state.finish_32()
         }
         ChecksumKind::XxHash64 => {
-            let mut state = xxh64::Xxh64::new(0);
-            state.update(data);
-            state.update(&[last_byte]);
-            state.digest() as u32
+            let mut state = XxHash64::with_seed(0);
+            state.write(data);
+            state.write(&[last_byte]);
+            state.finish() as u32
         }
         // XXH3 is fastest over one piece, so the last byte is mixed in afterwards.
         ChecksumKind::Xxh3 => {
-            xxh3::xxh3_64(data) as u32 ^ u32::from(last_byte).wrapping_mul(0x6b90_83d9)
+            XxHash3_64::oneshot(data) as u32 ^ u32::from(last_byte).wrapping_mul(0x6b90_83d9)
         }
     }
 }
@@ -113,8 +115,8 @@ pub fn buffer_checksum(kind: ChecksumKind, bytes: &[u8]) -> u32 {
         Some((&last, data)) => block_checksum(kind, data, last),
         None if kind == ChecksumKind::Xxh3 || kind == ChecksumKind::None => 0,
         None if kind == ChecksumKind::Crc32c => mask(0),
-        None if kind == ChecksumKind::XxHash => xxh32::xxh32(bytes, 0),
-        None => xxh64::xxh64(bytes, 0) as u32,
+        None if kind == ChecksumKind::XxHash => XxHash32::oneshot(0, bytes),
+        None => XxHash64::oneshot(0, bytes) as u32,
     }
 }
 
@@ -133,6 +135,7 @@ pub fn context_modifier(base: u32, offset: u64) -> u32 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use xxhash_rust::{xxh3, xxh32, xxh64};
 
     #[test]
     fn crc32c_is_castagnoli() {
@@ -161,6 +164,58 @@ mod tests {
         assert_eq!(buffer_checksum(ChecksumKind::Xxh3, b""), 0);
     }
 
+    /// Bytes in which no stripe is like another.
+    fn pattern(len: usize) -> Vec<u8> {
+        (0..len).map(|i| ((i * 31) ^ (i >> 3)) as u8).collect()
+    }
+
+    /// What xxHash 0.8.1 says of `pattern(length)`: XXH32, and the low halves of XXH64 and XXH3.
+    const KNOWN: [(usize, u32, u32, u32); 11] = [
+        (0, 0x02cc_5d05, 0x51d8_e999, 0x38d3_94c2),
+        (1, 0xcf65_b03e, 0xdb05_2768, 0x074e_ecdb),
+        (3, 0x7b62_c7c0, 0xe4b3_469a, 0x91e6_25f9),
+        (16, 0xac05_d371, 0x4acd_5861, 0xad5a_ee3d),
+        (128, 0xd1ad_71d7, 0xba48_ea36, 0x3431_abcd),
+        (240, 0xd95c_7737, 0x56e7_eb65, 0x46bb_70e8),
+        (241, 0x5103_e083, 0x8c19_9af2, 0xb971_5cff),
+        (1024, 0x518c_3bdf, 0x6895_c4c3, 0x0664_5d3d),
+        (1025, 0x0834_1a6a, 0x3a70_16f8, 0x5f87_6e85),
+        (4096, 0xc933_e15a, 0xc1c7_4261, 0x0c81_f2b9),
+        (20_000, 0x16c2_b852, 0xda38_ae10, 0x703b_0147),
+    ];
+
+    #[test]
+    fn long_and_short_inputs_have_the_published_hashes() {
+        for (len, xxh32, xxh64, xxh3) in KNOWN {
+            let bytes = pattern(len);
+            let whole = |kind| buffer_checksum(kind, &bytes);
+            assert_eq!(whole(ChecksumKind::XxHash), xxh32, "{len} bytes");
+            assert_eq!(whole(ChecksumKind::XxHash64), xxh64, "{len} bytes");
+            // A last byte of zero leaves the hash of the others as it is.
+            let hash = block_checksum(ChecksumKind::Xxh3, &bytes, 0);
+            assert_eq!(hash, xxh3, "{len} bytes");
+        }
+    }
+
+    /// The long form, for which the processor is asked what it can do, begins at 241 bytes; a round of it
+    /// has 1,024. Inputs begin at every alignment.
+    #[test]
+    fn both_implementations_agree_at_every_length() {
+        let bytes = pattern((20 << 10) + 64);
+        for len in 0..=20 << 10 {
+            let input = &bytes[len % 64..][..len];
+            let hash = block_checksum(ChecksumKind::Xxh3, input, 0);
+            assert_eq!(hash, xxh3::xxh3_64(input) as u32, "{len} bytes");
+            let wide = xxh3::xxh3_128_with_seed(input, len as u64);
+            let (high, low) = crate::hash::xxh3_128(input, len as u64);
+            assert_eq!(
+                u128::from(high) << 64 | u128::from(low),
+                wide,
+                "{len} bytes"
+            );
+        }
+    }
+
     #[test]
     fn kinds_have_numbers_0_to_4() {
         for byte in 0..=4 {
@@ -180,6 +235,17 @@ mod tests {
         #[test]
         fn unmask_undoes_mask(crc: u32) {
             prop_assert_eq!(unmask(mask(crc)), crc);
+        }
+
+        #[test]
+        fn both_implementations_agree(data in prop::collection::vec(any::<u8>(), 0..5000), last: u8) {
+            let sum = |kind| block_checksum(kind, &data, last);
+            let mut whole = data.clone();
+            whole.push(last);
+            prop_assert_eq!(sum(ChecksumKind::XxHash), xxh32::xxh32(&whole, 0));
+            prop_assert_eq!(sum(ChecksumKind::XxHash64), xxh64::xxh64(&whole, 0) as u32);
+            let mixed = u32::from(last).wrapping_mul(0x6b90_83d9);
+            prop_assert_eq!(sum(ChecksumKind::Xxh3), xxh3::xxh3_64(&data) as u32 ^ mixed);
         }
     }
 }

@@ -214,7 +214,7 @@ pub fn fastrange64(hash: u64, range: u64) -> u64 {
 /// XXH3 with 128 bits and a seed, as (high, low); what unique ids of tables are made of.
 #[must_use]
 pub fn xxh3_128(bytes: &[u8], seed: u64) -> (u64, u64) {
-    let hash = xxhash_rust::xxh3::xxh3_128_with_seed(bytes, seed);
+    let hash = twox_hash::XxHash3_128::oneshot_with_seed(seed, bytes);
     ((hash >> 64) as u64, hash as u64)
 }
 
