@@ -1,9 +1,10 @@
 //! Batched point reads: many keys, sorted once, descending together.
 //!
-//! All keys ask the memtables, then go down level by level, a table at a time, in steps that all
-//! keys make before the next: the line of the filter is touched; filter and index are asked; the memory
-//! of the data block is asked for; the block is taken hold of; it is searched. Each step asks for
-//! the memory of the next one, so that the misses of the processor's cache overlap. A key whose block is not in memory stops there while the others go
+//! All keys ask the memtables; then each goes from table to table until a filter admits it. Which tables
+//! these are differs from key to key. Only then are they searched, in steps that all keys make before
+//! the next: the index is asked; the memory of the data block is asked for; the block is taken hold of; it is
+//! searched. Each step, and each round of filters, asks for the memory of the next one, so that the misses of
+//! the processor's cache overlap. A key whose block is not in memory stops there while the others go
 //! on; when nobody can go on without a file, the blocks that all of them lack, of whatever files
 //! and levels, are read as one batch, each once, and the keys continue. The same batch carries
 //! blocks of indexes and filters; values in blob files follow in a batch of their own.
@@ -11,7 +12,6 @@
 //! Each key has its own result: an error of one block is the error of the keys that need it.
 
 use std::cell::Cell;
-use std::hint::black_box;
 
 use cairn_format::key::{self, LookupKey};
 use cairn_observe::Activity;
@@ -205,6 +205,8 @@ struct Batch<'a> {
 /// One key on its way.
 struct Member<'a> {
     get: PointGet<'a>,
+    /// It stands at a table that may have it.
+    arrived: bool,
     /// The error that ended its way.
     error: Option<Error>,
 }
@@ -240,6 +242,7 @@ impl<'a> Batch<'a> {
                 options,
                 states.pop().unwrap_or_default(),
             ),
+            arrived: false,
             error: None,
         };
         Batch {
@@ -250,67 +253,66 @@ impl<'a> Batch<'a> {
 
     /// Searches until every member is over or has failed.
     fn search(&mut self) {
-        let levels = self.levels();
         for member in &mut self.members {
             member.get.ask_memtables();
         }
         loop {
-            for &level in &levels {
-                while self.descend(level) {}
-            }
+            while self.descend() {}
             if !self.fetch() {
                 return;
             }
         }
     }
 
-    /// The levels that have tables for any member.
-    fn levels(&self) -> Vec<usize> {
-        let mut views: Vec<&View> = self
-            .members
-            .iter()
-            .map(|member| member.get.view())
-            .collect();
-        // Members of one family stand together.
-        views.dedup_by(|a, b| std::ptr::eq(*a, *b));
-        let last = views.iter().map(|view| view.version.num_levels()).max();
-        let has_tables = |level: &usize| {
-            let of_view = |view: &&View| {
-                let levels = view.version.levels();
-                levels.get(*level).is_some_and(|files| !files.is_empty())
-            };
-            views.iter().any(of_view)
-        };
-        (0..last.unwrap_or_default()).filter(has_tables).collect()
-    }
-
-    /// Every member that can looks into its next table of `level`. Returns whether any did.
-    fn descend(&mut self, level: usize) -> bool {
-        let (mut touched, mut any) = (0, false);
-        for member in self.going() {
-            if member.get.approach(level + 1) {
-                touched ^= member.get.touch_filter();
-                any = true;
-            }
+    /// Every member that can looks into the next table that may have its key. Returns whether any did.
+    fn descend(&mut self) -> bool {
+        while self.ask_filters() {}
+        let mut any = false;
+        for member in self.arrived() {
+            let located = member.get.locate();
+            member.note(located);
+            any = true;
         }
-        black_box(touched);
         if any {
-            for member in self.going() {
-                let located = member.get.locate();
-                member.note(located);
-            }
-            for member in self.going() {
+            for member in self.arrived() {
                 member.get.reach();
             }
-            for member in self.going() {
+            for member in self.arrived() {
                 member.get.hold();
             }
-            for member in self.going() {
+            for member in self.arrived() {
+                member.arrived = false;
                 let searched = member.get.search_table();
                 member.note(searched);
             }
         }
         any
+    }
+
+    /// Members that have not arrived ask the filter of their next table. Returns whether any has to go on.
+    fn ask_filters(&mut self) -> bool {
+        for member in self.going().filter(|member| !member.arrived) {
+            if member.get.approach() {
+                member.get.prefetch_filter();
+            }
+        }
+        let mut turned_away = false;
+        for member in self.going().filter(|member| !member.arrived) {
+            match member.get.is_admitted() {
+                Ok(admitted) => {
+                    member.arrived = admitted;
+                    turned_away |= !admitted;
+                }
+                Err(error) => member.error = Some(error),
+            }
+        }
+        turned_away
+    }
+
+    /// Members that stand at a table that may have their key.
+    fn arrived(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
+        let here = |member: &&mut Member<'_>| member.arrived && member.error.is_none();
+        self.members.iter_mut().filter(here)
     }
 
     /// Members that are neither over nor stopped.

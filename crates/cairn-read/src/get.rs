@@ -219,7 +219,7 @@ impl<'a> PointGet<'a> {
         while self.stage != Stage::Over {
             if self.stage == Stage::Memtables {
                 self.ask_memtables();
-            } else if self.table.is_some() || self.approach(usize::MAX) {
+            } else if self.table.is_some() || self.approach() {
                 self.search_table()?;
             }
             if self.lack.is_some() {
@@ -245,12 +245,12 @@ impl<'a> PointGet<'a> {
         };
     }
 
-    /// Goes to the next table that may hold the key, of a level before `limit`, and returns whether
-    /// there is one to be searched. One that is not open stops the read.
+    /// Goes to the next table whose bounds are around the key, and returns whether there is one to be
+    /// searched. One that is not open stops the read.
     #[inline]
-    pub(crate) fn approach(&mut self, limit: usize) -> bool {
+    pub(crate) fn approach(&mut self) -> bool {
         if self.table.is_none()
-            && let Some((file, level)) = self.next_file(limit)
+            && let Some((file, level)) = self.next_file()
         {
             match file.table.get() {
                 Some(table) => self.enter(table),
@@ -260,17 +260,36 @@ impl<'a> PointGet<'a> {
         self.table.is_some()
     }
 
-    /// Asks filter and index of the table that was approached, and leaves it if it surely does not
-    /// have the key. Three steps ahead of [`PointGet::search_table`], each of which asks for the memory
-    /// that the next one touches.
+    /// Asks for the memory of what the filter of the table that was approached has on the key.
     #[inline]
-    pub(crate) fn locate(&mut self) -> Result<()> {
-        if let Some(table) = &self.table
-            && !table.locate(self.lookup, &mut self.state)?
-        {
+    pub(crate) fn prefetch_filter(&self) {
+        if let Some(table) = &self.table {
+            table.prefetch_filter(self.lookup);
+        }
+    }
+
+    /// Asks the filter of the table that was approached, and leaves the table if it surely does not have
+    /// the key. Returns whether the read is at a table.
+    #[inline]
+    pub(crate) fn is_admitted(&mut self) -> Result<bool> {
+        let Some(table) = &self.table else {
+            return Ok(false);
+        };
+        let admitted = table.admits(self.lookup, &mut self.state)?;
+        if !admitted {
             self.leave_table();
         }
-        Ok(())
+        Ok(admitted)
+    }
+
+    /// Asks the index of the table that was approached. Three steps ahead of [`PointGet::search_table`],
+    /// each of which asks for the memory that the next one touches.
+    #[inline]
+    pub(crate) fn locate(&mut self) -> Result<()> {
+        match &self.table {
+            Some(table) => table.locate(self.lookup, &mut self.state),
+            None => Ok(()),
+        }
     }
 
     /// Asks for the memory of the data block that [`PointGet::locate`] found.
@@ -342,21 +361,8 @@ impl<'a> PointGet<'a> {
         self.lack.is_some()
     }
 
-    /// What is searched.
-    pub(crate) fn view(&self) -> &'a View {
-        self.view
-    }
-
     pub(crate) fn reading(&self) -> &'a Reading {
         &self.view.family
-    }
-
-    /// Brings the part of the table's filter that will be asked into the processor's cache.
-    #[inline]
-    pub(crate) fn touch_filter(&self) -> u8 {
-        self.table
-            .as_ref()
-            .map_or(0, |table| table.touch_filter(self.lookup))
     }
 
     /// Where the search ended.
@@ -408,14 +414,13 @@ impl<'a> PointGet<'a> {
         self.versions.covered_by = self.versions.covered_by.max(seq);
     }
 
-    /// The next file of a level before `limit` that may hold the key, and its level.
+    /// The next file that may hold the key, and its level.
     #[inline]
-    fn next_file(&mut self, limit: usize) -> Option<(&'a Arc<FileMeta>, usize)> {
+    fn next_file(&mut self) -> Option<(&'a Arc<FileMeta>, usize)> {
         let order = &self.view.family.order;
         let (version, user) = (&self.view.version, self.lookup.user());
         loop {
             match self.stage {
-                Stage::File(level, _) | Stage::Level(level) if level >= limit => return None,
                 Stage::File(level, at) => {
                     let Some(file) = version.level(level).files().get(at) else {
                         self.stage = Stage::Level(level + 1);

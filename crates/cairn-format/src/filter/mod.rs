@@ -156,19 +156,19 @@ impl FilterKind {
         }
     }
 
-    /// Reads a byte of what [`FilterKind::may_match`] will look at, and returns it. Who asks many
-    /// filters touches all of them first, so that the misses of the processor's cache overlap.
+    /// Where in the filter that begins which [`FilterKind::may_match`] will look at: a line of at most 64
+    /// bytes. Who asks many filters asks for the memory of all of them first, so that the misses of the
+    /// processor's cache overlap.
     #[inline]
     #[must_use]
-    pub fn touch(&self, bytes: &[u8], key: &FilterKey<'_>) -> u8 {
-        let at = match *self {
+    pub fn place(&self, key: &FilterKey<'_>) -> usize {
+        match *self {
             FilterKind::FastLocalBloom { lines, .. } => bloom::fast_line(lines, key.hash),
             FilterKind::LegacyBloom {
                 lines, line_len, ..
             } => (key.legacy() % lines) as usize * line_len as usize,
             _ => 0,
-        };
-        bytes.get(at).copied().unwrap_or_default()
+        }
     }
 }
 

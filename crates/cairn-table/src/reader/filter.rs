@@ -5,15 +5,20 @@ use cairn_format::filter::{FilterKey, FilterKind};
 use cairn_format::key::{self, LookupKey, strip_timestamp};
 use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
+use cairn_platform::prefetch_address;
 use cairn_types::{Result, SequenceNumber, ValueKind};
 
 use super::table::{Blocks, Lack, Part, Supplied, Table};
 
+/// Bytes of a line of the processor's cache, and of a filter those that have to do with one key.
+const LINE: usize = 64;
+
 /// The filter of an open table.
 pub(crate) struct Filter {
+    /// An index over partitions, if it is held, or where the filter or that index lies.
     pub root: Part,
-    /// What the root is, if it is held and no index over partitions.
-    pub kind: Option<FilterKind>,
+    /// The whole filter, if it is held.
+    pub bits: Option<Bits>,
     pub partitioned: bool,
     /// How the index over the partitions is coded.
     pub form: IndexForm,
@@ -23,6 +28,47 @@ pub(crate) struct Filter {
     pub prefixes: bool,
     /// Partitions held in memory, by offset; usually none.
     pub partitions: Blocks,
+}
+
+/// A filter in memory of its own, in which its lines are lines of the processor's cache. Where blocks lie
+/// otherwise a line of the filter is in two of those, and asking it waits for both.
+pub(crate) struct Bits {
+    memory: Box<[u8]>,
+    start: usize,
+    len: usize,
+    kind: FilterKind,
+}
+
+impl Bits {
+    /// A copy of `filter`.
+    pub(crate) fn new(filter: &[u8]) -> Bits {
+        let mut memory = vec![0; filter.len() + LINE - 1].into_boxed_slice();
+        let start = memory.as_ptr().align_offset(LINE).min(LINE - 1);
+        memory[start..][..filter.len()].copy_from_slice(filter);
+        Bits {
+            memory,
+            start,
+            len: filter.len(),
+            kind: FilterKind::parse(filter),
+        }
+    }
+
+    #[inline]
+    fn may_match(&self, probe: &FilterKey<'_>) -> bool {
+        let filter = &self.memory[self.start..][..self.len];
+        self.kind.may_match(filter, probe)
+    }
+
+    /// Asks for the memory of what there is on `probe`.
+    #[inline]
+    fn prefetch(&self, probe: &FilterKey<'_>) {
+        let place = self.start + self.kind.place(probe);
+        prefetch_address(self.memory.as_ptr().addr().wrapping_add(place));
+    }
+
+    pub(crate) fn memory_usage(&self) -> usize {
+        self.memory.len()
+    }
 }
 
 /// What the filter says, or the block that it lacks.
@@ -71,22 +117,23 @@ impl Table {
         Some(FilterKey::new(prefix))
     }
 
-    /// Reads a byte of what the filter has on the key of `lookup`, if the filter is held in memory
-    /// as a whole, so that it is in the processor's cache when it is asked.
+    /// Asks for the memory of what the filter has on the key of `lookup`, if the filter is held in memory
+    /// as a whole.
     #[inline]
-    #[must_use]
-    pub fn touch_filter(&self, lookup: &LookupKey) -> u8 {
+    pub fn prefetch_filter(&self, lookup: &LookupKey) {
         let Some(filter) = &self.filter else {
-            return 0;
+            return;
         };
-        let (Some(bits), Some(kind)) = (&filter.root.held, &filter.kind) else {
-            return 0;
+        let Some(bits) = &filter.bits else {
+            return;
         };
         let probe = match filter.whole_keys {
             true => Some(self.whole_key_of(lookup)),
             false => self.prefix_of(lookup),
         };
-        probe.map_or(0, |probe| kind.touch(bits, &probe))
+        if let Some(probe) = probe {
+            bits.prefetch(&probe);
+        }
     }
 
     /// Whether the table may have keys with the prefix of `user_key`, as the file has it.
@@ -122,8 +169,8 @@ impl Table {
         target: &[u8],
         supplied: &Supplied,
     ) -> Answer {
-        if let (Some(bits), Some(kind)) = (&filter.root.held, &filter.kind) {
-            return Ok(Ok(kind.may_match(bits, probe)));
+        if let Some(bits) = &filter.bits {
+            return Ok(Ok(bits.may_match(probe)));
         }
         if filter.partitioned {
             return self.ask_partition(filter, probe, target, supplied);
@@ -202,5 +249,34 @@ impl Table {
             Ok(cursor.valid().then(|| cursor.handle()))
         };
         find().map_err(|error| self.bad(error, filter.root.handle.offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_format::filter::FilterPolicy;
+
+    use super::*;
+
+    #[test]
+    fn a_held_filter_answers_as_the_block_does_and_its_lines_are_the_processors() {
+        let policy = FilterPolicy::from_text("bloomfilter:10").unwrap();
+        for keys in [0, 1, 7, 1000] {
+            let mut builder = policy.builder(7, Some(1)).unwrap();
+            (0..keys).for_each(|i: u32| builder.add_key(&i.to_be_bytes()));
+            let block = builder.finish();
+            let bits = Bits::new(&block);
+            assert!(bits.memory_usage() >= block.len());
+            let first = bits.memory[bits.start..].as_ptr();
+            assert!(cfg!(miri) || first.addr().is_multiple_of(LINE));
+            for i in 0..4000_u32 {
+                let key = i.to_be_bytes();
+                let probe = FilterKey::new(&key);
+                bits.prefetch(&probe);
+                let expected = FilterKind::parse(&block).may_match(&block, &probe);
+                assert_eq!(bits.may_match(&probe), expected, "{i} of {keys}");
+                assert!(expected || i >= keys);
+            }
+        }
     }
 }

@@ -5,9 +5,9 @@
 //! blocks whose entries were seen. In memory it allocates nothing and counts one reference: on
 //! the data block.
 //!
-//! Who makes several gets at once takes all of them through [`Table::locate`], then through
-//! [`Table::reach`], then through [`Table::hold`], before the first is carried out. Each asks for the
-//! memory that the next step touches and does not wait for it, so that the misses overlap.
+//! Who makes several gets at once takes all of them through [`Table::admits`], then through
+//! [`Table::locate`], [`Table::reach`] and [`Table::hold`], before the first is carried out. Each asks
+//! for the memory that the next step touches and does not wait for it, so that the misses overlap.
 
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
@@ -221,50 +221,65 @@ impl Table {
         }
     }
 
-    /// Begins a get that [`Table::get`] will carry out: asks the filter and the index, as far as
-    /// they are in memory, and announces the data block to the cache. `false` if the table surely
-    /// does not have the key; the get is then over.
+    /// Begins a get that [`Table::get`] will carry out: asks the filter, if it is in memory. `false` if the
+    /// table surely does not have the key; the get is then over.
     ///
     /// # Errors
     ///
     /// `Corruption` if a block is damaged. The get is then over.
     #[inline]
-    pub fn locate(&self, lookup: &LookupKey, state: &mut TableGet) -> Result<bool> {
+    pub fn admits(&self, lookup: &LookupKey, state: &mut TableGet) -> Result<bool> {
         let state = state.state();
-        let located = self.locate_step(lookup.internal(), lookup, state);
-        if !matches!(located, Ok(true)) {
-            state.reset();
+        if state.filter_passed {
+            return Ok(true);
         }
-        located
-    }
-
-    #[inline]
-    fn locate_step(&self, target: &[u8], lookup: &LookupKey, state: &mut State) -> Result<bool> {
-        if !state.filter_passed {
-            match self.may_contain(lookup, &state.supplied)? {
-                Ok(true) => state.filter_passed = true,
-                Ok(false) => return Ok(false),
-                Err(_) => return Ok(true),
+        match self.may_contain(lookup, &state.supplied) {
+            Ok(Ok(true)) => state.filter_passed = true,
+            Ok(Err(_)) => {}
+            Ok(Ok(false)) => {
+                state.reset();
+                return Ok(false);
             }
-        }
-        // What is resumed, and keys that have to be rewritten, go the usual way.
-        if state.done_before > 0 || self.pad > 0 {
-            return Ok(true);
-        }
-        state.walk.turn_to(self);
-        state.walk.start(Landing::Seek);
-        if state.walk.settle(self, &state.supplied, target)?.is_some() {
-            return Ok(true);
-        }
-        state.located = true;
-        if state.walk.valid() {
-            self.announce(state.walk.handle());
+            Err(error) => {
+                state.reset();
+                return Err(error);
+            }
         }
         Ok(true)
     }
 
-    /// Goes on with a get for which [`Table::locate`] answered `true`: asks for the memory of the
-    /// data block.
+    /// Goes on with a get that the table [`admits`](Table::admits): asks the index, as far as it is in
+    /// memory, and announces the data block to the cache.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if a block is damaged. The get is then over.
+    #[inline]
+    pub fn locate(&self, lookup: &LookupKey, state: &mut TableGet) -> Result<()> {
+        let state = state.state();
+        // What is resumed, keys that have to be rewritten, and filters that were not there go the usual way.
+        if !state.filter_passed || state.done_before > 0 || self.pad > 0 {
+            return Ok(());
+        }
+        state.walk.turn_to(self);
+        state.walk.start(Landing::Seek);
+        match state.walk.settle(self, &state.supplied, lookup.internal()) {
+            Ok(None) => {
+                state.located = true;
+                if state.walk.valid() {
+                    self.announce(state.walk.handle());
+                }
+            }
+            Ok(Some(_)) => {}
+            Err(error) => {
+                state.reset();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with a get that was [`Table::locate`]d: asks for the memory of the data block.
     #[inline]
     pub fn reach(&self, state: &mut TableGet) {
         let state = state.state();

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use cairn_compress::Dictionary;
 use cairn_format::block::{BlockKind, BlockLayout, DataCursor, IndexForm};
-use cairn_format::filter::FilterKind;
 use cairn_format::id::UniqueId;
 use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_format::table::footer::FOOTER_LEN;
@@ -20,7 +19,7 @@ use cairn_types::{
 };
 
 use super::block::{self, Raw};
-use super::filter::Filter;
+use super::filter::{Bits, Filter};
 use super::index::Index;
 use super::table::{Part, Table};
 
@@ -406,10 +405,13 @@ impl Opening<'_> {
         } else {
             Tier::Whole
         };
-        let root = part(self, params, handle, tier)?;
-        let bits = root.held.as_ref().filter(|_| !partitioned);
+        let mut root = part(self, params, handle, tier)?;
+        let whole = match partitioned {
+            true => None,
+            false => root.held.take(),
+        };
         Ok(Some(Filter {
-            kind: bits.map(|bits| FilterKind::parse(bits)),
+            bits: whole.map(|block| Bits::new(&block)),
             root,
             partitions: Vec::new(),
             partitioned,

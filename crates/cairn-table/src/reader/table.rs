@@ -15,7 +15,7 @@ use cairn_types::{
 
 use super::block::{self, Raw};
 use super::counting::part_of;
-use super::filter::Filter;
+use super::filter::{Bits, Filter};
 use super::index::{Index, IndexWalk, Landing};
 use super::open::OpenParams;
 
@@ -146,7 +146,10 @@ impl Table {
             + held(&self.index.root)
             + self.index.words.as_ref().map_or(0, KeyWords::memory_usage)
             + all(&self.index.partitions)
-            + filter.map_or(0, |filter| held(&filter.root) + all(&filter.partitions))
+            + filter.map_or(0, |filter| {
+                let bits = filter.bits.as_ref().map_or(0, Bits::memory_usage);
+                bits + held(&filter.root) + all(&filter.partitions)
+            })
             + self.dictionary.as_ref().map_or(0, Dictionary::memory_usage)
     }
 
