@@ -152,6 +152,43 @@ c_functions! {
             hand_out(open(all, &path(name), &families, false)?, &families, column_family_handles)
         })
     }
+    /// `rocksdb_open` of a database whose values live for `ttl` seconds, or for ever if that is 0 or less.
+    fn rocksdb_open_with_ttl(
+        options: *const rocksdb_options_t,
+        name: *const c_char,
+        ttl: c_int,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_t {
+        report_ptr(errptr, || {
+            let all = of(options).checked()?;
+            let mut families = default_family(all);
+            families[0].options.value_ttl = Some(ttl);
+            let db = open(all, &path(name), &families, false)?;
+            Ok(hold(db))
+        })
+    }
+    /// `rocksdb_open_column_families` of a database whose values live for as many seconds as `ttls` says
+    /// for each family, or for ever if that is 0 or less.
+    fn rocksdb_open_column_families_with_ttl(
+        options: *const rocksdb_options_t,
+        name: *const c_char,
+        num_column_families: c_int,
+        column_family_names: *const *const c_char,
+        column_family_options: *const *const rocksdb_options_t,
+        column_family_handles: *mut *mut rocksdb_column_family_handle_t,
+        ttls: *const c_int,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_t {
+        report_ptr(errptr, || {
+            let all = of(options).checked()?;
+            let mut families = descriptors(num_column_families, column_family_names, column_family_options)?;
+            let ttls = array(ttls, families.len());
+            for (family, ttl) in families.iter_mut().zip(ttls) {
+                family.options.value_ttl = Some(*ttl);
+            }
+            hand_out(open(all, &path(name), &families, false)?, &families, column_family_handles)
+        })
+    }
     /// Opens a database to be read. No file of it is changed.
     fn rocksdb_open_for_read_only(
         options: *const rocksdb_options_t,

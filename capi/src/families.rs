@@ -33,6 +33,22 @@ c_functions! {
             Ok(create(family))
         })
     }
+    /// Creates a family of a database with a time to live, whose values live for `ttl` seconds, or for ever if
+    /// that is 0 or less. The other functions that create families give them 0.
+    fn rocksdb_create_column_family_with_ttl(
+        db: *mut rocksdb_t,
+        column_family_options: *const rocksdb_options_t,
+        column_family_name: *const c_char,
+        ttl: c_int,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_column_family_handle_t {
+        report_ptr(errptr, || {
+            let mut options = of(column_family_options).checked()?.family.clone();
+            options.value_ttl = Some(ttl);
+            let family = of(db.cast_const()).db.create_family(&text(column_family_name), &options)?;
+            Ok(create(family))
+        })
+    }
     /// Creates several families with the same options. `*lencfs` says how many were created, also
     /// when one of them could not be.
     fn rocksdb_create_column_families(

@@ -131,12 +131,6 @@ c_unbuilt! { "cuckoo tables":
     no() fn rocksdb_options_set_cuckoo_table_factory(opt: *mut rocksdb_options_t, table_options: *mut rocksdb_cuckoo_table_options_t);
 }
 
-c_unbuilt! { "databases with a time to live":
-    err(errptr) fn rocksdb_create_column_family_with_ttl(db: *mut rocksdb_t, column_family_options: *const rocksdb_options_t, column_family_name: *const c_char, ttl: c_int, errptr: *mut *mut c_char) -> *mut rocksdb_column_family_handle_t;
-    err(errptr) fn rocksdb_open_column_families_with_ttl(options: *const rocksdb_options_t, name: *const c_char, num_column_families: c_int, column_family_names: *const *const c_char, column_family_options: *const *const rocksdb_options_t, column_family_handles: *mut *mut rocksdb_column_family_handle_t, ttls: *const c_int, errptr: *mut *mut c_char) -> *mut rocksdb_t;
-    err(errptr) fn rocksdb_open_with_ttl(options: *const rocksdb_options_t, name: *const c_char, ttl: c_int, errptr: *mut *mut c_char) -> *mut rocksdb_t;
-}
-
 c_unbuilt! { "plain tables":
     no() fn rocksdb_options_set_plain_table_factory(opt: *mut rocksdb_options_t, v: u32, v2: c_int, v3: f64, v4: usize, v5: usize, v6: c_char, v7: c_uchar, v8: c_uchar);
 }

@@ -17,7 +17,7 @@ use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::{exchange, prefix};
 
 /// C programs that run to their end.
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
     "basic",
     "cairn",
     "callbacks",
@@ -25,6 +25,7 @@ const PROGRAMS: [&str; 7] = [
     "jobs",
     "newer",
     "options",
+    "ttl",
 ];
 
 /// Cases of `misuse.c`, and whether they end in an abort.

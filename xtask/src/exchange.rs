@@ -13,7 +13,7 @@ use crate::commands::{compiler, fresh, printed, target};
 /// Programs that RocksDB 7.8's header knows enough for.
 const WITH_OLD_HEADER: [&str; 2] = ["basic", "files"];
 /// Programs without functions that RocksDB lacks.
-const WITH_ROCKSDB: [&str; 4] = ["basic", "callbacks", "files", "options"];
+const WITH_ROCKSDB: [&str; 5] = ["basic", "callbacks", "files", "options", "ttl"];
 
 /// Compiles and runs both ways what can be fetched.
 pub fn run(root: &Path) -> Result<(), String> {

@@ -54,8 +54,9 @@ const ROOMS: [&str; 8] = [
 ];
 
 /// The modules of cairn-format, and the fuzz target that feeds each hostile bytes.
-const FUZZED: [(&str, &str); 16] = [
+const FUZZED: [(&str, &str); 17] = [
     ("coding", "varint_key"),
+    ("dated", "dated_values"),
     ("key", "varint_key"),
     ("checksum", "footer_meta_props"),
     ("hash", "filter"),

@@ -58,6 +58,9 @@ functions! {
     fn rocksdb_open_column_families(
         Handle, *const c_char, c_int, *const *const c_char, *const Handle, *mut Handle, ErrorSlot
     ) -> Handle;
+    fn rocksdb_open_column_families_with_ttl(
+        Handle, *const c_char, c_int, *const *const c_char, *const Handle, *mut Handle, *const c_int, ErrorSlot
+    ) -> Handle;
     fn rocksdb_open_for_read_only_column_families(
         Handle, *const c_char, c_int, *const *const c_char, *const Handle, *mut Handle, c_uchar, ErrorSlot
     ) -> Handle;

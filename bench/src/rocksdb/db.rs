@@ -20,6 +20,8 @@ pub enum OpenMode {
     Existing,
     /// Read without recovery writing anything.
     ReadOnly,
+    /// As `Create`, with so many seconds to live for the values of every family.
+    WithTtl(i32),
 }
 
 /// The place of a family in the list that the database was opened with.
@@ -53,7 +55,7 @@ impl Db {
         mode: OpenMode,
     ) -> Result<Db> {
         let api = &library.api;
-        let create = u8::from(mode == OpenMode::Create);
+        let create = u8::from(matches!(mode, OpenMode::Create | OpenMode::WithTtl(_)));
         let db_options = library.options(options)?;
         // SAFETY: a live handle.
         unsafe {
@@ -75,8 +77,8 @@ impl Db {
         let handle = library.api.call(|error| {
             // SAFETY: the arrays have `count` live elements each, the path ends with a zero.
             unsafe {
-                if mode == OpenMode::ReadOnly {
-                    (api.rocksdb_open_for_read_only_column_families)(
+                match mode {
+                    OpenMode::ReadOnly => (api.rocksdb_open_for_read_only_column_families)(
                         db_options.handle,
                         path.as_ptr(),
                         count,
@@ -85,9 +87,18 @@ impl Db {
                         handles.as_mut_ptr(),
                         0,
                         error,
-                    )
-                } else {
-                    (api.rocksdb_open_column_families)(
+                    ),
+                    OpenMode::WithTtl(ttl) => (api.rocksdb_open_column_families_with_ttl)(
+                        db_options.handle,
+                        path.as_ptr(),
+                        count,
+                        name_pointers.as_ptr(),
+                        option_handles.as_ptr(),
+                        handles.as_mut_ptr(),
+                        vec![ttl; families.len()].as_ptr(),
+                        error,
+                    ),
+                    OpenMode::Create | OpenMode::Existing => (api.rocksdb_open_column_families)(
                         db_options.handle,
                         path.as_ptr(),
                         count,
@@ -95,7 +106,7 @@ impl Db {
                         option_handles.as_ptr(),
                         handles.as_mut_ptr(),
                         error,
-                    )
+                    ),
                 }
             }
         })?;

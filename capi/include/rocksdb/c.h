@@ -1851,6 +1851,23 @@ struct rocksdb_t *rocksdb_open_column_families(const struct rocksdb_options_t *o
                                                struct rocksdb_column_family_handle_t **column_family_handles,
                                                char **errptr);
 
+// `rocksdb_open` of a database whose values live for `ttl` seconds, or for ever if that is 0 or less.
+struct rocksdb_t *rocksdb_open_with_ttl(const struct rocksdb_options_t *options,
+                                        const char *name,
+                                        int ttl,
+                                        char **errptr);
+
+// `rocksdb_open_column_families` of a database whose values live for as many seconds as `ttls` says
+// for each family, or for ever if that is 0 or less.
+struct rocksdb_t *rocksdb_open_column_families_with_ttl(const struct rocksdb_options_t *options,
+                                                        const char *name,
+                                                        int num_column_families,
+                                                        const char *const *column_family_names,
+                                                        const struct rocksdb_options_t *const *column_family_options,
+                                                        struct rocksdb_column_family_handle_t **column_family_handles,
+                                                        const int *ttls,
+                                                        char **errptr);
+
 // Opens a database to be read. No file of it is changed.
 struct rocksdb_t *rocksdb_open_for_read_only(const struct rocksdb_options_t *options,
                                              const char *name,
@@ -2203,6 +2220,14 @@ struct rocksdb_column_family_handle_t *rocksdb_create_column_family(struct rocks
                                                                     const struct rocksdb_options_t *column_family_options,
                                                                     const char *column_family_name,
                                                                     char **errptr);
+
+// Creates a family of a database with a time to live, whose values live for `ttl` seconds, or for ever if
+// that is 0 or less. The other functions that create families give them 0.
+struct rocksdb_column_family_handle_t *rocksdb_create_column_family_with_ttl(struct rocksdb_t *db,
+                                                                             const struct rocksdb_options_t *column_family_options,
+                                                                             const char *column_family_name,
+                                                                             int ttl,
+                                                                             char **errptr);
 
 // Creates several families with the same options. `*lencfs` says how many were created, also
 // when one of them could not be.
@@ -5982,29 +6007,6 @@ void rocksdb_cuckoo_options_set_use_module_hash(struct rocksdb_cuckoo_table_opti
 // Not built: cuckoo tables.
 void rocksdb_options_set_cuckoo_table_factory(struct rocksdb_options_t *opt,
                                               struct rocksdb_cuckoo_table_options_t *table_options);
-
-// Not built: databases with a time to live.
-struct rocksdb_column_family_handle_t *rocksdb_create_column_family_with_ttl(struct rocksdb_t *db,
-                                                                             const struct rocksdb_options_t *column_family_options,
-                                                                             const char *column_family_name,
-                                                                             int ttl,
-                                                                             char **errptr);
-
-// Not built: databases with a time to live.
-struct rocksdb_t *rocksdb_open_column_families_with_ttl(const struct rocksdb_options_t *options,
-                                                        const char *name,
-                                                        int num_column_families,
-                                                        const char *const *column_family_names,
-                                                        const struct rocksdb_options_t *const *column_family_options,
-                                                        struct rocksdb_column_family_handle_t **column_family_handles,
-                                                        const int *ttls,
-                                                        char **errptr);
-
-// Not built: databases with a time to live.
-struct rocksdb_t *rocksdb_open_with_ttl(const struct rocksdb_options_t *options,
-                                        const char *name,
-                                        int ttl,
-                                        char **errptr);
 
 // Not built: plain tables.
 void rocksdb_options_set_plain_table_factory(struct rocksdb_options_t *opt,

@@ -42,6 +42,7 @@ mod stats;
 mod table_properties;
 mod tally;
 mod timers;
+mod ttl;
 mod verify;
 pub(crate) mod watch;
 pub(crate) mod work;

@@ -128,6 +128,12 @@ impl Shared {
             )));
         }
         options.set_dynamic(changes)?;
+        if options.value_ttl.is_some() != self.dated {
+            return Err(Error::invalid_argument(
+                "value_ttl: whether values carry the time of their writing is decided when the \
+                 database is opened; 0 is for never",
+            ));
+        }
         options.validate()?;
         options.check_supported()?;
         Ok(options.sanitize(&self.options()))
@@ -145,6 +151,7 @@ impl Shared {
             family: view.family.family.clone(),
             order: view.family.order.clone(),
             merge_operator: view.family.merge_operator.clone(),
+            dated: view.family.dated,
             prefix_extractor: options.prefix_extractor.clone(),
             max_sequential_skip: options.max_sequential_skip_in_iterations,
             memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,

@@ -155,6 +155,8 @@ pub(crate) struct Shared {
     /// Held while an OPTIONS file is written, so that the newest file has the newest options.
     pub(crate) options_file: Mutex<()>,
     pub(crate) read_only: bool,
+    /// Whether values are stored with the time of their writing.
+    pub(crate) dated: bool,
     /// Whether listeners were told that the database is being closed.
     pub(crate) told_of_shutdown: AtomicBool,
 }

@@ -9,6 +9,7 @@ pub mod blob;
 pub mod block;
 pub mod checksum;
 pub mod coding;
+pub mod dated;
 pub mod filter;
 pub mod hash;
 pub mod id;

@@ -38,6 +38,7 @@ use crate::pick::{Output, Pick, Reason};
 use crate::runs::{Merge, Run};
 use crate::shares::{Shares, Span, Wait};
 use crate::stripes;
+use crate::ttl;
 use crate::visible::{Rules, Visible};
 
 /// After how many entries a part asks whether it may give half of what is left to somebody.
@@ -361,7 +362,8 @@ impl Work {
         let rules = Rules {
             order: context.order.clone(),
             snapshots: context.snapshots.clone(),
-            merge_operator: context.options.merge_operator.clone(),
+            merge_operator: ttl::merge_operator(&context.options, &context.world.clock),
+            dated: context.options.value_ttl.is_some(),
             tombstones: target.tombstones.clone(),
             bottommost: target.kind.bottommost,
             below: target.below.clone(),

@@ -17,6 +17,7 @@ use cairn_types::{
 
 use crate::context::{BlobsRead, JobContext};
 use crate::garbage;
+use crate::ttl;
 
 /// What becomes of an entry.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,6 +71,10 @@ impl Filter {
                 factory.create(asked)
             }
             (None, _) => None,
+        };
+        let filter = match compacts || filter.is_some() {
+            true => ttl::filter(options, &context.world.clock, filter),
+            false => None,
         };
         let Some(filter) = filter else {
             return Ok(None);

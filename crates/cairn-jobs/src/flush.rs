@@ -17,6 +17,7 @@ use crate::output::{Kind, Outputs};
 use crate::pick::Output;
 use crate::runs::{Merge, Run};
 use crate::stripes;
+use crate::ttl;
 use crate::visible::{Rules, Visible};
 
 /// Memtables to write.
@@ -118,7 +119,8 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
     let rules = Rules {
         order: context.order.clone(),
         snapshots: context.snapshots.clone(),
-        merge_operator: context.options.merge_operator.clone(),
+        merge_operator: ttl::merge_operator(&context.options, &context.world.clock),
+        dated: context.options.value_ttl.is_some(),
         tombstones,
         bottommost: false,
         below: Below::anything(),

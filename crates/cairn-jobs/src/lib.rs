@@ -36,6 +36,7 @@ mod shares;
 mod stripes;
 #[cfg(test)]
 mod tree_tests;
+pub mod ttl;
 mod values;
 pub mod visible;
 

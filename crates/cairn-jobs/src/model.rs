@@ -252,6 +252,7 @@ pub(crate) fn compact_filtered(
         order: order.clone(),
         snapshots,
         merge_operator: operator.map(|operator| Arc::new(operator) as Arc<dyn MergeOperator>),
+        dated: false,
         tombstones: Arc::new(tombstones),
         bottommost,
         below,

@@ -30,6 +30,7 @@ use crate::context::{JobContext, JobStats};
 use crate::cuts::Cuts;
 use crate::garbage::Garbage;
 use crate::readback::Readback;
+use crate::ttl;
 use crate::values::{Placed, Values};
 use crate::visible::Entry;
 
@@ -97,15 +98,13 @@ impl Kind {
 
     fn params(&self, number: FileNumber) -> BuildParams {
         let context = &self.context;
-        let operator = context.options.merge_operator.as_ref();
         BuildParams {
             options: Arc::new(self.table_options()),
             order: context.order.clone(),
             compression: self.compression,
             compression_options: self.compression_options.clone(),
             prefix_extractor: context.options.prefix_extractor.clone(),
-            merge_operator: operator
-                .map_or_else(String::new, |operator| operator.name().to_owned()),
+            merge_operator: ttl::merge_operator_name(&context.options),
             family_id: context.family_id,
             family_name: context.family_name.clone(),
             number,

@@ -25,8 +25,8 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use cairn_format::key;
 use cairn_format::range_del::Fragments;
+use cairn_format::{dated, key};
 use cairn_observe::statistics::{Meter, Ticker};
 use cairn_platform::sync::Arc;
 use cairn_types::{
@@ -55,6 +55,8 @@ pub struct Rules {
     pub snapshots: Vec<SequenceNumber>,
     /// Combines operands; without one they are written as they are.
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
+    /// Whether values and operands are dated, and that operator knows it. Entities are not.
+    pub dated: bool,
     /// Range tombstones of all inputs.
     pub tombstones: Arc<Fragments>,
     /// Nothing below the output can hold any of its keys.
@@ -714,8 +716,14 @@ impl<R: Run> Visible<R> {
                 .read_encoded(existing, &self.user)
                 .and_then(|value| merge(Some(&value)))
                 .map(|value| (ValueKind::Value, value)),
-            (Base::Entity, Some(blobs)) => entity::merge(existing, &self.user, blobs, merge)
-                .map(|entity| (ValueKind::WideColumnEntity, entity)),
+            (Base::Entity, Some(blobs)) => {
+                let merge = |column: Option<&[u8]>| match self.rules.dated {
+                    true => undated_merge(column, merge),
+                    false => merge(column),
+                };
+                entity::merge(existing, &self.user, blobs, merge)
+                    .map(|entity| (ValueKind::WideColumnEntity, entity))
+            }
             (Base::Value, _) => merge(Some(existing)).map(|value| (ValueKind::Value, value)),
             _ => merge(None).map(|value| (ValueKind::Value, value)),
         };
@@ -793,6 +801,17 @@ fn count_blobs(
         Some(ValueKind::WideColumnEntity) => garbage.entity_enters(user_key, value),
         _ => Ok(()),
     }
+}
+
+/// What `merge`, which expects a date and makes one, makes of a column, which has none.
+fn undated_merge(
+    column: Option<&[u8]>,
+    merge: impl FnOnce(Option<&[u8]>) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let dated = column.map(|column| [column, &dated::encode(0)].concat());
+    let mut merged = merge(dated.as_deref())?;
+    merged.truncate(merged.len().saturating_sub(dated::DATE_LEN));
+    Ok(merged)
 }
 
 /// What merge operands apply to.

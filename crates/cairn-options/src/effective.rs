@@ -489,10 +489,12 @@ impl FamilyOptions {
         }
     }
 
-    /// Whether compactions are filtered.
+    /// Whether compactions are filtered, by the program's filter or because values grow too old.
     #[must_use]
     pub fn has_compaction_filter(&self) -> bool {
-        self.compaction_filter.is_some() || self.compaction_filter_factory.is_some()
+        self.compaction_filter.is_some()
+            || self.compaction_filter_factory.is_some()
+            || self.value_ttl.is_some()
     }
 
     /// The compression of a table written to `level`, where `base_level` is the first level below

@@ -139,6 +139,12 @@ options! {
         disable_auto_compactions: bool = false, dynamic;
         /// Seconds after which data is compacted on; `u64::MAX - 1` for 30 days.
         ttl: u64 = DEFAULT_TTL, dynamic;
+        /// Seconds after which compactions drop a value; 0 or less for never. Each value and merge
+        /// operand is then stored with the time of its writing behind it, in 4 bytes, which reads take
+        /// away again: the format of RocksDB's `DBWithTTL`. None for values without a time. Of all
+        /// families of a database or of none, and fixed but for the number of seconds. OPTIONS files
+        /// say it as RocksDB's do ([`crate::ttl`]).
+        value_ttl: Option<i32> = None, dynamic, unwritten;
         /// Seconds after which a table is rewritten; `u64::MAX - 1` lets Cairn choose.
         periodic_compaction_seconds: u64 = DEFAULT_TTL, dynamic;
         /// Reads of a file in vain, for each of its bytes, above which it is compacted: those that found

@@ -12,6 +12,7 @@ use crate::db::DbOptions;
 use crate::family::FamilyOptions;
 use crate::rows::{Options, is_retired};
 use crate::table::TableOptions;
+use crate::ttl;
 
 /// The RocksDB release whose options these are; files say it, and readers go by it.
 pub const ROCKSDB_VERSION: &str = "11.9.0";
@@ -61,7 +62,9 @@ impl OptionsFile {
         version.push("options_file_version", FILE_VERSION);
         let mut sections = vec![version, section_of("DBOptions", None, &self.db)];
         for (name, family) in &self.families {
-            sections.push(section_of("CFOptions", Some(name), family));
+            let mut section = section_of("CFOptions", Some(name), family);
+            ttl::record(&mut section, family);
+            sections.push(section);
             if family.table_factory == TableKind::BlockBased {
                 let title = "TableOptions/BlockBasedTable";
                 sections.push(section_of(title, Some(name), &family.table));
@@ -197,8 +200,14 @@ impl Reader {
                         "the first family of an OPTIONS file is the default one",
                     ));
                 }
-                let mut options = FamilyOptions::default();
-                let unknown = fill(&mut options, section, self.lenient)?;
+                let (section, ttl) = ttl::recorded(section).map_err(|refusal| {
+                    Error::invalid_argument(format!("time to live of family {name}: {refusal}"))
+                })?;
+                let mut options = FamilyOptions {
+                    value_ttl: ttl,
+                    ..FamilyOptions::default()
+                };
+                let unknown = fill(&mut options, &section, self.lenient)?;
                 for (option, text) in unknown {
                     self.file.unknown.push(UnknownCode {
                         family: name.to_owned(),

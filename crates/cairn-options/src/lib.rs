@@ -45,6 +45,7 @@ pub mod rows;
 pub mod table;
 pub mod table_filter;
 pub mod text;
+pub mod ttl;
 
 pub use cairn_format::filter::FilterPolicy;
 pub use calls::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};

@@ -178,6 +178,7 @@ impl Text for DbPath {
 
 impl Named for SequenceNumber {}
 impl Named for u64 {}
+impl Named for i32 {}
 
 impl Text for SequenceNumber {
     fn parse(text: &str) -> Result<SequenceNumber, Refusal> {

@@ -27,7 +27,7 @@ use crate::level::nothing_may_be_read;
 use crate::merging::{Below, Merged, full_merge};
 use crate::patience::Patience;
 use crate::sampling;
-use crate::value::Value;
+use crate::value::{Value, mergeable};
 use crate::view::{Reading, View};
 
 /// What a point read found.
@@ -76,6 +76,8 @@ impl Found {
 enum Newest {
     Missing,
     Value(Value),
+    /// A value with its date.
+    Dated(Value),
     Entity(Value),
     /// An encoded blob index.
     Blob(Value),
@@ -108,6 +110,10 @@ struct Versions {
     /// The user key of the newest version with its timestamp; empty where keys have none.
     key: Vec<u8>,
     timestamps: bool,
+    /// Values and operands have dates.
+    dated: bool,
+    /// Either of the two.
+    special: bool,
     /// The newest range tombstone over the key among the sources asked so far.
     covered_by: SequenceNumber,
     over: bool,
@@ -127,9 +133,37 @@ impl Versions {
         if seq < self.covered_by {
             return ControlFlow::Break(());
         }
+        if self.special {
+            return self.take_special(user_key, kind, value());
+        }
+        self.take_visible(kind, value)
+    }
+
+    /// [`Versions::take`] where keys have timestamps or values have dates.
+    #[cold]
+    fn take_special(&mut self, user_key: &[u8], kind: ValueKind, value: Value) -> ControlFlow<()> {
         if self.timestamps && self.operands.is_empty() {
             self.key.extend_from_slice(user_key);
         }
+        let flow = self.take_visible(kind, || value);
+        let newest = std::mem::replace(&mut self.newest, Newest::Missing);
+        self.newest = match newest {
+            Newest::Value(value) => self.stored(value),
+            newest => newest,
+        };
+        flow
+    }
+
+    /// A value as it is stored.
+    fn stored(&self, value: Value) -> Newest {
+        match self.dated {
+            true => Newest::Dated(value),
+            false => Newest::Value(value),
+        }
+    }
+
+    #[inline(always)]
+    fn take_visible(&mut self, kind: ValueKind, value: impl FnOnce() -> Value) -> ControlFlow<()> {
         match kind {
             ValueKind::Value => self.newest = Newest::Value(value()),
             ValueKind::WideColumnEntity => self.newest = Newest::Entity(value()),
@@ -207,6 +241,8 @@ impl<'a> PointGet<'a> {
                 newest: Newest::Missing,
                 key: Vec::new(),
                 timestamps: view.family.order.timestamp_size() > 0,
+                dated: view.family.dated,
+                special: view.family.dated || view.family.order.timestamp_size() > 0,
                 covered_by: SequenceNumber::ZERO,
                 over: false,
             },
@@ -528,7 +564,7 @@ impl<'a> PointGet<'a> {
         match blobs.locate(index, self.key(), self.blob_options())? {
             Located::There(place, request) => Ok(Some((place, request))),
             Located::Here(value) => {
-                self.versions.newest = Newest::Value(value);
+                self.versions.newest = self.versions.stored(value);
                 Ok(None)
             }
         }
@@ -537,7 +573,8 @@ impl<'a> PointGet<'a> {
     /// Hands over the bytes that [`PointGet::blob_request`] asked for.
     pub(crate) fn supply_blob(&mut self, place: &BlobPlace, bytes: Buffer) -> Result<()> {
         let blobs = &self.view.family.blobs;
-        self.versions.newest = Newest::Value(blobs.complete(place, self.key(), bytes)?);
+        let value = blobs.complete(place, self.key(), bytes)?;
+        self.versions.newest = self.versions.stored(value);
         Ok(())
     }
 
@@ -563,13 +600,19 @@ impl<'a> PointGet<'a> {
 
     fn finish_slowly(mut self) -> Result<Found> {
         let stored = self.stored()?;
+        let dated = self.versions.dated;
         if self.versions.operands.is_empty() {
-            return Ok(stored);
+            return match stored {
+                Found::Value(value) if dated => value.undated().map(Found::Value),
+                stored => Ok(stored),
+            };
         }
-        let operands: Vec<&[u8]> = self.versions.operands.iter().rev().map(|v| &**v).collect();
+        let operands = self.versions.operands.iter().rev();
+        let operands: Result<Vec<&[u8]>> = operands.map(|one| mergeable(one, dated)).collect();
+        let operands = operands?;
         let below = match &stored {
             Found::Missing => Below::Nothing,
-            Found::Value(value) => Below::Value(value),
+            Found::Value(value) => Below::Value(mergeable(value, dated)?),
             Found::Entity(entity) => Below::Entity(entity),
         };
         let count = operands.len() as u64;
@@ -588,12 +631,18 @@ impl<'a> PointGet<'a> {
 
     /// What lies below the operands, and then those, oldest first.
     fn finish_operands(mut self) -> Result<Vec<Value>> {
-        let below = self.stored()?.into_value()?;
+        let dated = self.versions.dated;
+        let below = match self.stored()? {
+            Found::Value(value) => Some(shown(value, dated)?),
+            other => other.into_value()?,
+        };
         let operands = std::mem::take(&mut self.versions.operands);
-        Ok(below
+        let operands = operands.into_iter().rev();
+        below
             .into_iter()
-            .chain(operands.into_iter().rev())
-            .collect())
+            .map(Ok)
+            .chain(operands.map(|operand| shown(operand, dated)))
+            .collect()
     }
 
     /// The key, with the timestamp of its newest version.
@@ -604,7 +653,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// The newest version that is no operand, with what of it lies in blob files.
+    /// The newest version that is no operand, with its date and with what of it lies in blob files.
     fn stored(&mut self) -> Result<Found> {
         if let Some((place, request)) = self.blob_request()? {
             let bytes = self.patience.read(&self.view.family, &request)?;
@@ -614,10 +663,16 @@ impl<'a> PointGet<'a> {
         let (key, reading, blobs) = (self.key(), &self.view.family, self.blob_options());
         Ok(match newest {
             Newest::Missing | Newest::Blob(_) => Found::Missing,
-            Newest::Value(value) => Found::Value(value),
+            Newest::Value(value) | Newest::Dated(value) => Found::Value(value),
             Newest::Entity(entity) => Found::Entity(with_blobs(reading, key, entity, blobs)?),
         })
     }
+}
+
+/// What a merge would see of `stored`.
+fn shown(stored: Value, dated: bool) -> Result<Value> {
+    let len = mergeable(&stored, dated)?.len();
+    Ok(stored.slice(0..len))
 }
 
 /// Whether the bounds of `file` are around `user`.

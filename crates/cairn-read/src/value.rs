@@ -3,8 +3,10 @@
 use std::fmt;
 use std::ops::{Deref, Range};
 
+use cairn_format::dated;
 use cairn_memtable::PinnedEntry;
 use cairn_platform::Buffer;
+use cairn_types::{Error, Malformed, Result};
 
 /// A value, in the block, memtable or blob that holds it. It stays readable, and keeps that memory,
 /// for as long as it lives; `Value::to_vec` makes a copy that is independent.
@@ -72,6 +74,47 @@ impl Value {
             },
         })
     }
+}
+
+impl Value {
+    /// The value without its date.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if it has none.
+    pub(crate) fn undated(self) -> Result<Value> {
+        let len = undated(&self)?.len();
+        Ok(self.slice(0..len))
+    }
+}
+
+/// A dated value without its date.
+///
+/// # Errors
+///
+/// `Corruption` if it has none.
+pub(crate) fn undated(stored: &[u8]) -> Result<&[u8]> {
+    let decoded = dated::decode(stored);
+    decoded.map(|(value, _)| value).map_err(no_date)
+}
+
+/// What a merge sees of an operand, or of the value below operands, which may be `dated`. As in RocksDB
+/// nobody asks what date it is.
+///
+/// # Errors
+///
+/// `Corruption` if it has none.
+pub(crate) fn mergeable(stored: &[u8], dated: bool) -> Result<&[u8]> {
+    if !dated {
+        return Ok(stored);
+    }
+    let split = dated::split(stored);
+    split.map(|(value, _)| value).map_err(no_date)
+}
+
+#[cold]
+fn no_date(malformed: Malformed) -> Error {
+    malformed.in_file("a value of a database with a time to live", 0)
 }
 
 impl From<Vec<u8>> for Value {

@@ -16,8 +16,11 @@ pub struct Reading {
     pub family: String,
     /// The order of the keys.
     pub order: KeyOrder,
-    /// Combines merge operands with values.
+    /// Combines merge operands with values, both without their dates.
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
+    /// Whether values and operands are stored with their dates ([`cairn_format::dated`]), which no
+    /// reader is shown. Entities have none.
+    pub dated: bool,
     /// What prefix filters and prefix scans go by.
     pub prefix_extractor: Option<PrefixExtractor>,
     /// Hidden entries that an iterator steps over before it seeks past them.

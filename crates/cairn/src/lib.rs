@@ -75,6 +75,7 @@ mod reads;
 pub mod repair;
 mod set_options;
 mod snapshot;
+pub mod ttl;
 mod wal;
 pub mod world;
 

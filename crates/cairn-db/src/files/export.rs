@@ -20,6 +20,7 @@ use crate::files::external::Reader;
 use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData};
 use crate::files::staging::Staging;
 use crate::shared::Shared;
+use crate::ttl;
 
 /// What an export consists of: all that an import has to know besides the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,7 +115,9 @@ impl Shared {
         }
         options.validate()?;
         options.check_supported()?;
-        let options = options.clone().sanitize(&self.options());
+        let mut options = options.clone();
+        ttl::agree(self.dated, name, &mut options)?;
+        let options = options.sanitize(&self.options());
         check_exports(&options.comparator, exports)?;
         let mut imported = Vec::new();
         let created = self

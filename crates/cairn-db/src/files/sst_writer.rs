@@ -7,10 +7,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_format::dated;
 use cairn_format::id::SessionId;
 use cairn_format::key;
 use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_jobs::checksum;
+use cairn_jobs::ttl::merge_operator_name;
 use cairn_options::{Compression, CompressionOptions, DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{World, WritableFile};
@@ -75,7 +77,8 @@ struct Open {
 }
 
 impl SstFileWriter {
-    /// A writer of tables as a family with these options would write them to its last level.
+    /// A writer of tables as a family with these options would write them to its last level. With
+    /// `value_ttl` it writes the time behind each value, as a database with a time to live needs it.
     #[must_use]
     pub fn new(world: &World, db: &DbOptions, family: &FamilyOptions) -> SstFileWriter {
         let random = &world.random;
@@ -140,7 +143,6 @@ impl SstFileWriter {
 
     fn params(&self) -> BuildParams {
         let family = &self.family;
-        let operator = family.merge_operator.as_ref();
         let now = self.world.clock.wall_seconds();
         let (compression, compression_options) = self.compression();
         let mut params = BuildParams {
@@ -149,8 +151,7 @@ impl SstFileWriter {
             compression,
             compression_options,
             prefix_extractor: family.prefix_extractor.clone(),
-            merge_operator: operator
-                .map_or_else(String::new, |operator| operator.name().to_owned()),
+            merge_operator: merge_operator_name(family),
             number: FileNumber(self.next),
             db_id: WRITER_ID.to_owned(),
             session_id: self.session.to_string(),
@@ -307,6 +308,13 @@ impl SstFileWriter {
                 "keys of an external table must be added in strictly ascending order",
             ));
         }
+        let dated = match (kind, self.family.value_ttl) {
+            (ValueKind::Value | ValueKind::Merge, Some(_)) => {
+                Some([value, &dated::encode(self.world.clock.wall_seconds())].concat())
+            }
+            _ => None,
+        };
+        let value = dated.as_deref().unwrap_or(value);
         let mut internal = Vec::with_capacity(user_key.len() + key::SUFFIX_LEN);
         key::append_internal(&mut internal, &user_key, SequenceNumber::ZERO, kind);
         open.builder.add(&internal, value)?;

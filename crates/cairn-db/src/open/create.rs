@@ -22,6 +22,7 @@ use cairn_wal::WalOptions;
 
 use crate::family::FamilyState;
 use crate::shared::{FamilyTree, Shared};
+use crate::ttl;
 use crate::write::log::CurrentLog;
 
 impl Shared {
@@ -41,6 +42,7 @@ impl Shared {
             family: family.name.clone(),
             order: options.comparator.clone(),
             merge_operator: options.merge_operator.clone(),
+            dated: self.dated,
             prefix_extractor: options.prefix_extractor.clone(),
             max_sequential_skip: options.max_sequential_skip_in_iterations,
             memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
@@ -153,7 +155,9 @@ impl Shared {
         }
         options.validate()?;
         options.check_supported()?;
-        let options = options.clone().sanitize(&self.options());
+        let mut options = options.clone();
+        ttl::agree(self.dated, name, &mut options)?;
+        let options = options.sanitize(&self.options());
         self.create_table_dirs(&options)?;
         // With the lead nobody writes, so the family begins with the current log.
         self.lead_alone();

@@ -106,13 +106,19 @@ fn replace(fs: &dyn FileSystem, temporary: &Path, path: &Path, content: &[u8]) -
 }
 
 /// The merge operator that the newest OPTIONS file or a table of the family records, if it is a
-/// built-in one. Whatever goes wrong means that none is known; reads of merged keys will say so.
+/// built-in one, and values were `dated` then as they are now. Whatever goes wrong means that none is
+/// known; reads of merged keys will say so.
 pub(super) fn recorded_merge_operator(
     request: &OpenRequest<'_>,
     family: &RecoveredFamily,
+    dated: bool,
 ) -> Option<Arc<dyn MergeOperator>> {
     let fs = &*request.world.fs;
-    from_options_file(fs, request.path, &family.name).or_else(|| {
+    from_options_file(fs, request.path, &family.name, dated).or_else(|| {
+        if dated {
+            // Tables name the operator that takes the dates away, and not the one within it.
+            return None;
+        }
         let (level, file) = family.version.files().next()?;
         let source = cairn_version::TableSource {
             fs: request.world.fs.clone(),
@@ -140,6 +146,7 @@ fn from_options_file(
     fs: &dyn FileSystem,
     dir: &Path,
     family: &str,
+    dated: bool,
 ) -> Option<Arc<dyn MergeOperator>> {
     let names = fs.list(dir).ok()?;
     let newest = names
@@ -151,7 +158,9 @@ fn from_options_file(
     let (_, name) = newest.max()?;
     let content = read_small(fs, &dir.join(name)).ok()??;
     let file = OptionsFile::from_text(std::str::from_utf8(&content).ok()?, true).ok()?;
-    file.family(family)?.merge_operator.clone()
+    let recorded = file.family(family)?;
+    let operator = recorded.merge_operator.clone();
+    operator.filter(|_| recorded.value_ttl.is_some() == dated)
 }
 
 /// The name of this machine, for table properties; empty if it has none that can be read.

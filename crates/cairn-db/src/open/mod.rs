@@ -37,6 +37,7 @@ use crate::db::{Db, FamilyDescriptor};
 use crate::family::Families;
 use crate::shared::{FamilyTree, Shared, Tree, Writer};
 use crate::snapshot::Snapshots;
+use crate::ttl;
 use crate::write::stall::{Condition, Throttle, low_pri_rate};
 
 pub(crate) use files::read_small;
@@ -275,6 +276,7 @@ fn match_families<'r>(
     let mut named = Vec::new();
     let mut versions = Vec::new();
     let mut left_out = Vec::new();
+    let dated = ttl::is_dated(request);
     for family in &recovered.families {
         let given = descriptor(request, &family.name).map(|given| given.options.clone());
         let default = || (family.id == 0).then(FamilyOptions::default);
@@ -283,13 +285,14 @@ fn match_families<'r>(
             continue;
         };
         given.comparator = family.version.order().clone();
+        ttl::agree(dated, &family.name, &mut given)?;
         given.validate()?;
         if !request.read_only {
             given.check_supported()?;
         }
         let mut given = given.sanitize(options);
         if given.merge_operator.is_none() {
-            given.merge_operator = files::recorded_merge_operator(request, family);
+            given.merge_operator = files::recorded_merge_operator(request, family, dated);
         }
         let levels = usize::try_from(given.num_levels).unwrap_or(1).max(1);
         let levels = match request.read_only {
@@ -433,6 +436,7 @@ fn assemble(
             CacheOptions::default(),
         )),
         read_only: request.read_only,
+        dated: ttl::is_dated(request),
         told_of_shutdown: AtomicBool::new(false),
         options: ArcSwap::from_pointee(options),
         dir,

@@ -25,6 +25,7 @@ pub(crate) mod wal_control;
 
 use std::sync::Arc;
 
+use cairn_format::dated;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::perf::PerfMetric;
 use cairn_observe::statistics::Histogram;
@@ -40,11 +41,33 @@ use queue::{Group, Kind, Turn, Waiter};
 
 impl Shared {
     /// Writes `batch`.
+    #[inline]
     pub(crate) fn write(
         self: &Arc<Self>,
         batch: &WriteBatch,
         options: &WriteOptions,
     ) -> Result<()> {
+        match self.dated {
+            false => self.write_stored(batch, options),
+            true => self.write_dated(batch, options),
+        }
+    }
+
+    /// Writes `batch` with a date behind each value.
+    #[cold]
+    fn write_dated(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        let now = self.world.clock.wall_seconds();
+        if !dated::is_date(now) {
+            return Err(Error::aborted(format!(
+                "the clock is wrong: values cannot be dated {now} seconds after 1970"
+            )));
+        }
+        let dated = batch.dated(now)?;
+        self.write_stored(&dated, options)
+    }
+
+    /// Writes `batch` as it is stored.
+    fn write_stored(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         if options.sync && options.disable_wal {
             return Err(Error::invalid_argument(
                 "a synced write needs the WAL: sync and disableWAL are both set",

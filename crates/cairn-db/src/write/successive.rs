@@ -10,6 +10,7 @@
 
 use std::ops::ControlFlow;
 
+use cairn_format::dated;
 use cairn_format::key::LookupKey;
 use cairn_memtable::Memtable;
 use cairn_options::{FamilyOptions, ReadOptions, ReadTier};
@@ -70,6 +71,12 @@ pub(crate) fn merged(
         ..ReadOptions::default()
     };
     let view = family.view();
+    let dated = view.family.dated;
+    // The read shows what is below without its date.
+    let operand = match dated {
+        true => dated::split(operand).ok()?.0,
+        false => operand,
+    };
     let found = get(&view, &before, &reads).ok()?;
     let below = match &found {
         Found::Missing => return None,
@@ -77,7 +84,12 @@ pub(crate) fn merged(
         Found::Entity(entity) => Below::Entity(entity),
     };
     match full_merge(&view.family, key, below, &[operand]).ok()? {
-        Merged::Value(value) => Some((ValueKind::Value, value)),
+        Merged::Value(mut value) => {
+            if dated {
+                value.extend_from_slice(&dated::encode(view.family.clock.wall_seconds()));
+            }
+            Some((ValueKind::Value, value))
+        }
         Merged::Entity(entity) => Some((ValueKind::WideColumnEntity, entity)),
     }
 }

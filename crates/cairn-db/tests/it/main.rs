@@ -35,6 +35,7 @@ mod statistics;
 mod styles;
 mod tickers;
 mod timers;
+mod ttl;
 mod wal;
 mod walks;
 mod writers;

@@ -257,6 +257,7 @@ fn a_cancelled_job_ends_with_aborted() {
         order: KeyOrder::Bytewise,
         snapshots: Vec::new(),
         merge_operator: None,
+        dated: false,
         tombstones: Arc::default(),
         bottommost: false,
         below: Below::anything(),

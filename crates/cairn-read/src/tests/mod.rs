@@ -5,12 +5,16 @@ mod batch;
 mod prefix;
 mod world;
 
+use std::sync::Arc;
+
+use cairn_format::dated;
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_types::{Code, KeyOrder, SequenceNumber};
 use proptest::prelude::*;
 
 use crate::get::{get, get_async};
+use crate::view::View;
 use crate::visible::DbIter;
 use world::{Change, Shape, World};
 
@@ -67,15 +71,17 @@ fn shape() -> impl Strategy<Value = Shape> {
         16u64..400,
         prop_oneof![Just(1), Just(3), Just(16)],
         any::<bool>(),
+        any::<bool>(),
     )
         .prop_map(
-            |(layers, files, skip, block_size, interval, reverse)| Shape {
+            |(layers, files, skip, block_size, interval, reverse, dated)| Shape {
                 layers,
                 files,
                 skip,
                 block_size,
                 interval,
                 reverse,
+                dated,
             },
         )
 }
@@ -156,26 +162,12 @@ proptest! {
         changes in proptest::collection::vec(change(), 1..60),
         shape in shape(),
         turns in proptest::collection::vec(0u8..4, 1..40),
-        lower in proptest::option::of(key()),
-        upper in proptest::option::of(key()),
-        prefix_same_as_start: bool,
         start in key(),
     ) {
         let world = World::new(&changes, &shape);
         let seq = changes.len() as u64;
-        let order = world.order();
-        let expected: Pairs = world.model(seq).into_iter().filter(|(key, _)| {
-            lower.as_ref().is_none_or(|lower| order.compare(key, lower).is_ge())
-                && upper.as_ref().is_none_or(|upper| order.compare(key, upper).is_lt())
-                && (!prefix_same_as_start || key[0] == start[0])
-        }).collect();
-        let options = ReadOptions {
-            iterate_lower_bound: lower,
-            iterate_upper_bound: upper,
-            prefix_same_as_start,
-            ..ReadOptions::default()
-        };
-        let mut iter = DbIter::new(world.view.clone(), SequenceNumber(seq), &options);
+        let expected = world.model(seq);
+        let mut iter = DbIter::new(world.view.clone(), SequenceNumber(seq), &ReadOptions::default());
         iter.seek(&start);
         let mut at = expected.partition_point(|(key, _)| world.order().compare(key, &start).is_lt());
         for turn in turns {
@@ -239,6 +231,7 @@ fn shape_of(layers: &[usize]) -> Shape {
         block_size: 64,
         interval: 3,
         reverse: false,
+        dated: false,
     }
 }
 
@@ -419,5 +412,52 @@ fn timestamps_select_versions() {
             (iter.key(), iter.timestamp()),
             (&b"a"[..], &20u64.to_le_bytes()[..])
         );
+    }
+}
+
+#[test]
+fn values_without_a_date_among_dated_ones_are_damage() {
+    let early = [b"v".as_slice(), &(dated::EARLIEST - 1).to_le_bytes()].concat();
+    for (value, words) in [
+        (b"abc".to_vec(), "value's length less than timestamp's"),
+        (early, "Timestamp < ttl feature release time"),
+    ] {
+        for layers in [&[][..], &[1]] {
+            let change = Change::Put(b"k".to_vec(), value.clone());
+            expect_damage(&change, &shape_of(layers), words);
+        }
+    }
+}
+
+/// What `undated` writes is damage, of which `words` speak, to whoever expects dates.
+fn expect_damage(undated: &Change, shape: &Shape, words: &str) {
+    let dated = Shape {
+        dated: true,
+        ..shape.clone()
+    };
+    let written = World::new(std::slice::from_ref(undated), shape);
+    let view = Arc::new(View {
+        family: World::new(&[], &dated).view.family.clone(),
+        ..View::clone(&written.view)
+    });
+    let (seq, options) = (SequenceNumber(9), ReadOptions::default());
+    // The tables are those of the world that was written.
+    for file in written.view.version.files() {
+        let family = &written.view.family;
+        family.tables.open(file.1, file.0, &family.io).unwrap();
+    }
+    let error = get(&view, &LookupKey::new(b"k", seq), &options).unwrap_err();
+    assert!(error.is_corruption(), "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+
+    let mut iter = DbIter::new(view, seq, &options);
+    for back in [false, true] {
+        match back {
+            false => iter.seek_to_first(),
+            true => iter.seek_to_last(),
+        }
+        assert!(!iter.valid());
+        let error = iter.status().unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_format::dated;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_memory::{BlockCache, CacheOptions};
@@ -49,6 +50,8 @@ pub(super) struct Shape {
     /// Entries between restarts.
     pub(super) interval: i32,
     pub(super) reverse: bool,
+    /// Values and operands are stored with dates.
+    pub(super) dated: bool,
 }
 
 pub(super) struct World {
@@ -61,6 +64,7 @@ struct Builder {
     fs: Arc<MemFileSystem>,
     order: KeyOrder,
     options: Arc<TableOptions>,
+    dated: bool,
     edit: TreeEdit,
     next: u64,
 }
@@ -96,6 +100,7 @@ impl World {
             fs: fs.clone(),
             order: order.clone(),
             options: Arc::new(options),
+            dated: shape.dated,
             edit: TreeEdit::default(),
             next: 10,
         };
@@ -124,7 +129,7 @@ impl World {
             };
             let memtable = Memtable::new(order.clone(), options);
             for (seq, change) in part {
-                let (kind, key, value) = change.entry();
+                let (kind, key, value) = change.stored(shape.dated);
                 memtable.add(SequenceNumber(*seq), kind, &key, &value);
             }
             Arc::new(memtable)
@@ -133,6 +138,7 @@ impl World {
             family: "default".to_owned(),
             order: order.clone(),
             merge_operator,
+            dated: shape.dated,
             prefix_extractor: Some(PrefixExtractor::Fixed(1)),
             max_sequential_skip: shape.skip,
             memtable_op_scan_flush_trigger: 0,
@@ -229,6 +235,15 @@ impl World {
 }
 
 impl Change {
+    /// The change as an entry of a memtable, with a date where there is one.
+    fn stored(&self, dated: bool) -> (ValueKind, Vec<u8>, Vec<u8>) {
+        let (kind, key, mut value) = self.entry();
+        if dated && matches!(kind, ValueKind::Value | ValueKind::Merge) {
+            value.extend_from_slice(&dated::encode(1_800_000_000));
+        }
+        (kind, key, value)
+    }
+
     /// The change as an entry of a memtable.
     fn entry(&self) -> (ValueKind, Vec<u8>, Vec<u8>) {
         match self.clone() {
@@ -261,7 +276,7 @@ impl Builder {
         let mut points = Vec::new();
         let mut ranges = Vec::new();
         for (seq, change) in changes {
-            let (kind, user, value) = change.entry();
+            let (kind, user, value) = change.stored(self.dated);
             let kind = match kind {
                 ValueKind::Deletion if order.timestamp_size() > 0 => {
                     ValueKind::DeletionWithTimestamp

@@ -178,7 +178,7 @@ impl DbIter {
         }
         let at = match newest {
             Newest::Missing => return Ok(false),
-            Newest::Value(value) | Newest::Blob(value) => At::Value(value),
+            Newest::Value(value) | Newest::Blob(value) => At::Value(self.without_date(value)?),
             Newest::Entity(entity) => {
                 let column = default_column(&entity)?;
                 At::Entity(entity, column)

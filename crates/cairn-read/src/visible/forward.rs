@@ -9,7 +9,7 @@ use super::{At, DbIter, Part, Task};
 use crate::columns::{default_column, has_blobs, with_blobs};
 use crate::level::nothing_may_be_read;
 use crate::merging::{Below, Merged, full_merge};
-use crate::value::Value;
+use crate::value::{Value, mergeable};
 
 impl DbIter {
     /// Goes on to the next key that has a value.
@@ -91,6 +91,7 @@ impl DbIter {
             ValueKind::BlobIndex => {
                 self.hide_key();
                 let value = self.blob(self.merging.value())?;
+                let value = self.without_date(value)?;
                 self.stand(At::Value(value))
             }
             ValueKind::Merge => {
@@ -155,8 +156,13 @@ impl DbIter {
 
     /// Stands on `key` with what its operands (oldest first) make of what lies below them.
     pub(super) fn merge_gathered(&mut self, below: Below<'_>) -> Result<Progress> {
-        let operands: Vec<&[u8]> = self.operands.iter().map(|operand| &**operand).collect();
-        let merged = full_merge(&self.view.family, &self.key, below, &operands)?;
+        let operands = self.operands.iter();
+        let operands: Result<Vec<&[u8]>> = operands.map(|one| mergeable(one, self.dated)).collect();
+        let below = match below {
+            Below::Value(value) => Below::Value(mergeable(value, self.dated)?),
+            other => other,
+        };
+        let merged = full_merge(&self.view.family, &self.key, below, &operands?)?;
         self.operands.clear();
         match merged {
             Merged::Value(value) => self.stand(At::Value(value.into())),

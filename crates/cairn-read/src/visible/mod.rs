@@ -32,7 +32,7 @@ use crate::cover::Cover;
 use crate::level::{Tables, nothing_may_be_read};
 use crate::merge::MergingIter;
 use crate::patience::Patience;
-use crate::value::Value;
+use crate::value::{Value, undated};
 use crate::view::View;
 
 /// Where the iterator stands.
@@ -100,6 +100,10 @@ pub struct DbIter {
     read_ts: Option<Vec<u8>>,
     /// Keys have no timestamps.
     untimed: bool,
+    /// Values and operands are stored with their dates, which are not shown.
+    dated: bool,
+    /// Neither, and nobody limits or watches what is passed over.
+    simple: bool,
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
     /// How prefix filters are used.
@@ -122,9 +126,9 @@ pub struct DbIter {
     back: bool,
     /// Going backward, the merging iterator does not stand before `key`.
     astray: bool,
-    /// Whether of a step only keys, bounds, sequence numbers and kinds have to be thought of: there are no
-    /// timestamps or range tombstones, and nobody limits or watches what is passed over.
-    plain: bool,
+    /// Whether of a step forward, and of one back, only keys, sequence numbers and kinds have to be thought of: the walk is
+    /// `simple`, and there are no bounds, prefixes or range tombstones.
+    plain: [bool; 2],
     /// The user key of the entry, or the key to pass over.
     key: Vec<u8>,
     /// Entries of `key` are passed over (forward), or gathered (backward).
@@ -214,10 +218,15 @@ impl DbIter {
             (Vec::new(), None)
         });
         let Spare { key, target } = SPARE.try_with(Cell::take).unwrap_or_default();
+        let waste = Waste::of(&view, options);
+        let (untimed, dated) = (order.timestamp_size() == 0, view.family.dated);
+        let watched = waste.is_some() || options.max_skippable_internal_keys > 0;
         DbIter {
             seq,
             read_ts,
-            untimed: order.timestamp_size() == 0,
+            untimed,
+            dated,
+            simple: untimed && !dated && !watched,
             lower: options.iterate_lower_bound.clone(),
             upper: options.iterate_upper_bound.clone(),
             prefix_use: match view.family.prefix_extractor {
@@ -238,7 +247,7 @@ impl DbIter {
             },
             max_hidden: options.max_skippable_internal_keys,
             patience: Patience::of(options),
-            waste: Waste::of(&view, options),
+            waste,
             merging: MergingIter::new(order, children),
             view,
             cover,
@@ -246,7 +255,7 @@ impl DbIter {
             task: Task::Rest,
             back: false,
             astray: false,
-            plain: false,
+            plain: [false; 2],
             key,
             same_key: false,
             covered_by: SequenceNumber::ZERO,
@@ -372,7 +381,7 @@ impl DbIter {
         if let Some(waste) = &mut self.waste {
             waste.step();
         }
-        let plain = self.plain && !self.back && matches!(self.at, At::Entry(Part::All));
+        let plain = self.plain[0] && !self.back && matches!(self.at, At::Entry(Part::All));
         if plain && self.next_plainly() {
             return;
         }
@@ -403,7 +412,7 @@ impl DbIter {
         match &self.at {
             At::Nowhere => return,
             At::Entry(part) if self.back => {
-                let plain = self.plain && matches!(part, Part::All);
+                let plain = self.plain[1] && matches!(part, Part::All);
                 let _progress = self.merging.prev();
                 if plain && self.stand_plainly_back() {
                     return;
@@ -447,7 +456,7 @@ impl DbIter {
                 self.counts.skipped += 1;
                 continue;
             }
-            if !self.is_plain_value(internal) || self.is_behind_end(user) {
+            if !self.is_plain_value(internal) {
                 return false;
             }
             let bytes = user.len() + value_len;
@@ -468,7 +477,6 @@ impl DbIter {
         let (internal, value_len) = self.merging.head();
         let user = key::user_key(internal);
         if !self.is_plain_value(internal)
-            || self.is_before_start(user)
             || !self
                 .merging
                 .stands_on_newest(user, |a, b| self.is_same(a, b))
@@ -489,12 +497,11 @@ impl DbIter {
         packed as u8 == ValueKind::Value as u8 && packed >> 8 <= self.seq.0
     }
 
-    /// Notes whether steps may be plain, until the next seek.
+    /// Notes which steps may be plain, until the next seek.
     fn note_plain(&mut self) {
-        self.plain = self.untimed
-            && self.waste.is_none()
-            && self.max_hidden == 0
-            && self.cover.as_ref().is_none_or(Cover::is_empty);
+        let free =
+            self.simple && self.prefix.is_none() && self.cover.as_ref().is_none_or(Cover::is_empty);
+        self.plain = [free && self.upper.is_none(), free && self.lower.is_none()];
     }
 
     /// Makes the user key of the merging iterator's entry `key`.
@@ -602,7 +609,7 @@ impl DbIter {
         let At::Index(index) = &self.at else {
             return self.valid();
         };
-        match self.blob(index) {
+        match self.blob(index).and_then(|value| self.without_date(value)) {
             Ok(value) => self.at = At::Value(value),
             Err(error) => self.fail(error),
         }
@@ -691,8 +698,33 @@ impl DbIter {
     /// Stands on this part of the merging iterator's entry.
     #[inline]
     fn stand_on(&mut self, part: Part) -> Result<Progress> {
+        let part = match self.dated {
+            true => self.part_without_date(part)?,
+            false => part,
+        };
         self.take_key();
         self.stand(At::Entry(part))
+    }
+
+    /// What of `part` of the merging iterator's entry is shown where values have dates.
+    #[cold]
+    fn part_without_date(&self, part: Part) -> Result<Part> {
+        let value = self.merging.value();
+        let range = match part {
+            Part::All => 0..value.len(),
+            Part::Range(range) => range,
+            Part::Column(_) => return Ok(part),
+        };
+        let len = undated(&value[range.clone()])?.len();
+        Ok(Part::Range(range.start..range.start + len))
+    }
+
+    /// What of `value`, which is stored so, is shown.
+    fn without_date(&self, value: Value) -> Result<Value> {
+        match self.dated {
+            true => value.undated(),
+            false => Ok(value),
+        }
     }
 
     #[inline]

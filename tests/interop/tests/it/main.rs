@@ -13,6 +13,7 @@ mod groups;
 mod logs;
 mod options;
 mod outgoing;
+mod ttl;
 mod turns;
 
 use cairn_bench::rocksdb::Library;
