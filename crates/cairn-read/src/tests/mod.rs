@@ -162,12 +162,26 @@ proptest! {
         changes in proptest::collection::vec(change(), 1..60),
         shape in shape(),
         turns in proptest::collection::vec(0u8..4, 1..40),
+        lower in proptest::option::of(key()),
+        upper in proptest::option::of(key()),
+        prefix_same_as_start: bool,
         start in key(),
     ) {
         let world = World::new(&changes, &shape);
         let seq = changes.len() as u64;
-        let expected = world.model(seq);
-        let mut iter = DbIter::new(world.view.clone(), SequenceNumber(seq), &ReadOptions::default());
+        let order = world.order();
+        let expected: Pairs = world.model(seq).into_iter().filter(|(key, _)| {
+            lower.as_ref().is_none_or(|lower| order.compare(key, lower).is_ge())
+                && upper.as_ref().is_none_or(|upper| order.compare(key, upper).is_lt())
+                && (!prefix_same_as_start || key[0] == start[0])
+        }).collect();
+        let options = ReadOptions {
+            iterate_lower_bound: lower,
+            iterate_upper_bound: upper,
+            prefix_same_as_start,
+            ..ReadOptions::default()
+        };
+        let mut iter = DbIter::new(world.view.clone(), SequenceNumber(seq), &options);
         iter.seek(&start);
         let mut at = expected.partition_point(|(key, _)| world.order().compare(key, &start).is_lt());
         for turn in turns {

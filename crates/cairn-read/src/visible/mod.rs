@@ -126,9 +126,9 @@ pub struct DbIter {
     back: bool,
     /// Going backward, the merging iterator does not stand before `key`.
     astray: bool,
-    /// Whether of a step forward, and of one back, only keys, sequence numbers and kinds have to be thought of: the walk is
-    /// `simple`, and there are no bounds, prefixes or range tombstones.
-    plain: [bool; 2],
+    /// Whether of a step only keys, bounds, sequence numbers and kinds have to be thought of: the walk is `simple`, and
+    /// there are no range tombstones.
+    plain: bool,
     /// The user key of the entry, or the key to pass over.
     key: Vec<u8>,
     /// Entries of `key` are passed over (forward), or gathered (backward).
@@ -255,7 +255,7 @@ impl DbIter {
             task: Task::Rest,
             back: false,
             astray: false,
-            plain: [false; 2],
+            plain: false,
             key,
             same_key: false,
             covered_by: SequenceNumber::ZERO,
@@ -381,7 +381,7 @@ impl DbIter {
         if let Some(waste) = &mut self.waste {
             waste.step();
         }
-        let plain = self.plain[0] && !self.back && matches!(self.at, At::Entry(Part::All));
+        let plain = self.plain && !self.back && matches!(self.at, At::Entry(Part::All));
         if plain && self.next_plainly() {
             return;
         }
@@ -412,7 +412,7 @@ impl DbIter {
         match &self.at {
             At::Nowhere => return,
             At::Entry(part) if self.back => {
-                let plain = self.plain[1] && matches!(part, Part::All);
+                let plain = self.plain && matches!(part, Part::All);
                 let _progress = self.merging.prev();
                 if plain && self.stand_plainly_back() {
                     return;
@@ -456,7 +456,7 @@ impl DbIter {
                 self.counts.skipped += 1;
                 continue;
             }
-            if !self.is_plain_value(internal) {
+            if !self.is_plain_value(internal) || self.is_behind_end(user) {
                 return false;
             }
             let bytes = user.len() + value_len;
@@ -477,6 +477,7 @@ impl DbIter {
         let (internal, value_len) = self.merging.head();
         let user = key::user_key(internal);
         if !self.is_plain_value(internal)
+            || self.is_before_start(user)
             || !self
                 .merging
                 .stands_on_newest(user, |a, b| self.is_same(a, b))
@@ -497,11 +498,9 @@ impl DbIter {
         packed as u8 == ValueKind::Value as u8 && packed >> 8 <= self.seq.0
     }
 
-    /// Notes which steps may be plain, until the next seek.
+    /// Notes whether steps may be plain, until the next seek.
     fn note_plain(&mut self) {
-        let free =
-            self.simple && self.prefix.is_none() && self.cover.as_ref().is_none_or(Cover::is_empty);
-        self.plain = [free && self.upper.is_none(), free && self.lower.is_none()];
+        self.plain = self.simple && self.cover.as_ref().is_none_or(Cover::is_empty);
     }
 
     /// Makes the user key of the merging iterator's entry `key`.

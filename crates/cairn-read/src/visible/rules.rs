@@ -172,27 +172,40 @@ impl DbIter {
         if self.upper.is_none() && self.prefix.is_none() {
             return false;
         }
-        let plain = key::strip_timestamp(user, self.view.family.order.timestamp_size());
-        self.upper
-            .as_ref()
-            .is_some_and(|upper| self.compare(plain, upper).is_ge())
-            || self.has_other_prefix(plain)
+        let plain = self.without_timestamp(user);
+        let behind = |upper: &Vec<u8>| self.compare(plain, upper).is_ge();
+        self.upper.as_ref().is_some_and(behind) || self.has_other_prefix(plain)
     }
 
     /// Whether a backward walk ends before it comes to `user`.
+    #[inline]
     pub(super) fn is_before_start(&self, user: &[u8]) -> bool {
-        let plain = key::strip_timestamp(user, self.view.family.order.timestamp_size());
-        self.lower
-            .as_ref()
-            .is_some_and(|lower| self.compare(plain, lower).is_lt())
-            || self.has_other_prefix(plain)
+        if self.lower.is_none() && self.prefix.is_none() {
+            return false;
+        }
+        let plain = self.without_timestamp(user);
+        let before = |lower: &Vec<u8>| self.compare(plain, lower).is_lt();
+        self.lower.as_ref().is_some_and(before) || self.has_other_prefix(plain)
     }
 
-    fn has_other_prefix(&self, plain: &[u8]) -> bool {
-        match (&self.prefix, &self.view.family.prefix_extractor) {
-            (Some(prefix), Some(extractor)) => extractor.prefix(plain) != Some(prefix),
-            _ => false,
+    #[inline]
+    fn without_timestamp<'k>(&self, user: &'k [u8]) -> &'k [u8] {
+        match self.untimed {
+            true => user,
+            false => key::strip_timestamp(user, self.view.family.order.timestamp_size()),
         }
+    }
+
+    #[inline]
+    fn has_other_prefix(&self, plain: &[u8]) -> bool {
+        let Some(prefix) = &self.prefix else {
+            return false;
+        };
+        let same = |other| key::is_same_bytes(other, prefix);
+        let extractor = &self.view.family.prefix_extractor;
+        extractor
+            .as_ref()
+            .is_some_and(|extractor| !extractor.prefix(plain).is_some_and(same))
     }
 
     /// Decides whether a seek to `target` may leave out tables by their prefix filters.

@@ -145,6 +145,10 @@ impl Table {
         let Some(prefix) = self.prefix_extractor.as_ref().and_then(|e| e.prefix(bare)) else {
             return Ok(Ok(true));
         };
+        // Only among partitions it matters where the key lies.
+        if let Some(bits) = &filter.bits {
+            return Ok(Ok(bits.may_match(&FilterKey::new(prefix))));
+        }
         let mut target = Vec::with_capacity(user_key.len() + key::SUFFIX_LEN);
         key::append_internal(
             &mut target,
