@@ -70,7 +70,7 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
         let mut batch = Batch::new(wanted, part, options, &mut states);
         batch.search();
         batch.read_blobs();
-        for (&at, mut member) in part.iter().zip(batch.members) {
+        for (&at, member) in part.iter().zip(&mut batch.members) {
             results[at] = Some(match bytes > options.value_size_soft_limit {
                 true => {
                     states.push(member.get.take_state());
@@ -212,9 +212,9 @@ struct Member<'a> {
 }
 
 impl Member<'_> {
-    fn finish(mut self, states: &mut Vec<TableGet>) -> Result<Found> {
+    fn finish(&mut self, states: &mut Vec<TableGet>) -> Result<Found> {
         states.push(self.get.take_state());
-        match self.error {
+        match self.error.take() {
             Some(error) => Err(error),
             None => self.get.finish(),
         }

@@ -184,6 +184,9 @@ impl Versions {
     }
 }
 
+/// How many filters of level 0 are asked for ahead.
+const AHEAD: usize = 8;
+
 /// A point read on its way.
 pub(crate) struct PointGet<'a> {
     view: &'a View,
@@ -275,10 +278,27 @@ impl<'a> PointGet<'a> {
         if self.versions.over {
             self.hit = Hit::Memtable;
         }
-        self.stage = match self.tier == ReadTier::Memtable || self.versions.over {
-            true => Stage::Over,
-            false => Stage::File(0, 0),
-        };
+        if self.tier == ReadTier::Memtable || self.versions.over {
+            self.stage = Stage::Over;
+            return;
+        }
+        self.stage = Stage::File(0, 0);
+        self.prefetch_filters();
+    }
+
+    /// Asks for the memory of what the filters of level 0 have on the key, if there are several: most of them
+    /// will be asked, and each wait would begin when the one before has ended.
+    #[inline]
+    fn prefetch_filters(&self) {
+        let files = self.view.version.level(0).files();
+        if files.len() < 2 {
+            return;
+        }
+        for file in files.iter().take(AHEAD) {
+            if let Some(table) = file.table.kept() {
+                table.prefetch_filter(self.lookup);
+            }
+        }
     }
 
     /// Goes to the next table whose bounds are around the key, and returns whether there is one to be
@@ -585,20 +605,20 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// What the versions amount to.
+    /// What the versions amount to. The read is then used up.
     #[inline]
-    pub(crate) fn finish(self) -> Result<Found> {
+    pub(crate) fn finish(&mut self) -> Result<Found> {
         if self.versions.operands.is_empty() {
-            match self.versions.newest {
+            match std::mem::replace(&mut self.versions.newest, Newest::Missing) {
                 Newest::Missing => return Ok(Found::Missing),
                 Newest::Value(value) => return Ok(Found::Value(value)),
-                _ => {}
+                other => self.versions.newest = other,
             }
         }
         self.finish_slowly()
     }
 
-    fn finish_slowly(mut self) -> Result<Found> {
+    fn finish_slowly(&mut self) -> Result<Found> {
         let stored = self.stored()?;
         let dated = self.versions.dated;
         if self.versions.operands.is_empty() {

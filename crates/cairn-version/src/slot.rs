@@ -123,6 +123,13 @@ impl TableSlot {
         }
     }
 
+    /// The table, if it is open and stays so as long as the slot: to look at it counts as no use.
+    #[inline]
+    #[must_use]
+    pub fn kept(&self) -> Option<&Arc<Table>> {
+        self.kept.get()
+    }
+
     fn held(&self) -> Option<TableRef<'_>> {
         let closable = self.closable.get()?;
         let table = closable.get()?;

@@ -169,9 +169,12 @@ impl DbIter {
     /// Whether a forward walk ends before `user`.
     #[inline]
     pub(super) fn is_behind_end(&self, user: &[u8]) -> bool {
-        if self.upper.is_none() && self.prefix.is_none() {
-            return false;
-        }
+        (self.upper.is_some() || self.prefix.is_some()) && self.is_behind(user)
+    }
+
+    /// Not where walks without bounds would have to make room for it.
+    #[inline(never)]
+    fn is_behind(&self, user: &[u8]) -> bool {
         let plain = self.without_timestamp(user);
         let behind = |upper: &Vec<u8>| self.compare(plain, upper).is_ge();
         self.upper.as_ref().is_some_and(behind) || self.has_other_prefix(plain)
@@ -180,9 +183,11 @@ impl DbIter {
     /// Whether a backward walk ends before it comes to `user`.
     #[inline]
     pub(super) fn is_before_start(&self, user: &[u8]) -> bool {
-        if self.lower.is_none() && self.prefix.is_none() {
-            return false;
-        }
+        (self.lower.is_some() || self.prefix.is_some()) && self.is_before(user)
+    }
+
+    #[inline(never)]
+    fn is_before(&self, user: &[u8]) -> bool {
         let plain = self.without_timestamp(user);
         let before = |lower: &Vec<u8>| self.compare(plain, lower).is_lt();
         self.lower.as_ref().is_some_and(before) || self.has_other_prefix(plain)
