@@ -25,7 +25,8 @@ use crate::write::stall::{self, Condition, Load};
 /// Makes sure of the threads that jobs may take, and of those that may help one of them.
 pub(crate) fn reserve_threads(executor: &dyn Executor, options: &DbOptions) {
     let (flushes, compactions) = options.background_limits();
-    executor.reserve(Priority::High, flushes);
+    // One more than flushes: syncs and ends of logs, for which writers may have to wait, and deletions.
+    executor.reserve(Priority::High, flushes + 1);
     executor.reserve(Priority::Low, compactions);
     executor.reserve(Priority::Part, flushes + compactions - 1);
 }

@@ -4,6 +4,7 @@
 //! last of them as it grows. It shows nothing that reads do not see yet. Writes without a log, and
 //! ingested files, leave gaps, which end a stream.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -63,15 +64,19 @@ impl Shared {
     fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
         let fs = &*self.world.fs;
         // The live ones first: one that moves meanwhile is then found twice rather than not at all.
-        let live: Vec<FileNumber> = self.tree.lock().logs.keys().copied().collect();
-        // The file of the current one is longer than the log while it is written through a mapping.
-        let current = {
-            let writer = self.writer.lock();
-            writer
-                .log
-                .as_ref()
-                .map(|log| (log.number(), log.file_len()))
+        // The file of a log is longer than the log while it is written through a mapping, and until it is cut.
+        let (live, mut lens) = {
+            let tree = self.tree.lock();
+            let live: Vec<FileNumber> = tree.logs.keys().copied().collect();
+            let ending = tree.ending_logs.iter();
+            let lens: BTreeMap<FileNumber, u64> = ending
+                .filter_map(|number| Some((*number, *tree.logs.get(number)?)))
+                .collect();
+            (live, lens)
         };
+        if let Some(log) = &self.writer.lock().log {
+            lens.insert(log.number(), log.file_len());
+        }
         let archive = archive_dir(&self.wal_dir);
         let archived = match cairn_wal::list(fs, &archive) {
             Err(error) if error.subcode() == Subcode::PathNotFound => Vec::new(),
@@ -94,10 +99,7 @@ impl Shared {
                 file.start_sequence = first;
                 // The log may be archived or deleted while it is looked at.
                 file.size_file_bytes = match fs.status(&path) {
-                    Ok(status) => match current {
-                        Some((number, len)) if number == file.log_number => len,
-                        _ => status.len,
-                    },
+                    Ok(status) => lens.get(&file.log_number).copied().unwrap_or(status.len),
                     Err(error) if error.subcode() == Subcode::PathNotFound => 0,
                     Err(error) => return Err(error),
                 };

@@ -142,7 +142,10 @@ impl Shared {
             let (read, no_blobs): (Vec<_>, Vec<_>) =
                 all.into_iter().partition(|(_, number)| is_read(number));
             tree.obsolete_blobs = read;
-            let min_log = tree.durable_min_log;
+            let ending = tree.ending_logs.first().copied();
+            let min_log = tree
+                .durable_min_log
+                .min(ending.unwrap_or(FileNumber(u64::MAX)));
             let kept = tree.logs.split_off(&min_log);
             let logs = std::mem::replace(&mut tree.logs, kept);
             let waiting = !tree.obsolete_tables.is_empty() || !tree.obsolete_blobs.is_empty();
@@ -170,7 +173,7 @@ impl Shared {
     }
 
     /// A purge that is counted already.
-    fn purge_counted(&self) {
+    pub(crate) fn purge_counted(&self) {
         self.purge();
         self.tree.lock().purges -= 1;
         self.changed.notify_all();

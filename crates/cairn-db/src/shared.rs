@@ -203,8 +203,11 @@ pub(crate) struct Tree {
     pub(crate) control: Control,
     /// The largest family id ever used.
     pub(crate) max_family: u32,
-    /// Jobs that delete obsolete files; the lock is given back after them.
+    /// Jobs that delete obsolete files or end logs; the lock is given back after them.
     pub(crate) purges: usize,
+    /// Logs that are synced to their ends and that a job cuts and closes. None is deleted, archived or written
+    /// over before that, nor any behind it.
+    pub(crate) ending_logs: BTreeSet<FileNumber>,
     /// How often deletions of files were disabled and not enabled again.
     pub(crate) deletions_disabled: usize,
     /// Files that are deleted when deletions are enabled again.

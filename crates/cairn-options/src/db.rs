@@ -95,9 +95,10 @@ options! {
         /// How WALs are written: `kMapped` or `kPlain`. Cairn's own. A log that is written over another
         /// (`recycle_log_file_num`) is written by calls in any case.
         wal_write_mode: WalWriteMode = WalWriteMode::Mapped, unwritten;
-        /// Bytes of WAL after which write-back begins; 0 leaves it to the kernel.
+        /// Bytes of WAL after which write-back begins; with 0 that of a mapped log begins behind each window (512 KiB
+        /// in a long log), and of others when the kernel likes.
         wal_bytes_per_sync: u64 = 0, dynamic;
-        /// Bytes of table after which write-back begins; 0 leaves it to the kernel.
+        /// Bytes of table after which write-back begins; 0 for 4 MiB.
         bytes_per_sync: u64 = 0, dynamic;
         /// Whether that write-back waits for the one before.
         strict_bytes_per_sync: bool = false, dynamic, hint;

@@ -16,7 +16,7 @@ pub(crate) mod replay;
 mod reuse;
 mod wals;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -410,6 +410,7 @@ fn assemble(
             control: Default::default(),
             max_family: recovered.max_family,
             purges: 0,
+            ending_logs: BTreeSet::new(),
             deletions_disabled: 0,
             held_deletions: Vec::new(),
             closed: false,

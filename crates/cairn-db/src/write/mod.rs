@@ -20,6 +20,7 @@ pub(crate) mod order;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod stall;
+pub(crate) mod steps;
 pub(crate) mod successive;
 pub(crate) mod wal_control;
 

@@ -11,6 +11,8 @@ use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result};
 
+use super::log::CurrentLog;
+use super::steps::Steps;
 use crate::family::FamilyState;
 use crate::shared::{Immutable, Shared};
 
@@ -27,16 +29,24 @@ impl Shared {
 
     #[cold]
     fn make_room_slowly(self: &Arc<Self>, no_slowdown: bool) -> Result<()> {
+        let mut steps = Steps::begin(&*self.world.clock);
         loop {
             self.check_writable()?;
             // Cleared first: whoever asks from now on is heard by the next leader.
             self.attention.store(false, Ordering::Release);
             self.wait_for_insertions();
-            if self.wait_while_locked(no_slowdown)? {
+            steps.done("insertions under way");
+            let waited = self.wait_while_locked(no_slowdown)?;
+            steps.done("the locked log");
+            if waited {
                 continue;
             }
             self.switch_full_memtables()?;
-            if !self.wait_for_buffers(no_slowdown)? {
+            steps.done("memtables");
+            let waited = self.wait_for_buffers(no_slowdown)?;
+            steps.done("the budget of memtables");
+            if !waited {
+                steps.tell(&self.info, "making room for a write");
                 return Ok(());
             }
         }
@@ -102,6 +112,19 @@ impl Shared {
         );
     }
 
+    /// Cuts and closes `log`, which is synced to its end, in the background. The caller has counted it among the
+    /// purges and the logs that end.
+    fn end_log(self: &Arc<Self>, log: CurrentLog) {
+        self.spawn(Priority::High, move |shared| {
+            let number = log.number();
+            if let Err(error) = log.finish(&*shared.world.fs) {
+                shared.log_failed(&error);
+            }
+            shared.tree.lock().ending_logs.remove(&number);
+            shared.purge_counted();
+        });
+    }
+
     /// Whether all logs together are larger than `max_total_wal_size`.
     fn logs_are_too_large(&self) -> bool {
         let limit = self.wal_limit.load(Ordering::Relaxed);
@@ -132,7 +155,8 @@ impl Shared {
         families: &[Arc<FamilyState>],
         asked: bool,
     ) -> Result<()> {
-        self.switch_log()
+        let mut steps = Steps::begin(&*self.world.clock);
+        self.switch_log(&mut steps)
             .inspect_err(|error| self.log_failed(error))?;
         let current = self.writer.lock().log.as_ref().map(|log| log.number());
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
@@ -177,14 +201,20 @@ impl Shared {
         }
         self.update_conditions(&mut tree);
         drop(tree);
+        steps.done("switching memtables");
         // Listeners hear of a memtable before they hear of its flush.
         self.deliver();
         self.schedule(&mut self.tree.lock());
+        steps.done("telling and scheduling");
+        steps.tell(&self.info, "a switch of memtables");
         Ok(())
     }
 
     /// Ends the current log and begins another, unless nothing was written to it yet.
-    fn switch_log(&self) -> Result<()> {
+    ///
+    /// One that is mapped is cut to its length and closed in the background: freeing what was allocated behind it
+    /// waits for the device, up to 85 ms while that has much to do. Until then zeros lie behind its records.
+    fn switch_log(self: &Arc<Self>, steps: &mut Steps<'_>) -> Result<()> {
         let mut writer = self.writer.lock();
         let Some(log) = writer.log.as_mut() else {
             return Err(Error::shutdown("the database is closed"));
@@ -197,8 +227,13 @@ impl Shared {
         // left alone: the new one gets none before all that was logged is in tables.
         if !failed {
             log.hand_over()?;
-            log.cut()?;
+            if self.options().track_and_verify_wals {
+                // The next log says how long the file of this one is.
+                log.cut()?;
+                steps.done("cutting the log");
+            }
             log.syncer().sync(&*self.world.fs)?;
+            steps.done("syncing the log");
         }
         if !failed && self.options().track_and_verify_wals_in_manifest {
             let finished = WalAddition {
@@ -210,23 +245,34 @@ impl Shared {
                 ..VersionEdit::default()
             };
             self.log_edits(&mut self.manifest.lock(), vec![record])?;
+            steps.done("the MANIFEST");
         }
         let number = self.new_file_number();
         let predecessor = self.predecessor(log);
         let next = self.create_log(number, predecessor)?;
+        steps.done("the next log");
         let old = writer.log.replace(next);
         writer.unflushed_log_bytes = 0;
+        drop(writer);
+        steps.done("the next log");
         if let Some(old) = old {
             let mut tree = self.tree.lock();
             tree.logs.insert(old.number(), old.len());
             tree.logs.insert(number, 0);
             if failed {
                 tree.failed_logs.insert(old.number());
-            }
-            drop(tree);
-            match failed {
-                true => old.give_up(),
-                false => old.finish(&*self.world.fs)?,
+                drop(tree);
+                old.give_up();
+            } else if old.is_mapped() {
+                tree.ending_logs.insert(old.number());
+                tree.purges += 1;
+                drop(tree);
+                self.end_log(old);
+            } else {
+                drop(tree);
+                // One that was written over has no tail of its former life once something is in the next one.
+                old.finish(&*self.world.fs)?;
+                steps.done("closing the log");
             }
         }
         Ok(())

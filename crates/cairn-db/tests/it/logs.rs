@@ -400,3 +400,46 @@ fn what_an_ingestion_followed_outlives_a_new_manifest_and_not_its_log() {
     let db = open_as(&world, &options, false).unwrap();
     assert!(db.get(b"second").unwrap().is_some());
 }
+
+/// The file of a log that is mapped is longer than the log; so it is until a job has cut it, and the sizes that are told
+/// are those of the log.
+#[test]
+fn a_log_that_is_still_needed_is_cut_to_its_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::posix();
+    let options = DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        ..DbOptions::default()
+    };
+    let families =
+        ["default", "other"].map(|name| FamilyDescriptor::new(name, FamilyOptions::default()));
+    let db = open(&OpenRequest {
+        path: dir.path(),
+        options: &options,
+        families: &families,
+        others: None,
+        read_only: false,
+        world: world.clone(),
+    })
+    .unwrap();
+    let other = db.family("other").unwrap();
+    db.put(b"needs the log", b"1").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put_in(&other, b"is flushed", &[7; 300_000]);
+    db.write(&batch).unwrap();
+    let before = db.current_wal_file().unwrap();
+    other.flush().unwrap();
+    let told = db.sorted_wal_files().unwrap();
+    assert_eq!(
+        (told[0].log_number, told[0].size_file_bytes),
+        (before.log_number, before.size_file_bytes)
+    );
+    db.wait_until_quiet().unwrap();
+    let path = dir
+        .path()
+        .join(FileName::Wal(before.log_number).to_string());
+    let len = world.fs.status(&path).unwrap().len;
+    assert_eq!(len, before.size_file_bytes);
+    db.close().unwrap();
+}

@@ -1,9 +1,10 @@
 //! A file that grows at its end by stores into mapped windows.
 //!
 //! The file is longer than what was appended: by the rest of the window that is written, and by the
-//! next one, all of it zeros until they are written; `close` cuts it to its length. Windows lie one
-//! behind the other. When the writer enters one, a thread of the process prepares the next; a writer
-//! that comes to its start too early prepares it itself. Where that fails (the device is full, the file
+//! next ones, all of it zeros until they are written; `close` cuts it to its length. Windows lie one
+//! behind the other. When the writer enters one, a thread of the process prepares what is missing of the [`AHEAD`]
+//! next; a writer that comes to the start of one too early prepares it itself. Another thread asks for writeback of
+//! those that are written to their ends: a sync of a long log then finds little to do. Where that fails (the device is full, the file
 //! system refuses) the file is written by calls from then on, which report what goes wrong.
 //!
 //! A store into a page that was written back meets a page fault, and where the file system has failed
@@ -15,7 +16,9 @@
 //! Cost of an append: one lock that nobody else takes, one look at the coarse clock, one copy. The
 //! preparation of a page costs less than a call that writes half of it.
 
+use std::collections::VecDeque;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use cairn_types::Result;
@@ -23,7 +26,7 @@ use rustix::fs::{FsWord, fstatfs};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::prepare::WINDOWS;
+use super::prepare::{WINDOWS, WRITEBACK};
 use super::window::Window;
 use super::write::PosixWriter;
 use crate::fs::{MAPPED_UNIT, WritableFile};
@@ -32,7 +35,13 @@ use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
 /// Length of the first window in bytes. Small, because the first sync writes all of its zeros.
 const MIN_WINDOW: u64 = 2 * MAPPED_UNIT;
 /// Length of the windows of a long file.
-const MAX_WINDOW: u64 = 1 << 20;
+const MAX_WINDOW: u64 = 512 << 10;
+/// How many windows wait behind the one that is written.
+const AHEAD: usize = 2;
+
+/// How much of a long file is reserved at a time. The file system may wait for the device while it does that (to read
+/// which blocks are free, to tell which are): 150 ms where jobs keep it busy, so it is not asked for each window.
+const MAX_RESERVED: u64 = 8 << 20;
 
 /// For how long pages are trusted not to be written back by the kernel on its own.
 const TRUSTED_MILLIS: i64 = 200;
@@ -55,8 +64,11 @@ struct Windows {
     current: Mutex<Option<Current>>,
     /// Whether pages may have been written back since they were touched.
     cleaned: AtomicBool,
-    /// Locked while a window is prepared.
-    next: Mutex<Next>,
+    /// Locked while a window is prepared, which may take long.
+    preparing: Mutex<Preparing>,
+    /// Prepared windows, one behind the other, from where the current one ends. Never locked for long; behind
+    /// `preparing` if both are.
+    ready: Mutex<VecDeque<Window>>,
 }
 
 /// The window that is written.
@@ -103,14 +115,11 @@ fn coarse_millis() -> i64 {
     now.tv_sec * 1000 + now.tv_nsec / 1_000_000
 }
 
-/// The window behind the current one.
+/// The windows behind the current one.
 #[derive(Default)]
-struct Next {
-    ready: Option<Window>,
-    /// Where it should begin, until it is ready.
-    wanted: Option<u64>,
-    /// One that is written to its end: unmapping it is not the writer's work either.
-    done: Option<Window>,
+struct Preparing {
+    /// Where the next one that is prepared begins; none if no more are wanted.
+    at: Option<u64>,
 }
 
 impl MappedWriter {
@@ -125,7 +134,8 @@ impl MappedWriter {
             plain,
             current: Mutex::new(None),
             cleaned: AtomicBool::new(false),
-            next: Mutex::default(),
+            preparing: Mutex::default(),
+            ready: Mutex::default(),
         };
         match windows.prepare(0) {
             None => Ok(Arc::new(windows.plain)),
@@ -139,24 +149,27 @@ impl MappedWriter {
     /// Goes on to the window at `offset`, where the current one ends; to none if it cannot be prepared.
     #[cold]
     fn enter(&self, current: &mut Option<Current>, offset: u64) {
-        let mut next = self.0.next.lock();
-        next.wanted = None;
-        let ready = next.ready.take();
-        let entered = ready.filter(|window| window.begins_at(offset));
-        let entered = entered.or_else(|| self.0.prepare(offset));
+        let ready = self.0.ready.lock().pop_front();
+        let entered = match ready.filter(|window| window.begins_at(offset)) {
+            Some(window) => Some(window),
+            None => self.0.prepare_now(offset),
+        };
         let left = std::mem::replace(current, entered.map(Current::new));
-        next.done = left.map(|left| left.window);
-        if let Some(current) = current {
-            next.wanted = Some(current.window.end());
-            drop(next);
-            let file = Arc::downgrade(&self.0);
-            // Without a thread writers prepare their windows themselves.
-            let _asked = WINDOWS.ask(move || {
-                if let Some(file) = file.upgrade() {
-                    file.prepare_next();
-                }
-            });
-        }
+        let goes_on = current.is_some();
+        let file = Arc::downgrade(&self.0);
+        // Without threads writers prepare their windows themselves, and the kernel writes back when it likes.
+        let _asked = WINDOWS.ask(move || {
+            let done = left.as_ref().map(|left| left.window.range());
+            // Unmapping is not the writer's work either.
+            drop(left);
+            let Some(file) = file.upgrade().filter(|_| goes_on) else {
+                return;
+            };
+            if let Some(done) = done {
+                file.write_back(done);
+            }
+            while file.prepare_next() {}
+        });
     }
 }
 
@@ -165,6 +178,13 @@ impl Windows {
     fn prepare(&self, offset: u64) -> Option<Window> {
         // As long as the file is: a short one is not made long by zeros.
         let len = offset.clamp(MIN_WINDOW, MAX_WINDOW);
+        if offset + len > self.plain.allocated() {
+            // Where it fails the window is refused, or has less behind it.
+            drop(
+                self.plain
+                    .allocate(offset + offset.clamp(len, MAX_RESERVED)),
+            );
+        }
         // Noted first: also what a failure leaves behind is cut off when the file is closed.
         self.plain.note_allocated(offset + len);
         let len = usize::try_from(len).expect("a window fits the memory");
@@ -172,20 +192,64 @@ impl Windows {
         self.plain.with_file("map", prepare).ok()
     }
 
-    /// Prepares the next window, if it is still wanted.
-    fn prepare_next(&self) {
-        let mut next = self.next.lock();
-        next.done = None;
-        if let Some(offset) = next.wanted.take() {
-            next.ready = self.prepare(offset);
+    /// The window that begins at `offset`, where the writer stands, and which was not ready.
+    fn prepare_now(&self, offset: u64) -> Option<Window> {
+        let mut preparing = self.preparing.lock();
+        // It may have been the one that was prepared.
+        let ready = std::mem::take(&mut *self.ready.lock());
+        let mut ready = ready.into_iter();
+        let window = ready.next().filter(|window| window.begins_at(offset));
+        if window.is_some() {
+            self.ready.lock().extend(ready);
+            return window;
         }
+        let window = self.prepare(offset);
+        preparing.at = window.as_ref().map(Window::end);
+        window
+    }
+
+    /// Prepares the next window, if one is wanted; whether it did.
+    fn prepare_next(&self) -> bool {
+        let mut preparing = self.preparing.lock();
+        let Some(at) = preparing.at else {
+            return false;
+        };
+        if self.ready.lock().len() >= AHEAD {
+            return false;
+        }
+        let window = self.prepare(at);
+        // A failure is met again, and told, by the writer.
+        preparing.at = window.as_ref().map(Window::end);
+        let prepared = window.is_some();
+        self.ready.lock().extend(window);
+        prepared
+    }
+
+    /// Has another thread ask for writeback of the bytes of `range`, into which nothing is stored any more.
+    fn write_back(self: &Arc<Self>, range: Range<u64>) {
+        let file = Arc::downgrade(self);
+        let _asked = WRITEBACK.ask(move || {
+            if let Some(file) = file.upgrade() {
+                // What fails here is an error of the next sync.
+                drop(
+                    file.plain
+                        .start_writeback(range.start, range.end - range.start),
+                );
+            }
+        });
+    }
+
+    /// Has no more windows prepared, and leaves those that are ready.
+    fn forget_next(&self) {
+        self.preparing.lock().at = None;
+        self.ready.lock().clear();
     }
 
     /// Leaves all windows; appends are calls from now on.
     fn unmap(&self) -> MutexGuard<'_, Option<Current>> {
         let mut current = self.current.lock();
         *current = None;
-        *self.next.lock() = Next::default();
+        self.forget_next();
         current
     }
 }
@@ -214,7 +278,10 @@ impl WritableFile for MappedWriter {
                 Some((Ok(false), _)) => plain.append(now)?,
                 // The file system refuses windows, or has failed: a call says what it is.
                 Some((Err(_), _)) | None => {
-                    *current = None;
+                    if current.take().is_some() {
+                        // No zeros may come behind what is written from now on.
+                        self.0.forget_next();
+                    }
                     return plain.append(rest);
                 }
             }

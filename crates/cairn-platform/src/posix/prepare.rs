@@ -1,6 +1,7 @@
-//! Threads that prepare what somebody will need soon: windows of logs, large pages of memtables.
+//! Threads that prepare what somebody will need soon: windows of logs, large pages of memtables, logs that are
+//! written back when they are synced.
 //!
-//! Neither is long work, but whoever would do it at the moment of need is a writer, and the kernel may take
+//! None of it is long work, but whoever would do it at the moment of need is a writer, and the kernel may take
 //! milliseconds for it. Each kind has a thread for the whole process, so that a window does not wait for a
 //! page; it ends when nothing was asked for during [`PATIENCE`], and is started again.
 
@@ -17,6 +18,8 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// Prepares windows of logs.
 pub(super) static WINDOWS: Preparer = Preparer::named("cairn-windows");
+/// Asks for writeback of what is written of logs: the call waits where the device has much to do.
+pub(super) static WRITEBACK: Preparer = Preparer::named("cairn-writeback");
 /// Prepares large pages.
 pub(super) static PAGES: Preparer = Preparer::named("cairn-pages");
 

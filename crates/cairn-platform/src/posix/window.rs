@@ -70,6 +70,11 @@ impl Window {
         Ok(window)
     }
 
+    /// Which bytes of the file it holds.
+    pub(super) fn range(&self) -> std::ops::Range<u64> {
+        self.offset..self.end()
+    }
+
     /// Offset in the file behind it.
     pub(super) fn end(&self) -> u64 {
         self.offset + self.len as u64

@@ -73,6 +73,11 @@ impl PosixWriter {
         self.allocated.fetch_max(end, Ordering::Relaxed);
     }
 
+    /// Up to where that was noted, or room was reserved.
+    pub(super) fn allocated(&self) -> u64 {
+        self.allocated.load(Ordering::Relaxed)
+    }
+
     /// Notes that bytes were put into the file up to `len` by other means.
     #[inline]
     pub(super) fn note_len(&self, len: u64) {

@@ -10,8 +10,13 @@ use cairn_observe::statistics::{Histogram, Meter};
 use cairn_platform::WritableFile;
 use cairn_types::Result;
 
-/// Bytes gathered before they are handed to the kernel.
-const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes gathered before they are handed to the kernel: as much as stays in the cache of a core.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Bytes after which writeback is asked for if the options leave that to the kernel. It would begin with the sync
+/// at the end, for which the job then waits, and a memtable with it; and whatever else is synced meanwhile
+/// would wait behind a whole table.
+const WRITEBACK_BYTES: u64 = 4 << 20;
 
 /// What the output does beyond writing.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +24,7 @@ pub(crate) struct OutputOptions {
     pub checksum: ChecksumKind,
     /// Part of every block's checksum; 0 below format version 6.
     pub base_context: u32,
-    /// Ask for writeback after so many bytes; 0 never.
+    /// Ask for writeback after so many bytes; 0 for [`WRITEBACK_BYTES`].
     pub bytes_per_sync: u64,
     /// Compute the CRC32C of the whole file.
     pub file_checksum: bool,
@@ -127,7 +132,11 @@ impl Output {
             self.crc = crc32c_extend(self.crc, bytes);
         }
         let waiting = self.handed - self.written_back;
-        if self.options.bytes_per_sync > 0 && waiting >= self.options.bytes_per_sync {
+        let every = match self.options.bytes_per_sync {
+            0 => WRITEBACK_BYTES,
+            bytes => bytes,
+        };
+        if waiting >= every {
             self.file.start_writeback(self.written_back, waiting)?;
             self.written_back = self.handed;
         }

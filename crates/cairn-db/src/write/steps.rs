@@ -1,0 +1,122 @@
+//! Why a write took long: how the time of what all writes wait for was spent, for the info log.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use cairn_observe::Logger;
+use cairn_platform::Clock;
+
+/// What takes so long is told.
+const LONG: Duration = Duration::from_millis(20);
+
+/// The steps of something that writes wait for, with their times.
+pub(crate) struct Steps<'c> {
+    clock: &'c dyn Clock,
+    began: u64,
+    /// When the last step ended.
+    ended: u64,
+    steps: Vec<(&'static str, u64)>,
+}
+
+impl<'c> Steps<'c> {
+    /// The first step begins now.
+    pub(crate) fn begin(clock: &'c dyn Clock) -> Steps<'c> {
+        let now = clock.monotonic_nanos();
+        Steps {
+            clock,
+            began: now,
+            ended: now,
+            steps: Vec::new(),
+        }
+    }
+
+    /// The step `name` is done, and the next one begins.
+    pub(crate) fn done(&mut self, name: &'static str) {
+        let now = self.clock.monotonic_nanos();
+        self.steps.push((name, now.saturating_sub(self.ended)));
+        self.ended = now;
+    }
+
+    /// Tells `info` how long `what` took and why, if it took long.
+    #[track_caller]
+    pub(crate) fn tell(&self, info: &Logger, what: &str) {
+        let took = Duration::from_nanos(self.ended.saturating_sub(self.began));
+        if took >= LONG {
+            let steps = self.longest_first();
+            info.info(format_args!("{what} took {} ms: {steps}", took.as_millis()));
+        }
+    }
+
+    /// The steps of a millisecond and more.
+    fn longest_first(&self) -> String {
+        let mut steps: Vec<_> = self.steps.iter().collect();
+        steps.sort_by_key(|(_, nanos)| std::cmp::Reverse(*nanos));
+        let mut text = String::new();
+        for (name, nanos) in steps.iter().filter(|(_, nanos)| *nanos >= 1_000_000) {
+            let comma = if text.is_empty() { "" } else { ", " };
+            // Writing to a string does not fail.
+            let _ = write!(text, "{comma}{name} {}", nanos / 1_000_000);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use cairn_observe::{Level, LogSink};
+    use cairn_platform::sync::Mutex;
+
+    use super::*;
+
+    /// A clock that a test moves on.
+    #[derive(Default)]
+    struct TestClock(AtomicU64);
+
+    impl Clock for TestClock {
+        fn wall_micros(&self) -> u64 {
+            0
+        }
+
+        fn monotonic_nanos(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn sleep(&self, duration: Duration) {
+            let nanos = u64::try_from(duration.as_nanos()).unwrap();
+            self.0.fetch_add(nanos, Ordering::Relaxed);
+        }
+    }
+
+    /// What was told.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl LogSink for Told {
+        fn log(&self, _level: Level, message: &str) {
+            self.0.lock().push(message.to_owned());
+        }
+    }
+
+    #[test]
+    fn what_takes_long_is_told_with_its_longest_steps() {
+        let clock = TestClock::default();
+        let told = Arc::new(Told::default());
+        let info = Logger::to(told.clone());
+        let take = |millis: [u64; 3]| {
+            let mut steps = Steps::begin(&clock);
+            for (name, millis) in ["a", "b", "c"].into_iter().zip(millis) {
+                clock.sleep(Duration::from_millis(millis));
+                steps.done(name);
+            }
+            steps.tell(&info, "a switch");
+        };
+        take([9, 0, 10]);
+        assert!(told.0.lock().is_empty());
+        take([5, 0, 70]);
+        let told = told.0.lock();
+        assert!(told[0].ends_with("a switch took 75 ms: c 70, a 5"));
+    }
+}
