@@ -443,3 +443,45 @@ fn a_log_that_is_still_needed_is_cut_to_its_records() {
     assert_eq!(len, before.size_file_bytes);
     db.close().unwrap();
 }
+
+/// A process that ends before the job that cuts a log leaves zeros behind its records, and another log behind it.
+#[test]
+fn zeros_at_the_end_of_a_log_that_others_follow_are_no_damage() {
+    for mode in [
+        WalRecoveryMode::TolerateCorruptedTailRecords,
+        WalRecoveryMode::AbsoluteConsistency,
+        WalRecoveryMode::PointInTimeRecovery,
+        WalRecoveryMode::SkipAnyCorruptedRecords,
+    ] {
+        let world = World::in_memory();
+        let options = DbOptions {
+            create_if_missing: true,
+            create_missing_column_families: true,
+            wal_recovery_mode: mode,
+            ..DbOptions::default()
+        };
+        let db = open_as(&world, &options, false).unwrap();
+        let other = db.family("other").unwrap();
+        db.put(b"first", b"1").unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put_in(&other, b"is flushed", b"");
+        db.write(&batch).unwrap();
+        let first = db.current_wal_file().unwrap().log_number;
+        other.flush().unwrap();
+        db.put(b"second", b"2").unwrap();
+        assert!(db.current_wal_file().unwrap().log_number > first);
+        db.close().unwrap();
+        drop(db);
+        let path = Path::new("/db").join(FileName::Wal(first).to_string());
+        let mut bytes = bytes_of(&world, &path);
+        bytes.resize(bytes.len().next_multiple_of(128 << 10), 0);
+        replace(&world, &path, &bytes);
+        let db = open_as(&world, &options, false).unwrap();
+        assert_eq!(db.get(b"first").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(
+            db.get(b"second").unwrap().as_deref(),
+            Some(&b"2"[..]),
+            "{mode:?}"
+        );
+    }
+}
