@@ -136,13 +136,10 @@ impl Walk {
     /// Notes where the entry lies; says whether there is one.
     #[inline(never)]
     fn note(&mut self) -> bool {
-        if let Cursor::Family(inner) = &self.cursor
-            && let Some(noted) = Noted::of(&inner.0)
-        {
-            self.noted = noted;
-            return true;
+        match &self.cursor {
+            Cursor::Family(inner) => self.noted.take(&inner.0),
+            Cursor::Joined(_) | Cursor::Refused(_) => false,
         }
-        false
     }
 
     /// Moves the walk of `handle` by `family` or `joined` from the entry it stands on; without one it
@@ -154,7 +151,7 @@ impl Walk {
     #[inline]
     unsafe fn step(
         handle: *mut rocksdb_iterator_t,
-        family: impl FnOnce(&mut Iter),
+        family: impl FnOnce(&mut Iter, &mut Noted) -> bool,
         joined: impl FnOnce(&mut JoinedIter),
     ) {
         // SAFETY: the caller's promise; the handle that is ready lives, and the walk is its own.
@@ -162,14 +159,13 @@ impl Walk {
             let Some(walk) = ready_mut(handle) else {
                 return step_in_batch(&mut of_mut(handle).cursor, joined);
             };
-            // Only a walk over a family is ready.
-            let Cursor::Family(inner) = &mut walk.cursor else {
-                return;
+            let Walk { noted, cursor } = walk;
+            let Cursor::Family(inner) = cursor else {
+                // What `seek` says of a walk: only one over a family is ready.
+                std::hint::unreachable_unchecked()
             };
-            family(&mut inner.0);
-            match Noted::of(&inner.0) {
-                Some(noted) => walk.noted = noted,
-                None => set_ready(handle, false),
+            if !family(&mut inner.0, noted) {
+                set_ready(handle, false);
             }
         }
     }
@@ -218,13 +214,14 @@ unsafe fn pointer_to(
     noted: impl FnOnce(&Noted) -> Part,
     asked: impl FnOnce(&Cursor) -> Part,
 ) -> *const c_char {
-    /// Apart, and last of all, so that the short way needs no place for its registers.
+    /// Apart, and last of all, so that the short way needs no place for its registers; and C's, which no
+    /// panic leaves, so that nothing is left to do after it.
     #[cold]
     #[inline(never)]
-    unsafe fn asked_for(
+    unsafe extern "C" fn asked_for<A: FnOnce(&Cursor) -> Part>(
         handle: *const rocksdb_iterator_t,
         len: *mut usize,
-        asked: impl FnOnce(&Cursor) -> Part,
+        asked: A,
     ) -> *const c_char {
         // SAFETY: the caller's promise.
         unsafe { pointer(asked(&of(handle).cursor), len) }
@@ -256,15 +253,21 @@ impl Noted {
         value: Part::NULL,
     };
 
-    /// Where the entry lies that `iter` stands on.
-    // Steps are too short for a call.
-    #[inline(always)]
-    fn of(iter: &Iter) -> Option<Noted> {
-        let (key, value) = iter.entry()?;
-        Some(Noted {
-            key: key.into(),
-            value: value.into(),
-        })
+    /// Notes where key and value of an entry lie.
+    #[inline]
+    fn set(&mut self, key: &[u8], value: &[u8]) {
+        self.key = key.into();
+        self.value = value.into();
+    }
+
+    /// Notes where the entry lies that `iter` stands on; says whether there is one.
+    #[inline]
+    fn take(&mut self, iter: &Iter) -> bool {
+        let entry = iter.entry();
+        if let Some((key, value)) = entry {
+            self.set(key, value);
+        }
+        entry.is_some()
     }
 }
 
@@ -406,11 +409,11 @@ c_functions! {
     }
     /// Goes to the next entry.
     fn rocksdb_iter_next(iter: *mut rocksdb_iterator_t) {
-        Walk::step(iter, |iter| iter.next(), |iter| iter.next());
+        Walk::step(iter, |iter, noted| iter.next_shown(|key, value| noted.set(key, value)), |iter| iter.next());
     }
     /// Goes to the entry before.
     fn rocksdb_iter_prev(iter: *mut rocksdb_iterator_t) {
-        Walk::step(iter, |iter| iter.prev(), |iter| iter.prev());
+        Walk::step(iter, |iter, noted| { iter.prev(); noted.take(iter) }, |iter| iter.prev());
     }
     /// The key, until the walk moves; null where there is no entry.
     fn rocksdb_iter_key(iter: *const rocksdb_iterator_t, klen: *mut usize) -> *const c_char {

@@ -155,7 +155,14 @@ impl Iter {
     /// Before a step: the same, for iterators that go on where they stand.
     #[inline]
     fn before_step(&mut self, back: bool) {
-        if self.renewal != Renewal::WithTheView || !self.valid() || !self.is_outdated() {
+        if self.renewal == Renewal::WithTheView {
+            self.renew_where_it_stands(back);
+        }
+    }
+
+    #[cold]
+    fn renew_where_it_stands(&mut self, back: bool) {
+        if !self.valid() || !self.is_outdated() {
             return;
         }
         let key = self.key().to_vec();
@@ -216,6 +223,13 @@ impl Iter {
     pub fn next(&mut self) {
         self.before_step(false);
         self.inner_mut().next();
+    }
+
+    /// [`Iter::next`] that shows key and value of the entry it comes to, if there is one; says whether there is.
+    #[inline]
+    pub fn next_shown(&mut self, show: impl FnMut(&[u8], &[u8])) -> bool {
+        self.before_step(false);
+        self.inner_mut().next_shown(show)
     }
 
     /// Moves to the previous key. Only while the iterator is valid; otherwise it stays nowhere.

@@ -22,6 +22,7 @@ pub mod space;
 mod spare;
 pub mod sync;
 mod timer;
+pub mod uri;
 pub mod world;
 
 pub use encrypted::{

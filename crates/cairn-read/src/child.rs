@@ -243,6 +243,17 @@ impl Child {
         }
     }
 
+    /// The internal key of the entry, and its value.
+    #[inline(always)]
+    #[must_use]
+    pub fn entry(&self) -> (&[u8], &[u8]) {
+        match self {
+            Child::Memtable(iter) => (iter.key(), iter.value()),
+            Child::Table(iter, _) => iter.entry(),
+            Child::Level(iter) => iter.entry(),
+        }
+    }
+
     /// The internal key of the entry, and the length of its value.
     #[inline(always)]
     #[must_use]

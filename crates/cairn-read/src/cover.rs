@@ -116,6 +116,31 @@ impl Cover {
         self.whole.is_empty() && self.levels.is_empty()
     }
 
+    /// Does not ask levels any more of which it is known by now that they have no tombstones.
+    pub(crate) fn forget_levels(&mut self) {
+        self.levels.retain(|level| !level.files.has_no_tombstones());
+    }
+
+    /// Whether it is known, without looking at tables, that no tombstone covers `user_key`.
+    pub(crate) fn is_known_uncovered(&self, user_key: &[u8]) -> bool {
+        let window = &self.window;
+        self.is_empty() || window.seq == SequenceNumber::ZERO && window.holds(&self.order, user_key)
+    }
+
+    /// The edges of the window around the key that was asked last, if no tombstone covers that: the keys
+    /// between them, which are not the edges themselves, are not covered either.
+    pub(crate) fn uncovered(&self) -> Option<[Option<&[u8]>; 2]> {
+        let Window {
+            known,
+            from,
+            until,
+            seq,
+            ..
+        } = &self.window;
+        let uncovered = *known && *seq == SequenceNumber::ZERO;
+        uncovered.then_some([from, until].map(Option::as_deref))
+    }
+
     /// The end of the window around the key that was asked last, if all of the window up to there
     /// is covered.
     pub(crate) fn covered_until(&self) -> Option<&[u8]> {

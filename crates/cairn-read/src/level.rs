@@ -265,6 +265,16 @@ impl LevelIter {
         self.iter.as_ref().is_some_and(|iter| iter.begins_key(same))
     }
 
+    /// The internal key of the entry, and its value; empty when there is none.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn entry(&self) -> (&[u8], &[u8]) {
+        match &self.iter {
+            Some(iter) => iter.entry(),
+            None => (&[], &[]),
+        }
+    }
+
     /// The internal key of the entry, and the length of its value; empty when there is none.
     #[inline(always)]
     #[must_use]

@@ -144,6 +144,13 @@ impl MergingIter {
         self.children[self.current].value()
     }
 
+    /// The internal key of the entry, and its value.
+    #[inline(always)]
+    #[must_use]
+    pub fn entry(&self) -> (&[u8], &[u8]) {
+        self.children[self.current].entry()
+    }
+
     /// The internal key of the entry, and the length of its value.
     #[inline(always)]
     #[must_use]

@@ -162,10 +162,10 @@ proptest! {
         changes in proptest::collection::vec(change(), 1..60),
         shape in shape(),
         turns in proptest::collection::vec(0u8..4, 1..40),
-        lower in proptest::option::of(key()),
-        upper in proptest::option::of(key()),
-        prefix_same_as_start: bool,
         start in key(),
+        lower in proptest::option::weighted(0.3, key()),
+        upper in proptest::option::weighted(0.3, key()),
+        prefix_same_as_start in proptest::bool::weighted(0.3),
     ) {
         let world = World::new(&changes, &shape);
         let seq = changes.len() as u64;
@@ -183,17 +183,28 @@ proptest! {
         };
         let mut iter = DbIter::new(world.view.clone(), SequenceNumber(seq), &options);
         iter.seek(&start);
-        let mut at = expected.partition_point(|(key, _)| world.order().compare(key, &start).is_lt());
+        let mut at = expected.partition_point(|(key, _)| order.compare(key, &start).is_lt());
+        let mut shown = None;
         for turn in turns {
             let here = expected.get(at).map(|(key, value)| (&key[..], &value[..]));
             let there = iter.valid().then(|| (iter.key(), iter.value()));
             prop_assert_eq!(iter.entry(), there);
             prop_assert_eq!(here, there);
+            if let Some(shown) = shown.take() {
+                let there = there.map(|(key, value)| (key.to_vec(), value.to_vec()));
+                prop_assert_eq!(shown, there);
+            }
             if here.is_none() {
                 break;
             }
-            if turn % 2 == 0 {
+            if turn == 0 {
                 iter.next();
+                at += 1;
+            } else if turn == 2 {
+                let mut entry = None;
+                let stands = iter.next_shown(|key, value| entry = Some((key.to_vec(), value.to_vec())));
+                prop_assert_eq!(stands, entry.is_some());
+                shown = Some(entry);
                 at += 1;
             } else {
                 iter.prev();

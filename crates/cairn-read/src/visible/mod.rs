@@ -126,9 +126,8 @@ pub struct DbIter {
     back: bool,
     /// Going backward, the merging iterator does not stand before `key`.
     astray: bool,
-    /// Whether of a step only keys, bounds, sequence numbers and kinds have to be thought of: the walk is `simple`, and
-    /// there are no range tombstones.
-    plain: bool,
+    /// How far steps forward, and steps back, are plain.
+    plain: [Reach; 2],
     /// The user key of the entry, or the key to pass over.
     key: Vec<u8>,
     /// Entries of `key` are passed over (forward), or gathered (backward).
@@ -255,7 +254,7 @@ impl DbIter {
             task: Task::Rest,
             back: false,
             astray: false,
-            plain: false,
+            plain: Default::default(),
             key,
             same_key: false,
             covered_by: SequenceNumber::ZERO,
@@ -376,18 +375,44 @@ impl DbIter {
     /// Moves to the next key. Only while the iterator is valid; otherwise it stays nowhere.
     #[inline]
     pub fn next(&mut self) {
+        self.step_forward::<false>(&mut |_, _| {});
+    }
+
+    /// [`DbIter::next`] that shows key and value of the entry it comes to, as [`DbIter::key`] and
+    /// [`DbIter::value`] say them, if there is one; says whether there is. The way to both that costs least.
+    #[inline]
+    pub fn next_shown(&mut self, mut show: impl FnMut(&[u8], &[u8])) -> bool {
+        self.step_forward::<true>(&mut show)
+    }
+
+    /// Moves to the next key, and shows the entry if `SHOWS`; says whether there is one.
+    #[inline(always)]
+    fn step_forward<const SHOWS: bool>(&mut self, show: &mut impl FnMut(&[u8], &[u8])) -> bool {
         self.hidden = 0;
         self.skipped = 0;
         if let Some(waste) = &mut self.waste {
             waste.step();
         }
-        let plain = self.plain && !self.back && matches!(self.at, At::Entry(Part::All));
-        if plain && self.next_plainly() {
-            return;
+        let plain =
+            self.plain[0].is_somewhere() && !self.back && matches!(self.at, At::Entry(Part::All));
+        if plain && self.next_plainly::<SHOWS>(show) {
+            return true;
         }
+        self.step_thoughtfully(plain);
+        if SHOWS && self.valid() {
+            show(self.key(), self.value());
+        }
+        self.valid()
+    }
+
+    /// Moves to the next key where more has to be thought of than in plain steps; if `moved`, the merging
+    /// iterator has left the entry already.
+    // Apart, so that plain steps are short.
+    #[inline(never)]
+    fn step_thoughtfully(&mut self, moved: bool) {
         match &self.at {
             At::Nowhere => return,
-            At::Entry(_) if plain => {}
+            At::Entry(_) if moved => {}
             // The merging iterator stands on the entry.
             At::Entry(_) if !self.back => {
                 let _progress = self.merging.next();
@@ -403,6 +428,7 @@ impl DbIter {
         self.same_key = true;
         self.at = At::Nowhere;
         self.run(Task::Forward);
+        self.note_plain_again();
         self.count_step(false);
     }
 
@@ -412,7 +438,7 @@ impl DbIter {
         match &self.at {
             At::Nowhere => return,
             At::Entry(part) if self.back => {
-                let plain = self.plain && matches!(part, Part::All);
+                let plain = self.plain[1].is_somewhere() && matches!(part, Part::All);
                 let _progress = self.merging.prev();
                 if plain && self.stand_plainly_back() {
                     return;
@@ -432,20 +458,31 @@ impl DbIter {
         self.same_key = false;
         self.sought.clear();
         self.run(Task::Backward);
+        self.note_plain_again();
         self.count_step(true);
     }
 
     /// Goes on to the next key as long as entries are of the kinds that walks mostly meet: the newest version of
-    /// a key if that is a plain value, and the older ones, with nothing else to think of (see `plain`). The
-    /// iterator then stands on its entry as it did on the one before. `false` where more has to be thought of.
-    #[inline]
-    fn next_plainly(&mut self) -> bool {
+    /// a key if that is a plain value, and the older ones, with nothing else to think of (see the module `plain`). The
+    /// iterator then stands on its entry as it did on the one before, and has shown it if `SHOWS`. `false` where
+    /// more has to be thought of.
+    #[inline(always)]
+    fn next_plainly<const SHOWS: bool>(&mut self, show: &mut impl FnMut(&[u8], &[u8])) -> bool {
         loop {
             let _progress = self.merging.next();
             if !self.merging.valid() {
                 return false;
             }
-            let (internal, value_len) = self.merging.head();
+            let (internal, value, value_len) = match SHOWS {
+                true => {
+                    let (internal, value) = self.merging.entry();
+                    (internal, value, value.len())
+                }
+                false => {
+                    let (internal, value_len) = self.merging.head();
+                    (internal, &[][..], value_len)
+                }
+            };
             let user = key::user_key(internal);
             if self.is_same(user, &self.key) {
                 if self.skipped >= self.view.family.max_sequential_skip {
@@ -456,11 +493,15 @@ impl DbIter {
                 self.counts.skipped += 1;
                 continue;
             }
-            if !self.is_plain_value(internal) || self.is_behind_end(user) {
+            if !self.is_plain_value(internal) || !self.plain[0].has_forward(user) {
                 return false;
             }
+            debug_assert!(!self.is_behind_end(user) && self.is_uncovered(user));
             let bytes = user.len() + value_len;
             key::copy_user_key(&mut self.key, internal);
+            if SHOWS {
+                show(&self.key, value);
+            }
             self.count_plain_step(false, bytes as u64);
             return true;
         }
@@ -468,7 +509,7 @@ impl DbIter {
 
     /// Stands on the entry that the merging iterator has stepped back onto, if that is of the kind that
     /// walks mostly meet: a plain value, and the newest version of its key, with nothing else to
-    /// think of (see `plain`).
+    /// think of (see the module `plain`).
     #[inline]
     fn stand_plainly_back(&mut self) -> bool {
         if !self.merging.valid() {
@@ -477,13 +518,14 @@ impl DbIter {
         let (internal, value_len) = self.merging.head();
         let user = key::user_key(internal);
         if !self.is_plain_value(internal)
-            || self.is_before_start(user)
+            || !self.plain[1].has_back(user)
             || !self
                 .merging
                 .stands_on_newest(user, |a, b| self.is_same(a, b))
         {
             return false;
         }
+        debug_assert!(!self.is_before_start(user) && self.is_uncovered(user));
         let bytes = user.len() + value_len;
         key::copy_user_key(&mut self.key, internal);
         self.count_plain_step(true, bytes as u64);
@@ -496,11 +538,6 @@ impl DbIter {
         let packed = key::packed(internal);
         // Truncation is meant: the kind is the lowest byte.
         packed as u8 == ValueKind::Value as u8 && packed >> 8 <= self.seq.0
-    }
-
-    /// Notes whether steps may be plain, until the next seek.
-    fn note_plain(&mut self) {
-        self.plain = self.simple && self.cover.as_ref().is_none_or(Cover::is_empty);
     }
 
     /// Makes the user key of the merging iterator's entry `key`.
@@ -744,9 +781,11 @@ impl DbIter {
 mod back;
 mod counting;
 mod forward;
+mod plain;
 mod rules;
 mod waste;
 
 use counting::IterCounts;
+use plain::Reach;
 use rules::{refused, sources};
 use waste::Waste;

@@ -306,6 +306,18 @@ impl TableIter {
                 .begins_key(DataWords::parse(block.tail()), block, same)
     }
 
+    /// The internal key of the entry, and its value.
+    #[inline(always)]
+    #[must_use]
+    pub fn entry(&self) -> (&[u8], &[u8]) {
+        let bytes = self.bytes();
+        let key = match self.pads {
+            true => &self.padded,
+            false => self.data.key(bytes),
+        };
+        (key, self.data.value(bytes))
+    }
+
     /// The internal key of the entry, and the length of its value.
     #[inline(always)]
     #[must_use]
