@@ -98,6 +98,14 @@ pub const SETS: &[NamedSet] = &[
         table: "",
     },
     NamedSet {
+        name: "dated",
+        db: "",
+        family: "value_ttl=0;enable_blob_files=true;min_blob_size=24;max_successive_merges=3;\
+                 level0_file_num_compaction_trigger=2;disable_auto_compactions=false;\
+                 target_file_size_base=2048",
+        table: "",
+    },
+    NamedSet {
         name: "universal",
         db: "max_subcompactions=3;max_background_jobs=4",
         family: "compaction_style=kCompactionStyleUniversal;disable_auto_compactions=false;\

@@ -76,8 +76,6 @@ impl Found {
 enum Newest {
     Missing,
     Value(Value),
-    /// A value with its date.
-    Dated(Value),
     Entity(Value),
     /// An encoded blob index.
     Blob(Value),
@@ -110,10 +108,6 @@ struct Versions {
     /// The user key of the newest version with its timestamp; empty where keys have none.
     key: Vec<u8>,
     timestamps: bool,
-    /// Values and operands have dates.
-    dated: bool,
-    /// Either of the two.
-    special: bool,
     /// The newest range tombstone over the key among the sources asked so far.
     covered_by: SequenceNumber,
     over: bool,
@@ -133,37 +127,9 @@ impl Versions {
         if seq < self.covered_by {
             return ControlFlow::Break(());
         }
-        if self.special {
-            return self.take_special(user_key, kind, value());
-        }
-        self.take_visible(kind, value)
-    }
-
-    /// [`Versions::take`] where keys have timestamps or values have dates.
-    #[cold]
-    fn take_special(&mut self, user_key: &[u8], kind: ValueKind, value: Value) -> ControlFlow<()> {
         if self.timestamps && self.operands.is_empty() {
             self.key.extend_from_slice(user_key);
         }
-        let flow = self.take_visible(kind, || value);
-        let newest = std::mem::replace(&mut self.newest, Newest::Missing);
-        self.newest = match newest {
-            Newest::Value(value) => self.stored(value),
-            newest => newest,
-        };
-        flow
-    }
-
-    /// A value as it is stored.
-    fn stored(&self, value: Value) -> Newest {
-        match self.dated {
-            true => Newest::Dated(value),
-            false => Newest::Value(value),
-        }
-    }
-
-    #[inline(always)]
-    fn take_visible(&mut self, kind: ValueKind, value: impl FnOnce() -> Value) -> ControlFlow<()> {
         match kind {
             ValueKind::Value => self.newest = Newest::Value(value()),
             ValueKind::WideColumnEntity => self.newest = Newest::Entity(value()),
@@ -244,8 +210,6 @@ impl<'a> PointGet<'a> {
                 newest: Newest::Missing,
                 key: Vec::new(),
                 timestamps: view.family.order.timestamp_size() > 0,
-                dated: view.family.dated,
-                special: view.family.dated || view.family.order.timestamp_size() > 0,
                 covered_by: SequenceNumber::ZERO,
                 over: false,
             },
@@ -584,7 +548,7 @@ impl<'a> PointGet<'a> {
         match blobs.locate(index, self.key(), self.blob_options())? {
             Located::There(place, request) => Ok(Some((place, request))),
             Located::Here(value) => {
-                self.versions.newest = self.versions.stored(value);
+                self.versions.newest = Newest::Value(value);
                 Ok(None)
             }
         }
@@ -593,8 +557,7 @@ impl<'a> PointGet<'a> {
     /// Hands over the bytes that [`PointGet::blob_request`] asked for.
     pub(crate) fn supply_blob(&mut self, place: &BlobPlace, bytes: Buffer) -> Result<()> {
         let blobs = &self.view.family.blobs;
-        let value = blobs.complete(place, self.key(), bytes)?;
-        self.versions.newest = self.versions.stored(value);
+        self.versions.newest = Newest::Value(blobs.complete(place, self.key(), bytes)?);
         Ok(())
     }
 
@@ -608,7 +571,7 @@ impl<'a> PointGet<'a> {
     /// What the versions amount to. The read is then used up.
     #[inline]
     pub(crate) fn finish(&mut self) -> Result<Found> {
-        if self.versions.operands.is_empty() {
+        if self.versions.operands.is_empty() && !self.view.family.dated {
             match std::mem::replace(&mut self.versions.newest, Newest::Missing) {
                 Newest::Missing => return Ok(Found::Missing),
                 Newest::Value(value) => return Ok(Found::Value(value)),
@@ -620,7 +583,7 @@ impl<'a> PointGet<'a> {
 
     fn finish_slowly(&mut self) -> Result<Found> {
         let stored = self.stored()?;
-        let dated = self.versions.dated;
+        let dated = self.view.family.dated;
         if self.versions.operands.is_empty() {
             return match stored {
                 Found::Value(value) if dated => value.undated().map(Found::Value),
@@ -651,7 +614,7 @@ impl<'a> PointGet<'a> {
 
     /// What lies below the operands, and then those, oldest first.
     fn finish_operands(mut self) -> Result<Vec<Value>> {
-        let dated = self.versions.dated;
+        let dated = self.view.family.dated;
         let below = match self.stored()? {
             Found::Value(value) => Some(shown(value, dated)?),
             other => other.into_value()?,
@@ -683,7 +646,7 @@ impl<'a> PointGet<'a> {
         let (key, reading, blobs) = (self.key(), &self.view.family, self.blob_options());
         Ok(match newest {
             Newest::Missing | Newest::Blob(_) => Found::Missing,
-            Newest::Value(value) | Newest::Dated(value) => Found::Value(value),
+            Newest::Value(value) => Found::Value(value),
             Newest::Entity(entity) => Found::Entity(with_blobs(reading, key, entity, blobs)?),
         })
     }

@@ -102,7 +102,7 @@ pub struct DbIter {
     untimed: bool,
     /// Values and operands are stored with their dates, which are not shown.
     dated: bool,
-    /// Neither, and nobody limits or watches what is passed over.
+    /// Neither, and nobody limits what is passed over.
     simple: bool,
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
@@ -217,15 +217,13 @@ impl DbIter {
             (Vec::new(), None)
         });
         let Spare { key, target } = SPARE.try_with(Cell::take).unwrap_or_default();
-        let waste = Waste::of(&view, options);
         let (untimed, dated) = (order.timestamp_size() == 0, view.family.dated);
-        let watched = waste.is_some() || options.max_skippable_internal_keys > 0;
         DbIter {
             seq,
             read_ts,
             untimed,
             dated,
-            simple: untimed && !dated && !watched,
+            simple: untimed && !dated && options.max_skippable_internal_keys == 0,
             lower: options.iterate_lower_bound.clone(),
             upper: options.iterate_upper_bound.clone(),
             prefix_use: match view.family.prefix_extractor {
@@ -246,7 +244,7 @@ impl DbIter {
             },
             max_hidden: options.max_skippable_internal_keys,
             patience: Patience::of(options),
-            waste,
+            waste: Waste::of(&view, options),
             merging: MergingIter::new(order, children),
             view,
             cover,
@@ -734,25 +732,27 @@ impl DbIter {
     /// Stands on this part of the merging iterator's entry.
     #[inline]
     fn stand_on(&mut self, part: Part) -> Result<Progress> {
-        let part = match self.dated {
-            true => self.part_without_date(part)?,
-            false => part,
-        };
         self.take_key();
-        self.stand(At::Entry(part))
+        self.at = At::Entry(part);
+        self.task = Task::Rest;
+        match self.dated {
+            true => self.leave_date_out(),
+            false => Ok(Progress::Ready),
+        }
     }
 
-    /// What of `part` of the merging iterator's entry is shown where values have dates.
+    /// Stands on what is shown of the value that the iterator stands on.
     #[cold]
-    fn part_without_date(&self, part: Part) -> Result<Part> {
+    fn leave_date_out(&mut self) -> Result<Progress> {
         let value = self.merging.value();
-        let range = match part {
-            Part::All => 0..value.len(),
-            Part::Range(range) => range,
-            Part::Column(_) => return Ok(part),
+        let range = match &self.at {
+            At::Entry(Part::All) => 0..value.len(),
+            At::Entry(Part::Range(range)) => range.clone(),
+            _ => return Ok(Progress::Ready),
         };
         let len = undated(&value[range.clone()])?.len();
-        Ok(Part::Range(range.start..range.start + len))
+        self.at = At::Entry(Part::Range(range.start..range.start + len));
+        Ok(Progress::Ready)
     }
 
     /// What of `value`, which is stored so, is shown.
