@@ -392,7 +392,8 @@ impl LevelIter {
             let next = if self.back {
                 self.at.checked_sub(1)
             } else {
-                Some(self.at + 1).filter(|&at| !self.begins_behind_end(at))
+                Some(self.at + 1)
+                    .filter(|&at| !self.begins_behind_end(at) && !self.begins_behind_prefix(at))
             };
             let back = self.back;
             progress = match self.enter(next) {
@@ -413,6 +414,25 @@ impl LevelIter {
         {
             sampling::count_in_vain(file);
         }
+    }
+
+    /// Whether the filter of the current table has said that it has nothing of the prefix that is sought, and the file
+    /// at position `at`, the next one, begins behind that prefix: nothing further on has it either.
+    fn begins_behind_prefix(&self, at: usize) -> bool {
+        let Some(target) = self.iter.as_ref().and_then(TableIter::ruled_out) else {
+            return false;
+        };
+        let Some(extractor) = &self.tables.reading.prefix_extractor else {
+            return false;
+        };
+        // Targets have the timestamps that their table has, or none.
+        if self.tables.reading.order.timestamp_size() > 0 {
+            return false;
+        }
+        let sought = extractor.prefix(key::user_key(target));
+        let file = self.files.files().get(at);
+        sought.is_some()
+            && file.is_some_and(|file| extractor.prefix(file.smallest.user_key()) != sought)
     }
 
     fn begins_behind_end(&self, at: usize) -> bool {

@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
 
 use cairn_db::{Db, MayExist, OpenRequest, Range, SizeApproximationOptions};
-use cairn_options::{FamilyOptions, FilterPolicy, ReadOptions, TableFilter, WaitForCompactOptions};
+use cairn_options::{
+    BottommostLevelCompaction, CompactRangeOptions, Compression, FamilyOptions, FilterPolicy,
+    ReadOptions, TableFilter, WaitForCompactOptions,
+};
 use cairn_platform::World;
 use cairn_types::{Code, KeyOrder, PrefixExtractor};
 
@@ -199,6 +202,69 @@ fn prefixes_filter_tables_unless_total_order_is_asked_for() {
     let mut whole = family.iter();
     whole.seek_to_first();
     assert_eq!(keys(&mut whole).len(), 7 * 22);
+}
+
+#[test]
+fn a_level_shows_all_of_a_prefix_wherever_its_files_end() {
+    let db = open_at(&World::in_memory(), &[]).unwrap();
+    let mut options = FamilyOptions {
+        prefix_extractor: Some(PrefixExtractor::Fixed(1)),
+        disable_auto_compactions: true,
+        target_file_size_base: 1 << 10,
+        compression: Compression::None,
+        ..small()
+    };
+    options.table.filter_policy = FilterPolicy::from_text("bloomfilter:10:false");
+    options.table.block_size = 256;
+    let family = db.create_family("prefixes", &options).unwrap();
+    let mut all = Vec::new();
+    // Prefixes of many files and of parts of one; every other one is missing.
+    for (letter, count) in [
+        ('b', 3),
+        ('d', 70),
+        ('f', 1),
+        ('h', 40),
+        ('j', 2),
+        ('l', 90),
+    ] {
+        all.extend((0..count).map(|n| format!("{letter}{n:03}")));
+    }
+    for key in &all {
+        let value = key.repeat(12);
+        family.put(key.as_bytes(), value.as_bytes()).unwrap();
+    }
+    family.flush().unwrap();
+    let rewrite = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    family.compact_range(None, None, &rewrite).unwrap();
+    assert!(
+        db.live_files_metadata().len() > 8,
+        "the level has many files"
+    );
+    for same in [false, true] {
+        let options = ReadOptions {
+            prefix_same_as_start: same,
+            ..ReadOptions::default()
+        };
+        let mut iter = family.iter_with(&options);
+        for letter in 'a'..'n' {
+            for n in 0..100 {
+                let target = format!("{letter}{n:03}");
+                iter.seek(target.as_bytes());
+                let mut found = Vec::new();
+                while iter.valid() && iter.key()[0] == letter as u8 {
+                    found.push(String::from_utf8(iter.key().to_vec()).unwrap());
+                    iter.next();
+                }
+                iter.status().unwrap();
+                let expected = all.iter().filter(|key| key.starts_with(letter));
+                let expected: Vec<_> = expected.filter(|key| **key >= target).cloned().collect();
+                assert_eq!(found, expected, "from {target}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -104,6 +104,8 @@ pub struct TableIter {
     landing: Option<Landing>,
     /// The filter is to be asked before anything else.
     ask_filter: bool,
+    /// The filter has said that nothing has the prefix of the target.
+    ruled_out: bool,
     target: Vec<u8>,
     /// Whether keys get a timestamp that the file does not have; they then lie in `padded`.
     pads: bool,
@@ -187,6 +189,7 @@ impl TableIter {
             calm: ALL_CALM,
             landing: None,
             ask_filter: false,
+            ruled_out: false,
             padded: Vec::new(),
             valid: false,
             error: None,
@@ -344,6 +347,13 @@ impl TableIter {
             .as_ref()
             .expect("the iterator stands on an entry");
         (block.0.clone(), self.data.value_range())
+    }
+
+    /// The target of the seek, as the file stores keys, if the filter has said that nothing has its prefix: the reason why
+    /// the iterator stands nowhere.
+    #[must_use]
+    pub fn ruled_out(&self) -> Option<&[u8]> {
+        self.ruled_out.then_some(&self.target)
     }
 
     /// The bytes of the current block.
@@ -623,6 +633,7 @@ impl TableIter {
             self.target.extend_from_slice(stored);
         }
         self.ask_filter = self.options.prefix_filter && target.is_some();
+        self.ruled_out = false;
         self.walk.start(index);
         self.landing = Some(landing);
     }
@@ -695,6 +706,7 @@ impl TableIter {
                 Ok(false) => {
                     self.landing = None;
                     self.ask_filter = false;
+                    self.ruled_out = true;
                     return Ok(None);
                 }
                 Ok(true) => self.ask_filter = false,
