@@ -74,6 +74,14 @@ impl DbIter {
             cover.forget_levels();
             (!cover.is_empty()).then_some(&*cover)
         });
+        let bounded = self.upper.is_some() || self.lower.is_some() || self.prefix.is_some();
+        if cover.is_none() && !bounded {
+            // Most walks: nothing ends them, and a seek need not look for what does.
+            for reach in &mut self.plain {
+                reach.extent = Extent::Everywhere;
+            }
+            return;
+        }
         let [after, before] = match cover.map(Cover::uncovered) {
             // Tombstones hide what comes next, or nobody knows.
             Some(None) => return,
