@@ -127,13 +127,18 @@ fn default_family(all: &AllOptions) -> [FamilyDescriptor; 1] {
     [FamilyDescriptor::new("default", all.family.clone())]
 }
 
+/// Opens a database that has no family but the default one, whose values have a time to live if `ttl` says one.
+fn open_default(all: &AllOptions, path: &Path, ttl: Option<c_int>) -> Result<*mut rocksdb_t> {
+    let mut families = default_family(all);
+    families[0].options.value_ttl = ttl.or(families[0].options.value_ttl);
+    Ok(hold(open(all, path, &families, false)?))
+}
+
 c_functions! {
     /// Opens the database in the directory `name`, which has no family but the default one.
     fn rocksdb_open(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_t {
         report_ptr(errptr, || {
-            let all = of(options).checked()?;
-            let db = open(all, &path(name), &default_family(all), false)?;
-            Ok(hold(db))
+            open_default(of(options).checked()?, &path(name), None)
         })
     }
     /// Opens a database with the families it names, which are all that exist.
@@ -160,11 +165,7 @@ c_functions! {
         errptr: *mut *mut c_char,
     ) -> *mut rocksdb_t {
         report_ptr(errptr, || {
-            let all = of(options).checked()?;
-            let mut families = default_family(all);
-            families[0].options.value_ttl = Some(ttl);
-            let db = open(all, &path(name), &families, false)?;
-            Ok(hold(db))
+            open_default(of(options).checked()?, &path(name), Some(ttl))
         })
     }
     /// `rocksdb_open_column_families` of a database whose values live for as many seconds as `ttls` says

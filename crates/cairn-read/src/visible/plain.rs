@@ -45,7 +45,7 @@ impl Reach {
         self.extent != Extent::Limited || key::compare_bytewise(user, &self.limit).is_gt()
     }
 
-    /// Steps are plain before any of `limits`, which is the first of them that is `nearer` than all others.
+    /// Steps are plain up to the nearest of `limits`, and everywhere without one; `nearer` chooses between two.
     fn limit<'a>(
         &mut self,
         limits: impl Iterator<Item = &'a [u8]>,
@@ -67,7 +67,7 @@ impl DbIter {
         self.plain
             .iter_mut()
             .for_each(|reach| reach.extent = Extent::Nowhere);
-        if !self.simple || self.waste.is_some() {
+        if !self.simple {
             return;
         }
         let cover = self.cover.as_mut().and_then(|cover| {
