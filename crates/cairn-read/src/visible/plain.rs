@@ -67,7 +67,8 @@ impl DbIter {
         self.plain
             .iter_mut()
             .for_each(|reach| reach.extent = Extent::Nowhere);
-        if !self.simple {
+        // Hidden entries are counted by step, which plain steps do not know of.
+        if !self.simple || self.waste.is_some() {
             return;
         }
         let cover = self.cover.as_mut().and_then(|cover| {
