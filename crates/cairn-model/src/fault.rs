@@ -8,6 +8,9 @@
 //! the end, and at the moment of the first refusal, the machine is crashed, with only what was
 //! synced left and with everything left, and what is found must be a state that is possible. A
 //! fault of which nobody was told is a failure (E1) unless its site is among the harmless ones.
+//!
+//! Writes that are damaged in silence are another matter: nothing of what was damaged has to be there again, and operations may be
+//! refused to the end. What is answered must be right (I1).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -132,8 +135,12 @@ impl<'f> Faulty<'f> {
         let operations = &self.trace.operations()[..self.reach];
         for (at, operation) in operations.iter().enumerate() {
             for (fault, _) in FAULTS {
-                if fault.applies_to(operation.call) {
-                    let point = |lasting| FaultPoint { at, fault, lasting };
+                let point = |lasting| FaultPoint { at, fault, lasting };
+                if fault.is_silent() {
+                    let noticed =
+                        fault.applies_to(operation.call) && can_be_noticed(fault, &operation.path);
+                    all.extend(noticed.then(|| point(false)));
+                } else if fault.applies_to(operation.call) {
                     all.extend([point(false), point(true)]);
                 }
             }
@@ -185,8 +192,8 @@ impl<'f> Faulty<'f> {
     /// Whether what the fault does to a log cannot be told from a write that was cut short: its
     /// newest entries may then be dropped (R1, I2).
     fn looks_torn(&self, point: &FaultPoint) -> bool {
-        point.fault == Fault::FlippedBit
-            && (point.lasting || self.path(point).extension().is_some_and(|end| end == "log"))
+        (point.fault == Fault::FlippedBit || point.fault.is_silent())
+            && (point.lasting || is_log(self.path(point)))
     }
 
     fn attempt(&self, point: &FaultPoint) -> Result<Outcome, Failure> {
@@ -205,6 +212,7 @@ impl<'f> Faulty<'f> {
             runner,
             torn: self.looks_torn(point),
             reverts: point.fault == Fault::SyncReverted,
+            damages: point.fault.is_silent(),
             script: Model::new(self.script.options.merge),
             unsettled: false,
             told: 0,
@@ -229,7 +237,8 @@ impl<'f> Faulty<'f> {
             ..course.outcome
         };
         let silent = outcome.injected && !outcome.refused && !outcome.stopped && !outcome.told;
-        let speaks = !matches!(point.fault, Fault::FlippedBit | Fault::ShortRead);
+        let speaks = !point.fault.is_silent()
+            && !matches!(point.fault, Fault::FlippedBit | Fault::ShortRead);
         match silent && speaks {
             true => self.judge_silence(point, sim, outcome, course.first),
             false => Ok(outcome),
@@ -239,13 +248,12 @@ impl<'f> Faulty<'f> {
     /// Whether wrong bytes were read where nobody can know: in the log of a checkpoint that is
     /// looked at, or in a recycled log, in which wrong bytes are where an older life of it begins.
     fn passes_on(&self, point: &FaultPoint) -> bool {
-        if point.fault != Fault::FlippedBit {
+        if point.fault != Fault::FlippedBit && !point.fault.is_silent() {
             return false;
         }
         let path = self.path(point);
-        let is_log = path.extension().is_some_and(|end| end == "log");
         // As in `looks_torn`.
-        is_log && (!path.starts_with(DIR) || recycles(&self.script))
+        is_log(path) && (!path.starts_with(DIR) || recycles(&self.script))
     }
 
     /// Whether nobody needs to be told of this fault.
@@ -275,6 +283,18 @@ impl<'f> Faulty<'f> {
     }
 }
 
+/// Whether a file is a log of writes.
+fn is_log(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "log")
+}
+
+/// Whether a write to this file that is damaged in silence can be noticed. A record that is missing from the end
+/// of the MANIFEST looks like one that was never written, and CURRENT may go on naming the MANIFEST before.
+fn can_be_noticed(fault: Fault, path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    fault == Fault::FlippedWrite || !(name.starts_with("MANIFEST") || name.ends_with("dbtmp"))
+}
+
 /// Whether logs are recycled at some time.
 fn recycles(script: &Script) -> bool {
     let text = script.to_string();
@@ -290,6 +310,8 @@ struct Course<'c> {
     torn: bool,
     /// What was not synced may be gone from logs after an opening.
     reverts: bool,
+    /// Nothing of what is damaged has to come back, also not on the disks of crashes.
+    damages: bool,
     /// What the script takes the state to be: without faults its families would be there.
     script: Model,
     /// What the last opening found could not be read.
@@ -318,6 +340,9 @@ enum Then {
 impl Course<'_> {
     fn run(&mut self, point: &FaultPoint) -> Result<(), Failure> {
         let script = &self.faulty.script;
+        if point.fault.is_silent() {
+            return self.run_damaged();
+        }
         let mut since = 0;
         if self.step(None)? == Then::Stop {
             return self.check_images();
@@ -360,6 +385,25 @@ impl Course<'_> {
         self.step(Some(&check))?;
         self.runner.close()?;
         self.check_images()
+    }
+
+    /// A run in which a write is damaged and nobody is told: what can be read is right, all the way.
+    fn run_damaged(&mut self) -> Result<(), Failure> {
+        let script = &self.faulty.script;
+        let mut then = self.step(None)?;
+        let last = ["check", "reopen", "check"].map(|line| line.parse().expect("it is right"));
+        for op in script.ops.iter().chain(&last) {
+            if then == Then::Stop {
+                break;
+            }
+            then = self.step(Some(op))?;
+            op.apply(&mut self.script);
+            self.look_for_injected();
+        }
+        match self.runner.close() {
+            Err(failure) if !failure.refused => Err(failure),
+            _ => Ok(()),
+        }
     }
 
     fn look_for_injected(&mut self) {
@@ -496,7 +540,7 @@ impl Course<'_> {
         let first = !self.outcome.refused;
         self.outcome.refused = true;
         self.stopped();
-        if first {
+        if first && !self.damages {
             self.crash();
         }
     }
@@ -624,8 +668,10 @@ mod tests {
             let script = generate::workload(&crate::workload::SMALL, seed, 25);
             let faulty = Faulty::new(factory, &script, seed).unwrap();
             // The toy takes what it cannot read of its log for the end of it.
-            let ends =
-                |point: &FaultPoint| matches!(point.fault, Fault::ShortRead | Fault::FlippedBit);
+            let ends = |point: &FaultPoint| {
+                matches!(point.fault, Fault::ShortRead | Fault::FlippedBit)
+                    || point.fault.is_silent()
+            };
             for point in faulty.cases(300).into_iter().filter(|point| !ends(point)) {
                 if let Err(failure) = faulty.case(&point, &mut counts) {
                     return (counts, Some(failure.at(&format!("seed {seed}, {point:?}"))));

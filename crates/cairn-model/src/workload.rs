@@ -269,6 +269,15 @@ pub const WORKLOADS: &[Workload] = &[
         ..FREE
     },
     Workload {
+        name: "dated",
+        family: "value_ttl=0;enable_blob_files=true;min_blob_size=24;max_successive_merges=3;\
+                 level0_file_num_compaction_trigger=2;disable_auto_compactions=false",
+        durability: Durability::Logged,
+        on: &["flush", "compact"],
+        often: &[("flush", 3), ("work", 3)],
+        ..FREE
+    },
+    Workload {
         name: "universal",
         family: "compaction_style=kCompactionStyleUniversal;level0_file_num_compaction_trigger=2;\
                  disable_auto_compactions=false;target_file_size_base=4096",

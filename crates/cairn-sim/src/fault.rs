@@ -36,6 +36,13 @@ pub enum Fault {
     ShortWrite,
     /// One bit of what is read is flipped.
     FlippedBit,
+    /// One bit of what is written is flipped. Nobody is told, of this and of those below.
+    FlippedWrite,
+    /// What is written never gets there: what lay there before stays, or zeros.
+    LostWrite,
+    /// What is written lands in the middle of what lies before it, and at its own place stays what lay there,
+    /// or zeros. At the beginning of a file it lands behind its place and is cut off where it should have ended.
+    MisplacedWrite,
 }
 
 /// Which operation a rule is about.
@@ -151,7 +158,7 @@ impl FaultPlan {
 }
 
 /// All faults, with their names.
-pub const FAULTS: [(Fault, &str); 10] = [
+pub const FAULTS: [(Fault, &str); 13] = [
     (Fault::InputOutput, "eio"),
     (Fault::SyncReverted, "reverted"),
     (Fault::NoSpace, "enospc"),
@@ -162,6 +169,9 @@ pub const FAULTS: [(Fault, &str); 10] = [
     (Fault::ShortRead, "short-read"),
     (Fault::ShortWrite, "short-write"),
     (Fault::FlippedBit, "flip"),
+    (Fault::FlippedWrite, "flip-write"),
+    (Fault::LostWrite, "lose-write"),
+    (Fault::MisplacedWrite, "misplace-write"),
 ];
 
 impl fmt::Display for Fault {
@@ -222,6 +232,57 @@ impl Fault {
             }
             Fault::ShortRead | Fault::FlippedBit => call == Call::Read,
             Fault::ShortWrite => call == Call::Append,
+            fault => fault.is_silent() && call == Call::Append,
+        }
+    }
+
+    /// Whether the operation is said to have done what it did not.
+    #[must_use]
+    pub fn is_silent(self) -> bool {
+        matches!(
+            self,
+            Fault::FlippedWrite | Fault::LostWrite | Fault::MisplacedWrite
+        )
+    }
+
+    /// What operation `number` writes instead of `data` at `offset` of a file of `old` bytes, and where.
+    pub(crate) fn damage(
+        self,
+        number: usize,
+        old: &[u8],
+        offset: usize,
+        data: &[u8],
+    ) -> (usize, Vec<u8>) {
+        let unwritten = || {
+            let mut there = old.get(offset..).unwrap_or(&[]).to_vec();
+            there.resize(data.len(), 0);
+            there
+        };
+        match self {
+            Fault::FlippedWrite => {
+                let mut data = data.to_vec();
+                let len = data.len().max(1);
+                if let Some(byte) = data.get_mut(number.wrapping_mul(7919) % len) {
+                    *byte ^= 1 << (number % 8);
+                }
+                (offset, data)
+            }
+            Fault::LostWrite => (offset, unwritten()),
+            Fault::MisplacedWrite if offset == 0 => {
+                let mut all = unwritten();
+                let late = data.len().div_ceil(2);
+                all[late..].copy_from_slice(&data[..data.len() - late]);
+                (0, all)
+            }
+            Fault::MisplacedWrite => {
+                let from = offset / 2;
+                let mut all = old.get(from..offset.min(old.len())).unwrap_or(&[]).to_vec();
+                all.resize(offset - from, 0);
+                all.extend(unwritten());
+                all[..data.len()].copy_from_slice(data);
+                (from, all)
+            }
+            _ => (offset, data.to_vec()),
         }
     }
 

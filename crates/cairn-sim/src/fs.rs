@@ -184,7 +184,7 @@ impl SimFs {
         match fault {
             // The rest is carried out in part, by whoever entered.
             Some(Fault::ShortRead | Fault::ShortWrite | Fault::FlippedBit) | None => Ok(entered),
-            Some(_) if call == Call::Sync => Ok(entered),
+            Some(fault) if call == Call::Sync || fault.is_silent() => Ok(entered),
             Some(fault) => Err(fault.error(call, path)),
         }
     }

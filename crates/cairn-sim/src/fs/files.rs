@@ -183,17 +183,25 @@ impl WritableFile for SimWriter {
         if op.fault == Some(Fault::ShortWrite) {
             room = room.min(data.len() / 2);
         }
+        let silent = op.fault.filter(|fault| fault.is_silent());
         if room > 0 {
+            let (at, written) = match silent {
+                Some(fault) => {
+                    let old = op.state.live.file(inode).map_or(&[][..], |old| old);
+                    fault.damage(op.number, old, offset, &data[..room])
+                }
+                None => (offset, data[..room].to_vec()),
+            };
             op.change(Change::Write {
                 inode,
-                offset,
-                data: data[..room].into(),
+                offset: at,
+                data: written.into(),
             });
             if let Some(over) = &self.over {
                 over.store(offset + room, Ordering::Relaxed);
             }
         }
-        match room == data.len() && op.fault.is_none() {
+        match room == data.len() && (op.fault.is_none() || silent.is_some()) {
             true => Ok(()),
             false => {
                 let fault = op.fault.unwrap_or(Fault::NoSpace);

@@ -309,6 +309,34 @@ fn numbered_operations_fail_as_planned() {
 }
 
 #[test]
+fn writes_are_damaged_and_nobody_is_told() {
+    let written = |fault, at: usize| {
+        let fs = SimFs::new();
+        let file = create(&fs, "/f");
+        for (number, data) in [b"01234567", b"abcdefgh"].into_iter().enumerate() {
+            if number == at {
+                fs.set_plan(FaultPlan::new(vec![FaultRule {
+                    trigger: Trigger::Operation(fs.operations()),
+                    fault,
+                    lasts: 1,
+                }]));
+            }
+            file.append(data).unwrap();
+        }
+        assert_eq!(fs.injected(), 1, "{fault}");
+        assert_eq!(file.len(), 16, "{fault}");
+        fs.image().file(Path::new("/f")).unwrap().to_vec()
+    };
+    assert_eq!(written(Fault::LostWrite, 1), b"01234567\0\0\0\0\0\0\0\0");
+    assert_eq!(written(Fault::LostWrite, 0), b"\0\0\0\0\0\0\0\0abcdefgh");
+    assert_eq!(written(Fault::MisplacedWrite, 1), b"0123abcdefgh\0\0\0\0");
+    assert_eq!(written(Fault::MisplacedWrite, 0), b"\0\0\0\x000123abcdefgh");
+    let flipped = written(Fault::FlippedWrite, 1);
+    let bits = flipped.iter().zip(b"01234567abcdefgh");
+    assert_eq!(bits.map(|(a, b)| (a ^ b).count_ones()).sum::<u32>(), 1);
+}
+
+#[test]
 fn a_world_goes_on_from_an_image_and_knows_the_same_trace_again() {
     let run = || {
         let fs = SimFs::new();
