@@ -69,8 +69,8 @@ pub struct Flags {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u64,
     /// Bytes a second that the writer of `readwhilewriting` and `seekrandomwhilewriting` and each thread
-    /// of `debt` write at most, so that all engines have the same beside their reads and compactions; 0
-    /// for as many as they can.
+    /// of `debt`, `fillseq`, `fillrandom`, `overwrite` and their kin write at most, so that all engines have the
+    /// same beside their reads and compactions; 0 for as many as they can.
     #[arg(
         long = "benchmark_write_rate_limit",
         value_name = "BYTES",

@@ -395,6 +395,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             Order::Shuffled => self.shuffled(),
             _ => Vec::new(),
         };
+        let began = Instant::now();
         let mut done = 0;
         while self.goes_on(done) {
             let size = self
@@ -421,6 +422,10 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             }
             done += size;
             self.finished(size);
+            if self.flags.write_rate_limit > 0 {
+                self.keep_pace(began);
+                self.last = self.job.nanos();
+            }
         }
         Ok(())
     }
