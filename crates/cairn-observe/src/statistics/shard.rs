@@ -74,11 +74,52 @@ impl Samples {
     }
 }
 
+/// What a get adds to: these sums lie beside the turn, in two lines of memory instead of one each.
+const OF_GETS: [Ticker; 15] = [
+    Ticker::BlockCacheHit,
+    Ticker::BlockCacheDataHit,
+    Ticker::BlockCacheBytesRead,
+    Ticker::MemtableMiss,
+    Ticker::NumberKeysRead,
+    Ticker::BytesRead,
+    Ticker::BloomFilterUseful,
+    Ticker::BloomFilterFullPositive,
+    Ticker::BloomFilterFullTruePositive,
+    Ticker::GetHitL0,
+    Ticker::GetHitL1,
+    Ticker::GetHitL2AndUp,
+    Ticker::MemtableHit,
+    Ticker::BlockCacheIndexHit,
+    Ticker::BlockCacheFilterHit,
+];
+
+/// Where in a shard the sum of each ticker lies: those of gets first, then the others in their order.
+const PLACES: [u16; Ticker::COUNT] = places();
+
+const fn places() -> [u16; Ticker::COUNT] {
+    let mut places = [u16::MAX; Ticker::COUNT];
+    let mut next = 0;
+    while next < OF_GETS.len() {
+        places[OF_GETS[next] as usize] = next as u16;
+        next += 1;
+    }
+    let mut ticker = 0;
+    while ticker < Ticker::COUNT {
+        if places[ticker] == u16::MAX {
+            places[ticker] = next as u16;
+            next += 1;
+        }
+        ticker += 1;
+    }
+    places
+}
+
 /// The sums of one core. Aligned so that two cores share no line, and no pair of lines that a
 /// processor fetches together.
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(super) struct Shard {
     turn: Turn,
+    /// By [`PLACES`].
     tickers: [Sum; Ticker::COUNT],
     histograms: [OnceLock<Box<Samples>>; Histogram::COUNT],
 }
@@ -102,10 +143,15 @@ impl Shard {
         })
     }
 
+    #[inline]
+    fn sum(&self, ticker: Ticker) -> &Sum {
+        &self.tickers[usize::from(PLACES[ticker as usize])]
+    }
+
     /// What the shard has of a ticker.
     #[inline]
     pub(super) fn ticker(&self, ticker: Ticker) -> u64 {
-        self.tickers[ticker as usize].get()
+        self.sum(ticker).get()
     }
 
     /// Adds what the shard has of a histogram to `to`.
@@ -126,7 +172,7 @@ pub(super) struct Held<'a> {
 impl Held<'_> {
     #[inline]
     pub(super) fn add(&self, ticker: Ticker, count: u64) {
-        self.shard.tickers[ticker as usize].add(count);
+        self.shard.sum(ticker).add(count);
     }
 
     pub(super) fn get(&self, ticker: Ticker) -> u64 {
@@ -134,7 +180,7 @@ impl Held<'_> {
     }
 
     pub(super) fn set(&self, ticker: Ticker, count: u64) {
-        self.shard.tickers[ticker as usize].set(count);
+        self.shard.sum(ticker).set(count);
     }
 
     #[inline]

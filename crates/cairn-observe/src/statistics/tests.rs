@@ -56,6 +56,18 @@ fn counts_are_exact_while_threads_come_and_go() {
 }
 
 #[test]
+fn every_ticker_has_a_sum_of_its_own() {
+    let statistics = Statistics::new(StatsLevel::All);
+    for (number, ticker) in Ticker::ALL.iter().enumerate() {
+        statistics.add(*ticker, 1 << (number % 60));
+        statistics.add(*ticker, number as u64);
+    }
+    let sum = |number: usize| (1 << (number % 60)) + number as u64;
+    let sums: Vec<u64> = (0..Ticker::COUNT).map(sum).collect();
+    assert_eq!(statistics.tickers(), sums);
+}
+
+#[test]
 fn who_finds_all_shards_taken_counts_all_the_same() {
     let shards = Shards::new(2);
     let first = shards.take(0);
