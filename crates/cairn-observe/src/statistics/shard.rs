@@ -207,7 +207,7 @@ impl Drop for Held<'_> {
 /// The shards of all cores, and one for who finds all of them taken.
 pub(super) struct Shards {
     /// Their number is a power of two.
-    of_cores: Box<[OnceLock<Box<Shard>>]>,
+    of_cores: Box<[Shard]>,
     overflow: Shard,
     overflow_lock: Mutex<()>,
 }
@@ -216,7 +216,7 @@ impl Shards {
     pub(super) fn new(cores: usize) -> Shards {
         let count = cores.next_power_of_two();
         Shards {
-            of_cores: (0..count).map(|_| OnceLock::new()).collect(),
+            of_cores: (0..count).map(|_| Shard::new()).collect(),
             overflow: Shard::new(),
             overflow_lock: Mutex::new(()),
         }
@@ -233,8 +233,7 @@ impl Shards {
 
     #[inline]
     fn shard(&self, core: usize) -> &Shard {
-        let shard = &self.of_cores[core & (self.of_cores.len() - 1)];
-        shard.get_or_init(|| Box::new(Shard::new()))
+        &self.of_cores[core & (self.of_cores.len() - 1)]
     }
 
     #[cold]
@@ -249,16 +248,15 @@ impl Shards {
         })
     }
 
-    /// Every shard in use.
+    /// Every shard.
     pub(super) fn all(&self) -> impl Iterator<Item = &Shard> {
-        let of_cores = self.of_cores.iter().filter_map(OnceLock::get);
-        of_cores.map(|shard| &**shard).chain([&self.overflow])
+        self.of_cores.iter().chain([&self.overflow])
     }
 
-    /// Takes every shard in use, one after the other, waiting for it, and shows it to `change`.
+    /// Takes every shard, one after the other, waiting for it, and shows it to `change`.
     pub(super) fn take_each(&self, mut change: impl FnMut(&Held<'_>)) {
         let lock = self.overflow_lock.lock();
-        for shard in self.of_cores.iter().filter_map(OnceLock::get) {
+        for shard in &self.of_cores {
             loop {
                 if let Some(held) = shard.take() {
                     change(&held);
