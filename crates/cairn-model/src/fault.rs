@@ -192,8 +192,7 @@ impl<'f> Faulty<'f> {
     /// Whether what the fault does to a log cannot be told from a write that was cut short: its
     /// newest entries may then be dropped (R1, I2).
     fn looks_torn(&self, point: &FaultPoint) -> bool {
-        (point.fault == Fault::FlippedBit || point.fault.is_silent())
-            && (point.lasting || is_log(self.path(point)))
+        point.fault.falsifies() && (point.lasting || is_log(self.path(point)))
     }
 
     fn attempt(&self, point: &FaultPoint) -> Result<Outcome, Failure> {
@@ -237,8 +236,7 @@ impl<'f> Faulty<'f> {
             ..course.outcome
         };
         let silent = outcome.injected && !outcome.refused && !outcome.stopped && !outcome.told;
-        let speaks = !point.fault.is_silent()
-            && !matches!(point.fault, Fault::FlippedBit | Fault::ShortRead);
+        let speaks = !point.fault.falsifies() && point.fault != Fault::ShortRead;
         match silent && speaks {
             true => self.judge_silence(point, sim, outcome, course.first),
             false => Ok(outcome),
@@ -248,7 +246,7 @@ impl<'f> Faulty<'f> {
     /// Whether wrong bytes were read where nobody can know: in the log of a checkpoint that is
     /// looked at, or in a recycled log, in which wrong bytes are where an older life of it begins.
     fn passes_on(&self, point: &FaultPoint) -> bool {
-        if point.fault != Fault::FlippedBit && !point.fault.is_silent() {
+        if !point.fault.falsifies() {
             return false;
         }
         let path = self.path(point);
@@ -668,10 +666,8 @@ mod tests {
             let script = generate::workload(&crate::workload::SMALL, seed, 25);
             let faulty = Faulty::new(factory, &script, seed).unwrap();
             // The toy takes what it cannot read of its log for the end of it.
-            let ends = |point: &FaultPoint| {
-                matches!(point.fault, Fault::ShortRead | Fault::FlippedBit)
-                    || point.fault.is_silent()
-            };
+            let ends =
+                |point: &FaultPoint| point.fault == Fault::ShortRead || point.fault.falsifies();
             for point in faulty.cases(300).into_iter().filter(|point| !ends(point)) {
                 if let Err(failure) = faulty.case(&point, &mut counts) {
                     return (counts, Some(failure.at(&format!("seed {seed}, {point:?}"))));

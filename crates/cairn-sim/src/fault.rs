@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use cairn_types::{Error, Result};
 
@@ -245,6 +246,12 @@ impl Fault {
         )
     }
 
+    /// Whether wrong bytes are read or written, and nobody is told.
+    #[must_use]
+    pub fn falsifies(self) -> bool {
+        self == Fault::FlippedBit || self.is_silent()
+    }
+
     /// What operation `number` writes instead of `data` at `offset` of a file of `old` bytes, and where.
     pub(crate) fn damage(
         self,
@@ -252,13 +259,13 @@ impl Fault {
         old: &[u8],
         offset: usize,
         data: &[u8],
-    ) -> (usize, Vec<u8>) {
+    ) -> (usize, Arc<[u8]>) {
         let unwritten = || {
             let mut there = old.get(offset..).unwrap_or(&[]).to_vec();
             there.resize(data.len(), 0);
             there
         };
-        match self {
+        let (at, written) = match self {
             Fault::FlippedWrite => {
                 let mut data = data.to_vec();
                 let len = data.len().max(1);
@@ -283,7 +290,8 @@ impl Fault {
                 (from, all)
             }
             _ => (offset, data.to_vec()),
-        }
+        };
+        (at, written.into())
     }
 
     /// The error that the caller of an operation sees.

@@ -183,28 +183,31 @@ impl WritableFile for SimWriter {
         if op.fault == Some(Fault::ShortWrite) {
             room = room.min(data.len() / 2);
         }
-        let silent = op.fault.filter(|fault| fault.is_silent());
+        let (silent, told) = match op.fault {
+            Some(fault) if fault.is_silent() => (Some(fault), None),
+            told => (None, told),
+        };
         if room > 0 {
             let (at, written) = match silent {
                 Some(fault) => {
                     let old = op.state.live.file(inode).map_or(&[][..], |old| old);
                     fault.damage(op.number, old, offset, &data[..room])
                 }
-                None => (offset, data[..room].to_vec()),
+                None => (offset, data[..room].into()),
             };
             op.change(Change::Write {
                 inode,
                 offset: at,
-                data: written.into(),
+                data: written,
             });
             if let Some(over) = &self.over {
                 over.store(offset + room, Ordering::Relaxed);
             }
         }
-        match room == data.len() && (op.fault.is_none() || silent.is_some()) {
+        match room == data.len() && told.is_none() {
             true => Ok(()),
             false => {
-                let fault = op.fault.unwrap_or(Fault::NoSpace);
+                let fault = told.unwrap_or(Fault::NoSpace);
                 Err(fault.error(Call::Append, &self.handle.path))
             }
         }
