@@ -100,6 +100,17 @@ enum Lack<'a> {
     Block,
 }
 
+/// Whether older versions matter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// They do.
+    Open,
+    /// Not those of older sources: a range tombstone covers them all.
+    Covered,
+    /// None: the version that was seen last ends the search.
+    Reached,
+}
+
 /// What the versions seen so far amount to.
 struct Versions {
     /// Merge operands, newest first.
@@ -110,7 +121,7 @@ struct Versions {
     timestamps: bool,
     /// The newest range tombstone over the key among the sources asked so far.
     covered_by: SequenceNumber,
-    over: bool,
+    end: End,
 }
 
 impl Versions {
@@ -123,7 +134,7 @@ impl Versions {
         kind: ValueKind,
         value: impl FnOnce() -> Value,
     ) -> ControlFlow<()> {
-        self.over = true;
+        self.end = End::Reached;
         if seq < self.covered_by {
             return ControlFlow::Break(());
         }
@@ -141,7 +152,7 @@ impl Versions {
             }
             ValueKind::Merge => {
                 self.operands.push(value());
-                self.over = false;
+                self.end = End::Open;
                 return ControlFlow::Continue(());
             }
             _ => {}
@@ -211,7 +222,7 @@ impl<'a> PointGet<'a> {
                 key: Vec::new(),
                 timestamps: view.family.order.timestamp_size() > 0,
                 covered_by: SequenceNumber::ZERO,
-                over: false,
+                end: End::Open,
             },
         }
     }
@@ -239,10 +250,10 @@ impl<'a> PointGet<'a> {
             return;
         }
         self.search_memtables();
-        if self.versions.over {
+        if self.versions.end == End::Reached {
             self.hit = Hit::Memtable;
         }
-        if self.tier == ReadTier::Memtable || self.versions.over {
+        if self.tier == ReadTier::Memtable || self.versions.end != End::Open {
             self.stage = Stage::Over;
             return;
         }
@@ -351,7 +362,7 @@ impl<'a> PointGet<'a> {
         if self.drawn {
             self.count_in_vain();
         }
-        if self.versions.over {
+        if self.versions.end != End::Open {
             if let Stage::File(level, _) = self.stage {
                 self.hit = Hit::Level(level);
             }
@@ -421,7 +432,7 @@ impl<'a> PointGet<'a> {
                 let value = || Value::in_memtable(memtable.pin(entry));
                 versions.take(entry.user_key(), entry.seq(), entry.kind(), value)
             });
-            if self.versions.over {
+            if self.versions.end == End::Reached {
                 return;
             }
         }
@@ -432,6 +443,10 @@ impl<'a> PointGet<'a> {
         let (order, lookup) = (&self.view.family.order, self.lookup);
         let seq = tombstones.covering_at(order, lookup.user(), lookup.seq(), self.read_ts);
         self.versions.covered_by = self.versions.covered_by.max(seq);
+        // This source may still hold what is newer than the tombstone.
+        if self.versions.covered_by > SequenceNumber::ZERO {
+            self.versions.end = End::Covered;
+        }
     }
 
     /// The next file that may hold the key, and its level.
