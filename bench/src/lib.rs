@@ -7,13 +7,13 @@
 //! `tests/interop` know that another engine exists.
 
 mod compare;
-mod engine;
+pub mod engine;
 mod flags;
 mod folder;
 mod graph;
 mod links;
 mod measured;
-mod native;
+pub mod native;
 mod plan;
 mod process;
 pub mod progress;

@@ -4,11 +4,13 @@
 //! text form. Everything is blocking and every error is RocksDB's own text.
 
 mod api;
+mod by_level;
 mod db;
 mod files;
 mod library;
 mod session;
 
+pub use by_level::ByLevel;
 pub use db::{Batch, Db, Family, Iter, OpenMode, Pinned};
 pub use files::SstWriter;
 pub use library::{Library, families_of_latest_options, list_families};

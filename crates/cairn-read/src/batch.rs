@@ -15,6 +15,7 @@ use std::cell::Cell;
 
 use cairn_format::key::{self, LookupKey};
 use cairn_observe::Activity;
+use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, TableCounts, Ticker};
 use cairn_options::ReadOptions;
@@ -200,6 +201,47 @@ fn too_large(options: &ReadOptions) -> Error {
 struct Batch<'a> {
     members: Vec<Member<'a>>,
     patience: Patience,
+    /// Whether the times of its steps are counted by level.
+    timed: bool,
+}
+
+/// The time of a step that is counted by level. Keys take a step together, of tables of several levels:
+/// its time is shared equally among them.
+#[derive(Default)]
+struct Step<'a> {
+    /// Where time comes from and when the step began; none if it is not counted.
+    began: Option<(&'a Reading, u64)>,
+    /// The levels of the keys that take it.
+    levels: Vec<usize>,
+}
+
+impl<'a> Step<'a> {
+    #[cold]
+    fn begin<'b>(members: impl Iterator<Item = &'b mut Member<'a>>) -> Step<'a>
+    where
+        'a: 'b,
+    {
+        let mut step = Step::default();
+        for member in members {
+            let reading = member.get.reading();
+            let now = || (reading, reading.clock.monotonic_nanos());
+            step.began.get_or_insert_with(now);
+            step.levels.extend(member.get.level());
+        }
+        step
+    }
+
+    #[cold]
+    fn end(self) {
+        let Some((reading, began)) = self.began else {
+            return;
+        };
+        let nanos = reading.clock.monotonic_nanos().saturating_sub(began);
+        let share = nanos / self.levels.len().max(1) as u64;
+        for level in self.levels {
+            by_level::add(level, LevelMetric::GetFromTableNanos, share);
+        }
+    }
 }
 
 /// One key on its way.
@@ -245,8 +287,11 @@ impl<'a> Batch<'a> {
             arrived: false,
             error: None,
         };
+        let members: Vec<_> = part.iter().map(member).collect();
+        let first = members.first();
         Batch {
-            members: part.iter().map(member).collect(),
+            timed: first.is_some_and(|member| member.get.wants_times_by_level()),
+            members,
             patience: Patience::of(options),
         }
     }
@@ -258,7 +303,15 @@ impl<'a> Batch<'a> {
         }
         loop {
             while self.descend() {}
-            if !self.fetch() {
+            let stopped = |member: &&mut Member<'_>| member.get.is_stopped();
+            let step = self
+                .timed
+                .then(|| Step::begin(self.members.iter_mut().filter(stopped)));
+            let any = self.fetch();
+            if let Some(step) = step {
+                step.end();
+            }
+            if !any {
                 return;
             }
         }
@@ -267,6 +320,7 @@ impl<'a> Batch<'a> {
     /// Every member that can looks into the next table that may have its key. Returns whether any did.
     fn descend(&mut self) -> bool {
         while self.ask_filters() {}
+        let step = self.timed.then(|| Step::begin(self.arrived()));
         let mut any = false;
         for member in self.arrived() {
             let located = member.get.locate();
@@ -286,6 +340,9 @@ impl<'a> Batch<'a> {
                 member.note(searched);
             }
         }
+        if let Some(step) = step {
+            step.end();
+        }
         any
     }
 
@@ -296,6 +353,10 @@ impl<'a> Batch<'a> {
                 member.get.prefetch_filter();
             }
         }
+        let waiting = |member: &&mut Member<'_>| !member.arrived && member.get.level().is_some();
+        let step = self
+            .timed
+            .then(|| Step::begin(self.going().filter(waiting)));
         let mut turned_away = false;
         for member in self.going().filter(|member| !member.arrived) {
             match member.get.is_admitted() {
@@ -305,6 +366,9 @@ impl<'a> Batch<'a> {
                 }
                 Err(error) => member.error = Some(error),
             }
+        }
+        if let Some(step) = step {
+            step.end();
         }
         turned_away
     }

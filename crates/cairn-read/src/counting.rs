@@ -65,6 +65,14 @@ pub(crate) fn count_get(
     });
 }
 
+/// A read that is no get has looked into tables.
+pub(crate) fn count_tables(reading: &Reading, tables: &TableCounts) {
+    perf::count(|perf| perf.add_tables(tables));
+    if let Some(statistics) = &reading.statistics {
+        statistics.update(|update| tables.bring_to(update));
+    }
+}
+
 /// The search for one key has ended.
 #[inline]
 pub(crate) fn count_hit(update: &Update<'_>, hit: Hit, found: &Found) {

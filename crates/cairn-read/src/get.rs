@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::range_del::Fragments;
+use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::Histogram;
 use cairn_options::{ReadOptions, ReadTier};
@@ -22,7 +23,7 @@ use cairn_version::{FileMeta, TableRef};
 
 use crate::blob::{BlobPlace, BlobReadOptions, Located};
 use crate::columns::{Columns, default_column, with_blobs};
-use crate::counting::{Hit, count_get};
+use crate::counting::{Hit, count_get, count_tables};
 use crate::level::nothing_may_be_read;
 use crate::merging::{Below, Merged, full_merge};
 use crate::patience::Patience;
@@ -185,6 +186,8 @@ pub(crate) struct PointGet<'a> {
     most_operands: u64,
     /// Whether files that have no value of the key count this read.
     drawn: bool,
+    /// Whether the thread counts by level.
+    by_level: bool,
 }
 
 impl<'a> PointGet<'a> {
@@ -216,6 +219,7 @@ impl<'a> PointGet<'a> {
             hit: Hit::Nowhere,
             most_operands: options.merge_operand_count_threshold.unwrap_or(u64::MAX),
             drawn: view.family.draws(),
+            by_level: by_level::is_wanted(),
             versions: Versions {
                 operands: Vec::new(),
                 newest: Newest::Missing,
@@ -307,8 +311,8 @@ impl<'a> PointGet<'a> {
             return Ok(false);
         };
         let admitted = table.admits(self.lookup, &mut self.state)?;
-        if !admitted {
-            self.leave_table();
+        if !admitted && let Some(table) = self.table.take() {
+            self.leave(&table);
         }
         Ok(admitted)
     }
@@ -347,20 +351,22 @@ impl<'a> PointGet<'a> {
         };
         let progress = self.search(&table);
         if !matches!(progress, Ok(Progress::Ready)) {
+            if self.by_level {
+                self.state.bring_counts(&table);
+            }
             self.table = Some(table);
             self.lack = progress.is_ok().then_some(Lack::Block);
             return progress.map(|_| ());
         }
-        self.leave_table();
+        self.leave(&table);
         Ok(())
     }
 
     /// Goes on behind a table that has nothing more.
     #[inline]
-    fn leave_table(&mut self) {
-        self.table = None;
-        if self.drawn {
-            self.count_in_vain();
+    fn leave(&mut self, table: &Table) {
+        if self.drawn | self.by_level {
+            self.count_left(table);
         }
         if self.versions.end != End::Open {
             if let Stage::File(level, _) = self.stage {
@@ -370,15 +376,41 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Counts the read on the file that was left, if that had no value.
+    /// Counts the read on the file that is left, if that had no value, and on its level.
     #[cold]
-    fn count_in_vain(&self) {
-        if let Stage::File(level, next) = self.stage
+    fn count_left(&self, table: &Table) {
+        let Stage::File(level, next) = self.stage else {
+            return;
+        };
+        let newest_is_missing = matches!(self.versions.newest, Newest::Missing);
+        if self.drawn
+            && newest_is_missing
             && let Some(file) = self.view.version.level(level).files().get(next - 1)
-            && matches!(self.versions.newest, Newest::Missing)
         {
             sampling::count_in_vain(file);
         }
+        if self.by_level {
+            self.state.bring_counts(table);
+            // Operands that end here, even at a deletion, are a value of this level.
+            let is_value = !newest_is_missing || !self.versions.operands.is_empty();
+            if is_value && self.versions.end == End::Reached {
+                by_level::add(level, LevelMetric::UserKeyReturnCount, 1);
+            }
+        }
+    }
+
+    /// The level that is searched.
+    pub(crate) fn level(&self) -> Option<usize> {
+        match self.stage {
+            Stage::File(level, _) => Some(level),
+            _ => None,
+        }
+    }
+
+    /// Whether times of tables are counted by level.
+    #[inline]
+    pub(crate) fn wants_times_by_level(&self) -> bool {
+        self.by_level && perf::wants_times()
     }
 
     /// Whether there is more to do that needs nothing that is not in memory.
@@ -412,13 +444,56 @@ impl<'a> PointGet<'a> {
     /// Goes on until the search is over, reading on the calling thread.
     #[inline]
     fn run_blocking(&mut self) -> Result<()> {
+        if self.wants_times_by_level() {
+            return self.run_timed();
+        }
         while !self.run()?.is_ready() {
-            if let Some(request) = self.lacking()? {
-                let bytes = self.patience.read(&self.view.family, &request);
-                self.supply(bytes)?;
-            }
+            self.obtain()?;
         }
         Ok(())
+    }
+
+    /// Obtains what lacks on the calling thread.
+    #[inline]
+    fn obtain(&mut self) -> Result<()> {
+        if let Some(request) = self.lacking()? {
+            let bytes = self.patience.read(&self.view.family, &request);
+            self.supply(bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The same, with the time in each table counted on its level: from opening it, if it is not open, to
+    /// leaving it.
+    #[cold]
+    fn run_timed(&mut self) -> Result<()> {
+        let clock = &self.view.family.clock;
+        self.ask_memtables();
+        while self.stage != Stage::Over {
+            self.approach();
+            let Some(level) = self.level() else {
+                continue;
+            };
+            let began = clock.monotonic_nanos();
+            let searched = self.run_in_table();
+            let nanos = clock.monotonic_nanos().saturating_sub(began);
+            by_level::add(level, LevelMetric::GetFromTableNanos, nanos);
+            searched?;
+        }
+        Ok(())
+    }
+
+    /// Goes on until the table that was approached is left.
+    fn run_in_table(&mut self) -> Result<()> {
+        loop {
+            if self.lack.is_some() {
+                self.obtain()?;
+            }
+            if self.table.is_none() {
+                return Ok(());
+            }
+            self.search_table()?;
+        }
     }
 
     #[inline]
@@ -734,7 +809,11 @@ pub fn get_in(
 /// Those of [`get`], but for those of a merge.
 pub fn operands(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Vec<Value>> {
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
-    get.run_blocking()?;
+    let searched = get.run_blocking();
+    if let Some(tables) = get.state.counts() {
+        count_tables(&view.family, tables);
+    }
+    searched?;
     get.finish_operands()
 }
 

@@ -29,8 +29,8 @@
 //! `LOG`. No key or value is ever in them.
 //!
 //! Statistics are kept unless [`crate::DbOptions::statistics`] says otherwise: RocksDB's tickers and
-//! histograms, here without times. [`perf`] has the counters of the calling thread, [`perf::io`] those of
-//! what it did to files.
+//! histograms, here without times. [`perf`] has the counters of the calling thread, [`perf::by_level`] those
+//! of each level of the tree, [`perf::io`] those of what it did to files.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@ mod basic;
 mod best_effort;
 mod blobs;
 mod buffers;
+mod by_level;
 mod changes;
 mod checks;
 mod coalescing;

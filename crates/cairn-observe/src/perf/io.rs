@@ -20,7 +20,7 @@ use std::cell::Cell;
 
 use cairn_platform::world::Clock;
 
-use super::{PerfLevel, begin_use, is_in_use, level, listed, set_level};
+use super::{PerfLevel, begin_use, ended, is_in_use, level, listed, set_level};
 
 pub use super::io_metric::IoMetric;
 
@@ -151,5 +151,5 @@ pub fn metric(metric: IoMetric) -> u64 {
 #[must_use]
 pub fn report(without_zeros: bool) -> String {
     let all = IoMetric::ALL.iter().map(|&one| (one.name(), metric(one)));
-    listed(all, without_zeros)
+    ended(listed(all, without_zeros))
 }

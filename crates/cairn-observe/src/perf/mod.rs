@@ -3,7 +3,7 @@
 //! Operations count on their own stack and bring that here at their end, if anybody has ever asked:
 //! until a program first sets a level or looks at the counters, an operation pays for one load of a
 //! flag. From then on every thread counts at RocksDB's level, [`PerfLevel::EnableCount`], unless it
-//! sets another one.
+//! sets another one. [`by_level`] has counters of each level of the tree.
 //!
 //! ```
 //! use cairn_observe::perf::{self, PerfLevel, PerfMetric};
@@ -15,8 +15,10 @@
 //! assert_eq!(perf::report(true), "get_read_bytes = 7");
 //! ```
 
+pub mod by_level;
 pub mod io;
 mod io_metric;
+mod level_metric;
 mod metric;
 
 use std::cell::Cell;
@@ -174,6 +176,7 @@ pub fn level() -> PerfLevel {
 pub fn reset() {
     begin_use();
     COUNTERS.with(|counters| counters.sums.iter().for_each(|sum| sum.set(0)));
+    by_level::reset();
 }
 
 /// A counter of the calling thread.
@@ -182,22 +185,30 @@ pub fn metric(metric: PerfMetric) -> u64 {
     COUNTERS.with(|counters| counters.sums[metric as usize].get())
 }
 
-/// The calling thread's counters as text, in RocksDB's form.
+/// The calling thread's counters as text, in RocksDB's form; with those [by level](by_level) if they are
+/// enabled.
 #[must_use]
 pub fn report(without_zeros: bool) -> String {
     let all = PerfMetric::ALL.iter().map(|&one| (one.name(), metric(one)));
-    listed(all, without_zeros)
+    let mut text = listed(all, without_zeros);
+    by_level::report(&mut text, without_zeros);
+    ended(text)
 }
 
-/// Names with their sums, as RocksDB lists them.
+/// Names with their sums, as RocksDB lists them: a comma and a blank behind each.
 fn listed(all: impl Iterator<Item = (&'static str, u64)>, without_zeros: bool) -> String {
     let mut text = String::new();
     for (name, sum) in all.filter(|(_, sum)| *sum > 0 || !without_zeros) {
-        let comma = if text.is_empty() { "" } else { ", " };
         // Writing to a string does not fail.
-        let _ = write!(text, "{comma}{name} = {sum}");
+        let _ = write!(text, "{name} = {sum}, ");
     }
     text
+}
+
+/// A list without what separates its end from nothing.
+fn ended(mut list: String) -> String {
+    list.truncate(list.trim_end_matches([',', ' ']).len());
+    list
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use cairn_format::table::TRAILER_LEN;
 use cairn_memory::CacheRole;
 use cairn_observe::Activity;
+use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{
     BlockPart, CacheEvent, Histogram, Statistics, TableCounts, Ticker, count,
@@ -68,6 +69,12 @@ impl Table {
             perf.add(PerfMetric::BlockReadByte, raw.len() as u64);
             perf.add(PerfMetric::BlockDecompressCount, u64::from(unpacked));
         });
+        if let Some(level) = self.params.level
+            && self.params.cache.is_some()
+            && by_level::is_wanted()
+        {
+            by_level::add(level, LevelMetric::BlockCacheMissCount, 1);
+        }
         let Some(statistics) = self.statistics() else {
             return;
         };
@@ -142,10 +149,15 @@ impl Table {
         }
     }
 
-    /// Brings in what an iterator has counted.
+    /// Brings in what was counted in this table alone.
     #[cold]
     pub(crate) fn bring(&self, counts: &TableCounts) {
         perf::count(|perf| perf.add_tables(counts));
+        if let Some(level) = self.params.level
+            && by_level::is_wanted()
+        {
+            by_level::add_tables(level, counts);
+        }
         match self.statistics() {
             Some(statistics) => statistics.update(|update| counts.bring_to(update)),
             None => counts.forget(),

@@ -108,6 +108,13 @@ impl TableGet {
         self.0.as_ref().map(|state| &state.supplied.counts)
     }
 
+    /// Brings in what was counted since, all of it in `table`.
+    pub fn bring_counts(&self, table: &Table) {
+        if let Some(counts) = self.counts() {
+            table.bring(counts);
+        }
+    }
+
     /// What the get lacks.
     ///
     /// # Panics

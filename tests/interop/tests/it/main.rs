@@ -13,6 +13,7 @@ mod groups;
 mod logs;
 mod options;
 mod outgoing;
+mod perf;
 mod ttl;
 mod turns;
 

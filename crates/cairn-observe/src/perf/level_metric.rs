@@ -1,0 +1,16 @@
+//! RocksDB's perf counters by level, in the order in which it reports them.
+
+use crate::statistics::rows::rows;
+
+rows! {
+    /// A sum of what one thread's operations did in the tables of one level.
+    LevelMetric {
+        BloomFilterUseful = "bloom_filter_useful",
+        BloomFilterFullPositive = "bloom_filter_full_positive",
+        BloomFilterFullTruePositive = "bloom_filter_full_true_positive",
+        UserKeyReturnCount = "user_key_return_count",
+        GetFromTableNanos = "get_from_table_nanos",
+        BlockCacheHitCount = "block_cache_hit_count",
+        BlockCacheMissCount = "block_cache_miss_count",
+    }
+}
