@@ -1,10 +1,16 @@
 //! Statistics: RocksDB's tickers and histograms, under its names and numbers.
 //!
 //! An operation counts on its own stack and brings what it counted here once, at its end
-//! ([`Statistics::update`]); that costs some ten nanoseconds, whatever the number of things counted.
-//! The sums lie in one shard for each core, so nobody waits for anybody and a thread that
-//! ends leaves its counts behind. Reading adds the shards up; it takes nothing away from those who
+//! ([`Statistics::update`]); that costs some nanoseconds, whatever the number of things counted.
+//! A few threads that stay have sums of their own, to which they add without asking anybody; all others
+//! add to those of the core they run on. So nobody waits for anybody, and a thread that ends leaves its
+//! counts behind. Reading adds up what lies in all these places; it takes nothing away from those who
 //! write, and its cost goes with the number of cores, not of threads.
+//!
+//! Every count is exact: no addition is lost or counted twice, also not while threads come and go or sums
+//! begin anew. An addition at the moment in which a sum begins anew counts before or after, a sample of a
+//! histogram with all that is told of it. What is read while others add may have some of their last
+//! additions and not others, of one update too.
 //!
 //! ```
 //! use cairn_observe::statistics::{Histogram, Statistics, StatsLevel, Ticker};
@@ -21,12 +27,16 @@
 //! assert_eq!(statistics.histogram(Histogram::DbGet).count, 0);
 //! ```
 
+mod atomics;
+mod beginning;
 mod distribution;
 mod histogram;
 pub mod history;
 mod meter;
 pub(crate) mod rows;
+mod samples;
 mod shard;
+mod slots;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -42,7 +52,7 @@ use cairn_platform::sync::{AtomicU8, Ordering};
 pub use distribution::{Distribution, HistogramData};
 pub use histogram::Histogram;
 pub use meter::{Began, Meter};
-use shard::{Held, Shards};
+use shard::{Shard, Shards};
 pub use tables::{BlockPart, CacheEvent, TableCounts, count};
 pub use ticker::Ticker;
 
@@ -122,7 +132,9 @@ impl PartialEq for Keeping {
     }
 }
 
-/// The sums of one or more databases.
+/// The sums of one or more databases. Aligned so that what every update looks at shares no line with the
+/// count of an [`Arc`].
+#[repr(align(128))]
 pub struct Statistics {
     level: AtomicU8,
     shards: Shards,
@@ -169,8 +181,18 @@ impl Statistics {
     pub fn update(&self, change: impl FnOnce(&Update<'_>)) {
         let level = self.level.load(Ordering::Relaxed);
         if level > StatsLevel::DisableAll as u8 {
+            let shards = &self.shards;
+            let held;
+            let shard = match slots::current() {
+                Some(slot) => shards.of_slot(slot),
+                None => {
+                    held = shards.of_core(cores::current());
+                    held.shard()
+                }
+            };
             change(&Update {
-                held: self.shards.take(cores::current()),
+                shards,
+                shard,
                 level,
             });
         }
@@ -195,54 +217,43 @@ impl Statistics {
     /// The sum of a ticker.
     #[must_use]
     pub fn ticker(&self, ticker: Ticker) -> u64 {
-        let shards = self.shards.all();
-        shards.fold(0, |sum, shard| sum.wrapping_add(shard.ticker(ticker)))
+        self.shards.ticker(ticker)
     }
 
     /// The samples of a histogram.
     #[must_use]
     pub fn histogram(&self, histogram: Histogram) -> Distribution {
-        let mut distribution = Distribution::default();
-        for shard in self.shards.all() {
-            shard.histogram(histogram, &mut distribution);
-        }
-        distribution
+        self.shards.histogram(histogram)
     }
 
     /// All tickers, each at the place of its number.
     #[must_use]
     pub fn tickers(&self) -> Vec<u64> {
-        Ticker::ALL.iter().map(|&one| self.ticker(one)).collect()
+        self.shards.tickers()
     }
 
-    /// Sets a ticker.
+    /// Sets a ticker. What is added meanwhile counts before, and is gone, or after.
     pub fn set_ticker(&self, ticker: Ticker, count: u64) {
-        let mut rest = count;
-        self.shards
-            .take_each(|held| held.set(ticker, std::mem::take(&mut rest)));
+        self.shards.set_ticker(ticker, count);
     }
 
     /// The sum of a ticker, which begins anew. What is added meanwhile counts before or after.
     pub fn take_ticker(&self, ticker: Ticker) -> u64 {
-        let mut sum = 0_u64;
-        self.shards.take_each(|held| {
-            sum = sum.wrapping_add(held.get(ticker));
-            held.set(ticker, 0);
-        });
-        sum
+        self.shards.set_ticker(ticker, 0)
     }
 
-    /// Forgets everything.
+    /// Forgets everything. What is added meanwhile is forgotten or stays, each addition and each sample
+    /// for itself.
     pub fn reset(&self) {
-        self.shards.take_each(|held| held.clear());
+        self.shards.reset();
     }
 }
 
 /// RocksDB's text: a line for each ticker and each histogram.
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for &ticker in Ticker::ALL {
-            writeln!(f, "{} COUNT : {}", ticker.name(), self.ticker(ticker))?;
+        for (ticker, count) in Ticker::ALL.iter().zip(self.tickers()) {
+            writeln!(f, "{} COUNT : {count}", ticker.name())?;
         }
         for &histogram in Histogram::ALL {
             let data = self.histogram(histogram).data();
@@ -270,9 +281,11 @@ impl fmt::Debug for Statistics {
     }
 }
 
-/// A core's sums, while one operation brings in what it counted.
+/// The sums that a thread adds to, while one operation brings in what it counted.
 pub struct Update<'a> {
-    held: Held<'a>,
+    shards: &'a Shards,
+    /// One of them, to which nobody else adds meanwhile.
+    shard: &'a Shard,
     /// A [`StatsLevel`] as its number.
     level: u8,
 }
@@ -281,22 +294,26 @@ impl Update<'_> {
     /// Adds to a ticker.
     #[inline]
     pub fn add(&self, ticker: Ticker, count: u64) {
-        self.held.add(ticker, count);
+        self.shard.add(ticker, count);
     }
 
     /// Adds a sample that is not a time.
     #[inline]
     pub fn record(&self, histogram: Histogram, value: u64) {
-        if self.level > StatsLevel::ExceptHistogramOrTimers as u8 {
-            self.held.record(histogram, value);
-        }
+        self.sample(StatsLevel::ExceptHistogramOrTimers, histogram, value);
     }
 
     /// Adds a time.
     #[inline]
     pub fn time(&self, histogram: Histogram, duration: u64) {
-        if self.level > StatsLevel::ExceptTimers as u8 {
-            self.held.record(histogram, duration);
+        self.sample(StatsLevel::ExceptTimers, histogram, duration);
+    }
+
+    /// Adds a sample that the levels up to `without` leave out.
+    #[inline]
+    fn sample(&self, without: StatsLevel, histogram: Histogram, value: u64) {
+        if self.level > without as u8 && !self.shard.record(histogram, value) {
+            self.shards.record_by_core(histogram, value);
         }
     }
 }

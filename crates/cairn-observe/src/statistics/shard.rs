@@ -1,168 +1,186 @@
-//! The sums of one core: who has something to add takes the shard for himself, for some nanoseconds.
+//! Where the sums lie: a shard for each slot that a thread may have leased, and one for each core.
 //!
 //! An addition to a number that others may add to at the same time costs some eight nanoseconds even
-//! where nobody does; a get has about ten of them to make. So a shard is taken with one exchange, and
-//! while it is held additions are loads and stores. Nobody ever waits for a shard: who finds it taken
-//! (its holder was interrupted, or runs on another core by now) goes to the next one.
+//! where nobody does; a get has about ten of them to make. So additions are loads and stores, by whom the
+//! shard belongs to:
+//!
+//! - The shard of a slot belongs to the thread that has leased the slot ([`super::slots`]).
+//! - The shard of a core is taken with one exchange, which costs as much as all additions of a get. Nobody
+//!   ever waits for it: who finds it taken (its holder was interrupted, or runs on another core by now)
+//!   goes to the next one, and behind the last stands one with a lock.
+//!
+//! Nobody else stores there, not even to let sums begin anew ([`super::beginning`]).
+//!
+//! A shard of a slot has no room for the samples of histograms that no operation of a user adds to by
+//! itself ([`OFTEN`]): its owner adds those to the shard of a core. Otherwise who reads would have to look at
+//! every histogram of every slot.
+//!
+//! A shard of a slot is made when its first owner comes, and takes 2.3 KB and 0.9 KB for each histogram that
+//! was recorded in there: less than 10 KB, and half a megabyte for all [`SLOTS`]. The shard of a core takes
+//! 3.5 KB, and 76 KB with every histogram.
 
-use std::sync::OnceLock;
+use cairn_platform::cores;
+use cairn_platform::sync::{Mutex, MutexGuard, OnceLock};
 
-use cairn_platform::sync::{Mutex, MutexGuard};
-
-use super::distribution::{BUCKETS, Distribution, LIMITS, bucket_of};
+use super::beginning::{Generation, SamplesOf, Start};
+use super::distribution::Distribution;
 use super::histogram::Histogram;
+use super::samples::Samples;
+use super::slots::SLOTS;
 use super::ticker::Ticker;
 use super::turn::{Sum, Turn};
 
-/// The samples of one histogram in one shard.
-pub(super) struct Samples {
-    sum: Sum,
-    sum_of_squares: Sum,
-    min: Sum,
-    max: Sum,
-    buckets: [Sum; BUCKETS],
-}
-
-impl Samples {
-    fn new() -> Samples {
-        Samples {
-            sum: Sum::new(0),
-            sum_of_squares: Sum::new(0),
-            min: Sum::new(LIMITS[BUCKETS - 1]),
-            max: Sum::new(0),
-            buckets: std::array::from_fn(|_| Sum::new(0)),
-        }
-    }
-
-    #[inline]
-    fn add(&self, value: u64) {
-        self.buckets[bucket_of(value)].add(1);
-        self.sum.add(value);
-        self.sum_of_squares.add(value.wrapping_mul(value));
-        if value < self.min.get() {
-            self.min.set(value);
-        }
-        if value > self.max.get() {
-            self.max.set(value);
-        }
-    }
-
-    fn clear(&self) {
-        self.sum.set(0);
-        self.sum_of_squares.set(0);
-        self.min.set(LIMITS[BUCKETS - 1]);
-        self.max.set(0);
-        self.buckets.iter().for_each(|bucket| bucket.set(0));
-    }
-
-    /// Adds what is here to `to`. The buckets that can hold something lie between the smallest and
-    /// the largest sample, so that a histogram of a few buckets is read in a few loads.
-    fn add_to(&self, to: &mut Distribution) {
-        let (min, max) = (self.min.get(), self.max.get());
-        if min > max {
-            return;
-        }
-        to.min = to.min.min(min);
-        to.max = to.max.max(max);
-        to.sum = to.sum.wrapping_add(self.sum.get());
-        to.sum_of_squares = to.sum_of_squares.wrapping_add(self.sum_of_squares.get());
-        for at in bucket_of(min)..=bucket_of(max) {
-            let inside = self.buckets[at].get();
-            to.buckets[at] += inside;
-            to.count += inside;
-        }
-    }
-}
-
-/// What a get adds to: these sums lie beside the turn, in two lines of memory instead of one each.
-const OF_GETS: [Ticker; 15] = [
-    Ticker::BlockCacheHit,
-    Ticker::BlockCacheDataHit,
-    Ticker::BlockCacheBytesRead,
-    Ticker::MemtableMiss,
-    Ticker::NumberKeysRead,
-    Ticker::BytesRead,
-    Ticker::BloomFilterUseful,
-    Ticker::BloomFilterFullPositive,
-    Ticker::BloomFilterFullTruePositive,
-    Ticker::GetHitL0,
-    Ticker::GetHitL1,
-    Ticker::GetHitL2AndUp,
-    Ticker::MemtableHit,
-    Ticker::BlockCacheIndexHit,
-    Ticker::BlockCacheFilterHit,
+/// What a get adds to: these sums lie together, in two lines of memory instead of one each.
+const OF_GETS: [u16; 14] = [
+    Ticker::BlockCacheHit as u16,
+    Ticker::BlockCacheDataHit as u16,
+    Ticker::BlockCacheBytesRead as u16,
+    Ticker::MemtableMiss as u16,
+    Ticker::NumberKeysRead as u16,
+    Ticker::BytesRead as u16,
+    Ticker::BloomFilterUseful as u16,
+    Ticker::BloomFilterFullPositive as u16,
+    Ticker::BloomFilterFullTruePositive as u16,
+    Ticker::GetHitL0 as u16,
+    Ticker::GetHitL1 as u16,
+    Ticker::GetHitL2AndUp as u16,
+    Ticker::MemtableHit as u16,
+    Ticker::BlockCacheIndexHit as u16,
 ];
 
-/// Where in a shard the sum of each ticker lies: those of gets first, then the others in their order.
-const PLACES: [u16; Ticker::COUNT] = places();
+/// What operations of users add samples to, each at its end.
+const OFTEN: [u16; 8] = [
+    Histogram::BytesPerRead as u16,
+    Histogram::BytesPerWrite as u16,
+    Histogram::BytesPerMultiget as u16,
+    Histogram::DbGet as u16,
+    Histogram::DbWrite as u16,
+    Histogram::DbMultiget as u16,
+    Histogram::DbSeek as u16,
+    Histogram::ReadNumMergeOperands as u16,
+];
 
-const fn places() -> [u16; Ticker::COUNT] {
-    let mut places = [u16::MAX; Ticker::COUNT];
+/// Where in a shard each ticker lies: those of gets first.
+const TICKERS: [u16; Ticker::COUNT] = places(&OF_GETS);
+
+/// Where in a shard each histogram lies: those that are often added to first.
+const HISTOGRAMS: [u16; Histogram::COUNT] = places(&OFTEN);
+
+/// The place of each number, if those of `first` come first and then the others in their order.
+const fn places<const N: usize>(first: &[u16]) -> [u16; N] {
+    let mut places = [u16::MAX; N];
     let mut next = 0;
-    while next < OF_GETS.len() {
-        places[OF_GETS[next] as usize] = next as u16;
+    while next < first.len() {
+        places[first[next] as usize] = next as u16;
         next += 1;
     }
-    let mut ticker = 0;
-    while ticker < Ticker::COUNT {
-        if places[ticker] == u16::MAX {
-            places[ticker] = next as u16;
+    let mut number = 0;
+    while number < N {
+        if places[number] == u16::MAX {
+            places[number] = next as u16;
             next += 1;
         }
-        ticker += 1;
+        number += 1;
     }
     places
 }
 
-/// The sums of one core. Aligned so that two cores share no line, and no pair of lines that a
+/// The sums of one slot or core. Aligned so that two of them share no line, and no pair of lines that a
 /// processor fetches together.
 #[repr(C, align(128))]
 pub(super) struct Shard {
     turn: Turn,
-    /// By [`PLACES`].
+    samples_of: SamplesOf,
+    /// By [`HISTOGRAMS`], which goes on in `seldom`.
+    often: [OnceLock<Box<Samples>>; OFTEN.len()],
+    /// By [`TICKERS`].
     tickers: [Sum; Ticker::COUNT],
-    histograms: [OnceLock<Box<Samples>>; Histogram::COUNT],
+    /// Nothing in the shard of a slot.
+    seldom: Box<[OnceLock<Box<Samples>>]>,
 }
 
 impl Shard {
-    pub(super) fn new() -> Shard {
+    /// Without a sum yet, for so many histograms that are seldom added to.
+    fn new(seldom: usize) -> Shard {
         Shard {
             turn: Turn::new(),
+            samples_of: SamplesOf::new(),
+            often: [const { OnceLock::new() }; OFTEN.len()],
             tickers: std::array::from_fn(|_| Sum::new(0)),
-            histograms: [const { OnceLock::new() }; Histogram::COUNT],
+            seldom: (0..seldom).map(|_| OnceLock::new()).collect(),
         }
     }
 
-    /// Takes the shard, unless somebody has it.
-    #[inline]
-    pub(super) fn take(&self) -> Option<Held<'_>> {
-        // Lazily: a `Held` that was made gives the turn back.
-        self.turn.take().then(|| Held {
-            shard: self,
-            _overflow: None,
-        })
+    fn of_slot() -> Shard {
+        Shard::new(0)
+    }
+
+    fn of_core() -> Shard {
+        Shard::new(Histogram::COUNT - OFTEN.len())
     }
 
     #[inline]
     fn sum(&self, ticker: Ticker) -> &Sum {
-        &self.tickers[usize::from(PLACES[ticker as usize])]
+        &self.tickers[usize::from(TICKERS[ticker as usize])]
     }
 
-    /// What the shard has of a ticker.
+    /// Adds to a ticker. Only for whom the shard belongs to.
+    #[inline]
+    pub(super) fn add(&self, ticker: Ticker, count: u64) {
+        self.sum(ticker).add(count);
+    }
+
+    /// What has been added to a ticker here.
     #[inline]
     pub(super) fn ticker(&self, ticker: Ticker) -> u64 {
         self.sum(ticker).get()
     }
 
-    /// Adds what the shard has of a histogram to `to`.
-    pub(super) fn histogram(&self, histogram: Histogram, to: &mut Distribution) {
-        if let Some(samples) = self.histograms[histogram as usize].get() {
+    /// Where the samples of a histogram are, if the shard has room for them.
+    #[inline]
+    fn samples(&self, histogram: Histogram) -> Option<&OnceLock<Box<Samples>>> {
+        let place = usize::from(HISTOGRAMS[histogram as usize]);
+        match place < OFTEN.len() {
+            true => Some(&self.often[place]),
+            false => self.seldom.get(place - OFTEN.len()),
+        }
+    }
+
+    /// Adds a sample, if there is room for it. Only for whom the shard belongs to.
+    #[inline]
+    pub(super) fn record(&self, histogram: Histogram, value: u64) -> bool {
+        let samples = self.samples(histogram);
+        if let Some(samples) = samples {
+            samples.get_or_init(|| Box::new(Samples::new())).add(value);
+        }
+        samples.is_some()
+    }
+
+    /// Adds what the shard has of a histogram to `to`, if it is of `generation`.
+    fn histogram(&self, histogram: Histogram, generation: u64, to: &mut Distribution) {
+        if let Some(samples) = self.samples(histogram).and_then(OnceLock::get)
+            && self.samples_of.are_of(generation)
+        {
             samples.add_to(to);
         }
     }
+
+    #[inline]
+    fn catch_up(&self, generation: &Generation) {
+        self.samples_of
+            .catch_up(generation, || self.clear_samples());
+    }
+
+    #[cold]
+    fn clear_samples(&self) {
+        let samples = self.often.iter().chain(&self.seldom);
+        samples
+            .filter_map(OnceLock::get)
+            .for_each(|samples| samples.clear());
+    }
 }
 
-/// A shard that was taken. Given back when dropped.
+/// The shard of a core that the caller has taken. Given back when dropped.
 pub(super) struct Held<'a> {
     shard: &'a Shard,
     /// Held for the shard that one does wait for.
@@ -171,29 +189,8 @@ pub(super) struct Held<'a> {
 
 impl Held<'_> {
     #[inline]
-    pub(super) fn add(&self, ticker: Ticker, count: u64) {
-        self.shard.sum(ticker).add(count);
-    }
-
-    pub(super) fn get(&self, ticker: Ticker) -> u64 {
-        self.shard.ticker(ticker)
-    }
-
-    pub(super) fn set(&self, ticker: Ticker, count: u64) {
-        self.shard.sum(ticker).set(count);
-    }
-
-    #[inline]
-    pub(super) fn record(&self, histogram: Histogram, value: u64) {
-        let samples = &self.shard.histograms[histogram as usize];
-        samples.get_or_init(|| Box::new(Samples::new())).add(value);
-    }
-
-    /// Forgets everything.
-    pub(super) fn clear(&self) {
-        self.shard.tickers.iter().for_each(|sum| sum.set(0));
-        let samples = self.shard.histograms.iter().filter_map(OnceLock::get);
-        samples.for_each(|samples| samples.clear());
+    pub(super) fn shard(&self) -> &Shard {
+        self.shard
     }
 }
 
@@ -204,70 +201,142 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The shards of all cores, and one for who finds all of them taken.
+/// All sums of some statistics.
 pub(super) struct Shards {
+    generation: Generation,
+    of_slots: [OnceLock<Box<Shard>>; SLOTS],
     /// Their number is a power of two.
     of_cores: Box<[Shard]>,
-    overflow: Shard,
+    /// For who finds the shards of all cores taken.
+    overflow: Box<Shard>,
     overflow_lock: Mutex<()>,
+    /// By the tickers' numbers.
+    starts: Box<[Start]>,
+    /// Held by who lets sums begin anew.
+    beginning: Mutex<()>,
 }
 
 impl Shards {
     pub(super) fn new(cores: usize) -> Shards {
         let count = cores.next_power_of_two();
         Shards {
-            of_cores: (0..count).map(|_| Shard::new()).collect(),
-            overflow: Shard::new(),
+            generation: Generation::new(),
+            of_slots: [const { OnceLock::new() }; SLOTS],
+            of_cores: (0..count).map(|_| Shard::of_core()).collect(),
+            overflow: Box::new(Shard::of_core()),
             overflow_lock: Mutex::new(()),
+            starts: (0..Ticker::COUNT).map(|_| Start::new()).collect(),
+            beginning: Mutex::new(()),
         }
+    }
+
+    /// The shard of a slot, for its owner.
+    #[inline]
+    pub(super) fn of_slot(&self, slot: usize) -> &Shard {
+        let shard = self.of_slots[slot].get_or_init(|| Box::new(Shard::of_slot()));
+        shard.catch_up(&self.generation);
+        shard
     }
 
     /// A shard for an addition on `core`.
-    #[inline]
-    pub(super) fn take(&self, core: usize) -> Held<'_> {
-        match self.shard(core).take() {
-            Some(held) => held,
-            None => self.take_another(core),
-        }
-    }
-
-    #[inline]
-    fn shard(&self, core: usize) -> &Shard {
-        &self.of_cores[core & (self.of_cores.len() - 1)]
-    }
-
-    #[cold]
-    fn take_another(&self, core: usize) -> Held<'_> {
-        let others = (1..self.of_cores.len()).map(|further| self.shard(core + further));
-        others.filter_map(Shard::take).next().unwrap_or_else(|| {
-            let lock = self.overflow_lock.lock();
-            Held {
+    #[inline(never)]
+    pub(super) fn of_core(&self, core: usize) -> Held<'_> {
+        let last = self.of_cores.len() - 1;
+        let mut shards = (0..=last).map(|further| &self.of_cores[(core + further) & last]);
+        let held = match shards.find(|shard| shard.turn.take()) {
+            Some(shard) => Held {
+                shard,
+                _overflow: None,
+            },
+            None => Held {
+                _overflow: Some(self.overflow_lock.lock()),
                 shard: &self.overflow,
-                _overflow: Some(lock),
-            }
-        })
+            },
+        };
+        held.shard.catch_up(&self.generation);
+        held
+    }
+
+    /// Adds a sample for which the shards of slots have no room.
+    #[cold]
+    pub(super) fn record_by_core(&self, histogram: Histogram, value: u64) {
+        let held = self.of_core(cores::current());
+        held.shard.record(histogram, value);
     }
 
     /// Every shard.
     pub(super) fn all(&self) -> impl Iterator<Item = &Shard> {
-        self.of_cores.iter().chain([&self.overflow])
+        self.slots().chain(self.cores())
     }
 
-    /// Takes every shard, one after the other, waiting for it, and shows it to `change`.
-    pub(super) fn take_each(&self, mut change: impl FnMut(&Held<'_>)) {
-        let lock = self.overflow_lock.lock();
-        for shard in &self.of_cores {
-            loop {
-                if let Some(held) = shard.take() {
-                    change(&held);
-                    break;
-                }
-                std::thread::yield_now();
+    /// Those of slots that have had an owner.
+    fn slots(&self) -> impl Iterator<Item = &Shard> {
+        let shards = self.of_slots.iter().filter_map(OnceLock::get);
+        shards.map(|shard| &**shard)
+    }
+
+    /// Those of cores.
+    fn cores(&self) -> impl Iterator<Item = &Shard> {
+        self.of_cores.iter().chain([&*self.overflow])
+    }
+
+    /// The sum of a ticker.
+    pub(super) fn ticker(&self, ticker: Ticker) -> u64 {
+        self.add_ticker(self.starts[ticker as usize].below_zero(), ticker)
+    }
+
+    /// `sum` and what has been added to a ticker.
+    fn add_ticker(&self, sum: u64, ticker: Ticker) -> u64 {
+        self.all()
+            .fold(sum, |sum, shard| sum.wrapping_add(shard.ticker(ticker)))
+    }
+
+    /// The sums of all tickers, by their numbers.
+    pub(super) fn tickers(&self) -> Vec<u64> {
+        let mut sums: Vec<u64> = self.starts.iter().map(Start::below_zero).collect();
+        let mut added = [0_u64; Ticker::COUNT];
+        for shard in self.all() {
+            for (added, sum) in added.iter_mut().zip(&shard.tickers) {
+                *added = added.wrapping_add(sum.get());
             }
         }
-        change(&Held {
-            shard: &self.overflow,
-            _overflow: Some(lock),
-        });
+        for (sum, place) in sums.iter_mut().zip(TICKERS) {
+            *sum = sum.wrapping_add(added[usize::from(place)]);
+        }
+        sums
+    }
+
+    /// A ticker is `count` from now on. Returns what it was.
+    pub(super) fn set_ticker(&self, ticker: Ticker, count: u64) -> u64 {
+        let _alone = self.beginning.lock();
+        self.begin(ticker, count)
+    }
+
+    fn begin(&self, ticker: Ticker, count: u64) -> u64 {
+        let start = &self.starts[ticker as usize];
+        start.move_to(count, |below_zero| self.add_ticker(below_zero, ticker))
+    }
+
+    /// The samples of a histogram.
+    pub(super) fn histogram(&self, histogram: Histogram) -> Distribution {
+        self.generation.read(|generation| {
+            let mut samples = Distribution::default();
+            let mut add = |shard: &Shard| shard.histogram(histogram, generation, &mut samples);
+            if OFTEN.contains(&(histogram as u16)) {
+                self.slots().for_each(&mut add);
+            }
+            self.cores().for_each(add);
+            samples.count = samples.buckets.iter().sum();
+            samples
+        })
+    }
+
+    /// Every sum begins anew.
+    pub(super) fn reset(&self) {
+        let _alone = self.beginning.lock();
+        self.generation.advance();
+        for &ticker in Ticker::ALL {
+            self.begin(ticker, 0);
+        }
     }
 }

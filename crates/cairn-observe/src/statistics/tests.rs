@@ -1,5 +1,11 @@
 //! What tickers, histograms and shards promise.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+
+use proptest::prelude::*;
+
+use super::slots::PATIENCE;
 use super::*;
 
 #[test]
@@ -70,27 +76,256 @@ fn every_ticker_has_a_sum_of_its_own() {
 #[test]
 fn who_finds_all_shards_taken_counts_all_the_same() {
     let shards = Shards::new(2);
-    let first = shards.take(0);
-    let second = shards.take(0);
-    let third = shards.take(1);
+    let first = shards.of_core(0);
+    let second = shards.of_core(0);
+    let third = shards.of_core(1);
     for held in [&first, &second, &third] {
-        held.add(Ticker::NoFileOpens, 1);
+        held.shard().add(Ticker::NoFileOpens, 1);
     }
     drop((first, second, third));
-    assert_eq!(
-        shards
-            .all()
-            .map(|shard| shard.ticker(Ticker::NoFileOpens))
-            .sum::<u64>(),
-        3
-    );
-    assert_eq!(
-        shards
-            .all()
-            .filter(|shard| shard.ticker(Ticker::NoFileOpens) == 1)
-            .count(),
-        3
-    );
+    assert_eq!(shards.ticker(Ticker::NoFileOpens), 3);
+    let all = shards.all().map(|shard| shard.ticker(Ticker::NoFileOpens));
+    assert_eq!(all.collect::<Vec<_>>(), [1, 1, 1]);
+    shards.of_core(0).shard().add(Ticker::NoFileOpens, 1);
+    assert_eq!(shards.all().next().unwrap().ticker(Ticker::NoFileOpens), 2);
+}
+
+/// What an operation that counts a key of `number` bytes brings in.
+fn read_key(statistics: &Statistics, number: u64) {
+    statistics.update(|update| {
+        update.add(Ticker::NumberKeysRead, 1);
+        update.add(Ticker::BytesRead, number);
+        update.record(Histogram::BytesPerRead, number);
+        // The shards of slots have no room for this one.
+        update.record(Histogram::SstBatchSize, number);
+    });
+}
+
+#[test]
+fn counts_are_exact_while_threads_that_lease_slots_come_and_go() {
+    const THREADS: u64 = 3_000;
+    const EACH: u64 = PATIENCE as u64 + 200;
+    let statistics = Statistics::new(StatsLevel::All);
+    std::thread::scope(|scope| {
+        let mut threads = VecDeque::new();
+        for number in 0..THREADS {
+            let statistics = &statistics;
+            threads.push_back(scope.spawn(move || {
+                // Every tenth stays long enough for a slot.
+                let each = if number % 10 == 0 { EACH } else { 20 };
+                (0..each).for_each(|_| read_key(statistics, number % 16));
+            }));
+            if threads.len() == 20 {
+                threads.pop_front().unwrap().join().unwrap();
+            }
+        }
+    });
+    let counts = |number| if number % 10 == 0 { EACH } else { 20 };
+    let keys: u64 = (0..THREADS).map(counts).sum();
+    let bytes: u64 = (0..THREADS).map(|n| counts(n) * (n % 16)).sum();
+    assert_eq!(statistics.ticker(Ticker::NumberKeysRead), keys);
+    assert_eq!(statistics.ticker(Ticker::BytesRead), bytes);
+    for histogram in [Histogram::BytesPerRead, Histogram::SstBatchSize] {
+        let sizes = statistics.histogram(histogram);
+        assert_eq!((sizes.count, sizes.sum), (keys, bytes));
+        assert_eq!((sizes.min, sizes.max), (0, 15));
+    }
+    // Some of them did.
+    assert!(statistics.shards.all().count() > Shards::new(cores::count()).all().count());
+}
+
+#[test]
+fn what_a_thread_counts_while_it_ends_counts() {
+    /// Counts when its thread ends.
+    struct Last(RefCell<Option<Arc<Statistics>>>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            if let Some(statistics) = self.0.take() {
+                (0..3 * PATIENCE).for_each(|_| read_key(&statistics, 1));
+            }
+        }
+    }
+    // One that is dropped before the lease of the slot and one that is dropped after it.
+    thread_local! {
+        static BEFORE: Last = const { Last(RefCell::new(None)) };
+        static AFTER: Last = const { Last(RefCell::new(None)) };
+    }
+    let statistics = Arc::new(Statistics::new(StatsLevel::All));
+    let all = statistics.clone();
+    let thread = move || {
+        BEFORE.with(|last| last.0.replace(Some(all.clone())));
+        (0..2 * PATIENCE).for_each(|_| read_key(&all, 1));
+        AFTER.with(|last| last.0.replace(Some(all)));
+    };
+    std::thread::scope(|scope| scope.spawn(thread).join()).unwrap();
+    let sum = 8 * PATIENCE as u64;
+    assert_eq!(statistics.ticker(Ticker::BytesRead), sum);
+    assert_eq!(statistics.histogram(Histogram::BytesPerRead).sum, sum);
+}
+
+#[test]
+fn a_ticker_that_is_taken_while_threads_add_loses_nothing() {
+    const EACH: u64 = 20_000;
+    let statistics = Statistics::new(StatsLevel::All);
+    let adding = AtomicU8::new(4);
+    let add = || {
+        (0..EACH).for_each(|_| statistics.add(Ticker::BytesRead, 1));
+        adding.fetch_sub(1, Ordering::Relaxed);
+    };
+    let take = || {
+        let mut taken = 0;
+        while adding.load(Ordering::Relaxed) > 0 {
+            let read = statistics.ticker(Ticker::BytesRead);
+            assert!(read <= 4 * EACH, "less than nothing: {read}");
+            taken += statistics.take_ticker(Ticker::BytesRead);
+        }
+        taken
+    };
+    let taken = std::thread::scope(|scope| {
+        (0..4).for_each(|_| drop(scope.spawn(add)));
+        let other = scope.spawn(take);
+        take() + other.join().unwrap()
+    });
+    let rest = statistics.take_ticker(Ticker::BytesRead);
+    assert_eq!(taken + rest, 4 * EACH);
+    assert_eq!(statistics.ticker(Ticker::BytesRead), 0);
+}
+
+#[test]
+fn samples_are_forgotten_whole_while_threads_add_some() {
+    let statistics = Statistics::new(StatsLevel::All);
+    let add = || (0..20_000).for_each(|_| read_key(&statistics, 3));
+    std::thread::scope(|scope| {
+        let adders: Vec<_> = (0..3).map(|_| scope.spawn(add)).collect();
+        while !adders.iter().all(|adder| adder.is_finished()) {
+            statistics.reset();
+            let sizes = statistics.histogram(Histogram::BytesPerRead);
+            assert!(sizes.count <= 60_000, "{sizes:?}");
+        }
+    });
+    for histogram in [Histogram::BytesPerRead, Histogram::SstBatchSize] {
+        let sizes = statistics.histogram(histogram);
+        assert_eq!(sizes.sum, 3 * sizes.count);
+        assert_eq!(sizes.sum_of_squares, 9 * sizes.count);
+        assert_eq!(sizes.buckets[2], sizes.count);
+    }
+    statistics.reset();
+    add();
+    for histogram in [Histogram::BytesPerRead, Histogram::SstBatchSize] {
+        let sizes = statistics.histogram(histogram);
+        assert_eq!((sizes.count, sizes.min, sizes.max), (20_000, 3, 3));
+    }
+    assert_eq!(statistics.ticker(Ticker::NumberKeysRead), 20_000);
+}
+
+/// The figures of the module's documentation.
+#[test]
+fn a_shard_of_a_slot_stays_below_ten_kilobytes() {
+    let samples = size_of::<samples::Samples>();
+    assert_eq!((size_of::<Shard>(), samples), (2304, 904));
+    assert!(size_of::<Shard>() + 8 * samples < 10_000);
+    let of_core = size_of::<Shard>() + (Histogram::COUNT - 8) * size_of::<[usize; 2]>();
+    assert_eq!(of_core, 3456);
+}
+
+/// One thing that is done to statistics.
+#[derive(Clone, Debug)]
+enum Step {
+    Add(usize, Ticker, u64),
+    Record(usize, Histogram, u64),
+    Take(Ticker),
+    Set(Ticker, u64),
+    Reset,
+}
+
+/// Few, so that they meet: of gets and others, often added to and seldom.
+const TICKERS: [Ticker; 3] = [
+    Ticker::BytesRead,
+    Ticker::NoFileOpens,
+    Ticker::BlockCacheMiss,
+];
+const HISTOGRAMS: [Histogram; 3] = [
+    Histogram::BytesPerRead,
+    Histogram::DbSeek,
+    Histogram::SstBatchSize,
+];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let ticker = || prop::sample::select(&TICKERS[..]);
+    let histogram = prop::sample::select(&HISTOGRAMS[..]);
+    let value = || prop_oneof![0_u64..200, any::<u64>()];
+    let step = prop_oneof![
+        6 => (0_usize..8, ticker(), value()).prop_map(|(by, one, n)| Step::Add(by, one, n)),
+        6 => (0_usize..8, histogram, value()).prop_map(|(by, one, n)| Step::Record(by, one, n)),
+        2 => ticker().prop_map(Step::Take),
+        1 => (ticker(), value()).prop_map(|(one, n)| Step::Set(one, n)),
+        1 => Just(Step::Reset),
+    ];
+    prop::collection::vec(step, 0..100)
+}
+
+impl Statistics {
+    /// [`Statistics::update`] by the owner of a slot or on a core: one of eight.
+    fn update_by(&self, by: usize, change: impl FnOnce(&Update<'_>)) {
+        let (shards, held) = (&self.shards, self.shards.of_core(by));
+        let shard = match by {
+            0..4 => held.shard(),
+            slot => shards.of_slot((slot - 4) * 15),
+        };
+        change(&Update {
+            shards,
+            shard,
+            level: StatsLevel::All as u8,
+        });
+    }
+}
+
+proptest! {
+    #[test]
+    fn sums_are_those_of_a_map(steps in steps()) {
+        let statistics = Statistics {
+            level: AtomicU8::new(StatsLevel::All as u8),
+            shards: Shards::new(4),
+        };
+        let mut sums = BTreeMap::<u32, u64>::new();
+        let mut samples = BTreeMap::<u32, Distribution>::new();
+        for step in steps {
+            match step {
+                Step::Add(by, ticker, count) => {
+                    statistics.update_by(by, |update| update.add(ticker, count));
+                    let sum = sums.entry(ticker as u32).or_default();
+                    *sum = sum.wrapping_add(count);
+                }
+                Step::Record(by, histogram, value) => {
+                    statistics.update_by(by, |update| update.record(histogram, value));
+                    samples.entry(histogram as u32).or_default().add(value);
+                }
+                Step::Take(ticker) => {
+                    let sum = sums.remove(&(ticker as u32)).unwrap_or(0);
+                    prop_assert_eq!(statistics.take_ticker(ticker), sum);
+                }
+                Step::Set(ticker, count) => {
+                    statistics.set_ticker(ticker, count);
+                    sums.insert(ticker as u32, count);
+                }
+                Step::Reset => {
+                    statistics.reset();
+                    sums.clear();
+                    samples.clear();
+                }
+            }
+            let all = statistics.tickers();
+            for ticker in TICKERS {
+                let sum = sums.get(&(ticker as u32)).copied().unwrap_or(0);
+                prop_assert_eq!(statistics.ticker(ticker), sum);
+                prop_assert_eq!(all[ticker as usize], sum);
+            }
+            for histogram in HISTOGRAMS {
+                let expected = samples.get(&(histogram as u32)).cloned().unwrap_or_default();
+                prop_assert_eq!(statistics.histogram(histogram), expected);
+            }
+        }
+    }
 }
 
 #[test]

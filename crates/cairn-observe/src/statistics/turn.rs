@@ -1,9 +1,6 @@
 //! Numbers that one thread at a time may change and any thread may read, and the right to change them.
 
-#[cfg(not(loom))]
-use cairn_platform::sync::{AtomicBool, AtomicU64, Ordering};
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::atomics::{AtomicBool, AtomicU64, Ordering};
 
 /// The right to change the sums beside it. Nobody waits for it.
 pub(super) struct Turn(AtomicBool);
@@ -26,7 +23,7 @@ impl Turn {
     }
 }
 
-/// A number that only who has the turn changes.
+/// A number that only who has the turn, or the slot, changes.
 pub(super) struct Sum(AtomicU64);
 
 impl Sum {

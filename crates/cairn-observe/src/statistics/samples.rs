@@ -1,0 +1,63 @@
+//! The samples of one histogram, as one thread at a time adds to them.
+
+use super::distribution::{BUCKETS, Distribution, LIMITS, bucket_of};
+use super::turn::Sum;
+
+/// The samples of one histogram in one shard.
+pub(super) struct Samples {
+    sum: Sum,
+    sum_of_squares: Sum,
+    min: Sum,
+    max: Sum,
+    buckets: [Sum; BUCKETS],
+}
+
+impl Samples {
+    pub(super) fn new() -> Samples {
+        Samples {
+            sum: Sum::new(0),
+            sum_of_squares: Sum::new(0),
+            min: Sum::new(LIMITS[BUCKETS - 1]),
+            max: Sum::new(0),
+            buckets: std::array::from_fn(|_| Sum::new(0)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn add(&self, value: u64) {
+        self.buckets[bucket_of(value)].add(1);
+        self.sum.add(value);
+        self.sum_of_squares.add(value.wrapping_mul(value));
+        if value < self.min.get() {
+            self.min.set(value);
+        }
+        if value > self.max.get() {
+            self.max.set(value);
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        self.sum.set(0);
+        self.sum_of_squares.set(0);
+        self.min.set(LIMITS[BUCKETS - 1]);
+        self.max.set(0);
+        self.buckets.iter().for_each(|bucket| bucket.set(0));
+    }
+
+    /// Adds what is here to `to`. The buckets that can hold something lie between the smallest and
+    /// the largest sample, so that a histogram of a few buckets is read in a few loads.
+    pub(super) fn add_to(&self, to: &mut Distribution) {
+        let (min, max) = (self.min.get(), self.max.get());
+        if min > max {
+            return;
+        }
+        to.min = to.min.min(min);
+        to.max = to.max.max(max);
+        to.sum = to.sum.wrapping_add(self.sum.get());
+        to.sum_of_squares = to.sum_of_squares.wrapping_add(self.sum_of_squares.get());
+        let used = bucket_of(min)..=bucket_of(max);
+        for (to, bucket) in to.buckets[used.clone()].iter_mut().zip(&self.buckets[used]) {
+            *to += bucket.get();
+        }
+    }
+}
