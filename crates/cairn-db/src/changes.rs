@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_format::batch::{BatchRef, HEADER_LEN};
+use cairn_format::log::Predecessor;
 use cairn_observe::statistics::Ticker;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode};
@@ -283,7 +284,9 @@ impl WalIterator {
             let recycled = reader.is_recycled();
             match reader.event() {
                 WalEvent::Record { payload, offset } => {
-                    let Some((first, last)) = span(payload) else {
+                    // What a log says of the one before it was written by nobody.
+                    let written = Predecessor::from_batch(payload).is_none();
+                    let Some((first, last)) = span(payload).filter(|_| written) else {
                         continue;
                     };
                     if last > published {

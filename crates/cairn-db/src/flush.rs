@@ -267,8 +267,8 @@ impl Shared {
         if !options.allow_write_stall {
             self.wait_before_flush(families)?;
         }
-        // Most of the log is synced before anybody has to wait for the lead.
-        self.sync_log_so_far()?;
+        // Before anybody has to wait for the lead.
+        self.sync_before_switch()?;
         self.lead_alone();
         let switched = self
             .check_writable()
@@ -321,22 +321,6 @@ impl Shared {
         self.check_failure()?;
         let error = failing(&self.tree.lock());
         error.map_or(Ok(()), Err)
-    }
-
-    fn sync_log_so_far(&self) -> Result<()> {
-        let syncer = self
-            .writer
-            .lock()
-            .log
-            .as_ref()
-            .filter(|log| !log.is_empty())
-            .map(|log| log.syncer());
-        match syncer {
-            None => Ok(()),
-            Some(syncer) => syncer
-                .sync(&*self.world.fs)
-                .inspect_err(|error| self.log_failed(error)),
-        }
     }
 
     /// Waits until one more memtable of each family, and one more file of level 0, would not slow

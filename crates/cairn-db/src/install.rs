@@ -47,6 +47,13 @@ impl Shared {
     ///
     /// Those of [`Shared::install`]; `ShutdownInProgress` if all of the families were dropped.
     pub(crate) fn install_together(&self, group: &[(&FamilyState, &Change)]) -> Result<()> {
+        let first_log = group
+            .iter()
+            .filter_map(|(_, change)| change.log_number)
+            .max();
+        if let Some(first) = first_log {
+            self.sync_logs_before(first)?;
+        }
         let mut manifest = self.manifest.lock();
         let (dropped, group): (Vec<_>, Vec<_>) =
             group.iter().partition(|(family, _)| family.is_dropped());
@@ -186,6 +193,8 @@ impl Shared {
         families: &Families,
         edits: &[VersionEdit],
     ) -> Result<Manifest> {
+        // It says of each family which logs it needs.
+        self.sync_logs_before(FileNumber(u64::MAX))?;
         let number = self.new_file_number();
         let tracks = self.options().track_and_verify_wals_in_manifest;
         let (logs, min_log, max_family, wals, log_reach) = {

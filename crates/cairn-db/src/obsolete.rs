@@ -117,7 +117,7 @@ impl Shared {
     }
 
     fn purge_files(&self) {
-        let (tables, blobs, logs) = {
+        let (tables, blobs, logs, unsynced) = {
             let mut tree = self.tree.lock();
             if tree.deletions_disabled > 0 {
                 return;
@@ -148,9 +148,11 @@ impl Shared {
                 .min(ending.unwrap_or(FileNumber(u64::MAX)));
             let kept = tree.logs.split_off(&min_log);
             let logs = std::mem::replace(&mut tree.logs, kept);
+            let kept = tree.unsynced_logs.split_off(&min_log);
+            let unsynced = std::mem::replace(&mut tree.unsynced_logs, kept);
             let waiting = !tree.obsolete_tables.is_empty() || !tree.obsolete_blobs.is_empty();
             self.has_obsolete.store(waiting, Ordering::Release);
-            (gone, no_blobs, logs)
+            (gone, no_blobs, logs, unsynced)
         };
         for (tables, file) in tables {
             self.delete(&tables.path(&file));
@@ -159,6 +161,7 @@ impl Shared {
             source.forget(number);
             self.delete(&source.path(number));
         }
+        unsynced.values().for_each(|log| log.forget());
         self.retire_logs(logs);
     }
 

@@ -44,7 +44,7 @@ use crate::space::Space;
 use crate::stats::SumsBefore;
 use crate::timers::Timers;
 use crate::watch::Notices;
-use crate::write::log::CurrentLog;
+use crate::write::log::{CurrentLog, LogFile};
 use crate::write::order::Order;
 use crate::write::queue::Queue;
 use crate::write::stall::{Condition, Throttle};
@@ -159,6 +159,8 @@ pub(crate) struct Shared {
     pub(crate) dated: bool,
     /// Whether listeners were told that the database is being closed.
     pub(crate) told_of_shutdown: AtomicBool,
+    /// When the LOG was last told of a long write, in nanoseconds.
+    pub(crate) told_of_long_write: AtomicU64,
 }
 
 /// What whoever leads the write queue changes.
@@ -205,9 +207,11 @@ pub(crate) struct Tree {
     pub(crate) max_family: u32,
     /// Jobs that delete obsolete files or end logs; the lock is given back after them.
     pub(crate) purges: usize,
-    /// Logs that are synced to their ends and that a job cuts and closes. None is deleted, archived or written
-    /// over before that, nor any behind it.
+    /// Logs that a job cuts to what was written. None is deleted, archived or written over before that, nor any
+    /// behind it.
     pub(crate) ending_logs: BTreeSet<FileNumber>,
+    /// Logs that ended and are not known to be durable.
+    pub(crate) unsynced_logs: BTreeMap<FileNumber, Arc<LogFile>>,
     /// How often deletions of files were disabled and not enabled again.
     pub(crate) deletions_disabled: usize,
     /// Files that are deleted when deletions are enabled again.

@@ -53,12 +53,12 @@ impl Shared {
         Began::now(self.statistics.as_deref(), &*self.world.clock)
     }
 
-    /// Ends it.
+    /// Ends it, and says how long it took if that was wanted.
     #[inline]
-    pub(crate) fn time_since(&self, began: Began, histogram: Histogram) {
-        if let Some(micros) = began.micros(&*self.world.clock) {
-            self.tally(|update| update.time(histogram, micros));
-        }
+    pub(crate) fn time_since(&self, began: Began, histogram: Histogram) -> Option<u64> {
+        let micros = began.micros(&*self.world.clock)?;
+        self.tally(|update| update.time(histogram, micros));
+        Some(micros)
     }
 
     /// Carries `step` out. How long it took goes to the thread's counter, if it wants times.

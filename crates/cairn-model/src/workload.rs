@@ -140,6 +140,28 @@ pub const WORKLOADS: &[Workload] = &[
         often: &[("flush", 3)],
         ..FREE
     },
+    // Many logs that ended, nobody syncs them, and hardly a memtable is flushed.
+    Workload {
+        name: "log-ended",
+        db: "recycle_log_file_num=0",
+        family: "max_write_buffer_number=30;min_write_buffer_number_to_merge=4",
+        durability: Durability::Logged,
+        on: &["switch"],
+        off: &["family", "sync", "syncwal", "reopen", "ingest"],
+        often: &[("switch", 12)],
+        ..FREE
+    },
+    // The same of several families, which are flushed now and then.
+    Workload {
+        name: "log-ended-families",
+        db: "recycle_log_file_num=0;max_manifest_file_size=1024",
+        family: "max_write_buffer_number=30",
+        durability: Durability::Logged,
+        families: 2,
+        on: &["switch", "flush", "sync", "syncwal"],
+        often: &[("switch", 12), ("flush", 2)],
+        ..FREE
+    },
     Workload {
         name: "log-by-hand",
         db: "manual_wal_flush=true",

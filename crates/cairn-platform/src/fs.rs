@@ -32,6 +32,9 @@ pub struct FileMode {
     /// device fail to give again what was read before, the process ends (SIGBUS). A file system that
     /// has no mappings reads by calls.
     pub mapped: bool,
+    /// Of a file that is appended to through a mapping: have the device write early what is full, so that
+    /// a sync finds little to do. Without it that begins with the first sync.
+    pub written_back: bool,
     /// New files are readable by their owner only (mode 0600 instead of 0644, under the umask).
     pub owner_only: bool,
 }
@@ -243,6 +246,12 @@ pub trait WritableFile: Send + Sync {
     /// Whether appends are stores into a mapping now; see [`FileMode::mapped`].
     fn is_mapped(&self) -> bool {
         false
+    }
+    /// When the last append ended that waited for a millisecond and more, in nanoseconds of the clock that
+    /// [`Clock::monotonic_nanos`](crate::Clock::monotonic_nanos) of the machine tells, and how many of them it waited. None
+    /// if there was none, or where the file keeps no account.
+    fn slow_append(&self) -> Option<(u64, u64)> {
+        None
     }
     /// Hands over everything, cuts off space reserved beyond the end, and closes the descriptor.
     /// Does not sync. Dropping an open file closes it too, and then errors are lost.

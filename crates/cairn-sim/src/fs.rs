@@ -54,6 +54,7 @@ impl SimFs {
                 record_sites: false,
                 injected_at: None,
                 wrong_reads: 0,
+                wrong_writes: 0,
             })),
         }
     }
@@ -79,6 +80,12 @@ impl SimFs {
     #[must_use]
     pub fn wrong_reads(&self) -> usize {
         self.state.lock().wrong_reads
+    }
+
+    /// How many writes were damaged without anybody being told.
+    #[must_use]
+    pub fn wrong_writes(&self) -> usize {
+        self.state.lock().wrong_writes
     }
 
     /// Where in the source the first operation that a plan made fail was called.

@@ -173,6 +173,23 @@ impl WalWriter {
     ///
     /// As [`WalWriter::add`].
     pub fn add_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
+        self.add_uncounted(parts)?;
+        self.records += 1;
+        self.hand_over_if_large()
+    }
+
+    /// Adds a batch without writes, which [`WalWriter::records`] does not count.
+    ///
+    /// # Errors
+    ///
+    /// As [`WalWriter::add`].
+    pub fn add_note(&mut self, batch: &[u8]) -> Result<()> {
+        self.add_uncounted(&[batch])?;
+        self.hand_over_if_large()
+    }
+
+    #[inline]
+    fn add_uncounted(&mut self, parts: &[&[u8]]) -> Result<()> {
         self.check()?;
         match &mut self.compressor {
             None => self.frames.add_parts(parts, &mut self.buffer),
@@ -185,8 +202,7 @@ impl WalWriter {
                 self.frames.add(&self.compressed, &mut self.buffer);
             }
         }
-        self.records += 1;
-        self.hand_over_if_large()
+        Ok(())
     }
 
     /// Adds one record and hands it over, with everything before it.

@@ -23,7 +23,7 @@ use cairn_observe::listener::BackgroundErrorRecoveryInfo;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
-use cairn_types::{Code, Error, Result, Severity, Subcode};
+use cairn_types::{Code, Error, FileNumber, Result, Severity, Subcode};
 
 use super::BackgroundError;
 use crate::family::FamilyState;
@@ -333,6 +333,11 @@ impl Shared {
         let switched = self.switch_memtables(&families, true);
         self.hand_over();
         switched?;
+        // What a log of them holds goes to tables, all of it at once, before anything is behind it.
+        let unsynced = &mut self.tree.lock().unsynced_logs;
+        for (_, failed) in unsynced.extract_if(.., |_, log| log.has_failed()) {
+            failed.forget();
+        }
         // A failure from here on is one of the new log.
         self.errors.state.lock().recovery.log_failed = false;
         Ok(())
@@ -364,6 +369,7 @@ impl Shared {
             min_log_number_to_keep: (id == 0).then_some(min_log),
             ..VersionEdit::of_family(id)
         }));
+        self.sync_logs_before(FileNumber(u64::MAX))?;
         self.log_edits(&mut manifest, edits)?;
         let mut tree = self.tree.lock();
         tree.durable_min_log = tree.durable_min_log.max(min_log);

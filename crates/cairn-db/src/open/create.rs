@@ -298,11 +298,12 @@ impl Shared {
         self.wal_limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Creates the log `number`.
+    /// Creates the log `number`; `written_back` says whether it will be synced, as far as one knows.
     pub(crate) fn create_log(
         &self,
         number: FileNumber,
         predecessor: Option<Predecessor>,
+        written_back: bool,
     ) -> Result<CurrentLog> {
         let recycled = self.tree.lock().recycled_logs.pop_front();
         let options = WalOptions {
@@ -317,6 +318,7 @@ impl Shared {
             recycled,
             &options,
             self.options().use_fsync,
+            written_back || self.syncs_ended_logs(),
         )?;
         log.write_back_every(self.options().wal_bytes_per_sync);
         if self.options().manual_wal_flush {
@@ -369,13 +371,24 @@ impl Shared {
         // closing.
         self.lead_alone();
         self.hand_over();
-        self.wait_until(|tree| tree.flushes == 0 && tree.compactions == 0 && tree.manual == 0);
+        self.wait_until(|tree| {
+            let jobs = tree.flushes + tree.compactions + tree.manual;
+            jobs == 0 && tree.ending_logs.is_empty()
+        });
         let log = self.writer.lock().log.take();
         let synced = match log {
             Some(log) if !log.has_failed() => log.finish(&*self.world.fs),
             Some(log) => log.abandon(),
             None => Ok(()),
         };
+        let unsynced = std::mem::take(&mut self.tree.lock().unsynced_logs);
+        let synced = unsynced.into_values().fold(synced, |synced, log| {
+            if log.has_failed() {
+                log.forget();
+                return synced;
+            }
+            synced.and(log.finish(&*self.world.fs))
+        });
         let manifest = self.manifest.lock().take();
         let manifest = manifest.map_or(Ok(()), |manifest| self.close_manifest(manifest));
         self.delete_recycled_logs();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_format::log::{RecoveryMode, Verdict};
+use cairn_format::log::{Predecessor, RecoveryMode, Verdict};
 use cairn_format::manifest::LogReach;
 use cairn_format::names::FileName;
 use cairn_options::WalRecoveryMode;
@@ -153,12 +153,19 @@ impl LogReplay<'_> {
             let recycled = reader.is_recycled();
             match reader.event() {
                 WalEvent::Record { offset, payload } => {
+                    let note = Predecessor::from_batch(payload).filter(|_| first);
+                    if let Some((stated, next)) = &note {
+                        self.look_for_hole(&file, stated, *next)?;
+                    }
                     if std::mem::take(&mut first) && self.stopped_at.is_some() {
                         let seq = sequence_of(payload);
                         if seq.is_none_or(|seq| !self.replay.continues(seq)) {
                             break before;
                         }
                         self.stopped_at = None;
+                    }
+                    if note.is_some() {
+                        continue;
                     }
                     last_batch = sequence_of(payload).unwrap_or(last_batch);
                     let changed = match self.filter(&file, payload)? {
@@ -258,6 +265,42 @@ impl LogReplay<'_> {
             last_sequence: last_batch,
         });
         Ok(Replayed { file, whole, used })
+    }
+
+    /// Stops in front of `file`, whose first write has the number `next`, if the log before it, which is
+    /// `stated` there, is not there to its end.
+    fn look_for_hole(
+        &mut self,
+        file: &WalFile,
+        stated: &Predecessor,
+        next: SequenceNumber,
+    ) -> Result<()> {
+        let number = FileNumber(stated.log_number);
+        let before = self.before.filter(|before| before.number == number);
+        let found = before.map_or(0, |before| before.bytes);
+        if self.stopped_at.is_some()
+            || number < self.min_log
+            || (before.is_some() && found >= stated.bytes)
+            || self.replay.continues(next)
+        {
+            return Ok(());
+        }
+        let path = self.shared.log_path(number);
+        let missing = stated.bytes.saturating_sub(found);
+        let reason = format!("they are gone, and log {} follows them", file.number);
+        match self.mode {
+            RecoveryMode::SkipAnyCorruptedRecords => {}
+            RecoveryMode::AbsoluteConsistency => {
+                return Err(Error::corruption(format!(
+                    "{missing} bytes at offset {found} of {}: {reason}, which wal_recovery_mode does not tolerate",
+                    path.display()
+                )));
+            }
+            _ => self.stopped_at = Some(number),
+        }
+        let before = WalFile { number, path };
+        self.note(&before, found, missing, reason);
+        Ok(())
     }
 
     /// What the user's filter decides about a batch, with which one in its place.
@@ -565,7 +608,7 @@ impl Shared {
         };
         let (number, min_log) = (manifest.number(), self.tree.lock().durable_min_log);
         *self.manifest.lock() = Some(manifest);
-        let next = self.create_log(log, None)?;
+        let next = self.create_log(log, None, false)?;
         let how = match next.is_mapped() {
             true => "written through a mapping",
             false => "written by calls",

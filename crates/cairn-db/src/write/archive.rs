@@ -26,7 +26,7 @@ pub(crate) fn archive_dir(wal_dir: &Path) -> PathBuf {
     wal_dir.join(ARCHIVE)
 }
 
-fn archives(options: &DbOptions) -> bool {
+pub(crate) fn archives(options: &DbOptions) -> bool {
     options.wal_ttl_seconds > 0 || options.wal_size_limit_mb > 0
 }
 

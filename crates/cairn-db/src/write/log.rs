@@ -1,9 +1,16 @@
 //! The live logs: which WAL is written, which older ones still hold unflushed data.
 //!
-//! No hole may open between logs: what a log holds must survive a power cut whenever something in
-//! a later log does. So the first byte goes into a new log only after the whole of the old one,
-//! and its name, were synced. To keep that off the writers' way the old log is synced once in the
-//! background when its memtable is nearly full; what is left at the switch is the small rest.
+//! Recovery finds no hole between logs: what a log holds counts only where all before it is there. A log
+//! says how long the one before it is ([`Predecessor`]), and recovery stops in front of one that says more than it
+//! found. So nobody waits for a log that ends. A sync of a log begins with the one before it, back to
+//! the last that is durable: what survives a power cut survives with everything before it.
+//!
+//! A log that was never synced is not synced at its end either: who asks for no sync pays for none, and most
+//! of what such logs hold is in tables, and they deleted, before the kernel gets to write them to the device.
+//! Where something else relies on it (several families, whose tables must not be ahead of each other's logs;
+//! an archive) a job syncs the log when it ends. Where the file or the MANIFEST have to
+//! say it (`track_and_verify_wals`, recycled logs) the one who switches logs syncs the old one; most of it is then synced
+//! ahead in the background, when the memtable is nearly full.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,54 +25,49 @@ use cairn_wal::{WalOptions, WalWriter};
 /// The WAL that is being written. Owned by whoever leads the write queue.
 pub(crate) struct CurrentLog {
     writer: WalWriter,
-    file: Arc<dyn WritableFile>,
-    number: FileNumber,
+    file: Arc<LogFile>,
     /// Where the last batch begins; 0 if there is none.
     last_batch: SequenceNumber,
-    /// Whether a sync made the file's name durable.
-    name_synced: Arc<AtomicBool>,
-    /// Whether the last sync of the log has succeeded.
-    finished: Arc<AtomicBool>,
-    /// The error after which nothing is written to the file any more. Never locked while something
-    /// is waited for: every append looks here.
-    failed: Arc<Mutex<Option<Error>>>,
-    /// Locked by who syncs.
-    syncing: Arc<Mutex<()>>,
-    dir: PathBuf,
     /// Length up to which a background sync was asked for; 0 if none was.
     presynced: u64,
     /// Bytes after which write-back is started; 0 leaves it to the kernel.
     bytes_per_sync: u64,
     /// Length up to which it was started.
     written_back: u64,
-    use_fsync: bool,
     /// Whether records wait in memory until they are asked for.
     flushed_by_hand: bool,
     /// Whether the file may hold more than was written to it, of its life as another log.
     recycled: bool,
 }
 
-/// What a sync of a log needs, for a thread that does not lead.
-#[derive(Clone)]
-pub(crate) struct LogSync {
+/// The file of a log, for whoever syncs it: threads that do not lead too.
+pub(crate) struct LogFile {
     file: Arc<dyn WritableFile>,
-    name_synced: Arc<AtomicBool>,
-    finished: Arc<AtomicBool>,
-    failed: Arc<Mutex<Option<Error>>>,
-    syncing: Arc<Mutex<()>>,
+    number: FileNumber,
     dir: PathBuf,
     use_fsync: bool,
+    /// Whether a sync made the file's name durable: whether the log was ever synced.
+    name_synced: AtomicBool,
+    /// Whether nobody need sync the log any more: it ended and is durable, or nothing in it is needed.
+    finished: AtomicBool,
+    /// The error after which nothing is written to the file any more. Never locked while something
+    /// is waited for: every append looks here.
+    failed: Mutex<Option<Error>>,
+    /// Locked by who syncs. That of a log is taken before that of the log before it.
+    syncing: Mutex<()>,
+    /// The log before this one, until it is known to be durable.
+    before: Mutex<Option<Arc<LogFile>>>,
 }
 
-impl LogSync {
-    /// Makes everything handed to the kernel so far survive a power cut, the file's name too. One
-    /// thread syncs at a time, and after a failure nobody does: a sync that succeeds then would
-    /// prove nothing.
+impl LogFile {
+    /// Makes everything handed to the kernel so far survive a power cut, the file's name and the logs before
+    /// this one too. One thread syncs at a time, and after a failure nobody does: a sync that succeeds
+    /// then would prove nothing.
     pub(crate) fn sync(&self, fs: &dyn FileSystem) -> Result<()> {
         self.sync_by(fs, |file| file.sync(self.use_fsync))
     }
 
-    /// [`LogSync::sync`] by a call of `sync`.
+    /// [`LogFile::sync`] by a call of `sync`.
     fn sync_by(
         &self,
         fs: &dyn FileSystem,
@@ -79,9 +81,14 @@ impl LogSync {
         if let Some(error) = &*self.failed.lock() {
             return Err(error.clone());
         }
-        sync(&*self.file)
+        let before = self.before.lock().clone();
+        before
+            .map_or(Ok(()), |before| before.sync(fs))
+            .and_then(|()| sync(&*self.file))
             .and_then(|()| self.sync_name(fs))
-            .inspect_err(|error| *self.failed.lock() = Some(error.clone()))
+            .inspect_err(|error| *self.failed.lock() = Some(error.clone()))?;
+        *self.before.lock() = None;
+        Ok(())
     }
 
     fn sync_name(&self, fs: &dyn FileSystem) -> Result<()> {
@@ -91,11 +98,39 @@ impl LogSync {
         }
         Ok(())
     }
+
+    /// Whether anybody has ever synced the log.
+    pub(crate) fn was_synced(&self) -> bool {
+        self.name_synced.load(Ordering::Acquire)
+    }
+
+    /// Whether a write or a sync failed: nothing is written to the log any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.lock().is_some()
+    }
+
+    /// Makes the log, which takes no more writes, durable to its end, and closes it.
+    pub(crate) fn finish(&self, fs: &dyn FileSystem) -> Result<()> {
+        self.sync(fs)?;
+        match self.finished.swap(true, Ordering::AcqRel) {
+            true => Ok(()),
+            false => self.file.close(),
+        }
+    }
+
+    /// Closes the log, which ended and holds nothing that is needed. Whether its file closes well changes nothing.
+    pub(crate) fn forget(&self) {
+        let _alone = self.syncing.lock();
+        if !self.finished.swap(true, Ordering::AcqRel) {
+            *self.before.lock() = None;
+            let _ = self.file.close();
+        }
+    }
 }
 
 impl CurrentLog {
     /// Creates the log `number` in `dir`, from nothing or from the obsolete log `recycled`, whose
-    /// file it is written over.
+    /// file it is written over. With `written_back` what is written of it is soon on its way to the device.
     pub(crate) fn create(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -103,9 +138,11 @@ impl CurrentLog {
         recycled: Option<FileNumber>,
         options: &WalOptions,
         use_fsync: bool,
+        written_back: bool,
     ) -> Result<CurrentLog> {
         let mode = FileMode {
             mapped: options.mapped,
+            written_back,
             ..FileMode::default()
         };
         let path = dir.join(FileName::Wal(number).to_string());
@@ -117,20 +154,24 @@ impl CurrentLog {
             None => fs.create(&path, mode)?,
         };
         let writer = WalWriter::new(file.clone(), number, options)?;
-        Ok(CurrentLog {
-            writer,
+        let file = LogFile {
             file,
             number,
-            last_batch: SequenceNumber::ZERO,
-            name_synced: Arc::default(),
-            finished: Arc::default(),
-            failed: Arc::default(),
-            syncing: Arc::default(),
             dir: dir.to_owned(),
+            use_fsync,
+            name_synced: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+            failed: Mutex::default(),
+            syncing: Mutex::default(),
+            before: Mutex::default(),
+        };
+        Ok(CurrentLog {
+            writer,
+            file: Arc::new(file),
+            last_batch: SequenceNumber::ZERO,
             presynced: 0,
             bytes_per_sync: 0,
             written_back: 0,
-            use_fsync,
             flushed_by_hand: false,
             recycled: recycled.is_some(),
         })
@@ -138,7 +179,7 @@ impl CurrentLog {
 
     /// The number in the file's name.
     pub(crate) fn number(&self) -> FileNumber {
-        self.number
+        self.file.number
     }
 
     /// Bytes of the log so far.
@@ -148,31 +189,37 @@ impl CurrentLog {
 
     /// Bytes of the log that the kernel has.
     pub(crate) fn file_len(&self) -> u64 {
-        self.file.len()
+        self.file.file.len()
     }
 
     /// Whether the log is written through a mapping now.
     pub(crate) fn is_mapped(&self) -> bool {
-        self.file.is_mapped()
+        self.file.file.is_mapped()
+    }
+
+    /// When the last append ended that had to wait, and for how long; see [`WritableFile::slow_append`].
+    pub(crate) fn slow_append(&self) -> Option<(u64, u64)> {
+        self.file.file.slow_append()
     }
 
     /// Cuts the file to what was written, if it is longer: nothing of a mapping is synced that holds no
     /// record. What may be added after all is written by calls.
     pub(crate) fn cut(&self) -> Result<()> {
-        match self.file.is_mapped() {
-            true => self.file.truncate(self.file.len()),
+        let file = &self.file.file;
+        match file.is_mapped() {
+            true => file.truncate(file.len()),
             false => Ok(()),
         }
     }
 
     /// Whether a write or a sync failed: nothing is written to it any more.
     pub(crate) fn has_failed(&self) -> bool {
-        self.failed.lock().is_some()
+        self.file.has_failed()
     }
 
     /// Says that the log is not to be relied on, whatever failed.
     pub(crate) fn mark_failed(&mut self) {
-        let mut failed = self.failed.lock();
+        let mut failed = self.file.failed.lock();
         failed.get_or_insert_with(|| Error::io_text("the log was given up after an error"));
     }
 
@@ -197,18 +244,18 @@ impl CurrentLog {
 
     /// Gives the kernel what waits in memory, and starts write-back of what is due for it.
     pub(crate) fn hand_over(&mut self) -> Result<()> {
-        if let Some(error) = &*self.failed.lock() {
+        if let Some(error) = &*self.file.failed.lock() {
             return Err(error.clone());
         }
         self.try_hand_over()
-            .inspect_err(|error| *self.failed.lock() = Some(error.clone()))
+            .inspect_err(|error| *self.file.failed.lock() = Some(error.clone()))
     }
 
     fn try_hand_over(&mut self) -> Result<()> {
         self.writer.hand_over()?;
         let waiting = self.len() - self.written_back;
         if self.bytes_per_sync > 0 && waiting >= self.bytes_per_sync {
-            self.file.start_writeback(self.written_back, waiting)?;
+            self.file.file.start_writeback(self.written_back, waiting)?;
             self.written_back = self.len();
         }
         Ok(())
@@ -227,7 +274,7 @@ impl CurrentLog {
     /// What the next log may say about this one.
     pub(crate) fn as_predecessor(&self) -> Predecessor {
         Predecessor {
-            log_number: self.number.0,
+            log_number: self.file.number.0,
             bytes: self.len(),
             last_sequence: self.last_batch,
         }
@@ -243,17 +290,17 @@ impl CurrentLog {
         self.writer.add_timestamp_sizes(sizes)
     }
 
-    /// What a sync of this log needs.
-    pub(crate) fn syncer(&self) -> LogSync {
-        LogSync {
-            file: self.file.clone(),
-            name_synced: self.name_synced.clone(),
-            finished: self.finished.clone(),
-            failed: self.failed.clone(),
-            syncing: self.syncing.clone(),
-            dir: self.dir.clone(),
-            use_fsync: self.use_fsync,
-        }
+    /// Has every sync of this log begin with one of `before`, the log before it, which has ended. Says at the
+    /// beginning of this one, where `next` is the number of its first batch, what that one looks like.
+    pub(crate) fn follow(&mut self, before: &CurrentLog, next: SequenceNumber) -> Result<()> {
+        *self.file.before.lock() = Some(before.file());
+        self.writer
+            .add_note(&before.as_predecessor().as_batch(next))
+    }
+
+    /// Its file, for whoever syncs it.
+    pub(crate) fn file(&self) -> Arc<LogFile> {
+        self.file.clone()
     }
 
     /// Whether a background sync has been asked for since the log was created.
@@ -268,26 +315,29 @@ impl CurrentLog {
 
     /// Lets go of a log that failed. Whether its file closes well changes nothing.
     pub(crate) fn give_up(self) {
-        let _ = self.file.close();
+        let _ = self.file.file.close();
     }
 
     /// Ends a log that takes no more writes after a failure: nothing is added to it.
     pub(crate) fn abandon(self) -> Result<()> {
-        self.file.close()
+        self.file.file.close()
     }
 
-    /// Ends the log: everything in it is synced, and the file is closed.
-    pub(crate) fn finish(mut self, fs: &dyn FileSystem) -> Result<()> {
+    /// Ends the log: everything in it is handed over, and nothing lies behind its last record.
+    pub(crate) fn end(mut self) -> Result<Arc<LogFile>> {
         self.writer.hand_over()?;
         self.cut()?;
         if self.recycled {
             // A log that is followed by another has no tail of its former life: where such a tail
             // begins in the middle of a record, recovery could not tell it from damage.
-            self.file.truncate(self.len())?;
+            self.file.file.truncate(self.len())?;
         }
-        self.syncer().sync(fs)?;
-        self.finished.store(true, Ordering::Release);
-        self.file.close()
+        Ok(self.file)
+    }
+
+    /// Ends the log: everything in it is synced, and the file is closed.
+    pub(crate) fn finish(self, fs: &dyn FileSystem) -> Result<()> {
+        self.end()?.finish(fs)
     }
 }
 
@@ -303,11 +353,11 @@ mod tests {
         let create = || {
             let dir = Path::new("/");
             let options = WalOptions::default();
-            CurrentLog::create(&fs, dir, FileNumber(7), None, &options, false)
+            CurrentLog::create(&fs, dir, FileNumber(7), None, &options, false, false)
         };
         let mut log = create().unwrap();
         let batch = [0; 12];
-        let syncer = log.syncer();
+        let syncer = log.file();
         // Every append asks whether the log has failed. While a sync kept the answer to itself, writers waited
         // for it, 30 ms at each switch of memtables under a load.
         let synced = syncer.sync_by(&fs, |_| {

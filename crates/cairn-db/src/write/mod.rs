@@ -38,7 +38,11 @@ use crate::batch::WriteBatch;
 use crate::shared::{Shared, Writer};
 use crate::tally::GroupCounts;
 use insert::Company;
+use log::CurrentLog;
 use queue::{Group, Kind, Turn, Waiter};
+
+/// A write that takes so many microseconds is told of.
+const LONG_MICROS: u64 = 50_000;
 
 impl Shared {
     /// Writes `batch`.
@@ -92,8 +96,37 @@ impl Shared {
         }
         let began = self.began();
         let written = self.write_checked(batch, options);
-        self.time_since(began, Histogram::DbWrite);
+        let micros = self.time_since(began, Histogram::DbWrite);
+        if let Some(micros) = micros.filter(|micros| *micros >= LONG_MICROS) {
+            self.tell_of_long_write(batch.data().len(), micros);
+        }
         written
+    }
+
+    /// Tells the LOG of a write that took long, at most one in a second: what it waited for is told by whoever
+    /// knows, and what is not, it waited for memory, for its turn or for a core.
+    #[cold]
+    fn tell_of_long_write(&self, bytes: usize, micros: u64) {
+        let now = self.world.clock.monotonic_nanos();
+        // Relaxed: two lines in a second do no harm.
+        let last = self.told_of_long_write.swap(now, Ordering::Relaxed);
+        if last != 0 && now.saturating_sub(last) < 1_000_000_000 {
+            return;
+        }
+        let slow = {
+            let writer = self.writer.lock();
+            writer.log.as_ref().and_then(CurrentLog::slow_append)
+        };
+        let millis = micros / 1000;
+        match slow.filter(|(ended, _)| *ended >= now.saturating_sub(micros * 1000)) {
+            Some((_, nanos)) => self.info.info(format_args!(
+                "a write of {bytes} bytes took {millis} ms: {} of them an append to the log",
+                nanos / 1_000_000
+            )),
+            None => self.info.info(format_args!(
+                "a write of {bytes} bytes took {millis} ms, and no append to the log is known to have"
+            )),
+        }
     }
 
     /// Writes a batch that may be written.
@@ -348,7 +381,7 @@ impl Shared {
         if sync {
             self.counters.wal_syncs.add(1);
             let began = self.began();
-            log.syncer().sync(&*self.world.fs)?;
+            log.file().sync(&*self.world.fs)?;
             self.tally_wal_sync(began);
             Ok(())
         } else {

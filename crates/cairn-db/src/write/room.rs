@@ -1,7 +1,6 @@
 //! Making room: what a leader does before it writes when something wants its attention.
 //!
-//! Memtables that are full are switched, the log of a memtable that is nearly full is synced ahead
-//! of the switch, and all writes wait while the log is locked or the budget of memtables used up.
+//! Memtables that are full are switched, a log that has to be synced when it ends is so ahead of that, and all writes wait while the log is locked or the budget of memtables used up.
 
 use std::sync::Arc;
 
@@ -9,9 +8,10 @@ use cairn_format::manifest::{VersionEdit, WalAddition};
 use cairn_observe::FlushReason;
 use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
-use cairn_types::{Error, Result};
+use cairn_types::{Error, FileNumber, Result};
 
-use super::log::CurrentLog;
+use super::archive;
+use super::log::{CurrentLog, LogFile};
 use super::steps::Steps;
 use crate::family::FamilyState;
 use crate::shared::{Immutable, Shared};
@@ -53,7 +53,7 @@ impl Shared {
     }
 
     /// Switches the memtables that are full, and those whose logs hold the log space above its
-    /// limit; syncs the log ahead for those that are nearly full.
+    /// limit; has the log synced ahead for those that are nearly full.
     fn switch_full_memtables(self: &Arc<Self>) -> Result<()> {
         let families = self.families.load_full();
         let mut full = Vec::new();
@@ -92,14 +92,69 @@ impl Shared {
         self.switch_memtables(&self.flushed_with(&full), asked)
     }
 
-    /// Starts a background sync of the current log, once a log.
+    /// Whether whoever switches logs syncs the old one: something says then how long it is, or it lies in what
+    /// an older one left.
+    fn syncs_at_switch(&self) -> bool {
+        let options = self.options();
+        options.track_and_verify_wals
+            || options.track_and_verify_wals_in_manifest
+            || options.recycle_log_file_num > 0
+    }
+
+    /// Whether a log is synced when it ends though nobody asks for that.
+    pub(crate) fn syncs_ended_logs(&self) -> bool {
+        self.syncs_at_switch() || self.has_families() || archive::archives(&self.options())
+    }
+
+    /// Whether there are several families, of which none may be ahead of the logs of another.
+    fn has_families(&self) -> bool {
+        self.families.load().iter().nth(1).is_some()
+    }
+
+    /// Makes every log before `log` durable where that is the first one that some family needs, for the
+    /// MANIFEST to say: a power cut would otherwise take from the others what it leaves to this one.
+    pub(crate) fn sync_logs_before(&self, log: FileNumber) -> Result<()> {
+        if !self.has_families() {
+            return Ok(());
+        }
+        let before: Vec<Arc<LogFile>> = {
+            let tree = self.tree.lock();
+            let before = tree.unsynced_logs.range(..log);
+            before.map(|(_, file)| file.clone()).collect()
+        };
+        before.iter().try_for_each(|file| {
+            file.sync(&*self.world.fs)
+                .inspect_err(|error| self.log_failed(error))
+        })
+    }
+
+    /// Syncs most of a log that a switch would wait for. The caller does not lead.
+    pub(crate) fn sync_before_switch(&self) -> Result<()> {
+        let file = match self.syncs_at_switch() {
+            true => {
+                let writer = self.writer.lock();
+                let log = writer.log.as_ref().filter(|log| !log.is_empty());
+                log.map(CurrentLog::file)
+            }
+            false => None,
+        };
+        file.map_or(Ok(()), |file| {
+            file.sync(&*self.world.fs)
+                .inspect_err(|error| self.log_failed(error))
+        })
+    }
+
+    /// Starts a background sync of the current log, once a log, if it will be synced when it ends.
     fn sync_log_ahead(self: &Arc<Self>) {
         let mut writer = self.writer.lock();
         let Some(log) = writer.log.as_mut().filter(|log| !log.is_presynced()) else {
             return;
         };
+        let syncer = log.file();
+        if !syncer.was_synced() && !self.syncs_ended_logs() {
+            return;
+        }
         log.mark_presynced();
-        let syncer = log.syncer();
         drop(writer);
         let shared = self.clone();
         self.world.executor.spawn(
@@ -112,15 +167,27 @@ impl Shared {
         );
     }
 
-    /// Cuts and closes `log`, which is synced to its end, in the background. The caller has counted it among the
-    /// purges and the logs that end.
+    /// Ends `log` in the background, and syncs it if somebody relies on that. The caller has counted it among the
+    /// purges, the logs that end and those that are not synced.
     fn end_log(self: &Arc<Self>, log: CurrentLog) {
         self.spawn(Priority::High, move |shared| {
             let number = log.number();
-            if let Err(error) = log.finish(&*shared.world.fs) {
-                shared.log_failed(&error);
+            let ended = log.end().and_then(|file| {
+                let synced = file.was_synced() || shared.syncs_ended_logs();
+                if synced {
+                    file.finish(&*shared.world.fs)?;
+                }
+                Ok(synced)
+            });
+            if let Err(error) = &ended {
+                shared.log_failed(error);
             }
-            shared.tree.lock().ending_logs.remove(&number);
+            let mut tree = shared.tree.lock();
+            tree.ending_logs.remove(&number);
+            if ended.is_ok_and(|synced| synced) {
+                tree.unsynced_logs.remove(&number);
+            }
+            drop(tree);
             shared.purge_counted();
         });
     }
@@ -212,10 +279,11 @@ impl Shared {
 
     /// Ends the current log and begins another, unless nothing was written to it yet.
     ///
-    /// One that is mapped is cut to its length and closed in the background: freeing what was allocated behind it
-    /// waits for the device, up to 85 ms while that has much to do. Until then zeros lie behind its records.
+    /// What waits for the device is left to a job: a sync of what is left took up to 600 ms while that had much to do,
+    /// cutting a mapped log to its length 85 ms. Until then zeros lie behind its records.
     fn switch_log(self: &Arc<Self>, steps: &mut Steps<'_>) -> Result<()> {
         let mut writer = self.writer.lock();
+        let first = writer.allocated.plus(1);
         let Some(log) = writer.log.as_mut() else {
             return Err(Error::shutdown("the database is closed"));
         };
@@ -223,16 +291,18 @@ impl Shared {
         if log.is_empty() && !failed {
             return Ok(());
         }
-        // The whole of the old log is durable before the new one gets a byte. One that failed is
-        // left alone: the new one gets none before all that was logged is in tables.
+        let waits = self.syncs_at_switch();
+        // One that failed is left alone: the new one gets no byte before all that was logged is in tables.
         if !failed {
             log.hand_over()?;
+        }
+        if !failed && waits {
             if self.options().track_and_verify_wals {
                 // The next log says how long the file of this one is.
                 log.cut()?;
                 steps.done("cutting the log");
             }
-            log.syncer().sync(&*self.world.fs)?;
+            log.file().sync(&*self.world.fs)?;
             steps.done("syncing the log");
         }
         if !failed && self.options().track_and_verify_wals_in_manifest {
@@ -249,7 +319,10 @@ impl Shared {
         }
         let number = self.new_file_number();
         let predecessor = self.predecessor(log);
-        let next = self.create_log(number, predecessor)?;
+        let mut next = self.create_log(number, predecessor, log.file().was_synced())?;
+        if !failed && !waits {
+            next.follow(log, first)?;
+        }
         steps.done("the next log");
         let old = writer.log.replace(next);
         writer.unflushed_log_bytes = 0;
@@ -263,16 +336,17 @@ impl Shared {
                 tree.failed_logs.insert(old.number());
                 drop(tree);
                 old.give_up();
-            } else if old.is_mapped() {
-                tree.ending_logs.insert(old.number());
-                tree.purges += 1;
-                drop(tree);
-                self.end_log(old);
-            } else {
+            } else if waits && !old.is_mapped() {
                 drop(tree);
                 // One that was written over has no tail of its former life once something is in the next one.
                 old.finish(&*self.world.fs)?;
                 steps.done("closing the log");
+            } else {
+                tree.ending_logs.insert(old.number());
+                tree.unsynced_logs.insert(old.number(), old.file());
+                tree.purges += 1;
+                drop(tree);
+                self.end_log(old);
             }
         }
         Ok(())

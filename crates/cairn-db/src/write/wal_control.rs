@@ -50,7 +50,7 @@ impl Shared {
             };
             log.hand_over()
                 .inspect_err(|error| self.log_failed(error))?;
-            log.syncer()
+            log.file()
         };
         if sync {
             let began = self.began();

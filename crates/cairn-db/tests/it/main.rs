@@ -11,6 +11,7 @@ mod coalescing;
 mod controls;
 mod copies;
 mod encrypted;
+mod ended_logs;
 mod entities;
 mod errors;
 mod filters;

@@ -60,7 +60,11 @@ pub(crate) mod record_type {
     pub const MAY_IGNORE: u8 = 0x80;
 }
 
-/// What a WAL says about the one before it.
+/// What the note that [`Predecessor::as_batch`] makes begins with, in a batch without writes: its length in front.
+const NOTE: &[u8; 18] = b"\x03\x28cairn.log.before";
+
+/// What a WAL says about the one before it: in a record of its own, as RocksDB does from version 10 on with
+/// `track_and_verify_wals`, or in a batch, which every version of RocksDB reads over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predecessor {
     /// Its number.
@@ -101,6 +105,28 @@ impl Predecessor {
         payload[8..16].copy_from_slice(&self.bytes.to_le_bytes());
         payload[16..].copy_from_slice(&self.last_sequence.0.to_le_bytes());
         payload
+    }
+
+    /// A batch that writes nothing and says this in a LogData record: `cairn.log.before` and the encoding of
+    /// [`Predecessor::encode`]. It is the first one of its log, and `next` the sequence number that the
+    /// first write in the log gets.
+    #[must_use]
+    pub fn as_batch(&self, next: SequenceNumber) -> Vec<u8> {
+        let mut batch = Vec::with_capacity(12 + NOTE.len() + Predecessor::LEN);
+        batch.extend_from_slice(&next.0.to_le_bytes());
+        batch.extend_from_slice(&[0; 4]);
+        batch.extend_from_slice(NOTE);
+        batch.extend_from_slice(&self.encode());
+        batch
+    }
+
+    /// What `batch` says, and the number behind it, if it is one of [`Predecessor::as_batch`].
+    #[must_use]
+    pub fn from_batch(batch: &[u8]) -> Option<(Predecessor, SequenceNumber)> {
+        let (next, rest) = batch.split_first_chunk()?;
+        let stated = rest.strip_prefix(&[0; 4])?.strip_prefix(NOTE)?;
+        let stated = Predecessor::decode(stated).ok()?;
+        Some((stated, SequenceNumber(u64::from_le_bytes(*next))))
     }
 }
 

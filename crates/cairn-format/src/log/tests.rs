@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
+use crate::batch::{BatchRef, Record};
 
 /// What a reader made of a file: its records, and everything else.
 #[derive(Debug, Default, PartialEq)]
@@ -247,6 +248,33 @@ fn metadata_is_read_where_it_was_written_and_never_cut() {
         );
         assert_eq!(seen.records, [fill, b"last".to_vec()]);
         assert_eq!(seen.dropped, []);
+    }
+}
+
+#[test]
+fn a_batch_that_speaks_of_the_log_before_writes_nothing() {
+    let predecessor = Predecessor {
+        log_number: 7,
+        bytes: 1234,
+        last_sequence: SequenceNumber(99),
+    };
+    let bytes = predecessor.as_batch(SequenceNumber(101));
+    let batch = BatchRef::parse(&bytes).unwrap();
+    batch.check().unwrap();
+    assert_eq!((batch.sequence(), batch.count()), (SequenceNumber(101), 0));
+    let records: Vec<_> = batch.records().map(Result::unwrap).collect();
+    assert!(
+        matches!(records[..], [Record::LogData(data)] if data.starts_with(b"cairn.log.before"))
+    );
+    let read = Predecessor::from_batch(&bytes);
+    assert_eq!(read, Some((predecessor, SequenceNumber(101))));
+    for cut in 0..bytes.len() {
+        assert_eq!(Predecessor::from_batch(&bytes[..cut]), None);
+    }
+    for at in 8..bytes.len() - Predecessor::LEN {
+        let mut other = bytes.clone();
+        other[at] ^= 1;
+        assert_eq!(Predecessor::from_batch(&other), None, "byte {at}");
     }
 }
 

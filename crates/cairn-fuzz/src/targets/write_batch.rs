@@ -1,12 +1,17 @@
 //! Write batches: every record read, checked, and appended to another batch.
 
 use cairn_format::batch::{BatchRef, Record, WriteBatch};
+use cairn_format::log::Predecessor;
 
 /// Reads the bytes as one batch.
 pub fn run(data: &[u8]) {
     let Ok(batch) = BatchRef::parse(data) else {
         return;
     };
+    if let Some((stated, next)) = Predecessor::from_batch(data) {
+        assert_eq!(stated.as_batch(next), data);
+        assert!(batch.check().is_ok() && batch.count() == 0);
+    }
     let mut counted = 0;
     let mut whole = true;
     for record in batch.records() {

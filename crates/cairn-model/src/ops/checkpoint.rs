@@ -67,14 +67,18 @@ impl Operation for Checkpoint {
         let mut copy = CairnFactory.open(&world, dir, &options)?;
         runner.hear(copy.background_errors());
         let found = content(&mut *copy, &known)?;
-        runner.agree(&found, whole, |expected, found| {
-            let count = |all: &crate::run::Content| all.values().map(Vec::len).sum::<usize>();
-            format!(
-                "the checkpoint has {} entries, expected {}, or others",
-                count(found),
-                count(expected)
-            )
-        })?;
+        // A log that was damaged in silence ends there.
+        let may_lack = runner.sim.fs.wrong_writes() > 0;
+        if !may_lack || !found.values().all(|content| known.ever_had(content)) {
+            runner.agree(&found, whole, |expected, found| {
+                let count = |all: &crate::run::Content| all.values().map(Vec::len).sum::<usize>();
+                format!(
+                    "the checkpoint has {} entries, expected {}, or others",
+                    count(found),
+                    count(expected)
+                )
+            })?;
+        }
         close(copy)?;
         cairn_db::destroy(&world, dir, &Default::default(), &[])?;
         Ok(match self.flush {

@@ -33,6 +33,7 @@ pub mod scan;
 pub mod set_options;
 pub mod snapshots;
 pub mod steer;
+pub mod switch;
 pub mod sync_wal;
 pub mod updates;
 pub mod work;
@@ -65,6 +66,7 @@ pub const KINDS: &[Kind] = &[
     agree::KIND,
     snapshots::KIND,
     flush::KIND,
+    switch::KIND,
     compact::KIND,
     collect::KIND,
     columns::KIND,

@@ -123,7 +123,8 @@ impl Operation for Rescue {
                 )));
             }
             let same = |model: &crate::model::Model| whole(model) == found;
-            if disk.wrong_reads() > wrong_reads && !runner.models().iter().any(same) {
+            let damaged = disk.wrong_reads() > wrong_reads || disk.wrong_writes() > 0;
+            if damaged && !runner.models().iter().any(same) {
                 // What of the MANIFEST could not be read is done without, and kept.
                 return match found.values().all(|content| known.ever_had(content)) {
                     true => Ok(promise),

@@ -81,6 +81,10 @@ impl WritableFile for Measured {
         self.file.is_mapped()
     }
 
+    fn slow_append(&self) -> Option<(u64, u64)> {
+        self.file.slow_append()
+    }
+
     fn close(&self) -> Result<()> {
         self.file.close()
     }

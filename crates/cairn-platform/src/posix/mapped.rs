@@ -4,7 +4,8 @@
 //! next ones, all of it zeros until they are written; `close` cuts it to its length. Windows lie one
 //! behind the other. When the writer enters one, a thread of the process prepares what is missing of the [`AHEAD`]
 //! next; a writer that comes to the start of one too early prepares it itself. Another thread asks for writeback of
-//! those that are written to their ends: a sync of a long log then finds little to do. Where that fails (the device is full, the file
+//! those that are written to their ends, where that is asked for or once the file was synced: a sync of a long log then
+//! finds little to do. Where that fails (the device is full, the file
 //! system refuses) the file is written by calls from then on, which report what goes wrong.
 //!
 //! A store into a page that was written back meets a page fault, and where the file system has failed
@@ -64,6 +65,10 @@ struct Windows {
     current: Mutex<Option<Current>>,
     /// Whether pages may have been written back since they were touched.
     cleaned: AtomicBool,
+    /// Whether windows are written back that are full.
+    written_back: AtomicBool,
+    /// When the last slow append ended, and how long it took.
+    slow: Mutex<Option<(u64, u64)>>,
     /// Locked while a window is prepared, which may take long.
     preparing: Mutex<Preparing>,
     /// Prepared windows, one behind the other, from where the current one ends. Never locked for long; behind
@@ -80,6 +85,16 @@ struct Current {
     touched_at: i64,
 }
 
+/// An append that does more than store has so many nanoseconds before it is told of.
+const SLOW: u64 = 1_000_000;
+
+/// Nanoseconds since some moment.
+fn nanos() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
 impl Current {
     fn new(window: Window) -> Current {
         Current {
@@ -92,18 +107,18 @@ impl Current {
     /// Whether the pages of `len` bytes at `offset` take stores without a fault, now that they are touched if
     /// need be. They do not behind a sync or a pause.
     #[inline]
-    fn touch(&mut self, offset: u64, len: usize, cleaned: &AtomicBool) -> Result<bool, Errno> {
+    fn touch(&mut self, offset: u64, len: usize, file: &Windows) -> Result<bool, Errno> {
         let now = coarse_millis();
         // Relaxed: the thread that appends behind a sync has learnt of its end.
-        if now - self.touched_at > TRUSTED_MILLIS || cleaned.load(Ordering::Relaxed) {
-            cleaned.store(false, Ordering::Relaxed);
+        if now - self.touched_at > TRUSTED_MILLIS || file.cleaned.load(Ordering::Relaxed) {
+            file.cleaned.store(false, Ordering::Relaxed);
             self.touched = offset;
             self.touched_at = now;
             return Ok(false);
         }
         let end = offset + len as u64;
         if end > self.touched {
-            self.touched = self.window.touch(self.touched, end)?;
+            self.touched = file.timed(|| self.window.touch(self.touched, end))?;
         }
         Ok(true)
     }
@@ -124,7 +139,11 @@ struct Preparing {
 
 impl MappedWriter {
     /// A writer of `file`, which is empty: through windows if the file system can, by calls otherwise.
-    pub(super) fn create(file: File, path: PathBuf) -> Result<Arc<dyn WritableFile>> {
+    pub(super) fn create(
+        file: File,
+        path: PathBuf,
+        written_back: bool,
+    ) -> Result<Arc<dyn WritableFile>> {
         let can = fstatfs(&file).is_ok_and(|found| WRITE_IN_PLACE.contains(&found.f_type));
         let plain = PosixWriter::new(file, path, 0, false)?;
         if !can {
@@ -134,6 +153,8 @@ impl MappedWriter {
             plain,
             current: Mutex::new(None),
             cleaned: AtomicBool::new(false),
+            written_back: AtomicBool::new(written_back),
+            slow: Mutex::default(),
             preparing: Mutex::default(),
             ready: Mutex::default(),
         };
@@ -227,6 +248,10 @@ impl Windows {
 
     /// Has another thread ask for writeback of the bytes of `range`, into which nothing is stored any more.
     fn write_back(self: &Arc<Self>, range: Range<u64>) {
+        // Relaxed: a window more or less.
+        if !self.written_back.load(Ordering::Relaxed) {
+            return;
+        }
         let file = Arc::downgrade(self);
         let _asked = WRITEBACK.ask(move || {
             if let Some(file) = file.upgrade() {
@@ -237,6 +262,17 @@ impl Windows {
                 );
             }
         });
+    }
+
+    /// Carries out a step of an append that may wait.
+    fn timed<T>(&self, step: impl FnOnce() -> T) -> T {
+        let began = nanos();
+        let result = step();
+        let ended = nanos();
+        if ended - began >= SLOW {
+            *self.slow.lock() = Some((ended, ended - began));
+        }
+        result
     }
 
     /// Has no more windows prepared, and leaves those that are ready.
@@ -262,27 +298,27 @@ impl WritableFile for MappedWriter {
         while !rest.is_empty() {
             let at = plain.len();
             if current.as_ref().is_some_and(|now| now.window.end() <= at) {
-                self.enter(&mut current, at);
+                self.0.timed(|| self.enter(&mut current, at));
             }
             let room = MAPPED_UNIT - at % MAPPED_UNIT;
             let len = usize::try_from(room).map_or(rest.len(), |room| room.min(rest.len()));
             let (now, later) = rest.split_at(len);
             let touched = current
                 .as_mut()
-                .map(|now| (now.touch(at, len, &self.0.cleaned), now));
+                .map(|now| (now.touch(at, len, &self.0), now));
             match touched {
                 Some((Ok(true), current)) => {
                     current.window.store(at, now);
                     plain.note_len(at + now.len() as u64);
                 }
-                Some((Ok(false), _)) => plain.append(now)?,
+                Some((Ok(false), _)) => self.0.timed(|| plain.append(now))?,
                 // The file system refuses windows, or has failed: a call says what it is.
                 Some((Err(_), _)) | None => {
                     if current.take().is_some() {
                         // No zeros may come behind what is written from now on.
                         self.0.forget_next();
                     }
-                    return plain.append(rest);
+                    return self.0.timed(|| plain.append(rest));
                 }
             }
             rest = later;
@@ -292,6 +328,7 @@ impl WritableFile for MappedWriter {
 
     fn sync(&self, full: bool) -> Result<()> {
         self.0.cleaned.store(true, Ordering::Relaxed);
+        self.0.written_back.store(true, Ordering::Relaxed);
         let synced = self.0.plain.sync(full);
         // Once more: an append that ran beside the sync may have touched pages before they were written.
         self.0.cleaned.store(true, Ordering::Relaxed);
@@ -318,6 +355,10 @@ impl WritableFile for MappedWriter {
 
     fn is_mapped(&self) -> bool {
         self.0.current.lock().is_some()
+    }
+
+    fn slow_append(&self) -> Option<(u64, u64)> {
+        *self.0.slow.lock()
     }
 
     fn close(&self) -> Result<()> {

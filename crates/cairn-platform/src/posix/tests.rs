@@ -142,6 +142,7 @@ const FROM_A_MAPPING: FileMode = FileMode {
     direct: false,
     no_follow: false,
     mapped: true,
+    written_back: false,
     owner_only: false,
 };
 

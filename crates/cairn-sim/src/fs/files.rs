@@ -191,7 +191,9 @@ impl WritableFile for SimWriter {
             let (at, written) = match silent {
                 Some(fault) => {
                     let old = op.state.live.file(inode).map_or(&[][..], |old| old);
-                    fault.damage(op.number, old, offset, &data[..room])
+                    let damaged = fault.damage(op.number, old, offset, &data[..room]);
+                    op.state.wrong_writes += 1;
+                    damaged
                 }
                 None => (offset, data[..room].into()),
             };

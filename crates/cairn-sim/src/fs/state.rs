@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) injected_at: Option<Arc<Backtrace>>,
     /// How many reads were given wrong bytes.
     pub(super) wrong_reads: usize,
+    /// How many writes were damaged in silence.
+    pub(super) wrong_writes: usize,
 }
 
 impl State {

@@ -323,7 +323,7 @@ fn writes_are_damaged_and_nobody_is_told() {
             }
             file.append(data).unwrap();
         }
-        assert_eq!(fs.injected(), 1, "{fault}");
+        assert_eq!((fs.injected(), fs.wrong_writes()), (1, 1), "{fault}");
         assert_eq!(file.len(), 16, "{fault}");
         fs.image().file(Path::new("/f")).unwrap().to_vec()
     };

@@ -67,9 +67,9 @@ impl Shared {
                 job.family().name()
             ))));
         }
+        self.flush_overlapped(prepared)?;
         // Whoever finds the files after a power cut finds every write before them too.
         self.flush_wal(true)?;
-        self.flush_overlapped(prepared)?;
         // No log number will say that the files are newer than what the logs hold.
         let log_reach = self.durable_log_reach();
         // What enters without a number must not become visible to a snapshot that is older.

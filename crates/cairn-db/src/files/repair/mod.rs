@@ -376,7 +376,10 @@ impl<'a> Patient<'a> {
             }
         }
         self.sync_lost()?;
-        let recovered = found.recovered()?;
+        let mut recovered = found.recovered()?;
+        // The first log there is follows one that nobody misses, as far as one knows.
+        let logs = cairn_wal::list(self.fs(), self.wal_dir())?;
+        recovered.min_log_to_keep = logs.first().map_or(FileNumber(0), |log| log.number);
         self.report.kept = recovered
             .families
             .iter()

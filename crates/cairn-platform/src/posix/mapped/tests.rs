@@ -9,6 +9,7 @@ const MAPPED: FileMode = FileMode {
     no_follow: false,
     owner_only: false,
     mapped: true,
+    written_back: true,
 };
 
 /// A file that is mapped; none where the temporary directory lies on a file system that is not.
@@ -113,7 +114,7 @@ fn where_no_window_can_be_prepared_appends_are_calls() {
         .open_existing(&path, mode, rustix::fs::OFlags::RDONLY)
         .unwrap();
     // A descriptor that cannot be written to refuses as a full device does.
-    let file = MappedWriter::create(file, path.clone()).unwrap();
+    let file = MappedWriter::create(file, path.clone(), true).unwrap();
     assert!(!file.is_mapped());
     assert!(file.append(b"x").is_err());
     assert_eq!(file.len(), 0);

@@ -1,0 +1,36 @@
+//! Has all families begin new memtables, in a new log, without waiting for the flush of the old ones: `switch`.
+
+use cairn_options::FlushOptions;
+
+use super::{Kind, Operation, Promise};
+use crate::run::{Failure, Runner};
+use crate::script::Op;
+
+/// The kind.
+pub const KIND: Kind = Kind {
+    name: "switch",
+    words: &["switch"],
+    weight: 1,
+    switch: Some("switch"),
+    read: |_| Ok(Op::new(Switch)),
+    generate: |_| Some(Op::new(Switch)),
+};
+
+#[derive(Debug)]
+struct Switch;
+
+impl Operation for Switch {
+    fn line(&self) -> String {
+        "switch".to_owned()
+    }
+
+    fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
+        if let Some(cairn) = runner.engine()?.cairn() {
+            cairn.db.flush_with(&FlushOptions {
+                wait: false,
+                allow_write_stall: true,
+            })?;
+        }
+        Ok(Promise::Nothing)
+    }
+}
