@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions};
+use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions, Reason};
 use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, JobContext, compact, deeper, flush};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::listener::CompactionJobInfo;
 use cairn_observe::statistics::Ticker;
+use cairn_observe::threads::{
+    self, CompactionOperation, FlushOperation, Operation, Stage, Working,
+};
 use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, CompactionStyle};
 use cairn_platform::IoPriority;
 use cairn_platform::fs::FileMode;
@@ -132,6 +135,9 @@ impl Shared {
         };
         let pick = deeper::settled(&context, &chosen.pick);
         let mut watch = self.watch(family, TableFileCreationReason::Compaction);
+        let _working = self
+            .threads
+            .begin(family.name(), compaction_operation(watch.job, &pick));
         let info = watch.compaction_begins(&pick, &chosen.version);
         let watch = Arc::new(watch);
         context.events = Some(watch.clone());
@@ -155,6 +161,7 @@ impl Shared {
                     edit: done.edit.clone(),
                     ..Change::default()
                 };
+                let _stage = threads::stage(Stage::CompactionInstall);
                 self.install(family, change).map(|()| done)
             });
         let micros = (self.world.clock.monotonic_nanos() - started) / 1000;
@@ -192,23 +199,42 @@ impl Shared {
             .collect();
         let version = family.view().version.clone();
         let watch = Arc::new(self.watch(family, TableFileCreationReason::Flush));
+        let _working = self.begin_flush(family, watch.job, &memtables);
+        let _stage = threads::stage(Stage::FlushRun);
         let info = watch.flush_begins(&memtables, reason, condition);
         let started = self.world.clock.monotonic_nanos();
         let edit = self.write_watched(family, &version, &memtables, &watch)?;
         let added = edit.added.clone();
-        self.install(
-            family,
-            Change {
-                edit,
-                flushed: memtables,
-                log_number: Some(newest.next_log),
-            },
-        )?;
+        let change = Change {
+            edit,
+            flushed: memtables,
+            log_number: Some(newest.next_log),
+        };
+        {
+            let _stage = threads::stage(Stage::InstallFlushResults);
+            self.install(family, change)?;
+        }
         let micros = (self.world.clock.monotonic_nanos() - started) / 1000;
         let left = family.view().immutables.len();
         watch.flush_ended(info, family, &added, left, micros);
         self.note_space(self.flush_reason());
         Ok(())
+    }
+
+    /// The calling thread flushes `memtables` of `family` from now on.
+    pub(crate) fn begin_flush(
+        &self,
+        family: &FamilyState,
+        job_id: u64,
+        memtables: &[Arc<Memtable>],
+    ) -> Working {
+        let memory = memtables.iter().map(|memtable| memtable.memory_usage());
+        let bytes_memtables = memory.sum::<usize>() as u64;
+        let flush = FlushOperation {
+            job_id,
+            bytes_memtables,
+        };
+        self.threads.begin(family.name(), Operation::Flush(flush))
     }
 
     /// Writes `memtables` to a table of level 0 of `version`.
@@ -357,6 +383,19 @@ impl Shared {
             &self.pick_options(family),
         )
     }
+}
+
+/// What lists of threads say of the compaction of `pick`.
+fn compaction_operation(job_id: u64, pick: &Pick) -> Operation {
+    Operation::Compaction(CompactionOperation {
+        job_id,
+        base_input_level: pick.start_level(),
+        output_level: pick.output.level,
+        is_manual: pick.reason == Reason::Manual,
+        is_deletion: pick.drops,
+        is_trivial_move: pick.trivial_move,
+        total_input_bytes: pick.input_bytes(),
+    })
 }
 
 /// Which blobs a compaction that a user asks for moves.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use cairn_observe::FlushReason;
 use cairn_observe::listener::{FlushJobInfo, ManualFlushInfo};
+use cairn_observe::threads::{self, Stage, Working};
 use cairn_options::FlushOptions;
 use cairn_platform::Priority;
 use cairn_types::{Error, Result, TableFileCreationReason};
@@ -146,8 +147,11 @@ impl Shared {
                 .collect()
         };
         let mut jobs: Vec<Job> = Vec::new();
+        // The thread works on one family after the other, and on the last as all are installed.
+        let mut working = None;
         for (family, immutables) in waiting {
-            match self.flush_of(&family, &immutables) {
+            drop(working.take());
+            match self.flush_of(&family, &immutables, &mut working) {
                 Ok(job) => jobs.push(job),
                 Err(error) => {
                     for job in &jobs {
@@ -158,7 +162,10 @@ impl Shared {
             }
         }
         let group: Vec<_> = jobs.iter().map(|job| (&*job.family, &job.change)).collect();
-        self.install_together(&group)?;
+        {
+            let _stage = threads::stage(Stage::InstallFlushResults);
+            self.install_together(&group)?;
+        }
         for job in jobs {
             let micros = (self.world.clock.monotonic_nanos() - job.started) / 1000;
             let left = job.family.view().immutables.len();
@@ -175,6 +182,7 @@ impl Shared {
         self: &Arc<Self>,
         family: &Arc<FamilyState>,
         immutables: &[Immutable],
+        working: &mut Option<Working>,
     ) -> Result<Job> {
         let (reason, condition) = {
             let mut tree = self.tree.lock();
@@ -186,6 +194,8 @@ impl Shared {
             .collect();
         let version = family.view().version.clone();
         let watch = Arc::new(self.watch(family, TableFileCreationReason::Flush));
+        *working = Some(self.begin_flush(family, watch.job, &flushed));
+        let _stage = threads::stage(Stage::FlushRun);
         let info = watch.flush_begins(&flushed, reason, condition);
         let started = self.world.clock.monotonic_nanos();
         let edit = self.write_watched(family, &version, &flushed, &watch)?;

@@ -22,6 +22,7 @@ use cairn_format::manifest::LogReach;
 use cairn_memory::BlockCache;
 use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
+use cairn_observe::threads::Tracker;
 use cairn_observe::{Counters, FlushReason, Listeners, Logger, Statistics};
 use cairn_options::DbOptions;
 use cairn_platform::fs::FileLock;
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// Tickers and histograms, if they are kept.
     pub(crate) statistics: Option<Arc<Statistics>>,
+    /// Says what threads do, if that is asked for.
+    pub(crate) threads: Tracker,
     /// Those sums at the last `rocksdb.dbstats`.
     pub(crate) stats_before: SumsBefore,
     /// What comes again.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_observe::statistics::history::{History, Slice};
+use cairn_observe::threads::ThreadStatus;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::Priority;
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
@@ -161,6 +162,14 @@ fn shortest_age(options: &FamilyOptions) -> Option<u64> {
 }
 
 impl Db {
+    /// What threads do for this database now, if it was opened with `enable_thread_tracking`: an entry for
+    /// each flush, compaction and verification, in the order in which they began.
+    /// [`cairn_observe::threads::list`] has those of all databases of the process, and openings.
+    #[must_use]
+    pub fn thread_list(&self) -> Vec<ThreadStatus> {
+        self.shared().threads.list()
+    }
+
     /// What tickers grew by, in slices of `stats_persist_period_sec` each, of those that ended at
     /// `from` or later and before `to`, in seconds since 1970; the oldest first. They lie in memory,
     /// in at most `stats_history_buffer_size` bytes: the oldest go first.

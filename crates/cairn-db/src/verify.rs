@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_observe::Activity;
 use cairn_observe::statistics::Ticker;
+use cairn_observe::threads::Operation;
 use cairn_options::ReadOptions;
 use cairn_read::View;
 use cairn_types::{Error, Result};
@@ -20,6 +21,7 @@ impl Db {
     /// `TimedOut` when the deadline in `options` has passed.
     pub fn verify_checksum(&self, options: &ReadOptions) -> Result<()> {
         let shared = self.shared();
+        let _working = shared.threads.begin("", Operation::VerifyDbChecksum);
         let views: Vec<Arc<View>> = {
             let families = shared.families.load();
             families

@@ -16,6 +16,7 @@ use cairn_format::range_del::{Fragment, Fragments, Tombstone};
 use cairn_observe::Activity;
 use cairn_observe::perf::io::{self, FileTimes};
 use cairn_observe::statistics::Histogram;
+use cairn_observe::threads::{self, Stage, Tracked};
 use cairn_platform::Priority;
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_table::IterOptions;
@@ -71,7 +72,11 @@ pub fn run(job: &CompactJob) -> Result<Done> {
             stats: JobStats::default(),
         });
     }
-    let work = Arc::new(Activity::Compaction.run(|| Work::prepare(job))?);
+    let work = {
+        let _stage = threads::stage(Stage::CompactionPrepare);
+        Arc::new(Activity::Compaction.run(|| Work::prepare(job))?)
+    };
+    let _stage = threads::stage(Stage::CompactionRun);
     let kinds = || work.targets.iter().map(|target| &target.kind);
     let done = work.run().and_then(|done| {
         kinds().try_for_each(Kind::sync_names)?;
@@ -96,6 +101,8 @@ struct Work {
     parts: Shares<Part>,
     /// How many threads `max_subcompactions` allows beside this one.
     helpers: usize,
+    /// What lists of threads say of it, if they do.
+    tracked: Option<Arc<Tracked>>,
 }
 
 /// What is read and written for one level of outputs.
@@ -175,6 +182,7 @@ impl Work {
             },
             parts: Shares::new(spans),
             helpers: most.min(count - 1),
+            tracked: threads::current(),
         })
     }
 
@@ -204,6 +212,7 @@ impl Work {
         let work = Arc::downgrade(self);
         let help = move || {
             if let Some(work) = work.upgrade() {
+                let _helping = threads::help(work.tracked.as_ref());
                 work.run_waiting();
             }
             drop(permit);
@@ -230,6 +239,7 @@ impl Work {
     fn run_part(self: &Arc<Work>, span: Span) -> Result<Part> {
         let clock = &self.context.world.clock;
         let before = clock.thread_cpu_nanos();
+        let _stage = threads::stage(Stage::CompactionProcessKv);
         let write = || Activity::Compaction.run(|| self.write_part(span));
         let (part, times) = match self.context.options.report_bg_io_stats {
             true => io::with_times(write),

@@ -3,6 +3,7 @@
 use cairn_format::range_del::Fragments;
 use cairn_memtable::Memtable;
 use cairn_observe::Activity;
+use cairn_observe::threads::{self, Stage};
 use cairn_options::Compression;
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{Error, FilterContext, Result, TableFileCreationReason};
@@ -50,6 +51,7 @@ pub fn run(job: &FlushJob) -> Result<Done> {
         TableFileCreationReason::Recovery => Activity::DbOpen,
         _ => Activity::Flush,
     };
+    let _stage = threads::stage(Stage::FlushWriteL0);
     let done = activity.run(|| write(job, &kind)).and_then(|done| {
         kind.sync_names()?;
         Ok(done)

@@ -15,6 +15,7 @@ use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::Fragments;
 use cairn_observe::files::measured_writes;
 use cairn_observe::statistics::Histogram;
+use cairn_observe::threads::{self, Stage};
 use cairn_options::{CompressionOptions, TableOptions};
 use cairn_platform::WritableFile;
 use cairn_platform::sync::{Arc, Mutex};
@@ -371,6 +372,7 @@ impl<'a> Outputs<'a> {
         tombstones: &Fragments,
     ) -> Result<Arc<FileMeta>> {
         let context = &self.kind.context;
+        let _stage = (!self.kind.flushes).then(|| threads::stage(Stage::CompactionSyncFile));
         let seqs = open.builder.seq_range().unwrap_or_default();
         let marked = open.collecting.finish(&mut open.builder)?;
         let table = open.builder.finish()?;

@@ -2,7 +2,7 @@
 //!
 //! The [`Logger`] writes the `LOG` file beside the data, in RocksDB's line style, or gives its lines
 //! to a [`LogSink`] of the user's. An [`EventListener`] is told of flushes, compactions and the
-//! like. [`Statistics`] are RocksDB's tickers and histograms; [`Counters`] the sums that the tables of
+//! like. [`threads`] lists what is under way. [`Statistics`] are RocksDB's tickers and histograms; [`Counters`] the sums that the tables of
 //! statistics are made of.
 
 pub mod activity;
@@ -14,6 +14,7 @@ pub mod logger;
 pub mod perf;
 pub mod reason;
 pub mod statistics;
+pub mod threads;
 
 pub use activity::Activity;
 pub use counters::Counters;

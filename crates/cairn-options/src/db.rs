@@ -183,8 +183,8 @@ options! {
         stats_history_buffer_size: u64 = 1 << 20, dynamic;
         /// Whether dumps include the allocator's statistics.
         dump_malloc_stats: bool = false, hint;
-        /// Whether threads say what they do.
-        enable_thread_tracking: bool = false, hint;
+        /// Whether flushes, compactions, openings and verifications say what they do, for lists of threads.
+        enable_thread_tracking: bool = false;
         /// The least important message that goes to the LOG file.
         info_log_level: InfoLogLevel = InfoLogLevel::Info;
         /// Size of a LOG file at which a new one begins, in bytes; 0 for no limit.

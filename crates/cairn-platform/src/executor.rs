@@ -5,6 +5,7 @@
 //! alone: its thread reports nothing (who spawned the job catches what he wants to know) and takes
 //! the next job.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
@@ -27,6 +28,7 @@ struct Lanes([Lane; 5]);
 /// The queue of one priority and the threads that serve it.
 struct Lane {
     name: &'static str,
+    priority: Priority,
     state: Mutex<LaneState>,
     work: Condvar,
     low_io: AtomicBool,
@@ -50,11 +52,11 @@ impl ThreadPool {
     #[must_use]
     pub fn new() -> ThreadPool {
         let lanes = Arc::new(Lanes([
-            Lane::new("cairn-high", 1),
-            Lane::new("cairn-low", 1),
-            Lane::new("cairn-bottom", 0),
-            Lane::new("cairn-user", 0),
-            Lane::new("cairn-part", 0),
+            Lane::new("cairn-high", Priority::High, 1),
+            Lane::new("cairn-low", Priority::Low, 1),
+            Lane::new("cairn-bottom", Priority::Bottom, 0),
+            Lane::new("cairn-user", Priority::User, 0),
+            Lane::new("cairn-part", Priority::Part, 0),
         ]));
         let due = Arc::clone(&lanes);
         let timers = Timers::new(Box::new(move |priority, job| due.spawn(priority, job)));
@@ -67,6 +69,17 @@ impl ThreadPool {
         static POOL: OnceLock<Arc<ThreadPool>> = OnceLock::new();
         Arc::clone(POOL.get_or_init(|| Arc::new(ThreadPool::new())))
     }
+}
+
+thread_local! {
+    static SERVES: Cell<Option<Priority>> = const { Cell::new(None) };
+}
+
+/// What the calling thread is there for, if it is one of a pool: the priority whose jobs it takes. `None` for
+/// other threads.
+#[must_use]
+pub fn current_priority() -> Option<Priority> {
+    SERVES.get()
 }
 
 /// How many threads this machine runs at once; 1 if it does not say.
@@ -202,9 +215,10 @@ impl Lanes {
 }
 
 impl Lane {
-    fn new(name: &'static str, limit: usize) -> Lane {
+    fn new(name: &'static str, priority: Priority, limit: usize) -> Lane {
         Lane {
             name,
+            priority,
             state: Mutex::new(LaneState {
                 queue: VecDeque::new(),
                 limit,
@@ -221,6 +235,7 @@ impl Lane {
 
     /// The life of a thread.
     fn serve(&self) {
+        SERVES.set(Some(self.priority));
         let (mut low_io, mut low_cpu) = (false, false);
         while let Some(job) = self.next_job() {
             if !low_io && self.low_io.load(Ordering::Relaxed) {

@@ -307,6 +307,29 @@ impl Db {
         self.inner.statistics()
     }
 
+    /// What threads do for this database now, if it was opened with `enable_thread_tracking`: an entry for
+    /// each flush, compaction and verification, in the order in which they began.
+    /// [`threads::list`](crate::observe::threads::list) has those of all databases of the process, and
+    /// openings.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use cairn::observe::threads::ThreadStatus;
+    /// use cairn::{Db, Options};
+    ///
+    /// let options = Options::default().create_if_missing(true).text("enable_thread_tracking=true")?;
+    /// let db = Db::open(dir.path().join("db"), &options)?;
+    /// println!("{}", ThreadStatus::header());
+    /// for status in db.thread_list() {
+    ///     println!("{status}");
+    /// }
+    /// # Ok::<(), cairn::Error>(())
+    /// ```
+    #[must_use]
+    pub fn thread_list(&self) -> Vec<crate::observe::threads::ThreadStatus> {
+        self.inner.thread_list()
+    }
+
     /// What tickers grew by, in slices of `stats_persist_period_sec` each, of those that ended at
     /// `from` or later and before `to`, in seconds since 1970; the oldest first. They lie in memory,
     /// in at most `stats_history_buffer_size` bytes: the oldest go first.

@@ -30,7 +30,8 @@
 //!
 //! Statistics are kept unless [`crate::DbOptions::statistics`] says otherwise: RocksDB's tickers and
 //! histograms, here without times. [`perf`] has the counters of the calling thread, [`perf::by_level`] those
-//! of each level of the tree, [`perf::io`] those of what it did to files.
+//! of each level of the tree, [`perf::io`] those of what it did to files. [`threads`] lists flushes, compactions
+//! and openings that are under way.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -51,6 +52,7 @@ pub use cairn_observe::statistics::history::Slice as StatsSlice;
 pub use cairn_observe::statistics::{
     Distribution, Histogram, HistogramData, Keeping, Statistics, StatsLevel, Ticker,
 };
+pub use cairn_observe::threads;
 pub use cairn_observe::{
     BackgroundErrorReason, CompactionReason, FlushReason, Level, LogSink, StallCondition,
 };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cairn_format::names::{self, FileName};
 use cairn_jobs::checksum;
 use cairn_observe::statistics::{Histogram, Ticker};
+use cairn_observe::threads::Operation;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
@@ -631,6 +632,7 @@ impl Db {
                 "checksums of files cannot be verified: file_checksum_gen_factory is not set",
             ));
         }
+        let _working = shared.threads.begin("", Operation::VerifyFileChecksums);
         let _kept = shared.keep_files();
         for family in shared.families.load().iter() {
             let view = family.view();

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cairn_format::names::FileName;
 use cairn_memory::{BlockCache, CacheOptions};
+use cairn_observe::threads::{Operation, Tracker};
 use cairn_observe::{Level, LogOptions, Logger};
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, OnceLock};
@@ -100,11 +101,17 @@ pub(crate) fn open_above(
         true => Some(fs.lock(&dir.join(FileName::Lock.to_string()))?),
         false => None,
     };
+    let threads = Tracker::new(
+        options.enable_thread_tracking,
+        &dir.to_string_lossy(),
+        request.world.clock.clone(),
+    );
+    let opening = threads.begin("", Operation::DbOpen);
     let recovered = recover_manifest(&told_of_files(request), &options, &dir)?;
     let (named, trees) = match_families(request, &options, &recovered)?;
-    let shared = Arc::new(assemble(
-        request, options, dir, lock, &recovered, named, &trees,
-    )?);
+    let mut shared = assemble(request, options, dir, lock, &recovered, named, &trees)?;
+    shared.threads = threads;
+    let shared = Arc::new(shared);
     shared.wake_with_snapshots();
     shared.replay_above.lock().clone_from(above);
     if let Some(buffers) = &shared.buffers {
@@ -115,6 +122,7 @@ pub(crate) fn open_above(
     shared.finish_opening(&recovered)?;
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
+    drop(opening);
     Ok(db)
 }
 
@@ -365,6 +373,7 @@ fn assemble(
         next_job: AtomicU64::new(1),
         counters: Default::default(),
         statistics: options.statistics.statistics(),
+        threads: Tracker::default(),
         stats_before: Default::default(),
         timers: Default::default(),
         opened_at: world.clock.monotonic_nanos(),

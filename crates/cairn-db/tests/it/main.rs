@@ -35,6 +35,7 @@ mod sst;
 mod stalls;
 mod statistics;
 mod styles;
+mod threads;
 mod tickers;
 mod timers;
 mod ttl;

@@ -1,4 +1,4 @@
-//! A file system whose calls go to the I/O counters of their thread.
+//! A file system whose calls go to the I/O counters of their thread, and to what it works on.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +9,10 @@ use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
 use cairn_types::Result;
 
 use crate::perf::io::{self, IoMetric};
+use crate::threads;
 
-/// `fs`, whose calls count for the thread that makes them ([`crate::perf::io`]). Until somebody asks for
-/// such counters a call pays for one look at a flag.
+/// `fs`, whose calls count for the thread that makes them ([`crate::perf::io`], [`crate::threads`]). While nobody
+/// asks for such counters a call pays for a look at two numbers.
 #[must_use]
 pub fn counted(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Arc<dyn FileSystem> {
     Arc::new(Counted { fs, clock })
@@ -80,6 +81,7 @@ impl Reader {
         );
         if let Ok(bytes) = &got {
             io::add(IoMetric::BytesRead, *bytes as u64);
+            threads::count_read(*bytes as u64);
         }
         got
     }
@@ -120,12 +122,13 @@ impl Writer {
 impl WritableFile for Writer {
     #[inline]
     fn append(&self, data: &[u8]) -> Result<()> {
-        if !crate::perf::is_in_use() {
+        if !crate::perf::is_in_use() && !threads::is_in_use() {
             return self.file.append(data);
         }
         let metrics = (IoMetric::WriteNanos, IoMetric::CpuWriteNanos);
         io::timed_io(&*self.clock, metrics, || self.file.append(data))?;
         io::add(IoMetric::BytesWritten, data.len() as u64);
+        threads::count_written(data.len() as u64);
         Ok(())
     }
 

@@ -1,0 +1,158 @@
+//! What lists of threads show while operations begin, go on and end, on one thread and on several.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use cairn_platform::executor::ThreadPool;
+use cairn_platform::{Executor, World};
+
+use super::*;
+
+fn tracker() -> Tracker {
+    Tracker::new(true, "/db", World::in_memory().clock)
+}
+
+fn compaction(job_id: u64) -> Operation {
+    Operation::Compaction(CompactionOperation {
+        job_id,
+        ..CompactionOperation::default()
+    })
+}
+
+#[test]
+fn an_operation_is_in_the_list_from_its_beginning_to_its_end() {
+    let tracker = tracker();
+    assert_eq!(tracker.list(), []);
+    let working = tracker.begin("cf", compaction(5));
+    count_read(10);
+    count_written(3);
+    count_read(1);
+    let shown = tracker.list();
+    let [status] = &shown[..] else {
+        panic!("{shown:?}");
+    };
+    assert_eq!(status.thread_id, thread_number());
+    assert_eq!(status.thread_type, ThreadType::User);
+    assert_eq!((&*status.db_name, &*status.cf_name), ("/db", "cf"));
+    assert_eq!(status.operation, compaction(5));
+    assert_eq!((status.bytes_read, status.bytes_written), (11, 3));
+    assert_eq!(status.stage, None);
+    // The list of the process has those of other databases too.
+    let same = |other: &ThreadStatus| other.thread_id == status.thread_id;
+    assert!(list().iter().any(same));
+    drop(working);
+    assert_eq!(tracker.list(), []);
+    count_read(1);
+    assert!(!list().iter().any(same));
+}
+
+#[test]
+fn without_tracking_nothing_is_listed() {
+    let off = Tracker::new(false, "/db", World::in_memory().clock);
+    let _working = off.begin("cf", compaction(5));
+    let _stage = stage(Stage::CompactionRun);
+    assert!(current().is_none());
+    assert_eq!(off.list(), []);
+    let mine = thread_number();
+    assert!(!list().iter().any(|status| status.thread_id == mine));
+}
+
+#[test]
+fn stages_and_operations_within_others_end_with_them() {
+    let tracker = tracker();
+    let _outer = tracker.begin("cf", compaction(1));
+    let seen = || -> Vec<_> {
+        let list = tracker.list();
+        list.iter().map(|status| status.stage).collect()
+    };
+    let run = stage(Stage::CompactionRun);
+    {
+        let _kv = stage(Stage::CompactionProcessKv);
+        assert_eq!(seen(), [Some(Stage::CompactionProcessKv)]);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _inner = tracker.begin("other", Operation::DbOpen);
+            let _stage = stage(Stage::FlushRun);
+            count_written(7);
+            let stages = [Some(Stage::CompactionProcessKv), Some(Stage::FlushRun)];
+            assert_eq!(seen(), stages);
+            panic!("on purpose");
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(seen(), [Some(Stage::CompactionProcessKv)]);
+        assert_eq!(tracker.list()[0].bytes_written, 0);
+    }
+    assert_eq!(seen(), [Some(Stage::CompactionRun)]);
+    drop(run);
+    assert_eq!(seen(), [None]);
+}
+
+/// Helpers add their bytes and leave the stage to the thread that leads; pools say what their threads are.
+#[test]
+fn helpers_count_for_whom_they_help() {
+    let tracker = Arc::new(tracker());
+    let pool = Arc::new(ThreadPool::new());
+    pool.reserve(Priority::Part, 1);
+    let shared = tracker.clone();
+    let parts = pool.clone();
+    let (tell, told) = std::sync::mpsc::channel();
+    let job = move || {
+        let _working = shared.begin("cf", compaction(1));
+        let _stage = stage(Stage::CompactionRun);
+        let tracked = current();
+        let (done, wait) = std::sync::mpsc::channel();
+        let part = move || {
+            {
+                let _helping = help(tracked.as_ref());
+                let _stage = stage(Stage::CompactionProcessKv);
+                count_read(20);
+                count_written(30);
+            }
+            count_read(1_000);
+            done.send(()).unwrap();
+        };
+        parts.spawn(Priority::Part, Box::new(part));
+        assert!(wait.recv_timeout(Duration::from_secs(60)).is_ok());
+        count_read(1);
+        tell.send(shared.list()).unwrap();
+    };
+    pool.spawn(Priority::Low, Box::new(job));
+    let list = told.recv_timeout(Duration::from_secs(60)).unwrap();
+    pool.join_all();
+    assert_eq!(list.len(), 1);
+    assert_eq!(list[0].thread_type, ThreadType::LowPriority);
+    assert_eq!(list[0].stage, Some(Stage::CompactionRun));
+    assert_eq!((list[0].bytes_read, list[0].bytes_written), (21, 30));
+    assert_eq!(tracker.list(), []);
+}
+
+/// However many begin and end at once, each is listed once, whole, and only while it is under way.
+#[test]
+fn lists_are_right_while_operations_come_and_go() {
+    let tracker = tracker();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let tracker = &tracker;
+            scope.spawn(move || {
+                for n in 0..200 {
+                    let job = thread * 1_000 + n;
+                    let name = format!("family {job}");
+                    let _working = tracker.begin(&name, compaction(job));
+                    count_written(job);
+                    let list = tracker.list();
+                    let is_mine = |status: &&ThreadStatus| status.thread_id == thread_number();
+                    let mine: Vec<_> = list.iter().filter(is_mine).collect();
+                    assert_eq!(mine.len(), 1);
+                    assert_eq!(mine[0].operation, compaction(job));
+                    assert_eq!((&*mine[0].cf_name, mine[0].bytes_written), (&*name, job));
+                    for other in list {
+                        let Operation::Compaction(known) = other.operation else {
+                            panic!("{other:?}");
+                        };
+                        assert_eq!(other.cf_name, format!("family {}", known.job_id));
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(tracker.list(), []);
+}
