@@ -76,6 +76,8 @@ impl Db {
 impl Iter {
     fn new(family: &Family, view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> Iter {
         let mut options = Box::new(options.clone());
+        // Nothing comes into what is only read: as in RocksDB the iterator is one like others there.
+        options.tailing &= !family.db.shared.read_only;
         let opt_in_only = family.db.shared.options().prefix_seek_opt_in_only;
         if opt_in_only && !options.prefix_same_as_start && !options.auto_prefix_mode {
             options.total_order_seek = true;

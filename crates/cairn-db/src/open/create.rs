@@ -219,6 +219,10 @@ impl Shared {
             tree.families.insert(id, FamilyTree::new(log));
         }
         self.families.store(Arc::new(families.with(state.clone())));
+        if let (Some(size), Some(log)) = (timestamp_size(&state), &mut self.writer.lock().log) {
+            log.state_timestamp_sizes(&[size])
+                .inspect_err(|error| self.log_failed(error))?;
+        }
         if let Some(largest) = largest {
             let mut writer = self.writer.lock();
             writer.allocated = writer.allocated.max(largest);
@@ -331,10 +335,7 @@ impl Shared {
             .families
             .load()
             .iter()
-            .filter_map(|family| {
-                let size = u16::try_from(family.order().timestamp_size()).ok()?;
-                (size > 0).then_some((family.id(), size))
-            })
+            .filter_map(|family| timestamp_size(family))
             .collect();
         if !stamped.is_empty() {
             log.state_timestamp_sizes(&stamped)?;
@@ -455,6 +456,12 @@ pub(super) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions
         [] => vec![dir.to_owned()],
         paths => paths.iter().map(|place| place.path.clone()).collect(),
     }
+}
+
+/// How long the timestamps of the family's keys are, for a log to say, if they have any.
+fn timestamp_size(family: &FamilyState) -> Option<(u32, u16)> {
+    let size = u16::try_from(family.order().timestamp_size()).ok()?;
+    (size > 0).then_some((family.id(), size))
 }
 
 /// The Bloom filter of a memtable of `options`.

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use cairn_db::{Db, WriteBatch};
+use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
 use cairn_format::names::FileName;
-use cairn_options::{DbOptions, FamilyOptions, FlushOptions, WalRecoveryMode};
+use cairn_options::{DbOptions, FamilyOptions, FlushOptions, ReadOptions, WalRecoveryMode};
 use cairn_sim::trace::Call;
 use cairn_sim::{Fault, SimWorld};
-use cairn_types::{Code, FileNumber};
+use cairn_types::{Code, FileNumber, KeyOrder};
 
 use super::basic::{db_options, small};
 use super::errors::{after_power_cut, failing, get, open_on, synced};
@@ -218,6 +218,58 @@ fn recovery_stops_in_front_of_a_log_that_follows_one_that_is_missing() {
     db.close().unwrap();
     let db = open_on(&sim, &db_options(), &several()).unwrap();
     assert_eq!(found(&db), "13");
+}
+
+#[test]
+fn a_log_says_how_long_the_timestamps_of_a_family_are_that_came_later() {
+    let sim = SimWorld::new(1);
+    let stamped = FamilyOptions {
+        comparator: KeyOrder::BytewiseU64Ts,
+        ..several()
+    };
+    let db = open_on(&sim, &db_options(), &several()).unwrap();
+    db.put(b"1", b"before the family").unwrap();
+    let family = db.create_family("stamped", &stamped).unwrap();
+    // What the log says last is no record of a batch.
+    switch(&db);
+    db.put(b"2", b"in the second log").unwrap();
+    let other = db.create_family("too", &stamped).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put_in(&family, b"key\x07\0\0\0\0\0\0\0", b"at 7");
+    batch.put_in(&other, b"key\x08\0\0\0\0\0\0\0", b"at 8");
+    db.write(&batch).unwrap();
+    let left = SimWorld::on(sim.fs.image(), 2);
+    let families = ["default", "stamped", "too"].map(|name| {
+        let options = if name == "default" {
+            several()
+        } else {
+            stamped.clone()
+        };
+        FamilyDescriptor::new(name, options)
+    });
+    let db = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &db_options(),
+        families: &families,
+        others: None,
+        read_only: false,
+        world: left.world.clone(),
+    });
+    let db = db.unwrap();
+    assert_eq!(found(&db), "12");
+    for (name, at) in [("stamped", 7_u64), ("too", 8)] {
+        let family = db.family(name).unwrap();
+        let options = ReadOptions {
+            timestamp: Some(at.to_le_bytes().to_vec()),
+            ..ReadOptions::default()
+        };
+        let value = family.get_with(b"key", &options).unwrap();
+        assert_eq!(
+            value.as_deref(),
+            Some(format!("at {at}").as_bytes()),
+            "{name}"
+        );
+    }
 }
 
 #[test]

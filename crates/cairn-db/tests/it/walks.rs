@@ -49,6 +49,33 @@ fn a_tailing_iterator_shows_what_was_written_before_each_seek() {
 }
 
 #[test]
+fn a_tailing_iterator_of_what_is_only_read_goes_backward_too() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.put(b"b", b"1").unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = cairn_db::open(&OpenRequest {
+        path: "/db".as_ref(),
+        options: &db_options(),
+        families: &[],
+        others: Some(&small()),
+        read_only: true,
+        world,
+    });
+    let options = ReadOptions {
+        tailing: true,
+        ..ReadOptions::default()
+    };
+    let mut iter = db.unwrap().iter_with(&options);
+    iter.seek_to_last();
+    assert!(iter.valid() && iter.key() == b"b");
+    iter.prev();
+    assert_eq!(keys(&mut iter), ["a", "b"]);
+}
+
+#[test]
 fn an_iterator_is_refreshed_to_the_present_and_to_a_snapshot() {
     let db = open_at(&World::in_memory(), &[]).unwrap();
     db.put(b"a", b"1").unwrap();
