@@ -35,6 +35,9 @@ pub struct FileMode {
     /// Of a file that is appended to through a mapping: have the device write early what is full, so that
     /// a sync finds little to do. Without it that begins with the first sync.
     pub written_back: bool,
+    /// Of a file that is appended to through a mapping: how long it will become, in bytes, as far as one knows.
+    /// Space for it is reserved in large pieces from the beginning, and more of it prepared ahead.
+    pub expected_len: u64,
     /// New files are readable by their owner only (mode 0600 instead of 0644, under the umask).
     pub owner_only: bool,
 }
@@ -247,7 +250,7 @@ pub trait WritableFile: Send + Sync {
     fn is_mapped(&self) -> bool {
         false
     }
-    /// When the last append ended that waited for a millisecond and more, in nanoseconds of the clock that
+    /// When the last append ended that waited for 20 milliseconds and more, in nanoseconds of the clock that
     /// [`Clock::monotonic_nanos`](crate::Clock::monotonic_nanos) of the machine tells, and how many of them it waited. None
     /// if there was none, or where the file keeps no account.
     fn slow_append(&self) -> Option<(u64, u64)> {

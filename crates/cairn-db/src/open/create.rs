@@ -23,7 +23,7 @@ use cairn_wal::WalOptions;
 use crate::family::FamilyState;
 use crate::shared::{FamilyTree, Shared};
 use crate::ttl;
-use crate::write::log::CurrentLog;
+use crate::write::log::{CurrentLog, Expected};
 
 impl Shared {
     /// The state of a family with `version` and an empty memtable.
@@ -302,12 +302,12 @@ impl Shared {
         self.wal_limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Creates the log `number`; `written_back` says whether it will be synced, as far as one knows.
+    /// Creates the log `number`, which is likely to be used as `before` was.
     pub(crate) fn create_log(
         &self,
         number: FileNumber,
         predecessor: Option<Predecessor>,
-        written_back: bool,
+        before: Option<&CurrentLog>,
     ) -> Result<CurrentLog> {
         let recycled = self.tree.lock().recycled_logs.pop_front();
         let options = WalOptions {
@@ -315,6 +315,7 @@ impl Shared {
             compression: self.options().wal_compression,
             mapped: self.options().wal_write_mode == WalWriteMode::Mapped,
         };
+        let synced = before.is_some_and(|before| before.file().was_synced());
         let mut log = CurrentLog::create(
             &*self.world.fs,
             &self.wal_dir,
@@ -322,7 +323,11 @@ impl Shared {
             recycled,
             &options,
             self.options().use_fsync,
-            written_back || self.syncs_ended_logs(),
+            Expected {
+                synced: synced || self.syncs_ended_logs(),
+                // The zeros of a log that is synced early are written for nothing.
+                len: before.filter(|_| !synced).map_or(0, CurrentLog::len),
+            },
         )?;
         log.write_back_every(self.options().wal_bytes_per_sync);
         if self.options().manual_wal_flush {

@@ -608,7 +608,7 @@ impl Shared {
         };
         let (number, min_log) = (manifest.number(), self.tree.lock().durable_min_log);
         *self.manifest.lock() = Some(manifest);
-        let next = self.create_log(log, None, false)?;
+        let next = self.create_log(log, None, None)?;
         let how = match next.is_mapped() {
             true => "written through a mapping",
             false => "written by calls",

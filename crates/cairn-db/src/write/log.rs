@@ -40,6 +40,15 @@ pub(crate) struct CurrentLog {
     recycled: bool,
 }
 
+/// How a log will be used, as far as one knows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Expected {
+    /// Whether it will be synced, now or when it ends: what is written of it is soon on its way to the device.
+    pub(crate) synced: bool,
+    /// How long it will become; 0 if one does not know.
+    pub(crate) len: u64,
+}
+
 /// The file of a log, for whoever syncs it: threads that do not lead too.
 pub(crate) struct LogFile {
     file: Arc<dyn WritableFile>,
@@ -130,7 +139,7 @@ impl LogFile {
 
 impl CurrentLog {
     /// Creates the log `number` in `dir`, from nothing or from the obsolete log `recycled`, whose
-    /// file it is written over. With `written_back` what is written of it is soon on its way to the device.
+    /// file it is written over.
     pub(crate) fn create(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -138,11 +147,12 @@ impl CurrentLog {
         recycled: Option<FileNumber>,
         options: &WalOptions,
         use_fsync: bool,
-        written_back: bool,
+        expected: Expected,
     ) -> Result<CurrentLog> {
         let mode = FileMode {
             mapped: options.mapped,
-            written_back,
+            written_back: expected.synced,
+            expected_len: expected.len,
             ..FileMode::default()
         };
         let path = dir.join(FileName::Wal(number).to_string());
@@ -353,7 +363,15 @@ mod tests {
         let create = || {
             let dir = Path::new("/");
             let options = WalOptions::default();
-            CurrentLog::create(&fs, dir, FileNumber(7), None, &options, false, false)
+            CurrentLog::create(
+                &fs,
+                dir,
+                FileNumber(7),
+                None,
+                &options,
+                false,
+                Expected::default(),
+            )
         };
         let mut log = create().unwrap();
         let batch = [0; 12];

@@ -319,7 +319,7 @@ impl Shared {
         }
         let number = self.new_file_number();
         let predecessor = self.predecessor(log);
-        let mut next = self.create_log(number, predecessor, log.file().was_synced())?;
+        let mut next = self.create_log(number, predecessor, Some(log))?;
         if !failed && !waits {
             next.follow(log, first)?;
         }
@@ -329,6 +329,13 @@ impl Shared {
         drop(writer);
         steps.done("the next log");
         if let Some(old) = old {
+            if let Some((_, nanos)) = old.slow_append() {
+                self.info.info(format_args!(
+                    "an append to log {} took {} ms",
+                    old.number(),
+                    nanos / 1_000_000
+                ));
+            }
             let mut tree = self.tree.lock();
             tree.logs.insert(old.number(), old.len());
             tree.logs.insert(number, 0);

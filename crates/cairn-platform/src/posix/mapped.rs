@@ -30,10 +30,11 @@ use rustix::time::{ClockId, clock_gettime};
 use super::prepare::{WINDOWS, WRITEBACK};
 use super::window::Window;
 use super::write::PosixWriter;
-use crate::fs::{MAPPED_UNIT, WritableFile};
-use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
+use crate::fs::{FileMode, MAPPED_UNIT, WritableFile};
+use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 
-/// Length of the first window in bytes. Small, because the first sync writes all of its zeros.
+/// Length of the first window in bytes, unless the file will be long. Small, because the first sync writes all of
+/// its zeros.
 const MIN_WINDOW: u64 = 2 * MAPPED_UNIT;
 /// Length of the windows of a long file.
 const MAX_WINDOW: u64 = 512 << 10;
@@ -67,6 +68,8 @@ struct Windows {
     cleaned: AtomicBool,
     /// Whether windows are written back that are full.
     written_back: AtomicBool,
+    /// How long the file will become, as far as one knows.
+    expected_len: u64,
     /// When the last slow append ended, and how long it took.
     slow: Mutex<Option<(u64, u64)>>,
     /// Locked while a window is prepared, which may take long.
@@ -86,7 +89,7 @@ struct Current {
 }
 
 /// An append that does more than store has so many nanoseconds before it is told of.
-const SLOW: u64 = 1_000_000;
+const SLOW: u64 = 20_000_000;
 
 /// Nanoseconds since some moment.
 fn nanos() -> u64 {
@@ -142,7 +145,7 @@ impl MappedWriter {
     pub(super) fn create(
         file: File,
         path: PathBuf,
-        written_back: bool,
+        mode: FileMode,
     ) -> Result<Arc<dyn WritableFile>> {
         let can = fstatfs(&file).is_ok_and(|found| WRITE_IN_PLACE.contains(&found.f_type));
         let plain = PosixWriter::new(file, path, 0, false)?;
@@ -153,7 +156,8 @@ impl MappedWriter {
             plain,
             current: Mutex::new(None),
             cleaned: AtomicBool::new(false),
-            written_back: AtomicBool::new(written_back),
+            written_back: AtomicBool::new(mode.written_back),
+            expected_len: mode.expected_len,
             slow: Mutex::default(),
             preparing: Mutex::default(),
             ready: Mutex::default(),
@@ -161,8 +165,14 @@ impl MappedWriter {
         match windows.prepare(0) {
             None => Ok(Arc::new(windows.plain)),
             Some(first) => {
+                let windows = Arc::new(windows);
+                if windows.expected_len > first.end() {
+                    windows.preparing.lock().at = Some(first.end());
+                    let file = Arc::downgrade(&windows);
+                    let _asked = WINDOWS.ask(move || Windows::prepare_all(&file));
+                }
                 *windows.current.lock() = Some(Current::new(first));
-                Ok(Arc::new(MappedWriter(Arc::new(windows))))
+                Ok(Arc::new(MappedWriter(windows)))
             }
         }
     }
@@ -183,13 +193,13 @@ impl MappedWriter {
             let done = left.as_ref().map(|left| left.window.range());
             // Unmapping is not the writer's work either.
             drop(left);
-            let Some(file) = file.upgrade().filter(|_| goes_on) else {
+            if !goes_on {
                 return;
-            };
-            if let Some(done) = done {
+            }
+            if let (Some(done), Some(file)) = (done, file.upgrade()) {
                 file.write_back(done);
             }
-            while file.prepare_next() {}
+            Windows::prepare_all(&file);
         });
     }
 }
@@ -198,12 +208,13 @@ impl Windows {
     /// Prepares the window that begins at `offset`.
     fn prepare(&self, offset: u64) -> Option<Window> {
         // As long as the file is: a short one is not made long by zeros.
-        let len = offset.clamp(MIN_WINDOW, MAX_WINDOW);
+        let likely = offset.max(self.expected_len.next_multiple_of(MAPPED_UNIT));
+        let len = likely.clamp(MIN_WINDOW, MAX_WINDOW);
         if offset + len > self.plain.allocated() {
             // Where it fails the window is refused, or has less behind it.
             drop(
                 self.plain
-                    .allocate(offset + offset.clamp(len, MAX_RESERVED)),
+                    .allocate(offset + likely.clamp(len, MAX_RESERVED)),
             );
         }
         // Noted first: also what a failure leaves behind is cut off when the file is closed.
@@ -227,6 +238,11 @@ impl Windows {
         let window = self.prepare(offset);
         preparing.at = window.as_ref().map(Window::end);
         window
+    }
+
+    /// Prepares the next windows of a file that is still there.
+    fn prepare_all(file: &Weak<Windows>) {
+        while file.upgrade().is_some_and(|file| file.prepare_next()) {}
     }
 
     /// Prepares the next window, if one is wanted; whether it did.

@@ -80,7 +80,7 @@ impl FileSystem for PosixFileSystem {
             })?;
         let file = File::from(descriptor);
         if mode.mapped && !mode.direct {
-            return MappedWriter::create(file, path.to_owned(), mode.written_back);
+            return MappedWriter::create(file, path.to_owned(), mode);
         }
         let writer = PosixWriter::new(file, path.to_owned(), 0, mode.direct)?;
         Ok(Arc::new(writer))

@@ -143,6 +143,7 @@ const FROM_A_MAPPING: FileMode = FileMode {
     no_follow: false,
     mapped: true,
     written_back: false,
+    expected_len: 0,
     owner_only: false,
 };
 

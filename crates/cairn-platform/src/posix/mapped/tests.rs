@@ -10,11 +10,21 @@ const MAPPED: FileMode = FileMode {
     owner_only: false,
     mapped: true,
     written_back: true,
+    expected_len: 0,
 };
 
 /// A file that is mapped; none where the temporary directory lies on a file system that is not.
 fn create(path: &Path) -> Option<Arc<dyn WritableFile>> {
-    let file = PosixFileSystem.create(path, MAPPED).unwrap();
+    create_for(path, 0)
+}
+
+/// One that will be so long, as far as one knows.
+fn create_for(path: &Path, expected_len: u64) -> Option<Arc<dyn WritableFile>> {
+    let mode = FileMode {
+        expected_len,
+        ..MAPPED
+    };
+    let file = PosixFileSystem.create(path, mode).unwrap();
     file.is_mapped().then_some(file)
 }
 
@@ -32,9 +42,17 @@ fn bytes(seed: usize, len: usize) -> Vec<u8> {
 
 #[test]
 fn appends_of_every_size_are_in_the_file_at_once_and_zeros_behind_them() {
+    for expected_len in [0, 1, 100_000, 3 << 20, 1 << 40, u64::MAX >> 1] {
+        appends_of_every_size(expected_len);
+    }
+}
+
+fn appends_of_every_size(expected_len: u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
-    let Some(file) = create(&path) else { return };
+    let Some(file) = create_for(&path, expected_len) else {
+        return;
+    };
     let mut expected = Vec::new();
     let sizes = [
         1,
@@ -114,7 +132,7 @@ fn where_no_window_can_be_prepared_appends_are_calls() {
         .open_existing(&path, mode, rustix::fs::OFlags::RDONLY)
         .unwrap();
     // A descriptor that cannot be written to refuses as a full device does.
-    let file = MappedWriter::create(file, path.clone(), true).unwrap();
+    let file = MappedWriter::create(file, path.clone(), MAPPED).unwrap();
     assert!(!file.is_mapped());
     assert!(file.append(b"x").is_err());
     assert_eq!(file.len(), 0);
