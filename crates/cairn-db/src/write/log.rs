@@ -192,9 +192,12 @@ impl CurrentLog {
         self.file.number
     }
 
-    /// Bytes of the log so far.
+    /// Bytes of the log so far: what it says of itself counts with the first batch.
     pub(crate) fn len(&self) -> u64 {
-        self.writer.len()
+        match self.is_empty() {
+            true => 0,
+            false => self.writer.len(),
+        }
     }
 
     /// Bytes of the log that the kernel has.
@@ -262,6 +265,10 @@ impl CurrentLog {
     }
 
     fn try_hand_over(&mut self) -> Result<()> {
+        // What a log says of itself comes with its first batch: until then the file is empty.
+        if self.is_empty() {
+            return Ok(());
+        }
         self.writer.hand_over()?;
         let waiting = self.len() - self.written_back;
         if self.bytes_per_sync > 0 && waiting >= self.bytes_per_sync {
@@ -335,7 +342,7 @@ impl CurrentLog {
 
     /// Ends the log: everything in it is handed over, and nothing lies behind its last record.
     pub(crate) fn end(mut self) -> Result<Arc<LogFile>> {
-        self.writer.hand_over()?;
+        self.hand_over()?;
         self.cut()?;
         if self.recycled {
             // A log that is followed by another has no tail of its former life: where such a tail

@@ -82,9 +82,11 @@ fn a_log_that_nobody_syncs_is_not_synced_when_it_ends() {
     db.put(b"a", b"1").unwrap();
     let (first, before) = (log_of(&db), log_syncs(&sim));
     db.flush().unwrap();
+    db.flush_wal(false).unwrap();
     sim.executor.run(1_000);
     assert!(log_of(&db) > first);
     assert_eq!(log_syncs(&sim), before);
+    assert_eq!(sim.fs.image().file(&path_of(log_of(&db))), Some(&[][..]));
     // Who syncs once will sync again.
     db.put_with(b"b", b"2", &synced()).unwrap();
     let before = log_syncs(&sim);
