@@ -83,6 +83,15 @@ impl LogFile {
         sync: impl FnOnce(&dyn WritableFile) -> Result<()>,
     ) -> Result<()> {
         let _alone = self.syncing.lock();
+        self.sync_alone(fs, sync)
+    }
+
+    /// [`LogFile::sync_by`] for who has locked `syncing`.
+    fn sync_alone(
+        &self,
+        fs: &dyn FileSystem,
+        sync: impl FnOnce(&dyn WritableFile) -> Result<()>,
+    ) -> Result<()> {
         // A log that was finished meanwhile is synced to its end, and closed.
         if self.finished.load(Ordering::Acquire) {
             return Ok(());
@@ -120,7 +129,9 @@ impl LogFile {
 
     /// Makes the log, which takes no more writes, durable to its end, and closes it.
     pub(crate) fn finish(&self, fs: &dyn FileSystem) -> Result<()> {
-        self.sync(fs)?;
+        // To the end: nobody may begin to sync what is being closed.
+        let _alone = self.syncing.lock();
+        self.sync_alone(fs, |file| file.sync(self.use_fsync))?;
         match self.finished.swap(true, Ordering::AcqRel) {
             true => Ok(()),
             false => self.file.close(),
