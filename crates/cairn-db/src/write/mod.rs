@@ -109,10 +109,11 @@ impl Shared {
     fn tell_of_long_write(&self, bytes: usize, micros: u64) {
         let now = self.world.clock.monotonic_nanos();
         // Relaxed: two lines in a second do no harm.
-        let last = self.told_of_long_write.swap(now, Ordering::Relaxed);
+        let last = self.told_of_long_write.load(Ordering::Relaxed);
         if last != 0 && now.saturating_sub(last) < 1_000_000_000 {
             return;
         }
+        self.told_of_long_write.store(now, Ordering::Relaxed);
         let slow = {
             let writer = self.writer.lock();
             writer.log.as_ref().and_then(CurrentLog::slow_append)

@@ -1,6 +1,7 @@
 //! Making room: what a leader does before it writes when something wants its attention.
 //!
-//! Memtables that are full are switched, a log that has to be synced when it ends is so ahead of that, and all writes wait while the log is locked or the budget of memtables used up.
+//! Memtables that are full are switched, most of a log that is synced when it ends is synced ahead of that,
+//! and all writes wait while the log is locked or the budget of memtables used up.
 
 use std::sync::Arc;
 
