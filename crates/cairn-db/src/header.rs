@@ -12,7 +12,7 @@ use crate::shared::Shared;
 impl Shared {
     /// Writes the head of the log, given the `names` of the files. Every file of it begins with these
     /// lines.
-    fn log_header(&self, names: Vec<String>) {
+    fn log_header(&self, names: &[String]) {
         if !self.info.wants(Level::Header) {
             return;
         }
@@ -34,9 +34,9 @@ impl Shared {
         head.push(format!("DB ID: {}", self.db_id));
         let (mut tables, mut logs) = (0, Vec::new());
         for name in names {
-            match FileName::parse(&name) {
+            match FileName::parse(name) {
                 Some(FileName::Table(_)) => tables += 1,
-                Some(FileName::Wal(_)) => logs.push(name),
+                Some(FileName::Wal(_)) => logs.push(name.as_str()),
                 Some(FileName::Current | FileName::Identity | FileName::Manifest(_)) => {
                     head.push(format!("file: {name}"));
                 }
@@ -89,7 +89,7 @@ impl Shared {
 
     /// Writes the head of the log and which `logs` are about to be replayed; the number of the
     /// recovery's job.
-    pub(crate) fn log_recovery_start(&self, names: Vec<String>, logs: &[WalFile]) -> u64 {
+    pub(crate) fn log_recovery_start(&self, names: &[String], logs: &[WalFile]) -> u64 {
         let job = self.new_job();
         let (found, dir) = (names.len(), self.dir.display());
         self.info

@@ -50,20 +50,18 @@ impl Keep {
     }
 }
 
-/// Deletes from `dirs` what `keep` does not keep. Nothing else may be creating files there.
-pub(crate) fn scan(fs: &dyn FileSystem, dirs: &[&Path], keep: &Keep) -> Result<()> {
-    for dir in dirs {
-        let names = fs.list(dir)?;
-        for name in &names {
-            match FileName::parse(name) {
-                Some(kind) if keep.is_obsolete(kind) => remove(fs, &dir.join(name))?,
-                None if is_trash(name) => remove(fs, &dir.join(name))?,
-                _ => {}
-            }
+/// Deletes those of the files `names` in `dir` that `keep` does not keep. Nothing else may be creating files
+/// there.
+pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &Keep) -> Result<()> {
+    for name in &names {
+        match FileName::parse(name) {
+            Some(kind) if keep.is_obsolete(kind) => remove(fs, &dir.join(name))?,
+            None if is_trash(name) => remove(fs, &dir.join(name))?,
+            _ => {}
         }
-        for name in old_options(names) {
-            remove(fs, &dir.join(name))?;
-        }
+    }
+    for name in old_options(names) {
+        remove(fs, &dir.join(name))?;
     }
     Ok(())
 }

@@ -681,7 +681,7 @@ impl JobEvents for Watch {
             file_size: size,
             table_properties: properties.clone(),
             file_checksum: file.file_checksum.clone(),
-            file_checksum_func_name: file.file_checksum_func.clone(),
+            file_checksum_func_name: file.file_checksum_func.to_string(),
             ..TableFileCreationInfo::default()
         };
         self.shared

@@ -67,9 +67,13 @@ impl SessionId {
 /// The number that base-36 digits stand for; small letters count as large ones.
 fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |number, digit| {
-        let digit = digit.to_ascii_uppercase();
-        let value = DIGITS.iter().position(|&known| known == digit)?;
-        number.checked_mul(BASE)?.checked_add(value as u64)
+        let value = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'A'..=b'Z' => digit - b'A' + 10,
+            b'a'..=b'z' => digit - b'a' + 10,
+            _ => return None,
+        };
+        number.checked_mul(BASE)?.checked_add(u64::from(value))
     })
 }
 

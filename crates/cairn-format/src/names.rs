@@ -68,6 +68,9 @@ impl FileName {
     #[must_use]
     pub fn parse(name: &str) -> Option<FileName> {
         use FileName::*;
+        if name.starts_with(|first: char| first.is_ascii_digit()) {
+            return FileName::parse_numbered(name);
+        }
         match name {
             CURRENT => return Some(Current),
             IDENTITY => return Some(Identity),
@@ -90,19 +93,24 @@ impl FileName {
         if let Some(rest) = name.strip_prefix("COMPACTION_PROGRESS-") {
             return Some(CompactionProgress(decimal(rest)?));
         }
-        if let Some(rest) = name.strip_prefix("LOG.old.") {
-            return Some(OldInfoLog(decimal(rest)?));
-        }
-        let (digits, suffix) = name.split_once('.')?;
+        let rest = name.strip_prefix("LOG.old.")?;
+        Some(OldInfoLog(decimal(rest)?))
+    }
+
+    /// What `name` is if it begins with a digit, as most names in a database do.
+    fn parse_numbered(name: &str) -> Option<FileName> {
+        use FileName::*;
+        let digits = name.bytes().take_while(u8::is_ascii_digit).count();
+        let (digits, suffix) = name.split_at(digits);
         let kind: fn(FileNumber) -> FileName = match suffix {
-            "log" => Wal,
-            "sst" => Table,
-            "ldb" => LegacyTable,
-            "blob" => Blob,
-            "dbtmp" => Temp,
+            ".log" => Wal,
+            ".sst" => Table,
+            ".ldb" => LegacyTable,
+            ".blob" => Blob,
+            ".dbtmp" => Temp,
             _ => return None,
         };
-        Some(kind(number(digits)?))
+        Some(kind(FileNumber(digits.parse().ok()?)))
     }
 
     /// The number in the name, of the kinds that take theirs from the common counter.
@@ -152,10 +160,21 @@ pub fn wal(number: FileNumber) -> String {
     FileName::Wal(number).to_string()
 }
 
-/// The name of table `number`.
+/// The name of table `number`. Made without the formatter: an opening names every table.
 #[must_use]
 pub fn table(number: FileNumber) -> String {
-    FileName::Table(number).to_string()
+    const SUFFIX: &[u8] = b".sst";
+    let mut name = *b"00000000000000000000.sst";
+    let digits_end = name.len() - SUFFIX.len();
+    let (mut at, mut rest) = (digits_end, number.0);
+    while rest > 0 {
+        at -= 1;
+        // A digit.
+        name[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let begin = at.min(digits_end - 6);
+    String::from_utf8_lossy(&name[begin..]).into_owned()
 }
 
 /// The name of blob file `number`.
@@ -279,6 +298,14 @@ mod tests {
         #[test]
         fn a_printed_name_reads_as_itself(name in any_name()) {
             prop_assert_eq!(FileName::parse(&name.to_string()), Some(name));
+        }
+
+        #[test]
+        fn a_table_is_named_as_it_is_printed(number in any::<u64>(), shift in 0u32..64) {
+            for number in [number >> shift, 0, 999_999, 1_000_000, u64::MAX] {
+                let number = FileNumber(number);
+                prop_assert_eq!(table(number), FileName::Table(number).to_string());
+            }
         }
 
         #[test]

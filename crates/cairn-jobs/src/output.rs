@@ -405,7 +405,8 @@ impl<'a> Outputs<'a> {
             .map(|id| id.short());
         file.tail_size = table.tail_size;
         if let Some(crc) = table.file_crc32c {
-            (file.file_checksum, file.file_checksum_func) = checksum::recorded(crc);
+            let (checksum, function) = checksum::recorded(crc);
+            (file.file_checksum, file.file_checksum_func) = (checksum, function.into());
         }
         let drops_more = !self.kind.bottommost && properties.num_deletions > 0;
         file.settled = self.kind.unhindered && !drops_more;

@@ -143,7 +143,8 @@ impl Logger {
         Logger(To::User(sink))
     }
 
-    /// Begins a new file; one that is there already is renamed.
+    /// Begins a new file; one that is there already is renamed. `names` is what lies in its directory, if
+    /// that was listed just now.
     ///
     /// # Errors
     ///
@@ -152,6 +153,7 @@ impl Logger {
         fs: Arc<dyn FileSystem>,
         clock: Arc<dyn Clock>,
         options: LogOptions,
+        names: Option<&[String]>,
     ) -> Result<Logger> {
         let sink = Sink {
             fs,
@@ -163,7 +165,7 @@ impl Logger {
                 header: Vec::new(),
             }),
         };
-        sink.begin(&mut sink.open.lock())?;
+        sink.begin(&mut sink.open.lock(), names)?;
         Ok(Logger(To::File(sink)))
     }
 
@@ -247,7 +249,10 @@ impl Sink {
 
     fn write_lines(&self, level: Level, lines: &[String]) {
         let now = self.clock.wall_micros();
-        let text = lines.iter().map(|text| line(now, level, text)).collect();
+        let (prefix, mut text) = (prefix(now, level), String::new());
+        for line in lines {
+            text.extend([prefix.as_str(), line.as_str(), "\n"]);
+        }
         self.append(now, level, text);
     }
 
@@ -255,7 +260,7 @@ impl Sink {
         let mut open = self.open.lock();
         if self.is_full(&open, now) {
             // The old file is closed and stays; a new one that cannot be made ends the log.
-            let _ = self.begin(&mut open);
+            let _ = self.begin(&mut open, None);
         }
         if level == Level::Header {
             open.header.push(line.clone());
@@ -279,17 +284,18 @@ impl Sink {
         file.len() >= size || (age > 0 && now >= open.since_micros.saturating_add(age))
     }
 
-    /// Puts the current file aside and begins the next.
-    fn begin(&self, open: &mut Open) -> Result<()> {
+    /// Puts the current file aside and begins the next. `names` are those of before, if they are known.
+    fn begin(&self, open: &mut Open, names: Option<&[String]>) -> Result<()> {
         if let Some(old) = open.file.take() {
             // Its lines are with the kernel already.
             let _ = old.close();
         }
         let now = self.clock.wall_micros();
-        if self.fs.exists(&self.options.path)? {
-            self.put_aside(now)?;
-        }
-        self.remove_oldest()?;
+        let aside = match self.fs.exists(&self.options.path)? {
+            true => Some(self.put_aside(now)?),
+            false => None,
+        };
+        self.remove_oldest(names, aside)?;
         let file = self.fs.create(&self.options.path, FileMode::default())?;
         for line in &open.header {
             file.append(line.as_bytes())?;
@@ -299,33 +305,41 @@ impl Sink {
         Ok(())
     }
 
-    /// Renames the current file. Two in one microsecond get different names.
-    fn put_aside(&self, now: u64) -> Result<()> {
+    /// Renames the current file, and returns the number in its name. Two in one microsecond get different
+    /// ones.
+    fn put_aside(&self, now: u64) -> Result<u64> {
         let mut stamp = now;
         let name = |stamp| suffixed(&self.options.path, &format!(".old.{stamp}"));
         while self.fs.exists(&name(stamp))? {
             stamp += 1;
         }
-        self.fs.rename(&self.options.path, &name(stamp))
+        self.fs.rename(&self.options.path, &name(stamp))?;
+        Ok(stamp)
     }
 
-    /// Removes old files beyond the number that stays.
-    fn remove_oldest(&self) -> Result<()> {
+    /// Removes old files beyond the number that stays. They are among `names` and the one that was put
+    /// aside, or in the directory.
+    fn remove_oldest(&self, names: Option<&[String]>, aside: Option<u64>) -> Result<()> {
         let path = &self.options.path;
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
             return Ok(());
         };
         let prefix = format!("{}.old.", name.to_string_lossy());
         let stamp = |name: &String| name.strip_prefix(&prefix)?.parse::<u64>().ok();
-        let mut old: Vec<u64> = self.fs.list(dir)?.iter().filter_map(stamp).collect();
+        let mut old: Vec<u64> = match names {
+            Some(names) => names.iter().filter_map(stamp).chain(aside).collect(),
+            None => self.fs.list(dir)?.iter().filter_map(stamp).collect(),
+        };
         old.sort_unstable();
         let keep = usize::try_from(self.options.keep_log_file_num).unwrap_or(usize::MAX);
         let mut surplus = (old.len() + 1).saturating_sub(keep.max(1));
         let file = |stamp: &u64| suffixed(path, &format!(".old.{stamp}"));
         if self.options.max_log_file_size == 0 {
+            let names: Vec<String> = old.iter().map(|stamp| format!("{prefix}{stamp}")).collect();
+            let found = self.fs.status_each(dir, &names);
             let mut bytes = 0;
-            for (at, stamp) in old.iter().enumerate().rev() {
-                bytes += self.fs.status(&file(stamp)).map_or(0, |status| status.len);
+            for (at, status) in found.into_iter().enumerate().rev() {
+                bytes += status.map_or(0, |status| status.len);
                 if bytes > OLD_BYTES {
                     surplus = surplus.max(at + 1);
                     break;
@@ -348,10 +362,15 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 
 /// A line of the log.
 fn line(micros: u64, level: Level, message: &dyn fmt::Display) -> String {
+    format!("{}{message}\n", prefix(micros, level))
+}
+
+/// What a line begins with.
+fn prefix(micros: u64, level: Level) -> String {
     let (year, month, day) = civil_date(micros / 1_000_000 / 86_400);
     let seconds = micros / 1_000_000 % 86_400;
     format!(
-        "{year:04}/{month:02}/{day:02}-{:02}:{:02}:{:02}.{:06} {} {}{message}\n",
+        "{year:04}/{month:02}/{day:02}-{:02}:{:02}:{:02}.{:06} {} {}",
         seconds / 3600,
         seconds / 60 % 60,
         seconds % 60,
@@ -403,7 +422,7 @@ mod tests {
     }
 
     fn open(world: &World, options: LogOptions) -> Logger {
-        Logger::open(world.fs.clone(), world.clock.clone(), options).unwrap()
+        Logger::open(world.fs.clone(), world.clock.clone(), options, None).unwrap()
     }
 
     fn content(world: &World, path: &str) -> String {

@@ -2,7 +2,7 @@
 //! added to a trait reaches what is wrapped by being added here.
 
 /// The calls of a [`FileSystem`](crate::FileSystem) about names, handed on to a field: all but those
-/// that open files, `status` and `sync_dir`.
+/// that open files, `status`, `status_each` and `sync_dir`.
 #[macro_export]
 macro_rules! forward_names {
     ($field:ident) => {

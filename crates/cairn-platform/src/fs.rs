@@ -36,7 +36,8 @@ pub struct FileMode {
     /// a sync finds little to do. Without it that begins with the first sync.
     pub written_back: bool,
     /// Of a file that is appended to through a mapping: how long it will become, in bytes, as far as one knows.
-    /// Space for it is reserved in large pieces from the beginning, and more of it prepared ahead.
+    /// Space for it is reserved in large pieces from the beginning, and more of it prepared ahead; while it fills
+    /// fast, space for a [`WritableFile::successor`] too.
     pub expected_len: u64,
     /// New files are readable by their owner only (mode 0600 instead of 0644, under the umask).
     pub owner_only: bool,
@@ -87,6 +88,12 @@ pub trait FileSystem: Send + Sync {
     }
     /// What is at `path`; an error with subcode `PathNotFound` if nothing is.
     fn status(&self, path: &Path) -> Result<Status>;
+    /// What is under each of `names` in `dir`, in their order: [`FileSystem::status`] of each, and for many of
+    /// them as fast as the file system can.
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+        let each = names.iter().map(|name| self.status(&dir.join(name)));
+        each.collect()
+    }
     /// The names in a directory, without `.` and `..`, in no order.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
     /// Creates a directory and those above it that are missing. No error if it exists.
@@ -255,6 +262,12 @@ pub trait WritableFile: Send + Sync {
     /// if there was none, or where the file keeps no account.
     fn slow_append(&self) -> Option<(u64, u64)> {
         None
+    }
+    /// Creates a file at `path`, which must be free, as [`FileSystem::create`] would, in space that was reserved
+    /// while this file was written. None if there is none: nothing is at `path` then that was not there before.
+    fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+        let _ = (path, mode);
+        Ok(None)
     }
     /// Hands over everything, cuts off space reserved beyond the end, and closes the descriptor.
     /// Does not sync. Dropping an open file closes it too, and then errors are lost.

@@ -157,7 +157,7 @@ impl Buffer {
     ) -> Result<Buffer, E> {
         let mut bytes = spent
             .map(|spent| spent.all)
-            .filter(|all| all.len() == len + room && Arc::strong_count(all) == 1)
+            .filter(|all| spare::fits(all.len(), len + room) && Arc::strong_count(all) == 1)
             .unwrap_or_else(|| spare::memory(len + room));
         fill(&mut Arc::get_mut(&mut bytes).expect("nobody else has it")[..len])?;
         Ok(Buffer::of(bytes, len))

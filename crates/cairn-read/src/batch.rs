@@ -170,7 +170,7 @@ impl<'a> Tally<'a> {
             counts().for_each(TableCounts::forget);
             return;
         };
-        statistics.update(|update| {
+        let counted = statistics.update(|update| {
             counts().for_each(|counts| counts.bring_to(update));
             for &(at, hit) in &self.hits {
                 if let Some(found) = found(at) {
@@ -186,6 +186,9 @@ impl<'a> Tally<'a> {
                 update.time(Histogram::DbMultiget, micros);
             }
         });
+        if !counted {
+            counts().for_each(TableCounts::forget);
+        }
     }
 }
 

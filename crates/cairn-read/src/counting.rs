@@ -42,14 +42,8 @@ pub(crate) fn count_get(
         perf.add(PerfMetric::GetReadBytes, found.as_ref().map_or(0, len_of));
         perf.add(PerfMetric::GetFromMemtableCount, 1);
     });
-    let Some(statistics) = &reading.statistics else {
-        if let Some(tables) = tables {
-            tables.forget();
-        }
-        return;
-    };
     let micros = began.micros(&*reading.clock);
-    statistics.update(|update| {
+    let update = |update: &Update<'_>| {
         if let Some(tables) = tables {
             tables.bring_to(update);
         }
@@ -62,14 +56,26 @@ pub(crate) fn count_get(
         let bytes = len_of(found);
         update.add(Ticker::BytesRead, bytes);
         update.record(Histogram::BytesPerRead, bytes);
-    });
+    };
+    let counted = reading
+        .statistics
+        .as_ref()
+        .is_some_and(|all| all.update(update));
+    if let Some(tables) = tables.filter(|_| !counted) {
+        tables.forget();
+    }
 }
 
 /// A read that is no get has looked into tables.
 pub(crate) fn count_tables(reading: &Reading, tables: &TableCounts) {
     perf::count(|perf| perf.add_tables(tables));
-    if let Some(statistics) = &reading.statistics {
-        statistics.update(|update| tables.bring_to(update));
+    let update = |update: &Update<'_>| tables.bring_to(update);
+    if !reading
+        .statistics
+        .as_ref()
+        .is_some_and(|all| all.update(update))
+    {
+        tables.forget();
     }
 }
 

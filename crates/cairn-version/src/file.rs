@@ -4,6 +4,8 @@
 //! hangs in a slot of the metadata, so that a read reaches it by pointer, and counts that only the
 //! table knows are filled in beside it when it is first opened.
 
+use std::borrow::Cow;
+
 use cairn_format::key::InternalKey;
 use cairn_platform::sync::{AtomicU64, OnceLock, Ordering};
 use cairn_types::{FileNumber, SequenceNumber};
@@ -82,7 +84,7 @@ pub struct FileMeta {
     /// Checksum of the whole file; empty if none is recorded.
     pub file_checksum: Vec<u8>,
     /// The function that made `file_checksum`, or [`NO_CHECKSUM_FUNCTION`].
-    pub file_checksum_func: String,
+    pub file_checksum_func: Cow<'static, str>,
     /// The internal unique id, if one is recorded.
     pub unique_id: Option<[u64; 2]>,
     /// RocksDB's number for the temperature of its storage; 0 if unknown.
@@ -136,7 +138,7 @@ impl FileMeta {
             oldest_ancester_time: 0,
             creation_time: 0,
             file_checksum: Vec::new(),
-            file_checksum_func: NO_CHECKSUM_FUNCTION.to_owned(),
+            file_checksum_func: Cow::Borrowed(NO_CHECKSUM_FUNCTION),
             unique_id: None,
             temperature: 0,
             marked: false,

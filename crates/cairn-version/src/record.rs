@@ -15,12 +15,12 @@ fn level_of(level: u32) -> usize {
 }
 
 impl TreeEdit {
-    /// What `record` changes in the tree of its family.
+    /// What `record` changes in the tree of its family, taken out of it.
     #[must_use]
-    pub fn of(record: &VersionEdit) -> TreeEdit {
+    pub fn take(record: &mut VersionEdit) -> TreeEdit {
         let deleted = record.deleted_files.iter();
-        let added = record.new_files.iter();
-        let cursors = record.compact_cursors.iter();
+        let added = std::mem::take(&mut record.new_files).into_iter();
+        let cursors = std::mem::take(&mut record.compact_cursors).into_iter();
         TreeEdit {
             deleted: deleted
                 .map(|&(level, number)| (level_of(level), number))
@@ -34,9 +34,7 @@ impl TreeEdit {
                 .map(|blob| Arc::new(blob.into()))
                 .collect(),
             blob_garbage: record.blob_garbage.iter().map(BlobGarbage::from).collect(),
-            cursors: cursors
-                .map(|(level, key)| (level_of(*level), key.clone()))
-                .collect(),
+            cursors: cursors.map(|(level, key)| (level_of(level), key)).collect(),
         }
     }
 
@@ -75,29 +73,29 @@ impl TreeEdit {
     }
 }
 
-impl From<&NewFile> for FileMeta {
-    fn from(file: &NewFile) -> FileMeta {
+impl From<NewFile> for FileMeta {
+    fn from(file: NewFile) -> FileMeta {
         FileMeta {
             number: file.number,
             path_id: file.path_id,
             size: file.size,
-            smallest: file.smallest.clone(),
-            largest: file.largest.clone(),
+            smallest: file.smallest,
+            largest: file.largest,
             smallest_seq: file.smallest_seq,
             largest_seq: file.largest_seq,
             epoch: file.epoch_number,
             oldest_blob: file.oldest_blob_file,
             oldest_ancester_time: file.oldest_ancester_time,
             creation_time: file.creation_time,
-            file_checksum: file.checksum.clone(),
-            file_checksum_func: file.checksum_function.clone(),
+            file_checksum: file.checksum,
+            file_checksum_func: file.checksum_function,
             unique_id: (file.unique_id != [0, 0]).then_some(file.unique_id),
             temperature: file.temperature,
             marked: file.marked_for_compaction,
             compensated_range_deletion_size: file.compensated_range_deletion_size,
             tail_size: file.tail_size,
-            min_timestamp: file.min_timestamp.clone(),
-            max_timestamp: file.max_timestamp.clone(),
+            min_timestamp: file.min_timestamp,
+            max_timestamp: file.max_timestamp,
             timestamps_persisted: file.timestamps_persisted,
             settled: false,
             suggested: std::sync::OnceLock::new(),

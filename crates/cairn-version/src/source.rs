@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use cairn_format::names::FileName;
+use cairn_format::names;
 use cairn_memory::BlockCache;
 use cairn_observe::files::{ReadOf, counted_reads};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
@@ -51,9 +51,15 @@ impl TableSource {
     /// Where `file` lies.
     #[must_use]
     pub fn path(&self, file: &FileMeta) -> PathBuf {
-        let dir = self.paths.get(file.path_id as usize).or(self.paths.first());
-        let name = FileName::Table(file.number).to_string();
-        dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
+        let name = names::table(file.number);
+        self.dir(file)
+            .map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
+    }
+
+    /// The directory that `file` lies in.
+    #[must_use]
+    pub fn dir(&self, file: &FileMeta) -> Option<&PathBuf> {
+        self.paths.get(file.path_id as usize).or(self.paths.first())
     }
 
     /// The table of `file`, opened if it was not. It stays open for whoever holds it, and for

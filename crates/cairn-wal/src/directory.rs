@@ -22,10 +22,16 @@ pub struct WalFile {
 ///
 /// Those of the file system.
 pub fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<WalFile>> {
+    Ok(among(&fs.list(dir)?, dir))
+}
+
+/// The WALs among the `names` that `dir` has; see [`list`].
+#[must_use]
+pub fn among(names: &[String], dir: &Path) -> Vec<WalFile> {
     let mut wals: Vec<WalFile> = Vec::new();
-    for name in fs.list(dir)? {
-        match FileName::parse(&name) {
-            Some(parsed @ FileName::Wal(number)) if parsed.to_string() == name => {
+    for name in names {
+        match FileName::parse(name) {
+            Some(parsed @ FileName::Wal(number)) if parsed.to_string() == *name => {
                 wals.push(WalFile {
                     number,
                     path: dir.join(name),
@@ -35,7 +41,7 @@ pub fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<WalFile>> {
         }
     }
     wals.sort_unstable();
-    Ok(wals)
+    wals
 }
 
 /// What was found of a WAL while it was read.

@@ -15,7 +15,7 @@ mod writer;
 pub use cairn_format::log::{
     Dropped, End, Predecessor, Reason, RecoveryMode, TimestampSizes, Verdict,
 };
-pub use directory::{WalFile, WalSummary, check_predecessor, list};
+pub use directory::{WalFile, WalSummary, among, check_predecessor, list};
 pub use reader::{MAX_RECORD_LEN, WalEvent, WalReader};
 pub use writer::{WalOptions, WalWriter};
 

@@ -269,7 +269,7 @@ impl Shared {
         meta.temperature = file.temperature;
         if self.options().file_checksum_gen_factory.is_some() {
             meta.file_checksum = checksum::of_file(reader.fs, path)?;
-            meta.file_checksum_func = checksum::NAME.to_owned();
+            meta.file_checksum_func = checksum::NAME.into();
         }
         meta.unique_id = cairn_format::id::UniqueId::of_table(
             &properties.db_id,

@@ -343,7 +343,7 @@ impl Shared {
             epoch_number: file.epoch,
             temperature: file.temperature,
             file_checksum: file.file_checksum.clone(),
-            file_checksum_func_name: file.file_checksum_func.clone(),
+            file_checksum_func_name: file.file_checksum_func.to_string(),
         }
     }
 
@@ -452,9 +452,7 @@ impl Shared {
             table.temperature = file.temperature;
             if checksums {
                 table.file_checksum.clone_from(&file.file_checksum);
-                table
-                    .file_checksum_func_name
-                    .clone_from(&file.file_checksum_func);
+                table.file_checksum_func_name = file.file_checksum_func.to_string();
             }
             all.push(table);
         }
@@ -608,7 +606,7 @@ impl Db {
             let version = family.view().version.clone();
             all.extend(version.files().map(|(_, file)| {
                 let checksum = file.file_checksum.clone();
-                (file.number.0, checksum, file.file_checksum_func.clone())
+                (file.number.0, checksum, file.file_checksum_func.to_string())
             }));
             all.extend(version.blob_files().values().map(|blob| {
                 let checksum = blob.checksum_value.clone();

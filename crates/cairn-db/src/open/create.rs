@@ -327,6 +327,7 @@ impl Shared {
                 synced: synced || self.syncs_ended_logs(),
                 // The zeros of a log that is synced early are written for nothing.
                 len: before.filter(|_| !synced).map_or(0, CurrentLog::len),
+                before,
             },
         )?;
         log.write_back_every(self.options().wal_bytes_per_sync);

@@ -1,19 +1,22 @@
 //! The small files beside the tree: IDENTITY, OPTIONS, and what a crash left behind.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_format::names::{self, FileName};
+use cairn_format::names::{self, FileName, table};
 use cairn_observe::statistics::Meter;
 use cairn_options::file::OptionsFile;
 use cairn_options::{DbOptions, merge};
 use cairn_platform::FileSystem;
-use cairn_platform::fs::FileMode;
+use cairn_platform::fs::{FileMode, Status};
 use cairn_types::{Error, FileNumber, MergeOperator, Result, Subcode};
+use cairn_version::FileMeta;
 use cairn_version::manifest::{Recovered, RecoveredFamily};
 
 use super::OpenRequest;
+use crate::family::FamilyState;
 use crate::obsolete::{self, Keep};
 use crate::shared::Shared;
 
@@ -105,16 +108,58 @@ fn replace(fs: &dyn FileSystem, temporary: &Path, path: &Path, content: &[u8]) -
     fs.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
+/// The newest OPTIONS file of a database that is being opened, read when it is first asked for.
+pub(super) struct RecordedOptions<'a> {
+    request: &'a OpenRequest<'a>,
+    /// What lies in the directory.
+    names: &'a [String],
+    file: OnceCell<Option<OptionsFile>>,
+}
+
+impl<'a> RecordedOptions<'a> {
+    pub(super) fn new(request: &'a OpenRequest<'a>, names: &'a [String]) -> RecordedOptions<'a> {
+        RecordedOptions {
+            request,
+            names,
+            file: OnceCell::new(),
+        }
+    }
+
+    /// The file, if there is one that can be read.
+    fn file(&self) -> Option<&OptionsFile> {
+        self.file.get_or_init(|| self.read()).as_ref()
+    }
+
+    fn read(&self) -> Option<OptionsFile> {
+        let all = self.names.iter();
+        let options = all.filter_map(|name| match FileName::parse(name)? {
+            FileName::Options(number) => Some((number, name)),
+            _ => None,
+        });
+        let (_, name) = options.max()?;
+        let fs = &*self.request.world.fs;
+        let content = read_small(fs, &self.request.path.join(name)).ok()??;
+        OptionsFile::from_text(std::str::from_utf8(&content).ok()?, true).ok()
+    }
+
+    /// The merge operator of the family of this name, if values were `dated` as they are now.
+    fn merge_operator(&self, family: &str, dated: bool) -> Option<Arc<dyn MergeOperator>> {
+        let recorded = self.file()?.family(family)?;
+        let operator = recorded.merge_operator.clone();
+        operator.filter(|_| recorded.value_ttl.is_some() == dated)
+    }
+}
+
 /// The merge operator that the newest OPTIONS file or a table of the family records, if it is a
 /// built-in one, and values were `dated` then as they are now. Whatever goes wrong means that none is
 /// known; reads of merged keys will say so.
 pub(super) fn recorded_merge_operator(
     request: &OpenRequest<'_>,
+    recorded: &RecordedOptions<'_>,
     family: &RecoveredFamily,
     dated: bool,
 ) -> Option<Arc<dyn MergeOperator>> {
-    let fs = &*request.world.fs;
-    from_options_file(fs, request.path, &family.name, dated).or_else(|| {
+    recorded.merge_operator(&family.name, dated).or_else(|| {
         if dated {
             // Tables name the operator that takes the dates away, and not the one within it.
             return None;
@@ -142,27 +187,6 @@ pub(super) fn recorded_merge_operator(
     })
 }
 
-fn from_options_file(
-    fs: &dyn FileSystem,
-    dir: &Path,
-    family: &str,
-    dated: bool,
-) -> Option<Arc<dyn MergeOperator>> {
-    let names = fs.list(dir).ok()?;
-    let newest = names
-        .iter()
-        .filter_map(|name| match FileName::parse(name)? {
-            FileName::Options(number) => Some((number, name)),
-            _ => None,
-        });
-    let (_, name) = newest.max()?;
-    let content = read_small(fs, &dir.join(name)).ok()??;
-    let file = OptionsFile::from_text(std::str::from_utf8(&content).ok()?, true).ok()?;
-    let recorded = file.family(family)?;
-    let operator = recorded.merge_operator.clone();
-    operator.filter(|_| recorded.value_ttl.is_some() == dated)
-}
-
 /// The name of this machine, for table properties; empty if it has none that can be read.
 pub(super) fn host_id(options: &DbOptions, fs: &dyn FileSystem) -> String {
     if options.db_host_id != "__hostname__" {
@@ -173,6 +197,29 @@ pub(super) fn host_id(options: &DbOptions, fs: &dyn FileSystem) -> String {
         .flatten()
         .unwrap_or_default();
     String::from_utf8_lossy(&name).trim().to_owned()
+}
+
+/// Checks that `file` of `family` is there, in its full length, given what was found in its place.
+fn check_table(family: &FamilyState, file: &FileMeta, found: Result<Status>) -> Result<()> {
+    let path = || family.tables().path(file);
+    let len = match found {
+        Err(error) if error.subcode() == Subcode::PathNotFound => {
+            return Err(Error::corruption(format!(
+                "table {} of column family {:?} is missing",
+                path().display(),
+                family.name()
+            )));
+        }
+        status => status?.len,
+    };
+    match len == file.size {
+        true => Ok(()),
+        false => Err(Error::corruption(format!(
+            "length of table {}: expected {}, found {len}",
+            path().display(),
+            file.size
+        ))),
+    }
 }
 
 impl Shared {
@@ -186,8 +233,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes the options in effect to a new OPTIONS file. Only one may do so at a time.
-    pub(super) fn add_options_file(&self) -> Result<()> {
+    /// Writes the options in effect to a new OPTIONS file, and returns its name. Only one may do so at a
+    /// time.
+    pub(super) fn add_options_file(&self) -> Result<String> {
         let families = self.families.load();
         let file = OptionsFile {
             db: (**self.options()).clone(),
@@ -199,13 +247,14 @@ impl Shared {
         };
         let number = self.new_file_number();
         let temporary = self.dir.join(FileName::OptionsTemp(number).to_string());
-        let path = self.dir.join(FileName::Options(number).to_string());
+        let name = FileName::Options(number).to_string();
         replace(
             &*self.world.fs,
             &temporary,
-            &path,
+            &self.dir.join(&name),
             file.to_text().as_bytes(),
-        )
+        )?;
+        Ok(name)
     }
 
     /// What an opening leaves in place.
@@ -224,27 +273,39 @@ impl Shared {
         }
     }
 
-    /// Deletes what nothing needs, after an opening.
-    pub(super) fn clean_up(&self, manifest: FileNumber, min_log: FileNumber) -> Result<()> {
+    /// Deletes what nothing needs, after an opening that found `names` in the directory of the database and
+    /// added the OPTIONS file `options`.
+    pub(super) fn clean_up(
+        &self,
+        manifest: FileNumber,
+        min_log: FileNumber,
+        mut names: Vec<String>,
+        options: String,
+    ) -> Result<()> {
         let keep = self.needed(manifest, min_log);
         self.open_archive(min_log)?;
         let fs = &*self.world.fs;
-        let dirs: BTreeSet<&Path> = BTreeSet::from([self.dir.as_path(), self.wal_dir.as_path()]);
+        let dirs = [&self.dir, &self.wal_dir];
         for dir in self.all_table_dirs() {
-            if !dirs.contains(dir.as_path()) {
+            if !dirs.contains(&&dir) {
                 obsolete::scan_tables(fs, &dir, &keep)?;
             }
         }
-        obsolete::scan(fs, &dirs.into_iter().collect::<Vec<_>>(), &keep)
+        names.push(options);
+        obsolete::scan(fs, &self.dir, names, &keep)?;
+        match self.wal_dir == self.dir {
+            true => Ok(()),
+            false => obsolete::scan(fs, &self.wal_dir, fs.list(&self.wal_dir)?, &keep),
+        }
     }
 
-    /// Makes sure that new files get numbers that no file has. What lies in the directory.
-    pub(super) fn skip_used_numbers(&self) -> Result<Vec<String>> {
+    /// Makes sure that new files get numbers that no file has: not among `own`, which lie in the directory
+    /// of the database, nor in any other.
+    pub(super) fn skip_used_numbers(&self, own: &[String]) -> Result<()> {
         let fs = &*self.world.fs;
         let mut dirs = self.all_table_dirs();
         dirs.insert(self.wal_dir.clone());
         dirs.remove(&self.dir);
-        let own = fs.list(&self.dir)?;
         let note = |name: &String| {
             if let Some(number) = FileName::parse(name).and_then(FileName::number) {
                 self.note_used_number(number);
@@ -254,30 +315,21 @@ impl Shared {
         for dir in dirs {
             fs.list(&dir)?.iter().for_each(note);
         }
-        Ok(own)
+        Ok(())
     }
 
     /// Checks that every table of the tree is there, in its full length.
     pub(super) fn check_tables(&self) -> Result<()> {
         for family in self.families.load().iter() {
-            for (_, file) in family.view().version.files() {
-                let path = family.tables().path(file);
-                let found = match self.world.fs.status(&path) {
-                    Err(error) if error.subcode() == Subcode::PathNotFound => {
-                        return Err(Error::corruption(format!(
-                            "table {} of column family {:?} is missing",
-                            path.display(),
-                            family.name()
-                        )));
-                    }
-                    status => status?.len,
-                };
-                if found != file.size {
-                    return Err(Error::corruption(format!(
-                        "length of table {}: expected {}, found {found}",
-                        path.display(),
-                        file.size
-                    )));
+            let (view, tables) = (family.view(), family.tables());
+            let mut files: Vec<&FileMeta> = view.version.files().map(|(_, file)| &**file).collect();
+            files.sort_by_key(|file| tables.dir(file));
+            for files in files.chunk_by(|a, b| tables.dir(a) == tables.dir(b)) {
+                let names: Vec<String> = files.iter().map(|file| table(file.number)).collect();
+                let dir = tables.dir(files[0]).unwrap_or(&self.dir);
+                let found = self.world.fs.status_each(dir, &names);
+                for (file, status) in files.iter().zip(found) {
+                    check_table(family, file, status)?;
                 }
             }
         }

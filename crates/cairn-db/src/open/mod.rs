@@ -108,8 +108,10 @@ pub(crate) fn open_above(
     );
     let opening = threads.begin("", Operation::DbOpen);
     let recovered = recover_manifest(&told_of_files(request), &options, &dir)?;
-    let (named, trees) = match_families(request, &options, &recovered)?;
-    let mut shared = assemble(request, options, dir, lock, &recovered, named, &trees)?;
+    // Listed once for all that looks for files, and behind the MANIFEST: what it names was there before it.
+    let names = fs.list(&dir)?;
+    let named = match_families(request, &options, &recovered, &names)?;
+    let mut shared = assemble(request, options, dir, lock, &recovered, named, &names)?;
     shared.threads = threads;
     let shared = Arc::new(shared);
     shared.wake_with_snapshots();
@@ -119,7 +121,7 @@ pub(crate) fn open_above(
         buffers.register(weak);
     }
     shared.errors.belongs_to(&shared);
-    shared.finish_opening(&recovered)?;
+    shared.finish_opening(&recovered, names)?;
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
     drop(opening);
@@ -272,19 +274,20 @@ fn mismatch(given: &KeyOrder, recorded: &str) -> Error {
     ))
 }
 
-/// The families that will be open, with their options.
-type Named<'r> = Vec<(&'r RecoveredFamily, FamilyOptions)>;
+/// The families that will be open, with their options and trees.
+type Named<'r> = Vec<(&'r RecoveredFamily, FamilyOptions, Version)>;
 
-/// Gives each recovered family its options.
+/// Gives each recovered family its options. The directory of the database has `names`.
 fn match_families<'r>(
     request: &OpenRequest<'_>,
     options: &DbOptions,
     recovered: &'r Recovered,
-) -> Result<(Named<'r>, Vec<Version>)> {
+    names: &[String],
+) -> Result<Named<'r>> {
     let mut named = Vec::new();
-    let mut versions = Vec::new();
     let mut left_out = Vec::new();
     let dated = ttl::is_dated(request);
+    let recorded = files::RecordedOptions::new(request, names);
     for family in &recovered.families {
         let given = descriptor(request, &family.name).map(|given| given.options.clone());
         let default = || (family.id == 0).then(FamilyOptions::default);
@@ -300,15 +303,15 @@ fn match_families<'r>(
         }
         let mut given = given.sanitize(options);
         if given.merge_operator.is_none() {
-            given.merge_operator = files::recorded_merge_operator(request, family, dated);
+            given.merge_operator =
+                files::recorded_merge_operator(request, &recorded, family, dated);
         }
         let levels = usize::try_from(given.num_levels).unwrap_or(1).max(1);
         let levels = match request.read_only {
             true => levels.max(family.version.num_non_empty_levels()),
             false => levels,
         };
-        versions.push(family.version.with_num_levels(levels)?);
-        named.push((family, given));
+        named.push((family, given, family.version.with_num_levels(levels)?));
     }
     if !left_out.is_empty() && !request.read_only {
         return Err(Error::invalid_argument(format!(
@@ -325,10 +328,11 @@ fn match_families<'r>(
             )));
         }
     }
-    Ok((named, versions))
+    Ok(named)
 }
 
-/// Puts the state of an open database together. Nothing on disk changes.
+/// Puts the state of an open database together. The tree does not change on disk. The directory of the
+/// database has `names`.
 fn assemble(
     request: &OpenRequest<'_>,
     options: DbOptions,
@@ -336,7 +340,7 @@ fn assemble(
     lock: Option<Box<dyn cairn_platform::fs::FileLock>>,
     recovered: &Recovered,
     named: Named<'_>,
-    versions: &[Version],
+    names: &[String],
 ) -> Result<Shared> {
     let world = World {
         fs: cairn_observe::files::counted(request.world.fs.clone(), request.world.clock.clone()),
@@ -344,7 +348,7 @@ fn assemble(
     };
     let info = match request.read_only {
         true => Logger::silent(),
-        false => open_log(&world, &dir, &options)?,
+        false => open_log(&world, &dir, &options, names)?,
     };
     let info = Arc::new(info);
     let (fs, clock) = (world.fs, world.clock.clone());
@@ -362,7 +366,7 @@ fn assemble(
     if !request.read_only {
         reserve_threads(&*world.executor, &options);
     }
-    let wal_limit = options.wal_limit(named.iter().map(|(_, family)| family));
+    let wal_limit = options.wal_limit(named.iter().map(|(_, family, _)| family));
     let shared = Shared {
         wal_dir,
         wal_limit: AtomicU64::new(wal_limit),
@@ -456,14 +460,10 @@ fn assemble(
     };
     let mut families = Families::default();
     let mut tree = shared.tree.lock();
-    for ((family, options), version) in named.into_iter().zip(versions) {
+    for (family, options, version) in named {
         tree.families
             .insert(family.id, FamilyTree::new(family.log_number));
-        families = families.with(Arc::new(shared.new_family(
-            family,
-            options,
-            version.clone(),
-        )));
+        families = families.with(Arc::new(shared.new_family(family, options, version)));
     }
     drop(tree);
     if let Some(family) = families.get(0) {
@@ -473,7 +473,8 @@ fn assemble(
     Ok(shared)
 }
 
-fn open_log(world: &World, dir: &Path, options: &DbOptions) -> Result<Logger> {
+/// The info log of the database in `dir`, which has `names`.
+fn open_log(world: &World, dir: &Path, options: &DbOptions, names: &[String]) -> Result<Logger> {
     if let Some(sink) = &options.info_log {
         return Ok(Logger::to(sink.clone()));
     }
@@ -487,7 +488,8 @@ fn open_log(world: &World, dir: &Path, options: &DbOptions) -> Result<Logger> {
         log_file_time_to_roll: options.log_file_time_to_roll,
         keep_log_file_num: options.keep_log_file_num,
     };
-    Logger::open(world.fs.clone(), world.clock.clone(), log)
+    let names = options.db_log_dir.as_os_str().is_empty().then_some(names);
+    Logger::open(world.fs.clone(), world.clock.clone(), log, names)
 }
 
 fn level(option: InfoLogLevel) -> Level {

@@ -396,13 +396,17 @@ impl Shared {
     }
 
     /// Replays the logs, makes the recovered state the current one, and begins to work.
-    pub(super) fn finish_opening(self: &Arc<Self>, recovered: &Recovered) -> Result<()> {
-        let mut names = Vec::new();
+    /// `names` lie in the directory of the database.
+    pub(super) fn finish_opening(
+        self: &Arc<Self>,
+        recovered: &Recovered,
+        names: Vec<String>,
+    ) -> Result<()> {
         if !self.read_only {
             for family in self.families.load().iter() {
                 self.create_table_dirs(&family.options())?;
             }
-            names = self.skip_used_numbers()?;
+            self.skip_used_numbers(&names)?;
         }
         // Without it a table that is not right is noticed by whoever reads it.
         if self.options().paranoid_checks {
@@ -422,8 +426,11 @@ impl Shared {
                 reason: unread.reason.clone(),
             });
         }
-        let logs = cairn_wal::list(&*self.world.fs, &self.wal_dir)?;
-        let job = self.log_recovery_start(names, &logs);
+        let logs = match self.wal_dir == self.dir {
+            true => cairn_wal::among(&names, &self.dir),
+            false => cairn_wal::list(&*self.world.fs, &self.wal_dir)?,
+        };
+        let job = self.log_recovery_start(&names, &logs);
         let outcome = self.replay_logs(recovered, logs)?;
         let files = self.largest_sequence_in_files();
         let last = outcome.last.max(recovered.last_sequence).max(files);
@@ -433,7 +440,7 @@ impl Shared {
             return Ok(());
         }
         self.note_used_number(outcome.newest);
-        self.become_current(recovered, &outcome)?;
+        self.become_current(recovered, &outcome, names)?;
         let mut event = self.event(job, "recovery_finished");
         event.text("status", "OK");
         self.log_event(&event);
@@ -576,7 +583,12 @@ impl Shared {
     }
 
     /// Makes the recovered state durable and current: tables, MANIFEST, log, OPTIONS.
-    fn become_current(self: &Arc<Self>, recovered: &Recovered, outcome: &Outcome) -> Result<()> {
+    fn become_current(
+        self: &Arc<Self>,
+        recovered: &Recovered,
+        outcome: &Outcome,
+        names: Vec<String>,
+    ) -> Result<()> {
         let families = self.families.load_full();
         let dropped = !self.dropped.lock().is_empty();
         let keep_logs = self.options().avoid_flush_during_recovery && !outcome.flushed && !dropped;
@@ -616,8 +628,8 @@ impl Shared {
         self.tree.lock().logs.insert(log, 0);
         self.writer.lock().log = Some(next);
         // Cleaning up removes those that it replaces.
-        self.add_options_file()?;
-        self.clean_up(number, min_log)?;
+        let options = self.add_options_file()?;
+        self.clean_up(number, min_log, names, options)?;
         self.info.info(format_args!(
             "opened: {} families, MANIFEST {number} after {}, log {log} {how}, last sequence number {}",
             families.iter().count(),

@@ -41,12 +41,14 @@ pub(crate) struct CurrentLog {
 }
 
 /// How a log will be used, as far as one knows.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Expected {
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Expected<'a> {
     /// Whether it will be synced, now or when it ends: what is written of it is soon on its way to the device.
     pub(crate) synced: bool,
     /// How long it will become; 0 if one does not know.
     pub(crate) len: u64,
+    /// The log before it: space for this one may have been reserved while that was written.
+    pub(crate) before: Option<&'a CurrentLog>,
 }
 
 /// The file of a log, for whoever syncs it: threads that do not lead too.
@@ -158,7 +160,7 @@ impl CurrentLog {
         recycled: Option<FileNumber>,
         options: &WalOptions,
         use_fsync: bool,
-        expected: Expected,
+        expected: Expected<'_>,
     ) -> Result<CurrentLog> {
         let mode = FileMode {
             mapped: options.mapped,
@@ -172,7 +174,11 @@ impl CurrentLog {
                 fs.rename(&dir.join(FileName::Wal(old).to_string()), &path)?;
                 fs.open_overwrite(&path, mode)?
             }
-            None => fs.create(&path, mode)?,
+            None => {
+                let ready = expected.before.map(|log| &log.file.file);
+                let ready = ready.map_or(Ok(None), |file| file.successor(&path, mode))?;
+                ready.map_or_else(|| fs.create(&path, mode), Ok)?
+            }
         };
         let writer = WalWriter::new(file.clone(), number, options)?;
         let file = LogFile {

@@ -401,6 +401,50 @@ fn what_an_ingestion_followed_outlives_a_new_manifest_and_not_its_log() {
     assert!(db.get(b"second").unwrap().is_some());
 }
 
+/// While a log fills fast, all that the next one will need is reserved; otherwise it is by 8 MiB at a time.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test looks beneath the file system that it tests"
+)]
+fn a_log_behind_one_that_filled_fast_has_its_space() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let family = FamilyOptions {
+        write_buffer_size: 12 << 20,
+        disable_auto_compactions: true,
+        ..FamilyOptions::default()
+    };
+    let db = open(&OpenRequest {
+        path: dir.path(),
+        options: &DbOptions {
+            create_if_missing: true,
+            ..DbOptions::default()
+        },
+        families: &[FamilyDescriptor::new("default", family)],
+        others: None,
+        read_only: false,
+        world: World::posix(),
+    })
+    .unwrap();
+    let value = [7; 64 << 10];
+    // The first log does not know how long it will be, and others may be over before the thread has reserved.
+    for n in 0..10_000_u32 {
+        db.put(&n.to_be_bytes(), &value).unwrap();
+        let log = db.current_wal_file().unwrap();
+        if log.size_file_bytes > 1 << 20 {
+            continue;
+        }
+        let name = format!("{:06}.log", log.log_number);
+        let found = std::fs::metadata(dir.path().join(name)).unwrap();
+        if found.len() == log.size_file_bytes || found.blocks() * 512 > 11 << 20 {
+            // Logs are not mapped in the temporary directory, or this one has its space.
+            return;
+        }
+    }
+    panic!("no log had its space reserved");
+}
+
 /// The file of a log that is mapped is longer than the log; so it is until a job has cut it, and the sizes that are told
 /// are those of the log.
 #[test]

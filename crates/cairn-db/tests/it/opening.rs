@@ -1,7 +1,11 @@
 //! Opening over reads that come back short and logs of which nobody knows what is on the disk.
 
+use std::path::Path;
+
 use cairn_db::Db;
 use cairn_options::{DbOptions, FamilyOptions, ReadOptions};
+use cairn_platform::FileSystem;
+use cairn_platform::fs::FileMode;
 use cairn_sim::trace::Call;
 use cairn_sim::{DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Result};
@@ -113,6 +117,40 @@ fn logs_that_an_opening_keeps_are_written_anew() {
         assert_eq!(get(&db, b"b"), doubtful, "{fault}");
         assert_eq!(get(&db, b"c"), Some(b"3".to_vec()));
     }
+}
+
+#[test]
+fn an_opening_lists_its_directory_once_and_clears_it_all_the_same() {
+    let sim = SimWorld::new(6);
+    let open = || open_on(&sim, &db_options(), &small());
+    for _ in 0..3 {
+        let db = open().unwrap();
+        db.put(b"a", b"1").unwrap();
+        db.close().unwrap();
+    }
+    for left_by_a_crash in ["000001.sst", "000001.dbtmp", "000001.log"] {
+        let path = Path::new("/db").join(left_by_a_crash);
+        sim.fs.create(&path, FileMode::default()).unwrap();
+    }
+    let lists = || {
+        let trace = sim.fs.trace();
+        let lists = trace.operations().iter();
+        lists.filter(|done| done.call == Call::List).count()
+    };
+    let before = lists();
+    let db = open().unwrap();
+    assert_eq!(lists() - before, 1);
+
+    let names = sim.fs.list(Path::new("/db")).unwrap();
+    let count = |part: &str| names.iter().filter(|name| name.contains(part)).count();
+    assert_eq!(count("000001."), 0, "{names:?}");
+    assert_eq!(
+        [count(".log"), count("MANIFEST"), count("OPTIONS")],
+        [1, 1, 2],
+        "{names:?}"
+    );
+    assert_eq!(count("LOG.old"), 3, "{names:?}");
+    assert_eq!(get(&db, b"a").as_deref(), Some(&b"1"[..]));
 }
 
 /// A database that is opened with `reuse_manifest_on_open`.

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use cairn_db::{Db, Quarantine, RepairReport};
-use cairn_options::CompactRangeOptions;
+use cairn_db::{Db, FamilyDescriptor, Quarantine, RepairReport};
+use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions};
 use cairn_platform::World;
 use cairn_types::{Code, FileNumber, Result};
 
@@ -148,6 +148,55 @@ fn a_database_without_manifest_is_made_of_its_tables_and_logs() {
     let other = db.family("other").expect("its name is in its tables");
     assert_eq!(other.get(b"o").unwrap().as_deref(), Some(&b"x"[..]));
     assert!(db.latest_sequence() >= report.last_sequence);
+}
+
+#[test]
+fn blob_files_that_only_columns_refer_to_stay_without_a_manifest() {
+    let world = World::in_memory();
+    let options = FamilyOptions {
+        enable_blob_files: true,
+        enable_blob_columns: true,
+        min_blob_size: 300,
+        disable_auto_compactions: true,
+        ..small()
+    };
+    let opened = || open_at(&world, &[FamilyDescriptor::new("default", options.clone())]).unwrap();
+    let db = opened();
+    let large = [b'L'; 400];
+    // Each table has a blob file of its own, every other one for a whole value.
+    for name in [&b"first"[..], b"third"] {
+        db.put_entity(b"entity", &[(name, &large)]).unwrap();
+        db.put_entity(name, &[(b"", b"small"), (b"m", &large)])
+            .unwrap();
+        db.flush().unwrap();
+        db.put(b"value", &large).unwrap();
+        db.flush().unwrap();
+    }
+    let blobs = || {
+        let all = names(&world, DIR).into_iter();
+        all.filter(|name| name.ends_with(".blob")).count()
+    };
+    assert_eq!(blobs(), 4);
+    db.close().unwrap();
+    world.fs.remove("/db/CURRENT".as_ref()).unwrap();
+    let report = cairn_db::repair(&world, DIR.as_ref(), &db_options(), &[], &options).unwrap();
+    assert!(report.rebuilt && report.lost.is_empty());
+    let db = opened();
+    // When a table leaves the tree, blob files leave it that no table refers to.
+    db.compact_range(
+        Some(b"value"),
+        Some(b"value"),
+        &CompactRangeOptions::default(),
+    )
+    .unwrap();
+    for name in [&b"first"[..], b"third"] {
+        let entity = db.get_entity(name, &ReadOptions::default()).unwrap();
+        let entity = entity.expect("it was put");
+        let columns: Vec<_> = entity.iter().collect();
+        assert_eq!(columns, [(&b""[..], &b"small"[..]), (b"m", &large)]);
+    }
+    assert_eq!(db.get(b"value").unwrap().as_deref(), Some(&large[..]));
+    assert_eq!(blobs(), 3, "all but that of the older value");
 }
 
 #[test]

@@ -200,6 +200,42 @@ fn databases_share_statistics_or_keep_their_own_or_none() {
 
 /// The rest of the program's threads counts too from the first use on, each for itself.
 #[test]
+fn what_is_done_while_nothing_is_counted_is_not_counted_later() {
+    let statistics = Arc::new(Statistics::new(StatsLevel::All));
+    let db = counting(&World::in_memory(), "/db", &statistics);
+    db.put(&key(7), b"value").unwrap();
+    db.flush().unwrap();
+    let read = || {
+        assert!(db.get(&key(7)).unwrap().is_some());
+        let found = db.multi_get(&[&key(7)], &ReadOptions::default());
+        assert!(found.into_iter().all(|found| found.unwrap().is_some()));
+    };
+    let mut iter = db.iter();
+    let mut walk = || {
+        iter.seek(&key(7));
+        iter.next();
+    };
+    let mut counted = |silent: usize| {
+        statistics.set_level(StatsLevel::DisableAll);
+        (0..silent).for_each(|_| read());
+        (0..silent).for_each(|_| walk());
+        statistics.set_level(StatsLevel::ExceptTimers);
+        statistics.reset();
+        read();
+        walk();
+        // Steps are brought in by the next seek.
+        walk();
+        statistics.tickers()
+    };
+    // Everything is in the cache from then on.
+    counted(1);
+    let expected = counted(0);
+    assert!(expected[Ticker::BlockCacheHit as usize] > 0);
+    assert!(expected[Ticker::NumberDbNext as usize] > 0);
+    assert_eq!(counted(5), expected);
+}
+
+#[test]
 fn a_thread_counts_what_its_operations_do() {
     let db = open_with(&World::in_memory(), "/db", Keeping::Nothing);
     for n in 0..10 {

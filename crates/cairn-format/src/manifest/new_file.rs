@@ -9,10 +9,12 @@
 //!
 //! Only tag 103 is written.
 
+use std::borrow::Cow;
+
 use cairn_types::{Decoded, FileNumber, Malformed, SequenceNumber};
 
 use super::tag::{self, file as field};
-use crate::coding::{Input, put_fixed64, put_lps, put_varint32, put_varint64};
+use crate::coding::{Input, put_fixed64, put_lps, put_varint32, put_varint64, varint_len};
 use crate::key::InternalKey;
 
 /// The name that stands for "no checksum was made of this file".
@@ -51,7 +53,7 @@ pub struct NewFile {
     /// Checksum of the whole file; empty if none was made.
     pub checksum: Vec<u8>,
     /// Name of the function that made it; [`NO_CHECKSUM_FUNCTION`] if none did.
-    pub checksum_function: String,
+    pub checksum_function: Cow<'static, str>,
     /// How often it is expected to be read, in RocksDB's numbers; zero if unknown.
     pub temperature: u8,
     /// Smallest user-defined timestamp; empty if unknown.
@@ -95,7 +97,7 @@ impl NewFile {
             oldest_ancester_time: 0,
             creation_time: 0,
             checksum: Vec::new(),
-            checksum_function: NO_CHECKSUM_FUNCTION.to_owned(),
+            checksum_function: Cow::Borrowed(NO_CHECKSUM_FUNCTION),
             temperature: 0,
             min_timestamp: Vec::new(),
             max_timestamp: Vec::new(),
@@ -168,7 +170,8 @@ impl NewFile {
             field::FILE_CREATION_TIME => self.creation_time = value.varint64().map_err(shift)?,
             field::CHECKSUM => self.checksum = bytes.to_vec(),
             field::CHECKSUM_FUNCTION => {
-                self.checksum_function = super::decode::utf8(start, bytes, "checksum function")?;
+                self.checksum_function =
+                    super::decode::utf8(start, bytes, "checksum function")?.into();
             }
             field::TEMPERATURE => self.temperature = byte(start, bytes)?,
             field::MIN_TIMESTAMP => self.min_timestamp = bytes.to_vec(),
@@ -240,10 +243,10 @@ impl NewFile {
             put_number(out, field::OLDEST_BLOB_FILE, number.0);
         }
         if self.unique_id != [0, 0] {
-            let mut id = Vec::with_capacity(16);
-            put_fixed64(&mut id, self.unique_id[0]);
-            put_fixed64(&mut id, self.unique_id[1]);
-            put_bytes(out, field::UNIQUE_ID, &id);
+            put_varint32(out, field::UNIQUE_ID);
+            put_varint32(out, 16);
+            put_fixed64(out, self.unique_id[0]);
+            put_fixed64(out, self.unique_id[1]);
         }
         if self.compensated_range_deletion_size != 0 {
             put_number(
@@ -273,9 +276,10 @@ fn put_bytes(out: &mut Vec<u8>, tag: u32, bytes: &[u8]) {
 }
 
 fn put_number(out: &mut Vec<u8>, tag: u32, number: u64) {
-    let mut bytes = Vec::with_capacity(10);
-    put_varint64(&mut bytes, number);
-    put_bytes(out, tag, &bytes);
+    put_varint32(out, tag);
+    // At most ten.
+    put_varint32(out, varint_len(number) as u32);
+    put_varint64(out, number);
 }
 
 fn byte(at: usize, bytes: &[u8]) -> Decoded<u8> {

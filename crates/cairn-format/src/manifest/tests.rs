@@ -51,7 +51,7 @@ prop_compose! {
             oldest_ancester_time: numbers.0,
             creation_time: numbers.1,
             checksum,
-            checksum_function,
+            checksum_function: checksum_function.into(),
             temperature: flags.2,
             min_timestamp,
             max_timestamp,
@@ -176,7 +176,7 @@ fn a_checksum_of_no_function_is_none() {
     let seqs = (SequenceNumber(1), SequenceNumber(2));
     let mut file = NewFile::new(0, FileNumber(7), 9, keys, seqs);
     file.checksum = vec![1, 2];
-    file.checksum_function = "Unknowm".to_owned();
+    file.checksum_function = "Unknowm".into();
     let edit = VersionEdit {
         new_files: vec![file],
         ..VersionEdit::default()

@@ -6,6 +6,8 @@
 //! entry = varint32 shared | varint32 non_shared | varint32 value_size | key bytes | value
 //! ```
 
+use std::borrow::Cow;
+
 use cairn_types::{Decoded, Malformed};
 
 use crate::coding::{Input, put_fixed32, put_varint32};
@@ -49,7 +51,7 @@ impl MetaIndex {
             let handle = Handle::decode(&mut Input::new(entry.value))
                 .map_err(|error| error.shifted(entry.value_at))?;
             handle.check(limit, entry.value_at)?;
-            entries.push((entry.key, handle));
+            entries.push((entry.key.into_owned(), handle));
         }
         Ok(MetaIndex { entries })
     }
@@ -63,6 +65,14 @@ impl MetaIndex {
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<Handle> {
         let entry = self.entries.iter().find(|entry| entry.0 == name);
+        entry.map(|entry| entry.1)
+    }
+
+    /// Where the built-in filter of this kind lies, [`FULL_FILTER`] or [`PARTITIONED_FILTER`].
+    #[must_use]
+    pub fn filter(&self, kind: &[u8]) -> Option<Handle> {
+        let is_it = |name: &[u8]| name.strip_prefix(kind) == Some(BUILTIN_FILTER);
+        let entry = self.entries.iter().find(|entry| is_it(&entry.0));
         entry.map(|entry| entry.1)
     }
 
@@ -129,7 +139,8 @@ pub(crate) fn encode_entries<'a>(
 
 /// One entry of a plain block.
 pub(crate) struct Entry<'a> {
-    pub key: Vec<u8>,
+    /// Lies in the block if it shares nothing with the key before, as writers leave it.
+    pub key: Cow<'a, [u8]>,
     pub value: &'a [u8],
     /// Offset of the value in the block.
     pub value_at: usize,
@@ -139,7 +150,7 @@ pub(crate) struct Entry<'a> {
 pub(crate) struct Entries<'a> {
     entries: &'a [u8],
     input: Input<'a>,
-    key: Vec<u8>,
+    key: Cow<'a, [u8]>,
     /// Bytes of keys that may still be given out: keys that share much with the one before could
     /// otherwise take the square of the block's size in memory.
     budget: usize,
@@ -165,7 +176,7 @@ impl<'a> Entries<'a> {
         Ok(Entries {
             entries,
             input: Input::new(entries),
-            key: Vec::new(),
+            key: Cow::Borrowed(&[]),
             budget: block.len() * 4 + 4096,
         })
     }
@@ -184,8 +195,14 @@ impl<'a> Entries<'a> {
             ));
         }
         let delta = self.input.take(non_shared)?;
-        self.key.truncate(shared);
-        self.key.extend_from_slice(delta);
+        match shared {
+            0 => self.key = Cow::Borrowed(delta),
+            _ => {
+                let key = self.key.to_mut();
+                key.truncate(shared);
+                key.extend_from_slice(delta);
+            }
+        }
         self.budget = self
             .budget
             .checked_sub(self.key.len())

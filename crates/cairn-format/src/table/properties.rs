@@ -95,11 +95,12 @@ macro_rules! properties {
         impl Properties {
             /// Takes the value of a property that is one number or one text.
             fn take_simple(&mut self, name: &[u8], value: &[u8]) -> Decoded<bool> {
-                $(if name == $nname.as_bytes() {
+                let mark = mark(name);
+                $(if mark == const { self::mark($nname.as_bytes()) } && name == $nname.as_bytes() {
                     self.$number = whole(value, Input::varint64)?;
                     return Ok(true);
                 })*
-                $(if name == $tname.as_bytes() {
+                $(if mark == const { self::mark($tname.as_bytes()) } && name == $tname.as_bytes() {
                     self.$text = String::from_utf8_lossy(value).into_owned();
                     return Ok(true);
                 })*
@@ -223,6 +224,15 @@ properties! {
         db_session_id = "rocksdb.creating.session.identity";
         /// Name of the host that wrote the file.
         db_host_id = "rocksdb.creating.host.identity";
+    }
+}
+
+/// A number that tells most names apart: a table has some fifty of them, and each would be compared with all that
+/// are known.
+const fn mark(name: &[u8]) -> u64 {
+    match name.last_chunk() {
+        Some(end) => u64::from_le_bytes(*end).wrapping_add(name.len() as u64),
+        None => 0,
     }
 }
 
@@ -369,7 +379,7 @@ impl Properties {
         let entries = Entries::new(block).ok()?;
         let entry = entries
             .map_while(Decoded::ok)
-            .find(|entry| entry.key == GLOBAL_SEQNO && entry.value.len() == 8)?;
+            .find(|entry| *entry.key == *GLOBAL_SEQNO && entry.value.len() == 8)?;
         Some(entry.value_at..entry.value_at + 8)
     }
 }

@@ -60,6 +60,10 @@ impl FileSystem for Counted {
         self.fs.status(path)
     }
 
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+        self.fs.status_each(dir, names)
+    }
+
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         io::timed(&*self.clock, IoMetric::FsyncNanos, || self.fs.sync_dir(dir))
     }
@@ -170,6 +174,12 @@ impl WritableFile for Writer {
 
     fn slow_append(&self) -> Option<(u64, u64)> {
         self.file.slow_append()
+    }
+
+    fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+        let clock = self.clock.clone();
+        let made = self.timed(IoMetric::OpenNanos, || self.file.successor(path, mode))?;
+        Ok(made.map(|file| Arc::new(Writer { file, clock }) as _))
     }
 
     fn close(&self) -> Result<()> {

@@ -170,6 +170,10 @@ impl FileSystem for ToldFs {
         self.fs.status(path)
     }
 
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+        self.fs.status_each(dir, names)
+    }
+
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         self.fs.sync_dir(dir)
     }
@@ -294,6 +298,12 @@ impl WritableFile for Writer {
 
     fn slow_append(&self) -> Option<(u64, u64)> {
         self.file.slow_append()
+    }
+
+    fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+        let told = self.told.clone();
+        let made = self.file.successor(path, mode)?;
+        Ok(made.map(|file| Arc::new(Writer { file, told }) as _))
     }
 
     fn close(&self) -> Result<()> {

@@ -176,11 +176,13 @@ impl Statistics {
         self.level() > StatsLevel::ExceptDetailedTimers
     }
 
-    /// Brings in what an operation counted. `change` must not ask for statistics itself.
+    /// Brings in what an operation counted. `change` must not ask for statistics itself. Whether it was called:
+    /// it is not at the level that leaves everything out.
     #[inline]
-    pub fn update(&self, change: impl FnOnce(&Update<'_>)) {
+    pub fn update(&self, change: impl FnOnce(&Update<'_>)) -> bool {
         let level = self.level.load(Ordering::Relaxed);
-        if level > StatsLevel::DisableAll as u8 {
+        let counts = level > StatsLevel::DisableAll as u8;
+        if counts {
             let shards = &self.shards;
             let held;
             let shard = match slots::current() {
@@ -196,6 +198,7 @@ impl Statistics {
                 level,
             });
         }
+        counts
     }
 
     /// Adds to one ticker.

@@ -14,22 +14,32 @@
 //! touched by a call before they are stored into. A log of which every record is synced is so written by
 //! calls, into blocks that are there: a sync then writes one block, and no metadata.
 //!
+//! Reserving space may take long: the file system waits for the device to learn which blocks are free, for as much as a
+//! second where others keep that busy, and the file cannot be prepared meanwhile. So while a file fills fast
+//! that was expected to be long, a thread makes a *spare*: a file without a name, with room for what is
+//! expected of the next one, which becomes that ([`WritableFile::successor`]) or goes when this one does.
+//!
 //! Cost of an append: one lock that nobody else takes, one look at the coarse clock, one copy. The
 //! preparation of a page costs less than a call that writes half of it.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use cairn_types::Result;
-use rustix::fs::{FsWord, fstatfs};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FsWord, OFlags, fallocate, fstatfs, linkat, openat,
+};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::prepare::{WINDOWS, WRITEBACK};
+use super::interrupts::repeated;
+use super::prepare::{SPARES, WINDOWS, WRITEBACK};
 use super::window::Window;
 use super::write::PosixWriter;
+use super::{common_flags, permissions};
 use crate::fs::{FileMode, MAPPED_UNIT, WritableFile};
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 
@@ -44,6 +54,9 @@ const AHEAD: usize = 2;
 /// How much of a long file is reserved at a time. The file system may wait for the device while it does that (to read
 /// which blocks are free, to tell which are): 150 ms where jobs keep it busy, so it is not asked for each window.
 const MAX_RESERVED: u64 = 8 << 20;
+
+/// A file that has an eighth of its expected length within so many milliseconds fills fast.
+const FAST_MILLIS: i64 = 2_000;
 
 /// For how long pages are trusted not to be written back by the kernel on its own.
 const TRUSTED_MILLIS: i64 = 200;
@@ -68,8 +81,12 @@ struct Windows {
     cleaned: AtomicBool,
     /// Whether windows are written back that are full.
     written_back: AtomicBool,
-    /// How long the file will become, as far as one knows.
-    expected_len: u64,
+    /// What the file was created with.
+    mode: FileMode,
+    /// When it was, in milliseconds.
+    created_at: i64,
+    /// The file that may become the next one.
+    spare: Mutex<Spare>,
     /// When the last slow append ended, and how long it took.
     slow: Mutex<Option<(u64, u64)>>,
     /// Locked while a window is prepared, which may take long.
@@ -77,6 +94,18 @@ struct Windows {
     /// Prepared windows, one behind the other, from where the current one ends. Never locked for long; behind
     /// `preparing` if both are.
     ready: Mutex<VecDeque<Window>>,
+}
+
+/// A file without a name.
+enum Spare {
+    /// Nobody has asked for one.
+    Unasked,
+    /// It is being made, or could not be.
+    Asked,
+    /// Nobody wants one any more.
+    Unwanted,
+    /// It is there, with room for so many bytes.
+    Ready(File, u64),
 }
 
 /// The window that is written.
@@ -141,14 +170,17 @@ struct Preparing {
 }
 
 impl MappedWriter {
-    /// A writer of `file`, which is empty: through windows if the file system can, by calls otherwise.
+    /// A writer of `file`, which is empty and has room for `room` bytes: through windows if the file system can,
+    /// by calls otherwise.
     pub(super) fn create(
         file: File,
         path: PathBuf,
         mode: FileMode,
+        room: u64,
     ) -> Result<Arc<dyn WritableFile>> {
         let can = fstatfs(&file).is_ok_and(|found| WRITE_IN_PLACE.contains(&found.f_type));
         let plain = PosixWriter::new(file, path, 0, false)?;
+        plain.note_allocated(room);
         if !can {
             return Ok(Arc::new(plain));
         }
@@ -157,7 +189,9 @@ impl MappedWriter {
             current: Mutex::new(None),
             cleaned: AtomicBool::new(false),
             written_back: AtomicBool::new(mode.written_back),
-            expected_len: mode.expected_len,
+            mode,
+            created_at: coarse_millis(),
+            spare: Mutex::new(Spare::Unasked),
             slow: Mutex::default(),
             preparing: Mutex::default(),
             ready: Mutex::default(),
@@ -166,7 +200,7 @@ impl MappedWriter {
             None => Ok(Arc::new(windows.plain)),
             Some(first) => {
                 let windows = Arc::new(windows);
-                if windows.expected_len > first.end() {
+                if windows.mode.expected_len > first.end() {
                     windows.preparing.lock().at = Some(first.end());
                     let file = Arc::downgrade(&windows);
                     let _asked = WINDOWS.ask(move || Windows::prepare_all(&file));
@@ -188,6 +222,10 @@ impl MappedWriter {
         let left = std::mem::replace(current, entered.map(Current::new));
         let goes_on = current.is_some();
         let file = Arc::downgrade(&self.0);
+        if goes_on && self.0.begins_spare(offset) {
+            let file = file.clone();
+            let _asked = SPARES.ask(move || Windows::make_spare(&file));
+        }
         // Without threads writers prepare their windows themselves, and the kernel writes back when it likes.
         let _asked = WINDOWS.ask(move || {
             let done = left.as_ref().map(|left| left.window.range());
@@ -208,7 +246,7 @@ impl Windows {
     /// Prepares the window that begins at `offset`.
     fn prepare(&self, offset: u64) -> Option<Window> {
         // As long as the file is: a short one is not made long by zeros.
-        let likely = offset.max(self.expected_len.next_multiple_of(MAPPED_UNIT));
+        let likely = offset.max(self.mode.expected_len.next_multiple_of(MAPPED_UNIT));
         let len = likely.clamp(MIN_WINDOW, MAX_WINDOW);
         if offset + len > self.plain.allocated() {
             // Where it fails the window is refused, or has less behind it.
@@ -262,6 +300,64 @@ impl Windows {
         prepared
     }
 
+    /// Whether a spare is to be made, now that the file is `len` long. Says so once.
+    fn begins_spare(&self, len: u64) -> bool {
+        let expected = self.mode.expected_len;
+        let mut spare = self.spare.lock();
+        if expected == 0 || len < expected / 8 || !matches!(*spare, Spare::Unasked) {
+            return false;
+        }
+        *spare = Spare::Asked;
+        coarse_millis() - self.created_at < FAST_MILLIS
+    }
+
+    /// Makes a spare for a file that is still there. Without one the next file is created when it is needed.
+    fn make_spare(file: &Weak<Windows>) {
+        let Some((dir, mode)) = file.upgrade().and_then(|file| {
+            let dir = file.plain.path().parent()?.to_owned();
+            Some((dir, file.mode))
+        }) else {
+            return;
+        };
+        let flags = OFlags::RDWR | OFlags::TMPFILE | common_flags(mode);
+        let Ok(spare) = repeated(|| openat(CWD, &dir, flags, permissions(mode))) else {
+            return;
+        };
+        // A little more than this one has: the next may become longer, and what lies behind it is cut off.
+        let expected = mode.expected_len;
+        let wanted = (expected + expected / 16).next_multiple_of(MAX_WINDOW);
+        let mut room = 0;
+        while room < wanted && file.strong_count() > 0 {
+            let len = MAX_RESERVED.min(wanted - room);
+            if repeated(|| fallocate(&spare, FallocateFlags::KEEP_SIZE, room, len)).is_err() {
+                return;
+            }
+            room += len;
+        }
+        if let Some(file) = file.upgrade() {
+            let mut place = file.spare.lock();
+            if matches!(*place, Spare::Asked) {
+                *place = Spare::Ready(File::from(spare), room);
+            }
+        }
+    }
+
+    /// Gives the spare the name `path`.
+    fn take_spare(&self, path: &Path, mode: FileMode) -> Option<(File, u64)> {
+        let mut spare = self.spare.lock();
+        if mode.owner_only != self.mode.owner_only || !matches!(*spare, Spare::Ready(..)) {
+            return None;
+        }
+        let Spare::Ready(file, room) = std::mem::replace(&mut *spare, Spare::Unwanted) else {
+            return None;
+        };
+        drop(spare);
+        // The name by which any process may give its own file another one, without a privilege.
+        let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+        linkat(CWD, &unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW).ok()?;
+        Some((file, room))
+    }
+
     /// Has another thread ask for writeback of the bytes of `range`, into which nothing is stored any more.
     fn write_back(self: &Arc<Self>, range: Range<u64>) {
         // Relaxed: a window more or less.
@@ -297,10 +393,11 @@ impl Windows {
         self.ready.lock().clear();
     }
 
-    /// Leaves all windows; appends are calls from now on.
+    /// Leaves all windows, and wants no next file; appends are calls from now on.
     fn unmap(&self) -> MutexGuard<'_, Option<Current>> {
         let mut current = self.current.lock();
         *current = None;
+        *self.spare.lock() = Spare::Unwanted;
         self.forget_next();
         current
     }
@@ -375,6 +472,16 @@ impl WritableFile for MappedWriter {
 
     fn slow_append(&self) -> Option<(u64, u64)> {
         *self.0.slow.lock()
+    }
+
+    fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+        if !mode.mapped || mode.direct {
+            return Ok(None);
+        }
+        match self.0.take_spare(path, mode) {
+            Some((file, room)) => MappedWriter::create(file, path.to_owned(), mode, room).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn close(&self) -> Result<()> {

@@ -14,6 +14,7 @@ mod aligned;
 pub mod huge;
 mod interrupts;
 mod lock;
+mod look;
 mod mapped;
 mod mapping;
 mod prepare;
@@ -72,15 +73,15 @@ impl FileSystem for PosixFileSystem {
 
     fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | common_flags(mode);
-        let permissions = Mode::from_raw_mode(if mode.owner_only { 0o600 } else { 0o644 });
-        let descriptor =
-            repeated(|| openat(CWD, path, flags, permissions)).map_err(|errno| match errno {
+        let descriptor = repeated(|| openat(CWD, path, flags, permissions(mode))).map_err(
+            |errno| match errno {
                 Errno::INVAL if mode.direct => open_failed(path, mode, errno),
                 errno => failed("create", path, errno),
-            })?;
+            },
+        )?;
         let file = File::from(descriptor);
         if mode.mapped && !mode.direct {
-            return MappedWriter::create(file, path.to_owned(), mode);
+            return MappedWriter::create(file, path.to_owned(), mode, 0);
         }
         let writer = PosixWriter::new(file, path.to_owned(), 0, mode.direct)?;
         Ok(Arc::new(writer))
@@ -101,24 +102,11 @@ impl FileSystem for PosixFileSystem {
 
     fn status(&self, path: &Path) -> Result<Status> {
         let found = stat(path).map_err(|errno| failed("look at", path, errno))?;
-        let kind = match FileType::from_raw_mode(found.st_mode) {
-            FileType::RegularFile => PathKind::File,
-            FileType::Directory => PathKind::Directory,
-            _ => PathKind::Other,
-        };
-        let len = match kind {
-            PathKind::File => u64::try_from(found.st_size).unwrap_or(0),
-            _ => 0,
-        };
-        let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
-        // The type of this field differs between the ways in which rustix reaches the kernel.
-        let nanos: i128 = found.st_mtime_nsec.into();
-        let nanos = u64::try_from(nanos).unwrap_or(0);
-        Ok(Status {
-            len,
-            kind,
-            modified_micros: seconds * 1_000_000 + nanos / 1_000,
-        })
+        Ok(status_of(&found))
+    }
+
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+        look::status_each(dir, names)
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -176,6 +164,32 @@ impl FileSystem for PosixFileSystem {
         let found = repeated(|| statvfs(path))
             .map_err(|errno| failed("ask for free space at", path, errno))?;
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+}
+
+/// Who may do what with a new file.
+fn permissions(mode: FileMode) -> Mode {
+    Mode::from_raw_mode(if mode.owner_only { 0o600 } else { 0o644 })
+}
+
+fn status_of(found: &Stat) -> Status {
+    let kind = match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => PathKind::File,
+        FileType::Directory => PathKind::Directory,
+        _ => PathKind::Other,
+    };
+    let len = match kind {
+        PathKind::File => u64::try_from(found.st_size).unwrap_or(0),
+        _ => 0,
+    };
+    let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
+    // The type of this field differs between the ways in which rustix reaches the kernel.
+    let nanos: i128 = found.st_mtime_nsec.into();
+    let nanos = u64::try_from(nanos).unwrap_or(0);
+    Status {
+        len,
+        kind,
+        modified_micros: seconds * 1_000_000 + nanos / 1_000,
     }
 }
 

@@ -1,5 +1,5 @@
-//! Threads that prepare what somebody will need soon: windows of logs, large pages of memtables, logs that are
-//! written back when they are synced.
+//! Threads that prepare what somebody will need soon: windows of logs, the space of the next log, large pages of
+//! memtables, logs that are written back when they are synced.
 //!
 //! None of it is long work, but whoever would do it at the moment of need is a writer, and the kernel may take
 //! milliseconds for it. Each kind has a thread for the whole process, so that a window does not wait for a
@@ -20,6 +20,8 @@ type Work = Box<dyn FnOnce() + Send>;
 pub(super) static WINDOWS: Preparer = Preparer::named("cairn-windows");
 /// Asks for writeback of what is written of logs: the call waits where the device has much to do.
 pub(super) static WRITEBACK: Preparer = Preparer::named("cairn-writeback");
+/// Makes spare files of logs: space is reserved, for which the file system may wait for the device.
+pub(super) static SPARES: Preparer = Preparer::named("cairn-spares");
 /// Prepares large pages.
 pub(super) static PAGES: Preparer = Preparer::named("cairn-pages");
 

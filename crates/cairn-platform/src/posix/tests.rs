@@ -62,6 +62,11 @@ fn conformance_of(fs: &dyn FileSystem, dir: &Path, reading: FileMode, keeps: boo
     assert_eq!(fs.status(&a).unwrap().len, 11);
     assert_eq!(fs.status(&a).unwrap().kind, PathKind::File);
     assert_eq!(fs.status(dir).unwrap().kind, PathKind::Directory);
+    let each = fs.status_each(dir, &["a".to_owned(), "nothing".to_owned()]);
+    assert_eq!(each[0].as_ref().unwrap(), &fs.status(&a).unwrap());
+    let nothing = each[1].as_ref().unwrap_err();
+    assert_eq!(nothing.subcode(), Subcode::PathNotFound);
+    assert_eq!(each.len(), 2);
 
     let again = fs.open_append(&a, mode).unwrap();
     again.append(b"!").unwrap();
@@ -146,6 +151,36 @@ const FROM_A_MAPPING: FileMode = FileMode {
     expected_len: 0,
     owner_only: false,
 };
+
+#[test]
+fn many_files_are_looked_at_as_each_of_them_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = PosixFileSystem;
+    let names: Vec<String> = (0..700).map(|n| format!("{n:03}.sst")).collect();
+    for (len, name) in names.iter().enumerate() {
+        // Some are missing, and one is no file.
+        if len % 97 == 5 {
+            continue;
+        } else if len == 600 {
+            fs.create_dir_all(&dir.path().join(name)).unwrap();
+            continue;
+        }
+        let file = fs.create(&dir.path().join(name), FileMode::default());
+        file.unwrap().append(&vec![1; len]).unwrap();
+    }
+    for names in [&names[..], &names[..3], &[]] {
+        let each = fs.status_each(dir.path(), names);
+        assert_eq!(each.len(), names.len());
+        for (name, found) in names.iter().zip(each) {
+            let alone = fs.status(&dir.path().join(name));
+            assert_eq!(format!("{found:?}"), format!("{alone:?}"));
+        }
+    }
+    let nowhere = dir.path().join("nowhere");
+    for found in fs.status_each(&nowhere, &names) {
+        assert_eq!(found.unwrap_err().subcode(), Subcode::PathNotFound);
+    }
+}
 
 #[test]
 fn a_mapping_is_read_like_a_file() {

@@ -92,7 +92,7 @@ impl DbIter {
             return;
         };
         let micros = began.micros(&*reading.clock);
-        statistics.update(|update| {
+        let counted = statistics.update(|update| {
             self.counts.bring_to(update);
             update.add(Ticker::NumberDbSeek, 1);
             update.add(Ticker::NumberDbSeekFound, u64::from(found));
@@ -100,6 +100,9 @@ impl DbIter {
                 update.time(Histogram::DbSeek, micros);
             }
         });
+        if !counted {
+            self.counts = IterCounts::default();
+        }
     }
 }
 
@@ -158,9 +161,9 @@ impl DbIter {
     #[cold]
     fn bring_counts(&mut self) {
         perf::count(|perf| self.counts.bring_to_perf(perf));
-        match &self.view.family.statistics {
-            Some(statistics) => statistics.update(|update| self.counts.bring_to(update)),
-            None => self.counts = IterCounts::default(),
+        let statistics = self.view.family.statistics.as_ref();
+        if !statistics.is_some_and(|all| all.update(|update| self.counts.bring_to(update))) {
+            self.counts = IterCounts::default();
         }
     }
 }

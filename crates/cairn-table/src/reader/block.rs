@@ -137,10 +137,27 @@ pub(crate) fn read_again<T>(
         .ok_or(error)
 }
 
-/// Like [`unpack`] for the properties block, whose global sequence number may have been written in
+/// Like [`unpack`], for a block that is read once and not kept: what is not compressed stays where it is.
+pub(crate) fn contents<'r>(
+    raw: &'r Raw<'_>,
+    handle: Handle,
+    footer: &Footer,
+    meter: &Meter,
+) -> Decoded<Raw<'r>> {
+    match check(raw, handle, footer, true)? {
+        (stored, Compression::None) => Ok(Raw::Part(stored)),
+        _ => unpack(raw, handle, footer, None, false, 0, meter).map(Raw::Whole),
+    }
+}
+
+/// Like [`contents`] for the properties block, whose global sequence number may have been written in
 /// place without mending the checksum (formats.md 13).
-pub(crate) fn unpack_properties(raw: &Raw<'_>, handle: Handle, footer: &Footer) -> Decoded<Buffer> {
-    let first = unpack(raw, handle, footer, None, true, 0, &Meter::default());
+pub(crate) fn properties_of<'r>(
+    raw: &'r Raw<'_>,
+    handle: Handle,
+    footer: &Footer,
+) -> Decoded<Raw<'r>> {
+    let first = contents(raw, handle, footer, &Meter::default());
     let Err(mismatch) = first else {
         return first;
     };
@@ -153,7 +170,7 @@ pub(crate) fn unpack_properties(raw: &Raw<'_>, handle: Handle, footer: &Footer) 
     let mut zeroed = raw.to_vec();
     zeroed[place].fill(0);
     match check(&zeroed, handle, footer, true) {
-        Ok(_) => Ok(Buffer::from(stored)),
+        Ok(_) => Ok(Raw::Part(stored)),
         Err(_) => Err(mismatch),
     }
 }

@@ -158,9 +158,9 @@ impl Table {
         {
             by_level::add_tables(level, counts);
         }
-        match self.statistics() {
-            Some(statistics) => statistics.update(|update| counts.bring_to(update)),
-            None => counts.forget(),
+        let statistics = self.statistics();
+        if !statistics.is_some_and(|all| all.update(|update| counts.bring_to(update))) {
+            counts.forget();
         }
     }
 }

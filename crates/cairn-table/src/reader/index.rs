@@ -4,6 +4,7 @@ use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm, KeyWor
 use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
 use cairn_platform::Buffer;
+use cairn_platform::sync::{AtomicU8, OnceLock, Ordering};
 use cairn_types::{KeyOrder, Result};
 
 use super::table::{Blocks, Lack, Part, Supplied, Table};
@@ -13,22 +14,54 @@ pub(crate) struct Index {
     pub form: IndexForm,
     pub two_level: bool,
     pub root: Part,
-    /// The words of the root, if it is held in memory and keys are in the order of their bytes.
-    pub words: Option<KeyWords>,
+    pub words: RootWords,
     /// Partitions held in memory, by offset; usually none.
     pub partitions: Blocks,
 }
 
+/// The words of the root of an index, if it is held in memory and keys are in the order of their bytes. They
+/// are laid when a second get searches it: a table that is opened and asked once, as many are by the first
+/// read of a database, is not worth them.
+#[derive(Default)]
+pub(crate) struct RootWords {
+    laid: OnceLock<Option<KeyWords>>,
+    /// How often the root was searched before.
+    searches: AtomicU8,
+}
+
+/// A get that has to read its block searches the root again once it has it.
+const SEARCHES_OF_A_GET: u8 = 2;
+
+impl RootWords {
+    /// The words, if they are laid.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&KeyWords> {
+        self.laid.get()?.as_ref()
+    }
+}
+
 impl Index {
-    /// Lays out the words of a root that is held in memory.
-    pub(crate) fn with_words(mut self, order: &KeyOrder) -> Index {
-        if order.is_bytewise()
-            && let Some(root) = &self.root.held
-            && let Ok(layout) = BlockLayout::parse(root, BlockKind::Index)
-        {
-            self.words = KeyWords::of_index(root, &layout, self.form);
+    /// The words for a search of the root in a table of `order`.
+    #[inline]
+    fn words_to_search(&self, order: &KeyOrder) -> Option<&KeyWords> {
+        match self.words.laid.get() {
+            Some(words) => words.as_ref(),
+            None => self.lay_words(order),
         }
-        self
+    }
+
+    #[cold]
+    fn lay_words(&self, order: &KeyOrder) -> Option<&KeyWords> {
+        // Relaxed: nothing hangs on which of several searches counts first, nor on a count that begins anew.
+        if self.words.searches.fetch_add(1, Ordering::Relaxed) < SEARCHES_OF_A_GET {
+            return None;
+        }
+        let lay = || {
+            let root = self.root.held.as_ref().filter(|_| order.is_bytewise())?;
+            let layout = BlockLayout::parse(root, BlockKind::Index).ok()?;
+            KeyWords::of_index(root, &layout, self.form)
+        };
+        self.words.laid.get_or_init(lay).as_ref()
     }
 
     fn pinned(&self, handle: Handle) -> Option<&Buffer> {
@@ -128,7 +161,7 @@ impl IndexWalk {
     /// `back`, if it is at hand.
     #[inline]
     pub(crate) fn neighbour(&self, table: &Table, back: bool) -> Option<Handle> {
-        let words = table.index.words.as_ref().filter(|_| !self.two_level)?;
+        let words = table.index.words.get().filter(|_| !self.two_level)?;
         words.handle(self.root.neighbour_by_words(back)?)
     }
 
@@ -190,7 +223,7 @@ impl IndexWalk {
             }
         }
         let bytes = root_bytes(&self.root_block, table);
-        let words = table.index.words.as_ref();
+        let words = table.index.words_to_search(&table.order);
         let place = (part.handle, words);
         let landed = land(&mut self.root, bytes, table, target, landing, place)?;
         self.root_todo = None;
@@ -249,7 +282,7 @@ impl IndexWalk {
     /// Goes to the following entry, or to the preceding one. Settled before and after.
     pub(crate) fn step(&mut self, table: &Table, back: bool) -> Result<()> {
         if !self.two_level {
-            if let Some(words) = &table.index.words
+            if let Some(words) = table.index.words.get()
                 && let Some(i) = self.root.neighbour_by_words(back)
                 && self.root.stand_by_words(words, i)
             {

@@ -20,7 +20,7 @@ use cairn_types::{
 
 use super::block::{self, Raw};
 use super::filter::{Bits, Filter};
-use super::index::Index;
+use super::index::{Index, RootWords};
 use super::table::{Part, Table};
 
 /// What a table is opened with.
@@ -73,7 +73,6 @@ const MAX_TAIL: u64 = 8 << 20;
 /// The file while it is being opened, with its end in memory.
 struct Opening<'a> {
     file: &'a Arc<dyn RandomAccessFile>,
-    name: String,
     io: &'a Io,
     tail: Buffer,
     tail_at: u64,
@@ -84,8 +83,9 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
+    #[cold]
     fn bad(&self, error: Malformed, base: u64) -> Error {
-        error.in_file(&self.name, base)
+        error.in_file(self.file.path().display(), base)
     }
 
     /// The bytes of a block with its trailer. `handle` was checked.
@@ -190,7 +190,6 @@ impl Table {
         params: OpenParams,
         io: &Io,
     ) -> Result<Arc<Table>> {
-        let name = file.path().display().to_string();
         let tail_len = params
             .tail_size
             .unwrap_or(DEFAULT_TAIL)
@@ -204,12 +203,11 @@ impl Table {
         });
         let footer = Footer::decode(&tail, len).map_err(|error| {
             params.meter.add(Ticker::SstFooterCorruptionCount, 1);
-            error.in_file(&name, tail_at)
+            error.in_file(file.path().display(), tail_at)
         })?;
         let limit = len - footer.encoded_len() as u64;
         let opening = Opening {
             file: &file,
-            name,
             io,
             tail,
             tail_at,
@@ -226,10 +224,13 @@ impl Table {
 impl Opening<'_> {
     fn table(&self, params: OpenParams) -> Result<Table> {
         let metaindex = self.footer.metaindex;
-        let parts = MetaIndex::decode(&self.block(metaindex)?, self.limit)
+        let raw = self.raw(metaindex)?;
+        let parts = block::contents(&raw, metaindex, &self.footer, &self.meter)
+            .and_then(|block| MetaIndex::decode(&block, self.limit))
             .map_err(|error| self.bad(error, metaindex.offset))?;
         let properties = self.properties(&parts)?;
-        self.check_unique_id(&params, &properties)?;
+        let id = unique_id(&properties);
+        self.check_unique_id(&params, id)?;
         let stripped = self.timestamps_stripped(&params, &properties)?;
         let order = crate::stripped_order(&params.order, stripped)?;
         let pad = if stripped {
@@ -238,7 +239,7 @@ impl Opening<'_> {
             0
         };
         let global_seqno = self.global_seqno(&params, &properties)?;
-        let index = self.index(&params, &parts, &properties)?.with_words(&order);
+        let index = self.index(&params, &parts, &properties)?;
         let filter = self.filter(&params, &parts, &properties)?;
         let dictionary = match parts.find(meta::COMPRESSION_DICT) {
             Some(handle) => Some(Dictionary::new(self.block(handle)?.to_vec())),
@@ -251,10 +252,9 @@ impl Opening<'_> {
             .filter(|extractor| extractor.name() == properties.prefix_extractor);
         Ok(Table {
             file: self.file.clone(),
-            name: self.name.clone(),
             footer: self.footer,
             limit: self.limit,
-            cache_file: cache_file(&params, &properties),
+            cache_file: cache_file(&params, id),
             metadata_priority: if params
                 .options
                 .cache_index_and_filter_blocks_with_high_priority
@@ -287,25 +287,27 @@ impl Opening<'_> {
             return Err(self.bad(missing, self.footer.metaindex.offset));
         };
         let bad = |error: Malformed| self.bad(error, handle.offset);
-        let block = block::unpack_properties(&self.raw(handle)?, handle, &self.footer);
-        let properties = Properties::decode(&block.map_err(bad)?).map_err(bad)?;
+        let raw = self.raw(handle)?;
+        let properties = block::properties_of(&raw, handle, &self.footer)
+            .and_then(|block| Properties::decode(&block))
+            .map_err(bad)?;
         if properties.index_kind.is_none() && self.footer.version >= 2 {
             return Err(bad(Malformed::at(0, "properties without an index type")));
         }
         Ok(properties)
     }
 
-    fn check_unique_id(&self, params: &OpenParams, properties: &Properties) -> Result<()> {
+    fn check_unique_id(&self, params: &OpenParams, found: Option<UniqueId>) -> Result<()> {
         let Some(expected) = params.expected_unique_id else {
             return Ok(());
         };
-        let found = unique_id(properties).map(|id| id.short());
+        let found = found.map(|id| id.short());
         if found == Some(expected) {
             return Ok(());
         }
         Err(Error::corruption(format!(
             "unique id of {}: expected {:016x}-{:016x} as in the MANIFEST, found {}",
-            self.name,
+            self.file.path().display(),
             expected[0],
             expected[1],
             found.map_or("none".to_owned(), |id| format!(
@@ -331,7 +333,7 @@ impl Opening<'_> {
         }
         Err(Error::invalid_argument(format!(
             "key order of {}: expected {ours}, found {theirs}",
-            self.name
+            self.file.path().display()
         )))
     }
 
@@ -348,7 +350,7 @@ impl Opening<'_> {
             Some(largest) if stored == SequenceNumber::ZERO => Ok(Some(largest)),
             Some(largest) if stored != largest => Err(Error::corruption(format!(
                 "global sequence number of {}: expected {largest} as in the MANIFEST, found {stored}",
-                self.name
+                self.file.path().display()
             ))),
             _ => Ok(Some(stored)),
         }
@@ -381,7 +383,7 @@ impl Opening<'_> {
             form,
             two_level,
             root: part(self, params, handle, tier)?,
-            words: None,
+            words: RootWords::default(),
             partitions: Vec::new(),
         })
     }
@@ -392,10 +394,9 @@ impl Opening<'_> {
         parts: &MetaIndex,
         properties: &Properties,
     ) -> Result<Option<Filter>> {
-        let name = |kind: &[u8]| [kind, meta::BUILTIN_FILTER].concat();
-        let (handle, partitioned) = if let Some(handle) = parts.find(&name(meta::FULL_FILTER)) {
+        let (handle, partitioned) = if let Some(handle) = parts.filter(meta::FULL_FILTER) {
             (handle, false)
-        } else if let Some(handle) = parts.find(&name(meta::PARTITIONED_FILTER)) {
+        } else if let Some(handle) = parts.filter(meta::PARTITIONED_FILTER) {
             (handle, true)
         } else {
             return Ok(None);
@@ -468,9 +469,9 @@ pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
 
 /// What cache keys of this file are made of: its unique id, well mixed, so that offsets of one
 /// file do not meet those of another; or a number of this process for files without one.
-fn cache_file(params: &OpenParams, properties: &Properties) -> [u64; 2] {
+fn cache_file(params: &OpenParams, id: Option<UniqueId>) -> [u64; 2] {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    match unique_id(properties) {
+    match id {
         Some(id) => {
             let [first, second, _] = id.external();
             [first, second]

@@ -62,7 +62,6 @@ impl Supplied {
 /// A table that is open for reading. Shared by all who read it; does no I/O by itself.
 pub struct Table {
     pub(crate) file: Arc<dyn RandomAccessFile>,
-    pub(crate) name: String,
     pub(crate) footer: Footer,
     /// Where the footer begins: blocks end at or before it.
     pub(crate) limit: u64,
@@ -144,7 +143,7 @@ impl Table {
         let filter = self.filter.as_ref();
         size_of::<Table>()
             + held(&self.index.root)
-            + self.index.words.as_ref().map_or(0, KeyWords::memory_usage)
+            + self.index.words.get().map_or(0, KeyWords::memory_usage)
             + all(&self.index.partitions)
             + filter.map_or(0, |filter| {
                 let bits = filter.bits.as_ref().map_or(0, Bits::memory_usage);
@@ -156,7 +155,7 @@ impl Table {
     /// The error that `error`, found in the block at `offset`, is for a user.
     #[cold]
     pub(crate) fn bad(&self, error: Malformed, offset: u64) -> Error {
-        error.in_file(&self.name, offset)
+        error.in_file(self.file.path().display(), offset)
     }
 
     /// Refuses a handle that leads out of the file, before anything is allocated by it.

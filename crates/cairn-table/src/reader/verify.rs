@@ -24,7 +24,8 @@ impl Table {
                     role: CacheRole::Other,
                 };
                 let raw = Raw::Whole(io.read_now(&self.request(lack, 0))?);
-                let unpack = |raw: &Raw<'_>| block::unpack_properties(raw, handle, &self.footer);
+                let unpack =
+                    |raw: &Raw<'_>| block::properties_of(raw, handle, &self.footer).map(|_| ());
                 unpack(&raw)
                     .or_else(|error| {
                         let place = (handle.offset, raw.len());

@@ -76,6 +76,24 @@ fn a_block_of_more_entries_than_most_moves_when_its_words_are_laid() {
 }
 
 #[test]
+fn the_words_of_an_index_are_laid_when_a_second_get_searches_it() {
+    let entries = entries(|_| 100);
+    let (table, _) = cached(&entries, Compression::None);
+    let opened = table.memory_usage();
+    let find = |at: usize| {
+        let (key, value) = &entries[at];
+        let found = get(&table, key::user_key(key), 9).unwrap();
+        assert_eq!(found, [(7, value.clone())]);
+        table.memory_usage()
+    };
+    assert_eq!(find(1234), opened);
+    let laid = find(1234);
+    assert!(laid > opened);
+    (0..entries.len()).for_each(|at| assert_eq!(find(at), laid));
+    assert_eq!(forward(&table).unwrap(), entries);
+}
+
+#[test]
 fn nothing_is_taken_for_words_where_entries_are_tiny() {
     let entries = entries(|_| 0);
     let (table, cache) = cached(&entries, Compression::None);

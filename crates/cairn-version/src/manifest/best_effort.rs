@@ -208,7 +208,7 @@ impl<'a> Survey<'a> {
         let Some(family) = self.families.get_mut(&edit.family) else {
             return Ok(());
         };
-        let tree = TreeEdit::of(edit);
+        let tree = TreeEdit::take(&mut edit.clone());
         for (_, number) in &tree.deleted {
             family.tables.remove(number);
             family.missing.remove(number);

@@ -355,7 +355,7 @@ impl Replay {
         unit.into_iter().try_for_each(|edit| self.apply(edit))
     }
 
-    fn apply(&mut self, edit: VersionEdit) -> Result<()> {
+    fn apply(&mut self, mut edit: VersionEdit) -> Result<()> {
         self.apply_global(&edit);
         match &edit.family_change {
             Some(FamilyChange::Add { name }) => self.add_family(edit.family, name)?,
@@ -375,7 +375,7 @@ impl Replay {
                 edit.family
             )));
         };
-        let tree = TreeEdit::of(&edit);
+        let tree = TreeEdit::take(&mut edit);
         if let Some(comparator) = edit.comparator {
             family.comparator = Some(comparator);
         }

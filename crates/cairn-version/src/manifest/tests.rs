@@ -105,7 +105,7 @@ fn overwrite(fs: &MemFileSystem, bytes: &[u8]) {
 #[test]
 fn a_fresh_manifest_holds_the_state_and_the_edits_behind_it() {
     let fs = MemFileSystem::new();
-    let edit = TreeEdit::of(&adds(6, vec![file(2, "a", "m"), file(1, "n", "z")]));
+    let edit = TreeEdit::take(&mut adds(6, vec![file(2, "a", "m"), file(1, "n", "z")]));
     let version = empty().with_edit(&edit).unwrap();
     let mut manifest = create(&fs, &version, &[adds(0, vec![file(11, "a", "z")])]);
     manifest

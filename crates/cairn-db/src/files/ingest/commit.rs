@@ -402,7 +402,7 @@ impl Shared {
         };
         meta.oldest_ancester_time = now;
         meta.creation_time = now;
-        (meta.file_checksum, meta.file_checksum_func) = checksum;
+        (meta.file_checksum, meta.file_checksum_func) = (checksum.0, checksum.1.into());
         meta.unique_id = file.unique_id;
         meta.tail_size = file.tail_size;
         meta.timestamps_persisted = file.timestamps_persisted;

@@ -10,15 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_blob::BlobFile;
-use cairn_format::blob::{FOOTER_LEN, HEADER_LEN};
+use cairn_format::blob::{BlobIndex, FOOTER_LEN, HEADER_LEN};
 use cairn_format::id::UniqueId;
 use cairn_format::key;
 use cairn_format::names::FileName;
+use cairn_format::wide::{self, ColumnValue};
 use cairn_options::FamilyOptions;
 use cairn_platform::Io;
 use cairn_platform::fs::FileMode;
 use cairn_table::{IterOptions, TableIter};
-use cairn_types::{Code, Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
+use cairn_types::{Code, Decoded, Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::manifest::{Recovered, RecoveredFamily};
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, bounds};
 
@@ -162,12 +163,9 @@ impl<'a> Found<'a> {
             }
             let entry = iter.key();
             note(key::sequence(entry));
-            if key::packed(entry) as u8 == ValueKind::BlobIndex as u8 {
-                let blob = cairn_format::blob::BlobIndex::decode(iter.value())
-                    .map_err(|malformed| malformed.in_file(path.display(), 0))?;
-                let oldest = meta.oldest_blob.map_or(blob.file, |old| old.min(blob.file));
-                meta.oldest_blob = Some(oldest);
-            }
+            let oldest = oldest_blob(entry, iter.value())
+                .map_err(|malformed| malformed.in_file(path.display(), 0))?;
+            meta.oldest_blob = meta.oldest_blob.into_iter().chain(oldest).min();
             progress = iter.next();
         }
         (meta.smallest_seq, meta.largest_seq) = seqs.unwrap_or_default();
@@ -292,6 +290,26 @@ impl<'a> Found<'a> {
             ending: None,
         })
     }
+}
+
+/// The oldest blob file that an entry refers to, by its value or a column of it.
+fn oldest_blob(internal: &[u8], value: &[u8]) -> Decoded<Option<FileNumber>> {
+    let index_of = |bytes| BlobIndex::decode(bytes).map(|index| Some(index.file));
+    // Truncation is meant: the lowest byte is the kind.
+    let kind = key::packed(internal) as u8;
+    if kind == ValueKind::BlobIndex as u8 {
+        return index_of(value);
+    }
+    if kind != ValueKind::WideColumnEntity as u8 {
+        return Ok(None);
+    }
+    let mut oldest = None;
+    for column in wide::decode(value)?.columns() {
+        if let ColumnValue::Blob(bytes) = column.value {
+            oldest = oldest.into_iter().chain(index_of(bytes)?).min();
+        }
+    }
+    Ok(oldest)
 }
 
 /// Whether `b`, which begins no earlier, shares keys with `a`.

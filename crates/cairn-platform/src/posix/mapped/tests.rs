@@ -132,7 +132,7 @@ fn where_no_window_can_be_prepared_appends_are_calls() {
         .open_existing(&path, mode, rustix::fs::OFlags::RDONLY)
         .unwrap();
     // A descriptor that cannot be written to refuses as a full device does.
-    let file = MappedWriter::create(file, path.clone(), MAPPED).unwrap();
+    let file = MappedWriter::create(file, path.clone(), MAPPED, 0).unwrap();
     assert!(!file.is_mapped());
     assert!(file.append(b"x").is_err());
     assert_eq!(file.len(), 0);
@@ -190,4 +190,113 @@ fn a_writer_that_overtakes_the_threads_loses_nothing() {
     assert!(content(&path)[..expected.len()] == expected[..]);
     file.close().unwrap();
     assert!(content(&path) == expected);
+}
+
+/// What is at `path`, and how many bytes of the device it takes.
+fn space_of(path: &Path) -> u64 {
+    let found = rustix::fs::stat(path).unwrap();
+    u64::try_from(found.st_blocks).unwrap() * 512
+}
+
+/// A file that is expected to be long and fills fast, and the mode of it and the next one.
+fn filled_fast(path: &Path) -> Option<(Arc<dyn WritableFile>, FileMode)> {
+    let file = create_for(path, 4 << 20)?;
+    for _ in 0..20 {
+        file.append(&[1; 100_000]).unwrap();
+    }
+    let mode = FileMode {
+        expected_len: file.len(),
+        ..MAPPED
+    };
+    Some((file, mode))
+}
+
+/// Its successor at `path`, once the space is reserved.
+fn successor(file: &dyn WritableFile, path: &Path, mode: FileMode) -> Arc<dyn WritableFile> {
+    for _ in 0..1_000 {
+        if let Some(next) = file.successor(path, mode).unwrap() {
+            return next;
+        }
+        assert!(!path.exists(), "what is not ready has no name");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("no space was reserved");
+}
+
+#[test]
+fn a_file_that_fills_fast_has_space_for_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["1", "2", "3"].map(|name| dir.path().join(name));
+    let Some((first, mode)) = filled_fast(&paths[0]) else {
+        return;
+    };
+    let second = successor(&*first, &paths[1], mode);
+    assert_eq!((second.path(), second.len()), (&*paths[1], 0));
+    assert!(second.is_mapped() && space_of(&paths[1]) >= 4 << 20);
+    assert!(
+        first.successor(&paths[2], mode).unwrap().is_none(),
+        "there is one"
+    );
+    first.close().unwrap();
+    // It is a file as any other one, and its rest goes with its end.
+    let written = bytes(3, 3_000_000);
+    written
+        .chunks(70_000)
+        .for_each(|part| second.append(part).unwrap());
+    second.sync(false).unwrap();
+    assert_eq!(&content(&paths[1])[..written.len()], written);
+    successor(&*second, &paths[2], mode)
+        .append(b"third")
+        .unwrap();
+    assert!(content(&paths[2]).starts_with(b"third"));
+    second.close().unwrap();
+    assert_eq!(content(&paths[1]), written);
+    assert!(space_of(&paths[1]) < 4 << 20);
+}
+
+#[test]
+fn a_successor_takes_no_name_that_is_taken_and_no_other_rights() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, taken) = (dir.path().join("1"), dir.path().join("2"));
+    let Some((file, mode)) = filled_fast(&path) else {
+        return;
+    };
+    drop(successor(&*file, &taken, mode));
+    let Some((file, mode)) = filled_fast(&dir.path().join("3")) else {
+        return;
+    };
+    let other = FileMode {
+        owner_only: true,
+        ..mode
+    };
+    let plain = FileMode::default();
+    let free = dir.path().join("4");
+    for _ in 0..50 {
+        for mode in [other, plain] {
+            assert!(file.successor(&free, mode).unwrap().is_none());
+        }
+        assert!(file.successor(&taken, mode).unwrap().is_none());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(!free.exists());
+    assert_eq!(content(&taken).len(), 0, "it stays what it was");
+}
+
+#[test]
+fn a_file_that_is_not_expected_to_be_long_or_has_ended_has_no_successor() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, next) = (dir.path().join("1"), dir.path().join("2"));
+    let Some(file) = create(&path) else { return };
+    file.append(&[1; 1_000_000]).unwrap();
+    let Some((ended, mode)) = filled_fast(&dir.path().join("3")) else {
+        return;
+    };
+    ended.close().unwrap();
+    for _ in 0..20 {
+        for file in [&file, &ended] {
+            assert!(file.successor(&next, mode).unwrap().is_none());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(!next.exists());
 }

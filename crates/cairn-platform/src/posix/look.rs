@@ -1,0 +1,61 @@
+//! Looking at many files of one directory.
+//!
+//! Each is looked at by its name in the open directory, so that the way there is gone once; and where there are
+//! many, another thread looks at half of them. Both look through descriptors of their own: to share one means
+//! to write to it at each call.
+
+use std::path::Path;
+use std::thread;
+
+use cairn_types::Result;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
+
+use super::interrupts::repeated;
+use super::{failed, status_of};
+use crate::cores;
+use crate::fs::Status;
+use crate::sync::OnceLock;
+
+/// So many files take as long to look at as it takes to begin a thread several times.
+const MANY: usize = 256;
+
+/// What is under each of `names` in `dir`.
+pub(super) fn status_each(dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+    // It takes the reading of several files to learn of them.
+    static CORES: OnceLock<usize> = OnceLock::new();
+    if names.len() < MANY || *CORES.get_or_init(cores::count) < 2 {
+        return look_at(dir, names);
+    }
+    let (ours, theirs) = names.split_at(names.len() / 2);
+    thread::scope(|scope| {
+        let helper = thread::Builder::new().name("cairn-look".to_owned());
+        let helper = helper.spawn_scoped(scope, || look_at(dir, theirs));
+        let mut found = look_at(dir, ours);
+        // A thread that did not begin, or came to nothing, leaves its half to this one.
+        let rest = helper.ok().and_then(|helper| helper.join().ok());
+        found.extend(rest.unwrap_or_else(|| look_at(dir, theirs)));
+        found
+    })
+}
+
+fn look_at(dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+    let open = || {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(CWD, dir, flags, Mode::empty())
+    };
+    // If the directory cannot be opened, the paths say why.
+    let opened: Option<OwnedFd> = repeated(open).ok();
+    let look = |name: &String| {
+        let path = || dir.join(name);
+        let found = match &opened {
+            Some(dir) => statat(dir, name.as_str(), AtFlags::empty()),
+            None => statat(CWD, path(), AtFlags::empty()),
+        };
+        match found {
+            Ok(found) => Ok(status_of(&found)),
+            Err(errno) => Err(failed("look at", &path(), errno)),
+        }
+    };
+    names.iter().map(look).collect()
+}
