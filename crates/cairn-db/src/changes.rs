@@ -12,7 +12,7 @@ use cairn_format::batch::{BatchRef, HEADER_LEN};
 use cairn_format::log::Predecessor;
 use cairn_observe::statistics::Ticker;
 use cairn_platform::fs::FileMode;
-use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode};
+use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
 use cairn_wal::{Reason, WalEvent, WalReader};
 
 use crate::batch::WriteBatch;
@@ -416,10 +416,25 @@ impl Db {
                 "sequence number {seq} was not written yet"
             )));
         }
-        let files = self.shared().sorted_wal_files()?;
-        let iter = WalIterator::new(self.handle.clone(), seq, files);
-        iter.status()?;
-        Ok(iter)
+        let mut files = self.shared().sorted_wal_files()?;
+        loop {
+            let numbers = |files: &[WalFile]| -> Vec<_> {
+                files.iter().map(|file| file.log_number).collect()
+            };
+            let listed = numbers(&files);
+            let iter = WalIterator::new(self.handle.clone(), seq, files);
+            match iter.status() {
+                // A log may have been deleted between the listing and its reading: a later listing is without
+                // it.
+                Err(error) if error.code() == Code::TryAgain => {
+                    files = self.shared().sorted_wal_files()?;
+                    if numbers(&files) == listed {
+                        return Err(error);
+                    }
+                }
+                status => return status.map(|()| iter),
+            }
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! Old logs: recycled, archived, and read as a stream of changes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cairn_db::{Db, WalFileType, WalIterator, WriteBatch};
-use cairn_options::{DbOptions, Options, WriteOptions};
-use cairn_platform::World;
-use cairn_types::{Code, SequenceNumber};
+use cairn_options::{DbOptions, FamilyOptions, Options, WriteOptions};
+use cairn_platform::fs::{FileMode, Status};
+use cairn_platform::sync::Mutex;
+use cairn_platform::{FileSystem, MemFileSystem, RandomAccessFile, World, WritableFile};
+use cairn_types::{Code, Result, SequenceNumber};
 
 use crate::basic::db_options;
 use crate::wal::open_with;
@@ -235,4 +238,61 @@ fn a_stream_from_an_unlogged_write_has_caught_up() {
     assert_eq!(iter.status().unwrap_err().code(), Code::TryAgain);
     db.put(b"logged", b"2").unwrap();
     assert_eq!(numbers_since(&db, 2), [3]);
+}
+
+/// Files in memory, of which a log is deleted as soon as somebody asks how long it is.
+#[derive(Default)]
+struct Deleting {
+    fs: MemFileSystem,
+    doomed: Mutex<Option<PathBuf>>,
+}
+
+impl FileSystem for Deleting {
+    fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+        self.fs.open(path, mode)
+    }
+    fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.fs.create(path, mode)
+    }
+    fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.fs.open_append(path, mode)
+    }
+    fn status(&self, path: &Path) -> Result<Status> {
+        let status = self.fs.status(path);
+        let mut doomed = self.doomed.lock();
+        if doomed.take_if(|doomed| doomed == path).is_some() {
+            self.fs.remove(path)?;
+        }
+        status
+    }
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.fs.sync_dir(dir)
+    }
+
+    cairn_platform::forward_names!(fs);
+}
+
+#[test]
+fn a_log_that_is_deleted_while_logs_are_listed_is_not_part_of_the_stream() {
+    let files = Arc::new(Deleting::default());
+    let world = World {
+        fs: files.clone(),
+        ..World::in_memory()
+    };
+    let db = open_with(&world, &db_options(), false);
+    let other = db
+        .create_family("other", &FamilyOptions::default())
+        .unwrap();
+    db.put(b"a", b"1").unwrap();
+    other.put(b"b", b"1").unwrap();
+    other.flush().unwrap();
+    db.put(b"c", b"1").unwrap();
+    assert_eq!(numbers_since(&db, 1), [1, 2, 3]);
+    let [first, _] = &db.sorted_wal_files().unwrap()[..] else {
+        panic!("the default family still needs the first log");
+    };
+    let path = Path::new("/db").join(&first.path_name[1..]);
+    *files.doomed.lock() = Some(path);
+    assert_eq!(numbers_since(&db, 1), [3]);
+    assert_eq!(*files.doomed.lock(), None);
 }
