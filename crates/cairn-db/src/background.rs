@@ -20,6 +20,7 @@ use crate::control::is_called_off;
 use crate::errors::retry::JobKind;
 use crate::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
+use crate::write::hold::waits_for_flush;
 use crate::write::stall::{self, Condition, Load};
 
 /// Makes sure of the threads that jobs may take, and of those that may help one of them.
@@ -191,6 +192,7 @@ impl Shared {
         let before = tree.condition;
         let mut worst = Condition::Normal;
         let mut behind = false;
+        let mut paced = false;
         let mut changes = Vec::new();
         let rate = self.options().delayed_write_rate;
         for family in self.families.load().iter() {
@@ -206,6 +208,10 @@ impl Shared {
                 Condition::Delayed(_) => family.throttle.press(stall::pressure(load, &options)),
                 Condition::Stopped(_) => {}
             }
+            if !waits_for_flush(state, family) {
+                self.end_pace(family);
+            }
+            paced |= family.pace.is_on();
             worst = worst.worse(condition);
             behind |= stall::is_behind(load, &options);
             changes.push((family.clone(), condition));
@@ -218,7 +224,7 @@ impl Shared {
         self.compactions_behind.store(behind, Ordering::Relaxed);
         // Release: after what each family says of itself.
         self.some_are_held_back
-            .store(worst != Condition::Normal, Ordering::Release);
+            .store(paced || worst != Condition::Normal, Ordering::Release);
         if worst != before {
             self.info
                 .info(format_args!("writes: {before:?} -> {worst:?}"));

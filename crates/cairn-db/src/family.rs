@@ -15,6 +15,7 @@ use cairn_version::{TableSource, Version};
 
 use crate::db::Handle;
 use crate::work::WorkCounts;
+use crate::write::pace::Pace;
 use crate::write::stall::Throttle;
 
 /// One column family of an open database.
@@ -33,6 +34,8 @@ pub(crate) struct FamilyState {
     pub(crate) attention_at: AtomicUsize,
     /// How fast writes pass while they are delayed.
     pub(crate) throttle: Throttle,
+    /// How fast they pass while the memtable is nearly full and the one before it is being flushed.
+    pub(crate) pace: Pace,
     /// Writes have to be delayed or stopped.
     pub(crate) is_held_back: AtomicBool,
     dropped: AtomicBool,
@@ -73,6 +76,7 @@ impl FamilyState {
             tables: ArcSwap::new(tables),
             attention_at: AtomicUsize::new(0),
             throttle: Throttle::new(0),
+            pace: Pace::default(),
             is_held_back: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             history: Mutex::default(),

@@ -1,7 +1,8 @@
 //! Holding writes back while jobs are behind: those of the families whose jobs are, and no others.
 //!
 //! A writer waits here before it joins the queue, so that writes of other families pass it. What a
-//! family asks for is decided in [`super::stall`], whenever its tree or its memtables change. Cost
+//! family asks for is decided in [`super::stall`], whenever its tree or its memtables change, and in
+//! [`super::pace`], while its memtable is nearly full. Cost
 //! where no family is behind: one load.
 
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use cairn_observe::perf::{self, PerfMetric};
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result};
 
-use super::stall::Condition;
+use super::stall::{Cause, Condition};
 use crate::batch::WriteBatch;
 use crate::family::FamilyState;
-use crate::shared::{Shared, Tree};
+use crate::shared::{FamilyTree, Shared, Tree};
 
 impl Shared {
     /// Waits until the families that `batch` writes to can take it. With `no_slowdown` a wait is an
@@ -31,7 +32,9 @@ impl Shared {
     fn hold_back_slowly(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
         let families = self.families.load_full();
         let written = families.iter().filter(|state| batch.writes_to(state.id()));
-        let written: Vec<_> = written.filter(|state| state.is_held_back()).collect();
+        let written: Vec<_> = written
+            .filter(|state| state.is_held_back() || state.pace.is_on())
+            .collect();
         if written.is_empty() {
             return Ok(());
         }
@@ -43,7 +46,11 @@ impl Shared {
             )));
         }
         match condition {
-            Condition::Normal => return Ok(()),
+            Condition::Normal => {
+                if !self.keep_pace(&written, batch.data().len(), no_slowdown, began) {
+                    return Ok(());
+                }
+            }
             Condition::Delayed(_) => {
                 let bytes = batch.data().len();
                 let delays = written
@@ -67,6 +74,72 @@ impl Shared {
         perf::count(|perf| perf.add(PerfMetric::WriteDelayTime, waited));
         Ok(())
     }
+
+    /// Has writes of those of `families` slowed down that have no room for another memtable yet: their own is
+    /// nearly full.
+    pub(crate) fn slow_down(&self, families: &[Arc<FamilyState>]) {
+        let now = self.world.clock.monotonic_nanos();
+        let tree = self.tree.lock();
+        for family in families {
+            let state = tree.families.get(&family.id());
+            if state.is_some_and(|state| waits_for_flush(state, family)) {
+                family.pace.begin(now);
+                // Release: after what the family says of itself.
+                self.some_are_held_back.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Lets writes of `family` pass, and tells what waited.
+    pub(crate) fn end_pace(&self, family: &FamilyState) {
+        if !family.pace.is_on() {
+            return;
+        }
+        if let Some(waits) = family.pace.end(self.world.clock.monotonic_nanos()) {
+            self.info.info(format_args!(
+                "[{}] writes were slowed down for {} ms, with a memtable nearly full and the one before it not flushed: \
+                 {} of them waited {} ms together",
+                family.name(),
+                waits.lasted / 1_000_000,
+                waits.writes,
+                waits.nanos / 1_000_000,
+            ));
+        }
+    }
+
+    /// Waits as long as the families that are nearly full ask a write of `bytes` to, and returns whether it did.
+    /// One that may not be slowed down is not: there is room for it.
+    fn keep_pace(
+        &self,
+        families: &[&Arc<FamilyState>],
+        bytes: usize,
+        no_slowdown: bool,
+        now: u64,
+    ) -> bool {
+        if no_slowdown {
+            return false;
+        }
+        let mut waited = false;
+        for family in families {
+            let left = family
+                .full()
+                .saturating_sub(family.view().memtable.memory_usage());
+            let (wait, first) = family.pace.wait(bytes, left, now);
+            if first {
+                let cause = Cause::Memtables as usize;
+                family.work.stalled(false, cause, false);
+            }
+            waited |= !wait.is_zero();
+            family.pace.sleep(wait, |part| self.world.clock.sleep(part));
+        }
+        waited
+    }
+}
+
+/// Whether `family` stops writes when its memtable is full.
+pub(crate) fn waits_for_flush(state: &FamilyTree, family: &FamilyState) -> bool {
+    let most = usize::try_from(family.options().max_write_buffer_number).unwrap_or(2);
+    !state.immutables.is_empty() && state.immutables.len() + 1 >= most
 }
 
 /// The gravest condition of `families`. One that was dropped asks for nothing.

@@ -17,6 +17,7 @@ pub(crate) mod hold;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod order;
+pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod stall;

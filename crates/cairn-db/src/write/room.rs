@@ -58,7 +58,7 @@ impl Shared {
     fn switch_full_memtables(self: &Arc<Self>) -> Result<()> {
         let families = self.families.load_full();
         let mut full = Vec::new();
-        let mut nearly_full = false;
+        let mut nearly_full = Vec::new();
         for family in families.iter() {
             let memtable = family.memtable();
             let used = memtable.memory_usage();
@@ -69,12 +69,13 @@ impl Shared {
                 let reason = FlushReason::MemtableMaxRangeDeletions;
                 self.flush_because(std::slice::from_ref(family), reason);
             } else if used >= family.attention_at.load(Ordering::Relaxed) {
-                nearly_full = true;
+                nearly_full.push(family.clone());
                 family.attention_at.store(family.full(), Ordering::Relaxed);
             }
         }
-        if nearly_full {
+        if !nearly_full.is_empty() {
             self.sync_log_ahead();
+            self.slow_down(&nearly_full);
         }
         let mut asked = false;
         if full.is_empty() && self.logs_are_too_large() {
@@ -229,8 +230,11 @@ impl Shared {
         let current = self.writer.lock().log.as_ref().map(|log| log.number());
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let all = self.families.load_full();
+        let now = self.world.clock.monotonic_nanos();
         let mut tree = self.tree.lock();
         for family in families {
+            self.end_pace(family);
+            family.pace.memtable_began(now);
             family
                 .attention_at
                 .store(family.nearly_full(), Ordering::Relaxed);

@@ -1,8 +1,13 @@
 //! Writes that wait for jobs, and those that do not have to.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use cairn_db::{Db, Family, WriteBatch};
 use cairn_options::{CompactionStyle, FamilyOptions, WriteOptions};
 use cairn_platform::World;
+use cairn_platform::world::Clock;
 use cairn_types::{Code, Result};
 
 use crate::basic::db_options;
@@ -82,4 +87,77 @@ fn a_writer_that_waits_learns_of_the_closing() {
         let ended = writer.join().unwrap().unwrap_err();
         assert_eq!(ended.code(), Code::ShutdownInProgress, "{ended}");
     });
+}
+
+/// A clock that moves when somebody sleeps, and says for how long anybody did.
+#[derive(Default)]
+struct Slept {
+    now: AtomicU64,
+    longest: AtomicU64,
+}
+
+impl Clock for Slept {
+    fn wall_micros(&self) -> u64 {
+        self.monotonic_nanos() / 1000
+    }
+    fn monotonic_nanos(&self) -> u64 {
+        self.now.load(Ordering::SeqCst)
+    }
+    fn sleep(&self, duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap();
+        self.now.fetch_add(nanos, Ordering::SeqCst);
+        self.longest.fetch_max(nanos, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn writes_slow_down_before_they_would_stop_for_a_flush() {
+    const WRITE: u64 = 1_000_000;
+    let clock = Arc::new(Slept::default());
+    let world = World {
+        clock: clock.clone(),
+        ..World::in_memory()
+    };
+    let db = open_with(&world, &db_options(), false);
+    db.default_family()
+        .set_options(&[("write_buffer_size", "1048576")])
+        .unwrap();
+    let write = |options: &WriteOptions| {
+        clock.now.fetch_add(WRITE, Ordering::SeqCst);
+        db.put_with(b"key", &[7; 1000], options).unwrap();
+    };
+    let waited = || clock.monotonic_nanos();
+    let number = |name| db.property_number(name).unwrap();
+    // Nothing is flushed: as on a device that stands still.
+    db.pause_background_work();
+    while number("rocksdb.num-immutable-mem-table") == 0 {
+        write(&WriteOptions::default());
+    }
+    assert_eq!(clock.longest.load(Ordering::SeqCst), 0, "there is room");
+    while number("rocksdb.cur-size-active-mem-table") < (1 << 20) / 8 * 7 {
+        write(&WriteOptions::default());
+    }
+    // Five seconds, which is five times as long as a memtable takes, do not fill the rest.
+    let (began, mut writes) = (waited(), 0);
+    while waited() - began < 5_000_000_000 {
+        write(&WriteOptions::default());
+        writes += 1;
+        assert!(writes < 115, "the next ones would stop");
+    }
+    assert!(writes > 50, "{writes}");
+    assert_eq!(db.property_number("rocksdb.is-write-stopped"), Some(0));
+    let stalls = db.property("rocksdb.cf-write-stall-stats").unwrap();
+    assert!(stalls.contains("memtable-limit-delays: 1"), "{stalls}");
+    // One that may not be slowed down is not: there is room.
+    let before = waited();
+    write(&impatient());
+    assert_eq!(waited() - before, WRITE);
+
+    // What is flushed makes room for another memtable, and nobody waits any more.
+    db.continue_background_work().unwrap();
+    db.wait_until_quiet().unwrap();
+    let before = waited();
+    (0..20).for_each(|_| write(&WriteOptions::default()));
+    assert_eq!(waited() - before, 20 * WRITE);
+    db.close().unwrap();
 }

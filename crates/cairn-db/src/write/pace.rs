@@ -1,0 +1,195 @@
+//! Slowing writes down towards the end of a memtable while the one before it is still being flushed.
+//!
+//! A flush whose device stands still for a while would otherwise stop all writes as soon as the memtable is full:
+//! one delay of everybody as long as the device takes. Instead, what is left of the memtable is given out no faster
+//! than would fill it in the time that it has been filling already. What is left then falls as one over that time
+//! and never ends, and each write waits a little. RocksDB does so only where `max_write_buffer_number` is over 3, by
+//! a rate that does not know how much room there is.
+//!
+//! Invariant: a family is paced only between the moment when its memtable is nearly full and the one when another
+//! memtable takes its place or a flush has made room for another one. Cost where nothing is paced: none beyond what
+//! [`super::hold`] asks anyway.
+
+use std::time::Duration;
+
+use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
+
+/// Writes go on until they have to wait this long: shorter sleeps take longer than what was asked for.
+const LEAST_NANOS: u64 = 1_000_000;
+
+/// Nobody sleeps longer without asking again whether the flush has ended.
+const MOST_NANOS: u64 = 5_000_000;
+
+/// How fast the rest of the memtable of a family may be filled.
+#[derive(Default)]
+pub(crate) struct Pace {
+    is_on: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// Times in nanoseconds of the monotonic clock.
+#[derive(Default)]
+struct State {
+    /// When the memtable became the one that is written.
+    began: u64,
+    /// When writes began to be slowed down.
+    slowed: u64,
+    /// When the next write may pass.
+    next: u64,
+    /// What is known of the waits since then.
+    waits: Waits,
+}
+
+/// What waited while a memtable was being filled slowly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// How many writes waited.
+    pub(crate) writes: u64,
+    /// How long all of them together.
+    pub(crate) nanos: u64,
+    /// For how long writes were slowed down.
+    pub(crate) lasted: u64,
+}
+
+impl Pace {
+    /// Whether writes are slowed down.
+    pub(crate) fn is_on(&self) -> bool {
+        // Acquire pairs with the store of whoever began.
+        self.is_on.load(Ordering::Acquire)
+    }
+
+    /// Another memtable is written from `now` on.
+    pub(crate) fn memtable_began(&self, now: u64) {
+        self.state.lock().began = now;
+    }
+
+    /// Slows writes down from `now` on.
+    pub(crate) fn begin(&self, now: u64) {
+        let mut state = self.state.lock();
+        state.slowed = now;
+        state.next = now;
+        state.waits = Waits::default();
+        self.is_on.store(true, Ordering::Release);
+    }
+
+    /// Lets writes pass again. What waited meanwhile, if something did.
+    pub(crate) fn end(&self, now: u64) -> Option<Waits> {
+        if !self.is_on() {
+            return None;
+        }
+        let state = self.state.lock();
+        self.is_on.store(false, Ordering::Release);
+        let waits = Waits {
+            lasted: now.saturating_sub(state.slowed),
+            ..state.waits
+        };
+        (waits.writes > 0).then_some(waits)
+    }
+
+    /// How long a write of `bytes` waits at `now`, where the memtable has room for `left` bytes; and whether it
+    /// is the first that does. Zero where writes are not slowed down.
+    pub(crate) fn wait(&self, bytes: usize, left: usize, now: u64) -> (Duration, bool) {
+        let mut state = self.state.lock();
+        if !self.is_on() {
+            return (Duration::ZERO, false);
+        }
+        let nanos_for_all = u128::from(now.saturating_sub(state.began));
+        let cost = nanos_for_all * bytes as u128 / left.max(1) as u128;
+        let start = state.next.max(now);
+        // A write that is larger than what is left fills the memtable whenever it comes.
+        let cost = u64::try_from(cost.min(nanos_for_all)).unwrap_or(u64::MAX);
+        state.next = start.saturating_add(cost);
+        let wait = start - now;
+        if wait < LEAST_NANOS {
+            return (Duration::ZERO, false);
+        }
+        state.waits.writes += 1;
+        state.waits.nanos += wait;
+        (Duration::from_nanos(wait), state.waits.writes == 1)
+    }
+
+    /// Sleeps for `wait`, or until writes may pass again.
+    pub(crate) fn sleep(&self, wait: Duration, mut sleep: impl FnMut(Duration)) {
+        let mut left = wait;
+        while self.is_on() && !left.is_zero() {
+            let part = left.min(Duration::from_nanos(MOST_NANOS));
+            sleep(part);
+            left -= part;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn nobody_waits_while_nothing_is_slowed_down() {
+        let pace = Pace::default();
+        pace.memtable_began(0);
+        assert_eq!(pace.wait(1 << 20, 0, SECOND), (Duration::ZERO, false));
+        assert_eq!(pace.end(SECOND), None);
+        pace.begin(SECOND);
+        assert_eq!(pace.end(2 * SECOND), None, "nobody came");
+    }
+
+    /// Writes of 1,000 bytes into the last 8 MB of 64, one after the other, for `seconds` after the first.
+    fn fill(pace: &Pace, seconds: u64) -> (u64, Duration) {
+        let (mut left, mut now, mut longest) = (8_000_000, SECOND, Duration::ZERO);
+        pace.memtable_began(0);
+        pace.begin(now);
+        while now < (1 + seconds) * SECOND {
+            let (wait, _) = pace.wait(1_000, left, now);
+            longest = longest.max(wait);
+            now += u64::try_from(wait.as_nanos()).unwrap() + 10_000;
+            left = left.checked_sub(1_000).expect("the memtable is not full");
+        }
+        (left as u64, longest)
+    }
+
+    #[test]
+    fn what_is_left_lasts_longer_than_any_flush_and_waits_stay_short() {
+        let pace = Pace::default();
+        // One over the time: a half after as long again, a tenth after ten times as long.
+        let (left, longest) = fill(&pace, 1);
+        assert!((3_900_000..4_200_000).contains(&left), "{left}");
+        assert!(longest < Duration::from_millis(2), "{longest:?}");
+        let (left, longest) = fill(&pace, 9);
+        assert!((700_000..900_000).contains(&left), "{left}");
+        assert!(longest < Duration::from_millis(15), "{longest:?}");
+        let waits = pace.end(10 * SECOND).expect("many waited");
+        assert_eq!(waits.lasted, 9 * SECOND);
+        assert!(
+            waits.nanos < waits.lasted && waits.writes > 1_000,
+            "{waits:?}"
+        );
+    }
+
+    #[test]
+    fn a_write_larger_than_what_is_left_waits_no_longer_than_the_memtable_took() {
+        let pace = Pace::default();
+        pace.memtable_began(0);
+        pace.begin(SECOND);
+        assert_eq!(pace.wait(1 << 30, 0, SECOND), (Duration::ZERO, false));
+        assert_eq!(pace.wait(10, 0, SECOND), (Duration::from_secs(1), true));
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_when_room_is_made() {
+        let pace = Pace::default();
+        pace.begin(0);
+        let mut slept = Vec::new();
+        pace.sleep(Duration::from_millis(12), |part| {
+            slept.push(part.as_millis())
+        });
+        assert_eq!(slept, [5, 5, 2]);
+        slept.clear();
+        pace.sleep(Duration::from_millis(12), |part| {
+            slept.push(part.as_millis());
+            pace.end(0);
+        });
+        assert_eq!(slept, [5]);
+    }
+}
