@@ -18,8 +18,8 @@ use std::ptr::NonNull;
 use cairn_platform::huge::{HugePage, prepare_ahead};
 use cairn_platform::sync::Mutex;
 
-/// How many extents wait at most: 32 MiB, half of a memtable of the default size.
-const MOST_KEPT: usize = 16;
+/// How many extents wait at most: 64 MiB, a memtable of the default size.
+const MOST_KEPT: usize = 32;
 
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
     extents: Vec::new(),
