@@ -73,9 +73,11 @@ const EXACT_TERMS: u64 = 100_000;
 #[derive(Clone, Debug)]
 pub struct Zipfian {
     bound: u64,
-    theta: f64,
     zeta: f64,
+    /// The sum of the first two terms of it.
+    zeta_of_two: f64,
     eta: f64,
+    exponent: f64,
 }
 
 impl Zipfian {
@@ -90,13 +92,14 @@ impl Zipfian {
     pub fn with(bound: u64, theta: f64) -> Zipfian {
         let bound = bound.max(1);
         let zeta = zeta(bound, theta);
-        let eta =
-            (1.0 - (2.0 / bound as f64).powf(1.0 - theta)) / (1.0 - zeta_of_two(theta) / zeta);
+        let zeta_of_two = 1.0 + 0.5f64.powf(theta);
+        let eta = (1.0 - (2.0 / bound as f64).powf(1.0 - theta)) / (1.0 - zeta_of_two / zeta);
         Zipfian {
             bound,
-            theta,
             zeta,
+            zeta_of_two,
             eta,
+            exponent: 1.0 / (1.0 - theta),
         }
     }
 
@@ -107,10 +110,10 @@ impl Zipfian {
         if scaled < 1.0 {
             return 0;
         }
-        if scaled < zeta_of_two(self.theta) {
+        if scaled < self.zeta_of_two {
             return 1.min(self.bound - 1);
         }
-        let power = (self.eta * share - self.eta + 1.0).powf(1.0 / (1.0 - self.theta));
+        let power = (self.eta * share - self.eta + 1.0).powf(self.exponent);
         ((self.bound as f64 * power) as u64).min(self.bound - 1)
     }
 
@@ -118,10 +121,6 @@ impl Zipfian {
     pub fn scattered(&self, rng: &mut Rng) -> u64 {
         mix(self.rank(rng)) % self.bound
     }
-}
-
-fn zeta_of_two(theta: f64) -> f64 {
-    1.0 + 0.5f64.powf(theta)
 }
 
 /// The sum of `1 / i^theta` for `i` from 1 to `bound`.
