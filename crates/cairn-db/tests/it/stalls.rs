@@ -104,7 +104,7 @@ impl Clock for Slept {
         self.now.load(Ordering::SeqCst)
     }
     fn sleep(&self, duration: Duration) {
-        let nanos = u64::try_from(duration.as_nanos()).unwrap();
+        let nanos = u64::try_from(duration.as_nanos()).expect("a sleep of less than centuries");
         self.now.fetch_add(nanos, Ordering::SeqCst);
         self.longest.fetch_max(nanos, Ordering::SeqCst);
     }
