@@ -1,22 +1,11 @@
 //! What statistics hear of point reads.
 
 use cairn_observe::perf::{self, PerfMetric};
-use cairn_observe::statistics::{Began, Histogram, TableCounts, Ticker, Update};
+use cairn_observe::statistics::{Began, Histogram, Hit, TableCounts, Update};
 use cairn_types::Result;
 
 use crate::get::Found;
 use crate::view::Reading;
-
-/// Where the search for a key ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hit {
-    /// In a memtable.
-    Memtable,
-    /// In a table of this level.
-    Level(usize),
-    /// Nowhere.
-    Nowhere,
-}
 
 impl Reading {
     /// Begins to measure a read, if that is asked for.
@@ -44,18 +33,15 @@ pub(crate) fn count_get(
     });
     let micros = began.micros(&*reading.clock);
     let update = |update: &Update<'_>| {
-        if let Some(tables) = tables {
-            tables.bring_to(update);
-        }
         if let Some(micros) = micros {
             update.time(Histogram::DbGet, micros);
         }
-        let Ok(found) = found else { return };
-        count_hit(update, hit, found);
-        update.add(Ticker::NumberKeysRead, 1);
-        let bytes = len_of(found);
-        update.add(Ticker::BytesRead, bytes);
-        update.record(Histogram::BytesPerRead, bytes);
+        match found {
+            Ok(found) => update.get(tables, hit, is_value(found).then(|| len_of(found))),
+            Err(_) => tables
+                .into_iter()
+                .for_each(|tables| tables.bring_to(update)),
+        }
     };
     let counted = reading
         .statistics
@@ -79,22 +65,10 @@ pub(crate) fn count_tables(reading: &Reading, tables: &TableCounts) {
     }
 }
 
-/// The search for one key has ended.
+/// Whether something was found.
 #[inline]
-pub(crate) fn count_hit(update: &Update<'_>, hit: Hit, found: &Found) {
-    let in_memory = match hit {
-        Hit::Memtable => Ticker::MemtableHit,
-        _ => Ticker::MemtableMiss,
-    };
-    update.add(in_memory, 1);
-    if let (Hit::Level(level), Found::Value(_) | Found::Entity(_)) = (hit, found) {
-        let ticker = match level {
-            0 => Ticker::GetHitL0,
-            1 => Ticker::GetHitL1,
-            _ => Ticker::GetHitL2AndUp,
-        };
-        update.add(ticker, 1);
-    }
+pub(crate) fn is_value(found: &Found) -> bool {
+    !matches!(found, Found::Missing)
 }
 
 /// Bytes of what was found.

@@ -14,7 +14,7 @@ use cairn_format::key::LookupKey;
 use cairn_format::range_del::Fragments;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
-use cairn_observe::statistics::Histogram;
+use cairn_observe::statistics::{Histogram, Hit};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{GetOptions, Table, TableGet};
@@ -23,7 +23,7 @@ use cairn_version::{FileMeta, TableRef};
 
 use crate::blob::{BlobPlace, BlobReadOptions, Located};
 use crate::columns::{Columns, default_column, with_blobs};
-use crate::counting::{Hit, count_get, count_tables};
+use crate::counting::{count_get, count_tables};
 use crate::level::nothing_may_be_read;
 use crate::merging::{Below, Merged, full_merge};
 use crate::patience::Patience;

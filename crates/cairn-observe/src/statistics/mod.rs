@@ -30,6 +30,7 @@
 mod atomics;
 mod beginning;
 mod distribution;
+mod gets;
 mod histogram;
 pub mod history;
 mod meter;
@@ -50,6 +51,8 @@ use cairn_platform::cores;
 use cairn_platform::sync::{AtomicU8, Ordering};
 
 pub use distribution::{Distribution, HistogramData};
+pub use gets::Hit;
+use gets::Kind;
 pub use histogram::Histogram;
 pub use meter::{Began, Meter};
 use shard::{Shard, Shards};
@@ -133,8 +136,8 @@ impl PartialEq for Keeping {
 }
 
 /// The sums of one or more databases. Aligned so that what every update looks at shares no line with the
-/// count of an [`Arc`].
-#[repr(align(128))]
+/// count of an [`Arc`], and in this order so that it is in one.
+#[repr(C, align(128))]
 pub struct Statistics {
     level: AtomicU8,
     shards: Shards,
@@ -298,6 +301,43 @@ impl Update<'_> {
     #[inline]
     pub fn add(&self, ticker: Ticker, count: u64) {
         self.shard.add(ticker, count);
+    }
+
+    /// Adds what a get counted in tables, if it looked into any, and begins that anew; where it ended, and the
+    /// bytes of its value if there is one.
+    #[inline]
+    pub fn get(&self, tables: Option<&TableCounts>, hit: Hit, value: Option<u64>) {
+        if let Some(kind) = Kind::of(tables, hit, value.is_some()) {
+            self.shard.add_get(kind);
+            if let Some(tables) = tables {
+                self.add(Ticker::BlockCacheBytesRead, tables.hit_bytes.get());
+                tables.forget();
+            }
+        } else {
+            self.odd_get(tables, hit, value.is_some());
+        }
+        let bytes = value.unwrap_or(0);
+        self.add(Ticker::BytesRead, bytes);
+        self.record(Histogram::BytesPerRead, bytes);
+    }
+
+    /// Adds what gets of some kind add at once.
+    #[inline(never)]
+    fn odd_get(&self, tables: Option<&TableCounts>, hit: Hit, is_value: bool) {
+        if let Some(tables) = tables {
+            tables.bring_to(self);
+        }
+        self.hit(hit, is_value);
+        self.add(Ticker::NumberKeysRead, 1);
+    }
+
+    /// Adds where the search for a key ended.
+    #[inline]
+    pub fn hit(&self, hit: Hit, is_value: bool) {
+        self.add(hit.of_memtables(), 1);
+        if let Some(ticker) = hit.of_level().filter(|_| is_value) {
+            self.add(ticker, 1);
+        }
     }
 
     /// Adds a sample that is not a time.
