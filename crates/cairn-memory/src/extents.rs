@@ -1,8 +1,10 @@
 //! The large pages that arenas cut their chunks from, and those that wait for the next arena.
 //!
 //! A page that comes from the kernel is cleared by it, which takes as long as filling it: an eighth of a
-//! sequential load. So the memtables of a process hand their pages on. What waits is at most
-//! [`MOST_KEPT`] pages, and nothing at all while no arena has a page.
+//! sequential load. So the memtables of a process hand their pages on. How many wait goes by how fast memtables are
+//! filled: twice as many as were taken while the one that is given up was no longer filled but flushed, so that they
+//! are there for the next that is filled meanwhile. A process that writes little keeps little. What waits
+//! is at most [`MOST_KEPT`] pages, and nothing at all while no arena has a page.
 //!
 //! A new page comes from the kernel at the moment of need only if it must: when the last one that waits is taken, the next
 //! is prepared by a thread of the process. A writer that gets 2 MiB from the kernel waits for half a
@@ -21,17 +23,46 @@ use cairn_platform::sync::Mutex;
 /// How many extents wait at most: 64 MiB, a memtable of the default size.
 const MOST_KEPT: usize = 32;
 
-static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
-    extents: Vec::new(),
-    owners: 0,
-    prepares: false,
-});
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting::new());
 
 struct Waiting {
     extents: Vec<HugePage>,
     owners: usize,
     /// Whether one is being prepared.
     prepares: bool,
+    /// How many were taken, by all arenas.
+    taken: u64,
+}
+
+impl Waiting {
+    const fn new() -> Waiting {
+        Waiting {
+            extents: Vec::new(),
+            owners: 0,
+            prepares: false,
+            taken: 0,
+        }
+    }
+
+    /// How many should wait at most when one is given up that was filled when so many had been taken.
+    fn most_kept(&self, filled_at: u64) -> usize {
+        let meanwhile = self.taken.saturating_sub(filled_at);
+        usize::try_from(2 * meanwhile).map_or(MOST_KEPT, |kept| kept.min(MOST_KEPT))
+    }
+
+    /// Keeps some of what an arena gives up that was filled when so many had been taken, and returns what is the
+    /// kernel's.
+    fn give(&mut self, mut extents: Vec<HugePage>, filled_at: u64) -> Vec<HugePage> {
+        self.owners -= 1;
+        if self.owners == 0 {
+            extents.append(&mut self.extents);
+            return extents;
+        }
+        let room = self.most_kept(filled_at).saturating_sub(self.extents.len());
+        let kept = extents.len().min(room);
+        self.extents.extend(extents.drain(..kept));
+        extents
+    }
 }
 
 /// Adds an extent to those that wait.
@@ -49,6 +80,8 @@ fn prepare() {
 #[derive(Default)]
 pub(crate) struct Extents {
     all: Vec<HugePage>,
+    /// How many had been taken when the last of them was.
+    filled_at: u64,
 }
 
 impl Extents {
@@ -67,6 +100,8 @@ impl Extents {
     pub(crate) fn add(&mut self) -> NonNull<u8> {
         let mut waiting = WAITING.lock();
         waiting.owners += usize::from(self.all.is_empty());
+        waiting.taken += 1;
+        self.filled_at = waiting.taken;
         let kept = waiting.extents.pop();
         let wanted = waiting.extents.is_empty() && !waiting.prepares;
         waiting.prepares |= wanted;
@@ -87,20 +122,10 @@ impl Drop for Extents {
         if self.all.is_empty() {
             return;
         }
-        let mut waiting = WAITING.lock();
-        waiting.owners -= 1;
-        let room = match waiting.owners {
-            0 => 0,
-            _ => MOST_KEPT.saturating_sub(waiting.extents.len()),
-        };
-        let kept = self.all.len().min(room);
-        waiting.extents.extend(self.all.drain(..kept));
-        if waiting.owners == 0 {
-            self.all.append(&mut waiting.extents);
-        }
-        // Given back after the lock is.
-        drop(waiting);
-        self.all.clear();
+        let extents = std::mem::take(&mut self.all);
+        let given_back = WAITING.lock().give(extents, self.filled_at);
+        // After the lock is: the kernel takes its time.
+        drop(given_back);
     }
 }
 
@@ -133,6 +158,23 @@ mod tests {
     }
 
     #[test]
+    fn as_many_wait_as_were_taken_during_the_flush_twice_over() {
+        let pages = |count| (0..count).map(|_| HugePage::new()).collect();
+        let mut waiting = Waiting::new();
+        waiting.owners = 4;
+        waiting.taken = 100;
+        // Nobody has taken one since.
+        assert_eq!(waiting.give(pages(5), 100).len(), 5);
+        // Somebody has taken two.
+        assert_eq!(waiting.give(pages(5), 98).len(), 1);
+        assert_eq!(waiting.give(pages(5), 97).len(), 3);
+        assert_eq!(waiting.most_kept(0), MOST_KEPT);
+        // The last owner leaves nothing.
+        assert_eq!(waiting.give(pages(5), 0).len(), 11);
+        assert!(waiting.extents.is_empty());
+    }
+
+    #[test]
     fn extents_are_handed_on_while_somebody_has_some() {
         let mut first = Extents::default();
         let mut second = Extents::default();
@@ -143,6 +185,7 @@ mod tests {
         for _ in 0..2 * MOST_KEPT {
             first.add();
         }
+        second.add();
         drop(first);
         // Other tests of the process take and give extents too.
         assert!(waiting() <= MOST_KEPT);
