@@ -12,6 +12,7 @@ use cairn_options::{DbOptions, FamilyOptions, Options, TableOptions};
 use clap::{Args, ValueEnum};
 
 use crate::graph::GraphFlags;
+use crate::links;
 use crate::text;
 use crate::work::Layout;
 
@@ -327,10 +328,20 @@ impl Flags {
         Err(Error::invalid_argument(refused))
     }
 
-    /// Bytes of all keys and values.
+    /// Bytes of all keys and values, those of a graph if LinkBench is among the benchmarks.
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
-        (self.key_size as u64 + self.value_size as u64).saturating_mul(self.num)
+        let value = self.value_size as u64;
+        let names = [Some(&self.benchmarks), self.prepare.as_ref()];
+        let entry = match names
+            .iter()
+            .flatten()
+            .any(|names| names.contains("linkbench"))
+        {
+            true => links::bytes_of_node(value),
+            false => self.key_size as u64 + value,
+        };
+        entry.saturating_mul(self.num)
     }
 
     /// How often every engine runs all benchmarks.
@@ -411,6 +422,20 @@ mod tests {
         assert_eq!(alone.engine_options(), "");
         let jobs = parsed("cairn bench --engines=ours --max_background_jobs=7").engine_options();
         assert_eq!(jobs, "max_background_jobs=7;");
+    }
+
+    #[test]
+    fn a_cache_for_everything_goes_by_what_is_there() {
+        let raw = |line| parsed(line).raw_bytes();
+        assert_eq!(raw("cairn bench --num=1000"), 116_000);
+        assert_eq!(
+            raw("cairn bench --num=1000 --prepare=filllinkbench"),
+            329_000
+        );
+        assert_eq!(
+            raw("cairn bench --num=1000 --benchmarks=linkbench"),
+            329_000
+        );
     }
 
     #[test]

@@ -132,6 +132,15 @@ pub fn link_number(key: &[u8]) -> u64 {
     key.iter().fold(0, number)
 }
 
+/// Bytes of a node of `value` bytes with its counts and its links, on the average.
+#[must_use]
+pub fn bytes_of_node(value: u64) -> u64 {
+    const LINKS: u64 = 4;
+    let count = (LIST_LEN + COUNT_LEN) as u64;
+    let link = (LIST_LEN + 8 + LINK_LEN) as u64;
+    9 + value + TYPES * count + LINKS * link
+}
+
 /// How many links a node has when the graph is loaded.
 #[must_use]
 pub fn degree(node: u64) -> u64 {
