@@ -187,21 +187,28 @@ impl Statistics {
         let counts = level > StatsLevel::DisableAll as u8;
         if counts {
             let shards = &self.shards;
-            let held;
-            let shard = match slots::current() {
-                Some(slot) => shards.of_slot(slot),
-                None => {
-                    held = shards.of_core(cores::current());
-                    held.shard()
-                }
-            };
-            change(&Update {
-                shards,
-                shard,
-                level,
-            });
+            match slots::current() {
+                Some(slot) => change(&Update {
+                    shards,
+                    shard: shards.of_slot(slot),
+                    level,
+                }),
+                None => self.update_by_core(level, change),
+            }
         }
         counts
+    }
+
+    /// [`Statistics::update`] by a thread that has no slot.
+    #[inline(never)]
+    fn update_by_core(&self, level: u8, change: impl FnOnce(&Update<'_>)) {
+        let shards = &self.shards;
+        let held = shards.of_core(cores::current());
+        change(&Update {
+            shards,
+            shard: held.shard(),
+            level,
+        });
     }
 
     /// Adds to one ticker.
