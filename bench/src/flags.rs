@@ -332,12 +332,8 @@ impl Flags {
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
         let value = self.value_size as u64;
-        let names = [Some(&self.benchmarks), self.prepare.as_ref()];
-        let entry = match names
-            .iter()
-            .flatten()
-            .any(|names| names.contains("linkbench"))
-        {
+        let mut names = self.prepare.iter().chain([&self.benchmarks]);
+        let entry = match names.any(|names| names.contains("linkbench")) {
             true => links::bytes_of_node(value),
             false => self.key_size as u64 + value,
         };

@@ -31,7 +31,7 @@ struct Waiting {
     /// Whether one is being prepared.
     prepares: bool,
     /// How many were taken, by all arenas.
-    taken: u64,
+    taken: usize,
 }
 
 impl Waiting {
@@ -44,21 +44,20 @@ impl Waiting {
         }
     }
 
-    /// How many should wait at most when one is given up that was filled when so many had been taken.
-    fn most_kept(&self, filled_at: u64) -> usize {
-        let meanwhile = self.taken.saturating_sub(filled_at);
-        usize::try_from(2 * meanwhile).map_or(MOST_KEPT, |kept| kept.min(MOST_KEPT))
+    /// How many should wait at most when those of an arena are given up that took its last one as number `last`.
+    fn most_kept(&self, last: usize) -> usize {
+        (2 * (self.taken - last)).min(MOST_KEPT)
     }
 
-    /// Keeps some of what an arena gives up that was filled when so many had been taken, and returns what is the
-    /// kernel's.
-    fn give(&mut self, mut extents: Vec<HugePage>, filled_at: u64) -> Vec<HugePage> {
+    /// Keeps some of what an arena gives up that took its last one as number `last`, and returns the rest, for the
+    /// kernel.
+    fn give(&mut self, mut extents: Vec<HugePage>, last: usize) -> Vec<HugePage> {
         self.owners -= 1;
         if self.owners == 0 {
             extents.append(&mut self.extents);
             return extents;
         }
-        let room = self.most_kept(filled_at).saturating_sub(self.extents.len());
+        let room = self.most_kept(last).saturating_sub(self.extents.len());
         let kept = extents.len().min(room);
         self.extents.extend(extents.drain(..kept));
         extents
@@ -80,8 +79,8 @@ fn prepare() {
 #[derive(Default)]
 pub(crate) struct Extents {
     all: Vec<HugePage>,
-    /// How many had been taken when the last of them was.
-    filled_at: u64,
+    /// The number of the last of them among all that were ever taken.
+    last_number: usize,
 }
 
 impl Extents {
@@ -101,7 +100,7 @@ impl Extents {
         let mut waiting = WAITING.lock();
         waiting.owners += usize::from(self.all.is_empty());
         waiting.taken += 1;
-        self.filled_at = waiting.taken;
+        self.last_number = waiting.taken;
         let kept = waiting.extents.pop();
         let wanted = waiting.extents.is_empty() && !waiting.prepares;
         waiting.prepares |= wanted;
@@ -123,7 +122,7 @@ impl Drop for Extents {
             return;
         }
         let extents = std::mem::take(&mut self.all);
-        let given_back = WAITING.lock().give(extents, self.filled_at);
+        let given_back = WAITING.lock().give(extents, self.last_number);
         // After the lock is: the kernel takes its time.
         drop(given_back);
     }

@@ -23,7 +23,7 @@ use cairn_platform::ReadRequest;
 use cairn_table::TableGet;
 use cairn_types::{Error, Result};
 
-use crate::counting::{is_value, len_of};
+use crate::counting::len_of;
 use crate::get::{Found, PointGet};
 use crate::patience::Patience;
 use crate::view::{Reading, View};
@@ -158,7 +158,7 @@ impl<'a> Tally<'a> {
         let micros = began.micros(&*reading.clock);
         let found = |at: usize| results[at].as_ref().and_then(|result| result.as_ref().ok());
         let values = (0..results.len()).filter_map(found);
-        let sizes = values.filter(|found| is_value(found)).map(len_of);
+        let sizes = values.filter_map(len_of);
         let (keys, bytes) = sizes.fold((0, 0), |(keys, sum), size| (keys + 1, sum + size));
         perf::count(|perf| {
             counts().for_each(|counts| perf.add_tables(counts));
@@ -172,7 +172,7 @@ impl<'a> Tally<'a> {
             counts().for_each(|counts| counts.bring_to(update));
             for &(at, hit) in &self.hits {
                 if let Some(found) = found(at) {
-                    update.hit(hit, is_value(found));
+                    update.hit(hit, len_of(found).is_some());
                 }
             }
             update.add(Ticker::NumberMultigetCalls, 1);

@@ -28,7 +28,10 @@ pub(crate) fn count_get(
         if let Some(tables) = tables {
             perf.add_tables(tables);
         }
-        perf.add(PerfMetric::GetReadBytes, found.as_ref().map_or(0, len_of));
+        perf.add(
+            PerfMetric::GetReadBytes,
+            found.as_ref().ok().and_then(len_of).unwrap_or(0),
+        );
         perf.add(PerfMetric::GetFromMemtableCount, 1);
     });
     let micros = began.micros(&*reading.clock);
@@ -37,7 +40,7 @@ pub(crate) fn count_get(
             update.time(Histogram::DbGet, micros);
         }
         match found {
-            Ok(found) => update.get(tables, hit, is_value(found).then(|| len_of(found))),
+            Ok(found) => update.get(tables, hit, len_of(found)),
             Err(_) => tables
                 .into_iter()
                 .for_each(|tables| tables.bring_to(update)),
@@ -65,17 +68,11 @@ pub(crate) fn count_tables(reading: &Reading, tables: &TableCounts) {
     }
 }
 
-/// Whether something was found.
+/// Bytes of what was found, if something was.
 #[inline]
-pub(crate) fn is_value(found: &Found) -> bool {
-    !matches!(found, Found::Missing)
-}
-
-/// Bytes of what was found.
-#[inline]
-pub(crate) fn len_of(found: &Found) -> u64 {
+pub(crate) fn len_of(found: &Found) -> Option<u64> {
     match found {
-        Found::Missing => 0,
-        Found::Value(value) | Found::Entity(value) => value.len() as u64,
+        Found::Missing => None,
+        Found::Value(value) | Found::Entity(value) => Some(value.len() as u64),
     }
 }

@@ -143,17 +143,17 @@ impl Gets {
 }
 
 /// How many gets of each kind there were, at one moment, in several shards.
-pub(super) struct Sums([u64; KINDS]);
+pub(super) struct Totals([u64; KINDS]);
 
-impl Sums {
-    pub(super) fn of<'a>(shards: impl Iterator<Item = &'a Gets>) -> Sums {
+impl Totals {
+    pub(super) fn of<'a>(shards: impl Iterator<Item = &'a Gets>) -> Totals {
         let mut sums = [0_u64; KINDS];
         for gets in shards {
             for (sum, gets) in sums.iter_mut().zip(&gets.0) {
                 *sum = sum.wrapping_add(gets.get());
             }
         }
-        Sums(sums)
+        Totals(sums)
     }
 
     /// Whether gets of any kind add to `ticker`.

@@ -328,15 +328,15 @@ impl Shards {
     fn add_ticker(&self, sum: u64, ticker: Ticker) -> u64 {
         let sums = self.all().map(|shard| shard.sum(ticker).get());
         let sum = sums.fold(sum, u64::wrapping_add);
-        match gets::Sums::tell_of(ticker) {
+        match gets::Totals::tell_of(ticker) {
             true => sum.wrapping_add(self.gets().ticker(ticker)),
             false => sum,
         }
     }
 
     /// The gets of each kind.
-    fn gets(&self) -> gets::Sums {
-        gets::Sums::of(self.all().map(|shard| &shard.gets))
+    fn gets(&self) -> gets::Totals {
+        gets::Totals::of(self.all().map(|shard| &shard.gets))
     }
 
     /// The sums of all tickers, by their numbers.

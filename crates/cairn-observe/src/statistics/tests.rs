@@ -252,7 +252,7 @@ struct Get {
     hit: Hit,
     value: Option<u64>,
     /// If it looked into tables: what it counted there.
-    tables: Option<[u64; 7]>,
+    tables: Option<[u64; 10]>,
 }
 
 impl Get {
@@ -268,6 +268,9 @@ impl Get {
                 &counts.hit_bytes,
                 &counts.prefixes_checked,
                 &counts.index_hits,
+                &counts.filter_hits,
+                &counts.prefixes_useful,
+                &counts.prefixes_true,
             ];
             for (cell, number) in cells.into_iter().zip(numbers) {
                 cell.set(number);
@@ -280,8 +283,9 @@ impl Get {
 
     /// What that adds to which tickers.
     fn adds(&self) -> Vec<(Ticker, u64)> {
-        let [data, positive, useful, right, bytes, prefixes, index] =
+        let [data, positive, useful, right, bytes, prefixes, rest @ ..] =
             self.tables.unwrap_or_default();
+        let [index, filter, prefixes_useful, prefixes_right] = rest;
         let memtable = match self.hit {
             Hit::Memtable => Ticker::MemtableHit,
             _ => Ticker::MemtableMiss,
@@ -290,14 +294,17 @@ impl Get {
             (memtable, 1),
             (Ticker::NumberKeysRead, 1),
             (Ticker::BytesRead, self.value.unwrap_or(0)),
-            (Ticker::BlockCacheHit, data + index),
+            (Ticker::BlockCacheHit, data + index + filter),
             (Ticker::BlockCacheDataHit, data),
             (Ticker::BlockCacheIndexHit, index),
+            (Ticker::BlockCacheFilterHit, filter),
             (Ticker::BlockCacheBytesRead, bytes),
             (Ticker::BloomFilterUseful, useful),
             (Ticker::BloomFilterFullPositive, positive),
             (Ticker::BloomFilterFullTruePositive, right),
             (Ticker::BloomFilterPrefixChecked, prefixes),
+            (Ticker::BloomFilterPrefixUseful, prefixes_useful),
+            (Ticker::BloomFilterPrefixTruePositive, prefixes_right),
         ];
         if let (Hit::Level(level), Some(_)) = (self.hit, self.value) {
             let levels = [Ticker::GetHitL0, Ticker::GetHitL1, Ticker::GetHitL2AndUp];
@@ -313,11 +320,17 @@ fn get() -> impl Strategy<Value = Get> {
         3 => (0_usize..5).prop_map(Hit::Level),
         1 => Just(Hit::Nowhere),
     ];
-    let seldom = || prop_oneof![7 => Just(0_u64), 1 => 1_u64..3];
+    let seldom = || prop_oneof![11 => Just(0_u64), 1 => 1_u64..3];
     let numbers = (0_u64..3, 0_u64..3, 0_u64..10, 0_u64..3, 0_u64..9000);
-    let counted = (numbers, seldom(), seldom())
-        .prop_map(|((a, b, c, d, e), prefixes, index)| [a, b, c, d, e, prefixes, index]);
-    let tables = prop_oneof![1 => Just([0; 7]), 5 => counted];
+    // Filters deny prefixes only where they are asked for them.
+    let others = (seldom(), seldom(), seldom(), 0_u64..2, seldom());
+    let counted = (numbers, others).prop_map(
+        |((a, b, c, d, e), (prefixes, index, filter, useful, right))| {
+            let useful = useful.min(prefixes);
+            [a, b, c, d, e, prefixes, index, filter, useful, right]
+        },
+    );
+    let tables = prop_oneof![1 => Just([0; 10]), 5 => counted];
     let value = prop::option::of(0_u64..200);
     (hit, value, prop::option::weighted(0.9, tables)).prop_map(|(hit, value, tables)| Get {
         hit,
