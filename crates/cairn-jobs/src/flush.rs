@@ -142,7 +142,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
     };
     let mut merge = Merge::new(
         context.order.clone(),
-        job.memtables.iter().map(Memtable::iter).collect(),
+        job.memtables.iter().map(Memtable::walk).collect(),
     );
     merge.start(None);
     let mut entries = Visible::new(merge, rules);

@@ -1,7 +1,7 @@
 //! The sorted runs that jobs read: memtables, and tables one after the other.
 
 use cairn_format::key;
-use cairn_memtable::MemtableIter;
+use cairn_memtable::MemtableWalk;
 use cairn_platform::Io;
 use cairn_platform::sync::Arc;
 use cairn_table::{IterOptions, Table, TableIter};
@@ -10,33 +10,29 @@ use cairn_version::FileMeta;
 
 use crate::runs::Run;
 
-impl Run for MemtableIter {
+impl Run for MemtableWalk {
     fn start(&mut self, target: Option<&[u8]>) {
-        match target {
-            Some(target) => self.seek(target),
-            None => self.seek_to_first(),
-        }
+        MemtableWalk::start(self, target);
     }
 
     #[inline]
     fn next(&mut self) {
-        MemtableIter::next(self);
-        self.prefetch_next();
+        MemtableWalk::next(self);
     }
 
     #[inline]
     fn valid(&self) -> bool {
-        MemtableIter::valid(self)
+        self.iter().valid()
     }
 
     #[inline]
     fn key(&self) -> &[u8] {
-        MemtableIter::key(self)
+        self.iter().key()
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
-        MemtableIter::value(self)
+        self.iter().value()
     }
 
     fn status(&self) -> Result<()> {

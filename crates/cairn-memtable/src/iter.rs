@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cairn_format::key;
 
-use crate::list::Entry;
+use crate::list::{Ahead, Entry};
 use crate::memtable::Memtable;
 use crate::pin::PinnedEntry;
 
@@ -96,15 +96,6 @@ impl MemtableIter {
         self.at = self.at.and_then(|entry| entry.next());
     }
 
-    /// Asks for the memory of the entry behind the current one: for walks of the whole memtable that have
-    /// enough to do with each entry for the next one to arrive meanwhile.
-    #[inline]
-    pub fn prefetch_next(&self) {
-        if let Some(entry) = &self.at {
-            entry.prefetch_next();
-        }
-    }
-
     /// Moves to the entry before the current one.
     pub fn prev(&mut self) {
         self.at = self.at.and_then(|entry| entry.prev());
@@ -143,6 +134,55 @@ impl MemtableIter {
     pub fn pin(&self) -> Option<PinnedEntry> {
         self.at
             .map(|entry| PinnedEntry::new(Arc::clone(&self.table), entry))
+    }
+}
+
+/// Walks the point entries of a memtable from front to back, and has the processor load what it will come
+/// to: for walks of the whole memtable.
+pub struct MemtableWalk {
+    iter: MemtableIter,
+    /// Of the list in `iter`; followed only while that is there.
+    ahead: Ahead,
+}
+
+impl MemtableWalk {
+    /// A walk that stands nowhere.
+    #[must_use]
+    pub fn new(table: Arc<Memtable>) -> MemtableWalk {
+        MemtableWalk {
+            iter: MemtableIter::new(table),
+            ahead: Ahead::NONE,
+        }
+    }
+
+    /// Goes to the first entry at or behind `target`, an internal key; to the first of all without. Nothing is loaded ahead
+    /// behind a target.
+    pub fn start(&mut self, target: Option<&[u8]>) {
+        match target {
+            Some(target) => {
+                self.iter.seek(target);
+                self.ahead = Ahead::NONE;
+            }
+            None => {
+                self.iter.seek_to_first();
+                self.ahead = Ahead::of(self.iter.table.list());
+            }
+        }
+    }
+
+    /// Goes to the following entry.
+    #[inline]
+    pub fn next(&mut self) {
+        self.iter.next();
+        // SAFETY: the list lives as long as `iter`, which shares its memtable.
+        unsafe { self.ahead.step() };
+    }
+
+    /// Where it stands.
+    #[inline]
+    #[must_use]
+    pub fn iter(&self) -> &MemtableIter {
+        &self.iter
     }
 }
 

@@ -33,7 +33,7 @@ mod memtable;
 mod pin;
 
 pub use filter::FilterOptions;
-pub use iter::MemtableIter;
+pub use iter::{MemtableIter, MemtableWalk};
 pub use list::{Entry, InsertHint, TOGETHER};
 pub use memtable::{Memtable, MemtableOptions, Point};
 pub use pin::PinnedEntry;

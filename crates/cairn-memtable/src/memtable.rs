@@ -10,7 +10,7 @@ use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
 
 use crate::filter::{Filter, FilterOptions};
-use crate::iter::MemtableIter;
+use crate::iter::{MemtableIter, MemtableWalk};
 use crate::list::{Addition, Entry, InsertHint, List, TOGETHER};
 use crate::pin::PinnedEntry;
 
@@ -380,6 +380,12 @@ impl Memtable {
     #[must_use]
     pub fn iter(self: &Arc<Self>) -> MemtableIter {
         MemtableIter::new(Arc::clone(self))
+    }
+
+    /// A walk over all point entries, standing nowhere.
+    #[must_use]
+    pub fn walk(self: &Arc<Self>) -> MemtableWalk {
+        MemtableWalk::new(Arc::clone(self))
     }
 
     /// Whether there is any range tombstone.

@@ -24,6 +24,7 @@
     reason = "nodes of variable size in an arena, linked by atomics"
 )]
 
+mod ahead;
 mod late;
 mod node;
 mod together;
@@ -64,6 +65,7 @@ use std::ptr::{self, NonNull};
 use cairn_memory::Arena;
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
+pub(crate) use ahead::Ahead;
 use atomic::{AtomicUsize, Ordering};
 use late::Late;
 use node::{MAX_HEIGHT, Node, Target};
@@ -180,13 +182,6 @@ impl<'l> Entry<'l> {
     pub(crate) fn next(&self) -> Option<Entry<'l>> {
         // SAFETY: every node has a link of level 0 (N4).
         self.list().entry(unsafe { Node::next(self.node, 0) })
-    }
-
-    /// Asks for the memory of the entry behind this one.
-    #[inline]
-    pub(crate) fn prefetch_next(&self) {
-        // SAFETY: every node has a link of level 0 (N4).
-        Node::prefetch_entry(unsafe { Node::next(self.node, 0) });
     }
 
     /// The entry before this one.

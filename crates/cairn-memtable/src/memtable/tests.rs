@@ -156,6 +156,34 @@ fn the_iterator_seeks_and_turns() {
 }
 
 #[test]
+fn a_walk_meets_what_the_iterator_meets() {
+    let table = memtable();
+    for n in 0..100_u64 {
+        let key = (n * 37 % 101).to_be_bytes();
+        table.add(seq(n + 1), ValueKind::Value, &key, b"value");
+    }
+    let mut iter = table.iter();
+    iter.seek_to_first();
+    let all: Vec<_> = std::iter::from_fn(|| {
+        let key = iter.valid().then(|| iter.key().to_vec());
+        iter.next();
+        key
+    })
+    .collect();
+    let mut walk = table.walk();
+    assert!(!walk.iter().valid());
+    for from in [0, 60, 0, 99] {
+        walk.start((from > 0).then(|| &all[from][..]));
+        for key in &all[from..] {
+            assert_eq!(walk.iter().key(), key);
+            walk.next();
+        }
+        assert!(!walk.iter().valid());
+        walk.next();
+    }
+}
+
+#[test]
 fn a_pinned_entry_outlives_every_other_share_of_its_memtable() {
     let table = memtable();
     table.add(seq(1), ValueKind::Value, b"key", b"value");

@@ -1,0 +1,159 @@
+//! Asking for the memory of the entries that a walk from front to back will come to.
+//!
+//! Each entry says where the next one lies, so that who goes from one to the next waits for memory each time. The
+//! links of level 1 lead past some four entries at a time; what lies between their ends are short ways that several scouts
+//! go beside each other, up to [`MOST`] entries ahead of the walk. With each step of the walk one of them goes on by one
+//! entry, in turn, so that what it reads has arrived since it was there.
+//!
+//! Cost of a step: a few loads of lines that are there. Nothing but hints to the processor comes of it.
+
+use std::ptr::NonNull;
+
+use super::List;
+use super::node::Node;
+
+/// How many ways between two links of level 1 are gone beside each other.
+const SCOUTS: usize = 4;
+
+/// How many entries are asked for that the walk has not come to. They stay in the nearest cache.
+const MOST: usize = 24;
+
+/// What runs ahead of a walk.
+pub(crate) struct Ahead {
+    /// The node up to which scouts were sent, and which has a link of level 1 therefore; none behind the last.
+    upper: Option<NonNull<Node>>,
+    scouts: [Option<Scout>; SCOUTS],
+    /// Whose turn it is.
+    turn: usize,
+    /// Entries that were asked for and not come to yet.
+    asked: usize,
+}
+
+/// A way from one node to another one behind it.
+#[derive(Clone, Copy)]
+struct Scout {
+    at: NonNull<Node>,
+    end: Option<NonNull<Node>>,
+}
+
+// SAFETY: the pointers are only followed while the list lives (the contract of `step`), and it is `Sync`.
+unsafe impl Send for Ahead {}
+
+impl Ahead {
+    /// Nothing.
+    pub(crate) const NONE: Ahead = Ahead {
+        upper: None,
+        scouts: [None; SCOUTS],
+        turn: 0,
+        asked: 0,
+    };
+
+    /// What runs ahead of a walk from the first entry of `list`.
+    pub(crate) fn of(list: &List) -> Ahead {
+        Ahead {
+            upper: Some(list.head),
+            ..Ahead::NONE
+        }
+    }
+
+    /// The walk goes on by one entry.
+    ///
+    /// # Safety
+    ///
+    /// The list lives.
+    #[inline]
+    pub(crate) unsafe fn step(&mut self) {
+        self.asked = self.asked.saturating_sub(1);
+        // Twice, or nothing would get ahead of the walk.
+        for _ in 0..2 {
+            if self.asked < MOST {
+                // SAFETY: the caller's promise.
+                let asked_for = unsafe { self.go_on() };
+                self.asked += usize::from(asked_for.is_some());
+            }
+        }
+    }
+
+    /// The scout whose turn it is goes on, or another one is sent. The node that was asked for.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ahead::step`].
+    #[inline]
+    unsafe fn go_on(&mut self) -> Option<NonNull<Node>> {
+        self.turn = (self.turn + 1) % SCOUTS;
+        let place = &mut self.scouts[self.turn];
+        if let Some(scout) = place {
+            // SAFETY: every node has a link of level 0 (N4), and the list lives.
+            let next = unsafe { Node::next(scout.at, 0) };
+            if let Some(node) = next.filter(|_| next != scout.end) {
+                Node::prefetch_entry(next);
+                scout.at = node;
+                return next;
+            }
+            *place = None;
+        }
+        let at = self.upper?;
+        // SAFETY: the head has all links, and a node that a link of level 1 leads to has one too (N4).
+        let end = unsafe { Node::next(at, 1) };
+        Node::prefetch(end, 1);
+        Node::prefetch_entry(end);
+        *place = Some(Scout { at, end });
+        self.upper = end;
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use cairn_types::KeyOrder;
+
+    use super::super::InsertHint;
+    use super::*;
+
+    /// A list of `count` entries, in no order.
+    fn list(count: u64) -> List {
+        let list = List::new(KeyOrder::Bytewise, 4096);
+        for nth in 0..count {
+            let key = (nth * 7919 % 10_007).to_be_bytes();
+            assert!(list.insert(&key, nth << 8 | 1, b"value", &mut InsertHint::default()));
+        }
+        list
+    }
+
+    #[test]
+    fn every_entry_is_asked_for_once() {
+        for count in [0, 1, 2, 300] {
+            let list = list(count);
+            let mut ahead = Ahead::of(&list);
+            let mut asked_for = BTreeSet::new();
+            for _ in 0..4 * count + 100 {
+                // SAFETY: the list lives.
+                if let Some(node) = unsafe { ahead.go_on() } {
+                    assert!(asked_for.insert(node));
+                }
+            }
+            let all = std::iter::successors(list.first(), |entry| entry.next());
+            assert_eq!(asked_for, all.map(|entry| entry.node).collect());
+        }
+    }
+
+    #[test]
+    fn a_walk_is_kept_ahead_of_by_so_many_entries_and_no_more() {
+        let list = list(300);
+        let mut ahead = Ahead::of(&list);
+        for nth in 0..200 {
+            // SAFETY: the list lives.
+            unsafe { ahead.step() };
+            assert!(ahead.asked <= MOST);
+            assert!(nth < 50 || ahead.asked > MOST / 2, "{nth}: {}", ahead.asked);
+        }
+        for _ in 0..200 {
+            // SAFETY: the list lives.
+            unsafe { ahead.step() };
+        }
+        assert_eq!(ahead.asked, 0, "the list has ended");
+    }
+}
