@@ -205,6 +205,8 @@ impl Shared {
         let started = self.world.clock.monotonic_nanos();
         let edit = self.write_watched(family, &version, &memtables, &watch)?;
         let added = edit.added.clone();
+        let bytes = memtables.iter().map(|memtable| memtable.memory_usage());
+        let bytes = bytes.sum();
         let change = Change {
             edit,
             flushed: memtables,
@@ -214,9 +216,10 @@ impl Shared {
             let _stage = threads::stage(Stage::InstallFlushResults);
             self.install(family, change)?;
         }
-        let micros = (self.world.clock.monotonic_nanos() - started) / 1000;
+        let nanos = self.world.clock.monotonic_nanos() - started;
+        family.early.flushed(bytes, nanos);
         let left = family.view().immutables.len();
-        watch.flush_ended(info, family, &added, left, micros);
+        watch.flush_ended(info, family, &added, left, nanos / 1000);
         self.note_space(self.flush_reason());
         Ok(())
     }

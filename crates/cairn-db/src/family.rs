@@ -15,6 +15,7 @@ use cairn_version::{TableSource, Version};
 
 use crate::db::Handle;
 use crate::work::WorkCounts;
+use crate::write::early::Early;
 use crate::write::pace::Pace;
 use crate::write::stall::Throttle;
 
@@ -36,6 +37,8 @@ pub(crate) struct FamilyState {
     pub(crate) throttle: Throttle,
     /// How fast they pass while the memtable is nearly full and the one before it is being flushed.
     pub(crate) pace: Pace,
+    /// When the memtable ends before it is full.
+    pub(crate) early: Early,
     /// Writes have to be delayed or stopped.
     pub(crate) is_held_back: AtomicBool,
     dropped: AtomicBool,
@@ -77,6 +80,7 @@ impl FamilyState {
             attention_at: AtomicUsize::new(0),
             throttle: Throttle::new(0),
             pace: Pace::default(),
+            early: Early::default(),
             is_held_back: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             history: Mutex::default(),
@@ -84,9 +88,7 @@ impl FamilyState {
             views: AtomicU64::new(1),
             work: WorkCounts::default(),
         };
-        state
-            .attention_at
-            .store(state.nearly_full(), Ordering::Relaxed);
+        state.look_from_now_on();
         state
     }
 
@@ -122,8 +124,14 @@ impl FamilyState {
     pub(crate) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
         self.options.store(options);
         self.tables.store(tables);
-        self.attention_at
-            .store(self.nearly_full(), Ordering::Relaxed);
+        self.look_from_now_on();
+    }
+
+    /// Sets the size at which a leader first looks at a memtable that begins now.
+    pub(crate) fn look_from_now_on(&self) {
+        let first = self.early.memtable_began(&self.options());
+        let first = first.unwrap_or_else(|| self.nearly_full());
+        self.attention_at.store(first, Ordering::Relaxed);
     }
 
     /// What reads see now, without counting a reference.

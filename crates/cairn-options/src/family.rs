@@ -28,7 +28,8 @@ options! {
         merge_operator: Option<Arc<dyn MergeOperator>> = None;
         /// The part of a key that prefix filters and prefix scans go by.
         prefix_extractor: Option<PrefixExtractor> = None, dynamic;
-        /// Bytes of a memtable before it is flushed.
+        /// Bytes of a memtable before it is flushed. One that is filled in the order of the keys about as fast as it is flushed
+        /// ends earlier, from half of it on, so that it and the next one take less memory together.
         write_buffer_size: usize = 64 << 20, dynamic;
         /// Memtables, the active one included, at which writes stop.
         max_write_buffer_number: i32 = 2, dynamic;

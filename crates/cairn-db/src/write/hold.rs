@@ -82,7 +82,7 @@ impl Shared {
         let tree = self.tree.lock();
         for family in families {
             let state = tree.families.get(&family.id());
-            if state.is_some_and(|state| waits_for_flush(state, family)) {
+            if state.is_some_and(|state| waits_for_flush(state, family)) && !family.pace.is_on() {
                 family.pace.begin(now);
                 // Release: after what the family says of itself.
                 self.some_are_held_back.store(true, Ordering::Release);

@@ -13,6 +13,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod buffers;
+pub(crate) mod early;
 pub(crate) mod hold;
 pub(crate) mod insert;
 pub(crate) mod log;

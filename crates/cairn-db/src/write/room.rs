@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use cairn_format::manifest::{VersionEdit, WalAddition};
+use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
 
 use super::archive;
+use super::early::{self, Look};
 use super::log::{CurrentLog, LogFile};
 use super::steps::Steps;
 use crate::family::FamilyState;
@@ -69,8 +71,11 @@ impl Shared {
                 let reason = FlushReason::MemtableMaxRangeDeletions;
                 self.flush_because(std::slice::from_ref(family), reason);
             } else if used >= family.attention_at.load(Ordering::Relaxed) {
-                nearly_full.push(family.clone());
-                family.attention_at.store(family.full(), Ordering::Relaxed);
+                match self.ends_early(family, &memtable, used) {
+                    true => full.push(family.clone()),
+                    false if used >= family.nearly_full() => nearly_full.push(family.clone()),
+                    false => {}
+                }
             }
         }
         if !nearly_full.is_empty() {
@@ -92,6 +97,33 @@ impl Shared {
             return Ok(());
         }
         self.switch_memtables(&self.flushed_with(&full), asked)
+    }
+
+    /// Whether `memtable`, which is that of `family` and takes `used` bytes, ends before it is full. If not, sets the
+    /// size at which the next leader looks at it.
+    fn ends_early(&self, family: &FamilyState, memtable: &Arc<Memtable>, used: usize) -> bool {
+        let now = self.world.clock.monotonic_nanos();
+        let next = match family.early.look(&family.options(), used, now) {
+            _ if self.flushes_atomically() || self.syncs_at_switch() => family.full(),
+            Some(Look::Next(next)) => next,
+            Some(Look::End) if self.waits_for_any_flush(family) => {
+                used + early::step(family.full())
+            }
+            Some(Look::End) if early::lies_apart(memtable, &family.view().version) => return true,
+            _ => family.full(),
+        };
+        let most = match used >= family.nearly_full() {
+            true => family.full(),
+            false => family.nearly_full(),
+        };
+        family.attention_at.store(next.min(most), Ordering::Relaxed);
+        false
+    }
+
+    fn waits_for_any_flush(&self, family: &FamilyState) -> bool {
+        let tree = self.tree.lock();
+        let state = tree.families.get(&family.id());
+        state.is_none_or(|state| !state.immutables.is_empty())
     }
 
     /// Whether whoever switches logs syncs the old one: something says then how long it is, or it lies in what
@@ -235,9 +267,7 @@ impl Shared {
         for family in families {
             self.end_pace(family);
             family.pace.memtable_began(now);
-            family
-                .attention_at
-                .store(family.nearly_full(), Ordering::Relaxed);
+            family.look_from_now_on();
             let Some(state) = tree.families.get_mut(&family.id()) else {
                 continue;
             };

@@ -161,3 +161,63 @@ fn writes_slow_down_before_they_would_stop_for_a_flush() {
     assert_eq!(waited() - before, 20 * WRITE);
     db.close().unwrap();
 }
+
+/// Writes under `keys` until the memtable is switched, and says how large it had become, in MiB.
+fn filled(db: &Db, keys: &mut dyn Iterator<Item = u64>) -> u64 {
+    let size = || db.property_number("rocksdb.cur-size-active-mem-table");
+    let mut before = size();
+    for key in keys {
+        db.put(&key.to_be_bytes(), &[7; 64 << 10])
+            .expect("nothing fails");
+        if size() < before {
+            break;
+        }
+        before = size();
+    }
+    before.expect("there is a memtable") >> 20
+}
+
+#[test]
+fn memtables_of_keys_in_order_end_early_where_they_are_filled_faster_than_flushed() {
+    let clock = Arc::new(Slept::default());
+    let world = World {
+        clock: clock.clone(),
+        ..World::in_memory()
+    };
+    let db = open_with(&world, &db_options(), false);
+    let options = [
+        ("write_buffer_size", "16777216"),
+        ("level0_file_num_compaction_trigger", "20"),
+    ];
+    db.default_family().set_options(&options).unwrap();
+    db.flush().unwrap();
+    // The clock stands still: all is faster than any flush.
+    let mut ascending = 1_000..;
+    assert_eq!(filled(&db, &mut ascending), 8);
+    db.wait_until_quiet().unwrap();
+    // Not while the one before it waits, and at once when it no longer does.
+    db.pause_background_work();
+    assert_eq!(filled(&db, &mut ascending), 8);
+    filled(&db, &mut ascending.by_ref().take(190));
+    assert_eq!(
+        db.property_number("rocksdb.num-immutable-mem-table"),
+        Some(1)
+    );
+    db.continue_background_work().unwrap();
+    db.wait_until_quiet().unwrap();
+    assert!((11..14).contains(&filled(&db, &mut ascending)));
+    db.wait_until_quiet().unwrap();
+    // A memtable whose table would have to be merged is filled.
+    assert!(filled(&db, &mut (0..1_000).rev()) >= 15);
+    db.wait_until_quiet().unwrap();
+    assert!(filled(&db, &mut (0..1_000).rev()) >= 15);
+    db.wait_until_quiet().unwrap();
+    // As is one that takes its time: 64 KiB a millisecond, which is 64 MB a second.
+    let mut slow = ascending.inspect(|_| {
+        clock.now.fetch_add(1_000_000, Ordering::SeqCst);
+    });
+    filled(&db, &mut slow);
+    db.wait_until_quiet().unwrap();
+    assert!(filled(&db, &mut slow) >= 15);
+    db.close().unwrap();
+}

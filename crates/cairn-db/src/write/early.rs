@@ -1,0 +1,200 @@
+//! Ending a memtable before it is full, where keys come in order and nearly as fast as a flush takes them away.
+//!
+//! While a memtable is flushed the next one grows, and just before the flush ends both are in memory. Where a memtable
+//! is filled in little more time than its flush takes, that is nearly twice `write_buffer_size`. Loads in the order of the keys
+//! are that fast, and their tables are never merged: compactions move them as they are, whatever their size. So
+//! such memtables are ended early enough that two of them take [`AIM`] of `write_buffer_size` together, at a size that follows from
+//! how fast this one is filled and how fast the last one was flushed, but not before they are half full.
+//!
+//! All others stay until they are full: smaller tables would have to be merged more often. So do the memtables of families that
+//! do not compact by levels or not by themselves, merge memtables or have room for one only, those of less than [`LEAST_FULL`], and all
+//! where families are flushed together or whoever switches logs waits for the old one's sync.
+//!
+//! Invariants: only whoever leads the write queue looks; nothing ends early while another memtable of the family waits for its
+//! flush. Cost: a leader looks at most ten times while a memtable is filled.
+
+use cairn_memtable::Memtable;
+use cairn_options::{CompactionStyle, FamilyOptions};
+use cairn_platform::sync::{Arc, AtomicU64, Mutex, Ordering};
+use cairn_version::Version;
+
+/// What two memtables should take together at most, in eighths of `write_buffer_size`.
+const AIM: usize = 10;
+
+/// The smallest `write_buffer_size` for which this is worth a table: that of a memtable on large pages.
+const LEAST_FULL: usize = 16 << 20;
+
+/// How many bytes of memtables a flush takes away in a second until one has been seen.
+const FIRST_SPEED: u64 = 350_000_000;
+
+/// When the memtable of a family ends.
+pub(crate) struct Early {
+    /// What is known of the memtable: when somebody first looked, in nanoseconds of the monotonic clock, and how large it
+    /// was then.
+    mark: Mutex<Option<(u64, usize)>>,
+    /// How many bytes of memtables the last flush took away in a second.
+    speed: AtomicU64,
+}
+
+/// What becomes of a memtable that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It ends now.
+    End,
+    /// Somebody looks again when it is that large.
+    Next(usize),
+}
+
+impl Default for Early {
+    fn default() -> Early {
+        Early {
+            mark: Mutex::default(),
+            speed: AtomicU64::new(FIRST_SPEED),
+        }
+    }
+}
+
+/// Whether memtables of a family with `options` may end early.
+fn applies(options: &FamilyOptions) -> bool {
+    options.write_buffer_size >= LEAST_FULL
+        && options.compaction_style == CompactionStyle::Level
+        && options.max_write_buffer_number > 1
+        && options.min_write_buffer_number_to_merge <= 1
+        && !options.disable_auto_compactions
+}
+
+/// By how much a memtable grows until somebody looks again, where `full` is the size at which it is switched.
+pub(crate) fn step(full: usize) -> usize {
+    full / 16
+}
+
+/// Whether the table of `memtable` would have nothing in `version` to be merged with.
+pub(crate) fn lies_apart(memtable: &Arc<Memtable>, version: &Version) -> bool {
+    let (mut first, mut last) = (memtable.iter(), memtable.iter());
+    first.seek_to_first();
+    last.seek_to_last();
+    let overlaps = |level| version.overlaps(level, Some(first.key()), Some(last.key()));
+    first.valid() && !memtable.has_range_tombstones() && !(0..version.num_levels()).any(overlaps)
+}
+
+impl Early {
+    /// Another memtable is written from now on. The size at which somebody looks at it first, if it may end early.
+    pub(crate) fn memtable_began(&self, options: &FamilyOptions) -> Option<usize> {
+        *self.mark.lock() = None;
+        applies(options).then_some(options.write_buffer_size / 4)
+    }
+
+    /// A flush took `bytes` of memtables away in `nanos`.
+    pub(crate) fn flushed(&self, bytes: usize, nanos: u64) {
+        let speed = bytes as u128 * 1_000_000_000 / u128::from(nanos.max(1));
+        let speed = u64::try_from(speed).unwrap_or(u64::MAX).max(1);
+        // Relaxed: a number that nothing else goes by.
+        self.speed.store(speed, Ordering::Relaxed);
+    }
+
+    /// What becomes of the memtable, which takes `used` bytes at `now`. `None` if it does not end early.
+    pub(crate) fn look(&self, options: &FamilyOptions, used: usize, now: u64) -> Option<Look> {
+        if !applies(options) {
+            return None;
+        }
+        let full = options.write_buffer_size;
+        let least = full / 2;
+        let (since, was) = *self.mark.lock().get_or_insert((now, used));
+        if used < least {
+            return Some(Look::Next(least));
+        }
+        let speed = u128::from(self.speed.load(Ordering::Relaxed));
+        let filled = used.saturating_sub(was) as u128 * 1_000_000_000;
+        let flushed = u128::from(now.saturating_sub(since)) * speed;
+        // What is written while a memtable of one byte is flushed is `filled / flushed`.
+        let both = (full / 8 * AIM) as u128;
+        let end = (both * flushed).checked_div(flushed + filled);
+        let end = end.and_then(|end| usize::try_from(end).ok());
+        let end = end.unwrap_or(full).clamp(least, full);
+        Some(match used >= end {
+            true => Look::End,
+            false => Look::Next(end.min(used + step(full))),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: usize = 1 << 20;
+
+    fn options() -> FamilyOptions {
+        FamilyOptions {
+            write_buffer_size: 64 * MB,
+            ..FamilyOptions::default()
+        }
+    }
+
+    /// The size at which a memtable ends that takes `fill` megabytes a second, after a flush of `flush` a second.
+    fn end(fill: u64, flush: u64) -> usize {
+        let early = Early::default();
+        early.flushed(flush as usize * MB, 1_000_000_000);
+        let options = options();
+        let mut next = early.memtable_began(&options).expect("it may end early");
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            assert!(looks <= 12, "{fill} {flush}");
+            // A writer adds a megabyte at a time.
+            let used = next.div_ceil(MB) * MB;
+            let now = 5 + used as u64 * 1_000_000_000 / (fill * MB as u64);
+            match early.look(&options, used, now) {
+                Some(Look::End) => return used / MB,
+                Some(Look::Next(at)) => next = at,
+                None => unreachable!("it may end early"),
+            }
+            assert!(next > used || used >= 64 * MB);
+        }
+    }
+
+    #[test]
+    fn the_slower_flushes_are_the_earlier_memtables_end() {
+        // 80 MB together: 64 and a quarter of it, 53 and half of it, 40 and as much.
+        assert_eq!(end(100, 400), 64);
+        assert_eq!(end(200, 400), 54);
+        assert_eq!(end(400, 400), 40);
+        // Half of it at least, and no more than all.
+        assert_eq!(end(4_000, 400), 32);
+        assert_eq!(end(1, 400), 64);
+    }
+
+    #[test]
+    fn each_memtable_is_measured_by_itself() {
+        let early = Early::default();
+        let options = options();
+        for start in [0, 1_000_000_000_000] {
+            assert_eq!(early.memtable_began(&options), Some(16 * MB));
+            let look = |used: usize, nanos| early.look(&options, used * MB, start + nanos);
+            assert_eq!(look(16, 0), Some(Look::Next(32 * MB)));
+            // 16 MB in no time at all.
+            assert_eq!(look(32, 0), Some(Look::End));
+            // In as long as a flush of 56 MB takes.
+            let nanos = 56 * MB as u64 * 1_000_000_000 / FIRST_SPEED;
+            assert_eq!(look(32, nanos), Some(Look::Next(36 * MB)));
+        }
+    }
+
+    #[test]
+    fn families_that_would_not_gain_are_left_alone() {
+        let alone: [fn(&mut FamilyOptions); 5] = [
+            |options| options.write_buffer_size = 8 * MB,
+            |options| options.compaction_style = CompactionStyle::Universal,
+            |options| options.max_write_buffer_number = 1,
+            |options| options.min_write_buffer_number_to_merge = 2,
+            |options| options.disable_auto_compactions = true,
+        ];
+        for change in alone {
+            let mut options = options();
+            change(&mut options);
+            let early = Early::default();
+            assert_eq!(early.memtable_began(&options), None);
+            assert_eq!(early.look(&options, 63 * MB, 1), None);
+        }
+    }
+}
