@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_compress::Dictionary;
-use cairn_format::block::{BlockKind, BlockLayout, DataCursor, IndexForm};
+use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords, IndexForm};
 use cairn_format::id::UniqueId;
 use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_format::table::footer::FOOTER_LEN;
@@ -161,6 +161,18 @@ fn part(opening: &Opening<'_>, params: &OpenParams, handle: Handle, tier: Tier) 
     Ok(Part { handle, held })
 }
 
+/// Bytes that the words of most data blocks need; 0 where keys are not compared by their bytes as they are stored.
+fn words(properties: &Properties, order: &KeyOrder, global_seqno: Option<SequenceNumber>) -> u64 {
+    if !order.is_bytewise() || global_seqno.is_some() {
+        return 0;
+    }
+    let usual = properties
+        .num_entries
+        .div_ceil(properties.num_data_blocks.max(1));
+    // One more, because blocks differ by one where entries are equally long.
+    DataWords::encoded_len(usual.saturating_add(1))
+}
+
 impl Table {
     /// Opens the table in `file`, which has `len` bytes. If what is read looks damaged, it is read
     /// once more before that is believed, as a damaged block is: not every part of a footer
@@ -264,6 +276,7 @@ impl Opening<'_> {
                 CachePriority::Low
             },
             pins_partitions: is_pinned(&params, Tier::Partition),
+            words: words(&properties, &order, global_seqno),
             properties,
             parts,
             order,

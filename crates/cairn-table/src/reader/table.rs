@@ -81,6 +81,8 @@ pub struct Table {
     pub(crate) tombstones: Option<Arc<Fragments>>,
     /// The family's prefix extractor, if the table was built with the same.
     pub(crate) prefix_extractor: Option<PrefixExtractor>,
+    /// Bytes that the words of most data blocks need; 0 if searches in data blocks do not go by words.
+    pub(crate) words: u64,
     pub(crate) params: OpenParams,
 }
 
@@ -204,15 +206,10 @@ impl Table {
     pub(crate) fn find_to_search(&self, lack: Lack, supplied: &Supplied) -> Option<Buffer> {
         let block = self.find(lack, supplied)?;
         let bare = matches!(block.tail().len(), 0 | TRAILER_LEN);
-        if bare && supplied.blocks.is_empty() && self.has_words() {
+        if bare && supplied.blocks.is_empty() && self.room(lack.handle) > 0 {
             return Some(self.lay_words(lack, block));
         }
         Some(block)
-    }
-
-    /// Whether searches in data blocks go by words: by the bytes of keys as they are stored.
-    fn has_words(&self) -> bool {
-        self.order.is_bytewise() && self.global_seqno.is_none()
     }
 
     #[cold]
@@ -227,24 +224,14 @@ impl Table {
         }
     }
 
-    /// Bytes of memory to take for the words of a block together with it, so that the block need not move when they
-    /// are laid: what they need in most blocks of the table, or nothing where that is much for a block.
-    fn room(&self, lack: Lack) -> usize {
-        if lack.role != CacheRole::Data || !self.has_words() {
-            return 0;
-        }
-        let Properties {
-            num_entries,
-            num_data_blocks,
-            ..
-        } = self.properties;
-        let usual = num_entries.div_ceil(num_data_blocks.max(1));
-        // One more, because blocks differ by one where entries are equally long.
-        let wanted = DataWords::encoded_len(usual.saturating_add(1));
-        // Properties may say anything. Nor is it worth it where entries are tiny.
-        let block = lack.handle.size.max(self.params.options.block_size);
-        match wanted <= block / 4 {
-            true => wanted as usize,
+    /// Bytes of memory to take for the words of the data block at `handle` together with it, so that the block need not
+    /// move when they are laid: what they need in most blocks of the table. 0 if the block has no words, which is so where they
+    /// would be more than an eighth of it: where entries are short, a search without them is little longer, and the cache holds more.
+    #[inline]
+    fn room(&self, handle: Handle) -> usize {
+        let block = handle.size.max(self.params.options.block_size);
+        match self.words <= block / 8 {
+            true => self.words as usize,
             false => 0,
         }
     }
@@ -257,7 +244,7 @@ impl Table {
             offset: lack.handle.offset,
             len: len.min(self.limit - lack.handle.offset) as usize,
             room: match more {
-                0 => self.room(lack),
+                0 if lack.role == CacheRole::Data => self.room(lack.handle),
                 // What is read together is copied block by block.
                 _ => 0,
             },
@@ -277,8 +264,8 @@ impl Table {
             .as_ref()
             .filter(|_| lack.role == CacheRole::Data);
         let meter = &self.params.meter;
-        let room = match fill {
-            true => self.room(lack),
+        let room = match fill && lack.role == CacheRole::Data {
+            true => self.room(lack.handle),
             false => 0,
         };
         let unpack = |raw: &Raw<'_>| {

@@ -94,10 +94,19 @@ fn the_words_of_an_index_are_laid_when_a_second_get_searches_it() {
 }
 
 #[test]
-fn nothing_is_taken_for_words_where_entries_are_tiny() {
-    let entries = entries(|_| 0);
-    let (table, cache) = cached(&entries, Compression::None);
-    assert_eq!(forward(&table).unwrap(), entries);
-    let blocks = table.properties().data_size as usize;
-    assert!(cache.usage() < blocks + 200 * cache.entries());
+fn short_entries_have_no_words() {
+    for (value_len, has_words) in [(0, false), (10, false), (40, true)] {
+        let entries = entries(|_| value_len);
+        let (table, cache) = cached(&entries, Compression::None);
+        let blocks = table.properties().data_size as usize;
+        let taken = || {
+            assert_eq!(forward(&table).unwrap(), entries);
+            // What the cache holds beside the blocks and 200 bytes for each.
+            cache.usage().saturating_sub(blocks + 200 * cache.entries())
+        };
+        assert_eq!(taken() > 0, has_words, "{value_len}");
+        used_after_gets(&table, &cache, &entries);
+        used_after_gets(&table, &cache, &entries);
+        assert_eq!(taken() > 0, has_words, "{value_len}");
+    }
 }
