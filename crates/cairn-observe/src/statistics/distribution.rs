@@ -131,12 +131,18 @@ pub struct HistogramData {
 impl Distribution {
     /// Adds one sample.
     pub fn add(&mut self, value: u64) {
-        self.count += 1;
-        self.sum = self.sum.wrapping_add(value);
-        self.sum_of_squares = self.sum_of_squares.wrapping_add(value.wrapping_mul(value));
+        self.add_many(value, 1);
+    }
+
+    /// Adds `count` samples that are alike.
+    pub fn add_many(&mut self, value: u64, count: u64) {
+        self.count += count;
+        let sum = value.wrapping_mul(count);
+        self.sum = self.sum.wrapping_add(sum);
+        self.sum_of_squares = self.sum_of_squares.wrapping_add(sum.wrapping_mul(value));
         self.min = self.min.min(value);
         self.max = self.max.max(value);
-        self.buckets[bucket_of(value)] += 1;
+        self.buckets[bucket_of(value)] += count;
     }
 
     /// The value that `percent` of the samples do not exceed, as far as buckets tell: between the

@@ -3,97 +3,116 @@
 use super::distribution::{BUCKETS, Distribution, LIMITS, bucket_of};
 use super::turn::Sum;
 
-/// What is told of all samples at once.
-pub(super) struct Sums {
+/// The samples of one histogram in one shard.
+pub(super) struct Samples {
     sum: Sum,
     sum_of_squares: Sum,
     min: Sum,
     max: Sum,
-}
-
-/// How many samples lie in each bucket.
-pub(super) struct Buckets([Sum; BUCKETS]);
-
-/// The samples of one histogram in one shard.
-pub(super) struct Samples {
-    sums: Sums,
-    buckets: Buckets,
+    /// How many lie in each bucket.
+    buckets: [Sum; BUCKETS],
 }
 
 impl Samples {
     pub(super) fn new() -> Samples {
         Samples {
-            sums: Sums::new(),
-            buckets: Buckets::new(),
-        }
-    }
-
-    /// As one.
-    #[inline]
-    pub(super) fn parts(&self) -> Parts<'_> {
-        Parts(&self.sums, &self.buckets)
-    }
-}
-
-impl Sums {
-    pub(super) fn new() -> Sums {
-        Sums {
             sum: Sum::new(0),
             sum_of_squares: Sum::new(0),
             min: Sum::new(LIMITS[BUCKETS - 1]),
             max: Sum::new(0),
+            buckets: std::array::from_fn(|_| Sum::new(0)),
         }
     }
-}
 
-impl Buckets {
-    pub(super) fn new() -> Buckets {
-        Buckets(std::array::from_fn(|_| Sum::new(0)))
-    }
-}
-
-/// The samples of one histogram, wherever their parts lie.
-pub(super) struct Parts<'a>(pub(super) &'a Sums, pub(super) &'a Buckets);
-
-impl Parts<'_> {
     #[inline]
     pub(super) fn add(&self, value: u64) {
-        let Parts(sums, buckets) = self;
-        buckets.0[bucket_of(value)].add(1);
-        sums.sum.add(value);
-        sums.sum_of_squares.add(value.wrapping_mul(value));
-        if value < sums.min.get() {
-            sums.min.set(value);
+        self.buckets[bucket_of(value)].add(1);
+        self.sum.add(value);
+        self.sum_of_squares.add(value.wrapping_mul(value));
+        if value < self.min.get() {
+            self.min.set(value);
         }
-        if value > sums.max.get() {
-            sums.max.set(value);
+        if value > self.max.get() {
+            self.max.set(value);
         }
     }
 
     pub(super) fn clear(&self) {
-        let Parts(sums, buckets) = self;
-        sums.sum.set(0);
-        sums.sum_of_squares.set(0);
-        sums.min.set(LIMITS[BUCKETS - 1]);
-        sums.max.set(0);
-        buckets.0.iter().for_each(|bucket| bucket.set(0));
+        self.sum.set(0);
+        self.sum_of_squares.set(0);
+        self.min.set(LIMITS[BUCKETS - 1]);
+        self.max.set(0);
+        self.buckets.iter().for_each(|bucket| bucket.set(0));
     }
 
     /// Adds what is here to `to`. The buckets that can hold something lie between the smallest and
     /// the largest sample, so that a histogram of a few buckets is read in a few loads.
     pub(super) fn add_to(&self, to: &mut Distribution) {
-        let Parts(sums, buckets) = self;
-        let (min, max) = (sums.min.get(), sums.max.get());
+        let (min, max) = (self.min.get(), self.max.get());
         if min > max {
             return;
         }
         to.min = to.min.min(min);
         to.max = to.max.max(max);
-        to.sum = to.sum.wrapping_add(sums.sum.get());
-        to.sum_of_squares = to.sum_of_squares.wrapping_add(sums.sum_of_squares.get());
+        to.sum = to.sum.wrapping_add(self.sum.get());
+        to.sum_of_squares = to.sum_of_squares.wrapping_add(self.sum_of_squares.get());
         let used = bucket_of(min)..=bucket_of(max);
-        for (to, bucket) in to.buckets[used.clone()].iter_mut().zip(&buckets.0[used]) {
+        for (to, bucket) in to.buckets[used.clone()].iter_mut().zip(&self.buckets[used]) {
             *to += bucket.get();
+        }
+    }
+}
+
+/// How often the first two values came that are samples of a histogram. Where most samples are alike (values of one length, and
+/// gets that find nothing), one addition stands for what [`Samples::add`] does.
+pub(super) struct Usual([(Sum, Sum); 2]);
+
+impl Usual {
+    pub(super) fn new() -> Usual {
+        Usual(std::array::from_fn(|_| (Sum::new(0), Sum::new(0))))
+    }
+
+    /// Adds a sample if it is one of the values.
+    #[inline]
+    pub(super) fn add(&self, value: u64) -> bool {
+        // One more than the value, so that 0 says that there is none yet.
+        let Some(name) = value.checked_add(1) else {
+            return false;
+        };
+        for (known, count) in &self.0 {
+            if known.get() == name {
+                count.add(1);
+                return true;
+            }
+        }
+        self.add_first(name)
+    }
+
+    /// Adds a sample of a value that is not known, if there is room for another one.
+    #[inline(never)]
+    fn add_first(&self, name: u64) -> bool {
+        let free = self.0.iter().find(|(known, _)| known.get() == 0);
+        if let Some((known, count)) = free {
+            known.set(name);
+            count.set(1);
+        }
+        free.is_some()
+    }
+
+    pub(super) fn clear(&self) {
+        for (known, count) in &self.0 {
+            known.set(0);
+            count.set(0);
+        }
+    }
+
+    /// Adds what is here to `to`.
+    pub(super) fn add_to(&self, to: &mut Distribution) {
+        for (known, count) in &self.0 {
+            let count = count.get();
+            if let (Some(value), true) = (known.get().checked_sub(1), count > 0) {
+                to.add_many(value, count);
+            }
         }
     }
 }

@@ -229,10 +229,30 @@ fn samples_are_forgotten_whole_while_threads_add_some() {
 #[test]
 fn a_shard_of_a_slot_stays_below_eleven_kilobytes() {
     let samples = size_of::<samples::Samples>();
-    assert_eq!((size_of::<Shard>(), samples), (4224, 904));
+    assert_eq!((size_of::<Shard>(), samples), (4352, 904));
     assert!(size_of::<Shard>() + 7 * samples < 11_000);
     let of_core = size_of::<Shard>() + (Histogram::COUNT - 8) * size_of::<[usize; 2]>();
-    assert_eq!(of_core, 5376);
+    assert_eq!(of_core, 5504);
+}
+
+#[test]
+fn values_that_come_often_are_told_with_the_others() {
+    let statistics = Statistics::new(StatsLevel::All);
+    let mut expected = Distribution::default();
+    for round in 0..3 {
+        for value in [7, 0, 7, u64::MAX, 1_000, 7, 0, 3, u64::MAX - 1] {
+            statistics.record(Histogram::BytesPerRead, value);
+            expected.add(value);
+        }
+        assert_eq!(statistics.histogram(Histogram::BytesPerRead), expected);
+        if round == 1 {
+            // Other values are the first ones then.
+            statistics.reset();
+            expected = Distribution::default();
+            statistics.record(Histogram::BytesPerRead, 90);
+            expected.add(90);
+        }
+    }
 }
 
 /// One thing that is done to statistics.
