@@ -11,7 +11,7 @@
 //! where families are flushed together or whoever switches logs waits for the old one's sync.
 //!
 //! Invariants: only whoever leads the write queue looks; nothing ends early while another memtable of the family waits for its
-//! flush. Cost: a leader looks at most ten times while a memtable is filled.
+//! flush. Cost: a leader looks some ten times while a memtable is filled.
 
 use cairn_memtable::Memtable;
 use cairn_options::{CompactionStyle, FamilyOptions};
@@ -86,10 +86,9 @@ impl Early {
 
     /// A flush took `bytes` of memtables away in `nanos`.
     pub(crate) fn flushed(&self, bytes: usize, nanos: u64) {
-        let speed = bytes as u128 * 1_000_000_000 / u128::from(nanos.max(1));
-        let speed = u64::try_from(speed).unwrap_or(u64::MAX).max(1);
+        let speed = bytes as f64 / nanos.max(1) as f64 * 1e9;
         // Relaxed: a number that nothing else goes by.
-        self.speed.store(speed, Ordering::Relaxed);
+        self.speed.store(speed as u64, Ordering::Relaxed);
     }
 
     /// What becomes of the memtable, which takes `used` bytes at `now`. `None` if it does not end early.
@@ -103,14 +102,15 @@ impl Early {
         if used < least {
             return Some(Look::Next(least));
         }
-        let speed = u128::from(self.speed.load(Ordering::Relaxed));
-        let filled = used.saturating_sub(was) as u128 * 1_000_000_000;
-        let flushed = u128::from(now.saturating_sub(since)) * speed;
+        let filled = used.saturating_sub(was) as f64;
+        let seconds = now.saturating_sub(since) as f64 / 1e9;
+        let flushed = self.speed.load(Ordering::Relaxed) as f64 * seconds;
         // What is written while a memtable of one byte is flushed is `filled / flushed`.
-        let both = (full / 8 * AIM) as u128;
-        let end = (both * flushed).checked_div(flushed + filled);
-        let end = end.and_then(|end| usize::try_from(end).ok());
-        let end = end.unwrap_or(full).clamp(least, full);
+        let end = match filled > 0.0 {
+            true => (full / 8 * AIM) as f64 * flushed / (flushed + filled),
+            false => full as f64,
+        };
+        let end = (end as usize).clamp(least, full);
         Some(match used >= end {
             true => Look::End,
             false => Look::Next(end.min(used + step(full))),

@@ -36,9 +36,6 @@ struct Scout {
     end: Option<NonNull<Node>>,
 }
 
-// SAFETY: the pointers are only followed while the list lives (the contract of `step`), and it is `Sync`.
-unsafe impl Send for Ahead {}
-
 impl Ahead {
     /// Nothing.
     pub(crate) const NONE: Ahead = Ahead {

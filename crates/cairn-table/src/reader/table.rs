@@ -226,7 +226,8 @@ impl Table {
 
     /// Bytes of memory to take for the words of the data block at `handle` together with it, so that the block need not
     /// move when they are laid: what they need in most blocks of the table. 0 if the block has no words, which is so where they
-    /// would be more than an eighth of it: where entries are short, a search without them is little longer, and the cache holds more.
+    /// would be more than an eighth of it: where entries are short, a search without them is little longer, and the cache holds more. Properties may say
+    /// anything; no more is taken for it than that.
     #[inline]
     fn room(&self, handle: Handle) -> usize {
         let block = handle.size.max(self.params.options.block_size);
