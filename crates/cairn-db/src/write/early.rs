@@ -7,14 +7,14 @@
 //! how fast this one is filled and how fast the last one was flushed, but not before they are half full.
 //!
 //! All others stay until they are full: smaller tables would have to be merged more often. So do the memtables of families that
-//! do not compact by levels or not by themselves, merge memtables or have room for one only, those of less than [`LEAST_FULL`], and all
-//! where families are flushed together or whoever switches logs waits for the old one's sync.
+//! do not compact by levels or not by themselves, merge memtables or have room for one only, those of less than [`LEAST_FULL`], those
+//! that are sorted when they are read, and all where families are flushed together or whoever switches logs waits for the old one's sync.
 //!
 //! Invariants: only whoever leads the write queue looks; nothing ends early while another memtable of the family waits for its
 //! flush. Cost: a leader looks some ten times while a memtable is filled.
 
 use cairn_memtable::Memtable;
-use cairn_options::{CompactionStyle, FamilyOptions};
+use cairn_options::{CompactionStyle, FamilyOptions, MemtableFactory};
 use cairn_platform::sync::{Arc, AtomicU64, Mutex, Ordering};
 use cairn_version::Version;
 
@@ -58,6 +58,7 @@ impl Default for Early {
 fn applies(options: &FamilyOptions) -> bool {
     options.write_buffer_size >= LEAST_FULL
         && options.compaction_style == CompactionStyle::Level
+        && options.memtable_factory != MemtableFactory::Vector
         && options.max_write_buffer_number > 1
         && options.min_write_buffer_number_to_merge <= 1
         && !options.disable_auto_compactions
@@ -182,9 +183,10 @@ mod tests {
 
     #[test]
     fn families_that_would_not_gain_are_left_alone() {
-        let alone: [fn(&mut FamilyOptions); 5] = [
+        let alone: [fn(&mut FamilyOptions); 6] = [
             |options| options.write_buffer_size = 8 * MB,
             |options| options.compaction_style = CompactionStyle::Universal,
+            |options| options.memtable_factory = MemtableFactory::Vector,
             |options| options.max_write_buffer_number = 1,
             |options| options.min_write_buffer_number_to_merge = 2,
             |options| options.disable_auto_compactions = true,
