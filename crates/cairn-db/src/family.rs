@@ -301,7 +301,10 @@ impl Drop for Family {
         let default = shared.families.load().get(0).cloned();
         if let Some(default) = default {
             self.state = default;
-            shared.purge_in_background();
+            match shared.options().avoid_unnecessary_blocking_io {
+                true => shared.purge_in_background(),
+                false => shared.purge_after_reader(),
+            }
         }
     }
 }

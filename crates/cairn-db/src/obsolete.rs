@@ -210,20 +210,28 @@ impl Shared {
 impl Shared {
     /// Deletes in the background what a reader that has just left may have kept.
     pub(crate) fn purge_in_background(self: &Arc<Self>) {
+        if self.counts_purge() {
+            let shared = self.clone();
+            self.world
+                .executor
+                .spawn(Priority::High, Box::new(move || shared.purge_counted()));
+        }
+    }
+
+    /// Deletes what a reader that has just left may have kept. The caller holds no lock.
+    pub(crate) fn purge_after_reader(&self) {
+        if self.counts_purge() {
+            self.purge_counted();
+        }
+    }
+
+    /// Counts a purge, if there may be something to delete: whoever waits for quiet waits for it.
+    fn counts_purge(&self) -> bool {
         if !self.has_obsolete.load(Ordering::Acquire) || self.closing.load(Ordering::Acquire) {
-            return;
+            return false;
         }
-        // Counted from now on: whoever waits for quiet waits for it.
-        {
-            let mut tree = self.tree.lock();
-            if tree.closed {
-                return;
-            }
-            tree.purges += 1;
-        }
-        let shared = self.clone();
-        self.world
-            .executor
-            .spawn(Priority::High, Box::new(move || shared.purge_counted()));
+        let mut tree = self.tree.lock();
+        tree.purges += usize::from(!tree.closed);
+        !tree.closed
     }
 }

@@ -201,8 +201,9 @@ options! {
         wal_dir: PathBuf = PathBuf::new();
         /// Microseconds between searches for obsolete files.
         delete_obsolete_files_period_micros: u64 = 6 * 3600 * 1_000_000, dynamic, hint;
-        /// Whether obsolete files are closed and deleted in the background.
-        avoid_unnecessary_blocking_io: bool = false, hint;
+        /// Whether the tables of a dropped family are deleted in the background when its last handle goes. What iterators
+        /// leave behind always is.
+        avoid_unnecessary_blocking_io: bool = false;
         /// Whether obsolete WALs are closed in the background.
         background_close_inactive_wals: bool = false, hint, recent;
         /// Caches that may be used.

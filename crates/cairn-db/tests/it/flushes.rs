@@ -7,9 +7,11 @@ use cairn_options::{
     DbOptions, FamilyOptions, FlushOptions, Options, WaitForCompactOptions, WriteOptions,
 };
 use cairn_platform::World;
+use cairn_sim::SimWorld;
 use cairn_types::Code;
 
 use crate::basic::db_options;
+use crate::wal::open_with;
 
 fn open_two(world: &World, db: &DbOptions, family: &FamilyOptions) -> Db {
     let families = ["default", "other"].map(|name| FamilyDescriptor::new(name, family.clone()));
@@ -158,4 +160,36 @@ fn memtables_wait_to_be_merged_unless_a_flush_is_asked_for_or_logs_are_too_large
     }
     db.wait_until_quiet().unwrap();
     assert!(files(&db, "default") >= Some(1));
+}
+
+/// A program that drops a family and its handle finds the space free when that is done, as with RocksDB.
+#[test]
+fn the_tables_of_a_dropped_family_go_with_its_last_handle() {
+    for in_background in [false, true] {
+        // Its jobs run only while somebody waits for them.
+        let sim = SimWorld::new(3);
+        let options = DbOptions {
+            avoid_unnecessary_blocking_io: in_background,
+            ..db_options()
+        };
+        let db = open_with(&sim.world, &options, false);
+        let tables = || {
+            let names = sim.world.fs.list(Path::new("/db")).unwrap();
+            names.iter().filter(|name| name.ends_with(".sst")).count()
+        };
+        let family = db.create_family("gone", &FamilyOptions::default()).unwrap();
+        family.put(b"k", b"v").unwrap();
+        family.flush().unwrap();
+        db.wait_until_quiet().unwrap();
+        let other = family.clone();
+        db.drop_family(&family).unwrap();
+        drop(family);
+        db.wait_until_quiet().unwrap();
+        assert_eq!(tables(), 1, "somebody may read it");
+        drop(other);
+        assert_eq!(tables(), usize::from(in_background));
+        db.wait_until_quiet().unwrap();
+        assert_eq!(tables(), 0);
+        db.close().unwrap();
+    }
 }
