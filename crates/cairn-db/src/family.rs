@@ -127,7 +127,7 @@ impl FamilyState {
         self.look_from_now_on();
     }
 
-    /// Sets the size at which a leader first looks at a memtable that begins now.
+    /// Sets the size at which a leader looks next at a memtable that begins now, or whose options have changed.
     pub(crate) fn look_from_now_on(&self) {
         let first = self.early.memtable_began(&self.options());
         let first = first.unwrap_or_else(|| self.nearly_full());

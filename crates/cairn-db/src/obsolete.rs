@@ -164,13 +164,10 @@ impl Shared {
     }
 
     /// Purges on a background thread, for which closing waits; not at all once it is over.
-    pub(crate) fn purge_as_job(&self, mut tree: MutexGuard<'_, Tree>) {
-        if tree.closed {
-            return;
+    pub(crate) fn purge_as_job(&self, tree: MutexGuard<'_, Tree>) {
+        if counts_purge(tree) {
+            self.purge_counted();
         }
-        tree.purges += 1;
-        drop(tree);
-        self.purge_counted();
     }
 
     /// A purge that is counted already.
@@ -210,7 +207,7 @@ impl Shared {
 impl Shared {
     /// Deletes in the background what a reader that has just left may have kept.
     pub(crate) fn purge_in_background(self: &Arc<Self>) {
-        if self.counts_purge() {
+        if self.may_have_obsolete() && counts_purge(self.tree.lock()) {
             let shared = self.clone();
             self.world
                 .executor
@@ -220,18 +217,18 @@ impl Shared {
 
     /// Deletes what a reader that has just left may have kept. The caller holds no lock.
     pub(crate) fn purge_after_reader(&self) {
-        if self.counts_purge() {
-            self.purge_counted();
+        if self.may_have_obsolete() {
+            self.purge_as_job(self.tree.lock());
         }
     }
 
-    /// Counts a purge, if there may be something to delete: whoever waits for quiet waits for it.
-    fn counts_purge(&self) -> bool {
-        if !self.has_obsolete.load(Ordering::Acquire) || self.closing.load(Ordering::Acquire) {
-            return false;
-        }
-        let mut tree = self.tree.lock();
-        tree.purges += usize::from(!tree.closed);
-        !tree.closed
+    fn may_have_obsolete(&self) -> bool {
+        self.has_obsolete.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire)
     }
+}
+
+/// Counts a purge, for which whoever waits for quiet, and closing, wait from now on; none once closing is over.
+fn counts_purge(mut tree: MutexGuard<'_, Tree>) -> bool {
+    tree.purges += usize::from(!tree.closed);
+    !tree.closed
 }

@@ -21,13 +21,13 @@ use cairn_version::Version;
 /// What two memtables should take together at most, in eighths of `write_buffer_size`.
 const AIM: usize = 10;
 
-/// The smallest `write_buffer_size` for which this is worth a table: that of a memtable on large pages.
+/// The smallest `write_buffer_size` whose memtables end early: what smaller ones would save is not worth more tables.
 const LEAST_FULL: usize = 16 << 20;
 
 /// How many bytes of memtables a flush takes away in a second until one has been seen.
 const FIRST_SPEED: u64 = 350_000_000;
 
-/// When the memtable of a family ends.
+/// What tells when the memtable of a family ends.
 pub(crate) struct Early {
     /// What is known of the memtable: when somebody first looked, in nanoseconds of the monotonic clock, and how large it
     /// was then.

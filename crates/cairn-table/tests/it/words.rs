@@ -95,7 +95,7 @@ fn the_words_of_an_index_are_laid_when_a_second_get_searches_it() {
 
 #[test]
 fn short_entries_have_no_words() {
-    for (value_len, has_words) in [(0, false), (10, false), (40, true)] {
+    for (value_len, has_words) in [(0, false), (20, false), (40, true)] {
         let entries = entries(|_| value_len);
         let (table, cache) = cached(&entries, Compression::None);
         let blocks = table.properties().data_size as usize;
