@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use cairn_db::Family;
+use cairn_db::{Family, FamilyDescriptor};
 
 use crate::db::{pointers, rocksdb_t};
 use crate::error::{array, malloc_bytes, report, report_ptr, store, text};
@@ -49,8 +49,8 @@ c_functions! {
             Ok(create(family))
         })
     }
-    /// Creates several families with the same options. `*lencfs` says how many were created, also
-    /// when one of them could not be.
+    /// Creates several families with the same options, all of them or none. `*lencfs` is the number of families
+    /// created.
     fn rocksdb_create_column_families(
         db: *mut rocksdb_t,
         column_family_options: *const rocksdb_options_t,
@@ -63,9 +63,10 @@ c_functions! {
         report(errptr, || {
             let options = of(column_family_options).checked()?;
             let count = usize::try_from(num_column_families).unwrap_or(0);
-            for name in array(column_family_names, count) {
-                made.push(create(of(db.cast_const()).db.create_family(&text(*name), &options.family)?));
-            }
+            let names = array(column_family_names, count);
+            let given: Vec<_> = names.iter().map(|name| FamilyDescriptor::new(text(*name), options.family.clone())).collect();
+            let created = of(db.cast_const()).db.create_families(&given)?;
+            made.extend(created.into_iter().map(create));
             Ok(())
         });
         store(lencfs, made.len());

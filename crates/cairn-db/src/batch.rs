@@ -147,6 +147,20 @@ impl WriteBatch {
         self.in_default = false;
     }
 
+    /// The memory of the serialized form, in bytes.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        self.encoded.capacity()
+    }
+
+    /// Empties the batch and gives its memory back if that is more than `bytes`.
+    #[inline]
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        if self.memory() > bytes {
+            *self = WriteBatch::with_max_bytes(self.max_bytes);
+        }
+    }
+
     /// Sets `key` to `value` in the default family.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         self.add(0, |encoded| encoded.put(0, key, value));

@@ -58,6 +58,10 @@ impl FamilyDescriptor {
     }
 }
 
+/// The most memory that a thread keeps for its next single write, in bytes. Allocating more than this costs
+/// little beside copying it.
+const KEPT_BATCH_BYTES: usize = 64 << 10;
+
 thread_local! {
     /// The batch of single writes, so that they allocate nothing.
     static SINGLE: RefCell<WriteBatch> = RefCell::default();
@@ -150,11 +154,24 @@ impl Db {
     ///
     /// `InvalidArgument` if the name is empty or taken, or the options make no sense.
     pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
-        let state = self.shared().create_family(name, options)?;
-        Ok(Family {
+        let given = FamilyDescriptor::new(name, options.clone());
+        let mut created = self.create_families(std::slice::from_ref(&given))?;
+        Ok(created.pop().expect("one family was created"))
+    }
+
+    /// Creates several families, all of them or none, in the order given. One call for many families syncs the MANIFEST
+    /// and writes the OPTIONS file once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::create_family`], for any of them.
+    pub fn create_families(&self, given: &[FamilyDescriptor]) -> Result<Vec<Family>> {
+        let created = self.shared().create_families(given)?;
+        let families = created.into_iter().map(|state| Family {
             state,
             db: self.handle.clone(),
-        })
+        });
+        Ok(families.collect())
     }
 
     /// Drops `family` and all that is in it. Readers that hold it go on reading.
@@ -345,7 +362,9 @@ impl Family {
         SINGLE.with_borrow_mut(|batch| {
             batch.clear();
             fill(batch);
-            shared.write(batch, options)
+            let written = shared.write(batch, options);
+            batch.shrink_to(KEPT_BATCH_BYTES);
+            written
         })
     }
 
@@ -359,5 +378,34 @@ impl Family {
     #[must_use]
     pub fn property_number(&self, name: &str) -> Option<u64> {
         self.db.shared.property_number(&self.state, name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_platform::World;
+
+    use super::*;
+    use crate::open::{OpenRequest, open};
+
+    #[test]
+    fn a_thread_keeps_little_of_a_large_value() {
+        let options = DbOptions {
+            create_if_missing: true,
+            ..DbOptions::default()
+        };
+        let db = open(&OpenRequest {
+            path: Path::new("/db"),
+            options: &options,
+            families: &[],
+            others: None,
+            read_only: false,
+            world: World::in_memory(),
+        })
+        .unwrap();
+        for len in [10, 1 << 20, 100] {
+            db.default_family().put(b"key", &vec![7; len]).unwrap();
+            SINGLE.with_borrow(|batch| assert!(batch.memory() <= KEPT_BATCH_BYTES, "{len}"));
+        }
     }
 }

@@ -239,10 +239,8 @@ impl Families {
         self.by_id.values()
     }
 
-    pub(crate) fn with(&self, family: Arc<FamilyState>) -> Families {
-        let mut next = self.clone();
-        next.by_id.insert(family.id(), family);
-        next
+    pub(crate) fn insert(&mut self, family: Arc<FamilyState>) {
+        self.by_id.insert(family.id(), family);
     }
 
     pub(crate) fn without(&self, id: u32) -> Families {

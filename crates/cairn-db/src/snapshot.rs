@@ -14,10 +14,8 @@ use cairn_types::SequenceNumber;
 /// The live snapshots of a database.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    /// Sequence number to the number of snapshots that stand on it.
-    live: Mutex<BTreeMap<SequenceNumber, usize>>,
-    /// When snapshots were taken, in seconds since 1970; of those on one number, the last.
-    times: Mutex<BTreeMap<SequenceNumber, u64>>,
+    /// The snapshots by sequence number. Its memory follows the number of live snapshots.
+    live: Mutex<BTreeMap<SequenceNumber, Taken>>,
     /// Whether a snapshot was released since the database was opened.
     released: AtomicBool,
     /// Whether new snapshots have to wait. Changed under `live`.
@@ -26,6 +24,14 @@ pub(crate) struct Snapshots {
     resumed: Condvar,
     /// Called, without any lock, when the oldest snapshot is gone.
     on_release: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// The live snapshots of one sequence number.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    count: usize,
+    /// The time of the newest one, in seconds since 1970; 0 if no time was recorded.
+    seconds: u64,
 }
 
 /// Keeps new snapshots waiting while it lives.
@@ -51,7 +57,7 @@ impl Snapshots {
             self.resumed.wait(&mut live);
         }
         let seq = published();
-        *live.entry(seq).or_insert(0) += 1;
+        live.entry(seq).or_default().count += 1;
         Snapshot {
             seq,
             list: self.clone(),
@@ -77,27 +83,22 @@ impl Snapshots {
         self.live.lock().keys().copied().collect()
     }
 
-    /// The snapshot on `seq` was taken at `now`.
+    /// Records `now` (seconds since 1970) as the time of the live snapshot on `seq`.
     pub(crate) fn note_time(&self, seq: SequenceNumber, now: u64) {
-        let oldest = self.oldest();
-        let mut times = self.times.lock();
-        if let Some(oldest) = oldest {
-            *times = times.split_off(&oldest);
+        if let Some(taken) = self.live.lock().get_mut(&seq) {
+            taken.seconds = now;
         }
-        times.insert(seq, now);
     }
 
-    /// When the oldest live snapshot was taken; 0 if there is none.
+    /// The time of the oldest live snapshot, in seconds since 1970; 0 if there is none.
     pub(crate) fn oldest_time(&self) -> u64 {
-        let oldest = self.oldest();
-        oldest
-            .and_then(|seq| self.times.lock().get(&seq).copied())
-            .unwrap_or(0)
+        let live = self.live.lock();
+        live.values().next().map_or(0, |taken| taken.seconds)
     }
 
-    /// How many snapshots live.
+    /// The number of live snapshots.
     pub(crate) fn count(&self) -> usize {
-        self.live.lock().values().sum()
+        self.live.lock().values().map(|taken| taken.count).sum()
     }
 
     /// The sequence number below which versions that snapshots kept may have become garbage, now
@@ -131,7 +132,7 @@ impl Snapshot {
 
 impl Clone for Snapshot {
     fn clone(&self) -> Snapshot {
-        *self.list.live.lock().entry(self.seq).or_insert(0) += 1;
+        self.list.live.lock().entry(self.seq).or_default().count += 1;
         Snapshot {
             seq: self.seq,
             list: self.list.clone(),
@@ -142,11 +143,11 @@ impl Clone for Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let mut live = self.list.live.lock();
-        let Some(count) = live.get_mut(&self.seq) else {
+        let Some(taken) = live.get_mut(&self.seq) else {
             return;
         };
-        *count -= 1;
-        if *count > 0 {
+        taken.count -= 1;
+        if taken.count > 0 {
             return;
         }
         live.remove(&self.seq);
@@ -181,5 +182,25 @@ mod tests {
         drop(copy);
         assert_eq!(list.list(), [SequenceNumber(9)]);
         assert_eq!(list.count(), 1);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_released_snapshots() {
+        let list = Arc::new(Snapshots::default());
+        let oldest = list.take(|| SequenceNumber(1));
+        list.note_time(oldest.sequence(), 100);
+        for seq in 2..1_000 {
+            let snapshot = list.take(|| SequenceNumber(seq));
+            list.note_time(snapshot.sequence(), 100 + seq);
+        }
+        assert_eq!(list.oldest_time(), 100);
+        let newest = list.take(|| SequenceNumber(1_000));
+        list.note_time(newest.sequence(), 2_000);
+        drop(oldest);
+        assert_eq!(list.oldest_time(), 2_000);
+        drop(newest);
+        list.note_time(SequenceNumber(1_000), 3_000);
+        assert_eq!((list.oldest_time(), list.count()), (0, 0));
+        assert!(list.live.lock().is_empty());
     }
 }

@@ -3,6 +3,9 @@
 //! An allocation is one atomic addition to the fill of the current chunk. Only when a chunk is full
 //! does a lock serialise those who need the next one. Nothing is freed before the arena is.
 //!
+//! An arena begins with a chunk of 4 KiB and doubles with each further one, up to the length it was made for: thousands of
+//! arenas with little in them, the memtables of idle column families, hold little.
+//!
 //! Once an arena has grown to a large page, further chunks are cut from extents of a large page each
 //! (`extents.rs`), which the kernel is asked to back by one: what is reached through pointers here and there misses the
 //! processor's tables of pages less. An arena has at most one such page more than it was asked for.
@@ -29,6 +32,9 @@ use crate::extents::Extents;
 
 /// Every chunk, and so the largest alignment that can be asked for.
 const CHUNK_ALIGN: usize = 64;
+
+/// The length of the first chunk, and the shortest that an arena can be made for.
+const FIRST_CHUNK: usize = 4 << 10;
 
 /// Chunks that are smaller have memory of their own: who asks for small ones wants to save memory.
 const SMALLEST_CUT: usize = 64 << 10;
@@ -68,14 +74,14 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An empty arena that asks the allocator for `chunk_len` bytes at a time (4 KiB to 1 GiB).
+    /// An empty arena that asks the allocator for up to `chunk_len` bytes at a time (4 KiB to 1 GiB).
     #[must_use]
     pub fn new(chunk_len: usize) -> Arena {
         Arena {
             current: AtomicPtr::new(ptr::null_mut()),
             chunks: Mutex::default(),
             chunk_len: chunk_len
-                .clamp(4 << 10, 1 << 30)
+                .clamp(FIRST_CHUNK, 1 << 30)
                 .next_multiple_of(CHUNK_ALIGN),
             reserved: AtomicUsize::new(0),
         }
@@ -120,6 +126,16 @@ impl Arena {
         self.memory_reserved().saturating_sub(unused)
     }
 
+    /// The length of a new current chunk for an allocation of `len` bytes, at most a quarter of `chunk_len`: as much as
+    /// the arena has, and enough that the allocation takes half of it.
+    fn next_chunk_len(&self, len: usize) -> usize {
+        let doubled = self.memory_reserved().max(FIRST_CHUNK);
+        doubled
+            .max(2 * len)
+            .min(self.chunk_len)
+            .next_multiple_of(CHUNK_ALIGN)
+    }
+
     /// Makes a new current chunk, unless another thread has replaced `seen` already. A large
     /// allocation gets a chunk of its own, which is returned, and leaves the current one in use.
     #[cold]
@@ -133,7 +149,7 @@ impl Arena {
         let chunk = match large {
             true => Chunk::new(len.max(1)),
             false if cuts_extents => chunks.cut(self.chunk_len),
-            false => Chunk::new(self.chunk_len),
+            false => Chunk::new(self.next_chunk_len(len)),
         };
         self.reserved.fetch_add(chunk.len, Ordering::Relaxed);
         let place = if large { chunk.take(len, align) } else { None };
@@ -325,6 +341,19 @@ mod tests {
                 .iter()
                 .all(|extent| (extent.as_ptr() as usize).is_multiple_of(HUGE_PAGE))
         );
+    }
+
+    #[test]
+    fn an_arena_holds_at_most_a_few_times_what_is_in_it() {
+        let arena = Arena::new(1 << 20);
+        let mut taken = 0;
+        for n in 0..2_000 {
+            let len = [24, 300, 5_000, 17][n % 4];
+            arena.allocate(len, 8);
+            taken += len.next_multiple_of(8);
+            assert!(arena.memory_reserved() <= (4 * taken).max(FIRST_CHUNK));
+        }
+        assert!(arena.memory_reserved() > 1 << 20, "chunks stay small");
     }
 
     #[test]

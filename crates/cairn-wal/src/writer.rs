@@ -200,6 +200,8 @@ impl WalWriter {
                     _ => compressor.compress(&parts.concat(), &mut self.compressed)?,
                 }
                 self.frames.add(&self.compressed, &mut self.buffer);
+                self.compressed.clear();
+                self.compressed.shrink_to(BUFFER_LIMIT);
             }
         }
         Ok(())

@@ -267,6 +267,17 @@ impl Db {
         self.inner.create_family(name, options).map(Family::new)
     }
 
+    /// Creates several families, all of them or none, in the order given. One call for many families syncs the MANIFEST
+    /// and writes the OPTIONS file once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::create_family`], for any of them.
+    pub fn create_families(&self, given: &[FamilyDescriptor]) -> Result<Vec<Family<'_>>> {
+        let created = self.inner.create_families(given)?;
+        Ok(created.into_iter().map(Family::new).collect())
+    }
+
     /// Drops `family` and all that is in it. Readers that hold it go on reading.
     ///
     /// # Errors

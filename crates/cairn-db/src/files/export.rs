@@ -19,6 +19,7 @@ use crate::files::copy;
 use crate::files::external::Reader;
 use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData};
 use crate::files::staging::Staging;
+use crate::open::create::NewFamily;
 use crate::shared::Shared;
 use crate::ttl;
 
@@ -122,15 +123,21 @@ impl Shared {
         let mut imported = Vec::new();
         let created = self
             .bring_in_exports(&options, import, exports, &mut imported)
-            .and_then(|edit| {
+            .and_then(|tables| {
+                let family = NewFamily {
+                    name: name.to_owned(),
+                    options,
+                    tables,
+                };
                 self.lead_alone();
                 // Whoever finds the family after a power cut finds every write before it too.
                 let result = self
                     .flush_wal(true)
-                    .and_then(|()| self.create_family_led(name, options, &edit));
+                    .and_then(|()| self.create_families_led(vec![family]));
                 self.hand_over();
                 result
-            });
+            })
+            .map(|mut created| created.pop().expect("one family was created"));
         let state = match created {
             Ok(state) => state,
             Err(error) => {

@@ -20,10 +20,41 @@ use cairn_version::manifest::{self, Manifest, RecoveredFamily};
 use cairn_version::{TableSource, TreeEdit, Version};
 use cairn_wal::WalOptions;
 
+use crate::db::FamilyDescriptor;
 use crate::family::FamilyState;
 use crate::shared::{FamilyTree, Shared};
 use crate::ttl;
 use crate::write::log::{CurrentLog, Expected};
+
+/// A column family to create: checked options, and the tables that it begins with.
+pub(crate) struct NewFamily {
+    pub(crate) name: String,
+    pub(crate) options: FamilyOptions,
+    pub(crate) tables: TreeEdit,
+}
+
+impl NewFamily {
+    /// The MANIFEST records of the family as `id`, whose first log is `log`.
+    fn records(&self, id: u32, log: FileNumber) -> Vec<VersionEdit> {
+        let mut records = vec![VersionEdit {
+            comparator: Some(self.options.comparator.name().to_owned()),
+            family_change: Some(FamilyChange::Add {
+                name: self.name.clone(),
+            }),
+            log_number: Some(log),
+            max_family: Some(id),
+            persist_timestamps: Some(true),
+            ..VersionEdit::of_family(id)
+        }];
+        if !self.tables.is_empty() {
+            let mut record = self.tables.record(id);
+            let added = self.tables.added.iter();
+            record.last_sequence = added.map(|(_, file)| file.largest_seq).max();
+            records.push(record);
+        }
+        records
+    }
+}
 
 impl Shared {
     /// The state of a family with `version` and an empty memtable.
@@ -143,13 +174,29 @@ impl Shared {
             .try_for_each(|dir| super::create_dir(&*self.world.fs, dir, false))
     }
 
-    /// Creates the family `name`, durably.
-    pub(crate) fn create_family(
+    /// Creates families, durably: all of them or none.
+    pub(crate) fn create_families(
         self: &Arc<Self>,
-        name: &str,
-        options: &FamilyOptions,
-    ) -> Result<Arc<FamilyState>> {
+        given: &[FamilyDescriptor],
+    ) -> Result<Vec<Arc<FamilyState>>> {
+        if given.is_empty() {
+            return Ok(Vec::new());
+        }
         self.check_writable()?;
+        let new = given
+            .iter()
+            .map(|family| self.prepare_family(family))
+            .collect::<Result<Vec<_>>>()?;
+        // With the lead nobody writes, so the families begin with the current log.
+        self.lead_alone();
+        let result = self.create_families_led(new);
+        self.hand_over();
+        result
+    }
+
+    /// Checks a family to create and makes the directories of its tables.
+    fn prepare_family(&self, given: &FamilyDescriptor) -> Result<NewFamily> {
+        let FamilyDescriptor { name, options } = given;
         if name.is_empty() {
             return Err(Error::invalid_argument("a column family needs a name"));
         }
@@ -159,70 +206,49 @@ impl Shared {
         ttl::agree(self.dated, name, &mut options)?;
         let options = options.sanitize(&self.options());
         self.create_table_dirs(&options)?;
-        // With the lead nobody writes, so the family begins with the current log.
-        self.lead_alone();
-        let result = self.create_family_led(name, options, &TreeEdit::default());
-        self.hand_over();
-        result
+        Ok(NewFamily {
+            name: name.clone(),
+            options,
+            tables: TreeEdit::default(),
+        })
     }
 
-    /// Creates the family `name` with the tables of `files` in it. The caller leads.
-    pub(crate) fn create_family_led(
+    /// Creates families with one group of MANIFEST records and one OPTIONS file. The caller leads.
+    pub(crate) fn create_families_led(
         self: &Arc<Self>,
-        name: &str,
-        options: FamilyOptions,
-        files: &TreeEdit,
-    ) -> Result<Arc<FamilyState>> {
+        new: Vec<NewFamily>,
+    ) -> Result<Vec<Arc<FamilyState>>> {
         let log = self.writer.lock().log.as_ref().map(CurrentLog::number);
         let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let mut manifest = self.manifest.lock();
-        let families = self.families.load_full();
-        if families.named(name).is_some() {
-            return Err(Error::invalid_argument(format!(
-                "column family {name:?} exists already"
-            )));
-        }
-        let id = self.tree.lock().max_family + 1;
-        let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
-        let recovered = RecoveredFamily {
-            id,
-            name: name.to_owned(),
-            version: Version::empty(options.comparator.clone(), levels).with_edit(files)?,
-            log_number: log,
-            full_history_ts_low: Vec::new(),
-            persist_timestamps: true,
-        };
-        let record = VersionEdit {
-            comparator: Some(options.comparator.name().to_owned()),
-            family_change: Some(FamilyChange::Add {
-                name: name.to_owned(),
-            }),
-            log_number: Some(log),
-            max_family: Some(id),
-            persist_timestamps: Some(true),
-            ..VersionEdit::of_family(id)
-        };
-        let version = recovered.version.clone();
-        self.log_options_of_family(name, &options);
-        let state = Arc::new(self.new_family(&recovered, options, version));
-        let largest = files.added.iter().map(|(_, file)| file.largest_seq).max();
-        let mut records = vec![record];
-        if !files.is_empty() {
-            let mut record = files.record(id);
-            record.last_sequence = largest;
-            records.push(record);
+        let mut families = (*self.families.load_full()).clone();
+        let first_id = self.tree.lock().max_family + 1;
+        let tables = new.iter().flat_map(|family| &family.tables.added);
+        let largest = tables.map(|(_, file)| file.largest_seq).max();
+        let mut records = Vec::new();
+        let mut created = Vec::new();
+        for (id, family) in (first_id..).zip(new) {
+            if families.named(&family.name).is_some() {
+                return Err(Error::invalid_argument(format!(
+                    "column family {:?} exists already",
+                    family.name
+                )));
+            }
+            records.extend(family.records(id, log));
+            let state = Arc::new(self.created(id, family, log)?);
+            families.insert(state.clone());
+            created.push(state);
         }
         self.log_edits(&mut manifest, records)?;
         {
             let mut tree = self.tree.lock();
-            tree.max_family = id;
-            tree.families.insert(id, FamilyTree::new(log));
+            for state in &created {
+                tree.max_family = tree.max_family.max(state.id());
+                tree.families.insert(state.id(), FamilyTree::new(log));
+            }
         }
-        self.families.store(Arc::new(families.with(state.clone())));
-        if let (Some(size), Some(log)) = (timestamp_size(&state), &mut self.writer.lock().log) {
-            log.state_timestamp_sizes(&[size])
-                .inspect_err(|error| self.log_failed(error))?;
-        }
+        self.families.store(Arc::new(families));
+        self.state_timestamp_sizes(&created)?;
         if let Some(largest) = largest {
             let mut writer = self.writer.lock();
             writer.allocated = writer.allocated.max(largest);
@@ -233,7 +259,42 @@ impl Shared {
         drop(manifest);
         self.begin_timers();
         self.write_options_file()?;
-        Ok(state)
+        Ok(created)
+    }
+
+    /// The state of a new family `id` whose first log is `log`.
+    fn created(&self, id: u32, family: NewFamily, log: FileNumber) -> Result<FamilyState> {
+        let NewFamily {
+            name,
+            options,
+            tables,
+        } = family;
+        let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
+        let version = Version::empty(options.comparator.clone(), levels).with_edit(&tables)?;
+        self.log_options_of_family(&name, &options);
+        let recovered = RecoveredFamily {
+            id,
+            name,
+            version: version.clone(),
+            log_number: log,
+            full_history_ts_low: Vec::new(),
+            persist_timestamps: true,
+        };
+        Ok(self.new_family(&recovered, options, version))
+    }
+
+    /// Records the timestamp sizes of new `families` in the current log.
+    fn state_timestamp_sizes(&self, families: &[Arc<FamilyState>]) -> Result<()> {
+        let sizes: Vec<_> = families
+            .iter()
+            .filter_map(|it| timestamp_size(it))
+            .collect();
+        match &mut self.writer.lock().log {
+            Some(log) if !sizes.is_empty() => log
+                .state_timestamp_sizes(&sizes)
+                .inspect_err(|error| self.log_failed(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Drops `family`, durably.

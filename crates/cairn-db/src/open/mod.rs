@@ -463,7 +463,7 @@ fn assemble(
     for (family, options, version) in named {
         tree.families
             .insert(family.id, FamilyTree::new(family.log_number));
-        families = families.with(Arc::new(shared.new_family(family, options, version)));
+        families.insert(Arc::new(shared.new_family(family, options, version)));
     }
     drop(tree);
     if let Some(family) = families.get(0) {
@@ -505,11 +505,14 @@ fn level(option: InfoLogLevel) -> Level {
 
 /// Creates the families that were named and do not exist.
 fn create_missing(request: &OpenRequest<'_>, db: &Db) -> Result<()> {
-    for given in request.families {
-        if db.family(&given.name).is_none() {
-            db.create_family(&given.name, &given.options)?;
-        }
-    }
+    let is_missing = |given: &&FamilyDescriptor| db.family(&given.name).is_none();
+    let missing: Vec<_> = request
+        .families
+        .iter()
+        .filter(is_missing)
+        .cloned()
+        .collect();
+    db.create_families(&missing)?;
     Ok(())
 }
 

@@ -16,6 +16,7 @@ mod entities;
 mod errors;
 mod filters;
 mod flushes;
+mod footprint;
 mod limits;
 mod listeners;
 mod logs;

@@ -122,6 +122,13 @@ impl WriteBatch {
         self.bytes.len()
     }
 
+    /// The memory of the batch in bytes.
+    #[inline]
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether there is no record, counted or not.
     #[inline]
     #[must_use]

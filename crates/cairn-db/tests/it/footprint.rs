@@ -1,0 +1,100 @@
+//! Memory, and files written, follow what is alive: column families.
+
+use std::path::Path;
+
+use cairn_db::{FamilyDescriptor, OpenRequest, WriteBatch, open};
+use cairn_options::{DbOptions, FamilyOptions};
+use cairn_platform::World;
+
+use crate::basic::{db_options, open_at};
+
+fn descriptors(count: usize) -> Vec<FamilyDescriptor> {
+    (0..count)
+        .map(|n| FamilyDescriptor::new(format!("family {n}"), FamilyOptions::default()))
+        .collect()
+}
+
+/// The number of the newest OPTIONS file, which is one more for each file number given out.
+fn options_number(world: &World) -> u64 {
+    let names = world.fs.list(Path::new("/db")).unwrap();
+    let numbers = names
+        .iter()
+        .filter_map(|name| name.strip_prefix("OPTIONS-")?.parse().ok());
+    numbers.max().expect("an open database has an OPTIONS file")
+}
+
+#[test]
+fn many_families_with_a_row_each_hold_little() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    let families = db.create_families(&descriptors(200)).unwrap();
+    let mut batch = WriteBatch::new();
+    for family in &families {
+        batch.put_in(family, b"key", &[7; 100]);
+    }
+    db.write(&batch).unwrap();
+    let held = |property| -> u64 {
+        let held = families
+            .iter()
+            .map(|family| family.property_number(property));
+        held.map(|bytes| bytes.expect("a property of numbers"))
+            .sum()
+    };
+    let bytes = held("rocksdb.size-all-mem-tables");
+    assert!(bytes > 200 * 100, "{bytes} bytes in memtables");
+    assert!(bytes <= 200 * (8 << 10), "{bytes} bytes in memtables");
+}
+
+#[test]
+fn families_made_together_cost_one_options_file_and_survive_together() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    let before = options_number(&world);
+    let made = db.create_families(&descriptors(40)).unwrap();
+    assert_eq!(options_number(&world), before + 1);
+    for (n, family) in made.iter().enumerate() {
+        assert_eq!(family.name(), format!("family {n}"));
+        family.put(b"key", family.name().as_bytes()).unwrap();
+    }
+    drop(made);
+    db.close().unwrap();
+    drop(db);
+
+    let mut given = vec![FamilyDescriptor::new("default", FamilyOptions::default())];
+    given.extend(descriptors(50));
+    let options = DbOptions {
+        create_missing_column_families: true,
+        ..db_options()
+    };
+    let db = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &given,
+        others: None,
+        read_only: false,
+        world: world.clone(),
+    })
+    .unwrap();
+    for n in 0..50 {
+        let name = format!("family {n}");
+        let family = db.family(&name).expect("created now or before");
+        let value = family.get(b"key").unwrap();
+        let expected = (n < 40).then(|| name.clone().into_bytes());
+        assert_eq!(value.as_deref(), expected.as_deref(), "{name}");
+    }
+}
+
+#[test]
+fn no_family_is_made_if_one_of_several_cannot_be() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).unwrap();
+    db.create_family("family 2", &FamilyOptions::default())
+        .unwrap();
+    let error = db.create_families(&descriptors(4)).unwrap_err();
+    assert!(error.to_string().contains("exists already"), "{error}");
+    let mut twice = descriptors(1);
+    twice.extend(descriptors(1));
+    db.create_families(&twice).unwrap_err();
+    assert_eq!(db.families().len(), 2);
+    db.create_families(&[]).unwrap();
+}
