@@ -275,7 +275,7 @@ fn tables_for_other_readers() {
             "block_size=700;super_block_alignment_size=4096;super_block_alignment_space_overhead_ratio=8;checksum=kxxHash",
         ),
     ];
-    for version in 2..8 {
+    for version in 2..=8 {
         for (name, text) in texts {
             for (compression, dictionary) in [
                 (Compression::None, 0),
