@@ -74,8 +74,8 @@ fn the_policy_of_a_budget_picks_the_memtable() {
         };
         let db = open_in(&World::in_memory(), &options);
         for name in ["first", "large"] {
-            db.create_family(name, &FamilyOptions::default())
-                .expect("it is made");
+            let small = FamilyOptions::from_text("arena_block_size=4096").expect("it is good");
+            db.create_family(name, &small).expect("it is made");
         }
         let (first, large) = (db.family("first").unwrap(), db.family("large").unwrap());
         first.put(b"key", &[7; 1000]).expect("it is written");

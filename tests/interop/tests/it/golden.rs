@@ -12,6 +12,9 @@ use cairn_interop::{cairn, folder, golden};
 /// Databases that this version does not read, with a word that the error must contain.
 const NOT_READ: [(&str, &str); 1] = [("plain_table", "plaintable")];
 
+/// Databases with values embedded in tables, of which the other rows are read.
+const EMBEDDED: &str = "embedded_blobs";
+
 /// The order that a golden database was written with, of a program's own.
 struct LengthThenBytes;
 
@@ -41,6 +44,9 @@ fn problem(golden: &Golden) -> Option<String> {
     }
     if golden.needs_comparator {
         return refused(&actual, "comparator").or_else(|| problem_in_program(golden, &path));
+    }
+    if golden.name.contains(EMBEDDED) {
+        return refused_where_embedded(&actual);
     }
     if let Some((_, word)) = NOT_READ.iter().find(|(part, _)| golden.name.contains(part)) {
         return refused(&actual, word);
@@ -116,6 +122,18 @@ fn refused(actual: &Dump, word: &str) -> Option<String> {
         other => Some(format!(
             "must be refused with the words {word:?}, got {other:?}"
         )),
+    }
+}
+
+/// The first value that is embedded must be refused by name.
+fn refused_where_embedded(actual: &Dump) -> Option<String> {
+    let is_named = |family: &Rows| {
+        let error = family.error.as_ref();
+        error.is_some_and(|error| error.contains("embedded in a table"))
+    };
+    match actual {
+        Ok(content) if content.values().all(is_named) => None,
+        other => Some(format!("must be refused by name, got {other:?}")),
     }
 }
 
@@ -215,7 +233,8 @@ const DAMAGED: [&str; 4] = [
 #[test]
 fn databases_are_verified_and_their_files_shown() {
     let mut failed = Vec::new();
-    for golden in golden::all() {
+    // A comparator of a program's own is not known to the command line.
+    for golden in golden::all().into_iter().filter(|it| !it.needs_comparator) {
         let temporary = tempfile::tempdir().unwrap();
         golden.unpack(temporary.path());
         let path = temporary.path().join("db");
