@@ -82,10 +82,7 @@ fn value(
     let mut input = Input::new(bytes.get(at..)?);
     let delta = match before {
         None => None,
-        Some(_) if form.escaped => match input.varint64().ok()?.checked_sub(1) {
-            None => None,
-            Some(zigzag) => Some(unzigzag(zigzag)),
-        },
+        Some(_) if form.escaped => input.varint64().ok()?.checked_sub(1).map(unzigzag),
         Some(_) => Some(input.varsigned64().ok()?),
     };
     let (offset, size) = match before.zip(delta) {

@@ -206,7 +206,7 @@ fn keys_that_are_shorter_than_the_prefix_of_their_block_are_found() {
             families.push(FamilyDescriptor::new(name.clone(), family));
         }
         let options = Options::default();
-        let db = Db::open_with_families(&temporary.path().join("db"), &options, &families);
+        let db = Db::open_with_families(temporary.path().join("db"), &options, &families);
         let db = db.unwrap();
         assert_eq!(missed(&db), None, "{}", golden.name);
         // Rewritten by us they are still there, in tables that have the prefix of user keys.
