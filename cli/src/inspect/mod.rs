@@ -128,7 +128,7 @@ fn show_options(page: &mut Page<'_>) -> Result<()> {
         Ok(file) => file
             .passed_over
             .iter()
-            .try_for_each(|option| page.line(&format!("# {option} is unknown and passed over"))),
+            .try_for_each(|option| page.line(format!("# {option} is unknown and passed over"))),
         Err(error) => page.damage(error),
     }
 }
