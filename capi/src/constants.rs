@@ -35,6 +35,10 @@ pub const rocksdb_statistics_level_except_detailed_timers: c_int = 3;
 pub const rocksdb_statistics_level_except_time_for_mutex: c_int = 4;
 pub const rocksdb_statistics_level_all: c_int = 5;
 
+pub const rocksdb_write_buffer_manager_flush_policy_oldest: c_int = 0;
+pub const rocksdb_write_buffer_manager_flush_policy_largest: c_int = 1;
+pub const rocksdb_write_buffer_manager_flush_policy_largest_across_dbs: c_int = 2;
+
 pub const rocksdb_prepopulate_blob_disable: c_int = 0;
 pub const rocksdb_prepopulate_blob_flush_only: c_int = 1;
 

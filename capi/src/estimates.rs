@@ -6,15 +6,19 @@ use std::sync::Arc;
 
 use cairn_db::{Family, MayExist, Range, SizeApproximationOptions};
 use cairn_memory::WriteBufferManager;
+use cairn_memory::write_buffer::FlushPolicy;
 use cairn_types::Result;
 
 use crate::cache::rocksdb_cache_t;
 use crate::constants::{
     rocksdb_size_approximation_flags_include_files,
     rocksdb_size_approximation_flags_include_memtable,
+    rocksdb_write_buffer_manager_flush_policy_largest,
+    rocksdb_write_buffer_manager_flush_policy_largest_across_dbs,
+    rocksdb_write_buffer_manager_flush_policy_oldest,
 };
 use crate::db::rocksdb_t;
-use crate::error::{array, bytes, malloc_bytes, report, store};
+use crate::error::{array, bytes, malloc_bytes, note_not_built, report, store};
 use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_options_t, rocksdb_readoptions_t};
@@ -133,6 +137,37 @@ unsafe fn may_exist(
         }
         may
     }
+}
+
+/// The policy of a number, if it is built.
+fn flush_policy(policy: c_int) -> Option<FlushPolicy> {
+    const BUILT: [(c_int, FlushPolicy); 2] = [
+        (
+            rocksdb_write_buffer_manager_flush_policy_oldest,
+            FlushPolicy::Oldest,
+        ),
+        (
+            rocksdb_write_buffer_manager_flush_policy_largest,
+            FlushPolicy::Largest,
+        ),
+    ];
+    if policy == rocksdb_write_buffer_manager_flush_policy_largest_across_dbs {
+        note_not_built(
+            "rocksdb_write_buffer_manager_set_flush_policy",
+            "flushing the largest memtable of several databases",
+        );
+    }
+    let found = BUILT.iter().find(|(number, _)| *number == policy);
+    found.map(|(_, policy)| *policy)
+}
+
+/// A handle of `manager` with a policy, or null.
+fn with_policy(manager: WriteBufferManager, policy: c_int) -> *mut rocksdb_write_buffer_manager_t {
+    let Some(policy) = flush_policy(policy) else {
+        return std::ptr::null_mut();
+    };
+    manager.set_flush_policy(policy);
+    create(Arc::new(manager))
 }
 
 c_functions! {
@@ -287,6 +322,37 @@ c_functions! {
         allow_stall: bool,
     ) -> *mut rocksdb_write_buffer_manager_t {
         create(Arc::new(WriteBufferManager::new(buffer_size, maybe(cache).cloned(), allow_stall)))
+    }
+    /// A budget that flushes by a policy, one of `rocksdb_write_buffer_manager_flush_policy_...`; null for
+    /// a policy that is not known. `..._largest_across_dbs` is not built: null.
+    fn rocksdb_write_buffer_manager_create_with_policy(
+        buffer_size: usize,
+        allow_stall: bool,
+        policy: c_int,
+    ) -> *mut rocksdb_write_buffer_manager_t {
+        with_policy(WriteBufferManager::new(buffer_size, None, allow_stall), policy)
+    }
+    /// The same, counted as used in a cache.
+    fn rocksdb_write_buffer_manager_create_with_cache_and_policy(
+        buffer_size: usize,
+        cache: *const rocksdb_cache_t,
+        allow_stall: bool,
+        policy: c_int,
+    ) -> *mut rocksdb_write_buffer_manager_t {
+        with_policy(WriteBufferManager::new(buffer_size, maybe(cache).cloned(), allow_stall), policy)
+    }
+    /// The policy by which memtables are flushed.
+    fn rocksdb_write_buffer_manager_flush_policy(wbm: *mut rocksdb_write_buffer_manager_t) -> c_int {
+        match of(wbm.cast_const()).flush_policy() {
+            FlushPolicy::Oldest => rocksdb_write_buffer_manager_flush_policy_oldest,
+            FlushPolicy::Largest => rocksdb_write_buffer_manager_flush_policy_largest,
+        }
+    }
+    /// Changes the policy; nothing for one that `rocksdb_write_buffer_manager_create_with_policy` refuses.
+    fn rocksdb_write_buffer_manager_set_flush_policy(wbm: *mut rocksdb_write_buffer_manager_t, policy: c_int) {
+        if let Some(policy) = flush_policy(policy) {
+            of(wbm.cast_const()).set_flush_policy(policy);
+        }
     }
     /// Whether there is a limit.
     fn rocksdb_write_buffer_manager_enabled(wbm: *mut rocksdb_write_buffer_manager_t) -> bool {

@@ -47,6 +47,7 @@ pub mod limits;
 pub mod live;
 pub mod memory;
 pub mod metadata;
+pub mod metadata_reads;
 pub mod named;
 pub mod options;
 pub mod perf;

@@ -217,7 +217,11 @@ unsafe fn get_into(
 /// # Safety
 ///
 /// The arrays are what `c.h` says.
-unsafe fn keys<'a>(count: usize, keys: *const *const c_char, sizes: *const usize) -> Vec<&'a [u8]> {
+pub(crate) unsafe fn keys<'a>(
+    count: usize,
+    keys: *const *const c_char,
+    sizes: *const usize,
+) -> Vec<&'a [u8]> {
     // SAFETY: the caller's promise.
     unsafe {
         let keys = array(keys, count).iter().zip(array(sizes, count));
@@ -258,7 +262,7 @@ impl Lists {
 
 /// Answers for `keys` of `families` (one each), at one point in time. `sorted` promises that the keys
 /// ascend.
-fn multi_get(
+pub(crate) fn multi_get(
     db: &Db,
     families: &[&Family],
     keys: &[&[u8]],

@@ -146,6 +146,11 @@ numbers! {
     rocksdb_table_properties_column_family_id => column_family_id;
     /// When the oldest data in the file was written first, in seconds since 1970.
     rocksdb_table_properties_creation_time => creation_time;
+    /// The same, by its newer name.
+    rocksdb_table_properties_oldest_ancestor_time => creation_time;
+    /// Where the file was made: the level in bits 0 to 7 (255: unknown); in bits 8 and 9 1 for a tree, 2 for
+    /// the bottom of one, 3 for an external file.
+    rocksdb_table_properties_lsm_info_at_creation => lsm_info_at_creation;
     /// When the oldest key was written, in seconds since 1970.
     rocksdb_table_properties_oldest_key_time => oldest_key_time;
     /// When the newest key was written, in seconds since 1970.

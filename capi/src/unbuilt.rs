@@ -179,8 +179,10 @@ c_unbuilt! { "remote compaction":
     no() fn rocksdb_open_and_compact_canceled_set(canceled: *mut c_uchar, value: c_uchar);
     no() fn rocksdb_open_and_compact_options_create() -> *mut rocksdb_open_and_compact_options_t;
     no() fn rocksdb_open_and_compact_options_destroy(options: *mut rocksdb_open_and_compact_options_t);
+    no() fn rocksdb_open_and_compact_options_get_max_secondary_open_retries(options: *mut rocksdb_open_and_compact_options_t) -> u32;
     no() fn rocksdb_open_and_compact_options_set_allow_resumption(options: *mut rocksdb_open_and_compact_options_t, allow_resumption: c_uchar);
     no() fn rocksdb_open_and_compact_options_set_canceled(options: *mut rocksdb_open_and_compact_options_t, canceled: *mut c_uchar);
+    no() fn rocksdb_open_and_compact_options_set_max_secondary_open_retries(options: *mut rocksdb_open_and_compact_options_t, max_secondary_open_retries: u32);
     err(errptr) fn rocksdb_open_and_compact_with_options(options: *const rocksdb_open_and_compact_options_t, db_path: *const c_char, output_directory: *const c_char, input: *const c_char, input_len: usize, output_len: *mut usize, override_options: *const rocksdb_compaction_service_options_override_t, errptr: *mut *mut c_char) -> *mut c_char;
     no() fn rocksdb_options_set_compaction_service(options: *mut rocksdb_options_t, service: *mut rocksdb_compactionservice_t);
 }

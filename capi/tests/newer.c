@@ -263,6 +263,117 @@ static void options_of_logs(rocksdb_t* db) {
   rocksdb_wal_iter_destroy(iter);
 }
 
+/* What 11.12 added: reads that say more, the common prefix of keys, policies of flushes. */
+static void with_metadata(rocksdb_t* db, rocksdb_column_family_handle_t* family) {
+  char* err = NULL;
+  rocksdb_readoptions_t* ro = rocksdb_readoptions_create();
+  size_t len = 9, ts_len = 9;
+  char* ts = "";
+  unsigned char newer = 9;
+  char* value = rocksdb_get_with_metadata(db, ro, "a", 1, &len, &ts, &ts_len, &newer, &err);
+  CHECK_OK(err);
+  CHECK(len == 1 && value[0] == '1' && ts != NULL && ts_len == 0 && newer == 0);
+  rocksdb_free(value);
+  rocksdb_free(ts);
+  value = rocksdb_get_cf_with_metadata(db, ro, family, "none", 4, &len, &ts, &ts_len, NULL, &err);
+  CHECK_OK(err);
+  CHECK(value == NULL && len == 0 && ts == NULL);
+
+  const rocksdb_snapshot_t* snapshot = rocksdb_create_snapshot(db);
+  rocksdb_readoptions_set_snapshot(ro, snapshot);
+  value = rocksdb_get_with_metadata(db, ro, "a", 1, &len, NULL, NULL, &newer, &err);
+  CHECK(err == NULL && value[0] == '1' && newer == 0);
+  rocksdb_free(value);
+  rocksdb_writeoptions_t* wo = rocksdb_writeoptions_create();
+  put(db, "a", "2");
+  rocksdb_delete(db, wo, "b", 1, &err);
+  CHECK_OK(err);
+  rocksdb_delete_range_cf(db, wo, family, "c", 1, "d", 1, &err);
+  CHECK_OK(err);
+  put(db, "new", "3");
+  for (int flushed = 0; flushed < 2; flushed++) {
+    const char* keys[] = {"a", "b", "c", "new", "", "z"};
+    const size_t sizes[] = {1, 1, 1, 3, 0, 1};
+    const char* wanted[] = {"1", "2", "3", NULL, NULL, NULL};
+    const unsigned char flags[] = {1, 1, 1, 1, 0, 0};
+    const rocksdb_column_family_handle_t* families[] = {family, family, family, family, family, family};
+    char *values[6], *errs[6], *stamps[6];
+    size_t lens[6], stamp_lens[6];
+    unsigned char seen[6];
+    for (int form = 0; form < 2; form++) {
+      if (form == 0)
+        rocksdb_multi_get_with_metadata(db, ro, 6, keys, sizes, values, lens, stamps, stamp_lens, seen, errs);
+      else
+        rocksdb_multi_get_cf_with_metadata(db, ro, families, 6, keys, sizes, values, lens, NULL, NULL, seen, errs);
+      for (int i = 0; i < 6; i++) {
+        CHECK(errs[i] == NULL && seen[i] == flags[i]);
+        CHECK(wanted[i] == NULL ? values[i] == NULL : lens[i] == 1 && values[i][0] == wanted[i][0]);
+        if (form == 0) {
+          CHECK((stamps[i] == NULL) == (values[i] == NULL) && stamp_lens[i] == 0);
+          rocksdb_free(stamps[i]);
+        }
+        rocksdb_free(values[i]);
+      }
+    }
+    flush(db);
+  }
+  rocksdb_readoptions_set_snapshot(ro, NULL);
+  const char* key[] = {"a"};
+  const size_t size[] = {1};
+  rocksdb_multi_get_with_metadata(db, ro, 1, key, size, &value, &len, NULL, NULL, &newer, &err);
+  CHECK(err == NULL && value[0] == '2' && newer == 0);
+  rocksdb_free(value);
+  rocksdb_readoptions_set_read_tier(ro, 2);
+  value = rocksdb_get_with_metadata(db, ro, "a", 1, &len, NULL, NULL, &newer, &err);
+  CHECK_ERROR(err, "Not implemented: ");
+  CHECK(value == NULL && newer == 0);
+  rocksdb_release_snapshot(db, snapshot);
+  rocksdb_readoptions_destroy(ro);
+  rocksdb_writeoptions_destroy(wo);
+}
+
+static void options_of_11_12(void) {
+  rocksdb_block_based_table_options_t* table = rocksdb_block_based_options_create();
+  CHECK(rocksdb_block_based_options_get_optimize_key_common_prefix(table) == 1);
+  rocksdb_block_based_options_set_optimize_key_common_prefix(table, 2);
+  CHECK(rocksdb_block_based_options_get_optimize_key_common_prefix(table) == 2);
+  rocksdb_block_based_options_destroy(table);
+  rocksdb_options_t* options = rocksdb_options_create();
+  CHECK(rocksdb_options_get_blob_file_writable_file_max_buffer_size(options) == 0);
+  rocksdb_options_set_blob_file_writable_file_max_buffer_size(options, 7);
+  CHECK(rocksdb_options_get_blob_file_writable_file_max_buffer_size(options) == 7);
+  CHECK(rocksdb_options_get_remote_compaction_manifest_floor(options) == 1);
+  rocksdb_options_set_remote_compaction_manifest_floor(options, 0);
+  CHECK(rocksdb_options_get_remote_compaction_manifest_floor(options) == 0);
+  CHECK(rocksdb_options_get_periodic_compaction_phase_recovery_percent(options) == 0);
+  rocksdb_options_set_periodic_compaction_phase_recovery_percent(options, 33);
+  CHECK(rocksdb_options_get_periodic_compaction_phase_recovery_percent(options) == 33);
+  CHECK(rocksdb_options_get_use_session_tmp_dir_for_remote_compaction(options) == 0);
+  rocksdb_options_set_use_session_tmp_dir_for_remote_compaction(options, 1);
+  CHECK(rocksdb_options_get_use_session_tmp_dir_for_remote_compaction(options) == 1);
+  rocksdb_options_set_create_if_missing(options, 1);
+  char* err = NULL;
+  CHECK(rocksdb_open(options, "/tmp/never-made-by-newer-c", &err) == NULL);
+  CHECK_ERROR(err, "Not implemented: ");
+  rocksdb_options_destroy(options);
+
+  rocksdb_write_buffer_manager_t* manager =
+      rocksdb_write_buffer_manager_create_with_policy(1 << 20, false, rocksdb_write_buffer_manager_flush_policy_largest);
+  CHECK(rocksdb_write_buffer_manager_flush_policy(manager) == rocksdb_write_buffer_manager_flush_policy_largest);
+  rocksdb_write_buffer_manager_set_flush_policy(manager, rocksdb_write_buffer_manager_flush_policy_oldest);
+  CHECK(rocksdb_write_buffer_manager_flush_policy(manager) == rocksdb_write_buffer_manager_flush_policy_oldest);
+  rocksdb_write_buffer_manager_set_flush_policy(manager, 7);
+  rocksdb_write_buffer_manager_set_flush_policy(manager, rocksdb_write_buffer_manager_flush_policy_largest_across_dbs);
+  CHECK(rocksdb_write_buffer_manager_flush_policy(manager) == rocksdb_write_buffer_manager_flush_policy_oldest);
+  rocksdb_write_buffer_manager_destroy(manager);
+  CHECK(rocksdb_write_buffer_manager_create_with_policy(1 << 20, false, 7) == NULL);
+  rocksdb_cache_t* cache = rocksdb_cache_create_lru(1 << 20);
+  manager = rocksdb_write_buffer_manager_create_with_cache_and_policy(1 << 20, cache, true, 0);
+  CHECK(manager != NULL && rocksdb_write_buffer_manager_cost_to_cache(manager));
+  rocksdb_write_buffer_manager_destroy(manager);
+  rocksdb_cache_destroy(cache);
+}
+
 int main(int argc, char** argv) {
   char* err = NULL;
   char* path = below(argc > 1 ? argv[1] : NULL, "newer");
@@ -288,6 +399,8 @@ int main(int argc, char** argv) {
   batch(db, family);
   ingestion();
   texts_and_choices();
+  options_of_11_12();
+  with_metadata(db, family);
   rocksdb_column_family_handle_destroy(family);
   rocksdb_close(db);
   rocksdb_file_checksum_gen_factory_destroy(checksums);

@@ -158,6 +158,9 @@ fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
                 let (family, option, text) = (&code.family, &code.option, &code.text);
                 eprintln!("cairn: {name}: {option}={text} of family {family:?} is not known here");
             }
+            for option in &file.passed_over {
+                eprintln!("cairn: {name}: {option} is unknown and passed over");
+            }
             Ok(Some(file))
         }
         Err(error) => {

@@ -227,7 +227,7 @@ fn check_path(path: &Path, found: &mut Findings<'_>) -> Result<()> {
         Some(FileName::Wal(number)) => return check_wal(path, number, found),
         Some(FileName::Manifest(_)) => check_manifest(path),
         Some(FileName::Blob(_)) => check_blob(path, None),
-        Some(FileName::Options(_)) => check_options(path),
+        Some(FileName::Options(_)) => check_options(path, found),
         Some(_) => Ok(()),
         None => Err(Error::invalid_argument(format!(
             "{} has no name that a file of a database has",
@@ -395,12 +395,18 @@ fn check_manifest(path: &Path) -> Result<()> {
     }
 }
 
-fn check_options(path: &Path) -> Result<()> {
+fn check_options(path: &Path, found: &mut Findings<'_>) -> Result<()> {
     let file = open(path)?;
     let mut bytes = vec![0; usize::try_from(file.len()?.min(64 << 20)).unwrap_or(0)];
     let got = file.read_at(0, &mut bytes)?;
     let text = String::from_utf8_lossy(&bytes[..got]);
-    OptionsFile::from_text(&text, true)
-        .map(|_| ())
-        .map_err(|error| error.context(path.display()))
+    let options =
+        OptionsFile::from_text(&text, true).map_err(|error| error.context(path.display()))?;
+    for option in &options.passed_over {
+        found.note(&format!(
+            "{}: {option} is unknown and passed over",
+            path.display()
+        ))?;
+    }
+    Ok(())
 }

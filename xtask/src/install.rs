@@ -3,7 +3,7 @@
 //! ```text
 //! PREFIX/include/rocksdb/c.h  version.h         RocksDB's interface, and which release's it is
 //! PREFIX/include/cairn/c.h                      what RocksDB's interface lacks
-//! PREFIX/LIBDIR/librocksdb.so.11.9.0            and the links .so.11.9, .so.11, .so
+//! PREFIX/LIBDIR/librocksdb.so.11.12.0           and the links .so.11.12, .so.11, .so
 //! PREFIX/LIBDIR/librocksdb.a
 //! PREFIX/LIBDIR/pkgconfig/rocksdb.pc
 //! PREFIX/LIBDIR/cmake/rocksdb/RocksDBConfig.cmake, RocksDBConfigVersion.cmake

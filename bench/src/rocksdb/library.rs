@@ -57,6 +57,12 @@ impl Library {
         })
     }
 
+    /// Whether the library exports the function `name` of the C API.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.api.has(name)
+    }
+
     /// Options from their text form, database and family options mixed.
     pub(super) fn options(&self, text: &str) -> Result<Options> {
         // SAFETY: takes nothing, returns a new handle, which `Options` destroys.

@@ -56,6 +56,12 @@
 
 #define rocksdb_statistics_level_all 5
 
+#define rocksdb_write_buffer_manager_flush_policy_oldest 0
+
+#define rocksdb_write_buffer_manager_flush_policy_largest 1
+
+#define rocksdb_write_buffer_manager_flush_policy_largest_across_dbs 2
+
 #define rocksdb_prepopulate_blob_disable 0
 
 #define rocksdb_prepopulate_blob_flush_only 1
@@ -2180,6 +2186,25 @@ struct rocksdb_write_buffer_manager_t *rocksdb_write_buffer_manager_create_with_
                                                                                       const struct rocksdb_cache_t *cache,
                                                                                       bool allow_stall);
 
+// A budget that flushes by a policy, one of `rocksdb_write_buffer_manager_flush_policy_...`; null for
+// a policy that is not known. `..._largest_across_dbs` is not built: null.
+struct rocksdb_write_buffer_manager_t *rocksdb_write_buffer_manager_create_with_policy(size_t buffer_size,
+                                                                                       bool allow_stall,
+                                                                                       int policy);
+
+// The same, counted as used in a cache.
+struct rocksdb_write_buffer_manager_t *rocksdb_write_buffer_manager_create_with_cache_and_policy(size_t buffer_size,
+                                                                                                 const struct rocksdb_cache_t *cache,
+                                                                                                 bool allow_stall,
+                                                                                                 int policy);
+
+// The policy by which memtables are flushed.
+int rocksdb_write_buffer_manager_flush_policy(struct rocksdb_write_buffer_manager_t *wbm);
+
+// Changes the policy; nothing for one that `rocksdb_write_buffer_manager_create_with_policy` refuses.
+void rocksdb_write_buffer_manager_set_flush_policy(struct rocksdb_write_buffer_manager_t *wbm,
+                                                   int policy);
+
 // Whether there is a limit.
 bool rocksdb_write_buffer_manager_enabled(struct rocksdb_write_buffer_manager_t *wbm);
 
@@ -3291,6 +3316,59 @@ struct rocksdb_column_family_handle_t *rocksdb_create_column_family_with_import(
                                                                                 struct rocksdb_export_import_files_metadata_t *metadata,
                                                                                 char **errptr);
 
+// `rocksdb_get`, and what is known of the value. `*newer_version_present` is 1 if the key was
+// written after the snapshot of the options, also where that sees no value; without a snapshot it is 0.
+// The timestamp is freed by the program, and null where there is no value. Places for it and for the
+// flag may be null.
+char *rocksdb_get_with_metadata(struct rocksdb_t *db,
+                                const struct rocksdb_readoptions_t *options,
+                                const char *key,
+                                size_t keylen,
+                                size_t *vallen,
+                                char **timestamp,
+                                size_t *timestamp_len,
+                                unsigned char *newer_version_present,
+                                char **errptr);
+
+// The same in a family.
+char *rocksdb_get_cf_with_metadata(struct rocksdb_t *db,
+                                   const struct rocksdb_readoptions_t *options,
+                                   struct rocksdb_column_family_handle_t *column_family,
+                                   const char *key,
+                                   size_t keylen,
+                                   size_t *vallen,
+                                   char **timestamp,
+                                   size_t *timestamp_len,
+                                   unsigned char *newer_version_present,
+                                   char **errptr);
+
+// `rocksdb_get_with_metadata` for several keys. Lists of timestamps and flags may be null.
+void rocksdb_multi_get_with_metadata(struct rocksdb_t *db,
+                                     const struct rocksdb_readoptions_t *options,
+                                     size_t num_keys,
+                                     const char *const *keys_list,
+                                     const size_t *keys_list_sizes,
+                                     char **values_list,
+                                     size_t *values_list_sizes,
+                                     char **timestamps_list,
+                                     size_t *timestamps_list_sizes,
+                                     unsigned char *newer_versions_present,
+                                     char **errs);
+
+// The same, each key of a family of its own.
+void rocksdb_multi_get_cf_with_metadata(struct rocksdb_t *db,
+                                        const struct rocksdb_readoptions_t *options,
+                                        const struct rocksdb_column_family_handle_t *const *column_families,
+                                        size_t num_keys,
+                                        const char *const *keys_list,
+                                        const size_t *keys_list_sizes,
+                                        char **values_list,
+                                        size_t *values_list_sizes,
+                                        char **timestamps_list,
+                                        size_t *timestamps_list_sizes,
+                                        unsigned char *newer_versions_present,
+                                        char **errs);
+
 // Frees options.
 //
 // Null is passed over.
@@ -4112,6 +4190,10 @@ void rocksdb_options_set_blob_file_size(struct rocksdb_options_t *opt, uint64_t 
 // Sets `family.blob_file_starting_level`.
 void rocksdb_options_set_blob_file_starting_level(struct rocksdb_options_t *opt, int v);
 
+// Sets `family.blob_file_writable_file_max_buffer_size`.
+void rocksdb_options_set_blob_file_writable_file_max_buffer_size(struct rocksdb_options_t *opt,
+                                                                 uint64_t v);
+
 // Sets `family.blob_garbage_collection_age_cutoff`.
 void rocksdb_options_set_blob_gc_age_cutoff(struct rocksdb_options_t *opt, double v);
 
@@ -4430,6 +4512,10 @@ void rocksdb_options_set_persist_user_defined_timestamps(struct rocksdb_options_
 void rocksdb_options_set_preclude_last_level_data_seconds(struct rocksdb_options_t *opt,
                                                           uint64_t v);
 
+// Sets `db.periodic_compaction_phase_recovery_percent`.
+void rocksdb_options_set_periodic_compaction_phase_recovery_percent(struct rocksdb_options_t *opt,
+                                                                    int v);
+
 // Sets `db.prefix_seek_opt_in_only`.
 void rocksdb_options_set_prefix_seek_opt_in_only(struct rocksdb_options_t *opt, unsigned char v);
 
@@ -4448,6 +4534,10 @@ void rocksdb_options_set_read_triggered_compaction_threshold(struct rocksdb_opti
 
 // Sets `db.recycle_log_file_num`.
 void rocksdb_options_set_recycle_log_file_num(struct rocksdb_options_t *opt, size_t v);
+
+// Sets `db.remote_compaction_manifest_floor`.
+void rocksdb_options_set_remote_compaction_manifest_floor(struct rocksdb_options_t *opt,
+                                                          unsigned char v);
 
 // Sets `family.report_bg_io_stats`.
 void rocksdb_options_set_report_bg_io_stats(struct rocksdb_options_t *opt, int v);
@@ -4530,6 +4620,10 @@ void rocksdb_options_set_use_direct_reads(struct rocksdb_options_t *opt, unsigne
 
 // Sets `db.use_fsync`.
 void rocksdb_options_set_use_fsync(struct rocksdb_options_t *opt, int v);
+
+// Sets `db.use_session_tmp_dir_for_remote_compaction`.
+void rocksdb_options_set_use_session_tmp_dir_for_remote_compaction(struct rocksdb_options_t *opt,
+                                                                   unsigned char v);
 
 // Sets `db.verify_manifest_content_on_close`.
 void rocksdb_options_set_verify_manifest_content_on_close(struct rocksdb_options_t *opt,
@@ -4938,6 +5032,12 @@ unsigned char rocksdb_options_get_persist_user_defined_timestamps(struct rocksdb
 // The value of `family.preclude_last_level_data_seconds`.
 uint64_t rocksdb_options_get_preclude_last_level_data_seconds(struct rocksdb_options_t *opt);
 
+// The value of `family.blob_file_writable_file_max_buffer_size`.
+uint64_t rocksdb_options_get_blob_file_writable_file_max_buffer_size(struct rocksdb_options_t *opt);
+
+// The value of `db.periodic_compaction_phase_recovery_percent`.
+int rocksdb_options_get_periodic_compaction_phase_recovery_percent(struct rocksdb_options_t *opt);
+
 // The value of `db.prefix_seek_opt_in_only`.
 unsigned char rocksdb_options_get_prefix_seek_opt_in_only(struct rocksdb_options_t *opt);
 
@@ -4955,6 +5055,9 @@ double rocksdb_options_get_read_triggered_compaction_threshold(struct rocksdb_op
 
 // The value of `db.recycle_log_file_num`.
 size_t rocksdb_options_get_recycle_log_file_num(struct rocksdb_options_t *opt);
+
+// The value of `db.remote_compaction_manifest_floor`.
+unsigned char rocksdb_options_get_remote_compaction_manifest_floor(struct rocksdb_options_t *opt);
 
 // The value of `family.report_bg_io_stats`.
 unsigned char rocksdb_options_get_report_bg_io_stats(struct rocksdb_options_t *opt);
@@ -5030,6 +5133,9 @@ unsigned char rocksdb_options_get_use_direct_reads(struct rocksdb_options_t *opt
 
 // The value of `db.use_fsync`.
 int rocksdb_options_get_use_fsync(struct rocksdb_options_t *opt);
+
+// The value of `db.use_session_tmp_dir_for_remote_compaction`.
+unsigned char rocksdb_options_get_use_session_tmp_dir_for_remote_compaction(struct rocksdb_options_t *opt);
 
 // The value of `db.verify_manifest_content_on_close`.
 unsigned char rocksdb_options_get_verify_manifest_content_on_close(struct rocksdb_options_t *opt);
@@ -5167,6 +5273,10 @@ void rocksdb_block_based_options_set_num_file_reads_for_auto_readahead(struct ro
 void rocksdb_block_based_options_set_optimize_filters_for_memory(struct rocksdb_block_based_table_options_t *opt,
                                                                  unsigned char v);
 
+// Sets `optimize_key_common_prefix`.
+void rocksdb_block_based_options_set_optimize_key_common_prefix(struct rocksdb_block_based_table_options_t *opt,
+                                                                int v);
+
 // Sets `partition_filters`.
 void rocksdb_block_based_options_set_partition_filters(struct rocksdb_block_based_table_options_t *opt,
                                                        unsigned char v);
@@ -5298,6 +5408,9 @@ uint64_t rocksdb_block_based_options_get_num_file_reads_for_auto_readahead(struc
 
 // The value of `optimize_filters_for_memory`.
 unsigned char rocksdb_block_based_options_get_optimize_filters_for_memory(struct rocksdb_block_based_table_options_t *opt);
+
+// The value of `optimize_key_common_prefix`.
+int rocksdb_block_based_options_get_optimize_key_common_prefix(struct rocksdb_block_based_table_options_t *opt);
 
 // The value of `partition_filters`.
 unsigned char rocksdb_block_based_options_get_partition_filters(struct rocksdb_block_based_table_options_t *opt);
@@ -5687,6 +5800,13 @@ uint64_t rocksdb_table_properties_column_family_id(const struct rocksdb_table_pr
 
 // When the oldest data in the file was written first, in seconds since 1970.
 uint64_t rocksdb_table_properties_creation_time(const struct rocksdb_table_properties_t *props);
+
+// The same, by its newer name.
+uint64_t rocksdb_table_properties_oldest_ancestor_time(const struct rocksdb_table_properties_t *props);
+
+// Where the file was made: the level in bits 0 to 7 (255: unknown); in bits 8 and 9 1 for a tree, 2 for
+// the bottom of one, 3 for an external file.
+uint64_t rocksdb_table_properties_lsm_info_at_creation(const struct rocksdb_table_properties_t *props);
 
 // When the oldest key was written, in seconds since 1970.
 uint64_t rocksdb_table_properties_oldest_key_time(const struct rocksdb_table_properties_t *props);
@@ -6185,12 +6305,19 @@ struct rocksdb_open_and_compact_options_t *rocksdb_open_and_compact_options_crea
 void rocksdb_open_and_compact_options_destroy(struct rocksdb_open_and_compact_options_t *options);
 
 // Not built: remote compaction.
+uint32_t rocksdb_open_and_compact_options_get_max_secondary_open_retries(struct rocksdb_open_and_compact_options_t *options);
+
+// Not built: remote compaction.
 void rocksdb_open_and_compact_options_set_allow_resumption(struct rocksdb_open_and_compact_options_t *options,
                                                            unsigned char allow_resumption);
 
 // Not built: remote compaction.
 void rocksdb_open_and_compact_options_set_canceled(struct rocksdb_open_and_compact_options_t *options,
                                                    unsigned char *canceled);
+
+// Not built: remote compaction.
+void rocksdb_open_and_compact_options_set_max_secondary_open_retries(struct rocksdb_open_and_compact_options_t *options,
+                                                                     uint32_t max_secondary_open_retries);
 
 // Not built: remote compaction.
 char *rocksdb_open_and_compact_with_options(const struct rocksdb_open_and_compact_options_t *options,

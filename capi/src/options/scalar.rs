@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_int, c_uchar};
 use cairn_options::choice::{
     BlobGarbageCollectionPolicy, BottommostLevelCompaction, CacheTier, ChecksumKind, CompactionPri,
     CompactionStopStyle, CompactionStyle, Compression, DataBlockIndexType, IndexBlockSearchType,
-    IndexShortening, IndexType, InfoLogLevel, PinningTier, PrepopulateBlobCache, ReadTier,
-    WalRecoveryMode,
+    IndexShortening, IndexType, InfoLogLevel, KeyCommonPrefix, PinningTier, PrepopulateBlobCache,
+    ReadTier, WalRecoveryMode,
 };
 
 /// A value of an option that C passes as a `C`.
@@ -99,6 +99,7 @@ choices! {
     BlobGarbageCollectionPolicy: c_int;
     CacheTier: c_int;
     IndexShortening: c_int;
+    KeyCommonPrefix: c_int;
 }
 
 impl Scalar<c_int> for Compression {

@@ -31,6 +31,7 @@ c_setters! { rocksdb_options_t:
     rocksdb_options_set_blob_direct_write_partitions(u32) => family.blob_direct_write_partitions;
     rocksdb_options_set_blob_file_size(u64) => family.blob_file_size;
     rocksdb_options_set_blob_file_starting_level(c_int) => family.blob_file_starting_level;
+    rocksdb_options_set_blob_file_writable_file_max_buffer_size(u64) => family.blob_file_writable_file_max_buffer_size;
     rocksdb_options_set_blob_gc_age_cutoff(f64) => family.blob_garbage_collection_age_cutoff;
     rocksdb_options_set_blob_gc_force_threshold(f64) => family.blob_garbage_collection_force_threshold;
     rocksdb_options_set_bloom_locality(u32) => family.bloom_locality;
@@ -128,12 +129,14 @@ c_setters! { rocksdb_options_t:
     rocksdb_options_set_persist_stats_to_disk(c_uchar) => db.persist_stats_to_disk;
     rocksdb_options_set_persist_user_defined_timestamps(c_uchar) => family.persist_user_defined_timestamps;
     rocksdb_options_set_preclude_last_level_data_seconds(u64) => family.preclude_last_level_data_seconds;
+    rocksdb_options_set_periodic_compaction_phase_recovery_percent(c_int) => db.periodic_compaction_phase_recovery_percent;
     rocksdb_options_set_prefix_seek_opt_in_only(c_uchar) => db.prefix_seek_opt_in_only;
     rocksdb_options_set_prepopulate_blob_cache(c_int) => family.prepopulate_blob_cache;
     rocksdb_options_set_preserve_internal_time_seconds(u64) => family.preserve_internal_time_seconds;
     rocksdb_options_set_read_io_executor_threads(c_int) => db.read_io_executor_threads;
     rocksdb_options_set_read_triggered_compaction_threshold(f64) => family.read_triggered_compaction_threshold;
     rocksdb_options_set_recycle_log_file_num(usize) => db.recycle_log_file_num;
+    rocksdb_options_set_remote_compaction_manifest_floor(c_uchar) => db.remote_compaction_manifest_floor;
     rocksdb_options_set_report_bg_io_stats(c_int) => family.report_bg_io_stats;
     rocksdb_options_set_reuse_manifest_on_open(c_uchar) => db.reuse_manifest_on_open;
     rocksdb_options_set_sample_for_compression(u64) => family.sample_for_compression;
@@ -159,6 +162,7 @@ c_setters! { rocksdb_options_t:
     rocksdb_options_set_use_direct_io_for_flush_and_compaction(c_uchar) => db.use_direct_io_for_flush_and_compaction;
     rocksdb_options_set_use_direct_reads(c_uchar) => db.use_direct_reads;
     rocksdb_options_set_use_fsync(c_int) => db.use_fsync;
+    rocksdb_options_set_use_session_tmp_dir_for_remote_compaction(c_uchar) => db.use_session_tmp_dir_for_remote_compaction;
     rocksdb_options_set_verify_manifest_content_on_close(c_uchar) => db.verify_manifest_content_on_close;
     rocksdb_options_set_verify_output_flags(c_int) => family.verify_output_flags;
     rocksdb_options_set_verify_sst_unique_id_in_manifest(c_uchar) => db.verify_sst_unique_id_in_manifest;
@@ -297,12 +301,15 @@ c_getters! { rocksdb_options_t:
     rocksdb_options_get_persist_stats_to_disk(mut) -> c_uchar => db.persist_stats_to_disk;
     rocksdb_options_get_persist_user_defined_timestamps(mut) -> c_uchar => family.persist_user_defined_timestamps;
     rocksdb_options_get_preclude_last_level_data_seconds(mut) -> u64 => family.preclude_last_level_data_seconds;
+    rocksdb_options_get_blob_file_writable_file_max_buffer_size(mut) -> u64 => family.blob_file_writable_file_max_buffer_size;
+    rocksdb_options_get_periodic_compaction_phase_recovery_percent(mut) -> c_int => db.periodic_compaction_phase_recovery_percent;
     rocksdb_options_get_prefix_seek_opt_in_only(mut) -> c_uchar => db.prefix_seek_opt_in_only;
     rocksdb_options_get_prepopulate_blob_cache(mut) -> c_int => family.prepopulate_blob_cache;
     rocksdb_options_get_preserve_internal_time_seconds(mut) -> u64 => family.preserve_internal_time_seconds;
     rocksdb_options_get_read_io_executor_threads(mut) -> c_int => db.read_io_executor_threads;
     rocksdb_options_get_read_triggered_compaction_threshold(mut) -> f64 => family.read_triggered_compaction_threshold;
     rocksdb_options_get_recycle_log_file_num(mut) -> usize => db.recycle_log_file_num;
+    rocksdb_options_get_remote_compaction_manifest_floor(mut) -> c_uchar => db.remote_compaction_manifest_floor;
     rocksdb_options_get_report_bg_io_stats(mut) -> c_uchar => family.report_bg_io_stats;
     rocksdb_options_get_reuse_manifest_on_open(mut) -> c_uchar => db.reuse_manifest_on_open;
     rocksdb_options_get_sample_for_compression(mut) -> u64 => family.sample_for_compression;
@@ -328,6 +335,7 @@ c_getters! { rocksdb_options_t:
     rocksdb_options_get_use_direct_io_for_flush_and_compaction(mut) -> c_uchar => db.use_direct_io_for_flush_and_compaction;
     rocksdb_options_get_use_direct_reads(mut) -> c_uchar => db.use_direct_reads;
     rocksdb_options_get_use_fsync(mut) -> c_int => db.use_fsync;
+    rocksdb_options_get_use_session_tmp_dir_for_remote_compaction(mut) -> c_uchar => db.use_session_tmp_dir_for_remote_compaction;
     rocksdb_options_get_verify_manifest_content_on_close(mut) -> c_uchar => db.verify_manifest_content_on_close;
     rocksdb_options_get_verify_output_flags(mut) -> c_int => family.verify_output_flags;
     rocksdb_options_get_verify_sst_unique_id_in_manifest(mut) -> c_uchar => db.verify_sst_unique_id_in_manifest;

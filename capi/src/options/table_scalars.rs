@@ -31,6 +31,7 @@ c_setters! { rocksdb_block_based_table_options_t:
     rocksdb_block_based_options_set_no_block_cache(c_uchar) => no_block_cache;
     rocksdb_block_based_options_set_num_file_reads_for_auto_readahead(u64) => num_file_reads_for_auto_readahead;
     rocksdb_block_based_options_set_optimize_filters_for_memory(c_uchar) => optimize_filters_for_memory;
+    rocksdb_block_based_options_set_optimize_key_common_prefix(c_int) => optimize_key_common_prefix;
     rocksdb_block_based_options_set_partition_filters(c_uchar) => partition_filters;
     rocksdb_block_based_options_set_partition_pinning_tier(c_int) => metadata_cache_options.partition_pinning;
     rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(c_uchar) => pin_l0_filter_and_index_blocks_in_cache;
@@ -73,6 +74,7 @@ c_getters! { rocksdb_block_based_table_options_t:
     rocksdb_block_based_options_get_no_block_cache(mut) -> c_uchar => no_block_cache;
     rocksdb_block_based_options_get_num_file_reads_for_auto_readahead(mut) -> u64 => num_file_reads_for_auto_readahead;
     rocksdb_block_based_options_get_optimize_filters_for_memory(mut) -> c_uchar => optimize_filters_for_memory;
+    rocksdb_block_based_options_get_optimize_key_common_prefix(mut) -> c_int => optimize_key_common_prefix;
     rocksdb_block_based_options_get_partition_filters(mut) -> c_uchar => partition_filters;
     rocksdb_block_based_options_get_pin_l0_filter_and_index_blocks_in_cache(mut) -> c_uchar => pin_l0_filter_and_index_blocks_in_cache;
     rocksdb_block_based_options_get_pin_top_level_index_and_filter(mut) -> c_uchar => pin_top_level_index_and_filter;

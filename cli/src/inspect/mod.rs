@@ -124,8 +124,11 @@ fn show_options(page: &mut Page<'_>) -> Result<()> {
     let sections =
         parse_file(&text).map_err(|malformed| malformed.in_file(page.path.display(), 0))?;
     page.line(print_file(&sections).trim_end())?;
-    match OptionsFile::from_text(&text, false) {
-        Ok(_) => Ok(()),
+    match OptionsFile::from_text(&text, true) {
+        Ok(file) => file
+            .passed_over
+            .iter()
+            .try_for_each(|option| page.line(format!("# {option} is unknown and passed over"))),
         Err(error) => page.damage(error),
     }
 }

@@ -90,3 +90,37 @@ fn damage_is_told_where_there_is_some() {
         "{said}"
     );
 }
+
+/// Options of a newer release are no damage; a value that no release writes is.
+#[test]
+fn an_options_file_of_a_newer_release_is_whole() {
+    let dir = unpacked("v1112_defaults");
+    let db = dir.path().join("db");
+    let newest = fs::read_dir(&db)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| text(path).contains("OPTIONS-"))
+        .max()
+        .unwrap();
+    let options = fs::read_to_string(&newest).unwrap();
+    let whole = |expected: &str| {
+        for command in ["verify", "inspect"] {
+            let said = printed(&[command, text(&newest)]);
+            assert!(said.contains(expected), "{said}");
+        }
+    };
+    whole("");
+    let newer = options
+        .replace("rocksdb_version=11.12.0", "rocksdb_version=99.1.0")
+        .replacen("compression_opts={", "compression_opts={a_new_part=1;", 1)
+        .replacen("max_open_files", "a_new_option=true\n  max_open_files", 1);
+    fs::write(&newest, &newer).unwrap();
+    whole("option a_new_option in section [DBOptions] is unknown and passed over");
+    whole("compression_opts.a_new_part in section [CFOptions \"default\"] is unknown");
+    let list = printed(&["scan", "--db", text(&db), "--limit", "1"]);
+    assert!(!list.is_empty());
+    fs::write(&newest, newer.replacen("[DBOptions]", "[DBOptions", 1)).unwrap();
+    for command in ["verify", "inspect"] {
+        refused(&[command, text(&newest)]);
+    }
+}

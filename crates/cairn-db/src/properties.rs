@@ -49,6 +49,9 @@ const NUMBERS: &[(&str, Number)] = &[
         u64::from(s.compaction_pending)
     }),
     ("rocksdb.num-running-compactions", |s| s.running.1 as u64),
+    // There is no service of compactions elsewhere, and no pool of threads of the lowest priority.
+    ("rocksdb.num-running-remote-compactions", |_| 0),
+    ("rocksdb.num-running-bottom-compactions", |_| 0),
     ("rocksdb.background-errors", |s| s.shared.errors.count()),
     ("rocksdb.cur-size-active-mem-table", |s| {
         s.view.memtable.memory_usage() as u64

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::sync::Ordering;
-use cairn_read::{Columns, Found, GetScratch, Value, View, get, get_in};
+use cairn_read::{Columns, Found, GetScratch, Value, View, get, get_in, is_written_since};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::family::{Family, FamilyState};
@@ -78,6 +78,38 @@ impl Family {
     #[inline]
     pub fn get_with(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
         self.find(key, options)?.into_value()
+    }
+
+    /// [`Family::get_with`], and whether the key was written after the snapshot of `options`: by whatever
+    /// kind of write, also where the snapshot sees no value. Without a snapshot nothing is newer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::get_with`]; `NotSupported` with [`ReadTier::Persisted`], which does not see
+    /// all that was written.
+    pub fn get_with_newer(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<(Option<Value>, bool)> {
+        if options.read_tier == ReadTier::Persisted {
+            return Err(Error::not_supported(
+                "reads of the persisted tier do not tell whether there is a newer version",
+            ));
+        }
+        let shared = &self.db.shared;
+        let view = self.state.view();
+        let now = shared.published();
+        let seq = options.snapshot.unwrap_or(now);
+        let found = get(&view, &lookup(&self.state, key, seq, options)?, options)?;
+        let newer = match options.snapshot {
+            Some(since) if since < now => {
+                let lookup = lookup(&self.state, key, now, options)?;
+                is_written_since(&view, &lookup, since, options)?
+            }
+            _ => false,
+        };
+        Ok((found.into_value()?, newer))
     }
 
     /// The columns of `key`, or `None` if it has no value. A plain value is one column without a

@@ -123,6 +123,7 @@ fn index(c: &mut Criterion) {
         user_keys: true,
         delta_values: true,
         first_keys: false,
+        escaped: false,
     };
     let n = 256;
     let mut builder = IndexBlockBuilder::new(form, 1);

@@ -56,7 +56,14 @@ pub fn put_varint64(out: &mut Vec<u8>, mut value: u64) {
 /// Appends `value` zigzag, in 1 to 10 bytes; numbers near zero are short.
 #[inline]
 pub fn put_varsigned64(out: &mut Vec<u8>, value: i64) {
-    put_varint64(out, ((value << 1) ^ (value >> 63)) as u64);
+    put_varint64(out, zigzag(value));
+}
+
+/// The number as which a varsigned64 is written.
+#[inline]
+#[must_use]
+pub fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
 }
 
 /// Appends the length of `slice` and `slice`.

@@ -115,6 +115,7 @@ impl Kind {
             // Any number but zero will do; a bit that is always set keeps it from that.
             base_context: context.world.random.next_u64() as u32 | 1,
             level: i32::try_from(self.level).unwrap_or(-1),
+            bottommost: self.bottommost,
             creation_time: self.oldest_time,
             oldest_key_time: self.oldest_time,
             file_creation_time: self.now,

@@ -28,10 +28,22 @@ pub trait Woken: Send + Sync {
     fn wake(self: Arc<Self>);
 }
 
+/// Which memtable a database flushes when the budget wants it to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlushPolicy {
+    /// The one that has been filled for longest.
+    #[default]
+    Oldest,
+    /// The largest of the database.
+    Largest,
+}
+
 /// A budget for memtables. Share it by `Arc` between the databases that are to keep it.
 pub struct WriteBufferManager {
     buffer_size: AtomicUsize,
     allow_stall: AtomicBool,
+    /// [`FlushPolicy::Largest`] rather than [`FlushPolicy::Oldest`].
+    flushes_largest: AtomicBool,
     /// Bytes of all memtables.
     used: AtomicUsize,
     /// Bytes of those that take writes.
@@ -54,6 +66,7 @@ impl WriteBufferManager {
         WriteBufferManager {
             buffer_size: AtomicUsize::new(buffer_size),
             allow_stall: AtomicBool::new(allow_stall),
+            flushes_largest: AtomicBool::new(false),
             used: AtomicUsize::new(0),
             active: AtomicUsize::new(0),
             cache,
@@ -96,6 +109,22 @@ impl WriteBufferManager {
     pub fn set_allow_stall(&self, allow: bool) {
         self.allow_stall.store(allow, Ordering::Relaxed);
         self.wake();
+    }
+
+    /// Which memtable is flushed.
+    #[must_use]
+    pub fn flush_policy(&self) -> FlushPolicy {
+        match self.flushes_largest.load(Ordering::Relaxed) {
+            true => FlushPolicy::Largest,
+            false => FlushPolicy::Oldest,
+        }
+    }
+
+    /// Changes which memtable is flushed.
+    pub fn set_flush_policy(&self, policy: FlushPolicy) {
+        let flushes_largest = policy == FlushPolicy::Largest;
+        self.flushes_largest
+            .store(flushes_largest, Ordering::Relaxed);
     }
 
     /// Bytes of all memtables.

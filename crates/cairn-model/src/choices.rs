@@ -97,7 +97,7 @@ const TABLE_OPTIONS: [Values; 17] = [
     ("block_restart_interval", &["1", "4", "16"]),
     ("index_block_restart_interval", &["1", "4"]),
     ("metadata_block_size", &["128", "4096"]),
-    ("format_version", &["2", "3", "4", "5", "6", "7"]),
+    ("format_version", &["2", "3", "4", "5", "6", "7", "8"]),
     (
         "checksum",
         &["kCRC32c", "kxxHash", "kxxHash64", "kXXH3", "kNoChecksum"],

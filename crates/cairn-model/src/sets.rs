@@ -50,7 +50,8 @@ pub const SETS: &[NamedSet] = &[
         name: "partitioned",
         db: "",
         family: "level0_file_num_compaction_trigger=2;disable_auto_compactions=false",
-        table: "index_type=kTwoLevelIndexSearch;partition_filters=true;metadata_block_size=128;\
+        table: "format_version=8;index_type=kTwoLevelIndexSearch;partition_filters=true;\
+                metadata_block_size=128;\
                 filter_policy=ribbonfilter:10:1;block_size=256",
     },
     NamedSet {

@@ -173,6 +173,28 @@ choices! {
         /// That, and the shortest key after the last block.
         ShortenSeparatorsAndSuccessor = "kShortenSeparatorsAndSuccessor",
     }
+    /// Which blocks store what all their user keys begin with once.
+    KeyCommonPrefix {
+        /// None.
+        Disabled = "kDisabled",
+        /// Those whose keys are in the order of their bytes, or in its reverse.
+        IfFastSeek = "kIfFastSeek",
+        /// All.
+        Enabled = "kEnabled",
+    }
+    /// Which index a table is opened with, where it has one of a user's making.
+    IndexMode {
+        /// The built-in one; no other is written.
+        StandardOnly = "kStandardOnly",
+        /// The built-in one.
+        StandardDefault = "kStandardDefault",
+        /// The other one.
+        CustomDefault = "kCustomDefault",
+        /// The other one; no built-in one is written.
+        CustomOnly = "kCustomOnly",
+        /// The built-in one, without which a table is refused.
+        StandardRequired = "kStandardRequired",
+    }
     /// Which metadata blocks stay in the cache as long as their table is open.
     PinningTier {
         /// What older options say.

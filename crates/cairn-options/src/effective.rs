@@ -188,7 +188,7 @@ impl TableOptions {
     pub fn validate(&self) -> Result<()> {
         require(
             self.format_version <= LATEST_VERSION,
-            "format_version must be 0 to 7",
+            "format_version must be 0 to 8",
         )?;
         require(self.block_size > 0, "block_size must be greater than 0")?;
         require(
@@ -599,7 +599,7 @@ mod tests {
     fn values_that_contradict_each_other_are_refused() {
         for text in [
             "block_based_table_factory={block_align=true}",
-            "block_based_table_factory={format_version=8}",
+            "block_based_table_factory={format_version=9}",
             "block_based_table_factory={index_type=kHashSearch}",
             "compression=kXpressCompression",
             "compression_opts={zstd_max_train_bytes=100}",

@@ -192,6 +192,8 @@ options! {
         blob_garbage_collection_force_threshold: f64 = 1.0, dynamic;
         /// Bytes that compactions read ahead in blob files.
         blob_compaction_readahead_size: u64 = 0, dynamic;
+        /// Buffer of blob files that are written, in bytes; 0 for `writable_file_max_buffer_size`.
+        blob_file_writable_file_max_buffer_size: u64 = 0, dynamic, hint, recent;
         /// First level whose values go to blob files.
         blob_file_starting_level: i32 = 0, dynamic;
         /// Whether blobs enter the cache as they are written.

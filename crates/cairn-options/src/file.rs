@@ -4,6 +4,9 @@
 //! open a database as it was last opened. Sections stand in a fixed order: version, database,
 //! then each family with its table options, the default family first.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use cairn_format::options_text::{Section, parse_file, print_file};
 use cairn_types::{Error, Result};
 
@@ -15,7 +18,7 @@ use crate::table::TableOptions;
 use crate::ttl;
 
 /// The RocksDB release whose options these are; files say it, and readers go by it.
-pub const ROCKSDB_VERSION: &str = "11.9.0";
+pub const ROCKSDB_VERSION: &str = "11.12.0";
 /// The version of the file's syntax.
 const FILE_VERSION: &str = "1.1";
 const DEFAULT_FAMILY: &str = "default";
@@ -39,6 +42,8 @@ pub struct OptionsFile {
     pub families: Vec<(String, FamilyOptions)>,
     /// Code that the file names and nobody here knows; its options have their defaults.
     pub unknown: Vec<UnknownCode>,
+    /// Options of a newer release that this one does not have, passed over.
+    pub passed_over: Vec<NewerOption>,
 }
 
 /// Code that an OPTIONS file names and that is not registered: the program sets it itself, or goes
@@ -51,6 +56,24 @@ pub struct UnknownCode {
     pub option: String,
     /// What the file says.
     pub text: String,
+}
+
+/// An option in the OPTIONS file of a newer release of RocksDB that this one does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewerOption {
+    /// The title of its section with the argument, as `CFOptions "default"`.
+    pub section: String,
+    /// Its name; that of a part of a group begins with the group's. Empty for a whole section.
+    pub option: String,
+}
+
+impl fmt::Display for NewerOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.option.as_str() {
+            "" => write!(f, "section [{}]", self.section),
+            option => write!(f, "option {option} in section [{}]", self.section),
+        }
+    }
 }
 
 impl OptionsFile {
@@ -73,8 +96,9 @@ impl OptionsFile {
         print_file(&sections)
     }
 
-    /// Reads the text of a file. Options that only newer releases of RocksDB know are an error
-    /// unless `ignore_unknown` is set and a newer release wrote the file.
+    /// Reads the text of a file. Options that do not exist are an error, unless `ignore_unknown` is set
+    /// and a newer release of RocksDB wrote the file: they are then passed over, those within groups
+    /// too, and [`OptionsFile::passed_over`] names them.
     ///
     /// # Errors
     ///
@@ -193,7 +217,12 @@ impl Reader {
         self.seen.push(place);
         match (section.title.as_str(), section.argument.as_deref()) {
             ("Version", None) => Ok(()),
-            ("DBOptions", None) => fill(&mut self.file.db, section, self.lenient).map(drop),
+            ("DBOptions", None) => {
+                let mut options = DbOptions::default();
+                self.fill(&mut options, section).map(drop)?;
+                self.file.db = options;
+                Ok(())
+            }
             ("CFOptions", Some(name)) => {
                 if self.file.families.is_empty() && name != DEFAULT_FAMILY {
                     return Err(Error::corruption(
@@ -207,7 +236,7 @@ impl Reader {
                     value_ttl: ttl,
                     ..FamilyOptions::default()
                 };
-                let unknown = fill(&mut options, &section, self.lenient)?;
+                let unknown = self.fill(&mut options, &section)?;
                 for (option, text) in unknown {
                     self.file.unknown.push(UnknownCode {
                         family: name.to_owned(),
@@ -219,13 +248,16 @@ impl Reader {
                 Ok(())
             }
             ("TableOptions/BlockBasedTable", Some(name)) => {
-                let table = self.table_of(name)?;
-                let mut changed = table.clone();
-                fill(&mut changed, section, self.lenient)?;
+                let mut changed = self.table_of(name)?.clone();
+                self.fill(&mut changed, section)?;
                 *self.table_of(name)? = changed;
                 Ok(())
             }
             (title, Some(_)) if title.starts_with("TableOptions/") => Ok(()),
+            (_, _) if self.lenient => {
+                self.pass_over(section, String::new());
+                Ok(())
+            }
             (title, _) => Err(Error::invalid_argument(format!(
                 "unknown section {title} in the OPTIONS file"
             ))),
@@ -244,6 +276,49 @@ impl Reader {
         Ok(&mut options.table)
     }
 
+    /// Sets the options of a section, and returns those that name code nobody here knows. Names that
+    /// RocksDB once had are passed over.
+    fn fill<S: Options>(
+        &mut self,
+        options: &mut S,
+        section: &Section,
+    ) -> Result<Vec<(String, String)>> {
+        let mut unknown = Vec::new();
+        for (name, value) in &section.statements {
+            if OBJECTS.contains(&name.as_str()) {
+                continue;
+            }
+            let mut text = Cow::Borrowed(value.as_str());
+            if self.lenient && !is_retired(name) {
+                let Some(row) = S::row(name) else {
+                    self.pass_over(section, name.clone());
+                    continue;
+                };
+                let mut parts = Vec::new();
+                text = (row.known_parts)(value, &mut parts);
+                for part in parts {
+                    self.pass_over(section, format!("{name}.{part}"));
+                }
+            }
+            match options.set(name, &text) {
+                Err(_) if CODE.contains(&name.as_str()) => {
+                    unknown.push((name.clone(), value.clone()));
+                }
+                set => set?,
+            }
+        }
+        Ok(unknown)
+    }
+
+    fn pass_over(&mut self, section: &Section, option: String) {
+        let section = match &section.argument {
+            Some(argument) => format!("{} {argument:?}", section.title),
+            None => section.title.clone(),
+        };
+        let option = NewerOption { section, option };
+        self.file.passed_over.push(option);
+    }
+
     fn finish(self) -> Result<OptionsFile> {
         if !self.seen.iter().any(|(title, _)| title == "DBOptions") {
             return Err(Error::corruption(
@@ -255,31 +330,6 @@ impl Reader {
         }
         Ok(self.file)
     }
-}
-
-/// Sets the options of a section, and returns those that name code nobody here knows. Names that
-/// RocksDB once had are passed over.
-fn fill<S: Options>(
-    options: &mut S,
-    section: &Section,
-    lenient: bool,
-) -> Result<Vec<(String, String)>> {
-    let mut unknown = Vec::new();
-    for (name, value) in &section.statements {
-        if OBJECTS.contains(&name.as_str()) {
-            continue;
-        }
-        let known = S::row(name).is_some() || is_retired(name);
-        if known || !lenient {
-            match options.set(name, value) {
-                Err(_) if CODE.contains(&name.as_str()) => {
-                    unknown.push((name.clone(), value.clone()));
-                }
-                set => set?,
-            }
-        }
-    }
-    Ok(unknown)
 }
 
 #[cfg(test)]
@@ -300,7 +350,7 @@ mod tests {
                     family("block_based_table_factory={block_size=16K}"),
                 ),
             ],
-            unknown: Vec::new(),
+            ..OptionsFile::default()
         }
     }
 
@@ -351,7 +401,50 @@ mod tests {
         let new = old.replace(ROCKSDB_VERSION, "99.0.0");
         assert!(OptionsFile::from_text(&old, true).is_err());
         assert!(OptionsFile::from_text(&new, false).is_err());
-        assert!(OptionsFile::from_text(&new, true).is_ok());
+        let read = OptionsFile::from_text(&new, true).unwrap();
+        let option = NewerOption {
+            section: "DBOptions".to_owned(),
+            option: "future_option".to_owned(),
+        };
+        assert_eq!(read.passed_over, [option]);
+    }
+
+    /// Options within groups, as 11.12 added some to `compression_opts`, and sections too.
+    #[test]
+    fn parts_of_groups_and_sections_of_newer_releases_are_passed_over() {
+        let text = sample()
+            .to_text()
+            .replace(ROCKSDB_VERSION, "99.0.0")
+            .replacen(
+                "  compression_opts={",
+                "  compression_opts={a_new_part={x=1;y={z=2}};",
+                1,
+            )
+            .replacen("max_dict_bytes=0", "max_dict_bytes=77", 1)
+            .replacen(
+                "  block_size=",
+                "  metadata_cache_options={new=1;top_level_index_pinning=kAll}\n  block_size=",
+                1,
+            )
+            + "\n[NewOptions \"x\"]\n  a=b\n";
+        assert!(text.contains("a_new_part") && text.contains("top_level_index_pinning=kAll"));
+        assert!(OptionsFile::from_text(&text, false).is_err());
+        let file = OptionsFile::from_text(&text, true).unwrap();
+        let said: Vec<String> = file.passed_over.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "option compression_opts.a_new_part in section [CFOptions \"default\"]",
+                "option metadata_cache_options.new in section [TableOptions/BlockBasedTable \"default\"]",
+                "section [NewOptions \"x\"]",
+            ]
+        );
+        let default = file.family(DEFAULT_FAMILY).unwrap();
+        assert_eq!(default.compression_opts.max_dict_bytes, 77);
+        assert_eq!(file.db.max_open_files, 100);
+        // Braces that do not match are damage in the file of any release.
+        let torn = text.replacen("a_new_part={x", "a_new_part=x}", 1);
+        assert!(OptionsFile::from_text(&torn, true).is_err());
     }
 
     /// Files of `db_bench` name its listeners.
@@ -371,7 +464,7 @@ mod tests {
             ("[DBOptions]", "[CFOptions \"x\"]"),
             ("[Version]", "[Other]"),
             ("options_file_version=1.1", "options_file_version=0.9"),
-            ("rocksdb_version=11.9.0", "rocksdb_version=x"),
+            ("rocksdb_version=11.12.0", "rocksdb_version=x"),
             ("[CFOptions \"a", "[CFOptions \"default\"]\n[CFOptions \"a"),
             ("[CFOptions \"default\"]", "[CFOptions \"other\"]"),
             ("[DBOptions]", "[Strange]"),

@@ -1,7 +1,7 @@
 //! Every option as one row: defaults, text form, validation.
 //!
 //! An option is one row of an [`options!`](rows) table: its field, RocksDB's name, its default in
-//! RocksDB 11.9, whether it can change while the database is open, and whether Cairn has the
+//! RocksDB 11.12, whether it can change while the database is open, and whether Cairn has the
 //! feature behind it. Text forms, OPTIONS files and the refusal of what is not built come from
 //! the rows.
 //!

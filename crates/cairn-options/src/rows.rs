@@ -1,5 +1,7 @@
 //! The table of options: what a row says, and what every struct made of rows can do.
 
+use std::borrow::Cow;
+
 use cairn_format::options_text::statements;
 use cairn_types::{Error, Result};
 
@@ -40,7 +42,12 @@ pub struct Row<S> {
     /// Changes the option to what a text says. Of a group, what the text does not name goes back
     /// to its default.
     pub replace: fn(&mut S, &str) -> Result<(), Refusal>,
+    /// [`Text::known_parts`](crate::text::Text::known_parts) of the option's type.
+    pub known_parts: KnownParts,
 }
+
+/// Takes parts that do not exist out of a text, and adds their names to a list.
+pub type KnownParts = for<'t> fn(&'t str, &mut Vec<String>) -> Cow<'t, str>;
 
 /// What every options struct can do.
 pub trait Options: Clone + Default + Sized + 'static {
@@ -251,6 +258,33 @@ pub(crate) fn split(text: &str) -> Result<Vec<(&str, &str)>> {
     statements(text).map_err(|error| Error::invalid_argument(format!("{error} in option text")))
 }
 
+/// The text of a group of options without the statements that name options of other releases; their
+/// names are added to `unknown`. A text that is malformed is left for its parser to refuse.
+pub(crate) fn known_statements<'t, S: Options>(
+    text: &'t str,
+    unknown: &mut Vec<String>,
+) -> Cow<'t, str> {
+    let inner = text.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+    let Ok(all) = statements(inner.unwrap_or(text)) else {
+        return Cow::Borrowed(text);
+    };
+    let mut kept = String::new();
+    for (name, value) in all {
+        let Some(row) = S::row(name) else {
+            match is_retired(name) {
+                true => kept.push_str(&format!("{name}={value};")),
+                false => unknown.push(name.to_owned()),
+            }
+            continue;
+        };
+        let mut parts = Vec::new();
+        let value = (row.known_parts)(value, &mut parts);
+        unknown.extend(parts.into_iter().map(|part| format!("{name}.{part}")));
+        kept.push_str(&format!("{name}={value};"));
+    }
+    Cow::Owned(format!("{{{kept}}}"))
+}
+
 /// Nobody knows an option of this name.
 #[cold]
 pub(crate) fn unknown(what: &str, name: &str) -> Error {
@@ -288,6 +322,10 @@ macro_rules! options {
                 let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
                 $crate::rows::apply(self, inner.unwrap_or(text))
                     .map_err(|error| error.text().to_owned())
+            }
+
+            fn known_parts<'t>(text: &'t str, unknown: &mut Vec<String>) -> std::borrow::Cow<'t, str> {
+                $crate::rows::known_statements::<$name>(text, unknown)
             }
         }
 
@@ -332,6 +370,7 @@ macro_rules! row {
                 options.$field = <$type as $crate::text::Text>::parse(text)?;
                 Ok(())
             },
+            known_parts: <$type as $crate::text::Text>::known_parts,
         };
         $($crate::rows::row_word!(row $word);)*
         row

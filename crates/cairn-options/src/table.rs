@@ -6,8 +6,8 @@ use cairn_format::filter::FilterPolicy;
 use cairn_memory::BlockCache;
 
 use crate::choice::{
-    ChecksumKind, DataBlockIndexType, IndexBlockSearchType, IndexShortening, IndexType,
-    PrepopulateBlockCache,
+    ChecksumKind, DataBlockIndexType, IndexBlockSearchType, IndexMode, IndexShortening, IndexType,
+    KeyCommonPrefix, PrepopulateBlockCache,
 };
 use crate::nested::MetadataCacheOptions;
 use crate::rows::options;
@@ -25,7 +25,7 @@ options! {
         index_block_restart_interval: i32 = 1, dynamic;
         /// Size of a partition of an index or filter, in bytes.
         metadata_block_size: u64 = 4096, dynamic;
-        /// Version of the table format that is written, 2 to 7.
+        /// Version of the table format that is written, 2 to 8. RocksDB reads version 8 from 11.10 on.
         format_version: u32 = 7, dynamic;
         /// Checksum of blocks that are written.
         checksum: ChecksumKind = ChecksumKind::Xxh3, dynamic;
@@ -57,6 +57,9 @@ options! {
         data_block_hash_table_util_ratio: f64 = 0.75, dynamic;
         /// Whether keys leave out what they share with the key before.
         use_delta_encoding: bool = true, dynamic, recent;
+        /// Whether blocks store what all their user keys begin with once. From format version 8 on, with
+        /// `use_delta_encoding`, for orders without timestamps.
+        optimize_key_common_prefix: KeyCommonPrefix = KeyCommonPrefix::IfFastSeek, dynamic, recent;
         /// Whether the keys and the values of a data block lie apart.
         separate_key_value_in_data_block: bool = false, dynamic, recent;
         /// Whether blocks that are smaller than a page never cross one.
@@ -99,5 +102,7 @@ options! {
         fail_if_no_udi_on_open: bool = false, missing, recent;
         /// Whether that index replaces the built-in one.
         use_udi_as_primary_index: bool = false, missing, recent;
+        /// Which of the two a table is opened with.
+        index_mode: IndexMode = IndexMode::StandardDefault, hint, recent;
     }
 }

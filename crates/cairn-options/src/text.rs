@@ -3,6 +3,8 @@
 //! Sizes take the suffixes `K`, `M`, `G` and `T` in either case. Lists are joined by `:`. Floats
 //! are written with six digits, as C's `%f` does.
 
+use std::borrow::Cow;
+
 use cairn_format::options_text::{escape, statements, unescape};
 
 pub use crate::mixed::apply_mixed;
@@ -30,6 +32,12 @@ pub trait Text: Sized {
     fn update(&mut self, text: &str) -> Result<(), Refusal> {
         *self = Self::parse(text)?;
         Ok(())
+    }
+
+    /// The text without the parts that this release does not have; their names are added to
+    /// `unknown`. Only groups of options have parts.
+    fn known_parts<'t>(text: &'t str, _unknown: &mut Vec<String>) -> Cow<'t, str> {
+        Cow::Borrowed(text)
     }
 }
 

@@ -62,23 +62,33 @@ fn option_strings_are_understood() {
 }
 
 #[test]
-fn options_files_of_three_releases_are_read_and_written_back() {
+fn options_files_of_four_releases_are_read_and_written_back() {
     for text in [
         include_str!("data/OPTIONS-7.8.3"),
         include_str!("data/OPTIONS-11.1.1"),
         include_str!("data/OPTIONS-11.9.0"),
+        include_str!("data/OPTIONS-11.12.0"),
     ] {
         let file = OptionsFile::from_text(text, false).unwrap();
         assert_eq!(file.families[0].0, "default");
+        assert_eq!(file.passed_over, []);
         let again = OptionsFile::from_text(&file.to_text(), false).unwrap();
         assert_eq!(again.to_text(), file.to_text());
     }
 }
 
-/// What the OPTIONS file of 11.9 says, these options say in the same words.
+/// What the OPTIONS files of newer releases say, these options say in the same words.
 #[test]
-fn every_statement_of_11_9_is_said_in_the_same_words() {
-    let text = include_str!("data/OPTIONS-11.9.0");
+fn every_statement_of_11_9_and_11_12_is_said_in_the_same_words() {
+    for text in [
+        include_str!("data/OPTIONS-11.9.0"),
+        include_str!("data/OPTIONS-11.12.0"),
+    ] {
+        said_in_the_same_words(text);
+    }
+}
+
+fn said_in_the_same_words(text: &str) {
     let file = OptionsFile::from_text(text, false).unwrap();
     for section in cairn_format::options_text::parse_file(text).unwrap() {
         for (name, value) in &section.statements {

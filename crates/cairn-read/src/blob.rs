@@ -72,6 +72,9 @@ pub struct BlobSource {
     meter: Meter,
 }
 
+/// The file number of blobs that lie in the table that refers to them.
+const EMBEDDED: FileNumber = FileNumber(0);
+
 impl BlobSource {
     /// A source of the blob files in `dir`.
     #[must_use]
@@ -122,6 +125,9 @@ impl BlobSource {
     pub fn file(&self, number: FileNumber) -> Result<Arc<BlobFile>> {
         if let Some(file) = self.open.lock().get(&number) {
             return Ok(file.clone());
+        }
+        if number == EMBEDDED {
+            return Err(Error::not_supported("values embedded in a table file"));
         }
         // Opened without the lock: two readers may both do it, and one of them wins.
         let opened = self.fs.open(&self.path(number), self.mode);

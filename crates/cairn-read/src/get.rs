@@ -117,9 +117,12 @@ struct Versions {
     /// Merge operands, newest first.
     operands: Vec<Value>,
     newest: Newest,
-    /// The user key of the newest version with its timestamp; empty where keys have none.
+    /// The user key of the newest version with its timestamp; empty where it is not noted.
     key: Vec<u8>,
-    timestamps: bool,
+    /// The sequence number of the newest version, where it is noted.
+    newest_seq: SequenceNumber,
+    /// Whether these two are noted: where keys have timestamps, or the number is wanted.
+    notes_newest: bool,
     /// The newest range tombstone over the key among the sources asked so far.
     covered_by: SequenceNumber,
     end: End,
@@ -139,8 +142,9 @@ impl Versions {
         if seq < self.covered_by {
             return ControlFlow::Break(());
         }
-        if self.timestamps && self.operands.is_empty() {
+        if self.notes_newest && self.operands.is_empty() {
             self.key.extend_from_slice(user_key);
+            self.newest_seq = seq;
         }
         match kind {
             ValueKind::Value => self.newest = Newest::Value(value()),
@@ -224,7 +228,8 @@ impl<'a> PointGet<'a> {
                 operands: Vec::new(),
                 newest: Newest::Missing,
                 key: Vec::new(),
-                timestamps: view.family.order.timestamp_size() > 0,
+                newest_seq: SequenceNumber::ZERO,
+                notes_newest: view.family.order.timestamp_size() > 0,
                 covered_by: SequenceNumber::ZERO,
                 end: End::Open,
             },
@@ -720,7 +725,7 @@ impl<'a> PointGet<'a> {
 
     /// The key, with the timestamp of its newest version.
     fn key(&self) -> &[u8] {
-        match self.versions.timestamps {
+        match self.view.family.order.timestamp_size() > 0 {
             true => &self.versions.key,
             false => self.lookup.user(),
         }
@@ -799,6 +804,28 @@ pub fn get_in(
     count_get(&view.family, began, state.counts(), hit, &found);
     scratch.0.set(state);
     found
+}
+
+/// Whether `view` has a write of the key of `lookup` that is newer than `since`, of whatever kind: a range
+/// tombstone over the key counts.
+///
+/// # Errors
+///
+/// Those of [`get`], but for those of a merge.
+pub fn is_written_since(
+    view: &View,
+    lookup: &LookupKey,
+    since: SequenceNumber,
+    options: &ReadOptions,
+) -> Result<bool> {
+    let mut get = PointGet::new(view, lookup, options, TableGet::default());
+    get.versions.notes_newest = true;
+    let searched = get.run_blocking();
+    if let Some(tables) = get.state.counts() {
+        count_tables(&view.family, tables);
+    }
+    searched?;
+    Ok(get.versions.newest_seq.max(get.versions.covered_by) > since)
 }
 
 /// What the key of `lookup` was set to and the operands since, oldest first, unmerged: as `get`

@@ -27,7 +27,7 @@ pub use batch::{Wanted, multi_get};
 pub use blob::{BlobCache, BlobReadOptions, BlobSource};
 pub use child::Child;
 pub use columns::Columns;
-pub use get::{Found, GetScratch, get, get_async, get_in, operands};
+pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, operands};
 pub use level::{LevelIter, Tables};
 pub use merge::MergingIter;
 pub use value::Value;

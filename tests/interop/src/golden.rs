@@ -21,6 +21,8 @@ pub struct Golden {
     pub families: BTreeMap<String, String>,
     /// Names of comparators, where they are not bytewise.
     pub comparators: BTreeMap<String, String>,
+    /// Whether a program has to bring the comparator that `comparators` names.
+    pub needs_comparator: bool,
     /// What 11.9 does with it, if an older version wrote it: `true` if it reads the same.
     pub read_by_newest: Value,
 }
@@ -72,6 +74,7 @@ impl Golden {
             options: texts.join(";"),
             families: pairs(&entry["column_families"]),
             comparators: pairs(&entry["comparators"]),
+            needs_comparator: entry["open_mode"] == "custom comparator",
             read_by_newest: entry["same_content_read_by_11_9"].clone(),
         }
     }

@@ -16,6 +16,12 @@ pub fn library() -> Result<Library, String> {
     Library::locate().map_err(|error| error.to_string())
 }
 
+/// Whether the library reads and writes format version 8 of tables, as RocksDB does from 11.12 on.
+#[must_use]
+pub fn has_format_8(library: &Library) -> bool {
+    library.has("rocksdb_block_based_options_set_optimize_key_common_prefix")
+}
+
 /// Reads everything with RocksDB's library, which recovers the database at `path`: hand it a copy.
 /// `families` gives the options of those that need any. Entities show their default column only.
 pub fn dump(library: &Library, path: &Path, options: &str, families: &[(&str, &str)]) -> Dump {

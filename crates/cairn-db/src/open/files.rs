@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::names::{self, FileName, table};
+use cairn_observe::Logger;
 use cairn_observe::statistics::Meter;
 use cairn_options::file::OptionsFile;
 use cairn_options::{DbOptions, merge};
@@ -142,6 +143,16 @@ impl<'a> RecordedOptions<'a> {
         OptionsFile::from_text(std::str::from_utf8(&content).ok()?, true).ok()
     }
 
+    /// Logs the options of a newer release that the file has, if it was read.
+    pub(super) fn log_passed_over(&self, info: &Logger) {
+        let file = self.file.get().and_then(Option::as_ref);
+        for option in file.map_or(&[][..], |file| &file.passed_over) {
+            info.warn(format_args!(
+                "OPTIONS file: {option} is unknown and passed over"
+            ));
+        }
+    }
+
     /// The merge operator of the family of this name, if values were `dated` as they are now.
     fn merge_operator(&self, family: &str, dated: bool) -> Option<Arc<dyn MergeOperator>> {
         let recorded = self.file()?.family(family)?;
@@ -243,7 +254,7 @@ impl Shared {
                 .iter()
                 .map(|family| (family.name().to_owned(), (**family.options()).clone()))
                 .collect(),
-            unknown: Vec::new(),
+            ..OptionsFile::default()
         };
         let number = self.new_file_number();
         let temporary = self.dir.join(FileName::OptionsTemp(number).to_string());

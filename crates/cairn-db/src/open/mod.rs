@@ -110,8 +110,10 @@ pub(crate) fn open_above(
     let recovered = recover_manifest(&told_of_files(request), &options, &dir)?;
     // Listed once for all that looks for files, and behind the MANIFEST: what it names was there before it.
     let names = fs.list(&dir)?;
-    let named = match_families(request, &options, &recovered, &names)?;
+    let recorded = files::RecordedOptions::new(request, &names);
+    let named = match_families(request, &options, &recovered, &recorded)?;
     let mut shared = assemble(request, options, dir, lock, &recovered, named, &names)?;
+    recorded.log_passed_over(&shared.info);
     shared.threads = threads;
     let shared = Arc::new(shared);
     shared.wake_with_snapshots();
@@ -277,17 +279,16 @@ fn mismatch(given: &KeyOrder, recorded: &str) -> Error {
 /// The families that will be open, with their options and trees.
 type Named<'r> = Vec<(&'r RecoveredFamily, FamilyOptions, Version)>;
 
-/// Gives each recovered family its options. The directory of the database has `names`.
+/// Gives each recovered family its options; a merge operator that is not given is the `recorded` one.
 fn match_families<'r>(
     request: &OpenRequest<'_>,
     options: &DbOptions,
     recovered: &'r Recovered,
-    names: &[String],
+    recorded: &files::RecordedOptions<'_>,
 ) -> Result<Named<'r>> {
     let mut named = Vec::new();
     let mut left_out = Vec::new();
     let dated = ttl::is_dated(request);
-    let recorded = files::RecordedOptions::new(request, names);
     for family in &recovered.families {
         let given = descriptor(request, &family.name).map(|given| given.options.clone());
         let default = || (family.id == 0).then(FamilyOptions::default);
@@ -303,8 +304,7 @@ fn match_families<'r>(
         }
         let mut given = given.sanitize(options);
         if given.merge_operator.is_none() {
-            given.merge_operator =
-                files::recorded_merge_operator(request, &recorded, family, dated);
+            given.merge_operator = files::recorded_merge_operator(request, recorded, family, dated);
         }
         let levels = usize::try_from(given.num_levels).unwrap_or(1).max(1);
         let levels = match request.read_only {

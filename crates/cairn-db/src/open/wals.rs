@@ -89,7 +89,7 @@ impl Sink for Memtables<'_> {
             }
         }
         if self.enforces_budget && self.shared.buffers_want_a_flush() {
-            for family in self.shared.family_of_oldest_memtable() {
+            for family in self.shared.family_that_buffers_pick() {
                 self.shared.flush_recovered(&family)?;
                 self.flushed = true;
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_memory::WriteBufferManager;
-use cairn_memory::write_buffer::Woken;
+use cairn_memory::write_buffer::{FlushPolicy, Woken};
 use cairn_options::DbOptions;
 use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
@@ -26,8 +26,25 @@ impl Shared {
         buffers.is_some_and(|buffers| buffers.should_flush())
     }
 
-    /// The family whose memtable has been filled for longest; none if all are empty.
-    pub(crate) fn family_of_oldest_memtable(&self) -> Vec<Arc<FamilyState>> {
+    /// The family whose memtable the budget's policy picks; none if all are empty.
+    pub(crate) fn family_that_buffers_pick(&self) -> Vec<Arc<FamilyState>> {
+        match self.buffers.as_ref().map(|buffers| buffers.flush_policy()) {
+            Some(FlushPolicy::Largest) => self.family_of_largest_memtable(),
+            _ => self.family_of_oldest_memtable(),
+        }
+    }
+
+    fn family_of_largest_memtable(&self) -> Vec<Arc<FamilyState>> {
+        let families = self.families.load();
+        let filled = families
+            .iter()
+            .filter(|family| family.memtable().first_seq().is_some());
+        let largest = filled.max_by_key(|family| family.memtable().memory_usage());
+        largest.cloned().into_iter().collect()
+    }
+
+    /// The family whose memtable has been filled for longest.
+    fn family_of_oldest_memtable(&self) -> Vec<Arc<FamilyState>> {
         let families = self.families.load();
         let filled = families.iter().filter_map(|family| {
             let first = family.memtable().first_seq()?;

@@ -89,7 +89,7 @@ impl Shared {
             asked = true;
         }
         if full.is_empty() && self.buffers_want_a_flush() {
-            full = self.family_of_oldest_memtable();
+            full = self.family_that_buffers_pick();
             self.flush_because(&full, FlushReason::WriteBufferManager);
             asked = true;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest, open};
 use cairn_memory::WriteBufferManager;
+use cairn_memory::write_buffer::FlushPolicy;
 use cairn_options::{DbOptions, FamilyOptions, Options, WriteOptions};
 use cairn_platform::World;
 
@@ -55,6 +56,48 @@ fn two_databases_keep_one_budget() {
         std::thread::yield_now();
     }
     assert_eq!(manager.mutable_memtable_memory_usage(), 0);
+}
+
+/// The policy says whose memtable is flushed: that of the family which was written first, or of the one with most in memory.
+#[test]
+fn the_policy_of_a_budget_picks_the_memtable() {
+    for (policy, flushed) in [
+        (FlushPolicy::Oldest, "first"),
+        (FlushPolicy::Largest, "large"),
+    ] {
+        let manager = Arc::new(WriteBufferManager::new(400_000, None, false));
+        manager.set_flush_policy(policy);
+        assert_eq!(manager.flush_policy(), policy);
+        let options = DbOptions {
+            write_buffer_manager: Some(manager),
+            ..db_options()
+        };
+        let db = open_in(&World::in_memory(), &options);
+        for name in ["first", "large"] {
+            let small = FamilyOptions::from_text("arena_block_size=4096").expect("it is good");
+            db.create_family(name, &small).expect("it is made");
+        }
+        let (first, large) = (db.family("first").unwrap(), db.family("large").unwrap());
+        first.put(b"key", &[7; 1000]).expect("it is written");
+        let tables = |name: &str| {
+            let family = db.family(name).unwrap();
+            family
+                .property_number("rocksdb.live-sst-files-size")
+                .unwrap()
+        };
+        for n in 0..1000_u32 {
+            large
+                .put(&n.to_be_bytes(), &[7; 1000])
+                .expect("it is written");
+            db.wait_until_quiet().unwrap();
+            if tables("first") + tables("large") > 0 {
+                break;
+            }
+        }
+        assert!(tables(flushed) > 0, "{policy:?}");
+        let other = if flushed == "first" { "large" } else { "first" };
+        assert_eq!(tables(other), 0, "{policy:?}");
+    }
 }
 
 #[test]

@@ -321,7 +321,7 @@ fn the_log_has_its_head_and_events_and_no_key() {
     db.close().unwrap();
     let text = lines.0.lock().join("\n");
     for part in [
-        "Header RocksDB version: 11.9.0",
+        "Header RocksDB version: 11.12.0",
         "Options.max_background_jobs: 2",
         "Options.use_fsync: 0",
         "Options.paranoid_checks: 1",

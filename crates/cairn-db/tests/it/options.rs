@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cairn_db::{Db, FamilyDescriptor, check_options_compatibility, load_latest_options};
 use cairn_options::file::OptionsFile;
-use cairn_options::{Options, ReadOptions};
+use cairn_options::{FamilyOptions, Options, ReadOptions};
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Code, PrefixExtractor};
@@ -25,18 +25,22 @@ fn options_files(world: &World) -> Vec<String> {
     names
 }
 
-fn newest(world: &World) -> OptionsFile {
-    let name = options_files(world)
-        .pop()
-        .expect("a database has an OPTIONS file");
+/// The text of the file `name` of the database.
+fn text_of(world: &World, name: &str) -> String {
     let file = world
         .fs
         .open(&Path::new("/db").join(name), FileMode::default())
         .expect("it opens");
     let mut bytes = vec![0; file.len().expect("it has a length") as usize];
     file.read_at(0, &mut bytes).expect("it is read");
-    OptionsFile::from_text(std::str::from_utf8(&bytes).expect("it is text"), false)
-        .expect("it is valid")
+    String::from_utf8(bytes).expect("it is text")
+}
+
+fn newest(world: &World) -> OptionsFile {
+    let name = options_files(world)
+        .pop()
+        .expect("a database has an OPTIONS file");
+    OptionsFile::from_text(&text_of(world, &name), false).expect("it is valid")
 }
 
 fn open() -> (World, Db) {
@@ -290,4 +294,32 @@ fn a_reader_changes_its_own_options_and_no_file() {
     before.sort();
     after.sort();
     assert_eq!(before, after);
+}
+
+/// An opening uses what it knows of the OPTIONS file of a newer release, and logs the rest.
+#[test]
+fn unknown_options_of_a_newer_release_are_logged_and_passed_over() {
+    let world = World::in_memory();
+    let max = FamilyOptions::from_text("merge_operator=max").unwrap();
+    drop(open_at(&world, &[FamilyDescriptor::new("default", max)]).expect("it opens"));
+    let name = options_files(&world).pop().unwrap();
+    let newer = text_of(&world, &name)
+        .replace("rocksdb_version=", "rocksdb_version=99")
+        .replacen("compression_opts={", "compression_opts={a_new_part=1;", 1)
+        .replacen("[DBOptions]", "[DBOptions]\n  a_new_option=7", 1);
+    let path = Path::new("/db").join(&name);
+    world.fs.remove(&path).unwrap();
+    let file = world.fs.create(&path, FileMode::default()).unwrap();
+    file.append(newer.as_bytes()).unwrap();
+    file.close().unwrap();
+    let db = open_with(&world, &db_options(), false);
+    let options = db.default_family().options();
+    assert_eq!(options.get("merge_operator").unwrap(), "MaxOperator");
+    let log = text_of(&world, "LOG");
+    for passed_over in [
+        "option a_new_option in section [DBOptions]",
+        "option compression_opts.a_new_part in section [CFOptions \"default\"]",
+    ] {
+        assert!(log.contains(passed_over), "{log}");
+    }
 }

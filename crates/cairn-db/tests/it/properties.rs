@@ -8,7 +8,7 @@ use cairn_platform::World;
 
 use crate::basic::open_at;
 
-/// The names in RocksDB 11.9's `DB::Properties`, with an argument where one belongs.
+/// The names in RocksDB 11.12's `DB::Properties`, with an argument where one belongs.
 const NAMES: &[&str] = &[
     "num-files-at-level0",
     "compression-ratio-at-level6",
@@ -29,6 +29,8 @@ const NAMES: &[&str] = &[
     "num-running-flushes",
     "compaction-pending",
     "num-running-compactions",
+    "num-running-remote-compactions",
+    "num-running-bottom-compactions",
     "num-running-compaction-sorted-runs",
     "compaction-abort-count",
     "num-unscheduled-compactions",
@@ -105,8 +107,8 @@ fn every_name_has_an_answer() {
     for name in CONDITIONAL {
         assert_eq!(db.property(&format!("rocksdb.{name}")), None, "{name}");
     }
-    assert_eq!(NAMES.len() + CONDITIONAL.len(), 64);
-    assert_eq!(Db::property_names().count(), 64);
+    assert_eq!(NAMES.len() + CONDITIONAL.len(), 66);
+    assert_eq!(Db::property_names().count(), 66);
     for wrong in [
         "rocksdb.nosuch",
         "rocksdb.num-files-at-level77",

@@ -7,7 +7,8 @@ use super::cursor::common_prefix;
 use super::hash::HashIndexBuilder;
 use super::index::IndexForm;
 use super::layout::{HASHED, SEPARATED, UNIFORM};
-use crate::coding::{put_fixed32, put_lps, put_varint32, put_varint64, put_varsigned64};
+use super::prefix;
+use crate::coding::{put_fixed32, put_lps, put_varint32, put_varint64, put_varsigned64, zigzag};
 use crate::key;
 use crate::table::handle::Handle;
 
@@ -23,6 +24,9 @@ pub struct BlockOptions {
     pub hash_util_ratio: Option<f64>,
     /// Whether values lie apart from keys. Data blocks only.
     pub separate_values: bool,
+    /// Whether what all user keys have in common is stored once (format version 8). The keys must then
+    /// be internal keys, and leave out what they share.
+    pub common_prefix: bool,
 }
 
 impl Default for BlockOptions {
@@ -32,6 +36,7 @@ impl Default for BlockOptions {
             delta_encoding: true,
             hash_util_ratio: None,
             separate_values: false,
+            common_prefix: false,
         }
     }
 }
@@ -70,6 +75,31 @@ struct Restarts {
     /// Entries since the last restart.
     since: usize,
     last_key: Vec<u8>,
+    /// What keys have in common, if that is stored once.
+    common: Option<CommonPrefix>,
+}
+
+/// The length of the prefix that the user keys of a block have in common.
+#[derive(Clone, Copy)]
+struct CommonPrefix {
+    /// Of all keys so far; that of no key is as long as can be.
+    len: usize,
+    /// Bytes of a key that are none of the user key.
+    suffix: usize,
+}
+
+impl CommonPrefix {
+    /// Takes in a key of `key_len` bytes that has `shared` bytes in common with the one before.
+    ///
+    /// Bytes that are shared by the suffix of a key and a longer user key count for nothing: RocksDB 11.12
+    /// counts them in, and then misses the shorter key under the reverse order.
+    fn add(&mut self, shared: usize, key_len: usize) {
+        let user = key_len.saturating_sub(self.suffix);
+        self.len = match self.len {
+            usize::MAX => user,
+            len => len.min(shared).min(user),
+        };
+    }
 }
 
 impl Restarts {
@@ -79,13 +109,49 @@ impl Restarts {
             interval: interval.max(1),
             since: 0,
             last_key: Vec::new(),
+            common: None,
+        }
+    }
+
+    /// Lets what user keys have in common be stored once; other bytes of a key are `suffix`.
+    fn with_common_prefix(mut self, suffix: usize) -> Restarts {
+        self.common = Some(CommonPrefix {
+            len: usize::MAX,
+            suffix,
+        });
+        self
+    }
+
+    /// The length of the prefix that is to be stored once; 0 for none.
+    fn prefix_len(&self) -> usize {
+        match self.common {
+            Some(CommonPrefix { len, .. }) if len != usize::MAX => len,
+            _ => 0,
+        }
+    }
+
+    /// Bytes that storing it once saves.
+    fn saved(&self) -> usize {
+        self.prefix_len() * (self.offsets.len() - 1)
+    }
+
+    /// Stores the common prefix of `entries`, which have `lengths` more lengths at a restart than those of
+    /// the key, once.
+    fn strip(&mut self, entries: &mut Vec<u8>, lengths: usize) {
+        let len = self.prefix_len();
+        if len > 0 {
+            *entries = prefix::strip(entries, &mut self.offsets, len, lengths);
         }
     }
 
     fn reset(&mut self) {
-        self.offsets.truncate(1);
+        self.offsets.clear();
+        self.offsets.push(0);
         self.since = 0;
         self.last_key.clear();
+        if let Some(common) = &mut self.common {
+            common.len = usize::MAX;
+        }
     }
 
     /// Begins an entry at offset `at`, and says whether it is a restart.
@@ -102,14 +168,17 @@ impl Restarts {
 
     /// How much `key` shares with the key before, which it then takes the place of.
     fn replace_last(&mut self, key: &[u8], restart: bool) -> usize {
-        let shared = if restart {
+        let shared = if restart && self.common.is_none() {
             0
         } else {
             common_prefix(&self.last_key, key)
         };
         self.last_key.truncate(shared);
         self.last_key.extend_from_slice(&key[shared..]);
-        shared
+        if let Some(common) = &mut self.common {
+            common.add(shared, key.len());
+        }
+        if restart { 0 } else { shared }
     }
 
     fn finish(&self, out: &mut Vec<u8>) {
@@ -145,9 +214,13 @@ impl BlockBuilder {
     /// A builder with an empty block.
     #[must_use]
     pub fn new(options: BlockOptions) -> BlockBuilder {
+        let restarts = Restarts::new(options.restart_interval);
         BlockBuilder {
             options,
-            restarts: Restarts::new(options.restart_interval),
+            restarts: match options.common_prefix && options.delta_encoding {
+                true => restarts.with_common_prefix(key::SUFFIX_LEN),
+                false => restarts,
+            },
             hash: options.hash_util_ratio.map(HashIndexBuilder::new),
             out: Vec::new(),
             values: Vec::new(),
@@ -230,7 +303,8 @@ impl BlockBuilder {
 
     fn size_without_hash(&self) -> usize {
         let apart = if self.options.separate_values { 4 } else { 0 };
-        self.out.len() + self.values.len() + 4 * self.restarts.offsets.len() + 4 + apart
+        let size = self.out.len() + self.values.len() + 4 * self.restarts.offsets.len() + 4 + apart;
+        size.saturating_sub(self.restarts.saved())
     }
 
     /// Bytes of the hash index of a block of `size`, if it can have one.
@@ -242,6 +316,8 @@ impl BlockBuilder {
     /// Completes the block. Nothing but [`BlockBuilder::reset`] may follow.
     pub fn finish(&mut self) -> &[u8] {
         let hashed = self.hash_size(self.size_without_hash()).is_some();
+        let lengths = if self.options.separate_values { 2 } else { 1 };
+        self.restarts.strip(&mut self.out, lengths);
         let values_at = self.out.len();
         self.out.append(&mut self.values);
         self.restarts.finish(&mut self.out);
@@ -297,6 +373,18 @@ impl IndexBlockBuilder {
         }
     }
 
+    /// The same builder, which stores what all user keys of a block have in common once (format version 8).
+    #[must_use]
+    pub fn with_common_prefix(mut self) -> IndexBlockBuilder {
+        let suffix = if self.form.user_keys {
+            0
+        } else {
+            key::SUFFIX_LEN
+        };
+        self.restarts = self.restarts.with_common_prefix(suffix);
+        self
+    }
+
     /// Appends an entry: `separator` in the form's kind of key, and where its block lies.
     /// `first_key` is written if the form has first keys.
     ///
@@ -308,12 +396,18 @@ impl IndexBlockBuilder {
         let last = self.last_handle;
         // A delta says that the block lies right behind the one before; padding makes a new start.
         let adjacent = last.end() == handle.offset;
-        let whole = restart || (self.form.delta_values && !adjacent);
+        let whole = restart || (self.form.delta_values && !self.form.escaped && !adjacent);
         let shared = self.restarts.replace_last(separator, whole);
         self.value.clear();
-        if self.form.delta_values && shared > 0 {
-            put_varsigned64(&mut self.value, handle.size.wrapping_sub(last.size) as i64);
+        let delta = handle.size.wrapping_sub(last.size) as i64;
+        if self.form.delta_values && shared > 0 && !self.form.escaped {
+            put_varsigned64(&mut self.value, delta);
+        } else if self.form.delta_values && shared > 0 && adjacent && delta != i64::MIN {
+            put_varint64(&mut self.value, zigzag(delta) + 1);
         } else {
+            if self.form.delta_values && shared > 0 {
+                self.value.push(0);
+            }
             put_varint64(&mut self.value, handle.offset);
             put_varint64(&mut self.value, handle.size);
         }
@@ -366,11 +460,13 @@ impl IndexBlockBuilder {
     /// How large the block would be if it were finished now.
     #[must_use]
     pub fn estimated_size(&self) -> usize {
-        self.out.len() + 4 * self.restarts.offsets.len() + 4
+        self.out.len() + 4 * self.restarts.offsets.len() + 4 - self.restarts.saved()
     }
 
     /// Completes the block. Nothing but [`IndexBlockBuilder::reset`] may follow.
     pub fn finish(&mut self) -> &[u8] {
+        let lengths = usize::from(!self.form.delta_values);
+        self.restarts.strip(&mut self.out, lengths);
         self.restarts.finish(&mut self.out);
         let flags = if self.uniform { UNIFORM } else { 0 };
         put_fixed32(&mut self.out, self.restarts.footer(flags));

@@ -21,6 +21,13 @@ pub(super) struct ValuePlace {
     restart: u32,
 }
 
+impl ValuePlace {
+    /// Whether the value at `next` lies right behind this one.
+    pub(super) fn is_followed_by(&self, next: &ValuePlace) -> bool {
+        self.end == next.start
+    }
+}
+
 /// The three lengths at the head of an entry, and where they end.
 #[inline(always)]
 pub(super) fn lengths(bytes: &[u8], at: usize) -> Option<(u32, u32, u32, usize)> {

@@ -6,6 +6,9 @@
 //!         value = varint64 offset, varint64 size           when shared = 0
 //!                 varsigned64 (size - size before)          otherwise: the block lies right behind
 //!                                                           the one before and its trailer
+//! escaped like delta, but when shared is not 0
+//!         value = varint64 (1 + zigzag (size - size before))
+//!                 0, varint64 offset, varint64 size        for a block that lies somewhere else
 //! either is followed by lps first internal key of the block, if the index has first keys
 //! ```
 
@@ -18,7 +21,7 @@ use super::cursor::{Coding, Entry, Position};
 use super::data::lengths;
 use super::layout::{BlockKind, BlockLayout};
 use super::words::KeyWords;
-use crate::coding::{Input, decode_varint32, short_varint64};
+use crate::coding::{Input, decode_varint32, short_varint64, unzigzag};
 use crate::key;
 use crate::table::TRAILER_LEN;
 use crate::table::handle::Handle;
@@ -32,6 +35,8 @@ pub struct IndexForm {
     pub delta_values: bool,
     /// Each handle is followed by the first key of its block (index type 3).
     pub first_keys: bool,
+    /// Delta-coded handles may be escaped (format version 8).
+    pub escaped: bool,
 }
 
 /// An entry of an index.
@@ -65,24 +70,29 @@ impl IndexValue {
     }
 }
 
-/// A handle and, if asked for, a first key, from `at` on; and where they end. `before` is the
+/// A handle and, if the form has it, a first key, from `at` on; and where they end. `before` is the
 /// handle that a delta builds on.
 #[inline]
 fn value(
     bytes: &[u8],
     at: usize,
     before: Option<&IndexValue>,
-    first_key: bool,
+    form: &IndexForm,
 ) -> Option<(IndexValue, usize)> {
     let mut input = Input::new(bytes.get(at..)?);
-    let (offset, size) = match before {
+    let delta = match before {
+        None => None,
+        Some(_) if form.escaped => input.varint64().ok()?.checked_sub(1).map(unzigzag),
+        Some(_) => Some(input.varsigned64().ok()?),
+    };
+    let (offset, size) = match before.zip(delta) {
         None => (input.varint64().ok()?, input.varint64().ok()?),
-        Some(before) => (
+        Some((before, delta)) => (
             before
                 .offset
                 .checked_add(before.size)?
                 .checked_add(TRAILER_LEN as u64)?,
-            before.size.checked_add_signed(input.varsigned64().ok()?)?,
+            before.size.checked_add_signed(delta)?,
         ),
     };
     let mut value = IndexValue {
@@ -91,7 +101,7 @@ fn value(
         first_at: 0,
         first_len: 0,
     };
-    if first_key {
+    if form.first_keys {
         value.first_len = input.lps().ok()?.len() as u32;
         value.first_at = (at + input.at()) as u32 - value.first_len;
     }
@@ -116,7 +126,7 @@ impl Coding for IndexForm {
         let (shared, delta_len, value_len, delta_at) = self.lengths(entries, at)?;
         let value_at = delta_at.checked_add(delta_len as usize)?;
         let before = (self.delta_values && shared > 0).then_some(previous);
-        let (value, mut next) = value(entries, value_at, before, self.first_keys)?;
+        let (value, mut next) = value(entries, value_at, before, self)?;
         if let Some(len) = value_len {
             let end = value_at.checked_add(len as usize)?;
             if next > end || end > entries.len() {

@@ -163,6 +163,17 @@ impl BlockLayout {
         self.buckets != 0
     }
 
+    /// The hash index of the block, with its number of buckets; empty if there is none.
+    pub(super) fn hash_index<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let len = match self.buckets {
+            0 => 0,
+            buckets => usize::from(buckets) + 2,
+        };
+        bytes
+            .get(self.buckets_at as usize..)
+            .map_or(&[], |rest| &rest[..len])
+    }
+
     /// Where the entries end.
     #[inline]
     pub(super) fn end(&self) -> usize {

@@ -10,6 +10,9 @@
 //! footer   bit 31 hash index; bit 29 uniform keys; bit 28 values apart from keys; bits 0 to 27 n
 //! ```
 //!
+//! From format version 8 on a prefix that all user keys have in common may lie before the entries, which
+//! [`expand`] puts back into the keys; cursors know nothing of it.
+//!
 //! A reader parses the [`BlockLayout`] on each access (a few loads) and moves a [`DataCursor`] or
 //! an [`IndexCursor`]. Cursors own their position and borrow nothing: every method takes the bytes
 //! and their layout, so that one value can own a block and a cursor in it. They are only as good
@@ -26,6 +29,7 @@ mod hash;
 mod index;
 mod layout;
 mod pairs;
+mod prefix;
 mod runs;
 #[cfg(test)]
 mod tests;
@@ -37,6 +41,7 @@ pub use hash::{HashHit, hash_lookup};
 pub use index::{IndexCursor, IndexEntry, IndexForm};
 pub use layout::{BlockKind, BlockLayout};
 pub use pairs::{Hidden, Skipped, skip_deleted};
+pub use prefix::{EntryForm, expand};
 pub use runs::skip_deletions;
 pub use words::{DataWords, KeyWords};
 

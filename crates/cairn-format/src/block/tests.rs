@@ -51,32 +51,57 @@ fn sorted(mut entries: Entries, order: &KeyOrder) -> Entries {
 }
 
 fn options() -> impl Strategy<Value = BlockOptions> {
-    (1usize..20, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(restart_interval, delta_encoding, hashed, separate_values)| BlockOptions {
+    let flag = any::<bool>;
+    (1usize..20, flag(), flag(), flag(), flag()).prop_map(
+        |(restart_interval, delta_encoding, hashed, separate_values, common_prefix)| BlockOptions {
             restart_interval,
             delta_encoding,
             hash_util_ratio: hashed.then_some(0.75),
             separate_values,
+            common_prefix,
         },
     )
 }
 
+/// The block of `entries` as a reader searches it.
 fn built(entries: &Entries, options: BlockOptions) -> Vec<u8> {
+    let stored = stored(entries, options);
+    let expanded = expand(&stored, EntryForm::Data).unwrap();
+    let expected =
+        common_prefix_of(entries).filter(|_| options.common_prefix && options.delta_encoding);
+    assert_eq!(
+        expanded.is_some(),
+        expected.is_some_and(|prefix| !prefix.is_empty())
+    );
+    expanded.unwrap_or(stored)
+}
+
+/// What all user keys of `entries` have in common.
+fn common_prefix_of(entries: &Entries) -> Option<&[u8]> {
+    entries
+        .iter()
+        .map(|(key, _)| key::user_key(key))
+        .reduce(|a, b| &a[..a.iter().zip(b).take_while(|(a, b)| a == b).count()])
+}
+
+/// The block of `entries` as it is in a file.
+fn stored(entries: &Entries, options: BlockOptions) -> Vec<u8> {
     let mut builder = BlockBuilder::new(options);
     // A builder that was used before builds the same.
-    builder.add(b"somethin", b"else");
+    builder.add(b"key and somethin", b"else");
     builder.finish();
     builder.reset();
     for (key, value) in entries {
         let limit = builder.estimated_size() + builder.growth(key, value) + 64;
         builder.add(key, value);
-        assert!(builder.estimated_size() <= limit);
+        assert!(builder.estimated_size() <= limit || options.common_prefix);
         assert_eq!(builder.last_key(), key);
     }
     assert_eq!(builder.entries(), entries.len());
     let size = builder.estimated_size();
     let block = builder.finish().to_vec();
-    assert_eq!(block.len(), size);
+    // Lengths without the prefix may be shorter.
+    assert!(block.len() == size || (options.common_prefix && block.len() < size));
     block
 }
 
@@ -231,15 +256,20 @@ proptest! {
         entries in entries(60), targets in prop::collection::vec(internal_keys(), 1..8),
         sizes in prop::collection::vec((0u64..5000, prop_oneof![4 => Just(0u64), 1 => 1u64..9000]), 60),
         order in orders(), interval in 1usize..9,
-        user_keys: bool, delta_values: bool, first_keys: bool,
+        user_keys: bool, delta_values: bool, first_keys: bool, escaped: bool, common_prefix: bool,
     ) {
-        let form = IndexForm { user_keys, delta_values, first_keys };
+        let form = IndexForm { user_keys, delta_values, first_keys, escaped };
         let mut entries = sorted(entries, &order);
         if user_keys {
             for (key, _) in &mut entries { key.truncate(key.len() - 8); }
             entries.dedup_by(|a, b| a.0 == b.0);
         }
         let mut builder = IndexBlockBuilder::new(form, interval);
+        // Handles that are no differences need no whole key only if they can be escaped.
+        let common_prefix = common_prefix && (escaped || !delta_values);
+        if common_prefix {
+            builder = builder.with_common_prefix();
+        }
         let mut offset = 0;
         let mut wanted = Vec::new();
         for ((key, first), (size, padding)) in entries.iter().zip(sizes) {
@@ -250,8 +280,12 @@ proptest! {
             wanted.push(IndexEntry { key, handle, first_key: first_keys.then_some(&first[..]) });
         }
         builder.mark_uniform();
-        let bytes = builder.finish().to_vec();
+        let estimate = builder.estimated_size();
+        let stored = builder.finish().to_vec();
+        prop_assert!(stored.len() == estimate || (common_prefix && stored.len() < estimate));
+        let bytes = expand(&stored, EntryForm::Index(form)).unwrap().unwrap_or(stored);
         let layout = BlockLayout::parse(&bytes, BlockKind::Index).unwrap();
+        prop_assert!(layout.is_uniform() || bytes.len() < 9);
         let mut cursor = IndexCursor::new(form);
         cursor.first(&bytes, &layout).unwrap();
         for entry in &wanted {
@@ -310,7 +344,7 @@ proptest! {
         options in options(), global: bool,
     ) {
         if let Some(entries) = built_from {
-            bytes = built(&sorted(entries, &KeyOrder::Bytewise), options);
+            bytes = stored(&sorted(entries, &KeyOrder::Bytewise), options);
             for (at, bits) in flips {
                 let at = usize::from(at) % bytes.len();
                 bytes[at] ^= bits;
@@ -319,6 +353,10 @@ proptest! {
             bytes.extend((count | flags << 28).to_le_bytes());
         }
         exercise(&bytes, &target, global.then_some(SequenceNumber(7)));
+        if let Ok(Some(expanded)) = expand(&bytes, EntryForm::Data) {
+            prop_assert!(expanded.len() <= 5 * bytes.len() + (40 << 10));
+            exercise(&expanded, &target, global.then_some(SequenceNumber(7)));
+        }
     }
 }
 
@@ -358,12 +396,14 @@ fn exercise(bytes: &[u8], target: &[u8], global: Option<SequenceNumber>) {
                 assert!(start > 0 || !cursor.valid(), "a forward walk ends");
             }
         }
-        for form in 0..8 {
+        for form in 0..16 {
             let form = IndexForm {
                 user_keys: form & 1 != 0,
                 delta_values: form & 2 != 0,
                 first_keys: form & 4 != 0,
+                escaped: form & 8 != 0,
             };
+            let _ = expand(bytes, EntryForm::Index(form));
             let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Index) else {
                 continue;
             };
@@ -430,7 +470,7 @@ fn delta_handles_follow_the_block_before() {
     let form = IndexForm {
         user_keys: true,
         delta_values: true,
-        first_keys: false,
+        ..IndexForm::default()
     };
     let mut builder = IndexBlockBuilder::new(form, 8);
     builder.add(

@@ -1,7 +1,7 @@
 //! The footer: the last 48 or 53 bytes of a table, and the first that a reader looks at.
 //!
 //! ```text
-//! offset  size  format versions 1 to 5          format versions 6 and 7
+//! offset  size  format versions 1 to 5          format versions 6 to 8
 //!      0     1  checksum kind                   checksum kind
 //!      1    40  handles of the metaindex and    3e 00 7a 00, footer checksum, base context
 //!               the index, padded with zeros    checksum, metaindex size, 24 zeros
@@ -11,7 +11,9 @@
 //!
 //! Version 0 has the 40 bytes of handles and a magic number of its own, and CRC32C. From version 6
 //! on the index is found through the metaindex, and the footer has a checksum of its own that
-//! also depends on where it lies, so that a footer of another file is noticed.
+//! also depends on where it lies, so that a footer of another file is noticed. The metaindex size has
+//! 32 bits in versions 6 and 7. In version 8 it has 16, and the other 16 are the bytes between
+//! the metaindex and the footer, whatever they are for.
 
 use cairn_types::{Decoded, Malformed};
 
@@ -25,7 +27,13 @@ pub const FOOTER_LEN: usize = 53;
 /// Length of the footer of version 0.
 pub const LEGACY_FOOTER_LEN: usize = 48;
 /// The newest version that Cairn reads and writes.
-pub const LATEST_VERSION: u32 = 7;
+pub const LATEST_VERSION: u32 = 8;
+/// The largest metaindex of version 8.
+pub const MAX_METAINDEX_V8: u64 = u16::MAX as u64;
+/// The first version whose footer has a checksum of its own.
+const EXTENDED_SINCE: u32 = 6;
+/// The first version with a gap behind the metaindex.
+const GAP_SINCE: u32 = 8;
 
 const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 const LEGACY_MAGIC: u64 = 0xdb47_7524_8b80_fb57;
@@ -105,7 +113,8 @@ impl Footer {
     ///
     /// # Panics
     ///
-    /// When it is not, or when a handle is missing: the file would be lost.
+    /// When it is not, when it is larger than [`MAX_METAINDEX_V8`] in version 8, or when a handle is
+    /// missing: the file would be lost.
     pub fn encode(&self, offset: u64, out: &mut Vec<u8>) {
         let start = out.len();
         if self.version == 0 {
@@ -126,7 +135,12 @@ impl Footer {
             put_fixed32(out, 0);
             put_fixed32(out, self.base_context);
             let size = u32::try_from(self.metaindex.size);
-            put_fixed32(out, size.expect("a metaindex is far below 4 GiB"));
+            let size = size.expect("a metaindex is far below 4 GiB");
+            assert!(
+                self.version < GAP_SINCE || u64::from(size) <= MAX_METAINDEX_V8,
+                "the size of the metaindex fits its field"
+            );
+            put_fixed32(out, size);
             out.extend_from_slice(&[0; 24]);
         }
         put_fixed32(out, self.version);
@@ -171,7 +185,7 @@ fn versioned(footer: &[u8], offset: u64) -> Decoded<Footer> {
     let version = Input::new(&footer[1 + HANDLES_LEN..]).fixed32()?;
     match version {
         1..=5 => with_handles(version, checksum, parts, 1, offset),
-        6 | LATEST_VERSION => with_own_checksum(version, checksum, footer, offset),
+        EXTENDED_SINCE..=LATEST_VERSION => with_own_checksum(version, checksum, footer, offset),
         0 => Err(Malformed::at(
             41,
             "format version 0 under the magic number of later ones",
@@ -209,7 +223,7 @@ fn with_handles(
     })
 }
 
-/// Versions 6 and 7: the metaindex lies right before the footer.
+/// Versions 6 and later: the metaindex lies right before the footer, or before a gap.
 fn with_own_checksum(
     version: u32,
     checksum: ChecksumKind,
@@ -221,7 +235,11 @@ fn with_own_checksum(
     input.expect(&EXTENDED_MAGIC, "extended magic number of the footer")?;
     let stored = input.fixed32()?;
     let base_context = input.fixed32()?;
-    let size = u64::from(input.fixed32()?);
+    let size_and_gap = u64::from(input.fixed32()?);
+    let (size, gap) = match version {
+        GAP_SINCE.. => (size_and_gap & MAX_METAINDEX_V8, size_and_gap >> 16),
+        _ => (size_and_gap, 0),
+    };
     input.take(16)?;
     if input.take(8)? != [0; 8] {
         return Err(Malformed::unsupported(33, "footer with unknown extensions"));
@@ -241,7 +259,7 @@ fn with_own_checksum(
         }
     }
     let start = offset
-        .checked_sub(TRAILER_LEN as u64)
+        .checked_sub(TRAILER_LEN as u64 + gap)
         .and_then(|end| end.checked_sub(size))
         .ok_or_else(|| {
             Malformed::mismatch(13, "size of the metaindex", "less than the file", size)
@@ -309,7 +327,7 @@ mod tests {
         let mut tail = Vec::new();
         footer(5, ChecksumKind::Xxh3).encode(1100, &mut tail);
         let mut newer = tail.clone();
-        newer[41] = 8;
+        newer[41] = 9;
         assert!(Footer::decode(&newer, 1153).unwrap_err().unsupported);
         tail[45..].copy_from_slice(&PLAIN_MAGIC.to_le_bytes());
         assert!(Footer::decode(&tail, 1153).unwrap_err().unsupported);
@@ -317,9 +335,23 @@ mod tests {
         assert!(!Footer::decode(&tail, 1153).unwrap_err().unsupported);
     }
 
+    /// No writer leaves a gap so far, and readers go over it.
+    #[test]
+    fn a_gap_behind_the_metaindex_of_version_8_is_passed_over() {
+        let mut tail = Vec::new();
+        footer(8, ChecksumKind::Xxh3).encode(1100, &mut tail);
+        tail[15..17].copy_from_slice(&7u16.to_le_bytes());
+        tail[5..9].fill(0);
+        let checksum = buffer_checksum(ChecksumKind::Xxh3, &tail)
+            .wrapping_add(context_modifier(0xfeed_beef, 1107));
+        tail[5..9].copy_from_slice(&checksum.to_le_bytes());
+        let decoded = Footer::decode(&tail, 1160).unwrap();
+        assert_eq!(decoded, footer(8, ChecksumKind::Xxh3));
+    }
+
     proptest! {
         #[test]
-        fn damage_is_an_error_or_harmless(version in 0u32..8, at in 0usize..53, bits in 1u8.., file_len in 0u64..3000) {
+        fn damage_is_an_error_or_harmless(version in 0u32..9, at in 0usize..53, bits in 1u8.., file_len in 0u64..3000) {
             let footer = footer(version, ChecksumKind::Xxh3);
             let mut tail = Vec::new();
             footer.encode(1100, &mut tail);

@@ -39,6 +39,31 @@ impl IndexKind {
     }
 }
 
+/// What a table was part of when it was written. The numbers are on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Origin {
+    /// A tree, with data below the table.
+    Tree = 1,
+    /// A tree, at its bottom.
+    Bottom = 2,
+    /// None: the table is an external one.
+    External = 3,
+}
+
+impl Origin {
+    /// The property of a table that was written for `level`, where that is known.
+    #[must_use]
+    pub fn lsm_info(self, level: Option<u8>) -> u64 {
+        const UNKNOWN: u64 = 0xff;
+        let level = match self {
+            Origin::External => 0,
+            _ => level.map_or(UNKNOWN, u64::from),
+        };
+        level | (self as u64) << 8
+    }
+}
+
 const INDEX_TYPE: &[u8] = b"rocksdb.block.based.table.index.type";
 const WHOLE_KEY_FILTERING: &[u8] = b"rocksdb.block.based.table.whole.key.filtering";
 const PREFIX_FILTERING: &[u8] = b"rocksdb.block.based.table.prefix.filtering";
@@ -196,6 +221,11 @@ properties! {
         num_compression_bypassed = "rocksdb.num.data.blocks.compression.bypassed", LeftOut;
         /// Whether a user's index is to be read first.
         udi_is_primary_index = "rocksdb.udi.is.primary.index", LeftOut;
+        /// Bytes of the data blocks before compression, trailers not included.
+        uncompressed_data_size = "rocksdb.uncompressed.data.size", LeftOut;
+        /// Where the file was made: the level in bits 0 to 7 (255: unknown), and in bits 8 and 9 the
+        /// [`Origin`].
+        lsm_info_at_creation = "rocksdb.lsm.info.at.creation", LeftOut;
         /// What a slow codec would have made of the data, estimated from samples.
         slow_compression_estimate = "rocksdb.sample_for_compression.slow.data.size", LeftOut;
         /// What a fast codec would have made of the data, estimated from samples.

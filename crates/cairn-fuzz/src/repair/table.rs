@@ -1,7 +1,7 @@
 //! Mends the checksums of a table: of its blocks, as far as footer, metaindex and index lead, and of
 //! its footer.
 
-use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm};
+use cairn_format::block::{BlockKind, BlockLayout, EntryForm, IndexCursor, IndexForm, expand};
 use cairn_format::checksum::{ChecksumKind, block_checksum, buffer_checksum, context_modifier};
 use cairn_format::table::footer::Footer;
 use cairn_format::table::handle::Handle;
@@ -39,9 +39,14 @@ pub fn table(file: &mut [u8]) {
         user_keys: properties.index_key_is_user_key != 0,
         delta_values: properties.index_value_is_delta_encoded != 0,
         first_keys: properties.index_kind == Some(IndexKind::FirstKey),
+        escaped: footer.version >= 8,
     };
     let Some(bytes) = block(file, index) else {
         return;
+    };
+    let bytes = match expand(&bytes, EntryForm::Index(form)) {
+        Ok(expanded) => expanded.unwrap_or(bytes),
+        Err(_) => return,
     };
     let Ok(layout) = BlockLayout::parse(&bytes, BlockKind::Index) else {
         return;
@@ -73,7 +78,7 @@ fn mend(file: &mut [u8], footer: &Footer, handle: Handle) {
     file[end + 1..end + 5].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Versions 6 and 7 have a checksum of the footer in it.
+/// Versions 6 and later have a checksum of the footer in it.
 fn mend_footer(file: &mut [u8]) {
     let Some(at) = file.len().checked_sub(53) else {
         return;

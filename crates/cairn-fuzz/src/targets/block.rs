@@ -2,13 +2,13 @@
 //!
 //! The first byte says what the rest, a whole block without its trailer, is: bit 0 an index, bit 1
 //! whose keys are user keys, bit 2 with handles as differences, bit 3 with first keys; bit 4 a data
-//! block of an ingested file.
+//! block of an ingested file; bit 5 a block of format version 8.
 
 use std::cmp::Ordering;
 
 use cairn_format::block::{
-    BlockBuilder, BlockKind, BlockLayout, BlockOptions, DataCursor, DataWords, HashHit,
-    IndexCursor, IndexForm, KeyWords, hash_lookup,
+    BlockBuilder, BlockKind, BlockLayout, BlockOptions, DataCursor, DataWords, EntryForm, HashHit,
+    IndexCursor, IndexForm, KeyWords, expand, hash_lookup,
 };
 use cairn_format::key;
 use cairn_types::{KeyOrder, SequenceNumber};
@@ -18,15 +18,32 @@ pub fn run(data: &[u8]) {
     let Some((&form, bytes)) = data.split_first() else {
         return;
     };
-    if form & 1 == 0 {
-        data_block(bytes, (form & 16 != 0).then_some(SequenceNumber(77)));
-    } else {
-        let form = IndexForm {
-            user_keys: form & 2 != 0,
-            delta_values: form & 4 != 0,
-            first_keys: form & 8 != 0,
-        };
-        index_block(bytes, form);
+    let is_newer = form & 32 != 0;
+    let index = IndexForm {
+        user_keys: form & 2 != 0,
+        delta_values: form & 4 != 0,
+        first_keys: form & 8 != 0,
+        escaped: is_newer,
+    };
+    let entries = match form & 1 {
+        0 => EntryForm::Data,
+        _ => EntryForm::Index(index),
+    };
+    let expanded = match is_newer.then(|| expand(bytes, entries)) {
+        Some(Err(_)) => return,
+        Some(Ok(expanded)) => expanded,
+        None => None,
+    };
+    let block = expanded.as_deref().unwrap_or(bytes);
+    if expanded.is_some() {
+        let again = expand(block, entries).expect("what was expanded is a block");
+        assert_eq!(again, None, "a block has one common prefix");
+    }
+    let global = (form & 16 != 0).then_some(SequenceNumber(77));
+    match entries {
+        // What was expanded takes most of the memory that an input may take.
+        EntryForm::Data => data_block(block, global, expanded.is_none()),
+        EntryForm::Index(form) => index_block(block, form),
     }
     let _ = BlockLayout::parse(bytes, BlockKind::Meta);
 }
@@ -34,7 +51,7 @@ pub fn run(data: &[u8]) {
 /// Entries that a walk looks at; keys are taken from among them to be sought.
 const MOST: usize = 4096;
 
-fn data_block(bytes: &[u8], global: Option<SequenceNumber>) {
+fn data_block(bytes: &[u8], global: Option<SequenceNumber>, rebuild: bool) {
     let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Data) else {
         return;
     };
@@ -63,7 +80,7 @@ fn data_block(bytes: &[u8], global: Option<SequenceNumber>) {
     for key in &sought {
         seeks(bytes, &layout, &mut cursor, key, sound && global.is_none());
     }
-    if whole && sorted && count < 256 && global.is_none() {
+    if rebuild && whole && sorted && count < 256 && global.is_none() {
         rebuilt(bytes, &layout);
     }
 }
@@ -122,16 +139,27 @@ fn seeks(bytes: &[u8], layout: &BlockLayout, cursor: &mut DataCursor, key: &[u8]
     }
 }
 
-/// Its entries in a new block are the same entries.
+/// Its entries in a new block are the same entries, with and without a common prefix.
 fn rebuilt(bytes: &[u8], layout: &BlockLayout) {
-    let mut builder = BlockBuilder::new(BlockOptions::default());
+    for common_prefix in [false, true] {
+        rebuilt_as(bytes, layout, common_prefix);
+    }
+}
+
+fn rebuilt_as(bytes: &[u8], layout: &BlockLayout, common_prefix: bool) {
+    let mut builder = BlockBuilder::new(BlockOptions {
+        common_prefix,
+        ..BlockOptions::default()
+    });
     let mut cursor = DataCursor::new();
     let mut moved = cursor.first(bytes, layout);
     while moved.is_ok() && cursor.valid() {
         builder.add(cursor.key(bytes), cursor.value(bytes));
         moved = cursor.next(bytes, layout);
     }
-    let block = builder.finish();
+    let stored = builder.finish();
+    let expanded = expand(stored, EntryForm::Data).expect("what we build we read");
+    let block = expanded.as_deref().unwrap_or(stored);
     let again = BlockLayout::parse(block, BlockKind::Data).expect("what we build we read");
     let mut other = DataCursor::new();
     other.first(block, &again).expect("what we build we read");

@@ -27,7 +27,12 @@ fn footer(data: &[u8]) {
         };
         assert!(footer.metaindex.end() <= len);
         assert!(footer.index.is_none_or(|index| index.end() <= len));
-        let offset = len - footer.encoded_len() as u64;
+        // What we write leaves no gap behind the metaindex.
+        let offset = match footer.index {
+            Some(_) => len - footer.encoded_len() as u64,
+            None => footer.metaindex.end(),
+        };
+        let len = offset + footer.encoded_len() as u64;
         let mut bytes = Vec::new();
         footer.encode(offset, &mut bytes);
         assert_eq!(Footer::decode(&bytes, len).ok(), Some(footer));

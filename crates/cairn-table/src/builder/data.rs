@@ -8,6 +8,7 @@ use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{DataBlockIndexType, TableOptions};
 use cairn_types::{Error, Result};
 
+use crate::builder::auto_skip::AutoSkip;
 use crate::builder::index::IndexRows;
 use crate::builder::output::Output;
 use crate::builder::params::BuildParams;
@@ -21,6 +22,7 @@ pub(crate) struct Packer {
     dictionary: Option<Dictionary>,
     /// A block is kept compressed if it takes at most so many 1024ths of its size.
     max_per_kb: u64,
+    auto_skip: Option<AutoSkip>,
     verify: bool,
     scratch: Vec<u8>,
     /// Whether any block was stored compressed.
@@ -73,6 +75,7 @@ impl Packer {
             dictionary: dictionary.map(Dictionary::new),
             max_per_kb: u64::try_from(params.compression_options.max_compressed_bytes_per_kb)
                 .unwrap_or(0),
+            auto_skip: AutoSkip::new(&params.compression_options),
             verify: params.options.verify_compression,
             scratch: Vec::new(),
             used: false,
@@ -94,9 +97,10 @@ impl Packer {
     /// The stored form of `raw`: compressed if that is worth it.
     pub(crate) fn pack<'a>(&'a mut self, raw: &'a [u8]) -> Result<(&'a [u8], Compression)> {
         let kind = self.compressor.kind();
-        if kind == Compression::None {
+        let skips = self.auto_skip.as_mut().is_some_and(AutoSkip::skips_next);
+        if kind == Compression::None || skips {
             count(&mut self.counts.bypassed, raw.len());
-            return Ok((raw, kind));
+            return Ok((raw, Compression::None));
         }
         let began = self.meter.began_detail();
         let most = raw.len() as u64 * self.max_per_kb / 1024;
@@ -107,6 +111,16 @@ impl Packer {
         if let Some(nanos) = self.meter.nanos_since(began) {
             self.meter
                 .update(|update| update.time(Histogram::CompressionTimesNanos, nanos));
+        }
+        if let Some(skip) = &mut self.auto_skip {
+            skip.note(
+                raw.len(),
+                if shrunk {
+                    self.scratch.len()
+                } else {
+                    raw.len()
+                },
+            );
         }
         if !shrunk {
             self.rejected += 1;
@@ -187,6 +201,8 @@ pub(crate) struct DataBlocks {
     params: BuildParams,
     /// Data blocks finished.
     pub count: u64,
+    /// Their bytes before compression.
+    pub raw_bytes: u64,
 }
 
 impl DataBlocks {
@@ -199,6 +215,7 @@ impl DataBlocks {
             delta_encoding: options.use_delta_encoding,
             hash_util_ratio: hashed.then_some(options.data_block_hash_table_util_ratio),
             separate_values: options.separate_key_value_in_data_block,
+            common_prefix: params.common_prefix_in_data(),
         });
         let dictionary =
             params.compression_options.max_dict_bytes > 0 && params.compression.takes_dictionary();
@@ -219,6 +236,7 @@ impl DataBlocks {
             waiting,
             params: params.clone(),
             count: 0,
+            raw_bytes: 0,
         })
     }
 
@@ -273,6 +291,7 @@ impl DataBlocks {
     pub(crate) fn end_block(&mut self, output: &mut Output, index: &mut IndexRows) -> Result<()> {
         self.count += 1;
         let raw = self.block.finish();
+        self.raw_bytes += raw.len() as u64;
         let Some(waiting) = &mut self.waiting else {
             let handle = write(&mut self.packer, &self.sizes, raw, output)?;
             index.place_block(handle);

@@ -3,18 +3,24 @@
 use cairn_compress::Compression;
 use cairn_format::block::{BlockBuilder, BlockOptions, IndexBlockBuilder, IndexForm};
 use cairn_format::key;
+use cairn_format::table::footer::MAX_METAINDEX_V8;
 use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, meta};
-use cairn_types::Result;
+use cairn_types::{Error, Result};
 
 use super::data::Packer;
 use super::{TableBuilder, TableStats};
+
+/// The first format version that escapes handles in an index.
+const ESCAPES_SINCE: u32 = 8;
 
 /// How the index blocks of this table are coded, its partitioned filter's included.
 #[derive(Clone, Copy)]
 struct IndexCoding {
     user_keys: bool,
     delta_values: bool,
+    escaped: bool,
+    common_prefix: bool,
     restart_interval: usize,
 }
 
@@ -24,8 +30,13 @@ impl IndexCoding {
             user_keys: self.user_keys,
             delta_values: self.delta_values,
             first_keys,
+            escaped: self.escaped,
         };
-        IndexBlockBuilder::new(form, self.restart_interval)
+        let builder = IndexBlockBuilder::new(form, self.restart_interval);
+        match self.common_prefix {
+            true => builder.with_common_prefix(),
+            false => builder,
+        }
     }
 }
 
@@ -46,11 +57,14 @@ impl TableBuilder {
         self.properties.data_size = tail_start;
         self.properties.tail_start_offset = tail_start;
         self.properties.num_data_blocks = self.data.count;
+        self.properties.uncompressed_data_size = self.data.raw_bytes;
 
         let coding = IndexCoding {
             user_keys: self.params.options.format_version >= 3 && !self.index.needs_internal_keys(),
             delta_values: self.params.options.format_version >= 4
                 && !self.params.options.block_align,
+            escaped: self.params.options.format_version >= ESCAPES_SINCE,
+            common_prefix: self.params.common_prefix_in_index(),
             restart_interval: match self.index_kind {
                 // The metadata of a hash index counts restarts as if they were blocks.
                 IndexKind::Hash => 1,
@@ -122,6 +136,7 @@ impl TableBuilder {
         if !compression {
             params.compression = Compression::None;
         }
+        params.compression_options.auto_skip = false;
         let mut packer = Packer::new(&params, None)?;
         if let Some((prefixes, metadata)) = self.prefixes.take().and_then(|rows| rows.finish()) {
             let (stored, kind) = packer.pack(&prefixes)?;
@@ -274,6 +289,12 @@ impl TableBuilder {
             .output
             .append_block(&parts.encode(), Compression::None)?;
         let version = self.params.options.format_version;
+        if version >= ESCAPES_SINCE && metaindex.size > MAX_METAINDEX_V8 {
+            return Err(Error::not_supported(format!(
+                "a metaindex of {} bytes in format_version {version}: it has {MAX_METAINDEX_V8} at most",
+                metaindex.size
+            )));
+        }
         let footer = Footer {
             version,
             checksum: self.output.checksum_kind(),

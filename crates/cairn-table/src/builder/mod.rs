@@ -7,6 +7,7 @@
 //! With a compression dictionary the first data blocks wait in memory until there is enough to
 //! make the dictionary from; then they are written, and those that follow go out at once.
 
+mod auto_skip;
 mod data;
 mod filter;
 mod finish;
@@ -115,7 +116,7 @@ impl TableBuilder {
         let first_keys = index_kind == IndexKind::FirstKey;
         Ok(TableBuilder {
             data: DataBlocks::new(&params)?,
-            index: IndexRows::new(order.clone(), options.index_shortening, first_keys),
+            index: IndexRows::new(order.clone(), params.index_shortening(), first_keys),
             filter: params.filter_keys(file_timestamp_size),
             properties: params.properties(),
             order,

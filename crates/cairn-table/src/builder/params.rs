@@ -5,8 +5,12 @@ use std::sync::Arc;
 use cairn_compress::{CodecOptions, Compression};
 use cairn_format::filter::FilterBuilder;
 use cairn_format::table::Properties;
+use cairn_format::table::footer::LATEST_VERSION;
+use cairn_format::table::properties::Origin;
 use cairn_observe::statistics::Meter;
-use cairn_options::{CompressionOptions, IndexType, TableOptions};
+use cairn_options::{
+    CompressionOptions, IndexShortening, IndexType, KeyCommonPrefix, TableOptions,
+};
 use cairn_types::{Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber};
 
 use crate::builder::filter::FilterKeys;
@@ -45,6 +49,8 @@ pub struct BuildParams {
     pub base_context: u32,
     /// The level that the file is for; -1 if it is none (a flush).
     pub level: i32,
+    /// Whether nothing lies below the file.
+    pub bottommost: bool,
     /// When the oldest data was written first, in seconds since 1970.
     pub creation_time: u64,
     /// When the oldest key was written, in seconds since 1970.
@@ -84,6 +90,7 @@ impl Default for BuildParams {
             host_id: String::new(),
             base_context: 1,
             level: -1,
+            bottommost: false,
             creation_time: 0,
             oldest_key_time: 0,
             newest_key_time: 0,
@@ -103,10 +110,10 @@ impl BuildParams {
     pub(crate) fn validate(&self) -> Result<()> {
         let options = &self.options;
         let refuse = |text: String| Err(Error::invalid_argument(text));
-        if !(2..=7).contains(&options.format_version) {
+        if !(2..=LATEST_VERSION).contains(&options.format_version) {
             let found = options.format_version;
             return refuse(format!(
-                "format_version: tables are written in 2 to 7, found {found}"
+                "format_version: tables are written in 2 to {LATEST_VERSION}, found {found}"
             ));
         }
         if options.partition_filters && options.index_type != IndexType::TwoLevelIndexSearch {
@@ -137,6 +144,48 @@ impl BuildParams {
             ));
         }
         Ok(())
+    }
+
+    /// Whether data blocks store what all their user keys begin with once.
+    pub(crate) fn common_prefix_in_data(&self) -> bool {
+        const SINCE: u32 = 8;
+        let options = &self.options;
+        let is_wanted = match options.optimize_key_common_prefix {
+            KeyCommonPrefix::Disabled => false,
+            KeyCommonPrefix::IfFastSeek => {
+                matches!(self.order, KeyOrder::Bytewise | KeyOrder::ReverseBytewise)
+            }
+            KeyCommonPrefix::Enabled => true,
+        };
+        is_wanted
+            && options.format_version >= SINCE
+            && options.use_delta_encoding
+            && self.order.timestamp_size() == 0
+    }
+
+    /// The same for blocks of the index and those like it.
+    pub(crate) fn common_prefix_in_index(&self) -> bool {
+        self.common_prefix_in_data() && self.options.super_block_alignment_size == 0
+    }
+
+    /// How short index keys are made. A successor would share nothing with the keys before it.
+    pub(crate) fn index_shortening(&self) -> IndexShortening {
+        match self.options.index_shortening {
+            IndexShortening::ShortenSeparatorsAndSuccessor if self.common_prefix_in_index() => {
+                IndexShortening::ShortenSeparators
+            }
+            shortening => shortening,
+        }
+    }
+
+    /// The property that says where the file was made.
+    fn lsm_info(&self) -> u64 {
+        let origin = match (self.external, self.bottommost) {
+            (true, _) => Origin::External,
+            (false, true) => Origin::Bottom,
+            (false, false) => Origin::Tree,
+        };
+        origin.lsm_info(u8::try_from(self.level).ok())
     }
 
     pub(crate) fn codec_options(&self) -> CodecOptions {
@@ -207,6 +256,7 @@ impl BuildParams {
             decoupled_partitioned_filters: Some(
                 options.partition_filters && options.decouple_partitioned_filters,
             ),
+            lsm_info_at_creation: self.lsm_info(),
             external_version: self.external.then_some(2),
             global_seqno: self.external.then_some(SequenceNumber::ZERO),
             timestamps_stripped: self.strip_timestamps && self.order.timestamp_size() > 0,
@@ -217,9 +267,16 @@ impl BuildParams {
     /// The text of the property `rocksdb.compression_options`.
     fn compression_text(&self) -> String {
         let c = &self.compression_options;
+        let skips = match c.auto_skip {
+            true => format!(
+                "auto_skip=1; auto_skip_min_sample_every={}; ",
+                c.auto_skip_min_sample_every
+            ),
+            false => String::new(),
+        };
         format!(
             "window_bits={}; level={}; strategy={}; max_dict_bytes={}; zstd_max_train_bytes={}; \
-             enabled={}; max_dict_buffer_bytes={}; use_zstd_dict_trainer={}; ",
+             enabled={}; max_dict_buffer_bytes={}; use_zstd_dict_trainer={}; {skips}",
             c.window_bits,
             c.level,
             c.strategy,

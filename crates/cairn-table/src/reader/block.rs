@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cairn_compress::{
     Compression, Dictionary, Framing, declared_len, decompress, decompress_exact,
 };
+use cairn_format::block::{EntryForm, expand};
 use cairn_format::checksum::{ChecksumKind, block_checksum, context_modifier};
 use cairn_format::table::{Footer, Handle, Properties, TRAILER_LEN};
 use cairn_observe::statistics::{Histogram, Meter};
@@ -101,6 +102,26 @@ pub(crate) fn unpack(
         meter.update(|update| update.time(Histogram::DecompressionTimesNanos, nanos));
     }
     unpacked
+}
+
+/// The first format version whose blocks may have a common prefix.
+const COMMON_PREFIX_SINCE: u32 = 8;
+
+/// `block`, the contents of a block of entries, as cursors move in it: without a common prefix. With memory for a
+/// tail of `room` bytes if it has to be built anew.
+pub(crate) fn without_prefix(
+    block: Buffer,
+    form: EntryForm,
+    footer: &Footer,
+    room: usize,
+) -> Decoded<Buffer> {
+    if footer.version < COMMON_PREFIX_SINCE {
+        return Ok(block);
+    }
+    Ok(match expand(&block, form)? {
+        Some(expanded) => Buffer::with_room(&expanded, room),
+        None => block,
+    })
 }
 
 fn decompressed(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_compress::Dictionary;
-use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords, IndexForm};
+use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords, EntryForm, IndexForm};
 use cairn_format::id::UniqueId;
 use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_format::table::footer::FOOTER_LEN;
@@ -67,6 +67,8 @@ impl Default for OpenParams {
 
 /// Bytes at the end of a file that are read first when the size of the tail is not known.
 const DEFAULT_TAIL: u64 = 16 << 10;
+/// The first format version that escapes handles in an index.
+const ESCAPES_SINCE: u32 = 8;
 /// No more than this is read at once when a table is opened, whatever the MANIFEST says.
 const MAX_TAIL: u64 = 8 << 20;
 
@@ -113,6 +115,12 @@ impl Opening<'_> {
         block::unpack(&raw, handle, &self.footer, None, true, 0, &self.meter)
             .map_err(|error| self.bad(error, handle.offset))
     }
+
+    /// The contents of a block of an index, or of one that is like it.
+    fn index_block(&self, handle: Handle, form: IndexForm) -> Result<Buffer> {
+        block::without_prefix(self.block(handle)?, EntryForm::Index(form), &self.footer, 0)
+            .map_err(|error| self.bad(error, handle.offset))
+    }
 }
 
 /// What a part of the metadata is, for the rules of pinning.
@@ -151,14 +159,34 @@ fn is_pinned(params: &OpenParams, tier: Tier) -> bool {
 }
 
 /// The part of the metadata that lies at `handle`: held by the table unless the options want it
-/// in the cache only.
-fn part(opening: &Opening<'_>, params: &OpenParams, handle: Handle, tier: Tier) -> Result<Part> {
+/// in the cache only. `form` is that of its entries if it is like an index.
+fn part(
+    opening: &Opening<'_>,
+    params: &OpenParams,
+    (handle, form): (Handle, Option<IndexForm>),
+    tier: Tier,
+) -> Result<Part> {
     let cached = params.options.cache_index_and_filter_blocks && params.cache.is_some();
     if cached && !is_pinned(params, tier) {
         return Ok(Part { handle, held: None });
     }
-    let held = Some(opening.block(handle)?);
+    let held = match form {
+        Some(form) => opening.index_block(handle, form)?,
+        None => opening.block(handle)?,
+    };
+    let held = Some(held);
     Ok(Part { handle, held })
+}
+
+/// How the blocks of the index, and of a partitioned filter, are coded; only those of an index have
+/// first keys.
+fn index_form(footer: &Footer, properties: &Properties, first_keys: bool) -> IndexForm {
+    IndexForm {
+        user_keys: properties.index_key_is_user_key != 0,
+        delta_values: properties.index_value_is_delta_encoded != 0,
+        first_keys,
+        escaped: footer.version >= ESCAPES_SINCE,
+    }
 }
 
 /// Bytes that the words of most data blocks need; 0 where keys are not compared by their bytes as they are stored.
@@ -381,11 +409,7 @@ impl Opening<'_> {
             self.bad(missing, self.footer.metaindex.offset)
         })?;
         let kind = properties.index_kind.unwrap_or_default();
-        let form = IndexForm {
-            user_keys: properties.index_key_is_user_key != 0,
-            delta_values: properties.index_value_is_delta_encoded != 0,
-            first_keys: kind == IndexKind::FirstKey,
-        };
+        let form = index_form(&self.footer, properties, kind == IndexKind::FirstKey);
         let two_level = kind == IndexKind::TwoLevel;
         let tier = if two_level {
             Tier::TopLevel
@@ -395,7 +419,7 @@ impl Opening<'_> {
         Ok(Index {
             form,
             two_level,
-            root: part(self, params, handle, tier)?,
+            root: part(self, params, (handle, Some(form)), tier)?,
             words: RootWords::default(),
             partitions: Vec::new(),
         })
@@ -419,7 +443,9 @@ impl Opening<'_> {
         } else {
             Tier::Whole
         };
-        let mut root = part(self, params, handle, tier)?;
+        let form = index_form(&self.footer, properties, false);
+        let root_form = partitioned.then_some(form);
+        let mut root = part(self, params, (handle, root_form), tier)?;
         let whole = match partitioned {
             true => None,
             false => root.held.take(),
@@ -429,11 +455,7 @@ impl Opening<'_> {
             root,
             partitions: Vec::new(),
             partitioned,
-            form: IndexForm {
-                user_keys: properties.index_key_is_user_key != 0,
-                delta_values: properties.index_value_is_delta_encoded != 0,
-                first_keys: false,
-            },
+            form,
             whole_keys: properties.whole_key_filtering != Some(false),
             prefixes: properties.prefix_filtering != Some(false),
         }))

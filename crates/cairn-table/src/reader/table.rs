@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_compress::Dictionary;
-use cairn_format::block::{BlockKind, BlockLayout, DataWords, KeyWords};
+use cairn_format::block::{BlockKind, BlockLayout, DataWords, EntryForm, KeyWords};
 use cairn_format::range_del::Fragments;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN};
 use cairn_memory::{CacheKey, CachePriority, CacheRole};
@@ -269,9 +269,14 @@ impl Table {
             true => self.room(lack.handle),
             false => 0,
         };
+        let form = self.form_of(lack.role);
         let unpack = |raw: &Raw<'_>| {
             let footer = &self.footer;
-            block::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)
+            let block = block::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)?;
+            match form {
+                Some(form) => block::without_prefix(block, form, footer, room),
+                None => Ok(block),
+            }
         };
         let buffer = unpack(raw)
             .or_else(|error| {
@@ -297,6 +302,19 @@ impl Table {
         });
         self.count_read(lack, raw, buffer.len(), verify, kept);
         Ok(buffer)
+    }
+
+    /// What the entries of blocks of `role` are, if they have such.
+    fn form_of(&self, role: CacheRole) -> Option<EntryForm> {
+        match role {
+            CacheRole::Data => Some(EntryForm::Data),
+            CacheRole::Index => Some(EntryForm::Index(self.index.form)),
+            CacheRole::FilterMeta => {
+                let filter = self.filter.as_ref()?;
+                Some(EntryForm::Index(filter.form))
+            }
+            _ => None,
+        }
     }
 
     /// Reads the block that is lacking on the calling thread.

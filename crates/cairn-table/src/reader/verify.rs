@@ -90,14 +90,14 @@ impl Table {
 
     /// The partitions of the index, or of the filter.
     pub(crate) fn partition_handles(&self, of_filter: bool, io: &Io) -> Result<Vec<Handle>> {
-        let (part, form) = match &self.filter {
-            Some(filter) if of_filter => (&filter.root, filter.form),
-            _ => (&self.index.root, self.index.form),
+        let (part, form, role) = match &self.filter {
+            Some(filter) if of_filter => (&filter.root, filter.form, CacheRole::FilterMeta),
+            _ => (&self.index.root, self.index.form, CacheRole::Index),
         };
         let Part { handle, held } = part;
         let root = match held {
             Some(held) => held.clone(),
-            None => self.verify_block(*handle, CacheRole::Index, io)?,
+            None => self.verify_block(*handle, role, io)?,
         };
         self.handles_in(&root, form, *handle)
     }

@@ -61,7 +61,7 @@ fn read_all(bytes: &[u8], entries: &[Entry]) {
 
 #[test]
 fn any_flipped_byte_is_noticed_or_harmless() {
-    for version in [5, 7] {
+    for version in [5, 7, 8] {
         let (bytes, entries) = sample(version);
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
@@ -168,7 +168,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn garbage_is_no_table(mut bytes in prop::collection::vec(any::<u8>(), 0..500), version in 0u8..8) {
+    fn garbage_is_no_table(mut bytes in prop::collection::vec(any::<u8>(), 0..500), version in 0u8..9) {
         prop_assert!(open(&bytes, OpenParams::default()).is_err());
         // Behind a footer's last words the rest is looked at.
         bytes.extend_from_slice(&u32::from(version).to_le_bytes());

@@ -8,7 +8,8 @@ use cairn_format::checksum::ChecksumKind;
 use cairn_format::key;
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_options::{
-    CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType, TableOptions,
+    CompressionOptions, DataBlockIndexType, FilterPolicy, IndexShortening, IndexType,
+    KeyCommonPrefix, TableOptions,
 };
 use cairn_platform::Io;
 use cairn_table::{BuildParams, IterOptions, OpenParams, TableIter};
@@ -37,7 +38,13 @@ fn entries_of(order: &KeyOrder, raw: Vec<(Vec<u8>, u64, Vec<u8>)>) -> Vec<Entry>
 
 fn options() -> impl Strategy<Value = (TableOptions, Compression, CompressionOptions)> {
     let layout = (
-        (2u32..8, 0u8..5, 64u64..2000, 1i32..20, 1i32..9),
+        (
+            prop_oneof![2 => 2u32..8, 1 => Just(8)],
+            0u8..5,
+            64u64..2000,
+            1i32..20,
+            1i32..9,
+        ),
         prop::sample::select(vec![
             IndexType::BinarySearch,
             IndexType::HashSearch,
@@ -56,6 +63,7 @@ fn options() -> impl Strategy<Value = (TableOptions, Compression, CompressionOpt
             any::<bool>(),
             any::<bool>(),
             any::<bool>(),
+            prop::sample::select(KeyCommonPrefix::ALL),
         ),
     );
     let filter = (
@@ -81,7 +89,7 @@ fn options() -> impl Strategy<Value = (TableOptions, Compression, CompressionOpt
         let ((version, checksum, block_size, restarts, index_restarts), index, shortening, flags) =
             layout;
         let (policy, whole_keys, partitioned, decoupled, metadata) = filter;
-        let (hashed, delta, apart, align, super_block, verify) = flags;
+        let (hashed, delta, apart, align, super_block, verify, (common_prefix, _)) = flags;
         let mut options = TableOptions {
             format_version: version,
             block_size,
@@ -90,6 +98,7 @@ fn options() -> impl Strategy<Value = (TableOptions, Compression, CompressionOpt
             index_type: index,
             index_shortening: shortening,
             use_delta_encoding: delta,
+            optimize_key_common_prefix: common_prefix,
             separate_key_value_in_data_block: apart,
             verify_compression: verify,
             whole_key_filtering: whole_keys,
@@ -123,6 +132,7 @@ fn options() -> impl Strategy<Value = (TableOptions, Compression, CompressionOpt
         });
         let codec = CompressionOptions {
             max_dict_bytes: if dictionary { 1000 } else { 0 },
+            auto_skip: super_block && hashed,
             zstd_max_train_bytes: if dictionary && verify { 8000 } else { 0 },
             ..CompressionOptions::default()
         };
@@ -150,6 +160,7 @@ proptest! {
             KeyOrder::Bytewise,
             KeyOrder::ReverseBytewise,
             KeyOrder::BytewiseU64Ts,
+            crate::world::length_then_bytes(),
         ]),
         prefix in prop::option::of(prop::bool::ANY),
         cached: bool,
@@ -264,7 +275,7 @@ fn tables_for_other_readers() {
             "block_size=700;super_block_alignment_size=4096;super_block_alignment_space_overhead_ratio=8;checksum=kxxHash",
         ),
     ];
-    for version in 2..8 {
+    for version in 2..=8 {
         for (name, text) in texts {
             for (compression, dictionary) in [
                 (Compression::None, 0),

@@ -1,5 +1,6 @@
 //! The smallest world that a table needs: a file in memory, and blocking reads.
 
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +12,28 @@ use cairn_platform::{FileSystem, Io, RandomAccessFile};
 use cairn_table::{
     BuildParams, GetOptions, IterOptions, OpenParams, Table, TableBuilder, TableIter, TableStats,
 };
-use cairn_types::{KeyOrder, Result, SequenceNumber};
+use cairn_types::{Comparator, KeyOrder, Result, SequenceNumber};
 
 /// An internal key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// An order of a program's own: a shorter key comes first, and those of equal length are in the order of their bytes.
+struct LengthThenBytes;
+
+impl Comparator for LengthThenBytes {
+    fn name(&self) -> &str {
+        "golden.LengthThenBytes"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+    }
+}
+
+/// The order of a program that has one of its own.
+pub fn length_then_bytes() -> KeyOrder {
+    KeyOrder::Custom(Arc::new(LengthThenBytes))
+}
 
 /// The bytes of a table of these entries and range tombstones.
 pub fn build(

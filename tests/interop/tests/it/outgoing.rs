@@ -9,7 +9,7 @@ use cairn_interop::workload::{Durable, Engine, FAMILIES, Generator, Model};
 use cairn_interop::{folder, reference};
 
 /// What tables of the workload look like: a name, and options of every family.
-const SHAPES: [(&str, &str); 14] = [
+const SHAPES: [(&str, &str); 18] = [
     (
         "plain",
         "compression=kNoCompression;block_based_table_factory={format_version=7}",
@@ -92,7 +92,37 @@ const SHAPES: [(&str, &str); 14] = [
         "enable_blob_files=true;min_blob_size=30;blob_file_size=5000;\
          level0_file_num_compaction_trigger=2;block_based_table_factory={format_version=7}",
     ),
+    (
+        "version 8",
+        "block_based_table_factory={format_version=8;filter_policy=bloomfilter:10;block_size=700}",
+    ),
+    (
+        "version 8, partitioned",
+        "compression=kZSTD;block_based_table_factory={format_version=8;\
+         optimize_key_common_prefix=kEnabled;index_type=kTwoLevelIndexSearch;\
+         partition_filters=true;filter_policy=ribbonfilter:10;metadata_block_size=300;\
+         block_size=400;index_block_restart_interval=7;block_restart_interval=4}",
+    ),
+    (
+        "version 8, apart and hashed",
+        "compression_opts={auto_skip=true;auto_skip_min_sample_every=3};\
+         block_based_table_factory={format_version=8;separate_key_value_in_data_block=true;\
+         data_block_index_type=kDataBlockBinaryAndHash;block_size=900;block_restart_interval=2;\
+         index_type=kBinarySearchWithFirstKey;index_block_restart_interval=5}",
+    ),
+    (
+        "version 8, padded",
+        "compression=kNoCompression;block_based_table_factory={format_version=8;block_size=500;\
+         super_block_alignment_size=2048;super_block_alignment_space_overhead_ratio=4;\
+         index_block_restart_interval=16;index_shortening=kShortenSeparatorsAndSuccessor}",
+    ),
 ];
+
+/// Tables of this shape can only be read by newer releases than the one that is fetched;
+/// `CAIRN_ROCKSDB_LIB` may name one of them.
+fn is_new(shape: &str) -> bool {
+    shape.contains("format_version=8")
+}
 
 /// Options of the database, one after the other.
 const DATABASES: [&str; 6] = [
@@ -116,9 +146,11 @@ fn is_wanted(name: &str) -> bool {
 
 /// Calls `part` with every shape, options of the database, and a seed.
 fn every(first_seed: u64, part: impl Fn(&str, &str, u64)) {
+    let library = crate::library();
+    let reads_new = library.is_some_and(|library| reference::has_format_8(&library));
     for round in 0..rounds() {
         for (number, (name, shape)) in SHAPES.iter().enumerate() {
-            if !is_wanted(name) {
+            if !is_wanted(name) || (is_new(shape) && !reads_new) {
                 continue;
             }
             let seed = first_seed + round * 1000 + number as u64;

@@ -1,0 +1,257 @@
+//! Point reads that also say whether the key was written after the snapshot.
+//!
+//! Timestamps are those of user-defined timestamps, which are not built: of a family whose keys have none they
+//! are empty, and of another one the read is refused.
+
+use std::ffi::{c_char, c_uchar};
+
+use cairn_db::{Db, Family, Value};
+use cairn_options::ReadTier;
+use cairn_types::Result;
+
+use crate::db::rocksdb_t;
+use crate::error::{array, bytes, malloc_bytes, not_built, report, save, store};
+use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::of;
+use crate::options::rocksdb_readoptions_t;
+use crate::reads::keys;
+
+/// The value of `key`, if it has one, and whether there is a newer version of it.
+///
+/// # Safety
+///
+/// The arguments are what `c.h` says.
+unsafe fn read(
+    family: &Family,
+    options: *const rocksdb_readoptions_t,
+    key: &[u8],
+) -> Result<(Option<Value>, bool)> {
+    // SAFETY: the caller's promise.
+    let options = unsafe { of(options).checked()? };
+    if !has_plain_keys(family) {
+        return Err(not_built("get_with_metadata", "user-defined timestamps"));
+    }
+    family.get_with_newer(key, options)
+}
+
+/// Where the answer for one key goes; places that may be null say nothing then.
+struct Place {
+    value_len: *mut usize,
+    timestamp: *mut *mut c_char,
+    timestamp_len: *mut usize,
+    newer: *mut c_uchar,
+}
+
+impl Place {
+    /// Puts what was found, and returns the value for C.
+    ///
+    /// # Safety
+    ///
+    /// The places are null or may be written to.
+    unsafe fn put(&self, found: Option<&(Option<Value>, bool)>) -> *mut c_char {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let value = found.and_then(|(value, _)| value.as_ref());
+            store(self.newer, found.is_some_and(|(_, newer)| *newer).into());
+            store(self.value_len, value.map_or(0, |value| value.len()));
+            if !self.timestamp.is_null() && !self.timestamp_len.is_null() {
+                store(self.timestamp_len, 0);
+                let timestamp = value.map_or(std::ptr::null_mut(), |_| malloc_bytes(b""));
+                store(self.timestamp, timestamp);
+            }
+            value.map_or(std::ptr::null_mut(), |value| malloc_bytes(value))
+        }
+    }
+}
+
+/// Answers for one key.
+///
+/// # Safety
+///
+/// The arguments are what `c.h` says.
+unsafe fn get(
+    family: &Family,
+    options: *const rocksdb_readoptions_t,
+    key: &[u8],
+    place: &Place,
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let found = report(errptr, || read(family, options, key).map(Some));
+        place.put(found.as_ref())
+    }
+}
+
+/// Where the answers for several keys go.
+struct Lists {
+    values: *mut *mut c_char,
+    value_lens: *mut usize,
+    timestamps: *mut *mut c_char,
+    timestamp_lens: *mut usize,
+    newer: *mut c_uchar,
+    errors: *mut *mut c_char,
+}
+
+impl Lists {
+    /// Puts the answer for the key `at`.
+    ///
+    /// # Safety
+    ///
+    /// The lists have room for it, or are null where they may be.
+    unsafe fn put(&self, at: usize, found: Result<(Option<Value>, bool)>) {
+        // SAFETY: the caller's promise. What stood in the lists is not a text: it is overwritten.
+        unsafe {
+            let place = |list: *mut c_uchar| match list.is_null() {
+                true => list,
+                false => list.add(at),
+            };
+            let has_timestamps = !self.timestamps.is_null() && !self.timestamp_lens.is_null();
+            let place = Place {
+                value_len: self.value_lens.add(at),
+                timestamp: match has_timestamps {
+                    true => self.timestamps.add(at),
+                    false => std::ptr::null_mut(),
+                },
+                timestamp_len: match has_timestamps {
+                    true => self.timestamp_lens.add(at),
+                    false => std::ptr::null_mut(),
+                },
+                newer: place(self.newer),
+            };
+            self.errors.add(at).write(std::ptr::null_mut());
+            if let Err(error) = &found {
+                save(self.errors.add(at), error);
+            }
+            let value = place.put(found.as_ref().ok());
+            self.values.add(at).write(value);
+        }
+    }
+}
+
+/// Answers for several keys, each with its family, as of one moment.
+///
+/// # Safety
+///
+/// The arguments are what `c.h` says.
+unsafe fn multi_get(
+    db: &Db,
+    families: &[&Family],
+    options: *const rocksdb_readoptions_t,
+    keys: &[&[u8]],
+    lists: &Lists,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let checked = of(options).checked();
+        // Without a snapshot nothing is newer, and only a read of all keys together has them as of one moment.
+        let together = checked.as_ref().is_ok_and(|options| {
+            options.snapshot.is_none() && options.read_tier != ReadTier::Persisted
+        }) && families.iter().all(|family| has_plain_keys(family));
+        if together {
+            let found = crate::reads::multi_get(db, families, keys, checked, false);
+            for (at, value) in found.into_iter().enumerate() {
+                lists.put(at, value.map(|value| (value, false)));
+            }
+            return;
+        }
+        for (at, (family, key)) in families.iter().zip(keys).enumerate() {
+            lists.put(at, read(family, options, key));
+        }
+    }
+}
+
+/// Whether keys have no timestamps.
+fn has_plain_keys(family: &Family) -> bool {
+    family.options().comparator.timestamp_size() == 0
+}
+
+c_functions! {
+    /// `rocksdb_get`, and what is known of the value. `*newer_version_present` is 1 if the key was
+    /// written after the snapshot of the options, also where that sees no value; without a snapshot it is 0.
+    /// The timestamp is freed by the program, and null where there is no value. Places for it and for the
+    /// flag may be null.
+    fn rocksdb_get_with_metadata(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        key: *const c_char,
+        keylen: usize,
+        vallen: *mut usize,
+        timestamp: *mut *mut c_char,
+        timestamp_len: *mut usize,
+        newer_version_present: *mut c_uchar,
+        errptr: *mut *mut c_char,
+    ) -> *mut c_char {
+        let place = Place { value_len: vallen, timestamp, timestamp_len, newer: newer_version_present };
+        get(of(db.cast_const()).db.default_family(), options, bytes(key, keylen), &place, errptr)
+    }
+    /// The same in a family.
+    fn rocksdb_get_cf_with_metadata(
+        _db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_family: *mut rocksdb_column_family_handle_t,
+        key: *const c_char,
+        keylen: usize,
+        vallen: *mut usize,
+        timestamp: *mut *mut c_char,
+        timestamp_len: *mut usize,
+        newer_version_present: *mut c_uchar,
+        errptr: *mut *mut c_char,
+    ) -> *mut c_char {
+        let place = Place { value_len: vallen, timestamp, timestamp_len, newer: newer_version_present };
+        get(of(column_family.cast_const()), options, bytes(key, keylen), &place, errptr)
+    }
+    /// `rocksdb_get_with_metadata` for several keys. Lists of timestamps and flags may be null.
+    fn rocksdb_multi_get_with_metadata(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        num_keys: usize,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+        values_list: *mut *mut c_char,
+        values_list_sizes: *mut usize,
+        timestamps_list: *mut *mut c_char,
+        timestamps_list_sizes: *mut usize,
+        newer_versions_present: *mut c_uchar,
+        errs: *mut *mut c_char,
+    ) {
+        let lists = Lists {
+            values: values_list,
+            value_lens: values_list_sizes,
+            timestamps: timestamps_list,
+            timestamp_lens: timestamps_list_sizes,
+            newer: newer_versions_present,
+            errors: errs,
+        };
+        let db = &of(db.cast_const()).db;
+        let keys = keys(num_keys, keys_list, keys_list_sizes);
+        multi_get(db, &vec![db.default_family(); keys.len()], options, &keys, &lists);
+    }
+    /// The same, each key of a family of its own.
+    fn rocksdb_multi_get_cf_with_metadata(
+        db: *mut rocksdb_t,
+        options: *const rocksdb_readoptions_t,
+        column_families: *const *const rocksdb_column_family_handle_t,
+        num_keys: usize,
+        keys_list: *const *const c_char,
+        keys_list_sizes: *const usize,
+        values_list: *mut *mut c_char,
+        values_list_sizes: *mut usize,
+        timestamps_list: *mut *mut c_char,
+        timestamps_list_sizes: *mut usize,
+        newer_versions_present: *mut c_uchar,
+        errs: *mut *mut c_char,
+    ) {
+        let lists = Lists {
+            values: values_list,
+            value_lens: values_list_sizes,
+            timestamps: timestamps_list,
+            timestamp_lens: timestamps_list_sizes,
+            newer: newer_versions_present,
+            errors: errs,
+        };
+        let families: Vec<&Family> = array(column_families, num_keys).iter().map(|handle| of(*handle)).collect();
+        let keys = keys(num_keys, keys_list, keys_list_sizes);
+        multi_get(&of(db.cast_const()).db, &families, options, &keys, &lists);
+    }
+}
