@@ -59,7 +59,7 @@ static void leak(const char* kind, rocksdb_t* db, rocksdb_readoptions_t* r, rock
     return;
   }
   if (strcmp(kind, "opened-family") == 0) return; /* `family` itself */
-  rocksdb_column_family_handle_destroy(family);
+  if (family != NULL) rocksdb_column_family_handle_destroy(family);
   if (strcmp(kind, "default-family") == 0) {
     rocksdb_get_default_column_family_handle(db);
   } else if (strcmp(kind, "dropped-family") == 0) {
@@ -70,7 +70,7 @@ static void leak(const char* kind, rocksdb_t* db, rocksdb_readoptions_t* r, rock
     CHECK_OK(err);
     rocksdb_options_destroy(o);
   } else if (strcmp(kind, "iterator") == 0) {
-    rocksdb_iter_seek(rocksdb_create_iterator(db, r), "00001500", 8); /* in a table */
+    rocksdb_iter_seek(rocksdb_create_iterator(db, r), "00001500", 8); /* in a table, with a memtable above it */
   } else if (strcmp(kind, "iterator-nowhere") == 0) {
     rocksdb_create_iterator(db, r);
   } else if (strcmp(kind, "batch-iterator") == 0) {
@@ -105,6 +105,16 @@ static void leak(const char* kind, rocksdb_t* db, rocksdb_readoptions_t* r, rock
   CHECK_OK(err);
 }
 
+/* Leaves one object of each kind behind that a name stands for, or of the kind itself. */
+static void leak_all(const char* name, rocksdb_t* db, rocksdb_readoptions_t* r, rocksdb_column_family_handle_t* family) {
+  static const char* handles[] = {"default-family", "dropped-family", "snapshot",  "pinned",   "checkpoint",
+                                  "live-files",     "property",       "consumers", "metadata", NULL};
+  static const char* walks[] = {"iterator", "iterator-nowhere", "batch-iterator", "wal-iterator", NULL};
+  const char** kinds = strcmp(name, "handles") == 0 ? handles : strcmp(name, "walks") == 0 ? walks : NULL;
+  leak(kinds == NULL ? name : "opened-family", db, r, family);
+  for (; kinds != NULL && *kinds != NULL; kinds++) leak(*kinds, db, r, NULL);
+}
+
 static void one_round(const char* path, const char* kind) {
   char* err = NULL;
   rocksdb_options_t* o = rocksdb_options_create();
@@ -126,7 +136,7 @@ static void one_round(const char* path, const char* kind) {
   }
   write_rows(db, w, 0, ROWS / 10); /* the memtable's */
   read_rows(db, r);
-  leak(kind, db, r, family);
+  leak_all(kind, db, r, family);
   rocksdb_close(db);
   rocksdb_writeoptions_destroy(w);
   rocksdb_readoptions_destroy(r);

@@ -13,26 +13,12 @@ use crate::exchange::fetched;
 /// Rounds that are measured.
 const ROUNDS: u64 = 200;
 
-/// What may be left behind.
-const KINDS: [&str; 14] = [
-    "none",
-    "default-family",
-    "opened-family",
-    "dropped-family",
-    "iterator",
-    "iterator-nowhere",
-    "batch-iterator",
-    "snapshot",
-    "pinned",
-    "checkpoint",
-    "wal-iterator",
-    "live-files",
-    "consumers",
-    "metadata",
-];
+/// What is left behind in each round: nothing; a handle, value or list of each kind; an iterator of each kind.
+/// The program takes the name of one kind too.
+const KINDS: [&str; 3] = ["none", "handles", "walks"];
 
-/// Bytes in KiB that a round may add beyond what it adds with RocksDB: the frame of the database, and what
-/// allocators keep.
+/// KiB that a round may add beyond what it adds with RocksDB: the frame of the database, and what allocators
+/// keep. RocksDB's leaked iterators keep tables and memtables; more than as much again is not allowed for them.
 const KIB_A_ROUND: i64 = 64;
 
 /// The program with one of the libraries.
@@ -75,7 +61,8 @@ pub fn run(root: &Path) -> Result<(), String> {
             "leaking {kind}: {ROUNDS} rounds add {} KiB and {} descriptors; {} KiB and {} with RocksDB",
             found.0, found.1, limit.0, limit.1
         );
-        if found.0 > limit.0.max(0) + KIB_A_ROUND * ROUNDS as i64 || found.1 > limit.1.max(0) {
+        let allowed = KIB_A_ROUND * ROUNDS as i64;
+        if found.0 > limit.0.clamp(0, allowed) + allowed || found.1 > 0 {
             return Err(format!(
                 "leaked objects of the kind {kind:?} keep a closed database"
             ));
@@ -112,7 +99,10 @@ impl Leaks {
 
     /// KiB of memory, and descriptors, that the rounds add.
     fn run(&self, work: &Path, kind: &str) -> Result<(i64, i64), String> {
-        let dir = work.join(format!("{kind}-dir"));
+        // In memory, where there is such a place: the rounds open and close, and the disk is not what is measured.
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() { memory } else { work };
+        let dir = base.join(format!("cairn-leaks-{}-{kind}", std::process::id()));
         fresh(&dir)?;
         let said = printed(
             Command::new(&self.program)
@@ -123,6 +113,7 @@ impl Leaks {
                 // What is given back is seen at once.
                 .env("MALLOC_TRIM_THRESHOLD_", "65536"),
         )?;
+        std::fs::remove_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         let mut numbers = said.split_whitespace().map(str::parse::<i64>);
         match (numbers.next(), numbers.next()) {
             (Some(Ok(memory)), Some(Ok(descriptors))) => Ok((memory, descriptors)),
