@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_int, c_void};
 
 use cairn_db::{Family, WriteBatch};
 use cairn_format::batch::{BatchRef, Record};
-use cairn_types::{Error, Result, Subcode};
+use cairn_types::Result;
 
-use crate::error::{array, bytes, report, store};
+use crate::error::{array, bytes, not_built, report, store};
 use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, misuse, of, of_mut};
 
@@ -52,17 +52,10 @@ pub(crate) unsafe fn joined(
     unsafe { parts(count, pieces, sizes) }.concat()
 }
 
-/// Adds one write, unless the batch would grow beyond its limit. C programs are not told of that.
-pub(crate) fn add(batch: &mut WriteBatch, write: impl FnOnce(&mut WriteBatch)) {
-    write(batch);
-    if over_limit(batch.refused()) {
-        batch.forget_refused();
-    }
-}
-
-/// Whether a write was not added because of a batch's limit.
-pub(crate) fn over_limit(refused: Option<&Error>) -> bool {
-    refused.is_some_and(|error| error.subcode() == Subcode::MemoryLimit)
+/// Refuses a batch for a write with a timestamp: its functions have no place for an error, and the write
+/// of the batch has.
+fn no_timestamps(batch: &mut WriteBatch, function: &str) {
+    batch.refuse(not_built(function, "user-defined timestamps"));
 }
 
 /// The family behind a handle.
@@ -192,7 +185,7 @@ c_functions! {
             Err(error) => misuse(&format!("rocksdb_writebatch_create_from: {error}")),
         }
     }
-    /// An empty batch with a limit of bytes; 0 for none.
+    /// An empty batch with a limit of bytes; 0 for none. A batch to which more is added cannot be written.
     fn rocksdb_writebatch_create_with_params(
         _reserved_bytes: usize,
         max_bytes: usize,
@@ -223,7 +216,7 @@ c_functions! {
         val: *const c_char,
         vlen: usize,
     ) {
-        add(of_mut(b), |batch| batch.put(bytes(key, klen), bytes(val, vlen)));
+        of_mut(b).put(bytes(key, klen), bytes(val, vlen));
     }
     /// Sets `key` to `val` in a family.
     fn rocksdb_writebatch_put_cf(
@@ -235,7 +228,7 @@ c_functions! {
         vlen: usize,
     ) {
         let family = family(column_family);
-        add(of_mut(b), |batch| batch.put_in(family, bytes(key, klen), bytes(val, vlen)));
+        of_mut(b).put_in(family, bytes(key, klen), bytes(val, vlen));
     }
     /// Sets a key to a value, both given in pieces.
     fn rocksdb_writebatch_putv(
@@ -249,7 +242,7 @@ c_functions! {
     ) {
         let key = parts(num_keys, keys_list, keys_list_sizes);
         let value = parts(num_values, values_list, values_list_sizes);
-        add(of_mut(b), |batch| batch.put_parts(&key, &value));
+        of_mut(b).put_parts(&key, &value);
     }
     /// The same in a family.
     fn rocksdb_writebatch_putv_cf(
@@ -265,7 +258,7 @@ c_functions! {
         let key = parts(num_keys, keys_list, keys_list_sizes);
         let value = parts(num_values, values_list, values_list_sizes);
         let family = family(column_family);
-        add(of_mut(b), |batch| batch.put_parts_in(family, &key, &value));
+        of_mut(b).put_parts_in(family, &key, &value);
     }
     /// Adds an operand for the merge operator of the default family.
     fn rocksdb_writebatch_merge(
@@ -275,7 +268,7 @@ c_functions! {
         val: *const c_char,
         vlen: usize,
     ) {
-        add(of_mut(b), |batch| batch.merge(bytes(key, klen), bytes(val, vlen)));
+        of_mut(b).merge(bytes(key, klen), bytes(val, vlen));
     }
     /// Adds an operand for the merge operator of a family.
     fn rocksdb_writebatch_merge_cf(
@@ -287,7 +280,7 @@ c_functions! {
         vlen: usize,
     ) {
         let family = family(column_family);
-        add(of_mut(b), |batch| batch.merge_in(family, bytes(key, klen), bytes(val, vlen)));
+        of_mut(b).merge_in(family, bytes(key, klen), bytes(val, vlen));
     }
     /// Adds an operand, key and operand given in pieces.
     fn rocksdb_writebatch_mergev(
@@ -301,7 +294,7 @@ c_functions! {
     ) {
         let key = parts(num_keys, keys_list, keys_list_sizes);
         let value = parts(num_values, values_list, values_list_sizes);
-        add(of_mut(b), |batch| batch.merge_parts(&key, &value));
+        of_mut(b).merge_parts(&key, &value);
     }
     /// The same in a family.
     fn rocksdb_writebatch_mergev_cf(
@@ -317,11 +310,11 @@ c_functions! {
         let key = parts(num_keys, keys_list, keys_list_sizes);
         let value = parts(num_values, values_list, values_list_sizes);
         let family = family(column_family);
-        add(of_mut(b), |batch| batch.merge_parts_in(family, &key, &value));
+        of_mut(b).merge_parts_in(family, &key, &value);
     }
     /// Deletes `key` from the default family.
     fn rocksdb_writebatch_delete(b: *mut rocksdb_writebatch_t, key: *const c_char, klen: usize) {
-        add(of_mut(b), |batch| batch.delete(bytes(key, klen)));
+        of_mut(b).delete(bytes(key, klen));
     }
     /// Deletes `key` from a family.
     fn rocksdb_writebatch_delete_cf(
@@ -331,11 +324,11 @@ c_functions! {
         klen: usize,
     ) {
         let family = family(column_family);
-        add(of_mut(b), |batch| batch.delete_in(family, bytes(key, klen)));
+        of_mut(b).delete_in(family, bytes(key, klen));
     }
     /// Deletes `key`, which was put exactly once, from the default family.
     fn rocksdb_writebatch_singledelete(b: *mut rocksdb_writebatch_t, key: *const c_char, klen: usize) {
-        add(of_mut(b), |batch| batch.single_delete(bytes(key, klen)));
+        of_mut(b).single_delete(bytes(key, klen));
     }
     /// The same in a family.
     fn rocksdb_writebatch_singledelete_cf(
@@ -345,7 +338,42 @@ c_functions! {
         klen: usize,
     ) {
         let family = family(column_family);
-        add(of_mut(b), |batch| batch.single_delete_in(family, bytes(key, klen)));
+        of_mut(b).single_delete_in(family, bytes(key, klen));
+    }
+    /// Not built: timestamps. The batch cannot be written any more.
+    fn rocksdb_writebatch_put_cf_with_ts(
+        b: *mut rocksdb_writebatch_t,
+        _column_family: *mut rocksdb_column_family_handle_t,
+        _key: *const c_char,
+        _klen: usize,
+        _ts: *const c_char,
+        _tslen: usize,
+        _val: *const c_char,
+        _vlen: usize,
+    ) {
+        no_timestamps(of_mut(b), "rocksdb_writebatch_put_cf_with_ts");
+    }
+    /// Not built: timestamps. The batch cannot be written any more.
+    fn rocksdb_writebatch_delete_cf_with_ts(
+        b: *mut rocksdb_writebatch_t,
+        _column_family: *mut rocksdb_column_family_handle_t,
+        _key: *const c_char,
+        _klen: usize,
+        _ts: *const c_char,
+        _tslen: usize,
+    ) {
+        no_timestamps(of_mut(b), "rocksdb_writebatch_delete_cf_with_ts");
+    }
+    /// Not built: timestamps. The batch cannot be written any more.
+    fn rocksdb_writebatch_singledelete_cf_with_ts(
+        b: *mut rocksdb_writebatch_t,
+        _column_family: *mut rocksdb_column_family_handle_t,
+        _key: *const c_char,
+        _klen: usize,
+        _ts: *const c_char,
+        _tslen: usize,
+    ) {
+        no_timestamps(of_mut(b), "rocksdb_writebatch_singledelete_cf_with_ts");
     }
     /// Deletes a key given in pieces.
     fn rocksdb_writebatch_deletev(
@@ -355,7 +383,7 @@ c_functions! {
         keys_list_sizes: *const usize,
     ) {
         let key = joined(num_keys, keys_list, keys_list_sizes);
-        add(of_mut(b), |batch| batch.delete(&key));
+        of_mut(b).delete(&key);
     }
     /// The same in a family.
     fn rocksdb_writebatch_deletev_cf(
@@ -367,7 +395,7 @@ c_functions! {
     ) {
         let key = joined(num_keys, keys_list, keys_list_sizes);
         let family = family(column_family);
-        add(of_mut(b), |batch| batch.delete_in(family, &key));
+        of_mut(b).delete_in(family, &key);
     }
     /// Deletes the keys of the default family from `start_key` up to, not including, `end_key`.
     fn rocksdb_writebatch_delete_range(
@@ -378,7 +406,7 @@ c_functions! {
         end_key_len: usize,
     ) {
         let (begin, end) = (bytes(start_key, start_key_len), bytes(end_key, end_key_len));
-        add(of_mut(b), |batch| batch.delete_range(begin, end));
+        of_mut(b).delete_range(begin, end);
     }
     /// The same in a family.
     fn rocksdb_writebatch_delete_range_cf(
@@ -391,7 +419,7 @@ c_functions! {
     ) {
         let (begin, end) = (bytes(start_key, start_key_len), bytes(end_key, end_key_len));
         let family = family(column_family);
-        add(of_mut(b), |batch| batch.delete_range_in(family, begin, end));
+        of_mut(b).delete_range_in(family, begin, end);
     }
     /// Deletes a range whose ends are given in pieces.
     fn rocksdb_writebatch_delete_rangev(
@@ -404,7 +432,7 @@ c_functions! {
     ) {
         let begin = joined(num_keys, start_keys_list, start_keys_list_sizes);
         let end = joined(num_keys, end_keys_list, end_keys_list_sizes);
-        add(of_mut(b), |batch| batch.delete_range(&begin, &end));
+        of_mut(b).delete_range(&begin, &end);
     }
     /// The same in a family.
     fn rocksdb_writebatch_delete_rangev_cf(
@@ -419,11 +447,11 @@ c_functions! {
         let begin = joined(num_keys, start_keys_list, start_keys_list_sizes);
         let end = joined(num_keys, end_keys_list, end_keys_list_sizes);
         let family = family(column_family);
-        add(of_mut(b), |batch| batch.delete_range_in(family, &begin, &end));
+        of_mut(b).delete_range_in(family, &begin, &end);
     }
     /// Adds bytes that only the log carries.
     fn rocksdb_writebatch_put_log_data(b: *mut rocksdb_writebatch_t, blob: *const c_char, len: usize) {
-        add(of_mut(b), |batch| batch.put_log_data(bytes(blob, len)));
+        of_mut(b).put_log_data(bytes(blob, len));
     }
     /// Remembers the present state.
     fn rocksdb_writebatch_set_save_point(b: *mut rocksdb_writebatch_t) {

@@ -3,7 +3,8 @@
 use std::ffi::{c_char, c_int, c_uchar};
 use std::path::Path;
 
-use cairn_db::{Db, FamilyDescriptor, OpenRequest, Snapshot};
+use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest, Snapshot};
+use cairn_options::CompactRangeOptions;
 use cairn_platform::sync::Mutex;
 use cairn_types::Result;
 
@@ -13,7 +14,7 @@ use crate::error::{
 use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, maybe, of, take};
 use crate::options::{
-    AllOptions, rocksdb_compactoptions_t, rocksdb_flushoptions_t, rocksdb_options_t,
+    AllOptions, Checked, rocksdb_compactoptions_t, rocksdb_flushoptions_t, rocksdb_options_t,
 };
 
 /// An open database.
@@ -122,6 +123,21 @@ unsafe fn hand_out(
     Ok(hold(db))
 }
 
+/// Compacts a range. The functions that do have no place for an error: the LOG has it.
+fn compact(
+    family: &Family,
+    begin: Option<&[u8]>,
+    end: Option<&[u8]>,
+    options: &Checked<CompactRangeOptions>,
+) {
+    let done = options
+        .checked()
+        .and_then(|options| family.compact_range(begin, end, options));
+    if let Err(error) = done {
+        family.log_error(&format!("compacting a range by hand failed: {error}"));
+    }
+}
+
 /// One family by itself: the default one, with the options' family part.
 fn default_family(all: &AllOptions) -> [FamilyDescriptor; 1] {
     [FamilyDescriptor::new("default", all.family.clone())]
@@ -224,13 +240,16 @@ c_functions! {
             hand_out(open(all, &path, &families, true)?, &families, column_family_handles)
         })
     }
-    /// Closes a database. Iterators, snapshots and handles of families that still live can only be
-    /// destroyed after that; other uses of them report that the database is closed.
+    /// Closes a database. Iterators, snapshots and handles of families that still live are only good to be
+    /// destroyed after that: they keep nothing of the database, and other uses of them report that it is
+    /// closed.
     fn rocksdb_close(db: *mut rocksdb_t) {
         if !db.is_null() {
             let database = take(db);
             OPEN.lock().retain(|(open, _)| !open.is_same(&database.db));
-            if let Err(error) = database.db.close() {
+            crate::iter::detach_walks(database.db.opening());
+            crate::files::detach_streams(database.db.opening());
+            if let Err(error) = database.db.close_and_release() {
                 eprintln!("librocksdb (Cairn): closing {}: {error}", database.db.path().display());
             }
         }
@@ -393,8 +412,7 @@ c_functions! {
     ) {
         let db = &of(db.cast_const()).db;
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
-        // C gives this call no way to report an error; a background error shows at the next write.
-        let _ = db.compact_range(begin, end, &cairn_options::CompactRangeOptions::default());
+        compact(db, begin, end, &Checked::new(CompactRangeOptions::default()));
     }
     /// The same of a family.
     fn rocksdb_compact_range_cf(
@@ -407,7 +425,7 @@ c_functions! {
     ) {
         let family = of(column_family.cast_const());
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
-        let _ = family.compact_range(begin, end, &cairn_options::CompactRangeOptions::default());
+        compact(family, begin, end, &Checked::new(CompactRangeOptions::default()));
     }
     /// The same of the default family, with options.
     fn rocksdb_compact_range_opt(
@@ -420,7 +438,7 @@ c_functions! {
     ) {
         let db = &of(db.cast_const()).db;
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
-        let _ = db.compact_range(begin, end, of(opt.cast_const()));
+        compact(db, begin, end, of(opt.cast_const()));
     }
     /// The same of a family, with options.
     fn rocksdb_compact_range_cf_opt(
@@ -434,7 +452,7 @@ c_functions! {
     ) {
         let family = of(column_family.cast_const());
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
-        let _ = family.compact_range(begin, end, of(opt.cast_const()));
+        compact(family, begin, end, of(opt.cast_const()));
     }
 
     /// Frees what the interface allocated.

@@ -56,7 +56,10 @@ macro_rules! c_getters {
 }
 
 /// Defines functions of a feature that is not built: `err(errptr)` with a place for an error,
-/// `errs(count, values, errors)` with lists of values and errors, `no()` without either.
+/// `errs(count, values, errors)` with lists of values and errors, `at(options)` without either, whose options
+/// are refused by the call that uses them, and `no()` without anything real: it makes an object of the
+/// feature (and returns none), or is called with one that cannot exist. `cargo xtask tidy` checks that each
+/// function is of its kind, and the stage `capi` calls those of the kind `at`.
 macro_rules! c_unbuilt {
     ($what:literal: $($kind:ident($($place:ident),*) fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)?;)+) => {
         c_functions! {$(
@@ -82,6 +85,9 @@ macro_rules! c_unbuilt_body {
             $errors.add(at).write(std::ptr::null_mut());
             $crate::error::save($errors.add(at), &$crate::error::not_built($name, $what));
         }
+    };
+    (at, $name:expr, $what:literal, $options:ident) => {
+        of_mut($options).refuse_with($crate::error::not_built($name, $what))
     };
     (no, $name:expr, $what:literal,) => {{
         static SAID: std::sync::Once = std::sync::Once::new();

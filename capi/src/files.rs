@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uchar};
 
 use cairn_db::{Family, SstFileWriter, WalIterator};
 use cairn_options::IngestExternalFileOptions;
-use cairn_types::{Result, SequenceNumber};
+use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::callbacks::rocksdb_comparator_t;
@@ -12,7 +12,7 @@ use crate::db::rocksdb_t;
 use crate::env::rocksdb_envoptions_t;
 use crate::error::{array, bytes, path, report, report_ptr, save, store};
 use crate::families::rocksdb_column_family_handle_t;
-use crate::handle::{create, destroy, maybe, of, of_mut};
+use crate::handle::{create, create_owned, destroy, detach, enter, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_options_t};
 
 /// Options of the stream of changes.
@@ -21,13 +21,24 @@ pub struct WalReadOptions {
     verify_checksums: bool,
 }
 
+/// The batches written since a sequence number, or why there are none any more.
+type Stream = Result<WalIterator>;
+
+/// Takes the streams of an opening that ends away from programs that leak them, as
+/// [`detach_walks`](crate::iter::detach_walks) does with iterators.
+pub(crate) fn detach_streams(opening: usize) {
+    detach::<rocksdb_wal_iterator_t>(opening, |stream| {
+        *stream = Err(Error::shutdown("the database is closed"));
+    });
+}
+
 handles! {
     /// Writes tables for ingestion.
     rocksdb_sstfilewriter_t = SstFileWriter;
     /// How files are ingested.
     rocksdb_ingestexternalfileoptions_t = Checked<IngestExternalFileOptions>;
     /// The batches written since a sequence number.
-    rocksdb_wal_iterator_t = WalIterator;
+    rocksdb_wal_iterator_t = Stream, NOTES, OWNED;
     /// Options of the stream of changes.
     rocksdb_wal_readoptions_t = WalReadOptions;
 }
@@ -262,29 +273,39 @@ c_functions! {
     ) -> *mut rocksdb_wal_iterator_t {
         let _ = maybe(options);
         report_ptr(errptr, || {
-            Ok(create(of(db.cast_const()).db.updates_since(SequenceNumber(seq_number))?))
+            let db = &of(db.cast_const()).db;
+            let stream = db.updates_since(SequenceNumber(seq_number))?;
+            Ok(create_owned(Ok(stream), db.opening()))
         })
     }
     /// Goes to the next batch.
     fn rocksdb_wal_iter_next(iter: *mut rocksdb_wal_iterator_t) {
-        of_mut(iter).next();
+        if let (Ok(stream), _mark) = enter(iter) {
+            stream.next();
+        }
     }
     /// Whether the stream stands at a batch.
     fn rocksdb_wal_iter_valid(iter: *const rocksdb_wal_iterator_t) -> c_uchar {
-        of(iter).valid().into()
+        let (stream, _mark) = enter(iter.cast_mut());
+        stream.as_ref().is_ok_and(WalIterator::valid).into()
     }
     /// The error that ended the stream, if one did.
     fn rocksdb_wal_iter_status(iter: *const rocksdb_wal_iterator_t, errptr: *mut *mut c_char) {
-        if let Err(error) = of(iter).status() {
+        let (stream, _mark) = enter(iter.cast_mut());
+        let status = match stream {
+            Ok(stream) => stream.status(),
+            Err(closed) => Err(closed.clone()),
+        };
+        if let Err(error) = status {
             save(errptr, &error);
         }
     }
     /// The batch, which the program destroys, and its sequence number; null where there is none.
     fn rocksdb_wal_iter_get_batch(iter: *const rocksdb_wal_iterator_t, seq: *mut u64) -> *mut rocksdb_writebatch_t {
-        let iter = of(iter);
-        let found = match iter.valid() {
-            true => iter.batch().ok(),
-            false => None,
+        let (stream, _mark) = enter(iter.cast_mut());
+        let found = match stream {
+            Ok(stream) if stream.valid() => stream.batch().ok(),
+            _ => None,
         };
         match found {
             Some((first, batch)) => {

@@ -7,13 +7,18 @@
 //! then). The shells of a type cost the memory of the most objects that ever lived at once, and of
 //! some that rest in each thread: a thread uses its own first, so that handles that live for one
 //! call take no lock.
+//!
+//! An object that belongs to a database can be *detached* when the database is closed ([`detach`]): another one
+//! takes its place behind the handle. A call that uses the object marks its shell ([`enter`]) with plain stores;
+//! `detach` looks at the marks behind a barrier that it puts on all threads of the process, and leaves an object
+//! alone that is in use.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::null_mut;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, compiler_fence};
 use std::thread::LocalKey;
 
 use cairn_db::GetScratch;
@@ -23,6 +28,8 @@ use cairn_platform::sync::Mutex;
 const LIVE: u32 = 0x6c_69_76_ec;
 /// The word of a shell whose object lives and has noted what programs ask of it next ([`set_ready`]).
 const READY: u32 = LIVE + 1;
+/// The word of a shell whose object is being detached. It has another one again soon.
+const HELD: u32 = LIVE + 2;
 /// The word of a shell whose object is gone.
 const DEAD: u32 = 0x64_65_61_ec;
 
@@ -36,6 +43,10 @@ pub struct Shell<T> {
 /// The beginning of every shell.
 struct Link {
     word: AtomicU32,
+    /// Whether a call uses the object ([`enter`]).
+    in_use: AtomicU32,
+    /// What the object belongs to; 0 for nothing.
+    owner: AtomicUsize,
     /// The shell behind this one in a queue; without meaning in the last of it and outside.
     next: Cell<*mut Link>,
 }
@@ -107,7 +118,16 @@ impl Queue {
 /// The shells of one type that wait for a new object in any thread.
 pub struct Shells {
     free: Mutex<Queue>,
+    /// All shells of the type, if its objects have owners.
+    all: Mutex<Vec<Shared>>,
 }
+
+/// The address of a shell.
+#[derive(Clone, Copy)]
+struct Shared(*mut Link);
+
+// SAFETY: shells stay readable for ever, and what other threads use of one is atomic.
+unsafe impl Send for Shared {}
 
 /// Freed shells that rest at least this long, counted in later destructions, before they are used
 /// again.
@@ -121,6 +141,7 @@ impl Shells {
     pub const fn new() -> Shells {
         Shells {
             free: Mutex::new(Queue::new()),
+            all: Mutex::new(Vec::new()),
         }
     }
 }
@@ -219,6 +240,8 @@ pub unsafe trait Handle: Sized + 'static {
     const NAME: &'static str;
     /// Whether objects may be [`ready`]. Where they may not, the word has one value while they live.
     const NOTES: bool = false;
+    /// Whether objects have owners, and may be detached from them.
+    const OWNED: bool = false;
     /// What a thread keeps beside the shells.
     type Beside: Beside;
     /// The shells of this type.
@@ -229,10 +252,10 @@ pub unsafe trait Handle: Sized + 'static {
     fn leaving() -> &'static LocalKey<Leaving<Self>>;
 }
 
-/// Declares types of handles: `name = object;`, `name = object, NOTES;`, or `name = object where beside = B;` for
+/// Declares types of handles: `name = object;`, `name = object, NOTES, OWNED;` or with one of these words, or `name = object where beside = B;` for
 /// a [`Beside`].
 macro_rules! handles {
-    ($($(#[$doc:meta])* $name:ident = $object:ty $(where beside = $beside:ty)? $(, $notes:ident)?;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident = $object:ty $(where beside = $beside:ty)? $(, $word:ident)*;)+) => {$(
         $(#[$doc])*
         pub struct $name(());
 
@@ -241,7 +264,7 @@ macro_rules! handles {
             type Object = $object;
             type Beside = beside!($($beside)?);
             const NAME: &'static str = stringify!($name);
-            $(const $notes: bool = true;)?
+            $(const $word: bool = true;)*
             fn shells() -> &'static $crate::handle::Shells {
                 static SHELLS: $crate::handle::Shells = $crate::handle::Shells::new();
                 &SHELLS
@@ -320,6 +343,14 @@ impl<H: Handle> Vacant<H> {
     }
 }
 
+/// A new handle of `object`, which belongs to `owner`; 0 for nothing.
+pub fn create_owned<H: Handle>(object: H::Object, owner: usize) -> *mut H {
+    let shell = H::own().with(Own::vacant::<H>);
+    // SAFETY: as in `fill`. The word that is stored behind it says that it is there.
+    unsafe { (*shell.0).link.owner.store(owner, Relaxed) };
+    shell.fill(object)
+}
+
 /// A new handle of `object`.
 #[inline]
 pub fn create<H: Handle>(object: H::Object) -> *mut H {
@@ -360,11 +391,17 @@ fn other_shell<H: Handle>() -> *mut Link {
         let shell = Shell::<H::Object> {
             link: Link {
                 word: AtomicU32::new(DEAD),
+                in_use: AtomicU32::new(0),
+                owner: AtomicUsize::new(0),
                 next: Cell::new(null_mut()),
             },
             object: UnsafeCell::new(MaybeUninit::uninit()),
         };
-        Box::into_raw(Box::new(shell)).cast()
+        let shell = Box::into_raw(Box::new(shell)).cast();
+        if H::OWNED {
+            H::shells().all.lock().push(Shared(shell));
+        }
+        shell
     })
 }
 
@@ -420,10 +457,155 @@ unsafe fn living<'a, H: Handle>(handle: *const H) -> &'a Shell<H::Object> {
 /// Looks at the word of an object that is not just alive.
 #[cold]
 #[inline(never)]
-extern "C" fn must_be_ready<H: Handle>(handle: *const H, word: u32) {
-    if word != READY {
+extern "C" fn must_be_ready<H: Handle>(handle: *const H, mut word: u32) {
+    if word == HELD {
+        // SAFETY: the word was read from the shell of the handle.
+        word = unsafe { settled(&(*handle.cast::<Shell<H::Object>>()).link) };
+    }
+    if word != READY && word != LIVE {
         not_alive(handle, word);
     }
+}
+
+/// The word of a shell once its object is not being detached any more.
+#[cold]
+#[inline(never)]
+fn settled(link: &Link) -> u32 {
+    loop {
+        let word = link.word.load(Acquire);
+        if word != HELD {
+            return word;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A mark at a shell: its object is in use, and is not detached meanwhile.
+pub struct InUse<'a>(&'a Link);
+
+impl<'a> InUse<'a> {
+    #[inline]
+    fn mark(link: &'a Link) -> InUse<'a> {
+        link.in_use.store(1, Relaxed);
+        // `detach` puts the barrier of the processor here.
+        compiler_fence(SeqCst);
+        InUse(link)
+    }
+}
+
+impl Drop for InUse<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.in_use.store(0, Release);
+    }
+}
+
+/// The object behind `handle`, which has owners, to be used until the mark is dropped.
+///
+/// # Safety
+///
+/// Those of [`of_mut`].
+#[inline]
+pub unsafe fn enter<'a, H: Handle>(handle: *mut H) -> (&'a mut H::Object, InUse<'a>) {
+    loop {
+        if handle.is_null() {
+            not_alive(handle.cast_const(), DEAD);
+        }
+        // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
+        let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
+        let mark = InUse::mark(&shell.link);
+        let word = shell.link.word.load(Acquire);
+        if word == LIVE || word == READY {
+            // SAFETY: the object lives, and by the caller's promise nobody else uses it; it is marked.
+            return unsafe { ((*shell.object.get()).assume_init_mut(), mark) };
+        }
+        drop(mark);
+        must_be_ready(handle.cast_const(), word);
+    }
+}
+
+/// Does `work` with the object behind `handle`, if it lives and is ready; the object is marked meanwhile.
+///
+/// # Safety
+///
+/// Those of [`of_mut`].
+#[inline]
+pub unsafe fn enter_ready<H: Handle, T>(
+    handle: *mut H,
+    work: impl FnOnce(&mut H::Object) -> T,
+) -> Option<T> {
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
+    let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
+    let mark = InUse::mark(&shell.link);
+    let done = (shell.link.word.load(Acquire) == READY).then(|| {
+        // SAFETY: as in `enter`.
+        work(unsafe { (*shell.object.get()).assume_init_mut() })
+    });
+    drop(mark);
+    done
+}
+
+/// Puts a barrier on all threads of the process; says whether that could be done.
+fn barrier_everywhere() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        static REGISTERED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+        // SAFETY: the call takes numbers and touches no memory of the program's.
+        let call = |command: libc::c_int| unsafe {
+            libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0
+        };
+        *REGISTERED.get_or_init(|| call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
+            && call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
+/// Takes the objects of `owner` out of their handles: `replace` exchanges each for one that belongs to
+/// nothing. An object that a call uses at this moment stays as it is, and so do all where no barrier
+/// can be had. Returns how many were exchanged.
+pub fn detach<H: Handle>(owner: usize, replace: impl Fn(&mut H::Object)) -> usize {
+    let shells = H::shells().all.lock().clone();
+    let mut held: Vec<(&Shell<H::Object>, u32)> = Vec::new();
+    for Shared(shell) in shells {
+        // SAFETY: shells stay readable for ever.
+        let shell = unsafe { &*shell.cast::<Shell<H::Object>>() };
+        let word = shell.link.word.load(Acquire);
+        let is_its = || shell.link.owner.load(Relaxed) == owner;
+        if (word != LIVE && word != READY) || !is_its() {
+            continue;
+        }
+        let link = &shell.link;
+        if link
+            .word
+            .compare_exchange(word, HELD, AcqRel, Acquire)
+            .is_ok()
+        {
+            match is_its() {
+                true => held.push((shell, word)),
+                // Another object has come into the shell since.
+                false => link.word.store(word, Release),
+            }
+        }
+    }
+    let seen = !held.is_empty() && barrier_everywhere();
+    let mut count = 0;
+    for (shell, word) in held {
+        if !seen || shell.link.in_use.load(Acquire) != 0 {
+            shell.link.word.store(word, Release);
+            continue;
+        }
+        // SAFETY: the object lived when its shell was held. Who uses it later finds the shell held and
+        // waits; who uses it since before is seen by its mark behind the barrier.
+        replace(unsafe { (*shell.object.get()).assume_init_mut() });
+        shell.link.owner.store(0, Relaxed);
+        shell.link.word.store(LIVE, Release);
+        count += 1;
+    }
+    count
 }
 
 /// The object behind `handle`, if it lives and is ready; else `None`, and the caller finds out with
@@ -436,17 +618,6 @@ extern "C" fn must_be_ready<H: Handle>(handle: *const H, word: u32) {
 pub unsafe fn ready<'a, H: Handle>(handle: *const H) -> Option<&'a H::Object> {
     // SAFETY: the caller's promise.
     unsafe { ready_cell(handle).map(|object| (*object.get()).assume_init_ref()) }
-}
-
-/// [`ready`], to be changed.
-///
-/// # Safety
-///
-/// Those of [`of_mut`].
-#[inline]
-pub unsafe fn ready_mut<'a, H: Handle>(handle: *mut H) -> Option<&'a mut H::Object> {
-    // SAFETY: the caller's promise: nobody else uses the object.
-    unsafe { ready_cell(handle.cast_const()).map(|object| (*object.get()).assume_init_mut()) }
 }
 
 /// Where an object lies that lives and is ready.
@@ -466,7 +637,7 @@ unsafe fn ready_cell<'a, H: Handle>(
     (shell.link.word.load(Acquire) == READY).then_some(&shell.object)
 }
 
-/// Says whether the object behind `handle`, which lives, is ready.
+/// Says whether the object behind `handle`, which lives, is ready. One that may be detached is in use.
 ///
 /// # Safety
 ///
@@ -475,12 +646,18 @@ unsafe fn ready_cell<'a, H: Handle>(
 pub unsafe fn set_ready<H: Handle>(handle: *mut H, is_ready: bool) {
     let word = if is_ready { READY } else { LIVE };
     // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
-    unsafe {
-        (*handle.cast::<Shell<H::Object>>())
-            .link
-            .word
-            .store(word, Release)
-    };
+    let link = unsafe { &(*handle.cast::<Shell<H::Object>>()).link };
+    let mut now = link.word.load(Relaxed);
+    while now != word {
+        if now == HELD {
+            now = settled(link);
+            continue;
+        }
+        match link.word.compare_exchange(now, word, Release, Relaxed) {
+            Ok(_) => return,
+            Err(other) => now = other,
+        }
+    }
 }
 
 /// The object behind `handle`.
@@ -526,13 +703,15 @@ unsafe fn end<'a, H: Handle>(handle: *mut H) -> &'a Shell<H::Object> {
     // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
     let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
     let word = &shell.link.word;
-    if let Err(found) = word.compare_exchange(LIVE, DEAD, AcqRel, Acquire) {
-        let found = match H::NOTES {
-            true => word.compare_exchange(READY, DEAD, AcqRel, Acquire),
-            false => Err(found),
+    let mut from = LIVE;
+    while let Err(found) = word.compare_exchange(from, DEAD, AcqRel, Acquire) {
+        from = match found {
+            LIVE | READY if H::NOTES => found,
+            HELD if H::OWNED => settled(&shell.link),
+            _ => not_alive(handle.cast_const(), found),
         };
-        if let Err(found) = found {
-            not_alive(handle.cast_const(), found);
+        if from != LIVE && from != READY {
+            not_alive(handle.cast_const(), from);
         }
     }
     shell
@@ -614,6 +793,64 @@ mod tests {
         assert_eq!(CLEARED.load(Acquire), 1);
     }
 
+    handles! {
+        /// A handle of a number in memory of its own, which belongs to something.
+        owned_t = Box<u64>, NOTES, OWNED;
+    }
+
+    #[test]
+    fn an_object_is_detached_from_its_owner_and_from_no_other() {
+        let mine = create_owned::<owned_t>(Box::new(1), 7);
+        let ready_one = create_owned::<owned_t>(Box::new(2), 7);
+        let used = create_owned::<owned_t>(Box::new(3), 7);
+        let other = create_owned::<owned_t>(Box::new(4), 8);
+        // SAFETY: the handles live, and each is ended once.
+        unsafe {
+            set_ready(ready_one, true);
+            let (_, mark) = enter(used);
+            assert_eq!(detach::<owned_t>(7, |number| **number = 0), 2);
+            drop(mark);
+            assert_eq!((&**of(mine), &**of(ready_one)), (&0, &0));
+            assert_eq!(ready(ready_one), None, "what was noted is gone");
+            assert_eq!((&**of(used), &**of(other)), (&3, &4));
+            assert_eq!(detach::<owned_t>(7, |number| **number = 0), 1);
+            assert_eq!(detach::<owned_t>(7, |number| **number = 0), 0, "no more");
+            for handle in [mine, ready_one, used, other] {
+                destroy(handle);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_call_uses_is_not_detached() {
+        let handle = create_owned::<owned_t>(Box::new(1), 9) as usize;
+        // SAFETY: the handle lives to the end, and one thread alone uses it.
+        unsafe { set_ready(handle as *mut owned_t, true) };
+        std::thread::scope(|scope| {
+            let user = scope.spawn(|| {
+                let mut uses = 0_u64;
+                // SAFETY: as above.
+                while let Some(seen) = unsafe {
+                    enter_ready(handle as *mut owned_t, |number| {
+                        let before = **number;
+                        std::hint::black_box(&number);
+                        before == 1 && **number == 1
+                    })
+                } {
+                    assert!(seen, "it changed while it was used");
+                    uses += 1;
+                }
+                uses
+            });
+            while detach::<owned_t>(9, |number| *number = Box::new(2)) == 0 {
+                std::thread::yield_now();
+            }
+            assert!(user.join().is_ok());
+        });
+        // SAFETY: the handle is ended once.
+        assert_eq!(unsafe { *take(handle as *mut owned_t) }, 2);
+    }
+
     fn number(of: u64) -> usize {
         create::<number_t>(of) as usize
     }
@@ -631,7 +868,7 @@ mod tests {
             assert_eq!(ready(handle), None, "nobody has said so");
             set_ready(handle, true);
             assert_eq!(ready(handle), Some(&7));
-            *ready_mut(handle).expect("it is ready") = 8;
+            *of_mut(handle) = 8;
             assert_eq!((of(handle), maybe(handle)), (&8, Some(&8)));
             set_ready(handle, false);
             assert_eq!((ready(handle), of(handle)), (None, &8));

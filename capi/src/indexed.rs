@@ -6,13 +6,13 @@ use cairn_db::{Family, Value};
 use cairn_indexed::IndexedBatch;
 use cairn_types::{Error, Result};
 
-use crate::batch::{Handlers, joined, over_limit, walk};
+use crate::batch::{Handlers, joined, walk};
 use crate::callbacks::rocksdb_comparator_t;
 use crate::db::rocksdb_t;
-use crate::error::{bytes, malloc_bytes, note_not_built, report, report_ptr, store};
+use crate::error::{bytes, malloc_bytes, not_built, report, report_ptr, store};
 use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, maybe, of, take};
-use crate::iter::{Cursor, Walk, rocksdb_iterator_t};
+use crate::iter::{Cursor, create_walk, rocksdb_iterator_t};
 use crate::options::{rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};
 use crate::reads::rocksdb_pinnableslice_t;
 
@@ -58,10 +58,12 @@ unsafe fn over(
     // SAFETY: the caller's promise.
     unsafe {
         let batch = of(batch.cast_const());
-        create(Walk::new(match take(base).into_cursor() {
+        let mut opening = 0;
+        let cursor = match take(base).into_cursor() {
             Cursor::Family(walk) => {
                 let (iter, own) = *walk;
                 let family = family.unwrap_or(&own);
+                opening = own.opening();
                 let options = maybe(options).map(|options| (**options).clone());
                 Cursor::Joined(Box::new(batch.iter_over(
                     family,
@@ -73,13 +75,21 @@ unsafe fn over(
                 "the base of an iterator over a batch must be an iterator over a database",
             )),
             refused @ Cursor::Refused(_) => refused,
-        }))
+        };
+        create_walk(cursor, opening)
     }
 }
 
-/// RocksDB's indexed batches refuse range deletions, and C has no way to say so.
-fn no_ranges(function: &str) {
-    note_not_built(function, "range deletions in write batches with an index");
+/// Refuses a batch for a range deletion, which batches with an index do not take, as in RocksDB: these functions
+/// have no place for an error, and the write of the batch has.
+///
+/// # Safety
+///
+/// The handle is what `c.h` says.
+unsafe fn no_ranges(batch: *mut rocksdb_writebatch_wi_t, function: &str) {
+    let what = "range deletions in write batches with an index";
+    // SAFETY: the caller's promise.
+    unsafe { of(batch.cast_const()) }.refuse(not_built(function, what));
 }
 
 c_functions! {
@@ -171,25 +181,25 @@ c_functions! {
     fn rocksdb_writebatch_wi_singledelete_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize) {
         of(b.cast_const()).single_delete_in(of(column_family.cast_const()), bytes(key, klen));
     }
-    /// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+    /// Not built: range deletions in batches with an index. The batch cannot be written any more.
     fn rocksdb_writebatch_wi_delete_range(b: *mut rocksdb_writebatch_wi_t, start_key: *const c_char, start_key_len: usize, end_key: *const c_char, end_key_len: usize) {
-        let _ = (b, start_key, start_key_len, end_key, end_key_len);
-        no_ranges("rocksdb_writebatch_wi_delete_range");
+        let _ = (start_key, start_key_len, end_key, end_key_len);
+        no_ranges(b, "rocksdb_writebatch_wi_delete_range");
     }
-    /// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+    /// Not built: range deletions in batches with an index. The batch cannot be written any more.
     fn rocksdb_writebatch_wi_delete_range_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, start_key: *const c_char, start_key_len: usize, end_key: *const c_char, end_key_len: usize) {
-        let _ = (b, column_family, start_key, start_key_len, end_key, end_key_len);
-        no_ranges("rocksdb_writebatch_wi_delete_range_cf");
+        let _ = (column_family, start_key, start_key_len, end_key, end_key_len);
+        no_ranges(b, "rocksdb_writebatch_wi_delete_range_cf");
     }
-    /// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+    /// Not built: range deletions in batches with an index. The batch cannot be written any more.
     fn rocksdb_writebatch_wi_delete_rangev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, start_keys_list: *const *const c_char, start_keys_list_sizes: *const usize, end_keys_list: *const *const c_char, end_keys_list_sizes: *const usize) {
-        let _ = (b, num_keys, start_keys_list, start_keys_list_sizes, end_keys_list, end_keys_list_sizes);
-        no_ranges("rocksdb_writebatch_wi_delete_rangev");
+        let _ = (num_keys, start_keys_list, start_keys_list_sizes, end_keys_list, end_keys_list_sizes);
+        no_ranges(b, "rocksdb_writebatch_wi_delete_rangev");
     }
-    /// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+    /// Not built: range deletions in batches with an index. The batch cannot be written any more.
     fn rocksdb_writebatch_wi_delete_rangev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, start_keys_list: *const *const c_char, start_keys_list_sizes: *const usize, end_keys_list: *const *const c_char, end_keys_list_sizes: *const usize) {
-        let _ = (b, column_family, num_keys, start_keys_list, start_keys_list_sizes, end_keys_list, end_keys_list_sizes);
-        no_ranges("rocksdb_writebatch_wi_delete_rangev_cf");
+        let _ = (column_family, num_keys, start_keys_list, start_keys_list_sizes, end_keys_list, end_keys_list_sizes);
+        no_ranges(b, "rocksdb_writebatch_wi_delete_rangev_cf");
     }
     /// Adds bytes that only the log carries.
     fn rocksdb_writebatch_wi_put_log_data(b: *mut rocksdb_writebatch_wi_t, blob: *const c_char, len: usize) {
@@ -223,10 +233,6 @@ c_functions! {
     ) {
         report(errptr, || {
             let batch = of(wbwi.cast_const());
-            // C programs are not told of writes beyond a batch's limit.
-            if over_limit(batch.refused().as_ref()) {
-                batch.forget_refused();
-            }
             batch.write_to(&of(db.cast_const()).db, of(options).checked()?)
         });
     }

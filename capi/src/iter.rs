@@ -9,7 +9,7 @@ use cairn_types::{Error, Result};
 use crate::db::rocksdb_t;
 use crate::error::{array, bytes, report, save, store};
 use crate::families::rocksdb_column_family_handle_t;
-use crate::handle::{create, of, of_mut, ready, ready_mut, set_ready};
+use crate::handle::{create_owned, detach, enter, enter_ready, of, ready, set_ready};
 use crate::options::rocksdb_readoptions_t;
 use crate::reads::rocksdb_slice_t;
 
@@ -70,7 +70,7 @@ pub enum Cursor {
 
 handles! {
     /// A walk over the keys of a family.
-    rocksdb_iterator_t = Walk, NOTES;
+    rocksdb_iterator_t = Walk, NOTES, OWNED;
 }
 
 c_destructors! {
@@ -78,15 +78,37 @@ c_destructors! {
     rocksdb_iter_destroy(rocksdb_iterator_t);
 }
 
-/// A walk over `family`.
+/// A handle of a walk over `family`.
 fn walk_over(
     family: &Family,
     options: &crate::options::Checked<cairn_options::ReadOptions>,
-) -> Walk {
-    Walk::new(match options.checked() {
+) -> *mut rocksdb_iterator_t {
+    let cursor = match options.checked() {
+        Ok(_) if family.is_released() => Cursor::Refused(closed()),
         Ok(options) => Cursor::Family(Box::new((family.iter_with(options), family.clone()))),
         Err(error) => Cursor::Refused(error),
-    })
+    };
+    create_walk(cursor, family.opening())
+}
+
+/// A handle of a walk in the opening of a database that has the number `opening`.
+pub(crate) fn create_walk(cursor: Cursor, opening: usize) -> *mut rocksdb_iterator_t {
+    create_owned(Walk::new(cursor), opening)
+}
+
+/// Takes the iterators of an opening that ends away from programs that leak them: their walks end here, and
+/// with them what they keep in memory. The handles stay, and say why there is nothing to see.
+pub(crate) fn detach_walks(opening: usize) {
+    /// A walk ends in the thread that closes the database.
+    const fn may_end_elsewhere<T: Send>() {}
+    const { may_end_elsewhere::<Cursor>() };
+    // What is noted is left alone: it is not looked at any more.
+    detach::<rocksdb_iterator_t>(opening, |walk| walk.cursor = Cursor::Refused(closed()));
+}
+
+#[cold]
+fn closed() -> Error {
+    Error::shutdown("the database is closed")
 }
 
 impl Walk {
@@ -102,11 +124,6 @@ impl Walk {
         self.cursor
     }
 
-    /// The columns, if the walk stands on an entry.
-    pub(crate) fn columns(&self) -> Option<Columns> {
-        self.cursor.columns()
-    }
-
     /// Moves the walk of `handle` by `family` or `joined`, wherever it stands. The entry of a walk over a
     /// batch is not noted: writing to the batch moves it.
     ///
@@ -120,7 +137,7 @@ impl Walk {
         joined: impl FnOnce(&mut JoinedIter),
     ) {
         // SAFETY: the caller's promise.
-        let walk = unsafe { of_mut(handle) };
+        let (walk, _mark) = unsafe { enter(handle) };
         match &mut walk.cursor {
             Cursor::Family(inner) => {
                 // What is noted is not read while the walk moves.
@@ -156,30 +173,54 @@ impl Walk {
     ) {
         // SAFETY: the caller's promise; the handle that is ready lives, and the walk is its own.
         unsafe {
-            let Some(walk) = ready_mut(handle) else {
-                return step_in_batch(&mut of_mut(handle).cursor, joined);
-            };
-            let Walk { noted, cursor } = walk;
-            let Cursor::Family(inner) = cursor else {
-                // What `seek` says of a walk: only one over a family is ready.
-                std::hint::unreachable_unchecked()
-            };
-            if !family(&mut inner.0, noted) {
-                set_ready(handle, false);
+            let stepped = enter_ready(handle, |walk| {
+                let Walk { noted, cursor } = walk;
+                let Cursor::Family(inner) = cursor else {
+                    // What `seek` says of a walk: only one over a family is ready.
+                    std::hint::unreachable_unchecked()
+                };
+                if !family(&mut inner.0, noted) {
+                    set_ready(handle, false);
+                }
+            });
+            if stepped.is_none() {
+                step_in_batch(handle, joined);
             }
         }
     }
 }
 
 /// Moves a walk whose entry is not noted, if it stands on one.
+///
+/// # Safety
+///
+/// The handle is what `c.h` says.
 #[cold]
 #[inline(never)]
-fn step_in_batch(cursor: &mut Cursor, step: impl FnOnce(&mut JoinedIter)) {
-    if let Cursor::Joined(iter) = cursor
+unsafe fn step_in_batch(handle: *mut rocksdb_iterator_t, step: impl FnOnce(&mut JoinedIter)) {
+    // SAFETY: the caller's promise.
+    let (walk, _mark) = unsafe { enter(handle) };
+    if let Cursor::Joined(iter) = &mut walk.cursor
         && iter.valid()
     {
         step(iter);
     }
+}
+
+/// What `look` finds at the cursor of `handle`.
+///
+/// # Safety
+///
+/// The handle is what `c.h` says.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn look<T>(
+    handle: *const rocksdb_iterator_t,
+    look: impl FnOnce(&Cursor) -> T,
+) -> T {
+    // SAFETY: the caller's promise.
+    let (walk, _mark) = unsafe { enter(handle.cast_mut()) };
+    look(&walk.cursor)
 }
 
 /// Where a part of the entry lies, noted or asked for; null without an entry.
@@ -197,7 +238,7 @@ unsafe fn part(
     unsafe {
         match ready(handle) {
             Some(walk) => noted(&walk.noted),
-            None => asked(&of(handle).cursor),
+            None => look(handle, asked),
         }
     }
 }
@@ -224,7 +265,7 @@ unsafe fn pointer_to(
         asked: A,
     ) -> *const c_char {
         // SAFETY: the caller's promise.
-        unsafe { pointer(asked(&of(handle).cursor), len) }
+        unsafe { pointer(look(handle, asked), len) }
     }
     // SAFETY: the caller's promise.
     unsafe {
@@ -244,7 +285,7 @@ unsafe fn pointer_to(
 #[inline(never)]
 unsafe fn is_on_entry(handle: *const rocksdb_iterator_t) -> c_uchar {
     // SAFETY: the caller's promise.
-    unsafe { of(handle).cursor.is_on_entry().into() }
+    unsafe { look(handle, Cursor::is_on_entry).into() }
 }
 
 impl Noted {
@@ -302,7 +343,7 @@ impl Cursor {
     }
 
     /// The columns, if the walk stands on an entry.
-    fn columns(&self) -> Option<Columns> {
+    pub(crate) fn columns(&self) -> Option<Columns> {
         match self {
             Cursor::Family(walk) if walk.0.valid() => walk.0.columns(),
             Cursor::Joined(iter) if iter.valid() => iter.columns(),
@@ -342,7 +383,7 @@ fn slice(part: Part) -> rocksdb_slice_t {
 c_functions! {
     /// A walk over the default family, which stands nowhere yet.
     fn rocksdb_create_iterator(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t {
-        create(walk_over(of(db.cast_const()).db.default_family(), of(options)))
+        walk_over(of(db.cast_const()).db.default_family(), of(options))
     }
     /// A walk over a family, which stands nowhere yet.
     fn rocksdb_create_iterator_cf(
@@ -350,7 +391,7 @@ c_functions! {
         options: *const rocksdb_readoptions_t,
         column_family: *mut rocksdb_column_family_handle_t,
     ) -> *mut rocksdb_iterator_t {
-        create(walk_over(of(column_family.cast_const()), of(options)))
+        walk_over(of(column_family.cast_const()), of(options))
     }
     /// Walks over several families, all at one point in time.
     fn rocksdb_create_iterators(
@@ -367,7 +408,8 @@ c_functions! {
             let options = of(opts.cast_const()).checked()?;
             let walks = of(db.cast_const()).db.iterators(&families, options)?;
             for (at, (walk, family)) in walks.into_iter().zip(families).enumerate() {
-                iterators.add(at).write(create(Walk::new(Cursor::Family(Box::new((walk, family.clone()))))));
+                let cursor = Cursor::Family(Box::new((walk, family.clone())));
+                iterators.add(at).write(create_walk(cursor, family.opening()));
             }
             Ok(())
         });
@@ -375,7 +417,7 @@ c_functions! {
     /// Lets the walk show the present state; it then stands nowhere.
     fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
         report(errptr, || {
-            let walk = of_mut(iter.cast_mut());
+            let (walk, _mark) = enter(iter.cast_mut());
             set_ready(iter.cast_mut(), false);
             match &mut walk.cursor {
                 Cursor::Family(walk) => walk.0.refresh(),
@@ -425,7 +467,7 @@ c_functions! {
     }
     /// The timestamp of the entry, until the walk moves.
     fn rocksdb_iter_timestamp(iter: *const rocksdb_iterator_t, tslen: *mut usize) -> *const c_char {
-        pointer(of(iter).cursor.timestamp().into(), tslen)
+        pointer(look(iter, |cursor| cursor.timestamp().into()), tslen)
     }
     /// The key, until the walk moves.
     fn rocksdb_iter_key_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
@@ -437,11 +479,11 @@ c_functions! {
     }
     /// The timestamp of the entry, until the walk moves.
     fn rocksdb_iter_timestamp_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
-        slice(of(iter).cursor.timestamp().into())
+        slice(look(iter, |cursor| cursor.timestamp().into()))
     }
     /// The error that ended the walk, if one did.
     fn rocksdb_iter_get_error(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
-        if let Err(error) = of(iter).cursor.status() {
+        if let Err(error) = look(iter, Cursor::status) {
             save(errptr, &error);
         }
     }

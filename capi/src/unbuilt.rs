@@ -1,7 +1,8 @@
 //! Functions of features that are not built: they exist so that programs link, and say so when called.
 //!
-//! Where there is an `errptr` it gets `Not implemented: <function>: <what>`; where there is none the
-//! result is empty and the LOG of every open database gets one line.
+//! Where there is an `errptr` it gets `Not implemented: <function>: <what>`. A function that sets something in
+//! real options has the call fail that uses these. All others make objects that are not built, or take some:
+//! their result is empty, and the LOG of every open database gets one line.
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 
@@ -15,6 +16,7 @@ use crate::callbacks::{
 use crate::db::{rocksdb_snapshot_t, rocksdb_t};
 use crate::env::rocksdb_env_t;
 use crate::families::rocksdb_column_family_handle_t;
+use crate::handle::of_mut;
 use crate::indexed::rocksdb_writebatch_wi_t;
 use crate::iter::rocksdb_iterator_t;
 use crate::metadata::rocksdb_checkpoint_t;
@@ -67,7 +69,7 @@ pub type rocksdb_compaction_service_schedule_cb = Option<unsafe extern "C" fn()>
 pub type rocksdb_compaction_service_wait_cb = Option<unsafe extern "C" fn()>;
 
 c_unbuilt! { "a row cache":
-    no() fn rocksdb_options_set_row_cache(opt: *mut rocksdb_options_t, cache: *mut rocksdb_cache_t);
+    at(opt) fn rocksdb_options_set_row_cache(opt: *mut rocksdb_options_t, cache: *mut rocksdb_cache_t);
 }
 
 c_unbuilt! { "allocators of the program":
@@ -128,11 +130,11 @@ c_unbuilt! { "cuckoo tables":
     no() fn rocksdb_cuckoo_options_set_identity_as_first_hash(options: *mut rocksdb_cuckoo_table_options_t, v: c_uchar);
     no() fn rocksdb_cuckoo_options_set_max_search_depth(options: *mut rocksdb_cuckoo_table_options_t, v: u32);
     no() fn rocksdb_cuckoo_options_set_use_module_hash(options: *mut rocksdb_cuckoo_table_options_t, v: c_uchar);
-    no() fn rocksdb_options_set_cuckoo_table_factory(opt: *mut rocksdb_options_t, table_options: *mut rocksdb_cuckoo_table_options_t);
+    at(opt) fn rocksdb_options_set_cuckoo_table_factory(opt: *mut rocksdb_options_t, table_options: *mut rocksdb_cuckoo_table_options_t);
 }
 
 c_unbuilt! { "plain tables":
-    no() fn rocksdb_options_set_plain_table_factory(opt: *mut rocksdb_options_t, v: u32, v2: c_int, v3: f64, v4: usize, v5: usize, v6: c_char, v7: c_uchar, v8: c_uchar);
+    at(opt) fn rocksdb_options_set_plain_table_factory(opt: *mut rocksdb_options_t, v: u32, v2: c_int, v3: f64, v4: usize, v5: usize, v6: c_char, v7: c_uchar, v8: c_uchar);
 }
 
 c_unbuilt! { "remote compaction":
@@ -184,7 +186,7 @@ c_unbuilt! { "remote compaction":
     no() fn rocksdb_open_and_compact_options_set_canceled(options: *mut rocksdb_open_and_compact_options_t, canceled: *mut c_uchar);
     no() fn rocksdb_open_and_compact_options_set_max_secondary_open_retries(options: *mut rocksdb_open_and_compact_options_t, max_secondary_open_retries: u32);
     err(errptr) fn rocksdb_open_and_compact_with_options(options: *const rocksdb_open_and_compact_options_t, db_path: *const c_char, output_directory: *const c_char, input: *const c_char, input_len: usize, output_len: *mut usize, override_options: *const rocksdb_compaction_service_options_override_t, errptr: *mut *mut c_char) -> *mut c_char;
-    no() fn rocksdb_options_set_compaction_service(options: *mut rocksdb_options_t, service: *mut rocksdb_compactionservice_t);
+    at(options) fn rocksdb_options_set_compaction_service(options: *mut rocksdb_options_t, service: *mut rocksdb_compactionservice_t);
 }
 
 c_unbuilt! { "secondary instances":
@@ -292,7 +294,7 @@ c_unbuilt! { "transactions":
 }
 
 c_unbuilt! { "user-defined timestamps":
-    no() fn rocksdb_compactoptions_set_full_history_ts_low(opt: *mut rocksdb_compactoptions_t, ts: *mut c_char, tslen: usize);
+    at(opt) fn rocksdb_compactoptions_set_full_history_ts_low(opt: *mut rocksdb_compactoptions_t, ts: *mut c_char, tslen: usize);
     err(errptr) fn rocksdb_delete_cf_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_delete_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_get_cf_with_ts(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, vallen: *mut usize, ts: *mut *mut c_char, tslen: *mut usize, errptr: *mut *mut c_char) -> *mut c_char;
@@ -306,9 +308,6 @@ c_unbuilt! { "user-defined timestamps":
     err(errptr) fn rocksdb_put_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, val: *const c_char, vallen: usize, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_singledelete_cf_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_singledelete_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
-    no() fn rocksdb_writebatch_delete_cf_with_ts(writebatch: *mut rocksdb_writebatch_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, ts: *const c_char, tslen: usize);
-    no() fn rocksdb_writebatch_put_cf_with_ts(writebatch: *mut rocksdb_writebatch_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, ts: *const c_char, tslen: usize, val: *const c_char, vlen: usize);
-    no() fn rocksdb_writebatch_singledelete_cf_with_ts(b: *mut rocksdb_writebatch_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, ts: *const c_char, tslen: usize);
     err(errptr) fn rocksdb_writebatch_update_timestamps(wb: *mut rocksdb_writebatch_t, ts: *const c_char, tslen: usize, state: *mut c_void, get_ts_size: Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_writebatch_wi_update_timestamps(wbwi: *mut rocksdb_writebatch_wi_t, ts: *const c_char, tslen: usize, state: *mut c_void, get_ts_size: Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>, errptr: *mut *mut c_char);
 }

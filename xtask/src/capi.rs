@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
-use crate::{exchange, prefix};
+use crate::{exchange, leaks, prefix, unbuilt};
 
 /// C programs that run to their end.
 const PROGRAMS: [&str; 8] = [
@@ -60,6 +60,8 @@ pub fn run(root: &Path) -> Result<(), String> {
     let libraries = target.join("debug");
     symbols(root, &libraries.join("librocksdb.so"))?;
     programs(root, &libraries)?;
+    refused(root, &libraries)?;
+    leaks::run(root)?;
     exchange::run(root)?;
     prefix::run(root)?;
     published_crate(root, &target)
@@ -135,14 +137,45 @@ fn programs(root: &Path, libraries: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// Sets every option that is not built: each is refused by name.
+fn refused(root: &Path, libraries: &Path) -> Result<(), String> {
+    let work = libraries.join("capi-refused");
+    fresh(&work)?;
+    let (text, count) = unbuilt::calls(root);
+    let source = work.join("refused.c");
+    std::fs::write(&source, text).map_err(|error| format!("{}: {error}", source.display()))?;
+    let program = compile_file(root, libraries, &work, "refused", &source)?;
+    let done = start(libraries, &program, &work.join("dir"), &[])?;
+    if !done.status.success() {
+        return Err(format!(
+            "setting what is not built ended with {}:\n{}",
+            done.status,
+            String::from_utf8_lossy(&done.stderr)
+        ));
+    }
+    println!("{count} options that are not built: refused by name");
+    Ok(())
+}
+
 fn compile(root: &Path, libraries: &Path, work: &Path, name: &str) -> Result<PathBuf, String> {
+    let source = root.join(format!("capi/tests/{name}.c"));
+    compile_file(root, libraries, work, name, &source)
+}
+
+fn compile_file(
+    root: &Path,
+    libraries: &Path,
+    work: &Path,
+    name: &str,
+    source: &Path,
+) -> Result<PathBuf, String> {
     let program = work.join(name);
     printed(
         compiler()
             .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-g"])
             .args(["-fsanitize=address,undefined", "-I"])
             .arg(root.join("capi/include"))
-            .arg(root.join(format!("capi/tests/{name}.c")))
+            .arg(source)
             .arg("-o")
             .arg(&program)
             .arg("-L")

@@ -1,5 +1,5 @@
-//! The lists of options in docs/compatibility.md: made from the rows in cairn-options, and checked
-//! against them.
+//! The lists of options and of C functions in docs/compatibility.md: made from the rows in cairn-options and
+//! from capi/src/unbuilt.rs, and checked against them.
 //!
 //! A list is the run of lines that begin with "- " after the paragraph that introduces it. The rows
 //! are read as text, so that the house rules need none of the engine's crates.
@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::sources;
+use crate::{sources, unbuilt};
 
 const PAGE: &str = "docs/compatibility.md";
 
@@ -16,6 +16,9 @@ const LISTS: [(&str, &str); 2] = [
     ("Every option of RocksDB 11.12 is known by name", "missing"),
     ("These are accepted and change nothing.", "hint"),
 ];
+
+/// What the paragraph before the list of C functions says.
+const FUNCTIONS: &str = "Functions of RocksDB's C interface whose features are not built";
 
 /// The lines of a list: their title, and the files that have their rows.
 const GROUPS: [(&str, &[&str]); 4] = [
@@ -54,7 +57,7 @@ pub fn check(root: &Path, complaints: &mut Vec<String>) {
     match rewritten(root, &text) {
         Ok(new) if new == text => {}
         Ok(_) => complaints.push(format!(
-            "{PAGE}: the lists of options are not those of the rows: cargo xtask compat"
+            "{PAGE}: the lists are not those of the tables: cargo xtask compat"
         )),
         Err(words) => complaints.push(words),
     }
@@ -63,7 +66,8 @@ pub fn check(root: &Path, complaints: &mut Vec<String>) {
 /// The page with its lists made anew.
 fn rewritten(root: &Path, text: &str) -> Result<String, String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    for (marker, word) in LISTS {
+    let rows = LISTS.map(|(marker, word)| (marker, list(root, word)));
+    for (marker, list) in rows.into_iter().chain([(FUNCTIONS, unbuilt::lines(root))]) {
         let paragraph = lines.iter().position(|line| line.starts_with(marker));
         let paragraph = paragraph.ok_or(format!("{PAGE}: no line begins with {marker:?}"))?;
         let begin = lines[paragraph..]
@@ -72,9 +76,21 @@ fn rewritten(root: &Path, text: &str) -> Result<String, String> {
         let begin = paragraph + begin.ok_or(format!("{PAGE}: no list after {marker:?}"))?;
         let is_list = |line: &&String| line.starts_with("- ");
         let end = begin + lines[begin..].iter().take_while(is_list).count();
-        lines.splice(begin..end, list(root, word));
+        lines.splice(begin..end, list);
     }
     Ok(lines.join("\n") + "\n")
+}
+
+/// The names of the options whose rows have `word`.
+pub fn names(root: &Path, word: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for file in GROUPS.iter().flat_map(|(_, files)| *files) {
+        let path = root.join("crates/cairn-options/src").join(file);
+        let source = sources::read(root, &path).text;
+        let with = rows(&source).filter(|row| row.words.contains(&word));
+        names.extend(with.map(|row| row.name.to_owned()));
+    }
+    names
 }
 
 /// The lines of the list of rows with `word`. A group without any has no line.

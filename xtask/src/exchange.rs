@@ -61,7 +61,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 }
 
 /// Makes sure that what a script fetches is there.
-fn fetched(root: &Path, script: &str) -> Result<(), String> {
+pub fn fetched(root: &Path, script: &str) -> Result<(), String> {
     if std::env::var("CAIRN_CI_OFFLINE").as_deref() == Ok("1") {
         return Err("CAIRN_CI_OFFLINE=1".to_owned());
     }

@@ -22,6 +22,7 @@ mod exchange;
 mod go;
 mod header;
 mod install;
+mod leaks;
 mod licences;
 mod loom;
 mod pgo;
@@ -30,6 +31,7 @@ mod python;
 mod sources;
 mod stages;
 mod tidy;
+mod unbuilt;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -699,7 +699,7 @@ struct rocksdb_writebatch_t *rocksdb_writebatch_create(void);
 // The batch that `rep`, a serialized one, describes.
 struct rocksdb_writebatch_t *rocksdb_writebatch_create_from(const char *rep, size_t size);
 
-// An empty batch with a limit of bytes; 0 for none.
+// An empty batch with a limit of bytes; 0 for none. A batch to which more is added cannot be written.
 struct rocksdb_writebatch_t *rocksdb_writebatch_create_with_params(size_t reserved_bytes,
                                                                    size_t max_bytes,
                                                                    size_t protection_bytes_per_key,
@@ -799,6 +799,32 @@ void rocksdb_writebatch_singledelete_cf(struct rocksdb_writebatch_t *b,
                                         struct rocksdb_column_family_handle_t *column_family,
                                         const char *key,
                                         size_t klen);
+
+// Not built: timestamps. The batch cannot be written any more.
+void rocksdb_writebatch_put_cf_with_ts(struct rocksdb_writebatch_t *b,
+                                       struct rocksdb_column_family_handle_t *column_family,
+                                       const char *key,
+                                       size_t klen,
+                                       const char *ts,
+                                       size_t tslen,
+                                       const char *val,
+                                       size_t vlen);
+
+// Not built: timestamps. The batch cannot be written any more.
+void rocksdb_writebatch_delete_cf_with_ts(struct rocksdb_writebatch_t *b,
+                                          struct rocksdb_column_family_handle_t *column_family,
+                                          const char *key,
+                                          size_t klen,
+                                          const char *ts,
+                                          size_t tslen);
+
+// Not built: timestamps. The batch cannot be written any more.
+void rocksdb_writebatch_singledelete_cf_with_ts(struct rocksdb_writebatch_t *b,
+                                                struct rocksdb_column_family_handle_t *column_family,
+                                                const char *key,
+                                                size_t klen,
+                                                const char *ts,
+                                                size_t tslen);
 
 // Deletes a key given in pieces.
 void rocksdb_writebatch_deletev(struct rocksdb_writebatch_t *b,
@@ -1890,8 +1916,9 @@ struct rocksdb_t *rocksdb_open_for_read_only_column_families(const struct rocksd
                                                              unsigned char error_if_wal_file_exists,
                                                              char **errptr);
 
-// Closes a database. Iterators, snapshots and handles of families that still live can only be
-// destroyed after that; other uses of them report that the database is closed.
+// Closes a database. Iterators, snapshots and handles of families that still live are only good to be
+// destroyed after that: they keep nothing of the database, and other uses of them report that it is
+// closed.
 void rocksdb_close(struct rocksdb_t *db);
 
 // Makes the database in the directory `name` whole as far as its files allow; what is damaged is set
@@ -2660,14 +2687,14 @@ void rocksdb_writebatch_wi_singledelete_cf(struct rocksdb_writebatch_wi_t *b,
                                            const char *key,
                                            size_t klen);
 
-// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+// Not built: range deletions in batches with an index. The batch cannot be written any more.
 void rocksdb_writebatch_wi_delete_range(struct rocksdb_writebatch_wi_t *b,
                                         const char *start_key,
                                         size_t start_key_len,
                                         const char *end_key,
                                         size_t end_key_len);
 
-// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+// Not built: range deletions in batches with an index. The batch cannot be written any more.
 void rocksdb_writebatch_wi_delete_range_cf(struct rocksdb_writebatch_wi_t *b,
                                            struct rocksdb_column_family_handle_t *column_family,
                                            const char *start_key,
@@ -2675,7 +2702,7 @@ void rocksdb_writebatch_wi_delete_range_cf(struct rocksdb_writebatch_wi_t *b,
                                            const char *end_key,
                                            size_t end_key_len);
 
-// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+// Not built: range deletions in batches with an index. The batch cannot be written any more.
 void rocksdb_writebatch_wi_delete_rangev(struct rocksdb_writebatch_wi_t *b,
                                          int num_keys,
                                          const char *const *start_keys_list,
@@ -2683,7 +2710,7 @@ void rocksdb_writebatch_wi_delete_rangev(struct rocksdb_writebatch_wi_t *b,
                                          const char *const *end_keys_list,
                                          const size_t *end_keys_list_sizes);
 
-// Nothing: batches with an index take no range deletions, as in RocksDB. The LOG says so.
+// Not built: range deletions in batches with an index. The batch cannot be written any more.
 void rocksdb_writebatch_wi_delete_rangev_cf(struct rocksdb_writebatch_wi_t *b,
                                             struct rocksdb_column_family_handle_t *column_family,
                                             int num_keys,
@@ -7027,32 +7054,6 @@ void rocksdb_singledelete_with_ts(struct rocksdb_t *db,
                                   const char *ts,
                                   size_t tslen,
                                   char **errptr);
-
-// Not built: user-defined timestamps.
-void rocksdb_writebatch_delete_cf_with_ts(struct rocksdb_writebatch_t *writebatch,
-                                          struct rocksdb_column_family_handle_t *column_family,
-                                          const char *key,
-                                          size_t klen,
-                                          const char *ts,
-                                          size_t tslen);
-
-// Not built: user-defined timestamps.
-void rocksdb_writebatch_put_cf_with_ts(struct rocksdb_writebatch_t *writebatch,
-                                       struct rocksdb_column_family_handle_t *column_family,
-                                       const char *key,
-                                       size_t klen,
-                                       const char *ts,
-                                       size_t tslen,
-                                       const char *val,
-                                       size_t vlen);
-
-// Not built: user-defined timestamps.
-void rocksdb_writebatch_singledelete_cf_with_ts(struct rocksdb_writebatch_t *b,
-                                                struct rocksdb_column_family_handle_t *column_family,
-                                                const char *key,
-                                                size_t klen,
-                                                const char *ts,
-                                                size_t tslen);
 
 // Not built: user-defined timestamps.
 void rocksdb_writebatch_update_timestamps(struct rocksdb_writebatch_t *wb,

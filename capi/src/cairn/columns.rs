@@ -91,12 +91,11 @@ c_functions! {
     ) {
         let columns = columns(count, (names, name_sizes), (values, value_sizes));
         let key = bytes(key, keylen);
-        crate::batch::add(of_mut(batch), |batch| {
-            match crate::handle::maybe(column_family.cast_const()) {
-                None => batch.put_entity(key, &columns),
-                Some(family) => batch.put_entity_in(family, key, &columns),
-            }
-        });
+        let batch = of_mut(batch);
+        match crate::handle::maybe(column_family.cast_const()) {
+            None => batch.put_entity(key, &columns),
+            Some(family) => batch.put_entity_in(family, key, &columns),
+        }
     }
     /// Adds an entity to a table that is being written; `key` comes after all keys so far.
     fn cairn_sstfilewriter_put_entity(
@@ -165,7 +164,7 @@ c_functions! {
     /// The columns of the entry that the walk stands on, which the program destroys; null if it
     /// stands nowhere. They stay as they are when the walk goes on.
     fn cairn_iter_columns(iter: *const rocksdb_iterator_t) -> *mut cairn_columns_t {
-        found(of(iter).columns())
+        found(crate::iter::look(iter, crate::iter::Cursor::columns))
     }
 
     /// How many columns there are.

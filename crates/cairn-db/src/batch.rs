@@ -13,7 +13,8 @@ use crate::write::insert::entry;
 #[derive(Clone, Default)]
 pub struct WriteBatch {
     encoded: Encoded,
-    save_points: Vec<Mark>,
+    /// States to go back to, and whether every write before one was added.
+    save_points: Vec<(Mark, bool)>,
     /// The families that records name, but for the default family; each once.
     families: Vec<u32>,
     /// Whether a record may be of the default family.
@@ -60,6 +61,11 @@ impl WriteBatch {
     #[must_use]
     pub fn refused(&self) -> Option<&Error> {
         self.refused.as_ref()
+    }
+
+    /// Refuses the batch because of a write that cannot be added, unless it is refused already.
+    pub fn refuse(&mut self, error: Error) {
+        self.refused.get_or_insert(error);
     }
 
     /// Lets the batch be written without the writes that were not added.
@@ -258,17 +264,22 @@ impl WriteBatch {
 
     /// Remembers the present state for [`WriteBatch::rollback_to_save_point`].
     pub fn set_save_point(&mut self) {
-        self.save_points.push(self.encoded.mark());
+        self.save_points
+            .push((self.encoded.mark(), self.refused.is_none()));
     }
 
-    /// Removes what was added since the last save point, and that save point.
+    /// Removes what was added since the last save point, and that save point. A batch that was refused
+    /// since then is so no more.
     ///
     /// # Errors
     ///
     /// `NotFound` if there is no save point.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
-        let point = self.take_save_point()?;
+        let (point, was_whole) = self.take_save_point()?;
         self.encoded.go_back(point);
+        if was_whole {
+            self.refused = None;
+        }
         Ok(())
     }
 
@@ -281,7 +292,7 @@ impl WriteBatch {
         self.take_save_point().map(|_| ())
     }
 
-    fn take_save_point(&mut self) -> Result<Mark> {
+    fn take_save_point(&mut self) -> Result<(Mark, bool)> {
         self.save_points
             .pop()
             .ok_or_else(|| Error::not_found("the batch has no save point"))
@@ -290,7 +301,7 @@ impl WriteBatch {
     pub(crate) fn add(&mut self, family: u32, write: impl FnOnce(&mut Encoded) -> Result<()>) {
         let limited = (self.max_bytes > 0).then(|| self.encoded.mark());
         if let Err(error) = write(&mut self.encoded) {
-            self.refused.get_or_insert(error);
+            self.refuse(error);
         }
         if let Some(before) = limited {
             self.keep_within(before);
@@ -310,8 +321,7 @@ impl WriteBatch {
             let text = format!(
                 "a write makes the batch {len} bytes long, of which it may have {max}: it was not added"
             );
-            let error = Error::new(Code::Aborted, Subcode::MemoryLimit, text);
-            self.refused.get_or_insert(error);
+            self.refuse(Error::new(Code::Aborted, Subcode::MemoryLimit, text));
         }
     }
 

@@ -15,6 +15,7 @@ use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::family::Family;
 use crate::reads::lookup;
+use crate::release::check_held;
 
 /// A column to write: its name and value.
 pub type Column<'a> = (&'a [u8], &'a [u8]);
@@ -121,6 +122,7 @@ impl Family {
             ));
         }
         let view = self.state.view();
+        check_held(&view)?;
         let shared = &self.db.shared;
         let seq = options.snapshot.unwrap_or_else(|| shared.published());
         let key: LookupKey = lookup(&self.state, key, seq, options)?;

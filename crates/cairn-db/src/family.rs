@@ -181,6 +181,11 @@ impl FamilyState {
         }
     }
 
+    /// Lets go of the flushed memtables that are kept.
+    pub(crate) fn forget_history(&self) {
+        self.history.lock().clear();
+    }
+
     /// How many flushed memtables are kept, and their bytes.
     pub(crate) fn history(&self) -> (usize, usize) {
         let history = self.history.lock();
@@ -275,6 +280,14 @@ impl Family {
     #[must_use]
     pub fn options(&self) -> Arc<FamilyOptions> {
         self.state.options.load_full()
+    }
+
+    /// Writes an error to the database's LOG.
+    pub fn log_error(&self, line: &str) {
+        self.db
+            .shared
+            .info
+            .error(format_args!("[{}] {line}", self.name()));
     }
 
     /// Whether the family has been dropped. Its data stays readable through this handle.

@@ -13,6 +13,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::db::{Db, Handle};
 use crate::family::{Family, FamilyState};
+use crate::release::check_held;
 use crate::snapshot::Snapshot;
 
 /// When an iterator gets a new view.
@@ -68,6 +69,7 @@ impl Db {
         }
         let states: Vec<&FamilyState> = families.iter().map(|family| &*family.state).collect();
         let (views, seq) = self.shared().newest_of(&states);
+        views.iter().try_for_each(|view| check_held(view))?;
         let iter = |(family, view): (&&Family, Arc<View>)| Iter::new(family, view, seq, options);
         Ok(families.iter().zip(views).map(iter).collect())
     }

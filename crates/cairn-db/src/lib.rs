@@ -32,6 +32,7 @@ mod open;
 mod options_files;
 mod properties;
 mod reads;
+mod release;
 mod set_options;
 mod shared;
 mod sizes;

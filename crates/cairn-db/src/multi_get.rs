@@ -10,6 +10,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 use crate::db::Db;
 use crate::family::{Family, FamilyState};
 use crate::reads::{lookup, tier_of};
+use crate::release::check_held;
 use crate::shared::Shared;
 
 /// How often the views of several families are taken again because one of them changed meanwhile.
@@ -174,7 +175,7 @@ fn find_all<T>(
     let mut wanted = Vec::with_capacity(keys.len());
     for (&(family, key), &of) in keys.iter().zip(&of_key) {
         let found = match Arc::ptr_eq(&family.db.shared, shared) {
-            true => lookup(&family.state, key, seq, options),
+            true => check_held(&views[of]).and_then(|()| lookup(&family.state, key, seq, options)),
             false => Err(Error::invalid_argument(format!(
                 "column family {:?} belongs to another database",
                 family.name()

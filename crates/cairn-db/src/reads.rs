@@ -10,6 +10,7 @@ use cairn_read::{Columns, Found, GetScratch, Value, View, get, get_in, is_writte
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::family::{Family, FamilyState};
+use crate::release::check_held;
 use crate::shared::Shared;
 
 impl Shared {
@@ -159,6 +160,7 @@ impl Family {
     ) -> Result<Found> {
         let shared = &self.db.shared;
         let view = self.state.view();
+        check_held(&view)?;
         let seq = options.snapshot.unwrap_or_else(|| shared.published());
         let lookup = lookup(&self.state, key, seq, options)?;
         get(&view, &lookup, &tier_of(shared, options))

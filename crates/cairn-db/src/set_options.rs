@@ -142,7 +142,7 @@ impl Shared {
     /// Puts `options` in force. The caller holds the lock of the tree, under which views change.
     fn put_in_force(&self, family: &FamilyState, mut options: FamilyOptions) {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
-            options.table.block_cache = Some(self.default_cache.clone());
+            options.table.block_cache = self.default_cache.load_full();
         }
         self.note_merging(&options);
         let tables = Arc::new(self.table_source(&options));

@@ -39,6 +39,7 @@ use crate::control::Control;
 use crate::errors::Errors;
 use crate::errors::retry::{Damaged, Retry};
 use crate::family::{Families, FamilyState};
+use crate::files::live::Capture;
 use crate::open::Dropped;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
@@ -90,7 +91,8 @@ pub(crate) struct Shared {
     /// The name of this machine; tables record it.
     pub(crate) host_id: String,
     /// The cache of families that bring none of their own.
-    pub(crate) default_cache: Arc<BlockCache>,
+    /// None once the database is released.
+    pub(crate) default_cache: ArcSwapOption<BlockCache>,
 
     pub(crate) queue: Queue,
     pub(crate) writer: Mutex<Writer>,
@@ -98,6 +100,8 @@ pub(crate) struct Shared {
     pub(crate) order: Order,
     /// Some family may have `max_successive_merges`.
     pub(crate) may_merge_early: AtomicBool,
+    /// The keys of some family have timestamps.
+    pub(crate) has_timestamps: AtomicBool,
     /// Something wants the next leader to look before it writes.
     pub(crate) attention: AtomicBool,
     /// What writes of low priority pass at while compactions are behind.
@@ -157,6 +161,8 @@ pub(crate) struct Shared {
     pub(crate) options_change: Mutex<()>,
     /// Held while an OPTIONS file is written, so that the newest file has the newest options.
     pub(crate) options_file: Mutex<()>,
+    /// What the opening read, if the database is only read.
+    pub(crate) opened: OnceLock<Capture>,
     pub(crate) read_only: bool,
     /// Whether values are stored with the time of their writing.
     pub(crate) dated: bool,
@@ -196,6 +202,8 @@ pub(crate) struct Tree {
     pub(crate) obsolete_tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
     /// The same for blob files.
     pub(crate) obsolete_blobs: Vec<(Arc<BlobSource>, FileNumber)>,
+    /// Families that were dropped, for as long as handles of them live.
+    pub(crate) dropped_families: Vec<Weak<FamilyState>>,
     /// Versions with blob files that are not current any more and may have readers.
     pub(crate) old_versions: Vec<Weak<Version>>,
     /// How gravely writes are slowed down.

@@ -8,6 +8,7 @@ use cairn_version::FileMeta;
 
 use crate::bounds::{Range, compare};
 use crate::family::Family;
+use crate::release::check_held;
 
 /// What [`Family::approximate_sizes`] counts.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +63,7 @@ impl Family {
             ));
         }
         let view = self.state.view.load_full();
+        check_held(&view)?;
         let size = |range: &Range<'_>| {
             let mut total = 0;
             if options.include_files {

@@ -143,6 +143,11 @@ impl IndexedBatch {
         self.shared.lock().batch.refused().cloned()
     }
 
+    /// Refuses the batch because of a write that cannot be added; see [`WriteBatch::refuse`].
+    pub fn refuse(&self, error: Error) {
+        self.shared.lock().batch.refuse(error);
+    }
+
     /// Lets the batch be written without the writes that were not added.
     pub fn forget_refused(&self) {
         self.shared.lock().batch.forget_refused();

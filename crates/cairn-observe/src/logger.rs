@@ -169,6 +169,17 @@ impl Logger {
         Ok(Logger(To::File(sink)))
     }
 
+    /// Closes the file, if there is one. What is logged later is written nowhere.
+    pub fn end(&self) {
+        if let To::File(sink) = &self.0 {
+            let file = sink.open.lock().file.take();
+            if let Some(file) = file {
+                // Its lines are with the kernel already.
+                let _ = file.close();
+            }
+        }
+    }
+
     /// Whether messages of `level` are written. Ask before building an expensive one.
     #[inline]
     #[must_use]

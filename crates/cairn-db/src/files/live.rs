@@ -198,6 +198,7 @@ pub struct LiveFilesStorageInfoOptions {
 }
 
 /// The state of a database at one moment, as its files hold it.
+#[derive(Clone)]
 pub(crate) struct Capture {
     pub(crate) tables: Vec<(PathBuf, Arc<FileMeta>)>,
     pub(crate) blobs: Vec<(PathBuf, Arc<BlobFileMeta>)>,
@@ -260,6 +261,9 @@ impl Shared {
 
     /// The state of this moment. The caller keeps files from deletion. Writers wait shortly.
     pub(crate) fn capture(self: &Arc<Self>) -> Result<Capture> {
+        if self.read_only {
+            return self.captured_at_opening();
+        }
         self.lead_alone();
         let captured = self.capture_led();
         self.hand_over();
@@ -274,10 +278,9 @@ impl Shared {
             writer.log.as_ref().map(|log| (log.number(), log.len()))
         };
         let manifest = self.manifest.lock();
-        let manifest = manifest.as_ref().ok_or_else(|| match self.read_only {
-            true => Error::not_supported("the files of a database that was opened read-only"),
-            false => Error::shutdown("the database is closed"),
-        })?;
+        let manifest = manifest
+            .as_ref()
+            .ok_or_else(|| Error::shutdown("the database is closed"))?;
         let number_and_size = |manifest: &Manifest| (manifest.number(), manifest.size());
         let mut capture = Capture {
             tables: Vec::new(),
@@ -587,7 +590,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of a flush; `NotSupported` for a database that was opened read-only.
+    /// Those of a flush.
     pub fn live_files_storage_info(
         &self,
         options: &LiveFilesStorageInfoOptions,

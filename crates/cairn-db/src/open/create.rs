@@ -65,9 +65,12 @@ impl Shared {
         version: Version,
     ) -> FamilyState {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
-            options.table.block_cache = Some(self.default_cache.clone());
+            options.table.block_cache = self.default_cache.load_full();
         }
         self.note_merging(&options);
+        if options.comparator.timestamp_size() > 0 {
+            self.has_timestamps.store(true, Ordering::Relaxed);
+        }
         let tables = Arc::new(self.table_source(&options));
         let reading = Reading {
             family: family.name.clone(),
@@ -298,7 +301,7 @@ impl Shared {
     }
 
     /// Drops `family`, durably.
-    pub(crate) fn drop_family(self: &Arc<Self>, family: &FamilyState) -> Result<()> {
+    pub(crate) fn drop_family(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
         self.check_writable()?;
         if family.id() == 0 {
             return Err(Error::invalid_argument(
@@ -313,7 +316,7 @@ impl Shared {
         self.write_options_file()
     }
 
-    fn drop_family_led(self: &Arc<Self>, family: &FamilyState) -> Result<()> {
+    fn drop_family_led(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
         let mut manifest = self.manifest.lock();
         if family.is_dropped() {
             return Err(Error::invalid_argument(format!(
@@ -337,6 +340,9 @@ impl Shared {
         let mut tree = self.tree.lock();
         tree.families.remove(&family.id());
         tree.durable_min_log = tree.durable_min_log.max(min_log);
+        tree.dropped_families
+            .retain(|dropped| dropped.strong_count() > 0);
+        tree.dropped_families.push(Arc::downgrade(family));
         let view = family.view.load_full();
         for (_, file) in view.version.files() {
             tree.obsolete_tables

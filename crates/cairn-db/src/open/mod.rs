@@ -12,6 +12,7 @@
 mod best_effort;
 pub(crate) mod create;
 mod files;
+mod read_only;
 pub(crate) mod replay;
 mod reuse;
 mod wals;
@@ -416,6 +417,7 @@ fn assemble(
             compactions: 0,
             obsolete_tables: Vec::new(),
             obsolete_blobs: Vec::new(),
+            dropped_families: Vec::new(),
             old_versions: Vec::new(),
             condition: Condition::Normal,
             wal_locks: Default::default(),
@@ -446,12 +448,14 @@ fn assemble(
         lock: Mutex::new(lock),
         dropped: Mutex::new(Vec::new()),
         replay_above: Mutex::default(),
-        default_cache: Arc::new(BlockCache::new(
+        default_cache: ArcSwapOption::from_pointee(BlockCache::new(
             DEFAULT_CACHE_BYTES,
             CacheOptions::default(),
         )),
+        opened: OnceLock::new(),
         read_only: request.read_only,
         dated: ttl::is_dated(request),
+        has_timestamps: AtomicBool::new(false),
         told_of_shutdown: AtomicBool::new(false),
         told_of_long_write: AtomicU64::new(0),
         options: ArcSwap::from_pointee(options),

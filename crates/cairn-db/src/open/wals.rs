@@ -431,13 +431,18 @@ impl Shared {
             false => cairn_wal::list(&*self.world.fs, &self.wal_dir)?,
         };
         let job = self.log_recovery_start(&names, &logs);
+        let found = match self.read_only {
+            true => logs.clone(),
+            false => Vec::new(),
+        };
         let outcome = self.replay_logs(recovered, logs)?;
         let files = self.largest_sequence_in_files();
         let last = outcome.last.max(recovered.last_sequence).max(files);
         self.order.jump(last);
         self.writer.lock().allocated = last;
         if self.read_only {
-            return Ok(());
+            let used = outcome.logs.iter().map(|log| (log.file.number, log.used));
+            return self.note_opened(recovered, &found, &used.collect::<Vec<_>>());
         }
         self.note_used_number(outcome.newest);
         self.become_current(recovered, &outcome, names)?;

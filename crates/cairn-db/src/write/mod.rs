@@ -37,6 +37,7 @@ use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
+use crate::family::FamilyState;
 use crate::shared::{Shared, Writer};
 use crate::tally::GroupCounts;
 use insert::Company;
@@ -92,6 +93,10 @@ impl Shared {
         if !options.ignore_missing_column_families {
             self.check_families(batch)?;
         }
+        // Relaxed: a batch that names a family comes after the creation of the family.
+        if self.has_timestamps.load(Ordering::Relaxed) {
+            self.refuse_timestamps(batch)?;
+        }
         options.check_supported()?;
         if options.low_pri {
             self.let_others_first(batch.data().len(), options.no_slowdown)?;
@@ -103,6 +108,23 @@ impl Shared {
             self.tell_of_long_write(batch.data().len(), micros);
         }
         written
+    }
+
+    /// Refuses a batch with a write to a family whose keys have timestamps: the last bytes of the key would be
+    /// read as one.
+    #[cold]
+    fn refuse_timestamps(&self, batch: &WriteBatch) -> Result<()> {
+        let families = self.families.load();
+        let stamped = |family: &&Arc<FamilyState>| {
+            family.order().timestamp_size() > 0 && batch.writes_to(family.id())
+        };
+        match families.iter().find(stamped) {
+            Some(family) => Err(Error::not_supported(format!(
+                "writes to column family {:?}, whose keys have timestamps",
+                family.name()
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Tells the LOG of a write that took long, at most one in a second: what it waited for is told by whoever

@@ -74,6 +74,67 @@ fn a_checkpoint_is_a_database_with_the_state_of_its_moment() {
     assert!(left.iter().all(|name| !name.ends_with(".tmp")), "{left:?}");
 }
 
+/// Every file below `dir` with its content.
+fn contents(world: &World, dir: &str) -> Vec<(String, Vec<u8>)> {
+    let mut names = world.fs.list(dir.as_ref()).expect("it is listed");
+    names.sort();
+    let read = |name: String| {
+        let content = crate::logs::bytes_of(world, &Path::new(dir).join(&name));
+        (name, content)
+    };
+    names.into_iter().map(read).collect()
+}
+
+#[test]
+fn a_checkpoint_of_a_database_that_is_only_read_has_the_rows_of_its_logs() {
+    let world = World::in_memory();
+    let db = open_at(&world, &[]).expect("it opens");
+    db.create_family("other", &small()).expect("it is created");
+    let other = db.family("other").expect("it is there");
+    fill(&db, 0, 500);
+    other.put(b"o", b"1").expect("it is written");
+    db.flush().expect("it is flushed");
+    fill(&db, 500, 600);
+    other.put(b"o", b"2").expect("it is written");
+    let last = db.latest_sequence();
+    drop(other);
+    db.close().expect("it closes");
+    drop(db);
+    let before = contents(&world, "/db");
+    // With every family, and with none but the default one.
+    for (dir, others) in [("/whole", Some(&small())), ("/partly", None)] {
+        let reader = open(&OpenRequest {
+            path: Path::new("/db"),
+            options: &db_options(),
+            families: &[],
+            others,
+            read_only: true,
+            world: world.clone(),
+        })
+        .expect("it opens to be read");
+        assert!(reader.family("other").is_some() == others.is_some());
+        let (files, manifest) = reader.live_files(true).expect("they are listed");
+        assert!(manifest > 0 && files.iter().any(|name| name.ends_with(".sst")));
+        let infos = reader
+            .live_files_storage_info(&LiveFilesStorageInfoOptions::default())
+            .expect("they are listed");
+        assert!(infos.iter().any(|info| info.file_type == FileType::Wal));
+        let copied = reader
+            .create_checkpoint(dir.as_ref(), 0)
+            .expect("it is made");
+        assert_eq!(copied, last);
+        drop(reader);
+        assert_eq!(contents(&world, "/db"), before, "the source is as it was");
+        let copy = open_dir(&world, dir).expect("the copy opens");
+        assert_eq!(get(&copy, "k00000").map(|value| value.len()), Some(100));
+        assert_eq!(get(&copy, "k00599").map(|value| value.len()), Some(100));
+        let other = copy.family("other").expect("it is copied");
+        let value = other.get(b"o").expect("the read meets no error");
+        assert_eq!(value.as_deref(), Some(&b"2"[..]));
+        assert!(copy.latest_sequence() >= last);
+    }
+}
+
 #[test]
 fn files_stay_while_deletions_are_disabled() {
     let world = World::in_memory();

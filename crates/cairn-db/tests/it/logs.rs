@@ -303,7 +303,7 @@ fn ingested_behind_logged(world: &World, options: &DbOptions) -> (PathBuf, usize
     (log, 7 + len)
 }
 
-fn bytes_of(world: &World, path: &Path) -> Vec<u8> {
+pub fn bytes_of(world: &World, path: &Path) -> Vec<u8> {
     let file = world
         .fs
         .open(path, FileMode::default())

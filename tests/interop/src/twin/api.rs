@@ -113,7 +113,6 @@ functions! {
     fn rocksdb_writebatch_wi_merge_cf(Handle, Handle, *const c_char, usize, *const c_char, usize);
     fn rocksdb_writebatch_wi_delete_cf(Handle, Handle, *const c_char, usize);
     fn rocksdb_writebatch_wi_singledelete_cf(Handle, Handle, *const c_char, usize);
-    fn rocksdb_writebatch_wi_delete_range_cf(Handle, Handle, *const c_char, usize, *const c_char, usize);
     fn rocksdb_writebatch_wi_set_save_point(Handle);
     fn rocksdb_writebatch_wi_rollback_to_save_point(Handle, ErrorSlot);
     fn rocksdb_writebatch_wi_data(Handle, *mut usize) -> *const c_char;

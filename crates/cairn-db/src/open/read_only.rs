@@ -1,0 +1,86 @@
+//! What a read-only opening read of the directory, for copies of the database.
+//!
+//! A checkpoint of a database that is only read holds the state that the opening found: the beginning of the
+//! MANIFEST, the tables that it names (of families that were left out, too), and of each log what was replayed.
+//! The rows of the logs are in memtables here, and nothing is flushed.
+
+use std::path::PathBuf;
+
+use cairn_types::{Error, FileNumber, Result};
+use cairn_version::manifest::Recovered;
+use cairn_wal::WalFile;
+
+use crate::files::live::Capture;
+use crate::shared::Shared;
+
+impl Shared {
+    /// Notes what the opening read, unless the MANIFEST does not say it: `found` are the logs that were
+    /// there, `used` says how much of each was replayed.
+    pub(super) fn note_opened(
+        &self,
+        recovered: &Recovered,
+        found: &[WalFile],
+        used: &[(FileNumber, u64)],
+    ) -> Result<()> {
+        if recovered.unread.is_some() || !recovered.set_back.is_empty() {
+            return Ok(());
+        }
+        let mut capture = Capture {
+            tables: Vec::new(),
+            blobs: Vec::new(),
+            manifest: (recovered.manifest, recovered.manifest_bytes),
+            logs: Vec::new(),
+            last: self.published(),
+        };
+        let families = self.families.load();
+        for family in &recovered.families {
+            let open = families.get(family.id);
+            let dirs = open.map_or_else(
+                || self.unopened_dirs(),
+                |open| self.table_dirs(&open.options()),
+            );
+            let first = dirs.first().cloned().unwrap_or_else(|| self.dir.clone());
+            for (_, file) in family.version.files() {
+                let dir = dirs.get(file.path_id as usize).unwrap_or(&first);
+                capture.tables.push((dir.clone(), file.clone()));
+            }
+            for blob in family.version.blob_files().values() {
+                capture.blobs.push((first.clone(), blob.clone()));
+            }
+        }
+        let needed = recovered.families.iter().map(|family| family.log_number);
+        let oldest = needed.min().unwrap_or_default();
+        let oldest = oldest.max(recovered.min_log_to_keep);
+        let replayed_from = used.first().map(|(number, _)| *number);
+        for log in found.iter().filter(|log| log.number >= oldest) {
+            let of_others = replayed_from.is_none_or(|first| log.number < first);
+            let len = match used.iter().find(|(number, _)| *number == log.number) {
+                Some((_, used)) => *used,
+                // Only families that were left out need it.
+                None if of_others => self.world.fs.status(&log.path)?.len,
+                // The replay ended before it.
+                None => 0,
+            };
+            if len > 0 {
+                capture.logs.push((log.number, len));
+            }
+        }
+        self.opened.get_or_init(|| capture);
+        Ok(())
+    }
+
+    /// Where the tables of a family lie that was left out, as far as the options of the database say it.
+    fn unopened_dirs(&self) -> Vec<PathBuf> {
+        self.table_dirs(&cairn_options::FamilyOptions::default())
+    }
+
+    /// What the opening of a database read that is only read.
+    pub(crate) fn captured_at_opening(&self) -> Result<Capture> {
+        let opened = self.opened.get().cloned();
+        opened.ok_or_else(|| {
+            Error::not_supported(
+                "copies of a database that was opened read-only and whose MANIFEST is not whole",
+            )
+        })
+    }
+}
