@@ -126,6 +126,7 @@ impl Family {
         get: impl FnOnce(&View, &LookupKey, &ReadOptions) -> Result<Found>,
     ) -> Result<Found> {
         let shared = &self.db.shared;
+        shared.check_reader()?;
         let view = self.state.view();
         let seq = options.snapshot.unwrap_or_else(|| shared.published());
         let lookup = lookup(&self.state, key, seq, options)?;

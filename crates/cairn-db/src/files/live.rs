@@ -244,6 +244,7 @@ impl Shared {
 
     /// Flushes everything if the logs have at least `wal_bytes`.
     pub(crate) fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
+        self.check_process()?;
         if wal_bytes == u64::MAX || self.read_only {
             return Ok(());
         }
@@ -260,6 +261,7 @@ impl Shared {
 
     /// The state of this moment. The caller keeps files from deletion. Writers wait shortly.
     pub(crate) fn capture(self: &Arc<Self>) -> Result<Capture> {
+        self.check_process()?;
         self.lead_alone();
         let captured = self.capture_led();
         self.hand_over();
@@ -533,8 +535,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// None today; RocksDB's has them.
+    /// `NotSupported` in a forked child.
     pub fn disable_file_deletions(&self) -> Result<()> {
+        self.shared().check_process()?;
         self.shared().disable_file_deletions();
         Ok(())
     }
@@ -543,8 +546,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// None today; RocksDB's has them.
+    /// `NotSupported` in a forked child.
     pub fn enable_file_deletions(&self) -> Result<()> {
+        self.shared().check_process()?;
         self.shared().enable_file_deletions();
         Ok(())
     }

@@ -28,7 +28,7 @@ use cairn_observe::threads::{Operation, Tracker};
 use cairn_observe::{Level, LogOptions, Logger};
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, OnceLock};
-use cairn_platform::{FileSystem, Io, World};
+use cairn_platform::{FileSystem, Io, Process, World};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 use cairn_version::{OpenTables, Version};
@@ -451,6 +451,7 @@ fn assemble(
             CacheOptions::default(),
         )),
         read_only: request.read_only,
+        process: Process::this(),
         dated: ttl::is_dated(request),
         told_of_shutdown: AtomicBool::new(false),
         told_of_long_write: AtomicU64::new(0),

@@ -75,6 +75,7 @@ impl Shared {
 
     /// Writes `batch` as it is stored.
     fn write_stored(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.check_process()?;
         if options.sync && options.disable_wal {
             return Err(Error::invalid_argument(
                 "a synced write needs the WAL: sync and disableWAL are both set",
