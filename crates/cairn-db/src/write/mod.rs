@@ -90,6 +90,7 @@ impl Shared {
             ));
         }
         batch.check()?;
+        cairn_wal::check_record(batch.data().len() as u64)?;
         if !options.ignore_missing_column_families {
             self.check_families(batch)?;
         }
