@@ -246,6 +246,10 @@ c_functions! {
     fn rocksdb_close(db: *mut rocksdb_t) {
         if !db.is_null() {
             let database = take(db);
+            if database.db.is_forked() {
+                // The database is the parent's.
+                return;
+            }
             OPEN.lock().retain(|(open, _)| !open.is_same(&database.db));
             crate::iter::detach_walks(database.db.opening());
             crate::files::detach_streams(database.db.opening());

@@ -17,11 +17,12 @@ use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::{exchange, leaks, prefix, unbuilt};
 
 /// C programs that run to their end.
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 9] = [
     "basic",
     "cairn",
     "callbacks",
     "files",
+    "fork",
     "jobs",
     "newer",
     "options",

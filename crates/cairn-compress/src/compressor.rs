@@ -5,7 +5,7 @@ use zstd_safe::{CCtx, CDict, CParameter};
 
 use crate::decompress::put_varint32;
 use crate::kind::Compression;
-use crate::lz4::{Effort, Stream};
+use crate::lz4::{Effort, MAX_INPUT, Stream};
 
 /// The level that asks for the library's own default.
 pub const LIBRARY_DEFAULT_LEVEL: i32 = 32767;
@@ -84,6 +84,17 @@ impl Compressor {
             dictionary: dictionary.unwrap_or_default().to_vec(),
             scratch: Vec::new(),
         })
+    }
+
+    /// Bytes of the longest input of `kind` whose stored form [`Compressor::compress_always`] makes, whatever it holds:
+    /// codecs count in 32 bits, LZ4 in 31, and what cannot be compressed becomes longer.
+    #[must_use]
+    pub const fn max_len(kind: Compression) -> usize {
+        match kind {
+            Compression::None => u32::MAX as usize,
+            Compression::Lz4 | Compression::Lz4hc => MAX_INPUT - MAX_INPUT / 200,
+            _ => u32::MAX as usize / 7 * 6 - 1024,
+        }
     }
 
     /// The codec.

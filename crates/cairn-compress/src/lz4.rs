@@ -22,7 +22,7 @@ use cairn_types::{Error, Result};
 use lz4_sys as _;
 
 /// The largest input that LZ4 takes.
-const MAX_INPUT: usize = 0x7e00_0000;
+pub(crate) const MAX_INPUT: usize = 0x7e00_0000;
 
 // The library that `lz4-sys` links; that crate declares only some of its functions.
 unsafe extern "C" {

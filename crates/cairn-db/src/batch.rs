@@ -1,6 +1,6 @@
 //! Write batches: several writes that take effect together or not at all.
 
-use cairn_format::batch::{Mark, Record, WriteBatch as Encoded};
+use cairn_format::batch::{Mark, Record, WriteBatch as Encoded, check_entry};
 use cairn_types::{Code, Error, Result, Subcode};
 
 use crate::family::Family;
@@ -87,7 +87,9 @@ impl WriteBatch {
         for record in encoded.view().records() {
             let record = record.map_err(|malformed| malformed.in_file("the write batch", 0))?;
             // What could not be inserted must not be logged.
-            entry(&record)?;
+            if let Some((_, entry)) = entry(&record)? {
+                check_entry(entry.key.len(), entry.value.len())?;
+            }
             match record.family() {
                 Some(0) => in_default = true,
                 Some(id) => note(&mut families, id),

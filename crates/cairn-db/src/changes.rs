@@ -384,6 +384,7 @@ impl Db {
     ///
     /// `IoError`.
     pub fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
+        self.shared().check_reader()?;
         self.shared().sorted_wal_files()
     }
 
@@ -410,6 +411,7 @@ impl Db {
     ///
     /// `NotFound` if `seq` was not written yet; those of the stream's first step.
     pub fn updates_since(&self, seq: SequenceNumber) -> Result<WalIterator> {
+        self.shared().check_reader()?;
         self.shared().tick(Ticker::GetUpdatesSinceCalls, 1);
         if seq > self.shared().published() {
             return Err(Error::not_found(format!(

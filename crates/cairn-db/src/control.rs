@@ -334,6 +334,7 @@ impl Db {
     ///
     /// An error of flushing what was written without a log.
     pub fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
+        self.handle.shared.check_process()?;
         self.handle.shared.cancel_all_background_work(wait)
     }
 
@@ -344,6 +345,7 @@ impl Db {
     /// `Aborted` if background work is paused and `abort_on_pause` is set; `TimedOut`;
     /// `ShutdownInProgress`; the error that made the database read-only.
     pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<()> {
+        self.handle.shared.check_process()?;
         self.handle.shared.wait_for_compact(options)
     }
 }

@@ -21,6 +21,11 @@ pub(crate) struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.shared.is_forked() {
+            // Kept for ever: nothing of the parent's is given up.
+            std::mem::forget(self.shared.clone());
+            return;
+        }
         if let Err(error) = self.shared.close() {
             // Nobody is left to be told; `Db::close` is for those who want to know.
             self.shared
@@ -234,8 +239,15 @@ impl Db {
     /// # Errors
     ///
     /// `IoError` if the log could not be synced: the last writes may then be lost in a power cut.
+    /// `NotSupported` in a process that was forked from the one that opened the database: nothing happens there.
     pub fn close(&self) -> Result<()> {
         self.shared().close()
+    }
+
+    /// True in a process that was forked from the one that opened the database. It can neither write nor close it.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.shared().is_forked()
     }
 
     /// What recovery left out of the logs when the database was opened.

@@ -299,7 +299,7 @@ impl Family {
 
 impl Drop for Family {
     fn drop(&mut self) {
-        if !self.state.is_dropped() {
+        if !self.state.is_dropped() || self.db.shared.is_forked() {
             return;
         }
         // The last handle of a dropped family keeps its tables. It lets go of them first, by

@@ -103,8 +103,9 @@ impl Iter {
     ///
     /// # Errors
     ///
-    /// None today; RocksDB's call can fail.
+    /// `NotSupported` in a process that was forked from the one that opened the database for writing.
     pub fn refresh(&mut self) -> Result<()> {
+        self.db.shared.check_reader()?;
         self.options.snapshot = None;
         if self.renewal == Renewal::WithTheView {
             self.renewal = Renewal::OnRequest;
@@ -119,6 +120,7 @@ impl Iter {
     ///
     /// `InvalidArgument` for a tailing iterator, which shows the present state.
     pub fn refresh_to(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.db.shared.check_reader()?;
         if self.options.tailing {
             return Err(Error::invalid_argument(
                 "a tailing iterator shows no snapshot",
@@ -144,16 +146,22 @@ impl Iter {
         !Arc::ptr_eq(&self.family.view(), self.view())
     }
 
-    /// Before a seek: gives the iterator the view that it should have.
+    /// Before a seek: gives the iterator the view that it should have. False if the seek is refused, which is then
+    /// the status.
     #[inline]
-    fn before_seek(&mut self) {
+    fn before_seek(&mut self) -> bool {
+        if let Err(error) = self.db.shared.check_reader() {
+            self.inner_mut().refuse(error);
+            return false;
+        }
         let renews = match self.renewal {
-            Renewal::OnRequest => return,
+            Renewal::OnRequest => return true,
             Renewal::BeforeSeeks | Renewal::WithTheView => self.is_outdated(),
         };
         if renews {
             self.renew();
         }
+        true
     }
 
     /// Before a step: the same, for iterators that go on where they stand.
@@ -196,28 +204,28 @@ impl Iter {
     /// Moves to the first key at or behind `target`.
     #[inline]
     pub fn seek(&mut self, target: &[u8]) {
-        self.before_seek();
-        self.inner_mut().seek(target);
+        if self.before_seek() {
+            self.inner_mut().seek(target);
+        }
     }
 
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
-        if !self.refuses_back() {
-            self.before_seek();
+        if !self.refuses_back() && self.before_seek() {
             self.inner_mut().seek_for_prev(target);
         }
     }
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
-        self.before_seek();
-        self.inner_mut().seek_to_first();
+        if self.before_seek() {
+            self.inner_mut().seek_to_first();
+        }
     }
 
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
-        if !self.refuses_back() {
-            self.before_seek();
+        if !self.refuses_back() && self.before_seek() {
             self.inner_mut().seek_to_last();
         }
     }
@@ -287,6 +295,11 @@ impl std::ops::DerefMut for Iter {
 
 impl Drop for Iter {
     fn drop(&mut self) {
+        if self.db.shared.is_forked() {
+            // Letting go of blocks and files takes locks.
+            std::mem::forget(self.inner.take());
+            return;
+        }
         self.inner = None;
         // Files that only this iterator kept are deleted by a background thread, not by the
         // reader's.

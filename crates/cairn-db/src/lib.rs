@@ -21,6 +21,7 @@ mod errors;
 mod family;
 mod files;
 mod flush;
+mod forked;
 pub(crate) mod header;
 mod install;
 mod iter;

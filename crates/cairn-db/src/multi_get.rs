@@ -156,6 +156,9 @@ fn find_all<T>(
     sorted: bool,
     show: fn(Found) -> Result<T>,
 ) -> Vec<Result<T>> {
+    if let Err(error) = shared.check_reader() {
+        return keys.iter().map(|_| Err(error.clone())).collect();
+    }
     let mut families: Vec<&FamilyState> = Vec::new();
     let mut of_key = Vec::with_capacity(keys.len());
     for (family, _) in keys {

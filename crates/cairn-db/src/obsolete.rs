@@ -223,7 +223,9 @@ impl Shared {
     }
 
     fn may_have_obsolete(&self) -> bool {
-        self.has_obsolete.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire)
+        self.has_obsolete.load(Ordering::Acquire)
+            && !self.closing.load(Ordering::Acquire)
+            && !self.is_forked()
     }
 }
 

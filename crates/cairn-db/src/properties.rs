@@ -294,6 +294,7 @@ impl Shared {
 
     /// The property `name` of `family` as a number, if it is one.
     pub(crate) fn property_number(&self, family: &FamilyState, name: &str) -> Option<u64> {
+        self.check_reader().ok()?;
         let view = family.view.load_full();
         if let Some(number) = self.sometimes(family, &view, name) {
             return number;
@@ -354,6 +355,7 @@ impl Shared {
 
     /// The property `name` of `family` as text.
     pub(crate) fn property_text(&self, family: &FamilyState, name: &str) -> Option<String> {
+        self.check_reader().ok()?;
         if let Some(number) = self.property_number(family, name) {
             return Some(number.to_string());
         }

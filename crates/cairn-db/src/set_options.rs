@@ -221,6 +221,7 @@ impl Shared {
 
     /// Refuses to change options of a database that is closed.
     fn check_changeable(&self) -> Result<()> {
+        self.check_process()?;
         if self.closing.load(Ordering::Acquire) {
             return Err(Error::shutdown("the database is being closed"));
         }

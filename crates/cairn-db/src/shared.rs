@@ -29,7 +29,7 @@ use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering,
 };
-use cairn_platform::{Io, World};
+use cairn_platform::{Io, Process, World};
 use cairn_read::BlobSource;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
@@ -164,6 +164,8 @@ pub(crate) struct Shared {
     /// What the opening read, if the database is only read.
     pub(crate) opened: OnceLock<Capture>,
     pub(crate) read_only: bool,
+    /// The process that opened the database.
+    pub(crate) process: Process,
     /// Whether values are stored with the time of their writing.
     pub(crate) dated: bool,
     /// Whether listeners were told that the database is being closed.
@@ -308,6 +310,7 @@ impl Shared {
 
     /// The error that made the database read-only, as later writes report it.
     pub(crate) fn check_failure(&self) -> Result<()> {
+        self.check_process()?;
         match &*self.failure.load() {
             None => Ok(()),
             Some(error) => Err(error.context("the database is read-only since an earlier error")),
@@ -316,6 +319,7 @@ impl Shared {
 
     /// Refuses what needs a writable, open database.
     pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_process()?;
         if self.read_only {
             return Err(Error::not_supported("the database was opened read-only"));
         }
@@ -325,10 +329,11 @@ impl Shared {
         self.check_failure()
     }
 
-    /// Waits until `done`, which is asked under the lock of the tree. The caller holds no lock.
+    /// Waits until `done`, which is asked under the lock of the tree. The caller holds no lock. A forked child has no
+    /// jobs to wait for.
     pub(crate) fn wait_until(&self, mut done: impl FnMut(&Tree) -> bool) {
         loop {
-            if done(&self.tree.lock()) {
+            if self.is_forked() || done(&self.tree.lock()) {
                 return;
             }
             if self.world.executor.help() || self.world.executor.help_later() {

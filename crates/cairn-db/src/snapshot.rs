@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cairn_platform::Process;
 use cairn_platform::sync::{AtomicBool, Condvar, Mutex, OnceLock, Ordering};
 use cairn_types::SequenceNumber;
 
@@ -24,6 +25,8 @@ pub(crate) struct Snapshots {
     resumed: Condvar,
     /// Called, without any lock, when the oldest snapshot is gone.
     on_release: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// The process whose snapshots these are.
+    process: Process,
 }
 
 /// The live snapshots of one sequence number.
@@ -142,6 +145,10 @@ impl Clone for Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
+        if !self.list.process.is_this() {
+            // A thread of the parent may have held the lock.
+            return;
+        }
         let mut live = self.list.live.lock();
         let Some(taken) = live.get_mut(&self.seq) else {
             return;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use cairn_blob::{BlobBuilder, BlobFile, BlobParams, BlobValue};
-use cairn_compress::{CodecOptions, Compression};
+use cairn_compress::{CodecOptions, Compression, Compressor};
 use cairn_format::blob::{BlobIndex, FOOTER_LEN};
 use cairn_observe::files::measured_writes;
 use cairn_observe::statistics::{Histogram, Ticker};
@@ -91,6 +91,10 @@ impl<'a> BlobWriter<'a> {
     pub(crate) fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<Option<BlobIndex>> {
         let plan = &self.kind.blobs;
         if plan.min_bytes.is_none_or(|min| (value.len() as u64) < min) {
+            return Ok(None);
+        }
+        // A blob file has one codec. What that cannot take stays in the table, whose blocks need not be compressed.
+        if value.len() > Compressor::max_len(plan.compression) {
             return Ok(None);
         }
         if self.open.is_none() {

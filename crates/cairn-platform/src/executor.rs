@@ -11,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::posix::priority;
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, OnceLock, Ordering};
+use crate::posix::{Process, priority};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 use crate::timer::Timers;
 use crate::world::{Executor, Job, Priority};
 
@@ -66,8 +66,17 @@ impl ThreadPool {
     /// The pool that all databases of this process share unless they are given another.
     #[must_use]
     pub fn process_wide() -> Arc<ThreadPool> {
-        static POOL: OnceLock<Arc<ThreadPool>> = OnceLock::new();
-        Arc::clone(POOL.get_or_init(|| Arc::new(ThreadPool::new())))
+        static POOL: Mutex<Option<(Process, Arc<ThreadPool>)>> = Mutex::new(None);
+        let mut pool = POOL.lock();
+        match &*pool {
+            Some((process, pool)) if process.is_this() => return Arc::clone(pool),
+            // Its threads, and who waits for them, are the parent's.
+            Some(_) => std::mem::forget(pool.take()),
+            None => {}
+        }
+        let made = Arc::new(ThreadPool::new());
+        *pool = Some((Process::this(), Arc::clone(&made)));
+        made
     }
 }
 

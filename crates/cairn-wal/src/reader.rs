@@ -11,8 +11,7 @@ use cairn_platform::sync::Arc;
 use cairn_platform::{FileSystem, RandomAccessFile};
 use cairn_types::{Error, FileNumber, Result};
 
-/// Bytes that a compressed record may have at most; more is damage.
-pub const MAX_RECORD_LEN: usize = 1 << 30;
+use crate::MAX_RECORD_LEN;
 
 /// What a WAL holds next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,9 +174,11 @@ fn decompressor(kind: u32, path: &Path) -> Result<Option<WalDecompressor>> {
     let known = u8::try_from(kind).ok().and_then(Compression::from_u8);
     match known {
         Some(Compression::None) => Ok(None),
-        Some(kind) => WalDecompressor::new(kind, MAX_RECORD_LEN)
-            .map(Some)
-            .map_err(|error| error.context(path.display())),
+        Some(kind) => {
+            WalDecompressor::new(kind, usize::try_from(MAX_RECORD_LEN).unwrap_or(usize::MAX))
+                .map(Some)
+                .map_err(|error| error.context(path.display()))
+        }
         None => Err(Error::not_supported(format!(
             "compression {kind} of {}",
             path.display()

@@ -349,3 +349,72 @@ fn a_log_that_is_missing_or_cut_is_found_by_the_next_one() {
         assert!(check(Some(wrong), 1).unwrap_err().is_corruption());
     }
 }
+
+#[test]
+fn what_the_reader_would_refuse_the_writer_refuses_and_goes_on() {
+    assert!(check_record(MAX_RECORD_LEN).is_ok());
+    const { assert!(MAX_RECORD_LEN > 4 << 30, "RocksDB's batches fit") };
+    let piece = vec![0; 1 << 20];
+    let mut parts: Vec<&[u8]> = vec![&piece; usize::try_from(MAX_RECORD_LEN >> 20).unwrap()];
+    parts.push(b"!");
+    for compression in [Compression::None, Compression::Zstd] {
+        let fs = MemFileSystem::new();
+        let options = WalOptions {
+            compression,
+            ..WalOptions::default()
+        };
+        let mut writer = created(&fs, &options);
+        writer.append(b"before").unwrap();
+        let (len, records) = (writer.len(), writer.records());
+        let error = writer.append_parts(&parts).unwrap_err();
+        assert_eq!(error.code(), cairn_types::Code::InvalidArgument);
+        let text = error.to_string();
+        assert!(
+            text.contains("at most 8589934592 bytes, found 8589934593"),
+            "{text}"
+        );
+        assert_eq!((writer.len(), writer.records()), (len, records));
+        writer.append(b"behind").unwrap();
+        writer.close().unwrap();
+        assert_eq!(super::tests::records(&fs), [b"before", b"behind"]);
+    }
+}
+
+#[test]
+fn records_around_every_limit_of_framing_and_codec_are_read_as_they_were_written() {
+    let sizes = (0..=23).flat_map(|bits: u32| {
+        let steps = if bits < 17 { 64 } else { 1 };
+        let around = (1_usize << bits).saturating_sub(steps)..=(1 << bits) + steps;
+        around.step_by(if bits < 12 { 7 } else { 1 })
+    });
+    let sizes: Vec<usize> = sizes.collect();
+    let noise: Vec<u8> = (0_u32..(1 << 23) + 64)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    for (compression, recyclable) in [
+        (Compression::None, false),
+        (Compression::None, true),
+        (Compression::Zstd, false),
+    ] {
+        let fs = MemFileSystem::new();
+        let options = WalOptions {
+            compression,
+            recyclable,
+            mapped: false,
+        };
+        let mut writer = created(&fs, &options);
+        for len in &sizes {
+            writer.append(&noise[..*len]).unwrap();
+        }
+        writer.close().unwrap();
+        let mut reader = opened(&fs);
+        for len in &sizes {
+            match reader.next().unwrap() {
+                WalEvent::Record { payload, .. } => {
+                    assert!(*payload == noise[..*len], "{len} bytes")
+                }
+                other => panic!("a record of {len} bytes: {other:?}"),
+            }
+        }
+    }
+}

@@ -161,7 +161,8 @@ impl WalWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`WalWriter::hand_over`], if much has gathered; those of compression.
+    /// `InvalidArgument` for a record longer than [`crate::MAX_RECORD_LEN`], of which nothing is added then; those
+    /// of [`WalWriter::hand_over`], if much has gathered; those of compression.
     #[inline]
     pub fn add(&mut self, record: &[u8]) -> Result<()> {
         self.add_parts(&[record])
@@ -191,6 +192,7 @@ impl WalWriter {
     #[inline]
     fn add_uncounted(&mut self, parts: &[&[u8]]) -> Result<()> {
         self.check()?;
+        crate::check_record(parts.iter().map(|part| part.len() as u64).sum())?;
         match &mut self.compressor {
             None => self.frames.add_parts(parts, &mut self.buffer),
             Some(compressor) => {
@@ -201,7 +203,7 @@ impl WalWriter {
                 }
                 self.frames.add(&self.compressed, &mut self.buffer);
                 self.compressed.clear();
-                self.compressed.shrink_to(BUFFER_LIMIT);
+                self.compressed.shrink_to(4 * BUFFER_LIMIT);
             }
         }
         Ok(())

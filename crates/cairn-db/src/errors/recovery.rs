@@ -245,6 +245,7 @@ impl Shared {
 
     /// [`crate::Db::resume`].
     pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
+        self.check_process()?;
         let current = {
             let mut state = self.errors.state.lock();
             let Some(current) = state.current.clone() else {

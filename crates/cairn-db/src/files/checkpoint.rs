@@ -32,6 +32,7 @@ impl Db {
 
 impl Shared {
     fn create_checkpoint(self: &Arc<Self>, dir: &Path, log_bytes: u64) -> Result<SequenceNumber> {
+        self.check_process()?;
         let staging = Staging::create(&*self.world.fs, dir)?;
         self.flush_for_copy(log_bytes)?;
         let _kept = self.keep_files();

@@ -245,6 +245,7 @@ impl Shared {
 
     /// Flushes everything if the logs have at least `wal_bytes`.
     pub(crate) fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
+        self.check_process()?;
         if wal_bytes == u64::MAX || self.read_only {
             return Ok(());
         }
@@ -264,6 +265,7 @@ impl Shared {
         if self.read_only {
             return self.captured_at_opening();
         }
+        self.check_process()?;
         self.lead_alone();
         let captured = self.capture_led();
         self.hand_over();
@@ -536,8 +538,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// None today; RocksDB's has them.
+    /// `NotSupported` in a forked child.
     pub fn disable_file_deletions(&self) -> Result<()> {
+        self.shared().check_process()?;
         self.shared().disable_file_deletions();
         Ok(())
     }
@@ -546,8 +549,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// None today; RocksDB's has them.
+    /// `NotSupported` in a forked child.
     pub fn enable_file_deletions(&self) -> Result<()> {
+        self.shared().check_process()?;
         self.shared().enable_file_deletions();
         Ok(())
     }

@@ -15,7 +15,7 @@ use cairn_jobs::checksum;
 use cairn_jobs::ttl::merge_operator_name;
 use cairn_options::{Compression, CompressionOptions, DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
-use cairn_platform::{World, WritableFile};
+use cairn_platform::{Process, World, WritableFile};
 use cairn_table::{BuildParams, TableBuilder};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::file::NO_CHECKSUM_FUNCTION;
@@ -74,6 +74,8 @@ struct Open {
     file: Arc<dyn WritableFile>,
     builder: TableBuilder,
     info: ExternalSstFileInfo,
+    /// The process that began it.
+    process: Process,
 }
 
 impl SstFileWriter {
@@ -129,6 +131,7 @@ impl SstFileWriter {
         })?;
         self.next += 1;
         self.open = Some(Open {
+            process: Process::this(),
             file,
             builder,
             info: ExternalSstFileInfo {
@@ -373,6 +376,7 @@ impl SstFileWriter {
             file,
             builder,
             mut info,
+            process: _,
         } = open;
         let finished = match builder.is_empty() {
             true => Err(Error::invalid_argument(
@@ -409,6 +413,11 @@ impl SstFileWriter {
 impl Drop for SstFileWriter {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
+            if !open.process.is_this() {
+                // The parent goes on with it.
+                std::mem::forget(open);
+                return;
+            }
             // A table without an end is of no use to anybody.
             let path = open.info.file_path.clone();
             drop(open);

@@ -426,6 +426,7 @@ impl Shared {
     /// Closes the database: running jobs end, the log is synced, the lock is given back. A second
     /// call does nothing.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        self.check_process()?;
         if !self.told_of_shutdown.swap(true, Ordering::Relaxed) {
             self.notify(|listener| listener.on_db_shutdown_begin());
         }

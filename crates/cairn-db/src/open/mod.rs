@@ -29,7 +29,7 @@ use cairn_observe::threads::{Operation, Tracker};
 use cairn_observe::{Level, LogOptions, Logger};
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, OnceLock};
-use cairn_platform::{FileSystem, Io, World};
+use cairn_platform::{FileSystem, Io, Process, World};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 use cairn_version::{OpenTables, Version};
@@ -454,6 +454,7 @@ fn assemble(
         )),
         opened: OnceLock::new(),
         read_only: request.read_only,
+        process: Process::this(),
         dated: ttl::is_dated(request),
         has_timestamps: AtomicBool::new(false),
         told_of_shutdown: AtomicBool::new(false),

@@ -76,6 +76,7 @@ impl Shared {
 
     /// Writes `batch` as it is stored.
     fn write_stored(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.check_process()?;
         if options.sync && options.disable_wal {
             return Err(Error::invalid_argument(
                 "a synced write needs the WAL: sync and disableWAL are both set",
@@ -90,6 +91,7 @@ impl Shared {
             ));
         }
         batch.check()?;
+        cairn_wal::check_record(batch.data().len() as u64)?;
         if !options.ignore_missing_column_families {
             self.check_families(batch)?;
         }

@@ -30,6 +30,7 @@ mod paths;
 mod properties;
 mod reads;
 mod repair;
+mod sizes;
 mod space;
 mod spared;
 mod sst;

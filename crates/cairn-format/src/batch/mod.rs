@@ -33,12 +33,18 @@ mod tests;
 
 use cairn_types::{Decoded, Malformed, SequenceNumber, ValueKind};
 
-pub use write::{Mark, WriteBatch};
+pub use write::{Mark, WriteBatch, check_entry};
 
 use crate::coding::Input;
 
 /// Bytes before the first record.
 pub const HEADER_LEN: usize = 12;
+
+/// The longest key: as an internal key it has 8 bytes more, and lengths are 32 bits wide. As RocksDB's.
+pub const MAX_KEY_LEN: usize = u32::MAX as usize - 8;
+
+/// The longest value by itself. A key and its value together have [`crate::block::MAX_ENTRY_LEN`] bytes at most.
+pub const MAX_VALUE_LEN: usize = u32::MAX as usize;
 
 /// The id of the family that every database has.
 pub const DEFAULT_FAMILY: u32 = 0;

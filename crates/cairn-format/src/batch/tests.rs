@@ -247,3 +247,55 @@ fn built_one() -> WriteBatch {
     batch.put(0, b"k", b"v").unwrap();
     batch
 }
+
+#[test]
+fn what_no_table_could_hold_is_refused_with_limit_and_size_and_changes_nothing() {
+    let max = crate::block::MAX_ENTRY_LEN;
+    for (key, value) in [(0, max), (max, 0), (4, max - 4), (max / 2, max - max / 2)] {
+        assert_eq!(check_entry(key, value), Ok(()));
+    }
+    for (key, value, words) in [
+        (0, max + 1, "key and value together are too large"),
+        (
+            max / 2,
+            max - max / 2 + 1,
+            "key and value together are too large",
+        ),
+        (MAX_KEY_LEN, 0, "key and value together are too large"),
+        (MAX_KEY_LEN + 1, 0, "key is too large"),
+        (1, MAX_VALUE_LEN, "key and value together are too large"),
+        (1, MAX_VALUE_LEN + 1, "value is too large"),
+        (usize::MAX, usize::MAX, "key is too large"),
+    ] {
+        let error = check_entry(key, value).unwrap_err();
+        assert_eq!(error.code(), cairn_types::Code::InvalidArgument);
+        let text = error.to_string();
+        assert!(
+            text.contains(words) && text.contains(" bytes, found "),
+            "{text}"
+        );
+    }
+    // By every way into a batch, without memory for what is refused: one piece comes many times.
+    let piece = vec![0; 1 << 20];
+    let pieces: Vec<&[u8]> = vec![&piece; 1 << 12];
+    let almost: Vec<&[u8]> = [&pieces[1..], &[&piece[63..]]].concat();
+    let whole = vec![0; max + 1];
+    let mut batch = built_one();
+    let before = batch.clone();
+    for value in [&pieces, &almost] {
+        assert!(batch.put_parts(0, &[b"k"], value).is_err());
+        assert!(batch.put_parts(3, value, &[b"v"]).is_err());
+        assert!(batch.merge_parts(0, &[b"k"], value).is_err());
+    }
+    for value in [&whole[..], &whole[..max]] {
+        assert!(batch.put(0, b"k", value).is_err());
+        assert!(batch.put(0, value, b"v").is_err());
+        assert!(batch.merge(2, b"k", value).is_err());
+        assert!(batch.delete_range(0, value, b"z").is_err());
+        assert!(batch.put_entity(0, b"k", value).is_err());
+        assert!(batch.timed_put(0, b"k", &value[8..], 1).is_err());
+    }
+    assert!(batch.delete(0, &whole).is_err());
+    assert!(batch.single_delete(0, &whole).is_err());
+    assert_eq!(batch, before);
+}

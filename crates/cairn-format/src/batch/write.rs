@@ -2,7 +2,8 @@
 
 use cairn_types::{Decoded, Error, Result, SequenceNumber, ValueKind};
 
-use super::{BatchRef, DEFAULT_FAMILY, HEADER_LEN};
+use super::{BatchRef, DEFAULT_FAMILY, HEADER_LEN, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::block::MAX_ENTRY_LEN;
 use crate::coding::{put_fixed64, put_lps, put_varint32};
 
 /// A place in a batch to go back to.
@@ -169,8 +170,8 @@ impl WriteBatch {
     ///
     /// # Errors
     ///
-    /// Of this method and those that follow: `InvalidArgument` if key or value has 2^32 bytes or
-    /// more, or if the batch holds 2^32 - 1 counted records already. The batch is unchanged then.
+    /// Of this method and those that follow: `InvalidArgument` if key and value have more than
+    /// [`MAX_ENTRY_LEN`] bytes together, or if the batch holds 2^32 - 1 counted records already. The batch is unchanged then.
     #[inline]
     pub fn put(&mut self, family: u32, key: &[u8], value: &[u8]) -> Result<()> {
         self.add_pair(ValueKind::Value, ValueKind::FamilyValue, family, key, value)
@@ -279,15 +280,14 @@ impl WriteBatch {
         value: &[u8],
         unix_seconds: u64,
     ) -> Result<()> {
-        check_len("key", key.len())?;
-        check_len("value", value.len().saturating_add(8))?;
+        check_entry(key.len(), value.len().saturating_add(8))?;
         let (plain, named) = (
             ValueKind::ValuePreferredSeqno,
             ValueKind::FamilyValuePreferredSeqno,
         );
         self.begin_counted(plain, named, family)?;
         put_lps(&mut self.bytes, key);
-        let stored = u32::try_from(value.len() + 8).expect("check_len has seen that it fits");
+        let stored = u32::try_from(value.len() + 8).expect("check_entry has seen that it fits");
         put_varint32(&mut self.bytes, stored);
         self.bytes.extend_from_slice(value);
         put_fixed64(&mut self.bytes, unix_seconds);
@@ -364,8 +364,7 @@ impl WriteBatch {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        check_len("key", key.len())?;
-        check_len("value", value.len())?;
+        check_entry(key.len(), value.len())?;
         self.bytes.reserve(key.len() + value.len() + 16);
         self.begin_counted(plain, named, family)?;
         put_lps(&mut self.bytes, key);
@@ -382,6 +381,7 @@ impl WriteBatch {
         value: &[&[u8]],
     ) -> Result<()> {
         let (key_len, value_len) = (total("key", key)?, total("value", value)?);
+        check_entry(key_len as usize, value_len as usize)?;
         self.bytes
             .reserve(key_len as usize + value_len as usize + 16);
         self.begin_counted(plain, named, family)?;
@@ -402,7 +402,7 @@ impl WriteBatch {
         family: u32,
         key: &[u8],
     ) -> Result<()> {
-        check_len("key", key.len())?;
+        check_entry(key.len(), 0)?;
         self.begin_counted(plain, named, family)?;
         put_lps(&mut self.bytes, key);
         Ok(())
@@ -434,6 +434,37 @@ impl WriteBatch {
             .first_chunk()
             .expect("a batch always has its header")
     }
+}
+
+/// Refuses what no table could hold: a key or a value that is too long by itself, or both together.
+///
+/// # Errors
+///
+/// `InvalidArgument`, which names limit and length.
+#[inline]
+pub fn check_entry(key_len: usize, value_len: usize) -> Result<()> {
+    match key_len.saturating_add(value_len) <= MAX_ENTRY_LEN {
+        true => Ok(()),
+        false => Err(entry_too_long(key_len, value_len)),
+    }
+}
+
+#[cold]
+fn entry_too_long(key_len: usize, value_len: usize) -> Error {
+    let (what, limit, len) = if key_len > MAX_KEY_LEN {
+        ("key is", MAX_KEY_LEN, key_len)
+    } else if value_len > MAX_VALUE_LEN {
+        ("value is", MAX_VALUE_LEN, value_len)
+    } else {
+        (
+            "key and value together are",
+            MAX_ENTRY_LEN,
+            key_len.saturating_add(value_len),
+        )
+    };
+    Error::invalid_argument(format!(
+        "{what} too large: expected at most {limit} bytes, found {len}"
+    ))
 }
 
 #[inline]

@@ -45,5 +45,24 @@ pub use prefix::{EntryForm, expand};
 pub use runs::skip_deletions;
 pub use words::{DataWords, KeyWords};
 
+/// The longest block: offsets in it are 32 bits wide, here and in RocksDB.
+pub const MAX_BLOCK_LEN: usize = u32::MAX as usize;
+
+/// What an entry of a block takes beside its user key and its value, at most: the suffix of an internal key, four
+/// varints, a restart, and what ends a block (and a little, so that no sum comes near the end of 32 bits).
+const ENTRY_OVERHEAD: usize = 64;
+
+/// User key and value of the longest entry. An entry lies in one block, so that one which is longer could be
+/// written to a log and to a memtable, and never be read from a table.
+pub const MAX_ENTRY_LEN: usize = MAX_BLOCK_LEN - ENTRY_OVERHEAD;
+
+/// True if a block of `len` bytes has room for one more entry of this key and this value.
+#[inline]
+#[must_use]
+pub fn has_room(len: usize, user_key: &[u8], value: &[u8]) -> bool {
+    let entry = user_key.len().saturating_add(value.len());
+    len.saturating_add(entry) <= MAX_ENTRY_LEN
+}
+
 /// The largest block in which a footer's bit 31 means a hash index.
 pub const MAX_HASHED_BLOCK_LEN: usize = 1 << 16;

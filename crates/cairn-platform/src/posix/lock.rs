@@ -21,6 +21,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::interrupts::repeated;
+use super::process::Process;
 use crate::fs::FileLock;
 use crate::sync::Mutex;
 
@@ -30,9 +31,15 @@ type Identity = (u64, u64);
 /// A name in a directory.
 type Place = (Identity, OsString);
 
+/// Where a lock file was when it was locked, and which process did that.
+struct Held {
+    place: Place,
+    process: Process,
+}
+
 /// The lock files that this process holds, and where each was when it was locked. Locked while a lock is taken or given back, so that
 /// no two threads are between looking and opening.
-static HELD: Mutex<BTreeMap<Identity, Place>> = Mutex::new(BTreeMap::new());
+static HELD: Mutex<BTreeMap<Identity, Held>> = Mutex::new(BTreeMap::new());
 
 /// How often a lock file that comes and goes is looked at again.
 const ATTEMPTS: usize = 16;
@@ -42,12 +49,19 @@ struct PosixLock {
     /// Taken out when dropped, so that it is closed at the right moment.
     file: Option<File>,
     identity: Identity,
+    process: Process,
 }
 
 impl FileLock for PosixLock {}
 
 impl Drop for PosixLock {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // The lock is the parent's. Closing the child's descriptor would give back a lock that the child has
+            // taken meanwhile by another one.
+            let _stays_open = self.file.take().map(IntoRawFd::into_raw_fd);
+            return;
+        }
         let mut held = HELD.lock();
         // Closing gives the lock back; only then may another thread of this process open the file.
         drop(self.file.take());
@@ -57,9 +71,12 @@ impl Drop for PosixLock {
 
 /// Takes the lock at `path`, creating the file if needed.
 pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
+    let process = Process::this();
     let mut held = HELD.lock();
+    // A child has no lock of its parent's; the kernel knows of these.
+    held.retain(|_, taken| taken.process.is_this());
     let place = place(path)?;
-    if held.values().any(|taken| *taken == place) {
+    if held.values().any(|taken| taken.place == place) {
         return Err(held_here(path));
     }
     for _ in 0..ATTEMPTS {
@@ -83,10 +100,11 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
             Ok(now) if self::identity(&now) == identity => {}
             _ => continue,
         }
-        held.insert(identity, place);
+        held.insert(identity, Held { place, process });
         return Ok(Box::new(PosixLock {
             file: Some(file),
             identity,
+            process,
         }));
     }
     Err(Error::io_text(format!(
@@ -97,7 +115,9 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
 
 /// Refuses a file that is a lock held by this process: reading it would mean closing it.
 pub(super) fn refuse_held(found: &Stat, path: &Path) -> Result<()> {
-    match HELD.lock().contains_key(&identity(found)) {
+    let held = HELD.lock();
+    let held = held.get(&identity(found));
+    match held.is_some_and(|held| held.process.is_this()) {
         true => Err(Error::io_text(format!(
             "open {}: it is a lock that this process holds",
             path.display()
@@ -107,7 +127,7 @@ pub(super) fn refuse_held(found: &Stat, path: &Path) -> Result<()> {
 }
 
 /// Opens the lock file, or creates it; `None` if it appeared or vanished meanwhile.
-fn open(path: &Path, held: &BTreeMap<Identity, Place>) -> Result<Option<File>> {
+fn open(path: &Path, held: &BTreeMap<Identity, Held>) -> Result<Option<File>> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mode = Mode::from_raw_mode(0o644);
     let opened = match stat(path) {

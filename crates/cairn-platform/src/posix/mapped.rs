@@ -406,6 +406,8 @@ impl Windows {
 impl WritableFile for MappedWriter {
     fn append(&self, data: &[u8]) -> Result<()> {
         let plain = &self.0.plain;
+        // A child has the parent's windows too.
+        plain.check_process()?;
         let mut current = self.0.current.lock();
         let mut rest = data;
         while !rest.is_empty() {
@@ -454,6 +456,7 @@ impl WritableFile for MappedWriter {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
+        self.0.plain.check_process()?;
         let _alone = self.0.unmap();
         self.0.plain.truncate(len)
     }
@@ -485,6 +488,7 @@ impl WritableFile for MappedWriter {
     }
 
     fn close(&self) -> Result<()> {
+        self.0.plain.check_process()?;
         let _alone = self.0.unmap();
         self.0.plain.close()
     }

@@ -19,6 +19,7 @@ mod mapped;
 mod mapping;
 mod prepare;
 pub(crate) mod priority;
+mod process;
 mod read;
 mod window;
 mod write;
@@ -37,6 +38,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, lstat, openat, stat, 
 use rustix::io::Errno;
 
 use self::interrupts::repeated;
+pub use self::process::Process;
+
 use self::mapped::MappedWriter;
 use self::read::PosixReader;
 use self::write::PosixWriter;

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::process::Process;
 use crate::sync::{Condvar, Mutex};
 
 /// For how long a thread waits for work before it ends.
@@ -34,7 +35,8 @@ pub(super) struct Preparer {
 
 struct Asked {
     work: VecDeque<Work>,
-    started: bool,
+    /// The process whose thread serves, if there is one. A child has none of its parent's.
+    started: Option<Process>,
 }
 
 impl Preparer {
@@ -43,7 +45,7 @@ impl Preparer {
             name,
             state: Mutex::new(Asked {
                 work: VecDeque::new(),
-                started: false,
+                started: None,
             }),
             asked: Condvar::new(),
         }
@@ -53,15 +55,20 @@ impl Preparer {
     /// done.
     pub(super) fn ask(&'static self, work: impl FnOnce() + Send + 'static) -> bool {
         let mut state = self.state.lock();
-        if !state.started {
-            let thread = std::thread::Builder::new().name(self.name.to_owned());
-            state.started = thread.spawn(|| self.serve()).is_ok();
+        if state.started.is_some_and(|process| !process.is_this()) {
+            // It was asked for by the parent, which does it.
+            std::mem::forget(std::mem::take(&mut state.work));
+            state.started = None;
         }
-        if state.started {
+        if state.started.is_none() {
+            let thread = std::thread::Builder::new().name(self.name.to_owned());
+            state.started = thread.spawn(|| self.serve()).ok().map(|_| Process::this());
+        }
+        if state.started.is_some() {
             state.work.push_back(Box::new(work));
             self.asked.notify_one();
         }
-        state.started
+        state.started.is_some()
     }
 
     /// The life of the thread.
@@ -74,7 +81,7 @@ impl Preparer {
                 state = self.state.lock();
             } else if self.asked.wait_for(&mut state, PATIENCE).timed_out() && state.work.is_empty()
             {
-                state.started = false;
+                state.started = None;
                 return;
             }
         }

@@ -19,6 +19,7 @@ use rustix::io::{Errno, pwrite};
 
 use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
 use super::interrupts::repeated;
+use super::process::Process;
 use crate::fs::WritableFile;
 use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
 
@@ -34,6 +35,8 @@ pub(super) struct PosixWriter {
     /// `None` once closed.
     file: RwLock<Option<File>>,
     path: PathBuf,
+    /// The process that opened it. A child writes, cuts and closes nothing.
+    process: Process,
     len: AtomicU64,
     allocated: AtomicU64,
     direct: Option<Mutex<DirectTail>>,
@@ -61,6 +64,7 @@ impl PosixWriter {
         Ok(PosixWriter {
             file: RwLock::new(Some(file)),
             path,
+            process: Process::this(),
             len: AtomicU64::new(len),
             allocated: AtomicU64::new(0),
             direct,
@@ -84,12 +88,21 @@ impl PosixWriter {
         self.len.store(len, Ordering::Relaxed);
     }
 
+    /// Refuses a child of the process that opened the file. To be asked before any lock: a thread that the child
+    /// does not have may hold it.
+    #[inline]
+    pub(super) fn check_process(&self) -> Result<()> {
+        self.process
+            .check(|| format!("the file {}", self.path.display()))
+    }
+
     /// Calls `act` with the open file.
     pub(super) fn with_file<T>(
         &self,
         doing: &str,
         act: impl FnOnce(&File) -> Result<T, Errno>,
     ) -> Result<T> {
+        self.check_process()?;
         match &*self.file.read() {
             Some(file) => act(file).map_err(|errno| Error::io(doing, &self.path, errno.into())),
             None => Err(Error::io_text(format!(
@@ -284,6 +297,7 @@ impl WritableFile for PosixWriter {
     }
 
     fn close(&self) -> Result<()> {
+        self.check_process()?;
         if self.file.read().is_none() {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 //! dictionary, and the way of a full one into the output.
 
 use cairn_compress::{Compression, Compressor, Dictionary, Framing, decompress, train_zstd};
-use cairn_format::block::{BlockBuilder, BlockOptions, can_hash};
+use cairn_format::block::{BlockBuilder, BlockOptions, can_hash, has_room};
 use cairn_format::table::{Handle, TRAILER_LEN};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{DataBlockIndexType, TableOptions};
@@ -253,7 +253,7 @@ impl DataBlocks {
             return false;
         }
         let size = self.block.estimated_size();
-        if size >= self.sizes.block_size {
+        if size >= self.sizes.block_size || !has_room(size, key, value) {
             return true;
         }
         let mut after = size + self.block.growth(key, value);

@@ -18,6 +18,7 @@ mod params;
 
 use std::sync::Arc;
 
+use cairn_format::batch::check_entry;
 use cairn_format::checksum::ChecksumKind;
 use cairn_format::key;
 use cairn_format::table::Properties;
@@ -136,7 +137,7 @@ impl TableBuilder {
     ///
     /// # Errors
     ///
-    /// Those of the file, and of a codec.
+    /// Those of the file, and of a codec; `InvalidArgument` for an entry that no block can hold.
     #[inline]
     pub fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         if self.strip > 0 {
@@ -161,6 +162,8 @@ impl TableBuilder {
                 || key::compare(&self.order, self.last_key(), key).is_lt(),
             "entries are added in order"
         );
+        // What merges and filters make of entries that were small enough may not be.
+        check_entry(key::user_key(key).len(), value.len())?;
         if self.data.is_full_for(key, value) {
             self.end_block(Some(key))?;
         }

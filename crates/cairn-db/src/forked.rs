@@ -1,0 +1,43 @@
+//! Databases in a process that was forked from the one that opened them.
+//!
+//! The child has a copy of everything but the threads: locks may be held by threads that do not exist, jobs never
+//! end, and the files are the parent's. So in the child
+//!
+//! - whatever writes, waits for jobs or changes files fails and names the rule;
+//! - closing, and dropping handles, iterators, snapshots and writers of tables, touches nothing: what they hold is
+//!   left as it is, which costs no memory that the parent does not have;
+//! - gets and seeks of a database that is open for writing are refused, because a thread of the parent may have
+//!   held a lock that they take. One that was opened read-only has no threads at work, and is read as in RocksDB.
+//!
+//! The file system keeps the same rule once more for each file that is open for writing
+//! (`crates/cairn-platform/src/posix/process.rs`). A child that opens a database of its own gets threads of its own
+//! for it; as in every program with threads that is only safe behind `exec`, or if no thread of the parent was at work
+//! when it forked: the locks of the language's libraries are copied as they are.
+
+use cairn_types::Result;
+
+use crate::shared::Shared;
+
+impl Shared {
+    /// True in a child of the process that opened the database.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        !self.process.is_this()
+    }
+
+    /// Refuses a child what only the process that opened the database may do. To be asked before any lock.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.process
+            .check(|| format!("the database {}", self.dir.display()))
+    }
+
+    /// Refuses a child reads that could wait for a thread that it does not have.
+    #[inline]
+    pub(crate) fn check_reader(&self) -> Result<()> {
+        match self.is_forked() && !self.read_only {
+            false => Ok(()),
+            true => self.check_process(),
+        }
+    }
+}
