@@ -20,4 +20,6 @@ pub use reader::{MAX_RECORD_LEN, WalEvent, WalReader};
 pub use writer::{WalOptions, WalWriter};
 
 #[cfg(test)]
+mod kill_tests;
+#[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@
 mod aligned;
 pub mod huge;
 mod interrupts;
+mod lease;
 mod lock;
 mod look;
 mod mapped;
