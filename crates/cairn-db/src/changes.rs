@@ -7,7 +7,7 @@
 //! Of a log that grows it reads what the writer vouches for, and goes on there: behind that a record may be there in
 //! part, and what was read once of it would hide the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use cairn_wal::{Reason, WalEvent, WalReader};
 use crate::batch::WriteBatch;
 use crate::db::{Db, Handle};
 use crate::shared::Shared;
-use crate::write::archive::archive_dir;
+use crate::write::archive::{archive_dir, archives};
 
 /// Where a log lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,11 +67,18 @@ impl Shared {
     /// The logs that hold a batch, oldest first.
     fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
         let fs = &*self.world.fs;
-        // The live ones first: one that moves meanwhile is then found twice rather than not at all.
+        // The live ones first: one that moves meanwhile is then found twice rather than not at all. With an archive
+        // those are all that lie there, for one that nobody needs is on its way; and two of them may arrive in any order.
+        let names = match archives(&self.options()) {
+            true => cairn_wal::list(fs, &self.wal_dir)?,
+            false => Vec::new(),
+        };
         // The file of a log is longer than the log while it is written through a mapping, and until it is cut.
         let (live, mut lens) = {
             let tree = self.tree.lock();
-            let live: Vec<FileNumber> = tree.logs.keys().copied().collect();
+            let names = names.into_iter().map(|log| log.number);
+            let moving = names.filter(|number| !tree.failed_logs.contains(number));
+            let live: BTreeSet<FileNumber> = tree.logs.keys().copied().chain(moving).collect();
             let ending = tree.ending_logs.iter();
             let lens: BTreeMap<FileNumber, u64> = ending
                 .filter_map(|number| Some((*number, *tree.logs.get(number)?)))
@@ -86,16 +93,18 @@ impl Shared {
             Err(error) if error.subcode() == Subcode::PathNotFound => Vec::new(),
             found => found?,
         };
-        let last_archived = archived.last().map(|log| log.number);
-        let archived = archived
+        let mut all: BTreeMap<FileNumber, WalFileType> = live
             .into_iter()
-            .map(|log| WalFile::new(log.number, WalFileType::Archived));
-        let live = live
-            .into_iter()
-            .filter(|number| last_archived.is_none_or(|last| *number > last))
-            .map(|number| WalFile::new(number, WalFileType::Alive));
+            .map(|number| (number, WalFileType::Alive))
+            .collect();
+        all.extend(
+            archived
+                .iter()
+                .map(|log| (log.number, WalFileType::Archived)),
+        );
         let mut files = Vec::new();
-        for mut file in archived.chain(live) {
+        for (number, file_type) in all {
+            let mut file = WalFile::new(number, file_type);
             let Some((path, mut reader)) = self.open_wal(&file)? else {
                 continue;
             };
@@ -146,11 +155,7 @@ impl Shared {
     }
 
     /// The same, to be read up to `limit`.
-    fn open_wal_up_to(
-        &self,
-        limit: u64,
-        file: &WalFile,
-    ) -> Result<Option<(PathBuf, WalReader)>> {
+    fn open_wal_up_to(&self, limit: u64, file: &WalFile) -> Result<Option<(PathBuf, WalReader)>> {
         let number = file.log_number;
         let paths = [self.log_path(number), self.archived_log_path(number)];
         let skip = usize::from(file.file_type == WalFileType::Archived);

@@ -56,7 +56,11 @@ fn read(image: &DiskImage) -> Option<Vec<Vec<u8>>> {
         }
         // Where recovery goes on, it meets nothing else.
         while let WalEvent::Dropped(_) = reader.next().unwrap() {}
-        assert!(matches!(reader.event(), WalEvent::End(_)), "{:?}", reader.event());
+        assert!(
+            matches!(reader.event(), WalEvent::End(_)),
+            "{:?}",
+            reader.event()
+        );
     }
     Some(records)
 }
@@ -85,7 +89,10 @@ fn every_prefix(before: usize, group: &[Vec<u8>], options: &WalOptions) {
         expected.push(record.clone());
     }
     log.hand_over().unwrap();
-    assert_eq!(usize::from(fs.trace().operations()[begin].call == Call::Append), 0);
+    assert_eq!(
+        usize::from(fs.trace().operations()[begin].call == Call::Append),
+        0
+    );
     let trace = fs.trace();
     let mut replay = trace.replay();
     while replay.at() < begin && replay.step() {}
@@ -100,7 +107,10 @@ fn every_prefix(before: usize, group: &[Vec<u8>], options: &WalOptions) {
         for cut in cuts {
             let records = read(&replay.killed_at(cut));
             let records = records.unwrap_or_else(|| {
-                panic!("refused: {before} bytes before, operation {}, {cut} of {len}", replay.at())
+                panic!(
+                    "refused: {before} bytes before, operation {}, {cut} of {len}",
+                    replay.at()
+                )
             });
             assert!(records.len() >= found && expected.starts_with(&records));
             found = records.len();
@@ -128,7 +138,11 @@ fn every_prefix_of_every_store_is_an_end_of_the_log() {
     };
     let groups = [
         vec![record(300, 90, false)],
-        vec![record(300, 200, true), record(301, 90, false), record(302, 40, true)],
+        vec![
+            record(300, 200, true),
+            record(301, 90, false),
+            record(302, 40, true),
+        ],
         vec![record(256, 70_000, false)],
         vec![record(1, 70_000, true), record(2, 30, true)],
     ];

@@ -56,7 +56,9 @@ pub struct Refused {
 
 /// The length of row `number`: most are short, and every fourth is up to 70 KB.
 fn len_of(seed: u64, number: u64) -> usize {
-    let mixed = (seed << 32 | number).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (seed << 32 | number)
+        .wrapping_add(1)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = usize::try_from(mixed >> 40).expect("24 bits are left");
     match number % 4 {
         0 => mixed % 70_000,
@@ -68,7 +70,10 @@ fn len_of(seed: u64, number: u64) -> usize {
 fn row(seed: u64, number: u64) -> (Vec<u8>, Vec<u8>) {
     // A value of zeros looks like space that was never written.
     let byte = u8::try_from(number % 5 * 50).expect("it is small");
-    (number.to_be_bytes().to_vec(), vec![byte; len_of(seed, number)])
+    (
+        number.to_be_bytes().to_vec(),
+        vec![byte; len_of(seed, number)],
+    )
 }
 
 /// The life of a child: writes until it is killed.
@@ -85,11 +90,15 @@ pub fn write_until_killed(dir: &Path, seed: u64, logs: Logs) -> Result<(), Strin
     let mut db = Cairn::open(dir, &options, "")?;
     let mut told = std::io::stdout().lock();
     let words = |error: std::io::Error| error.to_string();
-    told.write_all(b"open\n").and_then(|()| told.flush()).map_err(words)?;
+    told.write_all(b"open\n")
+        .and_then(|()| told.flush())
+        .map_err(words)?;
     for number in 0..u64::MAX {
         let (key, value) = row(seed, number);
         db.write(&[Change::Put(0, key, value)]);
-        told.write_all(&[1]).and_then(|()| told.flush()).map_err(words)?;
+        told.write_all(&[1])
+            .and_then(|()| told.flush())
+            .map_err(words)?;
     }
     Ok(())
 }
@@ -154,7 +163,9 @@ pub fn round(
                 Err(error) => return Err(format!("{engine} in {mode}, child {seed}: {error}")),
             };
             let rows = rows.filter(|rows| *rows >= acknowledged).ok_or_else(|| {
-                format!("{engine} in {mode}, child {seed}: not the first {acknowledged} rows: {rows:?}")
+                format!(
+                    "{engine} in {mode}, child {seed}: not the first {acknowledged} rows: {rows:?}"
+                )
             })?;
             most = most.max(rows);
             fs::remove_dir_all(&copy).map_err(words)?;

@@ -630,7 +630,9 @@ impl<S: Source> LogReader<S> {
 /// zeros only.
 fn is_in_block_before(from: u64, at: u64) -> bool {
     let block = at - in_block(at) as u64;
-    block.checked_sub(SECTOR_LEN as u64).is_some_and(|close| (close..block).contains(&from))
+    block
+        .checked_sub(SECTOR_LEN as u64)
+        .is_some_and(|close| (close..block).contains(&from))
 }
 
 /// Whether a block or its rest begins with the header of a veil.

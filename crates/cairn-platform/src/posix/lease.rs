@@ -17,6 +17,9 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
+use std::time::Duration;
+
+use rustix::io::Errno;
 
 use crate::sync::{Condvar, Mutex, Weak};
 
@@ -60,6 +63,9 @@ struct Owner {
 
 /// For how many seconds the thread waits before it looks whether any file is left.
 const PATIENCE: i64 = 2;
+
+/// For how many milliseconds an open waits at most; the kernel takes a lease away after 45 seconds unless it is told otherwise.
+const LONGEST_MILLIS: u32 = 60_000;
 
 /// A file that may have a lease.
 pub(super) trait Leased: Send + Sync {
@@ -122,6 +128,20 @@ pub(super) fn take(file: &File, holder: Weak<dyn Leased>) -> bool {
         HOLDERS.forget(&holder);
     }
     taken
+}
+
+/// Carries out `open`, which does not wait, until nobody has a lease on the file: the first attempt asks for it back.
+/// No longer than the kernel lets anybody keep one that is asked for.
+pub(super) fn waited<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut opened = open();
+    for _ in 0..LONGEST_MILLIS {
+        if !matches!(opened, Err(Errno::AGAIN)) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        opened = open();
+    }
+    opened
 }
 
 /// Whether an open of `file`, on which a lease was taken, waits.

@@ -595,7 +595,9 @@ impl WritableFile for MappedWriter {
                 goes_on: veils.peek().is_some_and(|veil| veil.at == to),
             };
             let Some(stored) = self.0.put(current.as_mut(), &piece)? else {
-                return self.0.go_on_by_calls(&mut current, begin + done as u64, &data[done..]);
+                return self
+                    .0
+                    .go_on_by_calls(&mut current, begin + done as u64, &data[done..]);
             };
             if let (Some(hidden), Some(now)) = (hidden.take(), current.as_mut()) {
                 self.0.publish(now, hidden, &data[done..from])?;

@@ -113,8 +113,9 @@ impl Window {
     /// If the window does not hold that place, or if the data reach into another unit.
     #[inline]
     pub(super) fn store(&mut self, offset: u64, data: &[u8]) {
-        self.store_body(offset, data);
-        self.publish(offset, data);
+        let head = self.head(offset, data);
+        self.copy_behind(&head, data);
+        self.store_word(&head, data);
     }
 
     /// Stores `data` at `offset` of the file without their first eight bytes.
@@ -124,16 +125,8 @@ impl Window {
     /// As [`Window::store`].
     #[inline]
     pub(super) fn store_body(&mut self, offset: u64, data: &[u8]) {
-        let Head { at, len, .. } = self.head(offset, data);
-        let rest = &data[len..];
-        // SAFETY: `at .. at + data.len()` lies in one unit of the mapping, as `head` asserts. The mapping is valid until
-        // `drop`; all of it is allocated in the file, so that no access faults for good. `self` is
-        // borrowed mutably, so no other thread stores here, and nobody has references into the mapping.
-        // `data` is ordinary memory, which a fresh mapping never overlaps.
-        unsafe {
-            let start = self.start.as_ptr().add(at + len);
-            std::ptr::copy_nonoverlapping(rest.as_ptr(), start, rest.len());
-        }
+        let head = self.head(offset, data);
+        self.copy_behind(&head, data);
     }
 
     /// Stores the first eight bytes of `data` at `offset` of the file, of which all others are there.
@@ -143,9 +136,30 @@ impl Window {
     /// As [`Window::store`].
     #[inline]
     pub(super) fn publish(&mut self, offset: u64, data: &[u8]) {
-        let Head { at, word, len } = self.head(offset, data);
+        let head = self.head(offset, data);
+        self.store_word(&head, data);
+    }
+
+    /// Stores what comes behind the `head` of `data`.
+    #[inline]
+    fn copy_behind(&mut self, head: &Head, data: &[u8]) {
+        let rest = &data[head.len..];
+        // SAFETY: `at .. at + data.len()` lies in one unit of the mapping, as `Window::head` asserts. The mapping is valid
+        // until `drop`; all of it is allocated in the file, so that no access faults for good. `self` is
+        // borrowed mutably, so no other thread stores here, and nobody has references into the mapping.
+        // `data` is ordinary memory, which a fresh mapping never overlaps.
+        unsafe {
+            let start = self.start.as_ptr().add(head.at + head.len);
+            std::ptr::copy_nonoverlapping(rest.as_ptr(), start, rest.len());
+        }
+    }
+
+    /// Stores the `head` of `data`.
+    #[inline]
+    fn store_word(&mut self, head: &Head, data: &[u8]) {
+        let &Head { at, word, len } = head;
         // SAFETY: `word .. word + 8` lies in the unit of `at`, because windows consist of whole units; for the rest see
-        // `store_body`.
+        // `copy_behind`.
         unsafe {
             let word_at = self.start.as_ptr().add(word).cast::<[u8; HEAD]>();
             let mut bytes = word_at.read();

@@ -47,7 +47,10 @@ fn rounds_of(rounds: &str, first: &str) -> Result<(), String> {
         for seed in first..first + rounds {
             let mut command = Command::new(&program);
             let left = place.path().join("left");
-            command.arg("--child").arg(left).args([&seed.to_string(), logs]);
+            command
+                .arg("--child")
+                .arg(left)
+                .args([&seed.to_string(), logs]);
             kills::round(&mut command, place.path(), seed, &mut refused)?;
         }
         println!(

@@ -58,7 +58,11 @@ fn a_log_that_ends_in_zeros_or_in_a_record_without_header_is_read_in_every_mode(
         let log = newest_log(&killed);
         let mut whole = fs::read(&log.path).unwrap();
         let end = end_of_records(&log);
-        assert_eq!(whole.len(), end, "a copy of a live log has its records and no zeros");
+        assert_eq!(
+            whole.len(),
+            end,
+            "a copy of a live log has its records and no zeros"
+        );
         if options != "wal_write_mode=kPlain" {
             // The windows of a mapping, which were ready.
             whole.resize(end.next_multiple_of(64 << 10) + (64 << 10), 0);

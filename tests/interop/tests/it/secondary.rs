@@ -70,8 +70,7 @@ impl Secondary {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         let create: unsafe extern "C" fn() -> *mut c_void =
             self.symbol("rocksdb_readoptions_create");
-        let destroy: unsafe extern "C" fn(*mut c_void) =
-            self.symbol("rocksdb_readoptions_destroy");
+        let destroy: unsafe extern "C" fn(*mut c_void) = self.symbol("rocksdb_readoptions_destroy");
         let free: unsafe extern "C" fn(*mut c_void) = self.symbol("rocksdb_free");
         type Get = unsafe extern "C" fn(
             *mut c_void,
@@ -85,7 +84,14 @@ impl Secondary {
         let (mut len, mut error) = (0, null_mut());
         unsafe {
             let options = create();
-            let found = get(self.db, options, key.as_ptr(), key.len(), &mut len, &mut error);
+            let found = get(
+                self.db,
+                options,
+                key.as_ptr(),
+                key.len(),
+                &mut len,
+                &mut error,
+            );
             destroy(options);
             self.check(error);
             if found.is_null() {
@@ -120,7 +126,12 @@ fn a_secondary_of_rocksdb_reads_what_a_live_cairn_has_acknowledged() {
     if crate::library().is_none() {
         return;
     }
-    for options in ["", "wal_compression=kZSTD", "write_buffer_size=500000", "wal_write_mode=kPlain"] {
+    for options in [
+        "",
+        "wal_compression=kZSTD",
+        "write_buffer_size=500000",
+        "wal_write_mode=kPlain",
+    ] {
         let place = tempfile::tempdir().unwrap();
         let primary = place.path().join("primary");
         let mut db = Cairn::open(&primary, options, "").unwrap();
