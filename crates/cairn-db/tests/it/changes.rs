@@ -327,7 +327,7 @@ impl Follower<'_> {
         // A stream that has caught up goes on with what comes meanwhile.
         for _ in 0..3 {
             while iter.valid() {
-                let (first, batch) = iter.batch().unwrap();
+                let (first, batch) = iter.batch().expect("the batch is whole");
                 let expected = self.next;
                 let fits = match is_first {
                     true => first.0 <= expected || self.may_miss,
