@@ -70,6 +70,10 @@ functions! {
     fn rocksdb_open_for_read_only_column_families(
         Handle, *const c_char, c_int, *const *const c_char, *const Handle, *mut Handle, c_uchar, ErrorSlot
     ) -> Handle;
+    fn rocksdb_open_as_secondary_column_families(
+        Handle, *const c_char, *const c_char, c_int, *const *const c_char, *const Handle, *mut Handle, ErrorSlot
+    ) -> Handle;
+    fn rocksdb_try_catch_up_with_primary(Handle, ErrorSlot);
     fn rocksdb_column_family_handle_destroy(Handle);
     fn rocksdb_close(Handle);
     fn rocksdb_writeoptions_create() -> Handle;

@@ -22,6 +22,9 @@ pub enum OpenMode {
     ReadOnly,
     /// As `Create`, with so many seconds to live for the values of every family.
     WithTtl(i32),
+    /// Read beside a process that writes it; see [`Db::catch_up`]. Its own log lies in a directory with `.secondary` behind
+    /// the database's name.
+    Secondary,
 }
 
 /// The place of a family in the list that the database was opened with.
@@ -71,6 +74,9 @@ impl Db {
         let name_pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
         let option_handles: Vec<_> = kept.iter().map(|options| options.handle).collect();
         let mut handles: Vec<Handle> = vec![null_mut(); families.len()];
+        let mut place = path.as_os_str().to_owned();
+        place.push(".secondary");
+        let place = path_string(Path::new(&place))?;
         let path = path_string(path)?;
         let count =
             c_int::try_from(families.len()).map_err(|_| Error("too many families".into()))?;
@@ -86,6 +92,16 @@ impl Db {
                         option_handles.as_ptr(),
                         handles.as_mut_ptr(),
                         0,
+                        error,
+                    ),
+                    OpenMode::Secondary => (api.rocksdb_open_as_secondary_column_families)(
+                        db_options.handle,
+                        path.as_ptr(),
+                        place.as_ptr(),
+                        count,
+                        name_pointers.as_ptr(),
+                        option_handles.as_ptr(),
+                        handles.as_mut_ptr(),
                         error,
                     ),
                     OpenMode::WithTtl(ttl) => (api.rocksdb_open_column_families_with_ttl)(
@@ -126,6 +142,17 @@ impl Db {
             timestamp: None,
             _options: kept,
         })
+    }
+
+    /// Reads what the primary instance has written since, if this is a secondary one.
+    ///
+    /// # Errors
+    ///
+    /// RocksDB's.
+    pub fn catch_up(&self) -> Result<()> {
+        let api = &self.library.api;
+        // SAFETY: the handle is live.
+        api.call(|error| unsafe { (api.rocksdb_try_catch_up_with_primary)(self.handle, error) })
     }
 
     /// The family called `name`.

@@ -3,8 +3,11 @@
 //! A stream reads the logs of the moment when it was made, the archived ones first, and follows the
 //! last of them as it grows. It shows nothing that reads do not see yet. Writes without a log, and
 //! ingested files, leave gaps, which end a stream.
+//!
+//! Of a log that grows it reads what the writer vouches for, and goes on there: behind that a record may be there in
+//! part, and what was read once of it would hide the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,7 +21,7 @@ use cairn_wal::{Reason, WalEvent, WalReader};
 use crate::batch::WriteBatch;
 use crate::db::{Db, Handle};
 use crate::shared::Shared;
-use crate::write::archive::archive_dir;
+use crate::write::archive::{archive_dir, archives};
 
 /// Where a log lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +67,18 @@ impl Shared {
     /// The logs that hold a batch, oldest first.
     fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
         let fs = &*self.world.fs;
-        // The live ones first: one that moves meanwhile is then found twice rather than not at all.
+        // The live ones first: one that moves meanwhile is then found twice rather than not at all. With an archive
+        // those are all that lie there, for one that nobody needs is on its way; and two of them may arrive in any order.
+        let names = match archives(&self.options()) {
+            true => cairn_wal::list(fs, &self.wal_dir)?,
+            false => Vec::new(),
+        };
         // The file of a log is longer than the log while it is written through a mapping, and until it is cut.
         let (live, mut lens) = {
             let tree = self.tree.lock();
-            let live: Vec<FileNumber> = tree.logs.keys().copied().collect();
+            let names = names.into_iter().map(|log| log.number);
+            let moving = names.filter(|number| !tree.failed_logs.contains(number));
+            let live: BTreeSet<FileNumber> = tree.logs.keys().copied().chain(moving).collect();
             let ending = tree.ending_logs.iter();
             let lens: BTreeMap<FileNumber, u64> = ending
                 .filter_map(|number| Some((*number, *tree.logs.get(number)?)))
@@ -83,16 +93,18 @@ impl Shared {
             Err(error) if error.subcode() == Subcode::PathNotFound => Vec::new(),
             found => found?,
         };
-        let last_archived = archived.last().map(|log| log.number);
-        let archived = archived
+        let mut all: BTreeMap<FileNumber, WalFileType> = live
             .into_iter()
-            .map(|log| WalFile::new(log.number, WalFileType::Archived));
-        let live = live
-            .into_iter()
-            .filter(|number| last_archived.is_none_or(|last| *number > last))
-            .map(|number| WalFile::new(number, WalFileType::Alive));
+            .map(|number| (number, WalFileType::Alive))
+            .collect();
+        all.extend(
+            archived
+                .iter()
+                .map(|log| (log.number, WalFileType::Archived)),
+        );
         let mut files = Vec::new();
-        for mut file in archived.chain(live) {
+        for (number, file_type) in all {
+            let mut file = WalFile::new(number, file_type);
             let Some((path, mut reader)) = self.open_wal(&file)? else {
                 continue;
             };
@@ -110,15 +122,50 @@ impl Shared {
         Ok(files)
     }
 
+    /// The length of the records of a log that is written, or was written by this process and is still live.
+    fn written_len(&self, number: FileNumber) -> Option<u64> {
+        let writer = self.writer.lock();
+        if let Some(log) = writer.log.as_ref().filter(|log| log.number() == number) {
+            return Some(log.file_len());
+        }
+        if let Some((_, len)) = writer.ended.filter(|ended| ended.0 == number) {
+            return Some(len);
+        }
+        drop(writer);
+        self.tree.lock().logs.get(&number).copied()
+    }
+
+    /// Why a stream finds `gap` between the logs `before` and `number`, which were neighbours when it was made.
+    fn gap_between(&self, before: FileNumber, number: FileNumber, gap: Error) -> Result<Error> {
+        let now: Vec<_> = self.sorted_wal_files()?;
+        let mut between = now.iter().map(|file| file.log_number);
+        let is_whole = between.clone().any(|log| log == before)
+            && !between.any(|log| log > before && log < number);
+        Ok(match is_whole {
+            true => gap,
+            false => Error::try_again(format!(
+                "logs before {number} were deleted: make another stream to go on with what is left"
+            )),
+        })
+    }
+
     /// Opens a log, wherever it lies by now; `None` if it is gone.
     fn open_wal(&self, file: &WalFile) -> Result<Option<(PathBuf, WalReader)>> {
+        self.open_wal_up_to(u64::MAX, file)
+    }
+
+    /// The same, to be read up to `limit`.
+    fn open_wal_up_to(&self, limit: u64, file: &WalFile) -> Result<Option<(PathBuf, WalReader)>> {
         let number = file.log_number;
         let paths = [self.log_path(number), self.archived_log_path(number)];
         let skip = usize::from(file.file_type == WalFileType::Archived);
         for path in paths.into_iter().skip(skip) {
-            match WalReader::open(&*self.world.fs, &path, number, FileMode::default()) {
+            match self.world.fs.open(&path, FileMode::default()) {
                 Err(error) if error.subcode() == Subcode::PathNotFound => {}
-                reader => return reader.map(|reader| Some((path, reader))),
+                file => {
+                    let reader = WalReader::up_to(limit, file?, number);
+                    return Ok(Some((path, reader)));
+                }
             }
         }
         Ok(None)
@@ -149,8 +196,12 @@ pub struct WalIterator {
     /// The file that is read.
     at: usize,
     reader: Option<WalReader>,
-    /// Up to where the file was read.
-    passed: u64,
+    /// Up to where it may be read.
+    limit: u64,
+    /// Whether the reader stands at a batch that was not visible yet.
+    waiting: bool,
+    /// Whether a batch of the file was read.
+    in_file: bool,
     /// Whether the batch of `start` (or what is there in its place) was found.
     started: bool,
     valid: bool,
@@ -178,7 +229,9 @@ impl WalIterator {
             files,
             at: 0,
             reader: None,
-            passed: 0,
+            limit: 0,
+            waiting: false,
+            in_file: false,
             started: false,
             valid: false,
             batch: Vec::new(),
@@ -244,7 +297,7 @@ impl WalIterator {
                 Found::EndOfFile if self.at + 1 < self.files.len() => {
                     self.at += 1;
                     self.reader = None;
-                    self.passed = 0;
+                    self.in_file = false;
                 }
                 Found::EndOfFile => break,
             }
@@ -267,23 +320,26 @@ impl WalIterator {
             if self.last >= published {
                 return Ok(Found::CaughtUp);
             }
-            let file = &self.files[self.at];
+            let number = self.files[self.at].log_number;
             let reader = match &mut self.reader {
                 Some(reader) => reader,
                 None => {
-                    let Some((_, reader)) = shared.open_wal(file)? else {
-                        return Err(Error::try_again(format!(
-                            "log {} was deleted: make another stream to go on with what is left",
-                            file.log_number
-                        )));
+                    let file = &self.files[self.at];
+                    // Known before the file is opened: one that is gone is not opened then.
+                    let limit = shared.written_len(number).unwrap_or(u64::MAX);
+                    let Some((_, reader)) = shared.open_wal_up_to(limit, file)? else {
+                        return Err(deleted(number));
                     };
+                    self.limit = limit;
                     self.reader.insert(reader)
                 }
             };
-            reader.advance()?;
+            if !std::mem::take(&mut self.waiting) {
+                reader.advance()?;
+            }
             let recycled = reader.is_recycled();
             match reader.event() {
-                WalEvent::Record { payload, offset } => {
+                WalEvent::Record { payload, .. } => {
                     // What a log says of the one before it was written by nobody.
                     let written = Predecessor::from_batch(payload).is_none();
                     let Some((first, last)) = span(payload).filter(|_| written) else {
@@ -291,21 +347,24 @@ impl WalIterator {
                     };
                     if last > published {
                         // Behind a gap, and not visible yet.
-                        self.reader = None;
+                        self.waiting = true;
                         return Ok(Found::CaughtUp);
                     }
-                    if offset < self.passed {
-                        // Seen before the file was read again.
-                        continue;
-                    }
                     if self.started && first != self.last.plus(1) {
-                        return Err(Error::not_found(format!(
+                        let gap = Error::not_found(format!(
                             "gap in sequence numbers: expected {}, found {first}",
                             self.last.plus(1)
-                        )));
+                        ));
+                        return Err(match self.at.checked_sub(1).filter(|_| !self.in_file) {
+                            None => gap,
+                            Some(before) => {
+                                let before = self.files[before].log_number;
+                                shared.gap_between(before, number, gap)?
+                            }
+                        });
                     }
+                    self.in_file = true;
                     (self.first, self.last) = (first, last);
-                    self.passed = offset + 1;
                     if self.started || last >= self.start || self.at > 0 {
                         self.started = true;
                         self.batch.clear();
@@ -313,30 +372,25 @@ impl WalIterator {
                         return Ok(Found::Batch);
                     }
                 }
-                // In a recycled log the rest is of its former life, and a record that is being written is
-                // there once it is published.
-                event @ (WalEvent::End(_) | WalEvent::Dropped(_))
-                    if recycled || ends_log(event) =>
-                {
-                    let whole = reader.whole_up_to();
-                    self.reader = None;
-                    // What has been added since the reader looked at the file's end is read by
-                    // another one.
-                    let now = shared.open_wal(&self.files[self.at])?;
-                    let Some((_, mut again)) = now else {
-                        return Ok(Found::EndOfFile);
-                    };
-                    if !goes_on(&mut again, whole)? {
-                        return Ok(Found::EndOfFile);
+                WalEvent::End(_) => match shared.written_len(number) {
+                    Some(now) if now > self.limit => {
+                        self.limit = now;
+                        reader.go_on(now);
                     }
+                    _ => return Ok(Found::EndOfFile),
+                },
+                // The file became another log while it was read.
+                WalEvent::Dropped(_) if recycled && self.limit != u64::MAX => {
+                    return Err(deleted(number));
+                }
+                // In a recycled log the rest is of its former life.
+                event @ WalEvent::Dropped(_) if recycled || ends_log(event) => {
+                    return Ok(Found::EndOfFile);
                 }
                 WalEvent::Dropped(dropped) => {
                     shared.info.warn(format_args!(
-                        "a stream of updates leaves out {} bytes at {} of log {}: {}",
-                        dropped.bytes,
-                        dropped.offset,
-                        self.files[self.at].log_number,
-                        dropped.reason
+                        "a stream of updates leaves out {} bytes at {} of log {number}: {}",
+                        dropped.bytes, dropped.offset, dropped.reason
                     ));
                 }
                 _ => {}
@@ -345,18 +399,11 @@ impl WalIterator {
     }
 }
 
-/// Whether `reader` meets a record behind `whole`.
-fn goes_on(reader: &mut WalReader, whole: u64) -> Result<bool> {
-    loop {
-        reader.advance()?;
-        let recycled = reader.is_recycled();
-        match reader.event() {
-            WalEvent::Record { offset, .. } if offset >= whole => return Ok(true),
-            event if ends_log(event) => return Ok(false),
-            WalEvent::Dropped(_) if recycled => return Ok(false),
-            _ => {}
-        }
-    }
+/// The error of a stream that has come to a log that is gone.
+fn deleted(number: FileNumber) -> Error {
+    Error::try_again(format!(
+        "log {number} was deleted: make another stream to go on with what is left"
+    ))
 }
 
 /// Whether nothing comes behind `event` in its log, or nothing yet.

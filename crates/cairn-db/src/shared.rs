@@ -178,6 +178,8 @@ pub(crate) struct Shared {
 pub(crate) struct Writer {
     /// The log that is written; `None` when closed or read-only.
     pub(crate) log: Option<CurrentLog>,
+    /// The log before it, and its length.
+    pub(crate) ended: Option<(FileNumber, u64)>,
     /// The last sequence number that was given out.
     pub(crate) allocated: SequenceNumber,
     /// Length of the current log.

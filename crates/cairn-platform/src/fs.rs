@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_types::{Error, Result};
+use cairn_types::{Error, Result, Veil};
 
 /// How a file will be read or written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,9 +23,14 @@ pub struct FileMode {
     /// Append to a new file by stores into a mapping rather than by calls, where the file system is
     /// known to take them; [`WritableFile::is_mapped`] tells. The file is longer than what was appended
     /// until it is closed, and zeros lie behind that; so it is after a crash. A process that ends within
-    /// an append leaves all [`MAPPED_UNIT`]s of it before some offset, and none behind the next; of the
-    /// unit between the two it may leave any bytes but the first eight of what was appended to it,
-    /// which come last and at once. A power cut may leave any part of what was not synced.
+    /// an append leaves all pieces of it before some offset, and none behind the next; pieces end where
+    /// [`MAPPED_UNIT`]s and veiled pieces do. Of the piece between the two it may leave any bytes but the first eight,
+    /// which come last and at once: zeros stand there until then. Before the first bytes of a piece that a veiled one
+    /// follows come all of that one, with its veil ([`WritableFile::append_veiled`]). A power cut may leave any part of
+    /// what was not synced.
+    ///
+    /// The file is exactly as long as what was appended while anybody else has it open: it is cut to that length, and
+    /// written by calls from then on, before another open of it returns.
     ///
     /// Of a file that is opened for reading: read what it holds by loads from a mapping rather than
     /// by calls. The file is not written any more. Should it be cut off by others meanwhile, or the
@@ -229,6 +234,12 @@ pub trait WritableFile: Send + Sync {
     /// Hands `data` to the kernel, behind what was appended before. With direct I/O the last,
     /// partial sector waits in memory until `flush` or `sync`.
     fn append(&self, data: &[u8]) -> Result<()>;
+    /// The same for a file that may be mapped. Where `veils` are given, in order, a piece that begins a unit is covered
+    /// until the one before it is complete: see [`FileMode::mapped`]. A file that is written by calls needs none.
+    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
+        let _ = veils;
+        self.append(data)
+    }
     /// Hands over what direct I/O still holds in memory.
     fn flush(&self) -> Result<()> {
         Ok(())

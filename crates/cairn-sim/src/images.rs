@@ -152,6 +152,35 @@ impl Replay<'_> {
         })
     }
 
+    /// The length of the store into a mapping that is under way; none if the next operation is another.
+    #[must_use]
+    pub fn store_len(&self) -> Option<usize> {
+        let next = self.trace.operations.get(self.at())?;
+        match (next.call, &next.change) {
+            (Call::Store, Some(Change::Write { data, .. })) => Some(data.len()),
+            _ => None,
+        }
+    }
+
+    /// The disk that a process leaves which ends when that store has `len` bytes, the first eight of them not yet.
+    #[must_use]
+    pub fn killed_at(&self, len: usize) -> DiskImage {
+        let mut tree = self.live.clone();
+        let next = self.trace.operations.get(self.at());
+        if let Some(Change::Write {
+            inode,
+            offset,
+            data,
+        }) = next.and_then(|next| next.change.as_ref())
+            && let Some(body) = data[..len.min(data.len())].get(8..)
+        {
+            tree.write(*inode, offset + 8, body);
+        }
+        DiskImage {
+            tree: tree.reachable(),
+        }
+    }
+
     /// All pending changes that may still become durable, in the order of their issue.
     fn kept(&self) -> Vec<usize> {
         let data = self.data.values().flatten();
@@ -191,16 +220,22 @@ impl Replay<'_> {
             data,
         }) = stored.and_then(|next| next.change.as_ref())
         {
-            // The first word comes last, and the others in any order.
-            for eighths in [8, 4] {
+            let mut with = |kept: &mut dyn FnMut(usize) -> bool| {
                 let mut tree = self.live.clone();
-                for at in (8..data.len()).step_by(8) {
-                    if rng.chance(eighths, 8) {
-                        let end = data.len().min(at + 8);
-                        tree.write(*inode, offset + at, &data[at..end]);
-                    }
+                for at in (8..data.len()).step_by(8).filter(|at| kept(*at)) {
+                    let end = data.len().min(at + 8);
+                    tree.write(*inode, offset + at, &data[at..end]);
                 }
                 trees.push(tree);
+            };
+            // The first word comes last; the others in order, as processors copy, or in any.
+            with(&mut |_| true);
+            with(&mut |_| rng.chance(4, 8));
+            let sector = 512 - offset % 512;
+            for cut in [24, sector, rng.below(data.len().max(1))] {
+                if (9..data.len()).contains(&cut) {
+                    with(&mut |at| at < cut);
+                }
             }
         }
         trees

@@ -14,6 +14,7 @@ pub mod number;
 pub mod partition;
 pub mod prefix;
 pub mod value;
+pub mod veil;
 pub mod wal_filter;
 
 pub use collector::{CollectorContext, TablePropertiesCollector, TablePropertiesCollectorFactory};
@@ -29,4 +30,5 @@ pub use number::{FileNumber, SequenceNumber};
 pub use partition::{PartitionContext, SstPartitioner, SstPartitionerFactory};
 pub use prefix::{PrefixExtractor, SliceTransform};
 pub use value::ValueKind;
+pub use veil::Veil;
 pub use wal_filter::{WalDecision, WalFilter};

@@ -42,4 +42,6 @@ pub fn check_record(len: u64) -> Result<()> {
 }
 
 #[cfg(test)]
+mod kill_tests;
+#[cfg(test)]
 mod tests;

@@ -44,11 +44,17 @@ pub struct WalReader {
     file: Arc<dyn RandomAccessFile>,
 }
 
-struct File(Arc<dyn RandomAccessFile>);
+struct File {
+    file: Arc<dyn RandomAccessFile>,
+    /// Where reading ends, if the file does not end before.
+    limit: u64,
+}
 
 impl Source for File {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.0.read_up_to_end(offset, buf)
+        let left = usize::try_from(self.limit.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let len = buf.len().min(left);
+        self.file.read_up_to_end(offset, &mut buf[..len])
     }
 }
 
@@ -72,8 +78,19 @@ impl WalReader {
     /// Reads `file`, the WAL `number`, from its start.
     #[must_use]
     pub fn new(file: Arc<dyn RandomAccessFile>, number: FileNumber) -> WalReader {
+        WalReader::up_to(u64::MAX, file, number)
+    }
+
+    /// Reads `file`, the WAL `number`, from its start to the offset `limit`. Of a log that is being written only what
+    /// its writer vouches for is sure to be there: behind it a reader finds anything.
+    #[must_use]
+    pub fn up_to(limit: u64, file: Arc<dyn RandomAccessFile>, number: FileNumber) -> WalReader {
+        let source = File {
+            file: file.clone(),
+            limit,
+        };
         WalReader {
-            log: LogReader::new(File(file.clone()), number.0),
+            log: LogReader::new(source, number.0),
             decompressor: None,
             plain: Vec::new(),
             bad_frame: None,
@@ -97,6 +114,11 @@ impl WalReader {
     #[must_use]
     pub fn whole_up_to(&self) -> u64 {
         self.log.whole_up_to()
+    }
+
+    /// Goes on behind the end that the reader has come to, up to `limit`.
+    pub fn go_on(&mut self, limit: u64) {
+        self.log.go_on().limit = limit;
     }
 
     /// Goes to the next event and returns it.

@@ -57,6 +57,9 @@ impl WalWriter {
             false => Framing::Legacy,
         };
         let mut frames = LogWriter::at(framing, file.len());
+        if file.is_mapped() {
+            frames = frames.with_veils();
+        }
         let mut buffer = Vec::new();
         let compressor = match options.compression {
             Compression::None => None,
@@ -240,10 +243,12 @@ impl WalWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        if let Err(error) = self.file.append(&self.buffer) {
+        let appended = self.file.append_veiled(&self.buffer, self.frames.veils());
+        if let Err(error) = appended {
             self.failed = Some(error.clone());
             return Err(error);
         }
+        self.frames.clear_veils();
         self.buffer.clear();
         self.buffer.shrink_to(4 * BUFFER_LIMIT);
         Ok(())

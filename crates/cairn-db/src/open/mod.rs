@@ -387,6 +387,7 @@ fn assemble(
         queue: Default::default(),
         writer: Mutex::new(Writer {
             log: None,
+            ended: None,
             allocated: SequenceNumber::ZERO,
             unflushed_log_bytes: 0,
         }),

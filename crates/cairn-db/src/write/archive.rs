@@ -64,13 +64,14 @@ impl Shared {
         }
     }
 
-    /// Deletes those of `logs` whose last writes failed, and returns the rest.
+    /// Deletes those of `logs` whose last writes failed, and returns the rest. The numbers are kept: the files may be
+    /// there for longer.
     fn without_failed(&self, mut logs: BTreeMap<FileNumber, u64>) -> BTreeMap<FileNumber, u64> {
         let failed: Vec<FileNumber> = {
-            let mut tree = self.tree.lock();
+            let tree = self.tree.lock();
             let numbers = logs.keys().copied();
             numbers
-                .filter(|number| tree.failed_logs.remove(number))
+                .filter(|number| tree.failed_logs.contains(number))
                 .collect()
         };
         for number in failed {

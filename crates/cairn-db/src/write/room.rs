@@ -360,6 +360,7 @@ impl Shared {
         }
         steps.done("the next log");
         let old = writer.log.replace(next);
+        writer.ended = old.as_ref().map(|old| (old.number(), old.file_len()));
         writer.unflushed_log_bytes = 0;
         drop(writer);
         steps.done("the next log");

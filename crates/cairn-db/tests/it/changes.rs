@@ -296,3 +296,138 @@ fn a_log_that_is_deleted_while_logs_are_listed_is_not_part_of_the_stream() {
     assert_eq!(numbers_since(&db, 1), [3]);
     assert_eq!(*files.doomed.lock(), None);
 }
+
+/// A follower of the logs of a database that is being written by several threads: from each position on it sees
+/// every batch once, in order.
+struct Follower<'a> {
+    db: &'a Db,
+    /// Whether logs may be deleted before they are read.
+    may_miss: bool,
+    next: u64,
+}
+
+impl Follower<'_> {
+    /// Reads what there is; how many batches.
+    fn read(&mut self) -> usize {
+        let mut seen = 0;
+        let written = self.db.latest_sequence().0;
+        let mut iter = match self.db.updates_since(SequenceNumber(self.next)) {
+            Ok(iter) => iter,
+            Err(error) => {
+                // Deleted while the stream was made, or not written yet.
+                let expected = match self.next > written {
+                    true => [Code::TryAgain, Code::NotFound],
+                    false => [Code::TryAgain; 2],
+                };
+                assert!(expected.contains(&error.code()), "{error}");
+                return 0;
+            }
+        };
+        let mut is_first = true;
+        // A stream that has caught up goes on with what comes meanwhile.
+        for _ in 0..3 {
+            while iter.valid() {
+                let (first, batch) = iter.batch().expect("the batch is whole");
+                let expected = self.next;
+                let fits = match is_first {
+                    true => first.0 <= expected || self.may_miss,
+                    false => first.0 == expected,
+                };
+                assert!(fits, "batch {first} where {expected} should be");
+                self.next = first.0 + u64::from(batch.count());
+                is_first = false;
+                seen += 1;
+                iter.next();
+            }
+            match iter.status() {
+                Ok(()) => iter.next(),
+                Err(error) => {
+                    assert_eq!(error.code(), Code::TryAgain, "at {}: {error}", self.next);
+                    break;
+                }
+            }
+        }
+        seen
+    }
+}
+
+/// A stream on a live log reported gaps where it had read a block before its last records were in it.
+#[test]
+fn streams_on_logs_that_are_written_show_no_gap_that_is_not_there() {
+    for (text, may_miss) in [
+        ("WAL_ttl_seconds=3600", false),
+        ("recycle_log_file_num=2", true),
+        (
+            "wal_compression=kZSTD;WAL_ttl_seconds=3600;wal_write_mode=kPlain",
+            false,
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options(text);
+        options.create_if_missing = true;
+        let family = FamilyOptions {
+            write_buffer_size: 400_000,
+            ..FamilyOptions::default()
+        };
+        let families = [cairn_db::FamilyDescriptor::new("default", family)];
+        let db = cairn_db::open(&cairn_db::OpenRequest {
+            path: dir.path(),
+            options: &options,
+            families: &families,
+            others: None,
+            read_only: false,
+            world: World::posix(),
+        })
+        .unwrap();
+        let done = std::sync::atomic::AtomicUsize::new(0);
+        let writers = 3;
+        std::thread::scope(|scope| {
+            for writer in 0..writers {
+                let (db, done) = (&db, &done);
+                scope.spawn(move || {
+                    for n in 0..1500_usize {
+                        let mut batch = WriteBatch::new();
+                        for entry in 0..=n % 3 {
+                            let len = if n % 50 == writer {
+                                40_000
+                            } else {
+                                40 + n % 300
+                            };
+                            let key = [writer as u8, entry as u8, n as u8, (n >> 8) as u8];
+                            batch.put(&key, &vec![7; len]);
+                        }
+                        db.write(&batch).unwrap();
+                    }
+                    done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                });
+            }
+            for position in [1, 700] {
+                let (db, done) = (&db, &done);
+                scope.spawn(move || {
+                    let mut follower = Follower {
+                        db,
+                        may_miss,
+                        next: position,
+                    };
+                    while done.load(std::sync::atomic::Ordering::SeqCst) < writers {
+                        follower.read();
+                    }
+                    while follower.read() > 0 {}
+                    assert_eq!(follower.next, db.latest_sequence().0 + 1, "{text}");
+                });
+            }
+            // At any position.
+            let (db, done) = (&db, &done);
+            scope.spawn(move || {
+                let mut position = 1;
+                while done.load(std::sync::atomic::Ordering::SeqCst) < writers {
+                    position = (position * 48_271) % 2_147_483_647;
+                    let next = 1 + position % (db.latest_sequence().0 + 1);
+                    let mut follower = Follower { db, may_miss, next };
+                    follower.read();
+                }
+            });
+        });
+        db.close().unwrap();
+    }
+}

@@ -9,12 +9,19 @@
 //! SetCompression 9                                           fixed32; only as the first record
 //! TimestampSizes 10, recyclable 11                           (fixed32 family, fixed16 size)*
 //! Predecessor 130, recyclable 131                            fixed64 number, size, last sequence
+//! Veil 255                                                   bytes of a piece that is being stored
 //! ```
 //!
 //! What does not fit behind a record (less than a header; for the metadata records from 9 on, less
 //! than the record, which is never cut) is filled with zeros. A reader therefore skips the last
 //! bytes of a block when they hold no header, and zeros where a header should be mean that nothing
 //! was written there. Unknown types with bit 7 set are passed over, others are damage.
+//!
+//! A veil stands for a moment where a Middle or Last begins a block of a mapped file (see [`Veil`]): its header covers the
+//! same bytes with another type. A reader of RocksDB passes over it, and over the pieces before it, in silence; so neither
+//! piece of a record is ever there alone. Only a process that ended in that moment leaves one behind, at the end of its log.
+//!
+//! [`Veil`]: cairn_types::Veil
 //!
 //! [`LogWriter`] frames, [`LogReader`] unframes and names everything that it has to leave out, and
 //! [`RecoveryMode`] says what a database does about that. None of them touches a file.
@@ -56,6 +63,8 @@ pub(crate) mod record_type {
     pub const RECYCLABLE_TIMESTAMP_SIZES: u8 = 11;
     pub const PREDECESSOR: u8 = 130;
     pub const RECYCLABLE_PREDECESSOR: u8 = 131;
+    /// Of a piece that is being stored.
+    pub const VEIL: u8 = 255;
     /// Unknown types with this bit may be passed over.
     pub const MAY_IGNORE: u8 = 0x80;
 }

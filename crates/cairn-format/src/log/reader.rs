@@ -17,8 +17,11 @@ use super::writer::{in_block, low_half};
 use super::{BLOCK_LEN, HEADER_LEN, Predecessor, RECYCLABLE_HEADER_LEN, TimestampSizes};
 use crate::checksum::{crc32c, mask};
 
-/// What devices write whole or not at all.
+/// The length of what devices write whole or not at all. So close behind its header a record that is stored front to
+/// back has a byte other than zero; zeros that reach further are a sector that was lost.
 const SECTOR_LEN: usize = 512;
+/// The length of a record's head in a mapped file, which is stored last.
+const HEAD_LEN: usize = 8;
 
 /// Where a reader's bytes come from.
 pub trait Source {
@@ -107,8 +110,8 @@ pub enum Reason {
     BadLength,
     /// Zeros where a record should be, and records behind them. The rest of the block goes too.
     Zeroed,
-    /// Zeros where a header should be, something behind them in their sector, and nothing behind the
-    /// block: a mapped file is left so by a process that ended while it stored a record, header last.
+    /// Zeros where a header should be and something close behind them, or a veil; and behind the block no record: a
+    /// mapped file is left so by a process that ended while it stored records.
     Unfinished,
     /// A record of a type that must be known and is not.
     UnknownType(u8),
@@ -283,6 +286,17 @@ impl<S: Source> LogReader<S> {
         }
     }
 
+    /// Goes on where the file ended, which has grown meanwhile. Returns the source, which may have to be told.
+    pub fn go_on(&mut self) -> &mut S {
+        if let Some(from) = self.zeros_from.take() {
+            self.at = from;
+        }
+        self.current = Step::Again;
+        self.window.forget();
+        self.window.next_len = BLOCK_LEN;
+        &mut self.window.source
+    }
+
     /// The event that the reader stands at.
     ///
     /// # Panics
@@ -316,7 +330,7 @@ impl<S: Source> LogReader<S> {
             self.at += room as u64;
             return Ok(Step::Again);
         }
-        let rest = self.window.rest_of_block(self.at)?;
+        let mut rest = self.window.rest_of_block(self.at)?;
         if rest.is_empty() {
             return Ok(self.end());
         }
@@ -324,6 +338,12 @@ impl<S: Source> LogReader<S> {
         let header = rest.start..rest.end.min(rest.start + HEADER_LEN);
         if is_zero(&self.window.bytes[header]) {
             return self.zeros(rest);
+        }
+        if is_veil(&self.window.bytes[rest.clone()]) {
+            if let Some(unfinished) = self.veiled(rest.len())? {
+                return Ok(unfinished);
+            }
+            rest = self.window.rest_of_block(self.at)?;
         }
         if let Some(hole) = self.hole_before(&rest) {
             return Ok(hole);
@@ -396,6 +416,9 @@ impl<S: Source> LogReader<S> {
             kind if is_metadata(kind) => self.metadata(record),
             kind => {
                 self.at += record.len;
+                if kind == rt::VEIL && self.pieces_from.is_some() {
+                    return self.dropped(Reason::MissingEnd, record.offset);
+                }
                 if kind & rt::MAY_IGNORE == 0 {
                     return self.dropped(Reason::UnknownType(kind), record.offset);
                 }
@@ -512,11 +535,13 @@ impl<S: Source> LogReader<S> {
             return Ok(Step::Again);
         }
         self.zeros_from = None;
-        // Zeros up to the end of a sector are a sector that was lost.
-        let in_sector = SECTOR_LEN - in_block(block) % SECTOR_LEN;
-        let sector = rest.start..rest.end.min(rest.start + in_sector);
-        let is_begun = from == block && !is_zero(&self.window.bytes[sector]);
-        if is_begun && self.only_zeros_from(self.at)? {
+        let bytes = &self.window.bytes[rest];
+        let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
+        let is_begun = match from == block {
+            true => (HEAD_LEN..SECTOR_LEN).contains(&zeros),
+            false => zeros >= HEAD_LEN && is_in_block_before(from, block),
+        };
+        if is_begun && self.only_hidden_from(self.at)? {
             return Ok(self.dropped(Reason::Unfinished, from));
         }
         // Whoever is writing the file may have finished the record, and others behind it, meanwhile.
@@ -534,16 +559,45 @@ impl<S: Source> LogReader<S> {
         Ok(self.dropped(Reason::Zeroed, from))
     }
 
-    /// Whether the file has nothing but zeros from `at` on, where a block begins.
-    fn only_zeros_from(&mut self, mut at: u64) -> Result<bool> {
+    /// The pieces of a record up to `at`, where a block with a veil begins, `len` bytes of it, if no record lies behind
+    /// the block.
+    fn veiled(&mut self, len: usize) -> Result<Option<Step>> {
+        let (at, zeros, pieces) = (self.at, self.zeros_from, self.pieces_from);
+        let from = match (pieces, zeros) {
+            (None, None) => at,
+            (Some(from), None) => from,
+            (None, Some(from)) if is_in_block_before(from, at) => from,
+            _ => return Ok(None),
+        };
+        let end = at + len as u64;
+        let block = self.window.rest_of_block(at)?;
+        let bytes = &self.window.bytes[block];
+        let piece = HEADER_LEN + usize::from(u16::from_le_bytes([bytes[4], bytes[5]]));
+        let is_last = bytes.get(piece..).is_none_or(is_zero);
+        if in_block(at) != 0 || !is_last || !self.only_hidden_from(end)? {
+            return Ok(None);
+        }
+        self.at = end;
+        self.zeros_from = None;
+        Ok(Some(self.dropped(Reason::Unfinished, from)))
+    }
+
+    /// Whether no record is stored from `at` on, where a block begins: its first piece may be on its way there, and
+    /// nothing comes behind that.
+    fn only_hidden_from(&mut self, mut at: u64) -> Result<bool> {
+        let mut may_be_begun = true;
         loop {
             let rest = self.window.rest_of_block(at)?;
-            if rest.is_empty() {
+            let bytes = &self.window.bytes[rest];
+            if bytes.is_empty() {
                 return Ok(true);
             }
-            if !is_zero(&self.window.bytes[rest]) {
+            let head = &bytes[..bytes.len().min(HEAD_LEN)];
+            let is_begun = may_be_begun && (is_zero(head) || is_veil(bytes));
+            if !is_begun && !is_zero(bytes) {
                 return Ok(false);
             }
+            may_be_begun = false;
             at += BLOCK_LEN as u64;
         }
     }
@@ -570,6 +624,20 @@ impl<S: Source> LogReader<S> {
             reason,
         })
     }
+}
+
+/// Whether `from` lies in the block before the one of `at`, so close to its end that a record may begin there with
+/// zeros only.
+fn is_in_block_before(from: u64, at: u64) -> bool {
+    let block = at - in_block(at) as u64;
+    block
+        .checked_sub(SECTOR_LEN as u64)
+        .is_some_and(|close| (close..block).contains(&from))
+}
+
+/// Whether a block or its rest begins with the header of a veil.
+fn is_veil(bytes: &[u8]) -> bool {
+    bytes.get(HEADER_LEN - 1) == Some(&rt::VEIL)
 }
 
 fn is_zero(bytes: &[u8]) -> bool {

@@ -391,6 +391,59 @@ fn a_lost_sector_in_the_last_block_is_no_unfinished_record() {
     assert_eq!(read(&file, 0).reasons(), [Reason::Zeroed]);
 }
 
+/// A veil with a record behind its block was left by no process that ended: a record that lost pieces is reported.
+#[test]
+fn a_veil_is_passed_over_and_the_pieces_before_it_are_not_forgotten() {
+    for framing in [Framing::Legacy, Framing::recyclable(0)] {
+        let records = [vec![1; 100], vec![2; 80_000], vec![3; 50]];
+        let mut writer = LogWriter::new(framing).with_veils();
+        let mut file = Vec::new();
+        for record in &records {
+            writer.add(record, &mut file);
+        }
+        let veils = writer.veils().to_vec();
+        assert_eq!(veils.len(), 2);
+        for (number, veil) in veils.iter().enumerate() {
+            let mut now = file.clone();
+            now[veil.at..veil.at + 8].copy_from_slice(&veil.head);
+            let seen = read(&now, 0);
+            let last_piece = number == 1;
+            let reasons = match last_piece {
+                true => vec![Reason::MissingEnd],
+                false => vec![Reason::MissingEnd, Reason::MissingStart],
+            };
+            assert_eq!(seen.reasons(), reasons);
+            assert_eq!(seen.records, [vec![1; 100], vec![3; 50]]);
+            // With nothing behind it, it is the end.
+            now.truncate(veil.end);
+            for zeros in [0, BLOCK_LEN] {
+                now.resize(now.len() + zeros, 0);
+                let seen = read(&now, 0);
+                assert_eq!(seen.reasons(), [Reason::Unfinished]);
+                assert_eq!(seen.records, [vec![1; 100]]);
+            }
+        }
+    }
+}
+
+/// A record that begins in the last bytes of a sector has nothing but zeros there until it is finished.
+#[test]
+fn an_unfinished_record_may_begin_anywhere_in_a_sector() {
+    for back in 0..40 {
+        let before = vec![1; 512 - back - HEADER_LEN];
+        let mut file = framed(Framing::Legacy, &[before.clone(), vec![2; 300]]);
+        let at = 512 - back;
+        file[at..at + 8].fill(0);
+        for cut in at + 9..file.len() {
+            let mut now = file[..cut].to_vec();
+            now.resize(2 * BLOCK_LEN, 0);
+            let seen = read(&now, 0);
+            assert_eq!(seen.records, [before.as_slice()]);
+            assert_eq!(seen.reasons(), [Reason::Unfinished]);
+        }
+    }
+}
+
 /// A reader of a log that is being written looked at a record between its payload and its header, and at
 /// what came behind it later; it took the record for damage.
 #[test]

@@ -3,9 +3,11 @@
 //! A record costs one copy and one checksum of its bytes; nothing is allocated beyond the growth
 //! of the caller's buffer.
 
+use cairn_types::Veil;
+
 use super::record_type as rt;
 use super::{BLOCK_LEN, HEADER_LEN, Predecessor, RECYCLABLE_HEADER_LEN};
-use crate::checksum::{crc32c, mask};
+use crate::checksum::{crc32c, crc32c_extend, mask};
 
 /// How the records of a file are framed. A file has one framing from its first record on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,8 @@ pub(super) fn low_half(number: u64) -> u32 {
 pub struct LogWriter {
     framing: Framing,
     offset: u64,
+    /// Those of the pieces framed since they were cleared; none if the file needs none.
+    veils: Option<Vec<Veil>>,
 }
 
 impl LogWriter {
@@ -62,7 +66,33 @@ impl LogWriter {
     /// A writer behind the `offset` bytes that a file has already.
     #[must_use]
     pub fn at(framing: Framing, offset: u64) -> LogWriter {
-        LogWriter { framing, offset }
+        LogWriter {
+            framing,
+            offset,
+            veils: None,
+        }
+    }
+
+    /// The same for a mapped file: collects the veils of the pieces that follow another one.
+    #[must_use]
+    pub fn with_veils(mut self) -> LogWriter {
+        self.veils = Some(Vec::new());
+        self
+    }
+
+    /// The veils of the pieces framed since the last [`LogWriter::clear_veils`]. Their offsets are those of the output.
+    #[inline]
+    #[must_use]
+    pub fn veils(&self) -> &[Veil] {
+        self.veils.as_deref().unwrap_or(&[])
+    }
+
+    /// Forgets the veils of what was stored.
+    #[inline]
+    pub fn clear_veils(&mut self) {
+        if let Some(veils) = &mut self.veils {
+            veils.clear();
+        }
     }
 
     /// Bytes framed so far, and those before: the size of the file once all is written.
@@ -99,7 +129,11 @@ impl LogWriter {
                 Framing::Legacy => kind,
                 Framing::Recyclable { .. } => kind + rt::TO_RECYCLABLE,
             };
+            let start = out.len();
             self.frame(kind, header_len, len, out, |out| parts.copy(len, out));
+            if let (false, Some(veils)) = (begin, &mut self.veils) {
+                veils.push(veil(start, out));
+            }
             begin = false;
             if left == 0 {
                 return;
@@ -202,6 +236,21 @@ impl LogWriter {
         let crc = mask(crc32c(&out[start + 6..]));
         out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
         self.offset += (header_len + len) as u64;
+    }
+}
+
+/// The veil of the piece at `start`, which was framed last.
+fn veil(start: usize, out: &[u8]) -> Veil {
+    let len = out.len() - start - HEADER_LEN;
+    let length = u16::try_from(len).expect("a piece fits a block");
+    let [low, high] = length.to_le_bytes();
+    let behind = &out[start + HEADER_LEN..];
+    let crc = mask(crc32c_extend(crc32c(&[rt::VEIL]), behind));
+    let [c0, c1, c2, c3] = crc.to_le_bytes();
+    Veil {
+        at: start,
+        end: out.len(),
+        head: [c0, c1, c2, c3, low, high, rt::VEIL, behind[0]],
     }
 }
 

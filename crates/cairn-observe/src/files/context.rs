@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_platform::fs::{FileMode, ReadAt, Status};
 use cairn_platform::world::Clock;
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
-use cairn_types::Result;
+use cairn_types::{Result, Veil};
 
 use crate::perf::io::{self, IoMetric};
 use crate::threads;
@@ -126,11 +126,18 @@ impl Writer {
 impl WritableFile for Writer {
     #[inline]
     fn append(&self, data: &[u8]) -> Result<()> {
+        self.append_veiled(data, &[])
+    }
+
+    #[inline]
+    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         if !crate::perf::is_in_use() && !threads::is_in_use() {
-            return self.file.append(data);
+            return self.file.append_veiled(data, veils);
         }
         let metrics = (IoMetric::WriteNanos, IoMetric::CpuWriteNanos);
-        io::timed_io(&*self.clock, metrics, || self.file.append(data))?;
+        io::timed_io(&*self.clock, metrics, || {
+            self.file.append_veiled(data, veils)
+        })?;
         io::add(IoMetric::BytesWritten, data.len() as u64);
         threads::count_written(data.len() as u64);
         Ok(())

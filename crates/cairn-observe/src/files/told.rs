@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_platform::fs::{FileMode, ReadAt, Status};
 use cairn_platform::world::Clock;
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
-use cairn_types::Result;
+use cairn_types::{Result, Veil};
 
 use crate::listener::{EventListener, FileOperation, FileOperationInfo, IoErrorInfo, Listeners};
 use crate::logger::Logger;
@@ -232,11 +232,15 @@ impl Writer {
 
 impl WritableFile for Writer {
     fn append(&self, data: &[u8]) -> Result<()> {
+        self.append_veiled(data, &[])
+    }
+
+    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         self.tell(
             |listener, info| listener.on_file_write_finish(info),
             FileOperation::Write,
             (self.file.len(), data.len() as u64),
-            || self.file.append(data),
+            || self.file.append_veiled(data, veils),
         )
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_platform::WritableFile;
-use cairn_types::Result;
+use cairn_types::{Result, Veil};
 
 use crate::activity::Activity;
 use crate::statistics::{Histogram, Meter};
@@ -36,8 +36,12 @@ struct Measured {
 
 impl WritableFile for Measured {
     fn append(&self, data: &[u8]) -> Result<()> {
+        self.append_veiled(data, &[])
+    }
+
+    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         let began = self.meter.began();
-        let appended = self.file.append(data);
+        let appended = self.file.append_veiled(data, veils);
         if let Some(nanos) = self.meter.nanos_since(began) {
             let of_activity = Activity::current().and_then(Activity::writes);
             self.meter.update(|update| {

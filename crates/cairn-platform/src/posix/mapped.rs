@@ -19,6 +19,9 @@
 //! that was expected to be long, a thread makes a *spare*: a file without a name, with room for what is
 //! expected of the next one, which becomes that ([`WritableFile::successor`]) or goes when this one does.
 //!
+//! Others never see that the file is longer: while it is mapped this process holds a lease on it ([`super::lease`]).
+//! Where another open of the file waits, the windows are left, the file is cut to its length, and appends are calls.
+//!
 //! Cost of an append: one lock that nobody else takes, one look at the coarse clock, one copy. The
 //! preparation of a page costs less than a call that writes half of it.
 
@@ -28,16 +31,18 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use cairn_types::Result;
+use cairn_types::{Error, Result, Veil};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FsWord, OFlags, fallocate, fstatfs, linkat, openat,
 };
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::aligned::{ALIGNMENT, round_down};
 use super::interrupts::repeated;
+use super::lease::{self, Leased};
 use super::prepare::{SPARES, WINDOWS, WRITEBACK};
-use super::window::Window;
+use super::window::{HEAD, Window};
 use super::write::PosixWriter;
 use super::{common_flags, permissions};
 use crate::fs::{FileMode, MAPPED_UNIT, WritableFile};
@@ -111,10 +116,38 @@ enum Spare {
 /// The window that is written.
 struct Current {
     window: Window,
+    /// The one before it, into which a head may still go.
+    left: Option<Window>,
     /// Offset up to which its pages were touched since they were last written back.
     touched: u64,
     /// When they were, in milliseconds.
     touched_at: i64,
+}
+
+/// A piece of an append, within one unit.
+struct Piece<'a> {
+    /// Where in the file it goes.
+    at: u64,
+    data: &'a [u8],
+    /// What stands for its head until the piece before it is visible.
+    veil: Option<[u8; HEAD]>,
+    /// Whether a piece with a veil follows, before which this one is not visible.
+    goes_on: bool,
+}
+
+impl Piece<'_> {
+    #[inline]
+    fn is_hidden(&self) -> bool {
+        self.veil.is_some() || self.goes_on
+    }
+}
+
+/// A piece that is in the file.
+#[derive(Clone, Copy)]
+struct Stored {
+    at: u64,
+    /// Whether its pages take stores without a fault.
+    touched: bool,
 }
 
 /// An append that does more than store has so many nanoseconds before it is told of.
@@ -133,6 +166,7 @@ impl Current {
             touched: window.end(),
             touched_at: coarse_millis(),
             window,
+            left: None,
         }
     }
 
@@ -196,16 +230,25 @@ impl MappedWriter {
             preparing: Mutex::default(),
             ready: Mutex::default(),
         };
-        match windows.prepare(0) {
-            None => Ok(Arc::new(windows.plain)),
+        let windows = Arc::new(windows);
+        // Without a lease others might read the file while it is longer than what was appended.
+        let first = windows.take_lease().then(|| windows.prepare(0)).flatten();
+        match first {
+            None => {
+                windows.give_way();
+                Ok(Arc::new(MappedWriter(windows)))
+            }
             Some(first) => {
-                let windows = Arc::new(windows);
                 if windows.mode.expected_len > first.end() {
                     windows.preparing.lock().at = Some(first.end());
                     let file = Arc::downgrade(&windows);
                     let _asked = WINDOWS.ask(move || Windows::prepare_all(&file));
                 }
                 *windows.current.lock() = Some(Current::new(first));
+                // An open that came before the window waits now, or was answered.
+                if windows.is_wanted() {
+                    windows.give_way();
+                }
                 Ok(Arc::new(MappedWriter(windows)))
             }
         }
@@ -219,8 +262,17 @@ impl MappedWriter {
             Some(window) => Some(window),
             None => self.0.prepare_now(offset),
         };
-        let left = std::mem::replace(current, entered.map(Current::new));
+        let before = std::mem::replace(current, entered.map(Current::new));
         let goes_on = current.is_some();
+        let done = before.as_ref().map(|before| before.window.range());
+        let mut left = None;
+        if let Some(before) = before {
+            left = before.left;
+            match current {
+                Some(current) => current.left = Some(before.window),
+                None => drop(before.window),
+            }
+        }
         let file = Arc::downgrade(&self.0);
         if goes_on && self.0.begins_spare(offset) {
             let file = file.clone();
@@ -228,7 +280,6 @@ impl MappedWriter {
         }
         // Without threads writers prepare their windows themselves, and the kernel writes back when it likes.
         let _asked = WINDOWS.ask(move || {
-            let done = left.as_ref().map(|left| left.window.range());
             // Unmapping is not the writer's work either.
             drop(left);
             if !goes_on {
@@ -242,7 +293,42 @@ impl MappedWriter {
     }
 }
 
+impl Leased for Windows {
+    fn is_wanted(&self) -> bool {
+        let wanted = |file: &File| Ok(lease::is_wanted(file));
+        // The lease of a closed file is gone.
+        self.current.lock().is_some() && self.plain.with_file("look at", wanted).unwrap_or(false)
+    }
+
+    fn give_way(&self) {
+        let _alone = self.unmap();
+        let len = self.plain.len();
+        if self.plain.allocated() > len {
+            // Where that fails readers meet zeros, and appends, which are calls from now on, errors.
+            let _ = self.plain.truncate(len);
+        }
+        self.give_lease_back();
+    }
+}
+
 impl Windows {
+    /// Takes a lease on the file: whoever opens it waits until it is as long as what was appended.
+    fn take_lease(self: &Arc<Self>) -> bool {
+        let holder: Weak<dyn Leased> = Arc::<Windows>::downgrade(self);
+        let take = |file: &File| Ok(lease::take(file, holder));
+        self.plain.with_file("lease", take).unwrap_or(false)
+    }
+
+    /// Lets others open the file, which is no longer than what was appended.
+    fn give_lease_back(&self) {
+        let give_back = |file: &File| {
+            lease::give_back(file);
+            Ok(())
+        };
+        // The lease of a closed file is gone.
+        let _ = self.plain.with_file("give back the lease on", give_back);
+    }
+
     /// Prepares the window that begins at `offset`.
     fn prepare(&self, offset: u64) -> Option<Window> {
         // As long as the file is: a short one is not made long by zeros.
@@ -358,6 +444,82 @@ impl Windows {
         Some((file, room))
     }
 
+    /// Stores `piece` into the window of `current`, or writes it by a call behind a sync or a pause. One that has a veil
+    /// or goes on is left without its head. None if there is no window: the file system refuses them, or has failed.
+    #[inline]
+    fn put(&self, current: Option<&mut Current>, piece: &Piece<'_>) -> Result<Option<Stored>> {
+        let Some(now) = current else {
+            return Ok(None);
+        };
+        let (at, data) = (piece.at, piece.data);
+        let stored = match now.touch(at, data.len(), self) {
+            Ok(true) => {
+                match piece.is_hidden() {
+                    true => now.window.store_body(at, data),
+                    false => now.window.store(at, data),
+                }
+                if let Some(veil) = piece.veil {
+                    now.window.publish(at, &veil);
+                }
+                Stored { at, touched: true }
+            }
+            Ok(false) => {
+                self.timed(|| self.write(now, piece))?;
+                Stored { at, touched: false }
+            }
+            Err(_) => return Ok(None),
+        };
+        Ok(Some(stored))
+    }
+
+    /// Writes `piece` by calls, as [`Windows::put`] stores it.
+    #[cold]
+    fn write(&self, now: &mut Current, piece: &Piece<'_>) -> Result<()> {
+        let (at, data) = (piece.at, piece.data);
+        // What lies in one page a call writes whole before the process can end.
+        let pages = round_down(at)..at + data.len() as u64;
+        if !piece.is_hidden() && pages.end - pages.start <= ALIGNMENT as u64 {
+            return self.plain.write_at(at, data);
+        }
+        let head = data.len().min(HEAD);
+        self.plain.write_at(at + head as u64, &data[head..])?;
+        match piece.veil {
+            Some(veil) => self.plain.write_at(at, &veil),
+            None if piece.goes_on => Ok(()),
+            None => self.publish(now, Stored { at, touched: false }, data),
+        }
+    }
+
+    /// Stores the first bytes of the piece `stored`, which are those of `data`.
+    fn publish(&self, now: &mut Current, stored: Stored, data: &[u8]) -> Result<()> {
+        let Stored { at, touched } = stored;
+        let is_here = now.window.holds(at);
+        let window = match &mut now.left {
+            Some(left) if !is_here => left,
+            _ => &mut now.window,
+        };
+        if !(touched && is_here) {
+            let end = at + data.len().min(HEAD) as u64;
+            let touched = self.timed(|| window.touch(at, end));
+            touched.map_err(|errno| Error::io("write", self.plain.path(), errno.into()))?;
+        }
+        window.publish(at, data);
+        Ok(())
+    }
+
+    /// Writes `data` by calls at `at`, up to where everything is visible. No zeros may come behind what is written from
+    /// now on: where the process ended within a call they would hide that the file ends there.
+    #[cold]
+    fn go_on_by_calls(&self, current: &mut Option<Current>, at: u64, data: &[u8]) -> Result<()> {
+        *current = None;
+        if self.plain.allocated() > at {
+            self.forget_next();
+            self.plain.truncate(at)?;
+            self.give_lease_back();
+        }
+        self.timed(|| self.plain.append(data))
+    }
+
     /// Has another thread ask for writeback of the bytes of `range`, into which nothing is stored any more.
     fn write_back(self: &Arc<Self>, range: Range<u64>) {
         // Relaxed: a window more or less.
@@ -405,38 +567,55 @@ impl Windows {
 
 impl WritableFile for MappedWriter {
     fn append(&self, data: &[u8]) -> Result<()> {
+        self.append_veiled(data, &[])
+    }
+
+    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         let plain = &self.0.plain;
         // A child has the parent's windows too.
         plain.check_process()?;
         let mut current = self.0.current.lock();
-        let mut rest = data;
-        while !rest.is_empty() {
-            let at = plain.len();
+        let mut veils = veils.iter().peekable();
+        let begin = plain.len();
+        // What is visible, and the piece behind it that is stored without its head.
+        let mut done = 0;
+        let mut hidden: Option<Stored> = None;
+        let mut from = 0;
+        while from < data.len() {
+            let at = begin + from as u64;
             if current.as_ref().is_some_and(|now| now.window.end() <= at) {
                 self.0.timed(|| self.enter(&mut current, at));
             }
+            let veil = veils.next_if(|veil| veil.at == from);
             let room = MAPPED_UNIT - at % MAPPED_UNIT;
-            let len = usize::try_from(room).map_or(rest.len(), |room| room.min(rest.len()));
-            let (now, later) = rest.split_at(len);
-            let touched = current
-                .as_mut()
-                .map(|now| (now.touch(at, len, &self.0), now));
-            match touched {
-                Some((Ok(true), current)) => {
-                    current.window.store(at, now);
-                    plain.note_len(at + now.len() as u64);
-                }
-                Some((Ok(false), _)) => self.0.timed(|| plain.append(now))?,
-                // The file system refuses windows, or has failed: a call says what it is.
-                Some((Err(_), _)) | None => {
-                    if current.take().is_some() {
-                        // No zeros may come behind what is written from now on.
-                        self.0.forget_next();
-                    }
-                    return self.0.timed(|| plain.append(rest));
-                }
+            let room = usize::try_from(room).map_or(data.len(), |room| room.min(data.len() - from));
+            let to = veil.map_or(from + room, |veil| veil.end);
+            let piece = Piece {
+                at,
+                data: &data[from..to],
+                veil: veil.map(|veil| veil.head),
+                goes_on: veils.peek().is_some_and(|veil| veil.at == to),
+            };
+            let Some(stored) = self.0.put(current.as_mut(), &piece)? else {
+                return self
+                    .0
+                    .go_on_by_calls(&mut current, begin + done as u64, &data[done..]);
+            };
+            if let (Some(hidden), Some(now)) = (hidden.take(), current.as_mut()) {
+                self.0.publish(now, hidden, &data[done..from])?;
+                done = from;
+                plain.note_len(at);
             }
-            rest = later;
+            if piece.goes_on {
+                hidden = Some(stored);
+            } else {
+                if let (Some(_), Some(now)) = (piece.veil, current.as_mut()) {
+                    self.0.publish(now, stored, piece.data)?;
+                }
+                done = to;
+                plain.note_len(begin + to as u64);
+            }
+            from = to;
         }
         Ok(())
     }
@@ -458,7 +637,9 @@ impl WritableFile for MappedWriter {
     fn truncate(&self, len: u64) -> Result<()> {
         self.0.plain.check_process()?;
         let _alone = self.0.unmap();
-        self.0.plain.truncate(len)
+        self.0.plain.truncate(len)?;
+        self.0.give_lease_back();
+        Ok(())
     }
 
     fn len(&self) -> u64 {
@@ -490,7 +671,15 @@ impl WritableFile for MappedWriter {
     fn close(&self) -> Result<()> {
         self.0.plain.check_process()?;
         let _alone = self.0.unmap();
-        self.0.plain.close()
+        let plain = &self.0.plain;
+        let len = plain.len();
+        let cut = match plain.allocated() > len {
+            true => plain.truncate(len),
+            false => Ok(()),
+        };
+        // A descriptor that a forked child has would keep it.
+        self.0.give_lease_back();
+        plain.close().and(cut)
     }
 }
 

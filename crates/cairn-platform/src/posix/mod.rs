@@ -13,6 +13,7 @@
 mod aligned;
 pub mod huge;
 mod interrupts;
+mod lease;
 mod lock;
 mod look;
 mod mapped;
@@ -59,7 +60,7 @@ impl PosixFileSystem {
         // Should a pipe take the file's place now, it is opened without waiting for its other
         // end, found out below, and closed.
         let flags = flags | common_flags(mode) | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let descriptor = repeated(|| openat(CWD, path, flags, Mode::empty()))
+        let descriptor = lease::waited(|| repeated(|| openat(CWD, path, flags, Mode::empty())))
             .map_err(|errno| open_failed(path, mode, errno))?;
         let found = fstat(&descriptor).map_err(|errno| failed("look at", path, errno))?;
         refuse_special(&found, path)?;

@@ -8,8 +8,9 @@
 //! and cannot fail: its blocks are there.
 //!
 //! What a store promises when the process ends in the middle of it (see [`FileMode::mapped`]):
-//! bytes become visible in the order of [`MAPPED_UNIT`]s, and of what goes into one unit the first
-//! eight bytes become visible last, at once.
+//! bytes become visible in the order of pieces, each of them in one [`MAPPED_UNIT`], and of a piece the first
+//! eight bytes become visible last, at once. Those of a piece that another one continues come when that one is there
+//! behind a veil.
 //!
 //! [`FileMode::mapped`]: crate::fs::FileMode::mapped
 
@@ -32,7 +33,7 @@ use crate::fs::MAPPED_UNIT;
 use crate::sync::{Ordering, fence};
 
 /// The bytes of a unit that become visible last.
-const HEAD: usize = 8;
+pub(super) const HEAD: usize = 8;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -80,6 +81,11 @@ impl Window {
         self.offset + self.len as u64
     }
 
+    /// Whether the byte at `offset` of the file lies in it.
+    pub(super) fn holds(&self, offset: u64) -> bool {
+        self.range().contains(&offset)
+    }
+
     /// Whether it begins at `offset`.
     pub(super) fn begins_at(&self, offset: u64) -> bool {
         self.offset == offset
@@ -107,6 +113,69 @@ impl Window {
     /// If the window does not hold that place, or if the data reach into another unit.
     #[inline]
     pub(super) fn store(&mut self, offset: u64, data: &[u8]) {
+        let head = self.head(offset, data);
+        self.copy_behind(&head, data);
+        self.store_word(&head, data);
+    }
+
+    /// Stores `data` at `offset` of the file without their first eight bytes.
+    ///
+    /// # Panics
+    ///
+    /// As [`Window::store`].
+    #[inline]
+    pub(super) fn store_body(&mut self, offset: u64, data: &[u8]) {
+        let head = self.head(offset, data);
+        self.copy_behind(&head, data);
+    }
+
+    /// Stores the first eight bytes of `data` at `offset` of the file, of which all others are there.
+    ///
+    /// # Panics
+    ///
+    /// As [`Window::store`].
+    #[inline]
+    pub(super) fn publish(&mut self, offset: u64, data: &[u8]) {
+        let head = self.head(offset, data);
+        self.store_word(&head, data);
+    }
+
+    /// Stores what comes behind the `head` of `data`.
+    #[inline]
+    fn copy_behind(&mut self, head: &Head, data: &[u8]) {
+        let rest = &data[head.len..];
+        // SAFETY: `at .. at + data.len()` lies in one unit of the mapping, as `Window::head` asserts. The mapping is valid
+        // until `drop`; all of it is allocated in the file, so that no access faults for good. `self` is
+        // borrowed mutably, so no other thread stores here, and nobody has references into the mapping.
+        // `data` is ordinary memory, which a fresh mapping never overlaps.
+        unsafe {
+            let start = self.start.as_ptr().add(head.at + head.len);
+            std::ptr::copy_nonoverlapping(rest.as_ptr(), start, rest.len());
+        }
+    }
+
+    /// Stores the `head` of `data`.
+    #[inline]
+    fn store_word(&mut self, head: &Head, data: &[u8]) {
+        let &Head { at, word, len } = head;
+        // SAFETY: `word .. word + 8` lies in the unit of `at`, because windows consist of whole units; for the rest see
+        // `copy_behind`.
+        unsafe {
+            let word_at = self.start.as_ptr().add(word).cast::<[u8; HEAD]>();
+            let mut bytes = word_at.read();
+            bytes[at - word..at - word + len].copy_from_slice(&data[..len]);
+            // Whoever sees the head sees all behind it: readers of the file, and recovery.
+            fence(Ordering::Release);
+            // One store of the machine: the process ends before it or behind it.
+            word_at
+                .cast::<u64>()
+                .write_unaligned(u64::from_ne_bytes(bytes));
+        }
+    }
+
+    /// The head of `data` at `offset` of the file.
+    #[inline]
+    fn head(&self, offset: u64, data: &[u8]) -> Head {
         let len = data.len();
         let at = offset.wrapping_sub(self.offset) as usize;
         assert!(
@@ -117,27 +186,23 @@ impl Window {
         let unit_end = at - at % unit + unit;
         assert!(len <= unit_end - at, "a store stays in its unit");
         // The last bytes of a unit have no eight behind them: the word then begins before them.
-        let head = at.min(unit_end - HEAD);
-        let in_head = (HEAD - (at - head)).min(len);
-        // SAFETY: `head .. head + 8` and `at .. at + len` lie in one unit, which lies in the mapping, by
-        // the assertions above and because windows consist of whole units. The mapping is valid until
-        // `drop`; all of it is allocated in the file, so that no access faults for good. `self` is
-        // borrowed mutably, so no other thread stores here, and nobody has references into the mapping.
-        // `data` is ordinary memory, which a fresh mapping never overlaps.
-        unsafe {
-            let start = self.start.as_ptr();
-            let word = start.add(head).cast::<[u8; HEAD]>();
-            let mut bytes = word.read();
-            bytes[at - head..at - head + in_head].copy_from_slice(&data[..in_head]);
-            let rest = &data[in_head..];
-            std::ptr::copy_nonoverlapping(rest.as_ptr(), start.add(at + in_head), rest.len());
-            // Whoever sees the head sees all behind it: readers of the file, and recovery.
-            fence(Ordering::Release);
-            // One store of the machine: the process ends before it or behind it.
-            word.cast::<u64>()
-                .write_unaligned(u64::from_ne_bytes(bytes));
+        let word = at.min(unit_end - HEAD);
+        Head {
+            at,
+            word,
+            len: (HEAD - (at - word)).min(len),
         }
     }
+}
+
+/// The first bytes of a piece, and the word that has them.
+struct Head {
+    /// Where in the window the piece begins.
+    at: usize,
+    /// Where the word does.
+    word: usize,
+    /// How many bytes of the piece it has.
+    len: usize,
 }
 
 impl Drop for Window {

@@ -96,6 +96,11 @@ impl PosixWriter {
             .check(|| format!("the file {}", self.path.display()))
     }
 
+    /// Writes `data` at `offset` by a call; the length stays what it is.
+    pub(super) fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.with_file("write", |file| write_fully(file, data, offset, &mut 0))
+    }
+
     /// Calls `act` with the open file.
     pub(super) fn with_file<T>(
         &self,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cairn_platform::fs::{FileLock, MAPPED_UNIT, RandomAccessFile, WritableFile};
 use cairn_platform::sync::{AtomicBool, AtomicUsize, Ordering};
-use cairn_types::{Error, Result};
+use cairn_types::{Error, Result, Veil};
 
 use super::{Entered, SimFs, failed};
 use crate::disk::{Inode, Node};
@@ -100,6 +100,9 @@ pub(super) struct SimWriter {
     pub(super) synced: AtomicBool,
 }
 
+/// Bytes of a piece that are stored last.
+const HEAD: usize = 8;
+
 /// Bytes of a window of a mapped file: few, so that scripts of some kilobytes have several.
 const WINDOW: usize = 2048;
 
@@ -114,32 +117,67 @@ impl SimWriter {
         self.handle.fs.enter(call, &self.handle.path)
     }
 
-    /// Stores as much of `data` as windows can be prepared for, and returns the rest.
-    fn store<'d>(&self, mut data: &'d [u8]) -> Result<&'d [u8]> {
+    /// Stores as much of `data` as windows can be prepared for, piece by piece as the machine does, and returns the
+    /// rest.
+    fn store<'d>(&self, data: &'d [u8], veils: &[Veil]) -> Result<&'d [u8]> {
         let (Some(mapped), Some(over)) = (&self.mapped, &self.over) else {
             return Ok(data);
         };
         if self.synced.swap(false, Ordering::Relaxed) {
             return Ok(data);
         }
-        while mapped.load(Ordering::Relaxed) && !data.is_empty() {
-            let offset = over.load(Ordering::Relaxed);
+        let begin = over.load(Ordering::Relaxed);
+        let mut veils = veils.iter().peekable();
+        let (mut done, mut from) = (0, 0);
+        while mapped.load(Ordering::Relaxed) && from < data.len() {
+            let at = begin + from;
             let unit = MAPPED_UNIT as usize;
-            let (now, later) = data.split_at(data.len().min(unit - offset % unit));
-            if self.prepare(offset + now.len()).is_err() {
+            let veil = veils.next_if(|veil| veil.at == from);
+            let room = (unit - at % unit).min(data.len() - from);
+            let to = veil.map_or(from + room, |veil| veil.end);
+            if self.prepare(begin + to).is_err() {
                 mapped.store(false, Ordering::Relaxed);
+                let mut op = self.enter(Call::Truncate)?;
+                let inode = self.handle.inode;
+                let len = begin + done;
+                op.change(Change::Truncate { inode, len });
                 break;
             }
-            let mut op = self.enter(Call::Store)?;
-            op.change(Change::Write {
-                inode: self.handle.inode,
-                offset,
-                data: now.into(),
-            });
-            over.store(offset + now.len(), Ordering::Relaxed);
-            data = later;
+            let goes_on = veils.peek().is_some_and(|veil| veil.at == to);
+            let head = HEAD.min(to - from);
+            let mut piece = data[from..to].to_vec();
+            match veil {
+                Some(veil) => piece[..head].copy_from_slice(&veil.head),
+                None if goes_on => piece[..head].fill(0),
+                None => {}
+            }
+            self.store_piece(at, piece)?;
+            // The heads that were hidden: of the piece before this one, then of this one.
+            let before = veil.map(|_| done..from);
+            let own = (veil.is_some() && !goes_on).then_some(from..to);
+            for piece in [before, own].into_iter().flatten() {
+                let head = piece.start..piece.end.min(piece.start + HEAD);
+                self.store_piece(begin + head.start, data[head].to_vec())?;
+                done = piece.end;
+            }
+            if veil.is_none() && !goes_on {
+                done = to;
+            }
+            over.store(begin + done, Ordering::Relaxed);
+            from = to;
         }
-        Ok(data)
+        Ok(&data[done..])
+    }
+
+    /// Stores `data`, which lie in one unit, at `offset`.
+    fn store_piece(&self, offset: usize, data: Vec<u8>) -> Result<()> {
+        let mut op = self.enter(Call::Store)?;
+        op.change(Change::Write {
+            inode: self.handle.inode,
+            offset,
+            data: data.into(),
+        });
+        Ok(())
     }
 
     /// Makes the file as long as windows up to `end` are.
@@ -165,8 +203,12 @@ impl SimWriter {
 
 impl WritableFile for SimWriter {
     fn append(&self, data: &[u8]) -> Result<()> {
+        self.append_veiled(data, &[])
+    }
+
+    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         let all = data;
-        let data = self.store(all)?;
+        let data = self.store(all, veils)?;
         if data.is_empty() && !all.is_empty() {
             return Ok(());
         }

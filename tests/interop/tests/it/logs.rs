@@ -51,17 +51,22 @@ fn a_log_that_ends_in_zeros_or_in_a_record_without_header_is_read_in_every_mode(
             cairn.write(&[Change::Put(0, key, value)]);
         }
         let expected = cairn.content();
-        // As a process leaves it that is killed now.
+        // As a process leaves it that is killed now, without the space for more.
         let killed = place.path().join("killed");
         folder::copy(&live, &killed);
         drop(cairn);
         let log = newest_log(&killed);
-        let whole = fs::read(&log.path).unwrap();
+        let mut whole = fs::read(&log.path).unwrap();
         let end = end_of_records(&log);
+        assert_eq!(
+            whole.len(),
+            end,
+            "a copy of a live log has its records and no zeros"
+        );
         if options != "wal_write_mode=kPlain" {
-            assert!(whole.len() > end, "windows are allocated ahead");
+            // The windows of a mapping, which were ready.
+            whole.resize(end.next_multiple_of(64 << 10) + (64 << 10), 0);
         }
-        assert!(whole[end..].iter().all(|&byte| byte == 0));
         // The next record without its first word: what a kill within a store leaves.
         let mut begun = whole.clone();
         begun.resize(whole.len().max(end + 100_000), 0);

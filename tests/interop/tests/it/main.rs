@@ -10,10 +10,12 @@ mod encrypted;
 mod files;
 mod golden;
 mod groups;
+mod kills;
 mod logs;
 mod options;
 mod outgoing;
 mod perf;
+mod secondary;
 mod ttl;
 mod turns;
 

@@ -28,12 +28,42 @@ fn create_for(path: &Path, expected_len: u64) -> Option<Arc<dyn WritableFile>> {
     file.is_mapped().then_some(file)
 }
 
+/// What the file at `path` holds. One that is open for writing is read by its own descriptor: another open of it would
+/// end its mapping.
 #[expect(
     clippy::disallowed_methods,
     reason = "the test looks beneath the file system that it tests"
 )]
 fn content(path: &Path) -> Vec<u8> {
+    let wanted = rustix::fs::stat(path).unwrap();
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
+        // A name there leads to the file, also where it had none when it was opened.
+        let name = entry.unwrap().path();
+        let found = rustix::fs::stat(&name).map(|found| (found.st_dev, found.st_ino));
+        if found == Ok((wanted.st_dev, wanted.st_ino)) {
+            let number = name.file_name().unwrap().to_str().unwrap();
+            return content_of(number.parse().unwrap());
+        }
+    }
     std::fs::read(path).unwrap()
+}
+
+/// What is read from a descriptor that stays open.
+#[expect(
+    unsafe_code,
+    reason = "the descriptor belongs to the file that is tested"
+)]
+fn content_of(descriptor: i32) -> Vec<u8> {
+    // SAFETY: the test has the file open while it looks.
+    let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
+    let mut all = Vec::new();
+    let mut buf = vec![0; 1 << 20];
+    loop {
+        match rustix::io::pread(descriptor, &mut buf, all.len() as u64).unwrap() {
+            0 => return all,
+            got => all.extend_from_slice(&buf[..got]),
+        }
+    }
 }
 
 fn bytes(seed: usize, len: usize) -> Vec<u8> {
@@ -84,6 +114,120 @@ fn appends_of_every_size(expected_len: u64) {
     file.close().unwrap();
     assert!(content(&path) == expected);
     assert!(file.append(b"more").is_err(), "the file is closed");
+}
+
+/// Another open of a mapped file waits until it is as long as what was appended. From then on that is always so.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test is a reader beside the file system that it tests"
+)]
+#[test]
+fn who_opens_a_mapped_file_finds_what_was_appended_and_no_zeros() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        let path = dir.path().join(format!("log{round}"));
+        let Some(file) = create_for(&path, if round % 2 == 0 { 0 } else { 3 << 20 }) else {
+            return;
+        };
+        let expected = bytes(round, 1 + round * 30_011);
+        file.append(&expected).unwrap();
+        // Beside a thread that appends.
+        std::thread::scope(|scope| {
+            let more = scope.spawn(|| {
+                for _ in 0..200 {
+                    file.append(&[7; 1000]).unwrap();
+                }
+            });
+            // Other programs wait in the call, and this one between calls that do not wait.
+            let found = match round % 3 {
+                0 => {
+                    let reader = PosixFileSystem.open(&path, FileMode::default()).unwrap();
+                    let mut found = vec![0; usize::try_from(reader.len().unwrap()).unwrap()];
+                    let got = reader.read_up_to_end(0, &mut found).unwrap();
+                    found.truncate(got);
+                    found
+                }
+                _ => std::fs::read(&path).unwrap(),
+            };
+            assert!(found[..expected.len()] == expected[..]);
+            assert!(found[expected.len()..].iter().all(|&byte| byte == 7));
+            more.join().unwrap();
+        });
+        assert!(!file.is_mapped());
+        let all = std::fs::read(&path).unwrap();
+        assert_eq!(all.len() as u64, file.len());
+        assert_eq!(all.len(), expected.len() + 200_000);
+        file.close().unwrap();
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test is a reader beside the file system that it tests"
+)]
+#[test]
+fn a_file_that_others_have_open_is_not_mapped_and_one_that_is_closed_has_no_lease() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let Some(file) = create(&path) else { return };
+    file.append(b"x").unwrap();
+    file.truncate(1).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"x");
+    drop(file);
+    let _reader = std::fs::File::open(&path).unwrap();
+    let mode = FileMode::default();
+    let (file, _) = PosixFileSystem
+        .open_existing(&path, mode, rustix::fs::OFlags::RDWR)
+        .unwrap();
+    let file = MappedWriter::create(file, path.clone(), MAPPED, 0).unwrap();
+    assert!(!file.is_mapped());
+    file.append(b"yz").unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"yz");
+}
+
+/// Veils are in the file for a moment only, whatever is stored and whatever is written by calls behind a sync.
+#[test]
+fn of_veiled_appends_the_data_are_in_the_file_and_no_veil() {
+    for expected_len in [0, 3 << 20] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let Some(file) = create_for(&path, expected_len) else {
+            return;
+        };
+        let unit = MAPPED_UNIT as usize;
+        let mut expected = Vec::new();
+        for round in 0..120 {
+            let size = [20, 7, 33_000, 90, 70_000, 200_000, 1, 800_000][round % 8];
+            let data = bytes(round, size);
+            let begin = expected.len();
+            // Pieces that begin units, in full ones or short ones at the end of a record.
+            let first = begin.next_multiple_of(unit) - begin;
+            let starts = (first..size)
+                .step_by(unit)
+                .filter(|at| *at > 0 && size - at >= 8);
+            let veils: Vec<Veil> = starts
+                .filter(|at| (at / unit + round) % 5 != 4)
+                .map(|at| Veil {
+                    at,
+                    end: match (at + round) % 3 {
+                        0 => (at + 100).min(size),
+                        _ => (at + unit).min(size),
+                    },
+                    head: [0xee; 8],
+                })
+                .collect();
+            file.append_veiled(&data, &veils).unwrap();
+            expected.extend_from_slice(&data);
+            assert_eq!(file.len(), expected.len() as u64);
+            if round % 7 == 0 {
+                file.sync(false).unwrap();
+            }
+        }
+        let found = content(&path);
+        assert!(found[..expected.len()] == expected[..]);
+        assert!(found[expected.len()..].iter().all(|&byte| byte == 0));
+        assert!(file.is_mapped());
+    }
 }
 
 #[test]

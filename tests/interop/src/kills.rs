@@ -1,0 +1,176 @@
+//! Processes that are killed while they write, and what both engines make of what they leave.
+//!
+//! A child writes numbered rows, with values of every size up to 70 KB, and says after each write how many there are. It
+//! is killed, and copies of its directory are opened in every recovery mode by both engines. They hold all
+//! rows up to some number, at least those that were acknowledged.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use std::{fs, thread};
+
+use crate::content::{Content, Row};
+use crate::engine::{Cairn, RocksDb};
+use crate::folder;
+use crate::workload::{Change, Durable, Engine, FAMILIES};
+
+/// The recovery modes by name. In [`ABSOLUTE`] a log that a write was torn in may be refused.
+pub const MODES: [&str; 4] = [
+    "kTolerateCorruptedTailRecords",
+    ABSOLUTE,
+    "kPointInTimeRecovery",
+    "kSkipAnyCorruptedRecords",
+];
+/// The mode that takes no damage.
+pub const ABSOLUTE: &str = "kAbsoluteConsistency";
+
+/// The engines by name.
+pub const ENGINES: [&str; 2] = ["Cairn", "RocksDB"];
+
+/// Options of children: one set a round, in turn.
+const OPTIONS: [&str; 4] = [
+    "",
+    "recycle_log_file_num=2",
+    "wal_compression=kZSTD",
+    "write_buffer_size=300000",
+];
+
+/// How the logs are written that children leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logs {
+    /// Through a mapping.
+    Mapped,
+    /// By calls.
+    Plain,
+}
+
+/// How often a mode of an engine refused what a child left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// By absolute consistency, of each engine.
+    pub absolute: [usize; 2],
+    /// Rows that were there and were not acknowledged.
+    pub unacknowledged: usize,
+}
+
+/// The length of row `number`: most are short, and every fourth is up to 70 KB.
+fn len_of(seed: u64, number: u64) -> usize {
+    let mixed = (seed << 32 | number)
+        .wrapping_add(1)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = usize::try_from(mixed >> 40).expect("24 bits are left");
+    match number % 4 {
+        0 => mixed % 70_000,
+        _ => mixed % 2_000,
+    }
+}
+
+/// Row `number` of the child `seed`.
+fn row(seed: u64, number: u64) -> (Vec<u8>, Vec<u8>) {
+    // A value of zeros looks like space that was never written.
+    let byte = u8::try_from(number % 5 * 50).expect("it is small");
+    (
+        number.to_be_bytes().to_vec(),
+        vec![byte; len_of(seed, number)],
+    )
+}
+
+/// The life of a child: writes until it is killed.
+///
+/// # Errors
+///
+/// What the engine says.
+pub fn write_until_killed(dir: &Path, seed: u64, logs: Logs) -> Result<(), String> {
+    let options = OPTIONS[usize::try_from(seed).unwrap_or(0) % OPTIONS.len()];
+    let options = match logs {
+        Logs::Mapped => options.to_owned(),
+        Logs::Plain => format!("wal_write_mode=kPlain;{options}"),
+    };
+    let mut db = Cairn::open(dir, &options, "")?;
+    let mut told = std::io::stdout().lock();
+    let words = |error: std::io::Error| error.to_string();
+    told.write_all(b"open\n")
+        .and_then(|()| told.flush())
+        .map_err(words)?;
+    for number in 0..u64::MAX {
+        let (key, value) = row(seed, number);
+        db.write(&[Change::Put(0, key, value)]);
+        told.write_all(&[1])
+            .and_then(|()| told.flush())
+            .map_err(words)?;
+    }
+    Ok(())
+}
+
+/// How many rows a child has left: all of them up to there and no other. None if there is another.
+fn rows_of(content: &Content, seed: u64) -> Option<u64> {
+    let rows = &content.get(FAMILIES[0].name)?.rows;
+    for (number, found) in (0..).zip(rows) {
+        let (key, value) = row(seed, number);
+        if *found != Row::of(&key, &value) {
+            return None;
+        }
+    }
+    u64::try_from(rows.len()).ok()
+}
+
+/// Starts the program `child`, kills it after a moment that depends on `seed`, and opens what it left.
+///
+/// # Errors
+///
+/// A state that is refused where it must not be, or that lacks rows.
+pub fn round(
+    child: &mut Command,
+    place: &Path,
+    seed: u64,
+    refused: &mut Refused,
+) -> Result<(), String> {
+    let words = |error: std::io::Error| error.to_string();
+    let left = place.join("left");
+    let mut child = child.stdout(Stdio::piped()).spawn().map_err(words)?;
+    let pipe = child.stdout.take().ok_or("the child has no output")?;
+    let mut pipe = BufReader::new(pipe);
+    let mut line = String::new();
+    pipe.read_line(&mut line).map_err(words)?;
+    if line != "open\n" {
+        return Err(format!("child {seed} did not open a database"));
+    }
+    // Some microseconds to some milliseconds.
+    let micros = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
+    thread::sleep(Duration::from_micros(micros));
+    child.kill().map_err(words)?;
+    child.wait().map_err(words)?;
+    let mut acknowledged = Vec::new();
+    pipe.read_to_end(&mut acknowledged).map_err(words)?;
+    let acknowledged = acknowledged.len() as u64;
+    let mut most = acknowledged;
+    for (number, engine) in ENGINES.into_iter().enumerate() {
+        for mode in MODES {
+            let copy = place.join("copy");
+            folder::copy(&left, &copy);
+            let options = format!("wal_recovery_mode={mode}");
+            let content = match engine {
+                "Cairn" => Cairn::open(&copy, &options, "").map(|mut db| db.content()),
+                _ => RocksDb::open(&copy, &options, "").map(|mut db| db.content()),
+            };
+            let rows = match content {
+                Ok(content) => rows_of(&content, seed),
+                Err(_) if mode == ABSOLUTE => {
+                    refused.absolute[number] += 1;
+                    Some(acknowledged)
+                }
+                Err(error) => return Err(format!("{engine} in {mode}, child {seed}: {error}")),
+            };
+            let rows = rows.filter(|rows| *rows >= acknowledged).ok_or_else(|| {
+                format!(
+                    "{engine} in {mode}, child {seed}: not the first {acknowledged} rows: {rows:?}"
+                )
+            })?;
+            most = most.max(rows);
+            fs::remove_dir_all(&copy).map_err(words)?;
+        }
+    }
+    refused.unacknowledged += usize::from(most > acknowledged);
+    fs::remove_dir_all(&left).map_err(words)
+}

@@ -1,0 +1,66 @@
+//! A secondary instance of RocksDB follows a database that Cairn writes.
+
+use cairn_bench::rocksdb::{Db, Family, OpenMode};
+use cairn_interop::engine::{Cairn, family_options};
+use cairn_interop::workload::{Change, Durable, Engine};
+
+/// Row `number` of a round.
+fn row(number: usize) -> (Vec<u8>, Vec<u8>) {
+    let len = match number % 7 {
+        0 => number * 7_919 % 70_000,
+        _ => number * 131 % 900,
+    };
+    let value = vec![u8::try_from(number % 251).unwrap(); len];
+    (format!("key{number:08}").into_bytes(), value)
+}
+
+#[test]
+fn a_secondary_of_rocksdb_reads_what_a_live_cairn_has_acknowledged() {
+    let Some(library) = crate::library() else {
+        return;
+    };
+    for options in [
+        "",
+        "wal_compression=kZSTD",
+        "write_buffer_size=500000",
+        "wal_write_mode=kPlain",
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let primary = place.path().join("primary");
+        let mut db = Cairn::open(&primary, options, "").unwrap();
+        let mut written = 0;
+        let mut write = |db: &mut Cairn, rows: usize| {
+            for number in written..written + rows {
+                let (key, value) = row(number);
+                db.write(&[Change::Put(0, key, value)]);
+            }
+            written += rows;
+            written
+        };
+        write(&mut db, 50);
+        let families = family_options("");
+        let families: Vec<_> = families
+            .iter()
+            .map(|(name, text)| (*name, &text[..]))
+            .collect();
+        let mode = OpenMode::Secondary;
+        let secondary = Db::open(&library, &primary, "max_open_files=-1", &families, mode).unwrap();
+        for round in 0..24 {
+            let written = write(&mut db, [1, 3, 40, 1, 200, 0][round % 6]);
+            if round % 5 == 4 {
+                db.flush(0);
+            }
+            // What was flushed comes by the MANIFEST, what was not by the log: there is one catch-up for both.
+            secondary.catch_up().unwrap();
+            for number in 0..written {
+                let (key, value) = row(number);
+                let found = secondary.get(Family(0), &key).unwrap();
+                assert!(
+                    found.as_deref() == Some(&value[..]),
+                    "{options}, round {round}: row {number} of {written}: {:?} bytes",
+                    found.map(|found| found.len())
+                );
+            }
+        }
+    }
+}
