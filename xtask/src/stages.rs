@@ -183,6 +183,7 @@ fn model(root: &Path, engine: &str, command: &str, counts: &[&str]) -> Result<()
 
 fn interop(root: &Path) -> Result<(), String> {
     cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
+    cargo(root, &["build", "--locked", "-p", "cairn-librocksdb"])?;
     if std::env::var("CAIRN_CI_OFFLINE").as_deref() != Ok("1") {
         finish(&mut command(root, "tests/interop/fetch-rocksdb.sh", &[]))?;
     }
@@ -195,7 +196,6 @@ fn interop(root: &Path) -> Result<(), String> {
         "cairn-bench",
     ];
     cargo(root, &[&tests[..], &["--", "--show-output"]].concat())?;
-    cargo(root, &["build", "--locked", "-p", "cairn-librocksdb"])?;
     let twin = ["run", "--locked", "-p", "cairn-interop", "--bin", "twin"];
     cargo(
         root,
