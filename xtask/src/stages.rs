@@ -186,6 +186,7 @@ const NEWEST_ROCKSDB: &str = "target/rocksdb/native/librocksdb.so";
 
 fn interop(root: &Path) -> Result<(), String> {
     cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
+    cargo(root, &["build", "--locked", "-p", "cairn-librocksdb"])?;
     if std::env::var("CAIRN_CI_OFFLINE").as_deref() != Ok("1") {
         finish(&mut command(root, "tests/interop/fetch-rocksdb.sh", &[]))?;
     }
@@ -204,7 +205,6 @@ fn interop(root: &Path) -> Result<(), String> {
         let mut again = command(root, "cargo", &tests);
         finish(again.env("CAIRN_ROCKSDB_LIB", newest))?;
     }
-    cargo(root, &["build", "--locked", "-p", "cairn-librocksdb"])?;
     let twin = ["run", "--locked", "-p", "cairn-interop", "--bin", "twin"];
     cargo(
         root,

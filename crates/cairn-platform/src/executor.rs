@@ -47,16 +47,16 @@ struct LaneState {
 }
 
 impl ThreadPool {
-    /// A pool with one thread for flushes, one for compactions, and none for the bottom of the
-    /// tree, for users or for parts: until some are reserved, their jobs run among the other compactions.
+    /// A pool without reserved threads. Until some are reserved, flushes have one thread and compactions one,
+    /// and jobs for the bottom of the tree, for users and for parts run among the other compactions.
     #[must_use]
     pub fn new() -> ThreadPool {
         let lanes = Arc::new(Lanes([
-            Lane::new("cairn-high", Priority::High, 1),
-            Lane::new("cairn-low", Priority::Low, 1),
-            Lane::new("cairn-bottom", Priority::Bottom, 0),
-            Lane::new("cairn-user", Priority::User, 0),
-            Lane::new("cairn-part", Priority::Part, 0),
+            Lane::new("cairn-high", Priority::High),
+            Lane::new("cairn-low", Priority::Low),
+            Lane::new("cairn-bottom", Priority::Bottom),
+            Lane::new("cairn-user", Priority::User),
+            Lane::new("cairn-part", Priority::Part),
         ]));
         let due = Arc::clone(&lanes);
         let timers = Timers::new(Box::new(move |priority, job| due.spawn(priority, job)));
@@ -131,7 +131,7 @@ impl Executor for ThreadPool {
     }
 
     fn threads(&self, priority: Priority) -> usize {
-        self.lanes.serving(priority).state.lock().limit
+        self.lanes.0[priority as usize].state.lock().limit
     }
 
     fn queued(&self, priority: Priority) -> usize {
@@ -224,13 +224,13 @@ impl Lanes {
 }
 
 impl Lane {
-    fn new(name: &'static str, priority: Priority, limit: usize) -> Lane {
+    fn new(name: &'static str, priority: Priority) -> Lane {
         Lane {
             name,
             priority,
             state: Mutex::new(LaneState {
                 queue: VecDeque::new(),
-                limit,
+                limit: 0,
                 started: 0,
                 idle: 0,
                 closing: false,
@@ -446,7 +446,7 @@ mod tests {
         let (send, receive) = channel();
         pool.spawn(Priority::Bottom, Box::new(move || send.send(()).unwrap()));
         receive.recv().unwrap();
-        assert_eq!(pool.threads(Priority::Bottom), 1);
+        assert_eq!(pool.threads(Priority::Bottom), 0);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub trait Executor: Send + Sync {
     fn set_threads(&self, priority: Priority, threads: usize) {
         self.reserve(priority, threads);
     }
-    /// How many threads serve `priority`.
+    /// The number of threads reserved or set for `priority`. Without any, its jobs still run.
     fn threads(&self, priority: Priority) -> usize;
     /// How many jobs of `priority` wait for a thread.
     fn queued(&self, priority: Priority) -> usize {

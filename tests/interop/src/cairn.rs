@@ -94,3 +94,27 @@ pub fn scan(path: &Path, options: &str, families: &BTreeMap<String, String>) -> 
     }
     Ok(content)
 }
+
+/// The C library: `CAIRN_C_LIB`, or the one that was built beside this test.
+///
+/// # Panics
+///
+/// When it has not been built.
+#[must_use]
+pub fn c_library() -> PathBuf {
+    if let Some(path) = std::env::var_os("CAIRN_C_LIB") {
+        return path.into();
+    }
+    let test = std::env::current_exe().expect("a test has a path");
+    let folder = test
+        .parent()
+        .and_then(Path::parent)
+        .expect("tests are in target/*/deps");
+    let library = folder.join("librocksdb.so");
+    assert!(
+        library.exists(),
+        "build it first: cargo build -p cairn-librocksdb ({})",
+        library.display()
+    );
+    library
+}

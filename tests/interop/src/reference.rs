@@ -1,6 +1,6 @@
 //! The same databases read by RocksDB: by its library, and by its tools `ldb` and `sst_dump`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cairn_bench::rocksdb::{Db, Library, OpenMode, list_families};
@@ -152,4 +152,20 @@ pub fn sst_dump_verify(path: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(words)
+}
+
+/// The libraries of RocksDB that are there: the published one, and the newest version if
+/// `CAIRN_ROCKSDB_NEWEST_LIB` names it or it lies in `target/rocksdb-newest`. None without the published one.
+#[must_use]
+pub fn libraries() -> Vec<PathBuf> {
+    let published = Library::path();
+    if !published.exists() {
+        return Vec::new();
+    }
+    let newest = std::env::var_os("CAIRN_ROCKSDB_NEWEST_LIB").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/rocksdb-newest/librocksdb.so"),
+        PathBuf::from,
+    );
+    let newest = newest.exists().then_some(newest);
+    std::iter::once(published).chain(newest).collect()
 }

@@ -20,6 +20,8 @@ mod callbacks;
 pub mod differences;
 mod files;
 pub mod generate;
+pub mod getters;
+pub mod header;
 pub mod ops;
 mod reads;
 pub mod run;

@@ -8,6 +8,7 @@
 mod driver;
 mod encrypted;
 mod files;
+mod getters;
 mod golden;
 mod groups;
 mod kills;
