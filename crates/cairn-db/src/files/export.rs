@@ -123,13 +123,10 @@ impl Shared {
         let created = self
             .bring_in_exports(&options, import, exports, &mut imported)
             .and_then(|edit| {
-                self.lead_alone();
+                let _lead = self.lead_alone()?;
                 // Whoever finds the family after a power cut finds every write before it too.
-                let result = self
-                    .flush_wal(true)
-                    .and_then(|()| self.create_family_led(name, options, &edit));
-                self.hand_over();
-                result
+                self.flush_wal(true)?;
+                self.create_family_led(name, options, &edit)
             });
         let state = match created {
             Ok(state) => state,

@@ -260,10 +260,8 @@ impl Shared {
 
     /// The state of this moment. The caller keeps files from deletion. Writers wait shortly.
     pub(crate) fn capture(self: &Arc<Self>) -> Result<Capture> {
-        self.lead_alone();
-        let captured = self.capture_led();
-        self.hand_over();
-        captured
+        let _lead = self.lead_alone()?;
+        self.capture_led()
     }
 
     fn capture_led(&self) -> Result<Capture> {

@@ -7,6 +7,9 @@ use std::cell::RefCell;
 
 use cairn_types::KeyOrder;
 
+/// What such a comparator is told.
+pub const RULE: &str = "a comparator may not read or change the database whose keys it compares";
+
 thread_local! {
     /// What the thread holds while it compares: the places of the locks.
     static HELD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
@@ -32,6 +35,12 @@ pub(crate) fn holding<L, T>(order: &KeyOrder, lock: &L, work: impl FnOnce() -> T
     work()
 }
 
+/// Whether the thread holds a lock of some memtable while the program's comparator runs: others may wait for it.
+#[must_use]
+pub fn is_comparing() -> bool {
+    HELD.with_borrow(|held| !held.is_empty())
+}
+
 /// Makes sure that the thread does not hold `lock`, for which it is about to wait.
 ///
 /// # Panics
@@ -40,9 +49,6 @@ pub(crate) fn holding<L, T>(order: &KeyOrder, lock: &L, work: impl FnOnce() -> T
 pub(crate) fn must_be_free<L>(order: &KeyOrder, lock: &L) {
     if matches!(order, KeyOrder::Custom(_)) {
         let place = std::ptr::from_ref(lock).addr();
-        assert!(
-            !HELD.with_borrow(|held| held.contains(&place)),
-            "a comparator may not read the database whose keys it compares"
-        );
+        assert!(!HELD.with_borrow(|held| held.contains(&place)), "{RULE}");
     }
 }
