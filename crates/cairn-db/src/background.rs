@@ -5,11 +5,13 @@
 //! panics makes the database read-only with its cause; a job that was cut short by the closing of
 //! the database changes nothing.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cairn_jobs::pick::run_count;
 use cairn_observe::BackgroundErrorReason;
+use cairn_observe::calls::{self, Within};
 use cairn_observe::listener::BackgroundJobPressure;
 use cairn_options::{CompactionStyle, DbOptions};
 use cairn_platform::sync::{MutexGuard, Ordering};
@@ -94,18 +96,18 @@ impl Shared {
         let shared = self.clone();
         self.world
             .executor
-            .spawn(priority, Box::new(move || job(&shared)));
+            .spawn(priority, Box::new(move || shared.as_job(|| job(&shared))));
+    }
+
+    /// Runs `job`, whose callbacks may not wait for others.
+    pub(crate) fn as_job<T>(&self, job: impl FnOnce() -> T) -> T {
+        calls::within(&self.info, Within::Job, job)
     }
 
     /// Runs `job`; a panic in it becomes an error.
+    #[inline]
     pub(crate) fn guarded<T>(&self, what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
-        catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| {
-            let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let said = said
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_default();
-            Err(Error::aborted(format!("{what} panicked: {said}")))
-        })
+        catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
     }
 
     /// What every job begins with.
@@ -241,10 +243,19 @@ impl Shared {
         self.wait_until(|tree| {
             self.failure.load().is_some()
                 || (tree.flushes == 0 && tree.compactions == 0 && tree.purges == 0)
-        });
+        })?;
         self.check_failure()?;
         self.first_retry().map_or(Ok(()), |retry| Err(retry.error))
     }
+}
+
+/// The error that the panic of `what` becomes.
+#[cold]
+#[inline(never)]
+fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {
+    let said = panic.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::aborted(format!("{what} panicked: {}", said.unwrap_or_default()))
 }
 
 /// `part` of `whole`, in percent; 0 of nothing.

@@ -131,9 +131,15 @@ impl Shared {
 
     fn pause_background_work(self: &Arc<Self>) {
         self.tree.lock().control.pausing += 1;
-        self.wait_until(|tree| tree.flushes == 0 && tree.compactions == 0);
+        self.wait_unless_within(|tree| tree.flushes == 0 && tree.compactions == 0);
         self.tree.lock().control.paused += 1;
         self.changed.notify_all();
+    }
+
+    /// Waits until `done`; in a callback of a job, which would wait for itself, not at all.
+    fn wait_unless_within(&self, done: impl FnMut(&Tree) -> bool) {
+        // The only error is that the thread may not wait.
+        let _ = self.wait_until(done);
     }
 
     fn continue_background_work(self: &Arc<Self>) -> Result<()> {
@@ -162,15 +168,16 @@ impl Shared {
             banned
         };
         if banned {
-            self.wait_until(|tree| tree.manual == 0);
+            self.wait_unless_within(|tree| tree.manual == 0);
         }
     }
 
     /// Runs `act` while no background work and no manual compaction runs.
     pub(crate) fn alone<T>(self: &Arc<Self>, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.may_wait()?;
         self.change_bans(|control| control.alone += 1);
         self.pause_background_work();
-        let result = act();
+        let result = self.guarded("what runs alone", act);
         let continued = self.continue_background_work();
         self.change_bans(|control| control.alone -= 1);
         result.and_then(|value| continued.map(|()| value))
@@ -183,7 +190,7 @@ impl Shared {
             tree.control.abort.store(true, Ordering::Release);
             self.changed.notify_all();
         }
-        self.wait_until(|tree| tree.compactions == 0 && tree.manual == 0);
+        self.wait_unless_within(|tree| tree.compactions == 0 && tree.manual == 0);
     }
 
     fn resume_all_compactions(self: &Arc<Self>) {
@@ -197,6 +204,9 @@ impl Shared {
     }
 
     fn cancel_all_background_work(self: &Arc<Self>, wait: bool) -> Result<()> {
+        if wait {
+            self.may_wait()?;
+        }
         let flushed = self.flush_unlogged();
         self.closing.store(true, Ordering::Release);
         self.attention.store(true, Ordering::Release);
@@ -206,7 +216,7 @@ impl Shared {
             self.changed.notify_all();
         }
         if wait {
-            self.wait_until(|tree| tree.flushes == 0 && tree.compactions == 0 && tree.manual == 0);
+            self.wait_until(|tree| tree.flushes == 0 && tree.compactions == 0 && tree.manual == 0)?;
         }
         flushed
     }
@@ -255,6 +265,7 @@ impl Shared {
         let now = || self.world.clock.monotonic_nanos();
         let deadline = now().saturating_add(options.timeout.saturating_mul(1000));
         while !self.is_wait_over(&self.tree.lock(), options)? {
+            self.may_wait()?;
             if self.world.executor.help() {
                 continue;
             }
@@ -289,7 +300,7 @@ impl Shared {
 impl Db {
     /// Lets running flushes and compactions end, and starts no more until
     /// [`Db::continue_background_work`] has been called as often. Writes go on until memtables are
-    /// full. Not to be called from a job.
+    /// full. In a callback of a job it does not wait.
     pub fn pause_background_work(&self) {
         self.handle.shared.pause_background_work();
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cairn_observe::Statistics;
 use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
+use cairn_platform::Priority;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
@@ -26,10 +27,24 @@ impl Drop for Handle {
             std::mem::forget(self.shared.clone());
             return;
         }
-        if let Err(error) = self.shared.close() {
+        let shared = &self.shared;
+        if shared.may_wait().is_err() {
+            // A callback let go of the last handle. What it is called by ends before the closing does.
+            let closed = shared.clone();
+            let close = move || closed.close_unwatched();
+            shared.world.executor.spawn(Priority::High, Box::new(close));
+            return;
+        }
+        shared.close_unwatched();
+    }
+}
+
+impl Shared {
+    /// Closes the database where no caller learns how that ended.
+    fn close_unwatched(self: &Arc<Self>) {
+        if let Err(error) = self.close() {
             // Nobody is left to be told; `Db::close` is for those who want to know.
-            self.shared
-                .info
+            self.info
                 .error(format_args!("closing the database failed: {error}"));
         }
     }
@@ -70,6 +85,19 @@ const KEPT_BATCH_BYTES: usize = 64 << 10;
 thread_local! {
     /// The batch of single writes, so that they allocate nothing.
     static SINGLE: RefCell<WriteBatch> = RefCell::default();
+}
+
+/// A single write within another one of the thread, by a callback.
+#[cold]
+#[inline(never)]
+fn single_apart(
+    shared: &Arc<Shared>,
+    options: &WriteOptions,
+    fill: impl FnOnce(&mut WriteBatch),
+) -> Result<()> {
+    let mut batch = WriteBatch::default();
+    fill(&mut batch);
+    shared.write(&batch, options)
 }
 
 impl Db {
@@ -371,10 +399,13 @@ impl Family {
         fill: impl FnOnce(&mut WriteBatch),
     ) -> Result<()> {
         let shared = &self.db.shared;
-        SINGLE.with_borrow_mut(|batch| {
+        SINGLE.with(|single| {
+            let Ok(mut batch) = single.try_borrow_mut() else {
+                return single_apart(shared, options, fill);
+            };
             batch.clear();
-            fill(batch);
-            let written = shared.write(batch, options);
+            fill(&mut batch);
+            let written = shared.write(&batch, options);
             batch.shrink_to(KEPT_BATCH_BYTES);
             written
         })

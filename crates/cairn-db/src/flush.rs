@@ -279,11 +279,12 @@ impl Shared {
         }
         // Before anybody has to wait for the lead.
         self.sync_before_switch()?;
-        self.lead_alone();
-        let switched = self
-            .check_writable()
-            .and_then(|()| self.switch_memtables(families, true));
-        self.hand_over();
+        let lead = self.lead_alone()?;
+        self.check_writable()?;
+        let switched = self.switch_memtables(families, true);
+        drop(lead);
+        // Listeners hear of a memtable without the lead, which what they do may need.
+        self.deliver();
         switched
     }
 
@@ -327,7 +328,7 @@ impl Shared {
                             .any(|i| Arc::ptr_eq(&i.memtable, &goal.memtable))
                     })
                 })
-        });
+        })?;
         self.check_failure()?;
         let error = failing(&self.tree.lock());
         error.map_or(Ok(()), Err)
@@ -363,7 +364,7 @@ impl Shared {
                     || tree.flushes + tree.compactions == 0
                     || self.check_writable().is_err()
                     || has_failed(state).is_some()
-            });
+            })?;
             let tree = self.tree.lock();
             if let Some(error) = tree.families.get(&family.id()).and_then(has_failed) {
                 return Err(error.context("flushes fail"));

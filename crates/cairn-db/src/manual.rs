@@ -90,7 +90,7 @@ impl Shared {
         let hopeless = |tree: &Tree| tree.flushes + tree.compactions == 0;
         self.wait_until(|tree| {
             flushed() || fits(tree) || hopeless(tree) || self.check_writable().is_err()
-        });
+        })?;
         self.check_writable()?;
         Ok(!flushed())
     }
@@ -108,14 +108,15 @@ impl Shared {
             tree.manual += 1;
             tree.control.exclusive += usize::from(exclusive);
         }
-        if exclusive {
-            self.wait_until(|tree| {
+        let ready = match exclusive {
+            true => self.wait_until(|tree| {
                 tree.compactions == 0
                     || tree.control.refuses_manual(canceled).is_err()
                     || self.check_writable().is_err()
-            });
-        }
-        let result = act();
+            }),
+            false => Ok(()),
+        };
+        let result = ready.and_then(|()| self.guarded("a manual compaction", act));
         let mut tree = self.tree.lock();
         tree.manual -= 1;
         tree.control.exclusive -= usize::from(exclusive);
@@ -160,13 +161,15 @@ impl Shared {
                     self.run_taken(family, chosen, canceled)?;
                 }
                 None => {
-                    self.is_in_the_way(family)?;
-                    self.wait_until(|tree| {
-                        tree.compactions < running.max(1)
-                            || tree.control.refuses_manual(canceled).is_err()
-                            || self.check_writable().is_err()
+                    let waited = self.is_in_the_way(family).and_then(|()| {
+                        self.wait_until(|tree| {
+                            tree.compactions < running.max(1)
+                                || tree.control.refuses_manual(canceled).is_err()
+                                || self.check_writable().is_err()
+                        })
                     });
                     self.tree.lock().control.waiting -= 1;
+                    waited?;
                 }
             }
         }
@@ -204,7 +207,7 @@ impl Shared {
         canceled: &Canceled,
     ) -> Result<CompactionJobInfo> {
         let result = self.guarded("a compaction", || {
-            self.run_compaction(family, &chosen, Some(canceled))
+            self.as_job(|| self.run_compaction(family, &chosen, Some(canceled)))
         });
         let mut tree = self.tree.lock();
         tree.compactions -= 1;

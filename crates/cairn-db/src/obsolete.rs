@@ -207,7 +207,9 @@ impl Shared {
 impl Shared {
     /// Deletes in the background what a reader that has just left may have kept.
     pub(crate) fn purge_in_background(self: &Arc<Self>) {
-        if self.may_have_obsolete() && counts_purge(self.tree.lock()) {
+        // A line of the info log may be told with the tree locked: what is obsolete waits for the next purge.
+        let may_lock = self.may_write().is_ok();
+        if self.may_have_obsolete() && may_lock && counts_purge(self.tree.lock()) {
             let shared = self.clone();
             self.world
                 .executor

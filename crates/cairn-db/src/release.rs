@@ -126,10 +126,10 @@ impl Shared {
         for family in dropped.iter().filter_map(std::sync::Weak::upgrade) {
             family.release();
         }
-        let default = families.get(0).cloned();
-        let left = default.map_or_else(Families::default, |default| {
-            Families::default().with(default)
-        });
+        let mut left = Families::default();
+        if let Some(default) = families.get(0) {
+            left.insert(default.clone());
+        }
         self.families.store(Arc::new(left));
         self.default_cache.store(None);
         self.info.end();

@@ -74,7 +74,7 @@ impl Shared {
         changes: &[(Arc<FamilyState>, Changes<'_>)],
     ) -> Result<()> {
         self.check_changeable()?;
-        let _alone = self.options_change.lock();
+        let alone = self.options_change.lock();
         let mut changed: Vec<(Arc<FamilyState>, FamilyOptions)> = Vec::new();
         for (family, changes) in changes {
             self.info.info(format_args!(
@@ -106,12 +106,15 @@ impl Shared {
             self.schedule(&mut tree);
             self.changed.notify_all();
         }
-        self.deliver();
         self.update_wal_limit();
         self.begin_timers();
         // The next write looks at memtables with the new limits.
         self.attention.store(true, Ordering::Release);
-        self.save_options()
+        let saved = self.save_options();
+        drop(alone);
+        // A listener may change options too.
+        self.deliver();
+        saved
     }
 
     /// The options of `family` after `changes`, if they make sense.
@@ -225,7 +228,7 @@ impl Shared {
         if self.closing.load(Ordering::Acquire) {
             return Err(Error::shutdown("the database is being closed"));
         }
-        Ok(())
+        self.may_write()
     }
 
     fn save_options(&self) -> Result<()> {

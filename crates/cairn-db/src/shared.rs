@@ -102,6 +102,8 @@ pub(crate) struct Shared {
     pub(crate) may_merge_early: AtomicBool,
     /// The keys of some family have timestamps.
     pub(crate) has_timestamps: AtomicBool,
+    /// Some family may have code of the program that insertions into memtables call.
+    pub(crate) insertion_calls_out: AtomicBool,
     /// Something wants the next leader to look before it writes.
     pub(crate) attention: AtomicBool,
     /// What writes of low priority pass at while compactions are behind.
@@ -333,17 +335,22 @@ impl Shared {
 
     /// Waits until `done`, which is asked under the lock of the tree. The caller holds no lock. A forked child has no
     /// jobs to wait for.
-    pub(crate) fn wait_until(&self, mut done: impl FnMut(&Tree) -> bool) {
+    ///
+    /// # Errors
+    ///
+    /// `Busy` in a callback that may not wait.
+    pub(crate) fn wait_until(&self, mut done: impl FnMut(&Tree) -> bool) -> Result<()> {
         loop {
             if self.is_forked() || done(&self.tree.lock()) {
-                return;
+                return Ok(());
             }
+            self.may_wait()?;
             if self.world.executor.help() || self.world.executor.help_later() {
                 continue;
             }
             let mut tree = self.tree.lock();
             if done(&tree) {
-                return;
+                return Ok(());
             }
             self.changed.wait(&mut tree);
         }

@@ -284,6 +284,8 @@ impl Watch {
         reason: FlushReason,
         condition: Condition,
     ) -> FlushJobInfo {
+        // Listeners hear of a memtable before they hear of its flush.
+        self.shared.deliver();
         let sum = |count: fn(&Memtable) -> usize| -> usize {
             memtables.iter().map(|memtable| count(memtable)).sum()
         };
@@ -655,6 +657,10 @@ fn work_of(
 }
 
 impl JobEvents for Watch {
+    fn within_job(&self, work: &mut dyn FnMut()) {
+        self.shared.as_job(work);
+    }
+
     fn table_started(&self, _number: FileNumber, path: &Path) {
         if !self.shared.listeners.is_empty() {
             let info = self.brief(path);

@@ -213,7 +213,10 @@ impl Work {
         let help = move || {
             if let Some(work) = work.upgrade() {
                 let _helping = threads::help(work.tracked.as_ref());
-                work.run_waiting();
+                match &work.context.events {
+                    Some(events) => events.within_job(&mut || work.run_waiting()),
+                    None => work.run_waiting(),
+                }
             }
             drop(permit);
         };

@@ -11,6 +11,11 @@ use crate::context::JobStats;
 
 /// Is told of the tables and parts of a job, on the threads that work on it. No lock is held.
 pub trait JobEvents: Send + Sync {
+    /// Runs `work`, which a thread beside that of the job does for it.
+    fn within_job(&self, work: &mut dyn FnMut()) {
+        work();
+    }
+
     /// A table is about to be written.
     fn table_started(&self, number: FileNumber, path: &Path);
 

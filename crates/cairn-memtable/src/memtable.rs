@@ -11,6 +11,7 @@ use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
 
 use crate::filter::{Filter, FilterOptions};
 use crate::iter::{MemtableIter, MemtableWalk};
+use crate::list::held::{holding, must_be_free};
 use crate::list::{Addition, Entry, InsertHint, List, TOGETHER};
 use crate::pin::PinnedEntry;
 
@@ -399,6 +400,7 @@ impl Memtable {
     /// may be among them and are told apart by their sequence numbers.
     #[must_use]
     pub fn range_tombstones(&self, visible: SequenceNumber) -> Arc<Fragments> {
+        must_be_free(self.order(), &self.ranges);
         let mut ranges = self.ranges.lock();
         let count = ranges.tombstones.len();
         if let Some((built, fragments)) = &ranges.fragments {
@@ -408,7 +410,9 @@ impl Memtable {
             }
         }
         let tombstones = ranges.tombstones.iter().cloned();
-        let fragments = Arc::new(Fragments::build(self.order(), tombstones));
+        let fragments = holding(self.order(), &self.ranges, || {
+            Arc::new(Fragments::build(self.order(), tombstones))
+        });
         ranges.fragments = Some((count, Arc::clone(&fragments)));
         fragments
     }

@@ -6,6 +6,7 @@
 //! statistics are made of.
 
 pub mod activity;
+pub mod calls;
 pub mod counters;
 pub mod event;
 pub mod files;

@@ -16,7 +16,7 @@
 //! A log that cannot be written is no reason to stop: errors end the file, never the caller.
 
 use std::fmt;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ use cairn_platform::fs::FileMode;
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_platform::{Clock, FileSystem, WritableFile};
 use cairn_types::Result;
+
+use crate::calls::{Within, within};
 
 /// Bytes of a file of a log that has no limit of its own.
 pub const FILE_BYTES: u64 = 16 << 20;
@@ -96,7 +98,7 @@ pub fn log_path(dir: &Path, log_dir: &Path) -> PathBuf {
 /// Takes the lines of the info log in the place of the file `LOG`.
 pub trait LogSink: Send + Sync {
     /// A message, without time and thread. Called by any thread, at any time, with locks of the
-    /// engine held: it must not call the database.
+    /// engine held: what changes the database or waits for it fails with `Busy`. A panic ends the call.
     fn log(&self, level: Level, message: &str);
 
     /// The least important messages that are wanted.
@@ -187,7 +189,9 @@ impl Logger {
         match &self.0 {
             To::Nobody => false,
             To::File(sink) => level >= sink.options.level,
-            To::User(sink) => level >= sink.level(),
+            To::User(sink) => self
+                .call(|| sink.level())
+                .is_some_and(|wanted| level >= wanted),
         }
     }
 
@@ -223,7 +227,9 @@ impl Logger {
         match &self.0 {
             To::Nobody => {}
             To::File(sink) => sink.write_lines(Level::Header, lines),
-            To::User(sink) => lines.iter().for_each(|line| sink.log(Level::Header, line)),
+            To::User(sink) => lines.iter().for_each(|line| {
+                self.call(|| sink.log(Level::Header, line));
+            }),
         }
     }
 
@@ -238,8 +244,16 @@ impl Logger {
         match &self.0 {
             To::Nobody => {}
             To::File(sink) => sink.write(level, message),
-            To::User(sink) => sink.log(level, &message.to_string()),
+            To::User(sink) => {
+                let message = message.to_string();
+                self.call(|| sink.log(level, &message));
+            }
         }
+    }
+
+    /// Calls the user's code. A panic ends this call only: nobody is left to be told.
+    fn call<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
+        catch_unwind(AssertUnwindSafe(|| within(self, Within::LogLine, call))).ok()
     }
 }
 

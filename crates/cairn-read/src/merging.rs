@@ -1,5 +1,7 @@
 //! Applying merge operands, and what may lie below them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use cairn_format::key;
 use cairn_observe::statistics::{Began, Ticker};
 use cairn_types::{Code, Error, MergeInput, Result, Subcode};
@@ -32,7 +34,7 @@ pub enum Merged {
 /// # Errors
 ///
 /// `MergeInProgress` if the family has no merge operator, `Corruption` (merge operator failed) if
-/// the operator refuses its input, `Corruption` if the entity below cannot be decoded.
+/// the operator refuses its input, `Aborted` if it panics, `Corruption` if the entity below cannot be decoded.
 pub fn full_merge(
     reading: &Reading,
     user_key: &[u8],
@@ -57,8 +59,17 @@ pub fn full_merge(
             operands,
         };
         let began = reading.began();
-        let merged = operator.full_merge(&input);
-        count_merge(reading, began, merged.is_none());
+        // A panic of the operator is an error of what needed the value.
+        let merged = catch_unwind(AssertUnwindSafe(|| operator.full_merge(&input)));
+        let merged = merged.map_err(|_| {
+            Error::aborted(format!(
+                "merge operator {} panicked in column family {:?}",
+                operator.name(),
+                reading.family
+            ))
+        });
+        count_merge(reading, began, !matches!(merged, Ok(Some(_))));
+        let merged = merged?;
         merged.ok_or_else(|| {
             Error::new(
                 Code::Corruption,

@@ -15,6 +15,7 @@ pub(crate) mod severity;
 use std::sync::{Arc, Weak};
 
 use cairn_observe::BackgroundErrorReason;
+use cairn_observe::calls::{self, Within};
 use cairn_observe::statistics::Ticker;
 use cairn_platform::sync::{AtomicU64, Mutex, OnceLock, Ordering};
 use cairn_types::{Code, Error, Result, Severity, Subcode};
@@ -92,7 +93,9 @@ impl Shared {
         }
         let mut told = Some(error.clone());
         // At once, and not as a notice: a listener may forgive the error.
-        self.notify(|listener| listener.on_background_error(reason, &mut told));
+        calls::within(&self.info, Within::Locked, || {
+            self.notify(|listener| listener.on_background_error(reason, &mut told));
+        });
         let Some(error) = told else {
             self.info.warn(format_args!(
                 "background error of {} that a listener forgave: {error}",

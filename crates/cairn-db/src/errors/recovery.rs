@@ -263,7 +263,9 @@ impl Shared {
             current
         };
         let result = loop {
-            self.wait_until(|tree| tree.flushes == 0);
+            if let Err(error) = self.wait_until(|tree| tree.flushes == 0) {
+                break Err(error);
+            }
             match self.recover() {
                 Err(error) if error.code() == Code::Busy => {}
                 result => break result,
@@ -326,14 +328,14 @@ impl Shared {
 
     /// Puts a new log in the place of one that failed, and all memtables behind it.
     fn begin_log_anew(self: &Arc<Self>) -> Result<()> {
-        self.lead_alone();
+        let lead = self.lead_alone()?;
         if let Some(log) = self.writer.lock().log.as_mut() {
             log.mark_failed();
         }
         let families: Vec<Arc<FamilyState>> = self.families.load().iter().cloned().collect();
-        let switched = self.switch_memtables(&families, true);
-        self.hand_over();
-        switched?;
+        self.switch_memtables(&families, true)?;
+        drop(lead);
+        self.deliver();
         // What a log of them holds goes to tables, all of it at once, before anything is behind it.
         let unsynced = &mut self.tree.lock().unsynced_logs;
         for (_, failed) in unsynced.extract_if(.., |_, log| log.has_failed()) {

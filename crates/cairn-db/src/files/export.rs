@@ -129,13 +129,10 @@ impl Shared {
                     options,
                     tables,
                 };
-                self.lead_alone();
+                let _lead = self.lead_alone()?;
                 // Whoever finds the family after a power cut finds every write before it too.
-                let result = self
-                    .flush_wal(true)
-                    .and_then(|()| self.create_families_led(vec![family]));
-                self.hand_over();
-                result
+                self.flush_wal(true)?;
+                self.create_families_led(vec![family])
             })
             .map(|mut created| created.pop().expect("one family was created"));
         let state = match created {

@@ -266,10 +266,8 @@ impl Shared {
             return self.captured_at_opening();
         }
         self.check_process()?;
-        self.lead_alone();
-        let captured = self.capture_led();
-        self.hand_over();
-        captured
+        let _lead = self.lead_alone()?;
+        self.capture_led()
     }
 
     fn capture_led(&self) -> Result<Capture> {

@@ -191,10 +191,8 @@ impl Shared {
             .map(|family| self.prepare_family(family))
             .collect::<Result<Vec<_>>>()?;
         // With the lead nobody writes, so the families begin with the current log.
-        self.lead_alone();
-        let result = self.create_families_led(new);
-        self.hand_over();
-        result
+        let _lead = self.lead_alone()?;
+        self.create_families_led(new)
     }
 
     /// Checks a family to create and makes the directories of its tables.
@@ -308,10 +306,9 @@ impl Shared {
                 "the default column family cannot be dropped",
             ));
         }
-        self.lead_alone();
-        let result = self.drop_family_led(family);
-        self.hand_over();
-        result?;
+        let lead = self.lead_alone()?;
+        self.drop_family_led(family)?;
+        drop(lead);
         self.purge();
         self.write_options_file()
     }
@@ -425,8 +422,13 @@ impl Shared {
 
     /// Closes the database: running jobs end, the log is synced, the lock is given back. A second
     /// call does nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Busy`, with nothing done, in a callback that may not wait; those of the log and the MANIFEST.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         self.check_process()?;
+        self.may_wait()?;
         if !self.told_of_shutdown.swap(true, Ordering::Relaxed) {
             self.notify(|listener| listener.on_db_shutdown_begin());
         }
@@ -444,12 +446,11 @@ impl Shared {
         self.changed.notify_all();
         // Nobody leads any more once this thread has led: the next leader finds the database
         // closing.
-        self.lead_alone();
-        self.hand_over();
+        drop(self.lead_alone()?);
         self.wait_until(|tree| {
             let jobs = tree.flushes + tree.compactions + tree.manual;
             jobs == 0 && tree.ending_logs.is_empty()
-        });
+        })?;
         let log = self.writer.lock().log.take();
         let synced = match log {
             Some(log) if !log.has_failed() => log.finish(&*self.world.fs),
@@ -469,7 +470,7 @@ impl Shared {
         self.delete_recycled_logs();
         self.purge();
         self.tree.lock().closed = true;
-        self.wait_until(|tree| tree.purges == 0);
+        self.wait_until(|tree| tree.purges == 0)?;
         self.untrack_all();
         *self.lock.lock() = None;
         *closed = true;

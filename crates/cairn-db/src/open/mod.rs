@@ -393,6 +393,7 @@ fn assemble(
         }),
         order: Default::default(),
         may_merge_early: AtomicBool::new(false),
+        insertion_calls_out: AtomicBool::new(false),
         attention: AtomicBool::new(request.read_only),
         some_are_held_back: AtomicBool::new(false),
         low_pri_throttle: Throttle::new(low_pri_rate(&options)),

@@ -69,7 +69,7 @@ impl Shared {
             ));
         }
         self.counters.write_buffer_manager_stops.add(1);
-        self.wait_until(|_| !buffers.should_stall() || self.check_writable().is_err());
+        self.wait_until(|_| !buffers.should_stall() || self.check_writable().is_err())?;
         Ok(true)
     }
 }

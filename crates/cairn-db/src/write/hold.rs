@@ -6,6 +6,7 @@
 //! where no family is behind: one load.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_platform::sync::Ordering;
@@ -15,6 +16,9 @@ use super::stall::{Cause, Condition};
 use crate::batch::WriteBatch;
 use crate::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
+
+/// How long a delayed write sleeps before it asks again whether it has to.
+const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
 impl Shared {
     /// Waits until the families that `batch` writes to can take it. With `no_slowdown` a wait is an
@@ -39,39 +43,64 @@ impl Shared {
             return Ok(());
         }
         let began = self.world.clock.monotonic_nanos();
-        let condition = worst(&self.tree.lock(), &written);
+        let mut condition = worst(&self.tree.lock(), &written);
         if no_slowdown && condition != Condition::Normal {
             return Err(Error::incomplete(format!(
                 "writes are slowed down ({condition:?}) and no_slowdown is set"
             )));
         }
-        match condition {
-            Condition::Normal => {
-                if !self.keep_pace(&written, batch.data().len(), no_slowdown, began) {
-                    return Ok(());
-                }
-            }
-            Condition::Delayed(_) => {
-                let bytes = batch.data().len();
-                let delays = written
-                    .iter()
-                    .map(|family| family.throttle.delay(bytes, began));
-                self.world.clock.sleep(delays.max().unwrap_or_default());
-            }
-            Condition::Stopped(_) => {
-                self.wait_until(|tree| {
-                    !matches!(worst(tree, &written), Condition::Stopped(_))
-                        || self.check_writable().is_err()
-                        || self.check_stall().is_err()
-                });
-                self.check_writable()?;
-                self.check_stall()?;
-            }
+        if condition == Condition::Normal
+            && !self.keep_pace(&written, batch.data().len(), no_slowdown, began)
+        {
+            return Ok(());
+        }
+        if let Condition::Delayed(_) = condition {
+            let bytes = batch.data().len();
+            let delays = written
+                .iter()
+                .map(|family| family.throttle.delay(bytes, began));
+            let delay = delays.max().unwrap_or_default();
+            self.sleep_while(delay, || {
+                condition = worst(&self.tree.lock(), &written);
+                matches!(condition, Condition::Delayed(_))
+            })?;
+        }
+        if let Condition::Stopped(_) = condition {
+            self.wait_until(|tree| {
+                !matches!(worst(tree, &written), Condition::Stopped(_))
+                    || self.check_writable().is_err()
+                    || self.check_stall().is_err()
+            })?;
+            self.check_writable()?;
+            self.check_stall()?;
         }
         let waited = self.world.clock.monotonic_nanos().saturating_sub(began);
         self.counters.stall_micros.add(waited / 1000);
         self.tally_stall(waited / 1000);
         perf::count(|perf| perf.add(PerfMetric::WriteDelayTime, waited));
+        Ok(())
+    }
+
+    /// Sleeps for `delay`, but no longer than there is a cause for it.
+    ///
+    /// # Errors
+    ///
+    /// What keeps writes from going on: they wait for nothing then.
+    pub(crate) fn sleep_while(
+        &self,
+        delay: Duration,
+        mut has_cause: impl FnMut() -> bool,
+    ) -> Result<()> {
+        let mut left = delay;
+        while !left.is_zero() {
+            let part = left.min(LONGEST_SLEEP);
+            self.world.clock.sleep(part);
+            left -= part;
+            self.check_writable()?;
+            if !has_cause() {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -130,7 +159,8 @@ impl Shared {
                 family.work.stalled(false, cause, false);
             }
             waited |= !wait.is_zero();
-            family.pace.sleep(wait, |part| self.world.clock.sleep(part));
+            // Whoever is kept from writing learns it from the leader.
+            let _ = self.sleep_while(wait, || family.pace.is_on());
         }
         waited
     }

@@ -14,6 +14,7 @@
 pub(crate) mod archive;
 pub(crate) mod buffers;
 pub(crate) mod early;
+pub(crate) mod guards;
 pub(crate) mod hold;
 pub(crate) mod insert;
 pub(crate) mod log;
@@ -40,6 +41,7 @@ use crate::batch::WriteBatch;
 use crate::family::FamilyState;
 use crate::shared::{Shared, Writer};
 use crate::tally::GroupCounts;
+use guards::{Lead, Untold};
 use insert::Company;
 use log::CurrentLog;
 use queue::{Group, Kind, Turn, Waiter};
@@ -164,6 +166,7 @@ impl Shared {
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
         };
+        self.may_write()?;
         let waiter = match self.queue.join(|| Waiter::new(kind, batch.data().to_vec())) {
             None => return self.lead(batch.data(), kind),
             Some(waiter) => waiter,
@@ -171,7 +174,7 @@ impl Shared {
         match waiter.wait() {
             Turn::Lead => self.lead(batch.data(), kind),
             Turn::Insert(seq, group) => {
-                let inserted = self.insert(&waiter.batch, seq, Company::Group);
+                let inserted = self.insert_guarded(&waiter.batch, seq, Company::Group);
                 self.end_insertion(&group, inserted)
             }
             Turn::Finished(result) => result,
@@ -196,13 +199,23 @@ impl Shared {
 
     /// Writes the caller's batch and those of its group. The caller leads.
     fn lead(self: &Arc<Self>, batch: &[u8], kind: Kind) -> Result<()> {
+        let mut tells = false;
+        let written = self.write_group(batch, kind, &mut tells);
+        if tells {
+            // Without the lead, and with the write visible: a listener may write too.
+            self.deliver();
+        }
+        written
+    }
+
+    /// The rest of [`Shared::lead`]; sets `tells` if listeners may have to be told of something.
+    #[inline]
+    fn write_group(self: &Arc<Self>, batch: &[u8], kind: Kind, tells: &mut bool) -> Result<()> {
         let Kind::Batch { no_slowdown, .. } = kind else {
             unreachable!("a batch is written");
         };
-        if let Err(error) = self.make_room(no_slowdown) {
-            self.queue.hand_over();
-            return Err(error);
-        }
+        let lead = Lead::new(&self.queue);
+        self.make_room(no_slowdown, tells)?;
         let limit = || {
             let limit = self.options().max_write_batch_group_size_bytes;
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -213,10 +226,12 @@ impl Shared {
             }
         };
         let followers = self.queue.followers(kind, limit);
+        let untold = Untold(&followers);
         let result = match self.log_group(batch, kind, &followers) {
             Ok(before) if self.inserts_in_turn() => self.insert_in_turn(batch, before, &followers),
             Ok(before) => {
-                self.queue.hand_over();
+                std::mem::forget(untold);
+                drop(lead);
                 return match followers.is_empty() {
                     true => self.insert_alone(batch, before),
                     false => self.insert_group(batch, before, &followers),
@@ -224,10 +239,11 @@ impl Shared {
             }
             Err(error) => Err(error),
         };
+        std::mem::forget(untold);
         for follower in &followers {
             follower.finish(result.clone());
         }
-        self.queue.hand_over();
+        drop(lead);
         result
     }
 
@@ -290,7 +306,7 @@ impl Shared {
     /// Inserts a batch that is a group of its own, and waits until it is visible.
     fn insert_alone(&self, batch: &[u8], before: SequenceNumber) -> Result<()> {
         let inserted = self.perf_timed(PerfMetric::WriteMemtableTime, || {
-            self.insert(batch, before.plus(1), Company::OtherGroups)
+            self.insert_guarded(batch, before.plus(1), Company::OtherGroups)
         });
         self.show_group(before, before.plus(u64::from(count_of(batch))), inserted)
     }
@@ -318,10 +334,10 @@ impl Shared {
             follower.insert_at(seq, &group);
         }
         let inserted = self.perf_timed(PerfMetric::WriteMemtableTime, || {
-            self.insert(batch, first, Company::Group)?;
-            carried
-                .iter()
-                .try_for_each(|(seq, follower)| self.insert(&follower.batch, *seq, Company::Group))
+            self.insert_guarded(batch, first, Company::Group)?;
+            carried.iter().try_for_each(|(seq, follower)| {
+                self.insert_guarded(&follower.batch, *seq, Company::Group)
+            })
         });
         let result = self.end_insertion(&group, inserted);
         for (_, follower) in carried {
@@ -343,7 +359,7 @@ impl Shared {
         let mut next = before.plus(1);
         let batches = followers.iter().map(|follower| &*follower.batch);
         for batch in std::iter::once(batch).chain(batches) {
-            inserted = inserted.and_then(|()| self.insert(batch, next, Company::None));
+            inserted = inserted.and_then(|()| self.insert_guarded(batch, next, Company::None));
             next = next.plus(u64::from(count_of(batch)));
         }
         self.show_group(before, SequenceNumber(next.0 - 1), inserted)
@@ -375,15 +391,17 @@ impl Shared {
     }
 
     /// Takes the lead for something that no other write may share, with all earlier writes inserted and
-    /// visible. [`Shared::hand_over`] gives it back.
-    pub(crate) fn lead_alone(&self) {
+    /// visible, until the result is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` in a callback that may not write.
+    pub(crate) fn lead_alone(&self) -> Result<Lead<'_>> {
+        self.may_write()?;
         self.queue.lead_alone();
+        let lead = Lead::new(&self.queue);
         self.wait_for_insertions();
-    }
-
-    /// Gives the lead back.
-    pub(crate) fn hand_over(&self) {
-        self.queue.hand_over();
+        Ok(lead)
     }
 
     /// Waits until all that was logged is inserted. The caller leads.

@@ -17,9 +17,6 @@ use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 /// Writes go on until they have to wait this long: shorter sleeps take longer than what was asked for.
 const LEAST_NANOS: u64 = 1_000_000;
 
-/// Nobody sleeps longer without asking again whether the flush has ended.
-const MOST_NANOS: u64 = 5_000_000;
-
 /// How fast the rest of the memtable of a family may be filled.
 #[derive(Default)]
 pub(crate) struct Pace {
@@ -107,16 +104,6 @@ impl Pace {
         state.waits.nanos += wait;
         (Duration::from_nanos(wait), state.waits.writes == 1)
     }
-
-    /// Sleeps for `wait`, or until writes may pass again.
-    pub(crate) fn sleep(&self, wait: Duration, mut sleep: impl FnMut(Duration)) {
-        let mut left = wait;
-        while self.is_on() && !left.is_zero() {
-            let part = left.min(Duration::from_nanos(MOST_NANOS));
-            sleep(part);
-            left -= part;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -174,22 +161,5 @@ mod tests {
         pace.begin(SECOND);
         assert_eq!(pace.wait(1 << 30, 0, SECOND), (Duration::ZERO, false));
         assert_eq!(pace.wait(10, 0, SECOND), (Duration::from_secs(1), true));
-    }
-
-    #[test]
-    fn who_sleeps_is_woken_when_room_is_made() {
-        let pace = Pace::default();
-        pace.begin(0);
-        let mut slept = Vec::new();
-        pace.sleep(Duration::from_millis(12), |part| {
-            slept.push(part.as_millis())
-        });
-        assert_eq!(slept, [5, 5, 2]);
-        slept.clear();
-        pace.sleep(Duration::from_millis(12), |part| {
-            slept.push(part.as_millis());
-            pace.end(0);
-        });
-        assert_eq!(slept, [5]);
     }
 }

@@ -20,13 +20,15 @@ use crate::family::FamilyState;
 use crate::shared::{Immutable, Shared};
 
 impl Shared {
-    /// Makes sure that a batch may be written. The caller leads.
+    /// Makes sure that a batch may be written; sets `tells` if listeners may have to be told of something. The
+    /// caller leads.
     #[inline]
-    pub(crate) fn make_room(self: &Arc<Self>, no_slowdown: bool) -> Result<()> {
+    pub(crate) fn make_room(self: &Arc<Self>, no_slowdown: bool, tells: &mut bool) -> Result<()> {
         // Acquire pairs with the stores that ask for attention.
         if !self.attention.load(Ordering::Acquire) {
             return Ok(());
         }
+        *tells = true;
         self.make_room_slowly(no_slowdown)
     }
 
@@ -250,7 +252,8 @@ impl Shared {
     }
 
     /// Gives each of `families` a new memtable, and a new log to all, and schedules flushes, which
-    /// do not wait for more memtables to merge if they were `asked` for. The caller leads.
+    /// do not wait for more memtables to merge if they were `asked` for. The caller leads, and delivers what
+    /// listeners are to be told once it does not.
     pub(crate) fn switch_memtables(
         self: &Arc<Self>,
         families: &[Arc<FamilyState>],
@@ -304,10 +307,8 @@ impl Shared {
         self.update_conditions(&mut tree);
         drop(tree);
         steps.done("switching memtables");
-        // Listeners hear of a memtable before they hear of its flush.
-        self.deliver();
         self.schedule(&mut self.tree.lock());
-        steps.done("telling and scheduling");
+        steps.done("scheduling");
         steps.tell(&self.info, "a switch of memtables");
         Ok(())
     }

@@ -213,10 +213,11 @@ impl Throttle {
         state.rate = rate.clamp(least, state.max_rate);
     }
 
-    /// Nothing is delayed any more.
+    /// Nothing is delayed any more, and what writes still owed is forgiven.
     pub(crate) fn reset(&self) {
         let mut state = self.state.lock();
         state.rate = state.max_rate;
+        state.next_nanos = 0;
     }
 
     /// How long a write of `bytes` that arrives at `now_nanos` has to wait.
@@ -322,5 +323,9 @@ mod tests {
         assert_eq!(throttle.rate(), 1_000_000);
         throttle.press(1.0);
         assert_eq!(throttle.rate(), 16 << 10);
+        throttle.delay(16 << 20, 5_000_000);
+        assert!(throttle.delay(1, 5_000_000) > Duration::from_secs(1000));
+        throttle.reset();
+        assert_eq!(throttle.delay(1, 5_000_000), Duration::ZERO);
     }
 }

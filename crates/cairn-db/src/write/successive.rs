@@ -17,7 +17,7 @@ use cairn_options::{FamilyOptions, ReadOptions, ReadTier};
 use cairn_platform::sync::Ordering;
 use cairn_read::merging::{Below, Merged, full_merge};
 use cairn_read::{Found, get};
-use cairn_types::{SequenceNumber, ValueKind};
+use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
 
 use crate::family::FamilyState;
 use crate::shared::Shared;
@@ -38,10 +38,16 @@ impl Shared {
             .any(|family| family.options().max_successive_merges > 0)
     }
 
-    /// Notes what `options`, which come into force for a family, say about merging early.
+    /// Notes what `options`, which come into force for a family, say about merging early and other code of the
+    /// program that insertions call.
     pub(crate) fn note_merging(&self, options: &FamilyOptions) {
-        if options.max_successive_merges > 0 {
+        let merges = options.max_successive_merges > 0;
+        if merges {
             self.may_merge_early.store(true, Ordering::Relaxed);
+        }
+        let extracts = matches!(options.prefix_extractor, Some(PrefixExtractor::Custom(_)));
+        if merges || extracts || matches!(options.comparator, KeyOrder::Custom(_)) {
+            self.insertion_calls_out.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -75,18 +75,20 @@ impl Shared {
                     tree.wal_locks.arriving = true;
                     drop(tree);
                     // With the lead no write is on its way, and the next leader finds the lock.
-                    self.lead_alone();
+                    let lead = self.lead_alone();
                     let mut tree = self.tree.lock();
                     tree.wal_locks.arriving = false;
-                    tree.wal_locks.add(thread);
+                    if lead.is_ok() {
+                        tree.wal_locks.add(thread);
+                    }
                     self.attention.store(true, Ordering::Release);
                     drop(tree);
                     self.changed.notify_all();
-                    self.hand_over();
+                    lead?;
                     break;
                 }
             }
-            self.wait_until(|tree| !tree.wal_locks.arriving);
+            self.wait_until(|tree| !tree.wal_locks.arriving)?;
         }
         self.check_writable()
             .and_then(|()| self.flush_wal(false))
@@ -121,7 +123,7 @@ impl Shared {
                 "writes are held back by lock_wal and no_slowdown is set",
             ));
         }
-        self.wait_until(|tree| !tree.wal_locks.is_held() || self.check_writable().is_err());
+        self.wait_until(|tree| !tree.wal_locks.is_held() || self.check_writable().is_err())?;
         Ok(true)
     }
 
@@ -137,8 +139,7 @@ impl Shared {
         }
         let clock = &self.world.clock;
         let delay = self.low_pri_throttle.delay(bytes, clock.monotonic_nanos());
-        clock.sleep(delay);
-        Ok(())
+        self.sleep_while(delay, || self.compactions_behind.load(Ordering::Relaxed))
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_db::{Db, Family, WriteBatch};
-use cairn_options::{CompactionStyle, FamilyOptions, WriteOptions};
+use cairn_options::{CompactionStyle, DbOptions, FamilyOptions, WriteOptions};
 use cairn_platform::World;
+use cairn_platform::sync::Mutex;
 use cairn_platform::world::Clock;
 use cairn_types::{Code, Result};
 
@@ -160,6 +161,97 @@ fn writes_slow_down_before_they_would_stop_for_a_flush() {
     (0..20).for_each(|_| write(&WriteOptions::default()));
     assert_eq!(waited() - before, 20 * WRITE);
     db.close().unwrap();
+}
+
+/// A clock that moves when somebody sleeps, and once somebody has slept ends the cause of that.
+#[derive(Default)]
+struct Ending {
+    slept: AtomicU64,
+    end: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Clock for Ending {
+    fn wall_micros(&self) -> u64 {
+        self.monotonic_nanos() / 1000
+    }
+    fn monotonic_nanos(&self) -> u64 {
+        self.slept.load(Ordering::SeqCst)
+    }
+    fn sleep(&self, duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).expect("a sleep of less than centuries");
+        self.slept.fetch_add(nanos, Ordering::SeqCst);
+        let end = self.end.lock().take();
+        if let Some(end) = end {
+            end();
+        }
+    }
+}
+
+/// Writes that owe minutes; the first that sleeps for them runs `end` meanwhile. How long it slept, and what
+/// became of it.
+fn delayed(write: WriteOptions, end: fn(&Db)) -> (Db, Duration, Result<()>) {
+    let clock = Arc::new(Ending::default());
+    let world = World {
+        clock: clock.clone(),
+        ..World::in_memory()
+    };
+    let options = DbOptions {
+        delayed_write_rate: 1000,
+        ..db_options()
+    };
+    let db = open_with(&world, &options, false);
+    let options = FamilyOptions {
+        compaction_style: CompactionStyle::None,
+        level0_file_num_compaction_trigger: 1,
+        level0_slowdown_writes_trigger: 1,
+        ..FamilyOptions::default()
+    };
+    let family = db.create_family("slow", &options).expect("it is new");
+    put(&db, &family, b"k").expect("there is room");
+    db.flush_families(&[&family]).expect("nothing fails");
+    let stalls = db.property_number("rocksdb.actual-delayed-write-rate");
+    assert!(stalls > Some(0), "writes are delayed");
+    family
+        .put_with(b"debt", &[7; 100_000], &write)
+        .expect("nothing is owed yet");
+    let ended = db.clone();
+    *clock.end.lock() = Some(Box::new(move || end(&ended)));
+    let before = clock.monotonic_nanos();
+    let written = family.put_with(b"k", b"2", &write);
+    let slept = Duration::from_nanos(clock.monotonic_nanos() - before);
+    (db, slept, written)
+}
+
+#[test]
+fn a_delayed_write_goes_on_when_the_cause_is_gone_and_owes_nothing_later() {
+    let low_pri = WriteOptions {
+        low_pri: true,
+        ..WriteOptions::default()
+    };
+    for write in [WriteOptions::default(), low_pri] {
+        let (db, slept, written) = delayed(write, |db| {
+            let slow = db.family("slow").expect("it is there");
+            let more = [("level0_slowdown_writes_trigger", "9")];
+            slow.set_options(&more).expect("it is an option");
+        });
+        written.unwrap();
+        assert!(slept < Duration::from_millis(20), "{slept:?}");
+        let slow = db.family("slow").unwrap();
+        slow.set_options(&[("level0_slowdown_writes_trigger", "1")])
+            .unwrap();
+        put(&db, &slow, b"k").unwrap();
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_delayed_write_learns_of_the_closing() {
+    let (_, slept, written) = delayed(WriteOptions::default(), |db| {
+        db.close().expect("nothing fails");
+    });
+    let ended = written.unwrap_err();
+    assert_eq!(ended.code(), Code::ShutdownInProgress, "{ended}");
+    assert!(slept < Duration::from_millis(20), "{slept:?}");
 }
 
 /// Writes under `keys` until the memtable is switched, and says how large it had become, in MiB.

@@ -11,6 +11,7 @@ use std::cmp::Ordering as Order;
 use std::ptr::NonNull;
 
 use super::atomic::{AtomicBool, AtomicUsize, Mutex, Ordering};
+use super::held::{holding, must_be_free};
 use super::node::{Node, Target};
 use super::together::{Search, TOGETHER};
 use super::{InsertHint, List};
@@ -63,6 +64,19 @@ impl List {
             self.insert(user, packed, value, &mut InsertHint::default());
             return;
         };
+        holding(&self.order, &self.late, || {
+            self.insert_or_wait(&mut state, user, packed, value);
+        });
+    }
+
+    /// [`List::insert_late`] by the thread that has the lock.
+    #[inline(always)]
+    fn insert_or_wait(&self, state: &mut State, user: &[u8], packed: u64, value: &[u8]) {
+        if state.len == TOGETHER {
+            // The comparator panicked when these were to be linked in.
+            self.insert(user, packed, value, &mut InsertHint::default());
+            return;
+        }
         let target = Target::new(&self.order, user, packed);
         let height = self.new_height();
         let node = Node::create(&self.arena, height, &target, value);
@@ -74,7 +88,7 @@ impl List {
         state.nodes[at] = Some((node, height));
         state.len += 1;
         if state.len == TOGETHER {
-            self.link_late(&mut state);
+            self.link_late(state);
         } else if at == 0 {
             // Release pairs with the acquire in `settle`. That the reader of a published sequence number
             // sees it follows from the publication.
@@ -110,9 +124,10 @@ impl List {
     /// Links in what waits, before a read.
     #[cold]
     pub(super) fn settle_late(&self) {
+        must_be_free(&self.order, &self.late);
         // Held to the end: other readers need all of it as well.
         let mut state = self.late.state.lock();
-        self.link_late(&mut state);
+        holding(&self.order, &self.late, || self.link_late(&mut state));
         self.late.at_once.store(AT_ONCE, Ordering::Relaxed);
     }
 

@@ -25,6 +25,7 @@
 )]
 
 mod ahead;
+pub(crate) mod held;
 mod late;
 mod node;
 mod together;
@@ -96,6 +97,9 @@ unsafe impl Send for List {}
 // SAFETY: as above.
 unsafe impl Sync for List {}
 
+/// The number of no list.
+const NO_LIST: u64 = 0;
+
 /// Where the last insertion went, so that the next one begins its search there. Keys in ascending
 /// order find their place at once. Works for any memtable, best for the one it was used with last.
 pub struct InsertHint {
@@ -110,7 +114,7 @@ unsafe impl Send for InsertHint {}
 impl Default for InsertHint {
     fn default() -> InsertHint {
         InsertHint {
-            list: 0,
+            list: NO_LIST,
             prev: [ptr::null_mut(); MAX_HEIGHT],
         }
     }
@@ -313,12 +317,14 @@ impl List {
         for level in 0..height {
             if !self.link(node, level, target, &mut hint.prev[level]) {
                 self.entries.fetch_sub(1, Ordering::Relaxed);
+                hint.list = self.number;
                 return false;
             }
         }
         for prev in &mut hint.prev[..height] {
             *prev = node.as_ptr();
         }
+        hint.list = self.number;
         true
     }
 
@@ -340,6 +346,10 @@ impl List {
                 let (place, next) = self.walk(before, level, target);
                 before = place;
                 *prev = place.as_ptr();
+                if next == Some(node) {
+                    // It was linked here before the comparator panicked.
+                    return true;
+                }
                 if let Some(next) = next
                     && level == 0
                     && Node::compare(next, &self.order, target) == Order::Equal
@@ -369,18 +379,20 @@ impl List {
         }
     }
 
-    /// Leaves in `hint`, on every level, a node before `target` that is close to it.
+    /// Leaves in `hint`, on every level, a node before `target` that is close to it. It is the hint of no list until
+    /// [`List::link_up`].
     #[inline(always)]
     fn find_place(&self, target: &Target<'_>, hint: &mut InsertHint) {
         let height = self.height.load(Ordering::Relaxed);
         let start = match self.trusted_levels(target, hint, height) {
             Some(level) => level,
             None => {
-                hint.list = self.number;
                 hint.prev = [self.head.as_ptr(); MAX_HEIGHT];
                 height
             }
         };
+        // Until the insertion is done: where the comparator panics, the levels do not agree.
+        hint.list = NO_LIST;
         let mut level = start;
         // A level that is kept begins where the one above it ended, or where it was.
         let mut at = None;
@@ -577,6 +589,8 @@ fn height_of(nth: u64) -> usize {
     (1 + bits.trailing_zeros() as usize / 2).min(MAX_HEIGHT)
 }
 
+#[cfg(all(test, not(loom)))]
+mod panics;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

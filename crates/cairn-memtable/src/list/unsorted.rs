@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use cairn_format::key;
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 
+use super::held::{holding, must_be_free};
 use super::node::{Node, Target};
 use super::{InsertHint, List};
 
@@ -52,15 +53,23 @@ impl List {
 
     #[cold]
     fn sort_in(&self, unsorted: &Unsorted) {
+        must_be_free(&self.order, unsorted);
         // Held to the end: other readers need all of it as well.
         let mut nodes = unsorted.nodes.lock();
+        holding(&self.order, unsorted, || self.sort_and_link(&mut nodes));
+        unsorted.waiting.store(false, Ordering::Release);
+    }
+
+    /// Links `nodes` in. Those that a panic of the comparator keeps from that stay for the next reader.
+    fn sort_and_link(&self, nodes: &mut Vec<(NonNull<Node>, usize)>) {
         // SAFETY: the nodes are of this list, which lives (N1).
         let key_of = |node: NonNull<Node>| unsafe { Node::key(node) };
-        nodes.sort_unstable_by(|(a, _), (b, _)| key::compare(&self.order, key_of(*a), key_of(*b)));
+        // Descending: the smallest, which is linked first, is taken from the end.
+        nodes.sort_unstable_by(|(a, _), (b, _)| key::compare(&self.order, key_of(*b), key_of(*a)));
         let mut hint = InsertHint::default();
-        for (node, height) in nodes.drain(..) {
+        while let Some(&(node, height)) = nodes.last() {
             self.place(node, height, &self.target_of(node), &mut hint);
+            nodes.pop();
         }
-        unsorted.waiting.store(false, Ordering::Release);
     }
 }

@@ -9,6 +9,7 @@ use cairn_platform::world::Clock;
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
 use cairn_types::{Result, Veil};
 
+use crate::calls::{Within, within};
 use crate::listener::{EventListener, FileOperation, FileOperationInfo, IoErrorInfo, Listeners};
 use crate::logger::Logger;
 
@@ -65,7 +66,9 @@ impl Told {
     }
 
     fn each(&self, call: impl FnMut(&dyn EventListener)) {
-        self.listeners.each(&self.info, call);
+        within(&self.info, Within::Locked, || {
+            self.listeners.each(&self.info, call)
+        });
     }
 }
 

@@ -76,7 +76,7 @@ impl Shared {
         let pause = self.snapshots.pause();
         let mut manifest = self.manifest.lock();
         let mut reserved = Reserved::default();
-        let entering = self.enter(prepared, &mut reserved);
+        let entering = self.guarded("placing files", || self.enter(prepared, &mut reserved));
         let (entering, last) = match entering {
             Ok(entering) => entering,
             Err(error) => {

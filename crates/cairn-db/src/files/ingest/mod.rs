@@ -118,9 +118,11 @@ impl Shared {
         }
         self.time_since(began, Histogram::IngestExternalFilePrepareTime);
         let began = self.began();
-        self.lead_alone();
-        let result = self.ingest_led(&prepared);
-        self.hand_over();
+        let result = match self.lead_alone() {
+            Ok(_lead) => self.ingest_led(&prepared),
+            Err(error) => Err(commit::Failed::Nothing(error)),
+        };
+        self.deliver();
         match result {
             Ok(()) => {}
             Err(commit::Failed::Nothing(error)) => {

@@ -1,0 +1,350 @@
+//! Calls from the engine into a program's own code: whatever that does (it panics, it uses the database), the
+//! operation ends, and so do all that follow.
+
+mod kinds;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
+use cairn_options::{
+    CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, Plugin, ReadOptions, TableFilter,
+};
+use cairn_platform::World;
+use cairn_platform::sync::Mutex;
+use cairn_types::{Code, FileNumber, Result, WalDecision, WalFilter};
+
+use crate::basic::db_options;
+use kinds::{Callee, TABLE_FILTER, caught, install, only_hears, panic_on_purpose};
+
+/// What a case does with the database while its callee is armed.
+const PHASES: [&str; 9] = [
+    "put",
+    "batch",
+    "merge",
+    "get",
+    "scan",
+    "flush",
+    "compact",
+    "set options",
+    "close",
+];
+
+/// What a callee does with the database that calls it.
+const USES: [&str; 8] = [
+    "put",
+    "get",
+    "iterator",
+    "flush",
+    "flush without waiting",
+    "set options",
+    "compact",
+    "close",
+];
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key{:04}", n * 37 % 100).into_bytes()
+}
+
+/// A database with the code of `kind`, and something in memory and in two tables.
+fn database(kind: &'static str, callee: &Arc<Callee>) -> Db {
+    let mut options = db_options();
+    let mut family = FamilyOptions {
+        level0_file_num_compaction_trigger: 3,
+        level0_slowdown_writes_trigger: 3,
+        level0_stop_writes_trigger: 60,
+        ..FamilyOptions::default()
+    };
+    install(kind, callee, &mut options, &mut family);
+    let db = open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &[FamilyDescriptor::new("default", family)],
+        others: None,
+        read_only: false,
+        world: World::in_memory(),
+    })
+    .expect("it opens");
+    for _ in 0..2 {
+        for n in 0..20 {
+            db.put(&key(n), b"before").expect("nothing fails");
+            db.default_family()
+                .merge(&key(n), b"+")
+                .expect("nothing fails");
+        }
+        db.flush().expect("nothing fails");
+    }
+    for n in 0..20 {
+        db.put(&key(n), b"after").expect("nothing fails");
+        db.default_family()
+            .merge(&key(n), b"+")
+            .expect("nothing fails");
+    }
+    db
+}
+
+fn scan(db: &Db, callee: &Arc<Callee>, kind: &str) -> Result<()> {
+    let mut options = ReadOptions::default();
+    if kind == TABLE_FILTER {
+        let callee = callee.clone();
+        options.table_filter = TableFilter::new(move |_| {
+            callee.called();
+            true
+        });
+    }
+    let mut iter = db.default_family().iter_with(&options);
+    iter.seek(&key(3));
+    iter.seek_to_first();
+    while iter.valid() {
+        iter.next();
+    }
+    iter.status()
+}
+
+fn compact(db: &Db) -> Result<()> {
+    let all = CompactRangeOptions::default();
+    db.default_family().compact_range(None, None, &all)
+}
+
+fn run(phase: &str, db: &Db, callee: &Arc<Callee>, kind: &str) -> Result<()> {
+    match phase {
+        "put" => (30..50).try_for_each(|n| db.put(&key(n), b"put")),
+        "batch" => {
+            let mut batch = WriteBatch::new();
+            for n in 50..70 {
+                batch.put(&key(n), b"batch");
+                batch.merge_in(db.default_family(), &key(n), b"+");
+            }
+            batch.delete_range_in(db.default_family(), b"key00", b"key01");
+            db.write(&batch)
+        }
+        "merge" => (0..20).try_for_each(|n| db.default_family().merge(&key(n % 3), b"+")),
+        "get" => (0..20).try_for_each(|n| db.get(&key(n)).map(drop)),
+        "scan" => scan(db, callee, kind),
+        "flush" => db.flush(),
+        "compact" => compact(db),
+        "set options" => db
+            .default_family()
+            .set_options(&[("level0_slowdown_writes_trigger", "1")]),
+        _ => db.close(),
+    }
+}
+
+fn use_it(what: &str, db: &Db) -> Result<()> {
+    let family = db.default_family();
+    match what {
+        "put" => db.put(b"key5", b"used"),
+        "get" => db.get(&key(1)).map(drop),
+        "iterator" => {
+            let mut iter = db.iter();
+            iter.seek_to_first();
+            iter.status()
+        }
+        "flush" => db.flush(),
+        "flush without waiting" => family.flush_with(&FlushOptions {
+            wait: false,
+            ..FlushOptions::default()
+        }),
+        "set options" => family.set_options(&[("level0_slowdown_writes_trigger", "40")]),
+        "compact" => compact(db),
+        _ => db.close(),
+    }
+}
+
+/// Runs `case` on a thread of its own. The time is only there to end a test that hangs.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a case that hangs outlives its test, which a thread of a scope could not"
+)]
+fn within_bounds(name: String, case: impl FnOnce() + Send + 'static) {
+    let (done, ended) = mpsc::channel();
+    let runner = std::thread::spawn(move || {
+        case();
+        // The other end waits until it is told.
+        let _ = done.send(());
+    });
+    match ended.recv_timeout(Duration::from_secs(120)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{name}: hangs"),
+        _ => assert!(runner.join().is_ok(), "{name}"),
+    }
+}
+
+/// Whatever happened before: writes, reads, flushes and the closing end, and agree on whether the database is
+/// broken.
+fn goes_on(name: &str, db: &Db) {
+    let broken = db.background_error_state().is_some();
+    let written = db.put(b"later", b"1");
+    let closed = written
+        .as_ref()
+        .is_err_and(|e| e.code() == Code::ShutdownInProgress);
+    if !closed {
+        assert_eq!(written.is_err(), broken, "{name}: {written:?}");
+        let read = db.get(b"later").expect("reads go on");
+        assert_eq!(read.is_some(), !broken, "{name}");
+        let flushed = db.flush();
+        assert_eq!(flushed.is_err(), broken, "{name}: {flushed:?}");
+    }
+    db.get(&key(1)).expect("reads go on");
+    let closed = db.close();
+    assert!(broken || closed.is_ok(), "{name}: {closed:?}");
+}
+
+#[test]
+fn a_callee_that_panics_fails_its_operation_and_nobody_waits_for_ever() {
+    for kind in kinds::all() {
+        let called: Arc<Mutex<usize>> = Arc::default();
+        for phase in PHASES {
+            let called = called.clone();
+            let name = format!("{kind} during {phase}");
+            within_bounds(name.clone(), move || {
+                let callee = Arc::new(Callee::default());
+                let db = database(kind, &callee);
+                *callee.act.lock() = Some(Arc::new(panic_on_purpose));
+                callee.armed.store(true, SeqCst);
+                let ran = caught(|| run(phase, &db, &callee, kind));
+                // Jobs that were started find the callee as the phase did.
+                let quiet = caught(|| db.wait_until_quiet());
+                callee.armed.store(false, SeqCst);
+                if callee.calls.load(SeqCst) > 0 {
+                    *called.lock() += 1;
+                    let failed = ran.is_err() || quiet.is_err();
+                    let broken = db.background_error_state().is_some();
+                    // An operand that cannot be merged early is merged by whoever reads it.
+                    let later = kind == "merge operator, early" && phase == "merge";
+                    assert!(
+                        failed || broken || later || only_hears(kind),
+                        "{name}: {ran:?}"
+                    );
+                    if later && !broken {
+                        let value = db.get(&key(0)).expect("reads go on").expect("it is there");
+                        assert_eq!(&*value, b"after++++++++", "{name}");
+                    }
+                }
+                goes_on(&name, &db);
+            });
+        }
+        assert!(*called.lock() > 0, "{kind} is never called");
+    }
+}
+
+#[test]
+fn a_group_whose_members_panic_lets_all_writers_go() {
+    within_bounds("writers".to_owned(), || {
+        let callee = Arc::new(Callee::default());
+        let db = database("comparator", &callee);
+        *callee.act.lock() = Some(Arc::new(panic_on_purpose));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (db, callee) = (&db, &callee);
+                scope.spawn(move || {
+                    for n in 0..200 {
+                        if thread == 0 && n == 100 {
+                            callee.armed.store(true, SeqCst);
+                        }
+                        // Until one panics they succeed, and fail from then on.
+                        let _ = db.put(&key(100 * thread + n), b"1");
+                    }
+                });
+            }
+        });
+        callee.armed.store(false, SeqCst);
+        let error = db.background_error_state().expect("an insertion panicked");
+        assert!(error.error.text().contains("panicked"), "{}", error.error);
+        goes_on("writers", &db);
+    });
+}
+
+#[test]
+fn a_callee_that_uses_the_database_is_served_or_told_the_rule() {
+    let mut served = 0;
+    let mut refused = 0;
+    for kind in kinds::all() {
+        for phase in PHASES {
+            for what in USES {
+                let name = format!("{kind} during {phase} uses {what}");
+                let answer: Arc<Mutex<Option<Result<()>>>> = Arc::default();
+                let told = answer.clone();
+                let case = name.clone();
+                within_bounds(name.clone(), move || {
+                    let callee = Arc::new(Callee::default());
+                    let db = database(kind, &callee);
+                    let used = db.clone();
+                    *callee.act.lock() = Some(Arc::new(move || {
+                        let result = caught(|| use_it(what, &used));
+                        *told.lock() = Some(result);
+                    }));
+                    callee.once.store(true, SeqCst);
+                    callee.armed.store(true, SeqCst);
+                    // What it ends with is another test's matter.
+                    let _ = caught(|| run(phase, &db, &callee, kind));
+                    let _ = caught(|| db.wait_until_quiet());
+                    callee.armed.store(false, SeqCst);
+                    goes_on(&case, &db);
+                    // The callee has a handle, and its database the callee.
+                    *callee.act.lock() = None;
+                });
+                let answer = answer.lock().take();
+                let Some(answer) = answer else {
+                    // It is not called there: the others of these uses need not be tried.
+                    break;
+                };
+                let closes = what == "close" || phase == "close";
+                match answer {
+                    Ok(()) => served += 1,
+                    Err(error) if error.text().contains("may not") => refused += 1,
+                    Err(error) if closes && error.code() == Code::ShutdownInProgress => {}
+                    // In the error that it is told of.
+                    Err(error) if kind == "background error" => drop(error),
+                    Err(error) => panic!("{name}: {error}"),
+                }
+            }
+        }
+    }
+    assert!(
+        served > 100 && refused > 50,
+        "{served} served, {refused} refused"
+    );
+}
+
+/// Panics at the first record.
+struct Shaky;
+
+impl WalFilter for Shaky {
+    fn name(&self) -> &str {
+        "shaky"
+    }
+    fn record(&self, _: FileNumber, _: &str, _: &[u8]) -> WalDecision {
+        panic_on_purpose();
+        WalDecision::Continue
+    }
+}
+
+#[test]
+fn a_filter_of_the_log_that_panics_fails_the_opening_and_leaves_no_lock() {
+    let world = World::in_memory();
+    let open_as = |options: &DbOptions| {
+        let request = OpenRequest {
+            path: Path::new("/db"),
+            options,
+            families: &[],
+            others: Some(&FamilyOptions::default()),
+            read_only: false,
+            world: world.clone(),
+        };
+        open(&request)
+    };
+    let db = open_as(&db_options()).unwrap();
+    db.put(b"k", b"1").unwrap();
+    db.close().unwrap();
+    let shaky = DbOptions {
+        wal_filter: Plugin::Object(Arc::new(Shaky)),
+        ..db_options()
+    };
+    caught(|| open_as(&shaky).map(drop)).unwrap_err();
+    let db = open_as(&db_options()).unwrap();
+    assert!(db.get(b"k").unwrap().is_some());
+    db.close().unwrap();
+}
