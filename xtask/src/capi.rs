@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
+use crate::needs::Selection;
 use crate::{exchange, prefix};
 
 /// C programs that run to their end.
@@ -51,7 +52,7 @@ const MISUSE: [(&str, bool); 15] = [
 const CRATE_VERSION: &str = "0.25.0";
 
 /// Runs the stage.
-pub fn run(root: &Path) -> Result<(), String> {
+pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     let target = target(root);
     cargo(
         root,
@@ -60,9 +61,12 @@ pub fn run(root: &Path) -> Result<(), String> {
     let libraries = target.join("debug");
     symbols(root, &libraries.join("librocksdb.so"))?;
     programs(root, &libraries)?;
-    exchange::run(root)?;
-    prefix::run(root)?;
-    published_crate(root, &target)
+    exchange::run(root, selection)?;
+    prefix::run(root, selection)?;
+    match selection.has("rocksdb-crate") {
+        true => published_crate(root, &target),
+        false => Ok(()),
+    }
 }
 
 /// Nothing but the interface is exported, and all of it.

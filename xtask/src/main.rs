@@ -1,8 +1,10 @@
 //! The house rules, and the one command that runs every test.
 //!
 //! ```text
-//! cargo xtask test             every stage of the continuous integration, in order
-//! cargo xtask test STAGE...    only these: lint unit crash fault meta interop capi fuzz counts
+//! cargo xtask test [STAGE...] [--without NAME]...
+//!                              the stages of the continuous integration, or those named: lint unit crash
+//!                              fault meta interop capi fuzz counts; missing tools are installed, or fail
+//!                              the run unless --without names them (a stage, or a tool of needs.rs)
 //! cargo xtask tidy             the house rules alone (a second; part of lint)
 //! cargo xtask compat           writes the lists of options in docs/compatibility.md
 //! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
@@ -24,6 +26,8 @@ mod header;
 mod install;
 mod licences;
 mod loom;
+mod needs;
+mod packages;
 mod pgo;
 mod prefix;
 mod python;
@@ -47,7 +51,7 @@ fn main() -> ExitCode {
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
         Some("install") => install::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask install --prefix DIR, or cargo xtask test [STAGE...]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask install --prefix DIR, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

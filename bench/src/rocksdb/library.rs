@@ -38,6 +38,14 @@ impl Library {
         )
     }
 
+    /// True if `CAIRN_WITHOUT` says that tests do without `name`: `rocksdb` is this library, `ldb` are
+    /// RocksDB's tools. `cargo xtask test --without` sets it; without it a test that lacks them fails.
+    #[must_use]
+    pub fn left_out(name: &str) -> bool {
+        let absent = std::env::var("CAIRN_WITHOUT").unwrap_or_default();
+        absent.split(',').any(|absent| absent == name)
+    }
+
     /// Loads the library at `path`.
     ///
     /// # Errors
