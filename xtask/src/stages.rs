@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::needs::Selection;
-use crate::{capi, counts, header, licences, loom, packages, tidy};
+use crate::{capi, counts, header, licences, loom, packages, soak, tidy};
 
 /// Mutated inputs of each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
@@ -25,7 +25,7 @@ const WITHOUT: &str = "CAIRN_WITHOUT";
 /// The engine that the crash and model tests drive.
 const ENGINE: &str = "cairn";
 
-const STAGES: [Stage; 9] = [
+const STAGES: [Stage; 10] = [
     Stage {
         name: "lint",
         run: lint,
@@ -57,6 +57,10 @@ const STAGES: [Stage; 9] = [
     Stage {
         name: "fuzz",
         run: |root, _| fuzz(root),
+    },
+    Stage {
+        name: "soak",
+        run: |root, _| soak::stage(root),
     },
     Stage {
         name: "counts",

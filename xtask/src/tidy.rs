@@ -6,7 +6,7 @@ use crate::compat;
 use crate::sources::{self, Source};
 
 /// The crates, lowest first: a crate uses only crates that stand before it.
-const LAYERS: [&str; 29] = [
+const LAYERS: [&str; 30] = [
     "cairn-types",
     "cairn-compress",
     "cairn-format",
@@ -35,6 +35,7 @@ const LAYERS: [&str; 29] = [
     "cairn-model",
     "cairn-fuzz",
     "cairn-interop",
+    "cairn-soak",
     "xtask",
 ];
 
