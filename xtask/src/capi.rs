@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::needs::Selection;
-use crate::{exchange, prefix};
+use crate::{exchange, prefix, registry};
 
 /// C programs that run to their end.
 const PROGRAMS: [&str; 8] = [
@@ -177,7 +177,8 @@ fn start(libraries: &Path, program: &Path, dir: &Path, words: &[&str]) -> Result
 fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
     let copy = target.join("rocksdb-crate");
     fresh(&copy)?;
-    let source = download(root, target)?;
+    let scratch = target.join("rocksdb-crate-probe");
+    let source = registry::source(&scratch, "rocksdb", CRATE_VERSION, &patch(root))?;
     printed(
         Command::new("cp")
             .arg("-r")
@@ -188,7 +189,7 @@ fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
         let _ = std::fs::remove_file(copy.join(file));
     }
     let manifest = copy.join("Cargo.toml");
-    let patched = format!("{}\n{}", read(&manifest)?, patch(root));
+    let patched = format!("{}\n{}\n[workspace]\n", read(&manifest)?, patch(root));
     std::fs::write(&manifest, patched).map_err(|e| format!("{}: {e}", manifest.display()))?;
 
     let list = read(&root.join("capi/rocksdb-crate.txt"))?;
@@ -268,34 +269,7 @@ fn example(root: &Path, target: &Path) -> Result<(), String> {
 /// The line of a manifest that puts Cairn under the crate; without it RocksDB's sources would be fetched.
 fn patch(root: &Path) -> String {
     format!(
-        "[patch.crates-io]\nlibrocksdb-sys = {{ path = {:?} }}\n\n[workspace]\n",
+        "[patch.crates-io]\nlibrocksdb-sys = {{ path = {:?} }}\n",
         root.join("crates/librocksdb-sys")
     )
-}
-
-/// The source of the published crate, where cargo keeps it.
-fn download(root: &Path, target: &Path) -> Result<PathBuf, String> {
-    let probe = target.join("rocksdb-crate-probe");
-    fresh(&probe.join("src"))?;
-    let manifest = format!(
-        "[package]\nname = \"probe\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n\
-         [dependencies]\nrocksdb = \"={CRATE_VERSION}\"\n{}",
-        patch(root)
-    );
-    std::fs::write(probe.join("Cargo.toml"), manifest).map_err(|error| error.to_string())?;
-    std::fs::write(probe.join("src/lib.rs"), "").map_err(|error| error.to_string())?;
-    let found = output(
-        Command::new("cargo")
-            .args(["metadata", "--format-version", "1"])
-            .current_dir(&probe),
-    )?;
-    let metadata: serde_json::Value = serde_json::from_slice(&found.stdout)
-        .map_err(|error| format!("cargo metadata: {error}"))?;
-    let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
-    let rocksdb = packages.iter().find(|package| package["name"] == "rocksdb");
-    let manifest = rocksdb.and_then(|package| package["manifest_path"].as_str());
-    manifest
-        .and_then(|path| Path::new(path).parent())
-        .map(Path::to_owned)
-        .ok_or_else(|| format!("the crate rocksdb {CRATE_VERSION} could not be fetched"))
 }

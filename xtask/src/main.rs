@@ -13,6 +13,7 @@
 //! cargo xtask soak --minutes 60
 //!                              all kinds of load on real files against a model; fails if memory, threads or
 //!                              descriptors grow (part of test for 20 seconds)
+//! cargo xtask reference        RocksDB's newest library for this processor, to compare with
 //! cargo xtask pgo              command line and C libraries, optimized by a profile
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
 //!                              the C libraries, headers and what build systems find them by
@@ -34,6 +35,8 @@ mod packages;
 mod pgo;
 mod prefix;
 mod python;
+mod reference;
+mod registry;
 mod soak;
 mod sources;
 mod stages;
@@ -54,9 +57,10 @@ fn main() -> ExitCode {
         Some("loom") if words.len() == 1 => loom::run(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
         Some("install") => install::run(&root(), &words[1..]),
+        Some("reference") if words.len() == 1 => reference::run(&root()),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask install --prefix DIR, cargo xtask soak --minutes N, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask install --prefix DIR, cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -23,6 +23,8 @@ pub enum Probe {
     Program(&'static str),
     /// A command that ends with success.
     Succeeds(&'static [&'static str]),
+    /// A header that the C++ compiler finds.
+    Header(&'static str),
 }
 
 /// The place that a part comes from.
@@ -39,7 +41,7 @@ impl Part {
     pub fn program(&self) -> Option<&'static str> {
         match self.probe {
             Probe::Program(name) => Some(name),
-            Probe::Succeeds(_) => None,
+            Probe::Succeeds(_) | Probe::Header(_) => None,
         }
     }
 
@@ -47,6 +49,11 @@ impl Part {
         match self.probe {
             Probe::Program(name) => on_path(name).is_some(),
             Probe::Succeeds(words) => quiet(Command::new(words[0]).args(&words[1..])),
+            Probe::Header(name) => quiet(
+                Command::new("c++")
+                    .args(["-fsyntax-only", "-x", "c++", "-include", name])
+                    .arg("/dev/null"),
+            ),
         }
     }
 }
