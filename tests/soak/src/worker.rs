@@ -22,8 +22,11 @@ const KEYS: u64 = 1000;
 /// Longest list of operands before a put starts anew.
 const MAX_MERGED: usize = 2000;
 
+/// Keys that are there and wait for their single delete.
+const MAX_ONCE: usize = 200;
+
 /// Views that a worker keeps at once.
-const MAX_VIEWS: usize = 6;
+const MAX_VIEWS: usize = 4;
 
 /// The reason why an operation did not do what it should.
 pub enum Trouble {
@@ -113,6 +116,8 @@ impl Worker {
         ReadOptions {
             iterate_lower_bound: Some(self.prefix().into_bytes()),
             iterate_upper_bound: Some(format!("w{}0", self.id).into_bytes()),
+            // Walks leave the prefix of the key that they begin at; filters of prefixes may hide rows from them.
+            total_order_seek: true,
             ..ReadOptions::default()
         }
     }
@@ -234,6 +239,9 @@ impl Worker {
     }
 
     fn put_once(&mut self, db: &Db, families: &[Family<'_>], family: usize) -> Done {
+        if self.once.len() >= MAX_ONCE {
+            return self.single_delete(db, families);
+        }
         let number = self.unique();
         let key = format!("w{}/s{number:09}", self.id).into_bytes();
         let change = Change::Put(key.clone(), self.value());
