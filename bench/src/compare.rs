@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use cairn::{Error, Result};
 
-use crate::flags::Flags;
+use crate::flags::{Flags, OURS};
 use crate::folder::directory;
 use crate::measured::Measured;
 use crate::plan::Benchmark;
 use crate::process::{self, PREPARING, Said};
+use crate::rocksdb::HYPER_CLOCK;
 use crate::stats::{Spread, median, ratio};
 use crate::tally::QUANTILES;
 use crate::text;
@@ -102,7 +103,9 @@ pub fn run(flags: &Flags, mut say: impl FnMut(&str) -> Result<()>) -> Result<Com
         .collect();
     Benchmark::list(flags.prepare.as_deref().unwrap_or(""), flags)?;
     let engines = flags.engine_names();
-    let labels = labels(&engines);
+    let labels = labels(&engines, |path| {
+        crate::load(path).is_ok_and(|library| library.is_cairn())
+    });
     let dirs: Vec<PathBuf> = (labels.iter().enumerate())
         .map(|(at, label)| directory(flags).join(format!("{at}-{label}")))
         .collect();
@@ -170,9 +173,10 @@ fn forget(dir: &Path) {
     drop(std::fs::remove_dir_all(dir));
 }
 
-/// Short names: `ours`, and for libraries the name of the file, numbered where it is not the first.
+/// Short names: `ours`, `ours-c` for Cairn's C library, the file's name for other libraries; numbered where a
+/// name is not the first.
 #[must_use]
-pub fn labels(engines: &[String]) -> Vec<String> {
+pub fn labels(engines: &[String], is_cairn: impl Fn(&str) -> bool) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     for engine in engines {
         let stem = Path::new(engine)
@@ -180,7 +184,12 @@ pub fn labels(engines: &[String]) -> Vec<String> {
             .map(|name| name.to_string_lossy());
         let stem = stem.as_deref().unwrap_or(engine);
         let short = stem.split(".so").next().unwrap_or(stem);
-        let short = short.strip_prefix("lib").unwrap_or(short).to_owned();
+        let mut short = short.strip_prefix("lib").unwrap_or(short).to_owned();
+        if engine.ends_with(HYPER_CLOCK) {
+            short += HYPER_CLOCK;
+        } else if engine != OURS && is_cairn(engine) {
+            short = format!("{OURS}-c");
+        }
         let count = labels
             .iter()
             .filter(|label| label.split('#').next() == Some(&short))
@@ -248,9 +257,28 @@ mod tests {
 
     #[test]
     fn engines_have_short_names_that_differ() {
-        let engines = ["ours", "ours", "/x/librocksdb.so", "a/librocksdb.so.11"];
-        let labels = labels(&engines.map(str::to_owned));
-        assert_eq!(labels, ["ours", "ours#2", "rocksdb", "rocksdb#2"]);
+        let engines = [
+            "ours",
+            "ours",
+            "/x/librocksdb.so",
+            "a/librocksdb.so.11",
+            "release/librocksdb.so",
+            "/x/librocksdb.so+hyperclock",
+        ];
+        let labels = labels(&engines.map(str::to_owned), |path| {
+            path.starts_with("release/")
+        });
+        assert_eq!(
+            labels,
+            [
+                "ours",
+                "ours#2",
+                "rocksdb",
+                "rocksdb#2",
+                "ours-c",
+                "rocksdb+hyperclock"
+            ]
+        );
     }
 
     #[test]

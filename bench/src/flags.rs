@@ -132,9 +132,22 @@ pub struct Flags {
     /// Verify checksums of blocks.
     #[arg(long = "verify_checksum", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
     pub verify_checksum: bool,
-    /// An engine: `ours` is Cairn in this process, a path is a library with RocksDB's C interface.
+    /// An engine: `ours` is Cairn in this process, a path is a library with RocksDB's C interface; with
+    /// `+hyperclock` behind it RocksDB caches blocks in a HyperClock cache.
     #[arg(long, value_name = "ENGINE", default_value = OURS, conflicts_with = "engines")]
     pub engine: String,
+    /// Compact tables in which deletions lie close together: Cairn's `deletion_triggered_compaction`, and a
+    /// collector with the same window in RocksDB [default: off in all engines that are compared, the engine's own
+    /// default otherwise].
+    #[arg(long = "compact_on_deletion", num_args = 0..=1, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub compact_on_deletion: Option<bool>,
+    /// Before each benchmark that reads what is there, open the database anew and drop its files from the
+    /// page cache.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub cold: bool,
+    /// Merge operands that `filloperands` gives each key.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub operands: u64,
     /// Engines to compare, separated by commas; each runs in a process of its own, in turns.
     #[arg(long, value_name = "ENGINES", value_delimiter = ',')]
     pub engines: Vec<String>,
@@ -300,6 +313,13 @@ impl Flags {
         text::merged(&(text + &self.options))
     }
 
+    /// Whether tables dense with deletions are compacted; `None` is the engine's default.
+    #[must_use]
+    pub fn compacts_on_deletion(&self) -> Option<bool> {
+        let compared = (!self.engines.is_empty()).then_some(false);
+        self.compact_on_deletion.or(compared)
+    }
+
     /// How numbers become keys.
     #[must_use]
     pub fn layout(&self) -> Layout {
@@ -418,6 +438,18 @@ mod tests {
         assert_eq!(alone.engine_options(), "");
         let jobs = parsed("cairn bench --engines=ours --max_background_jobs=7").engine_options();
         assert_eq!(jobs, "max_background_jobs=7;");
+    }
+
+    #[test]
+    fn compared_engines_treat_deletions_alike() {
+        let compacts = |line| parsed(line).compacts_on_deletion();
+        assert_eq!(compacts("cairn bench --engine=ours"), None);
+        assert_eq!(compacts("cairn bench --engines=ours,x.so"), Some(false));
+        assert_eq!(
+            compacts("cairn bench --engines=ours,x.so --compact_on_deletion"),
+            Some(true)
+        );
+        assert_eq!(compacts("cairn bench --compact-on-deletion=0"), Some(false));
     }
 
     #[test]

@@ -70,18 +70,41 @@ struct Work<'a> {
 
 /// Does `work` in the engine of this name.
 fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
+    let compact_on_deletion = work.flags.compacts_on_deletion();
     if name == flags::OURS {
-        return work.run(&native::Ours);
+        return work.run(&native::Ours {
+            compact_on_deletion,
+        });
     }
-    // Without a slash the loader would look in the system's directories.
-    let path = std::path::absolute(Path::new(name))
-        .map_err(|error| Error::io("find", Path::new(name), error))?;
-    let library = rocksdb::Library::load(&path).map_err(|error| {
+    let (path, hyper_clock) = match name.strip_suffix(rocksdb::HYPER_CLOCK) {
+        Some(path) => (path, true),
+        None => (name, false),
+    };
+    let library = load(path).map_err(|error| {
         Error::invalid_argument(format!(
-            "no engine {name}: {error}. An engine is `ours` or a library with RocksDB's C interface"
+            "no engine {name}: {error}. An engine is `ours` or a library with RocksDB's C interface, with \
+             `{}` behind it for its other cache",
+            rocksdb::HYPER_CLOCK
         ))
     })?;
-    work.run(&library)
+    if hyper_clock && library.is_cairn() {
+        return Err(Error::invalid_argument(format!(
+            "{name}: Cairn has one cache; `{}` is for RocksDB's libraries",
+            rocksdb::HYPER_CLOCK
+        )));
+    }
+    work.run(&library.with(rocksdb::Tuning {
+        hyper_clock,
+        compact_on_deletion,
+    }))
+}
+
+/// Loads the library at `path`.
+pub(crate) fn load(path: &str) -> Result<rocksdb::Library> {
+    // Without a slash the loader would look in the system's directories.
+    let path = std::path::absolute(Path::new(path))
+        .map_err(|error| Error::io("find", Path::new(path), error))?;
+    rocksdb::Library::load(&path).map_err(|error| Error::io_text(error.to_string()))
 }
 
 impl Work<'_> {

@@ -8,8 +8,11 @@ use cairn::{WriteBatch, WriteOptions};
 use crate::engine::{Cursor, Engine, Session, Settings, Source};
 
 /// Opens Cairn's databases.
-#[derive(Clone, Copy, Debug)]
-pub struct Ours;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ours {
+    /// The option `deletion_triggered_compaction`; `None` leaves its default.
+    pub compact_on_deletion: Option<bool>,
+}
 
 impl Source for Ours {
     type Engine = Db;
@@ -19,8 +22,18 @@ impl Source for Ours {
             .create_if_missing(true)
             // As for loaded libraries, so that the options compared are equal.
             .text("create_missing_column_families=true")?
+            .text(&self.deletion_text())?
             .text(options)?;
         Db::open(dir, &options)
+    }
+}
+
+impl Ours {
+    fn deletion_text(&self) -> String {
+        self.compact_on_deletion
+            .map_or_else(String::new, |compact| {
+                format!("deletion_triggered_compaction={compact}")
+            })
     }
 }
 

@@ -6,9 +6,7 @@ use crate::flags::Flags;
 use crate::folder::Content;
 use crate::ycsb::Mix;
 
-/// Merge operands that `filloperands` gives each key.
-const OPERANDS: u64 = 64;
-/// How often `open` opens the database unless --reads says so.
+/// How often `open` and `openall` open the database unless --reads says so.
 const OPENINGS: i64 = 10;
 
 /// What the threads of a benchmark do.
@@ -56,7 +54,10 @@ pub enum Kind {
     /// LinkBench's mix.
     Links,
     /// Opens the database and gets one key, again and again.
-    Open,
+    Open {
+        /// Every table is open before the key is read.
+        all: bool,
+    },
 }
 
 /// The order of the keys that are written.
@@ -173,13 +174,15 @@ impl Benchmark {
             }
             "filltombstones" => Kind::Tombstones,
             "fillrangetombstones" => Kind::RangeTombstones,
-            "filloperands" => Kind::FillOperands(OPERANDS),
+            "filloperands" => Kind::FillOperands(own.operands),
             "mixgraph" => Kind::Graph,
             "filllinkbench" => Kind::FillLinks,
             "linkbench" => Kind::Links,
-            "open" => {
+            "open" | "openall" => {
                 own.reads = own.reads.or(Some(OPENINGS));
-                Kind::Open
+                Kind::Open {
+                    all: name == "openall",
+                }
             }
             _ if Mix::named(name).is_some() => {
                 Kind::Ycsb(Mix::named(name).expect("looked at in the line above"))
@@ -241,7 +244,7 @@ impl Benchmark {
             | Kind::RangeTombstones
             | Kind::FillOperands(_)
             | Kind::FillLinks
-            | Kind::Open
+            | Kind::Open { .. }
             | Kind::Scan { .. } => 0,
             _ => self.flags.duration,
         }

@@ -53,9 +53,63 @@ pub fn split(text: &str) -> Vec<&str> {
     all
 }
 
+/// `text` without the block cache in its `block_based_table_factory`, and that cache's capacity.
+///
+/// # Errors
+///
+/// The value, if it is no size.
+pub fn without_block_cache(text: &str) -> Result<(String, Option<usize>), String> {
+    let (mut rest, mut capacity) = (String::new(), None);
+    for statement in split(text) {
+        let table = statement
+            .trim()
+            .strip_prefix("block_based_table_factory=")
+            .and_then(inside);
+        let Some(table) = table else {
+            rest += &format!("{statement};");
+            continue;
+        };
+        let mut kept = String::new();
+        for statement in split(table) {
+            match statement.trim().strip_prefix("block_cache=") {
+                Some(value) => capacity = Some(size(value).ok_or_else(|| value.to_owned())?),
+                None => kept += &format!("{statement};"),
+            }
+        }
+        rest += &format!("block_based_table_factory={{{kept}}};");
+    }
+    Ok((rest, capacity))
+}
+
+/// Bytes of a size with the suffix `K`, `M` or `G`, or none.
+fn size(value: &str) -> Option<usize> {
+    let value = value.trim();
+    let (digits, shift) = match value.as_bytes().last()? {
+        b'K' | b'k' => (&value[..value.len() - 1], 10),
+        b'M' | b'm' => (&value[..value.len() - 1], 20),
+        b'G' | b'g' => (&value[..value.len() - 1], 30),
+        _ => (value, 0),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(1 << shift)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_block_cache_is_taken_out() {
+        let text = "a=1;block_based_table_factory={block_size=4K;block_cache=3M;f={x=1}};b=2";
+        let (rest, capacity) = without_block_cache(text).unwrap();
+        assert_eq!(
+            rest,
+            "a=1;block_based_table_factory={block_size=4K;f={x=1};};b=2;"
+        );
+        assert_eq!(capacity, Some(3 << 20));
+        assert_eq!(without_block_cache("a=1").unwrap(), ("a=1;".into(), None));
+        let bad = "block_based_table_factory={block_cache={capacity=1}}";
+        assert!(without_block_cache(bad).is_err());
+    }
 
     #[test]
     fn statements_of_one_name_become_one() {

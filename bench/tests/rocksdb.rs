@@ -1,13 +1,13 @@
 //! The driver itself: what is put into RocksDB through it comes out of it again.
 
-use cairn_bench::rocksdb::{Db, Library, OpenMode, list_families};
+use cairn_bench::rocksdb::{Db, Library, OpenMode, Tuning, list_families};
 
 #[test]
 fn a_database_is_written_closed_and_read_again() {
-    let Ok(library) = Library::locate() else {
-        eprintln!("skipped: tests/interop/fetch-rocksdb.sh has not fetched RocksDB");
+    if Library::left_out("rocksdb") {
         return;
-    };
+    }
+    let library = Library::locate().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let families = [
@@ -49,4 +49,36 @@ fn a_database_is_written_closed_and_read_again() {
     }
     iter.status().unwrap();
     assert_eq!(count, 900);
+}
+
+#[test]
+fn a_hyper_clock_cache_joins_the_options_of_the_text() {
+    if Library::left_out("rocksdb") {
+        return;
+    }
+    let library = Library::locate().unwrap();
+    assert!(!library.is_cairn());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let library = library.with(Tuning {
+        hyper_clock: true,
+        compact_on_deletion: Some(true),
+    });
+    let text = "block_based_table_factory={block_size=8192;block_cache=5M}";
+    let db = Db::open(
+        &library,
+        &path,
+        text,
+        &[("default", text)],
+        OpenMode::Create,
+    )
+    .unwrap();
+    let default = db.family("default").unwrap();
+    let capacity = db.property(default, "rocksdb.block-cache-capacity");
+    assert_eq!(capacity.as_deref(), Some("5242880"));
+    drop(db);
+    let log = std::fs::read_to_string(path.join("LOG")).unwrap();
+    assert!(log.contains("AutoHyperClockCache"), "{log}");
+    assert!(log.contains("CompactOnDeletionCollector"), "{log}");
+    assert!(log.contains("block_size: 8192"), "{log}");
 }

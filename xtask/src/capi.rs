@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
-use crate::{exchange, leaks, prefix, unbuilt};
+use crate::needs::Selection;
+use crate::{exchange, leaks, prefix, registry, unbuilt};
 
 /// C programs that run to their end.
 const PROGRAMS: [&str; 9] = [
@@ -52,7 +53,7 @@ const MISUSE: [(&str, bool); 15] = [
 const CRATE_VERSION: &str = "0.25.0";
 
 /// Runs the stage.
-pub fn run(root: &Path) -> Result<(), String> {
+pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     let target = target(root);
     cargo(
         root,
@@ -62,10 +63,13 @@ pub fn run(root: &Path) -> Result<(), String> {
     symbols(root, &libraries.join("librocksdb.so"))?;
     programs(root, &libraries)?;
     refused(root, &libraries)?;
-    leaks::run(root)?;
-    exchange::run(root)?;
-    prefix::run(root)?;
-    published_crate(root, &target)
+    leaks::run(root, selection)?;
+    exchange::run(root, selection)?;
+    prefix::run(root, selection)?;
+    match selection.has("rocksdb-crate") {
+        true => published_crate(root, &target),
+        false => Ok(()),
+    }
 }
 
 /// Nothing but the interface is exported, and all of it.
@@ -207,7 +211,8 @@ fn start(libraries: &Path, program: &Path, dir: &Path, words: &[&str]) -> Result
 fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
     let copy = target.join("rocksdb-crate");
     fresh(&copy)?;
-    let source = download(root, target)?;
+    let scratch = target.join("rocksdb-crate-probe");
+    let source = registry::source(&scratch, "rocksdb", CRATE_VERSION, &patch(root))?;
     printed(
         Command::new("cp")
             .arg("-r")
@@ -218,7 +223,7 @@ fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
         let _ = std::fs::remove_file(copy.join(file));
     }
     let manifest = copy.join("Cargo.toml");
-    let patched = format!("{}\n{}", read(&manifest)?, patch(root));
+    let patched = format!("{}\n{}\n[workspace]\n", read(&manifest)?, patch(root));
     std::fs::write(&manifest, patched).map_err(|e| format!("{}: {e}", manifest.display()))?;
 
     let list = read(&root.join("capi/rocksdb-crate.txt"))?;
@@ -298,34 +303,7 @@ fn example(root: &Path, target: &Path) -> Result<(), String> {
 /// The line of a manifest that puts Cairn under the crate; without it RocksDB's sources would be fetched.
 fn patch(root: &Path) -> String {
     format!(
-        "[patch.crates-io]\nlibrocksdb-sys = {{ path = {:?} }}\n\n[workspace]\n",
+        "[patch.crates-io]\nlibrocksdb-sys = {{ path = {:?} }}\n",
         root.join("crates/librocksdb-sys")
     )
-}
-
-/// The source of the published crate, where cargo keeps it.
-fn download(root: &Path, target: &Path) -> Result<PathBuf, String> {
-    let probe = target.join("rocksdb-crate-probe");
-    fresh(&probe.join("src"))?;
-    let manifest = format!(
-        "[package]\nname = \"probe\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n\
-         [dependencies]\nrocksdb = \"={CRATE_VERSION}\"\n{}",
-        patch(root)
-    );
-    std::fs::write(probe.join("Cargo.toml"), manifest).map_err(|error| error.to_string())?;
-    std::fs::write(probe.join("src/lib.rs"), "").map_err(|error| error.to_string())?;
-    let found = output(
-        Command::new("cargo")
-            .args(["metadata", "--format-version", "1"])
-            .current_dir(&probe),
-    )?;
-    let metadata: serde_json::Value = serde_json::from_slice(&found.stdout)
-        .map_err(|error| format!("cargo metadata: {error}"))?;
-    let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
-    let rocksdb = packages.iter().find(|package| package["name"] == "rocksdb");
-    let manifest = rocksdb.and_then(|package| package["manifest_path"].as_str());
-    manifest
-        .and_then(|path| Path::new(path).parent())
-        .map(Path::to_owned)
-        .ok_or_else(|| format!("the crate rocksdb {CRATE_VERSION} could not be fetched"))
 }

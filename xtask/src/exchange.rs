@@ -9,62 +9,62 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{compiler, fresh, printed, target};
+use crate::needs::Selection;
 
 /// Programs that RocksDB 7.8's header knows enough for.
 const WITH_OLD_HEADER: [&str; 2] = ["basic", "files"];
 /// Programs without functions that RocksDB lacks.
 const WITH_ROCKSDB: [&str; 5] = ["basic", "callbacks", "files", "options", "ttl"];
 
-/// Compiles and runs both ways what can be fetched.
-pub fn run(root: &Path) -> Result<(), String> {
+/// Compiles and runs both ways.
+pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     let work = target(root).join("exchange");
     fresh(&work)?;
-    match fetched(root, "fetch-header.sh") {
-        Ok(()) => {
-            let libraries = target(root).join("debug");
-            for name in WITH_OLD_HEADER {
-                let program = Exchanged {
-                    source: root.join(format!("capi/tests/{name}.c")),
-                    header: root.join("target/rocksdb-dev/usr/include"),
-                    definition: "-DHEADER_7",
-                    library: libraries.join("librocksdb.so"),
-                    program: work.join(format!("{name}-old-header")),
-                };
-                program.run(&libraries)?;
-                println!(
-                    "capi/tests/{name}.c with RocksDB 7.8's header and Cairn's library: right"
-                );
-            }
-        }
-        Err(why) => println!("SKIPPED programs with RocksDB 7.8's header: {why}"),
+    if selection.has("rocksdb-header") {
+        old_header(root, &work)?;
     }
-    match fetched(root, "fetch-rocksdb.sh") {
-        Ok(()) => {
-            let libraries = root.join("target/rocksdb");
-            for name in WITH_ROCKSDB {
-                let program = Exchanged {
-                    source: root.join(format!("capi/tests/{name}.c")),
-                    header: root.join("capi/include"),
-                    definition: "-DNOT_CAIRN",
-                    library: libraries.join("librocksdbjni-linux64.so"),
-                    program: work.join(format!("{name}-rocksdb")),
-                };
-                program.run(&libraries)?;
-                println!(
-                    "capi/tests/{name}.c with Cairn's header and RocksDB 11.1's library: right"
-                );
-            }
-        }
-        Err(why) => println!("SKIPPED programs with RocksDB's library: {why}"),
+    if selection.has("rocksdb") {
+        other_library(root, &work)?;
     }
     Ok(())
 }
 
-/// Makes sure that what a script fetches is there.
-pub fn fetched(root: &Path, script: &str) -> Result<(), String> {
-    if std::env::var("CAIRN_CI_OFFLINE").as_deref() == Ok("1") {
-        return Err("CAIRN_CI_OFFLINE=1".to_owned());
+fn old_header(root: &Path, work: &Path) -> Result<(), String> {
+    fetch(root, "fetch-header.sh")?;
+    let libraries = target(root).join("debug");
+    for name in WITH_OLD_HEADER {
+        let program = Exchanged {
+            source: root.join(format!("capi/tests/{name}.c")),
+            header: root.join("target/rocksdb-dev/usr/include"),
+            definition: "-DHEADER_7",
+            library: libraries.join("librocksdb.so"),
+            program: work.join(format!("{name}-old-header")),
+        };
+        program.run(&libraries)?;
+        println!("capi/tests/{name}.c with RocksDB 7.8's header and Cairn's library: right");
     }
+    Ok(())
+}
+
+fn other_library(root: &Path, work: &Path) -> Result<(), String> {
+    fetch(root, "fetch-rocksdb.sh")?;
+    let libraries = root.join("target/rocksdb");
+    for name in WITH_ROCKSDB {
+        let program = Exchanged {
+            source: root.join(format!("capi/tests/{name}.c")),
+            header: root.join("capi/include"),
+            definition: "-DNOT_CAIRN",
+            library: libraries.join("librocksdbjni-linux64.so"),
+            program: work.join(format!("{name}-rocksdb")),
+        };
+        program.run(&libraries)?;
+        println!("capi/tests/{name}.c with Cairn's header and RocksDB 11.1's library: right");
+    }
+    Ok(())
+}
+
+/// Runs a script that downloads a file unless it is there.
+pub fn fetch(root: &Path, script: &str) -> Result<(), String> {
     printed(&mut Command::new(root.join("tests/interop").join(script))).map(|_| ())
 }
 

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{compiler, fresh, printed, target};
-use crate::exchange::fetched;
+use crate::exchange::fetch;
+use crate::needs::Selection;
 
 /// Rounds that are measured.
 const ROUNDS: u64 = 200;
@@ -28,7 +29,7 @@ struct Leaks {
 }
 
 /// Runs the program with both libraries.
-pub fn run(root: &Path) -> Result<(), String> {
+pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     let work = target(root).join("leaks");
     fresh(&work)?;
     let ours = Leaks::compile(
@@ -38,18 +39,18 @@ pub fn run(root: &Path) -> Result<(), String> {
         &target(root).join("debug"),
         "librocksdb.so",
     )?;
-    let theirs = match fetched(root, "fetch-rocksdb.sh") {
-        Ok(()) => Some(Leaks::compile(
-            root,
-            &work,
-            "rocksdb",
-            &root.join("target/rocksdb"),
-            "librocksdbjni-linux64.so",
-        )?),
-        Err(why) => {
-            println!("SKIPPED the comparison of leaks with RocksDB's library: {why}");
-            None
+    let theirs = match selection.has("rocksdb") {
+        true => {
+            fetch(root, "fetch-rocksdb.sh")?;
+            Some(Leaks::compile(
+                root,
+                &work,
+                "rocksdb",
+                &root.join("target/rocksdb"),
+                "librocksdbjni-linux64.so",
+            )?)
         }
+        false => None,
     };
     for kind in KINDS {
         let found = ours.run(&work, kind)?;

@@ -1,13 +1,19 @@
 //! The house rules, and the one command that runs every test.
 //!
 //! ```text
-//! cargo xtask test             every stage of the continuous integration, in order
-//! cargo xtask test STAGE...    only these: lint unit crash fault meta interop capi fuzz counts
+//! cargo xtask test [STAGE...] [--without NAME]...
+//!                              the stages of the continuous integration, or those named: lint unit crash
+//!                              fault meta interop capi fuzz soak counts; missing tools are installed, or fail
+//!                              the run unless --without names them (a stage, or a tool of needs.rs)
 //! cargo xtask tidy             the house rules alone (a second; part of lint)
 //! cargo xtask compat           writes the lists of options in docs/compatibility.md
 //! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
 //! cargo xtask counts [update] instructions of twelve paths against bench/instructions.txt
 //! cargo xtask loom             every interleaving that loom tries of what has no locks (part of unit)
+//! cargo xtask soak --minutes 60
+//!                              all kinds of load on real files against a model; fails if memory, threads or
+//!                              descriptors grow (part of test for 20 seconds)
+//! cargo xtask reference        RocksDB's newest library for this processor, to compare with
 //! cargo xtask pgo              command line and C libraries, optimized by a profile
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
 //!                              the C libraries, headers and what build systems find them by
@@ -25,9 +31,14 @@ mod install;
 mod leaks;
 mod licences;
 mod loom;
+mod needs;
+mod packages;
 mod pgo;
 mod prefix;
 mod python;
+mod reference;
+mod registry;
+mod soak;
 mod sources;
 mod stages;
 mod tidy;
@@ -48,8 +59,10 @@ fn main() -> ExitCode {
         Some("loom") if words.len() == 1 => loom::run(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
         Some("install") => install::run(&root(), &words[1..]),
+        Some("reference") if words.len() == 1 => reference::run(&root()),
+        Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask install --prefix DIR, or cargo xtask test [STAGE...]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask install --prefix DIR, cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::commands::{compiler, fresh, has, printed, target};
+use crate::commands::{compiler, fresh, printed, target};
 use crate::install::{Place, install, versions};
+use crate::needs::Selection;
 use crate::{archive, go, python};
 
 /// A project that builds one program with each of the libraries.
@@ -18,7 +19,7 @@ const CMAKE: &str = "cmake_minimum_required(VERSION 3.16)\n\
 
 /// Installs the build for tests into the target directory, and builds and runs a program with
 /// pkg-config's flags and with CMake's targets.
-pub fn run(root: &Path) -> Result<(), String> {
+pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     let work = target(root).join("installed");
     fresh(&work)?;
     let place = Place {
@@ -33,25 +34,34 @@ pub fn run(root: &Path) -> Result<(), String> {
         lib: place.prefix.join(&place.libdir),
         work,
     };
-    headers(&place.prefix)?;
-    archive::check(root, &programs.lib.join("librocksdb.a"))?;
-    match has("pkg-config") {
-        true => programs.pkg_config(&versions(root)?.rocksdb)?,
-        false => println!("pkg-config is not installed: SKIPPED what needs it"),
+    let languages: &[&str] = match selection.has("c++") {
+        true => &["c", "c++"],
+        false => &["c"],
+    };
+    headers(&place.prefix, languages)?;
+    if selection.has("objcopy") {
+        archive::check(root, &programs.lib.join("librocksdb.a"))?;
     }
-    match has("cmake") {
-        true => programs.cmake()?,
-        false => println!("cmake is not installed: SKIPPED what needs it"),
+    if selection.has("pkg-config") {
+        programs.pkg_config(&versions(root)?.rocksdb)?;
     }
-    python::run(root, &programs.lib)?;
-    go::run(root, &place.prefix, &programs.lib)
+    if selection.has("cmake") {
+        programs.cmake()?;
+    }
+    if selection.has("python") {
+        python::run(root, &programs.lib)?;
+    }
+    match selection.has("go") {
+        true => go::run(root, &place.prefix, &programs.lib),
+        false => Ok(()),
+    }
 }
 
-/// Each header stands alone, in C and in C++.
-fn headers(prefix: &Path) -> Result<(), String> {
+/// Each header stands alone, in each language.
+fn headers(prefix: &Path, languages: &[&str]) -> Result<(), String> {
     for header in ["rocksdb/c.h", "rocksdb/version.h", "cairn/c.h"] {
         let path = prefix.join("include").join(header);
-        for language in ["c", "c++"] {
+        for language in languages {
             printed(
                 compiler()
                     .args(["-fsyntax-only", "-Wall", "-Werror", "-x", language, "-I"])

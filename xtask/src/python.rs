@@ -2,7 +2,7 @@
 //!
 //! `rockstore` is a Python package that loads `librocksdb.so` at run time and declares the functions
 //! it calls itself. Its tests run as they were published, with Cairn's library in the place where
-//! it looks first. Without Python's package installer or the network this is skipped, and says so.
+//! it looks first.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,17 +13,10 @@ const PACKAGE: &str = "rockstore==0.2.0";
 
 /// Fetches the package's sources once and runs its tests against the installed library.
 pub fn run(root: &Path, libraries: &Path) -> Result<(), String> {
-    if std::env::var("CAIRN_CI_OFFLINE").as_deref() == Ok("1") {
-        println!("SKIPPED the tests of {PACKAGE}: CAIRN_CI_OFFLINE=1");
-        return Ok(());
-    }
     let work = target(root).join("python");
     let sources = work.join("rockstore-0.2.0");
-    if !sources.join("tests").is_dir()
-        && let Err(why) = fetch(&work)
-    {
-        println!("SKIPPED the tests of {PACKAGE}: {why}");
-        return Ok(());
+    if !sources.join("tests").is_dir() {
+        fetch(&work).map_err(|why| format!("{PACKAGE}: {why}"))?;
     }
     let said = printed(
         Command::new(work.join("bin/python"))

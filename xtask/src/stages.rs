@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{capi, counts, header, licences, loom, tidy};
+use crate::needs::Selection;
+use crate::{capi, counts, header, licences, loom, packages, soak, tidy};
 
 /// Mutated inputs of each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
@@ -12,35 +13,38 @@ const FUZZ_INPUTS: &str = "20000";
 /// Operations that RocksDB's library and Cairn's carry out side by side.
 const TWIN_OPERATIONS: &str = "2000000";
 
-/// A stage: its name, and what it does.
+/// A stage: its name, and its work.
 struct Stage {
     name: &'static str,
-    run: fn(&Path) -> Result<(), String>,
+    run: fn(&Path, &Selection) -> Result<(), String>,
 }
+
+/// The variable in which programs of the stages find the names of absent tools.
+const WITHOUT: &str = "CAIRN_WITHOUT";
 
 /// The engine that the crash and model tests drive.
 const ENGINE: &str = "cairn";
 
-const STAGES: [Stage; 9] = [
+const STAGES: [Stage; 10] = [
     Stage {
         name: "lint",
         run: lint,
     },
     Stage {
         name: "unit",
-        run: unit,
+        run: |root, _| unit(root),
     },
     Stage {
         name: "crash",
-        run: crash,
+        run: |root, _| crash(root),
     },
     Stage {
         name: "fault",
-        run: fault,
+        run: |root, _| fault(root),
     },
     Stage {
         name: "meta",
-        run: meta,
+        run: |root, _| meta(root),
     },
     Stage {
         name: "interop",
@@ -52,58 +56,78 @@ const STAGES: [Stage; 9] = [
     },
     Stage {
         name: "fuzz",
-        run: fuzz,
+        run: |root, _| fuzz(root),
+    },
+    Stage {
+        name: "soak",
+        run: |root, _| soak::stage(root),
     },
     Stage {
         name: "counts",
-        run: |root| counts::run(root, false),
+        run: |root, _| counts::run(root, false),
     },
 ];
 
-/// Runs the stages called `names`, or all; stops at the first that fails.
-pub fn run(root: &Path, names: &[String]) -> Result<(), String> {
-    let known = STAGES.map(|stage| stage.name);
-    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(format!(
-            "there is no stage {name}; there are {}",
-            known.join(", ")
-        ));
-    }
-    let chosen = |stage: &&Stage| names.is_empty() || names.iter().any(|name| name == stage.name);
+/// The names of all stages, in their order.
+pub fn names() -> Vec<&'static str> {
+    STAGES.iter().map(|stage| stage.name).collect()
+}
+
+/// Runs the stages that `words` name, or all, after installing their tools; stops at the first that fails.
+pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
+    let mut selection = Selection::parse(words, &names())?;
+    provide(root, &mut selection);
     let mut summary = Vec::new();
+    let chosen = |stage: &&Stage| selection.stages.contains(&stage.name);
     for stage in STAGES.iter().filter(chosen) {
         println!("\n== {}", stage.name);
         let started = Instant::now();
-        (stage.run)(root).map_err(|error| format!("stage {} failed: {error}", stage.name))?;
-        summary.push(format!(
-            "{} {:.0} s",
-            stage.name,
-            started.elapsed().as_secs_f64()
-        ));
+        (stage.run)(root, &selection)
+            .map_err(|error| format!("stage {} failed: {error}", stage.name))?;
+        let seconds = started.elapsed().as_secs_f64();
+        summary.push(format!("{} {seconds:.0} s", stage.name));
     }
-    println!("\nall stages passed: {}", summary.join(", "));
-    if std::env::var("CAIRN_CI_OFFLINE").as_deref() == Ok("1") {
-        println!("CAIRN_CI_OFFLINE=1: without RocksDB's library, what needs it was SKIPPED");
-    }
+    println!("\nevery stage that ran passed: {}", summary.join(", "));
+    println!("{}", selection.verdict()?);
     Ok(())
 }
 
-fn lint(root: &Path) -> Result<(), String> {
-    cargo(root, &["fmt", "--all", "--check"])?;
+/// Installs the tools that the stages need. The steps of those that stay missing are left out.
+fn provide(root: &Path, selection: &mut Selection) {
+    let cached = |path: Option<&str>| path.is_some_and(|path| root.join(path).exists());
+    let needed = selection.needed().filter(|need| !cached(need.cached));
+    let needed: Vec<_> = needed.collect();
+    let missing = packages::missing(needed.iter().flat_map(|need| need.parts));
+    if missing.is_empty() {
+        return;
+    }
+    for why in packages::install(&missing) {
+        println!("not installed: {why}");
+    }
+    for need in needed {
+        let missing = packages::missing(need.parts);
+        if !missing.is_empty() {
+            println!(
+                "{} is missing and the run will fail after its other steps: {} (or --without {})",
+                need.name,
+                packages::by_hand(&missing),
+                need.name
+            );
+            selection.leave_out(need, false);
+        }
+    }
+}
+
+fn lint(root: &Path, selection: &Selection) -> Result<(), String> {
+    if selection.has("rustfmt") {
+        cargo(root, &["fmt", "--all", "--check"])?;
+    }
     tidy::run(root)?;
     licences::run(root)?;
-    cargo(
-        root,
-        &[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ],
-    )?;
+    if selection.has("clippy") {
+        let clippy = ["clippy", "--workspace", "--all-targets", "--locked"];
+        cargo(root, &[&clippy[..], &["--", "-D", "warnings"]].concat())?;
+    }
     header::run(root, true)?;
     let mut doc = command(
         root,
@@ -123,17 +147,14 @@ fn lint(root: &Path) -> Result<(), String> {
 }
 
 fn unit(root: &Path) -> Result<(), String> {
-    cargo(
+    let test = ["test", "--workspace", "--exclude", "cairn-interop"];
+    let mut tests = command(
         root,
-        &[
-            "test",
-            "--workspace",
-            "--exclude",
-            "cairn-interop",
-            "--locked",
-            "--no-fail-fast",
-        ],
-    )?;
+        "cargo",
+        &[&test[..], &["--locked", "--no-fail-fast"]].concat(),
+    );
+    // RocksDB's library belongs to the stage `interop`, which runs the tests of `cairn-bench` again.
+    finish(tests.env(WITHOUT, "rocksdb"))?;
     loom::run(root)
 }
 
@@ -184,21 +205,23 @@ fn model(root: &Path, engine: &str, command: &str, counts: &[&str]) -> Result<()
 /// The newest RocksDB, where `cargo xtask reference` has built it.
 const NEWEST_ROCKSDB: &str = "target/rocksdb/native/librocksdb.so";
 
-fn interop(root: &Path) -> Result<(), String> {
+fn interop(root: &Path, selection: &Selection) -> Result<(), String> {
     cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
     cargo(root, &["build", "--locked", "-p", "cairn-librocksdb"])?;
-    if std::env::var("CAIRN_CI_OFFLINE").as_deref() != Ok("1") {
+    if selection.has("rocksdb") {
         finish(&mut command(root, "tests/interop/fetch-rocksdb.sh", &[]))?;
     }
-    let tests = [
-        "test",
-        "--locked",
-        "-p",
-        "cairn-interop",
-        "-p",
-        "cairn-bench",
+    let packages = ["-p", "cairn-interop", "-p", "cairn-bench"];
+    let test = [
+        &["test", "--locked"][..],
+        &packages,
+        &["--", "--show-output"],
     ];
-    cargo(root, &[&tests[..], &["--", "--show-output"]].concat())?;
+    let mut tests = command(root, "cargo", &test.concat());
+    finish(tests.env(WITHOUT, selection.absent()))?;
+    if !selection.has("rocksdb") {
+        return Ok(());
+    }
     let newest = root.join(NEWEST_ROCKSDB);
     if newest.exists() {
         let tests = ["test", "--locked", "-p", "cairn-interop", "--test", "it"];

@@ -7,7 +7,7 @@ use crate::sources::{self, Source};
 use crate::unbuilt;
 
 /// The crates, lowest first: a crate uses only crates that stand before it.
-const LAYERS: [&str; 29] = [
+const LAYERS: [&str; 30] = [
     "cairn-types",
     "cairn-compress",
     "cairn-format",
@@ -36,6 +36,7 @@ const LAYERS: [&str; 29] = [
     "cairn-model",
     "cairn-fuzz",
     "cairn-interop",
+    "cairn-soak",
     "xtask",
 ];
 

@@ -51,6 +51,7 @@ pub fn print(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
             "Ratios: how many times {} beats the engine of the line, median of rounds side by side (lowest..highest).",
             comparison.labels[0]
         )?;
+        slower(comparison, out)?;
         let lines = difference_lines(comparison);
         if lines.is_empty() {
             writeln!(out, "Options: equal in the OPTIONS files of all engines.")?;
@@ -62,6 +63,27 @@ pub fn print(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
         }
         for line in lines {
             writeln!(out, "  {line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Names the rows in which the first engine is slower than another one.
+fn slower(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
+    for compared in &comparison.benchmarks {
+        for (at, label) in comparison.labels.iter().enumerate().skip(1) {
+            let clock = compared.ratio(at, Measured::clock).median;
+            let processor = compared.ratio(at, Measured::cpu).median;
+            for (name, ratio) in [("clock", clock), ("CPU", processor)] {
+                // A cost of nothing was not measured.
+                if ratio > 0.0 && ratio < 1.0 {
+                    writeln!(
+                        out,
+                        "Below 1.0: {} against {label}, {name}: {ratio:.2}",
+                        compared.name
+                    )?;
+                }
+            }
         }
     }
     Ok(())
@@ -135,5 +157,28 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("CFOptions/x: ours=1, rocksdb=2"), "{text}");
+        assert!(!text.contains("Below"), "{text}");
+    }
+
+    #[test]
+    fn rows_in_which_the_first_engine_is_slower_are_named() {
+        let one = |nanos| Measured {
+            done: 1000,
+            elapsed_nanos: nanos,
+            ..Measured::default()
+        };
+        let comparison = Comparison {
+            labels: vec!["ours".into(), "rocksdb".into()],
+            benchmarks: vec![Compared {
+                name: "fillbatch".into(),
+                engines: vec![Rounds(vec![one(4_000_000)]), Rounds(vec![one(3_000_000)])],
+            }],
+            ..Comparison::default()
+        };
+        let mut text = Vec::new();
+        print(&comparison, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let below = "Below 1.0: fillbatch against rocksdb, clock: 0.75";
+        assert!(text.contains(below), "{text}");
     }
 }

@@ -55,6 +55,12 @@ functions! {
     fn rocksdb_create_default_env() -> Handle;
     fn rocksdb_env_destroy(Handle);
     fn rocksdb_cache_create_lru(usize) -> Handle;
+    fn rocksdb_cache_create_hyper_clock(usize, usize) -> Handle;
+    fn rocksdb_block_based_options_create() -> Handle;
+    fn rocksdb_block_based_options_destroy(Handle);
+    fn rocksdb_block_based_options_set_block_cache(Handle, Handle);
+    fn rocksdb_options_set_block_based_table_factory(Handle, Handle);
+    fn rocksdb_options_add_compact_on_deletion_collector_factory(Handle, usize, usize);
     fn rocksdb_cache_destroy(Handle);
     fn rocksdb_load_latest_options(
         *const c_char, Handle, bool, Handle, *mut Handle, *mut usize, *mut *mut *mut c_char,

@@ -7,12 +7,15 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use super::api::{Api, Handle};
+use super::tuning::Tuning;
 use super::{Error, Result};
 
 /// A loaded RocksDB. Clones share it.
 #[derive(Clone)]
 pub struct Library {
     pub(super) api: Arc<Api>,
+    pub(super) tuning: Tuning,
+    pub(super) is_cairn: bool,
 }
 
 impl Library {
@@ -38,6 +41,14 @@ impl Library {
         )
     }
 
+    /// True if `CAIRN_WITHOUT` says that tests do without `name`: `rocksdb` is this library, `ldb` are
+    /// RocksDB's tools. `cargo xtask test --without` sets it; without it a test that lacks them fails.
+    #[must_use]
+    pub fn left_out(name: &str) -> bool {
+        let absent = std::env::var("CAIRN_WITHOUT").unwrap_or_default();
+        absent.split(',').any(|absent| absent == name)
+    }
+
     /// Loads the library at `path`.
     ///
     /// # Errors
@@ -52,8 +63,13 @@ impl Library {
         };
         // SAFETY: the constructors of RocksDB's library only fill its own tables.
         let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
+        // SAFETY: only looked for, never called.
+        let own = unsafe { library.get::<*const c_void>(b"cairn_readoptions_create_copy\0") };
+        let is_cairn = own.is_ok();
         Ok(Library {
             api: Arc::new(Api::new(library).map_err(failed)?),
+            tuning: Tuning::default(),
+            is_cairn,
         })
     }
 
@@ -61,6 +77,19 @@ impl Library {
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.api.has(name)
+    }
+
+    /// The library, whose databases get `tuning` from now on.
+    #[must_use]
+    pub fn with(mut self, tuning: Tuning) -> Library {
+        self.tuning = tuning;
+        self
+    }
+
+    /// True if this is Cairn's library with RocksDB's interface.
+    #[must_use]
+    pub fn is_cairn(&self) -> bool {
+        self.is_cairn
     }
 
     /// Options from their text form, database and family options mixed.
@@ -77,7 +106,7 @@ impl Library {
             library: self.clone(),
             handle: parsed,
         };
-        let text = c_string(text)?;
+        let text = c_string(&self.tune(base.handle, text)?)?;
         self.api.call(|error| {
             // SAFETY: both handles are live, the text ends with a zero.
             unsafe {

@@ -9,11 +9,13 @@ mod db;
 mod files;
 mod library;
 mod session;
+mod tuning;
 
 pub use by_level::ByLevel;
 pub use db::{Batch, Db, Family, Iter, OpenMode, Pinned};
 pub use files::SstWriter;
 pub use library::{Library, families_of_latest_options, list_families};
+pub use tuning::{HYPER_CLOCK, Tuning};
 
 /// RocksDB's own words, or why the library could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]

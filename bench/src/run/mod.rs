@@ -12,7 +12,9 @@ use cairn::{Error, Result};
 
 use crate::engine::{Cursor, Engine, Session, Settings, Source};
 use crate::flags::Flags;
-use crate::folder::{Content, content, directory, has_database, make_fresh, note_content, space};
+use crate::folder::{
+    Content, content, directory, drop_cached, has_database, make_fresh, note_content, space,
+};
 use crate::graph::SHORTEST_VALUE;
 use crate::measured::Measured;
 use crate::plan::{Benchmark, Kind, Order, Target};
@@ -116,8 +118,8 @@ impl<S: Source> Run<'_, S> {
             note_content(&self.dir, &benchmark.flags, after)?;
         }
         let checked = Checked::of(benchmark, after);
-        if benchmark.kind == Kind::Open {
-            return self.open_again_and_again(benchmark, checked);
+        if let Kind::Open { all } = benchmark.kind {
+            return self.open_again_and_again(benchmark, checked, all);
         }
         let db = self.db.as_ref().expect("prepare has opened it");
         let job = Job::new(db, benchmark, checked, self.begin);
@@ -162,6 +164,11 @@ impl<S: Source> Run<'_, S> {
                 db.close()?;
             }
             make_fresh(&self.dir, flags)?;
+        } else if flags.cold {
+            if let Some(db) = self.db.take() {
+                db.close()?;
+            }
+            drop_cached(&self.dir)?;
         }
         if self.db.is_none() {
             if !fresh && !has_database(&self.dir) {
@@ -343,7 +350,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             | Kind::Wait
             | Kind::LevelStats
             | Kind::Stats
-            | Kind::Open => self.command()?,
+            | Kind::Open { .. } => self.command()?,
         }
         self.tally.nanos = self.job.nanos() - self.begin;
         Ok(self.tally)

@@ -1,8 +1,14 @@
 //! Opening a database until the first key is read, again and again.
+//!
+//! Cairn opens a table when it is first read; RocksDB opens all of them with the database, unless
+//! `max_open_files` keeps it from that. `openall` compares like with like: before the key is read every table
+//! is open, which the descriptors of the process show.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use cairn::Result;
+use cairn::{Error, Result};
 
 use super::{Checked, Outcome, Run, seed, settings, wrong_value};
 use crate::engine::{Engine, Session, Source};
@@ -14,11 +20,13 @@ use crate::work::Rng;
 
 impl<S: Source> Run<'_, S> {
     /// Opens the database, gets a random key and closes it, as often as it is asked for. Closing is
-    /// not measured; what the engine does in the background while the key is read is.
+    /// not measured; what the engine does in the background while the key is read is. With `all` every table
+    /// is open before the key is read.
     pub(super) fn open_again_and_again(
         &mut self,
         benchmark: &Benchmark,
         checked: Checked,
+        all: bool,
     ) -> Result<Outcome> {
         if let Some(db) = self.db.take() {
             db.close()?;
@@ -35,7 +43,15 @@ impl<S: Source> Run<'_, S> {
             layout.write(number, &mut key);
             let (before, began) = (Usage::now(), Instant::now());
             let db = self.source.open(&self.dir, &self.options)?;
+            if all {
+                // What tables say of themselves is read from each of them.
+                let _ = db.property("rocksdb.aggregated-table-properties");
+            }
             let opened = began.elapsed().as_nanos() as u64;
+            if all {
+                every_table_is_open(&self.dir)?;
+            }
+            let got = Instant::now();
             let found = db.session(&settings(flags)).get(&key, |value| {
                 tally.bytes += (flags.key_size + value.len()) as u64;
                 match checked.is_right(&values, number, value) {
@@ -43,7 +59,8 @@ impl<S: Source> Run<'_, S> {
                     false => Err(wrong_value(number, value.len())),
                 }
             })?;
-            let nanos = began.elapsed().as_nanos() as u64;
+            // The look at the descriptors is left out.
+            let nanos = opened + got.elapsed().as_nanos() as u64;
             usage.add(&Usage::now().since(&before));
             opening += opened;
             elapsed += nanos;
@@ -70,5 +87,69 @@ impl<S: Source> Run<'_, S> {
             measured,
             text: String::new(),
         })
+    }
+}
+
+/// Complains about a table in `dir` that this process does not have open.
+fn every_table_is_open(dir: &Path) -> Result<()> {
+    let (tables, open) = (tables(dir)?, open_tables(dir)?);
+    match tables.iter().find(|table| !open.contains(*table)) {
+        None => Ok(()),
+        Some(table) => Err(Error::io_text(format!(
+            "openall wants every table open, which max_open_files=-1 allows: {} of {} are, {} is not",
+            open.len(),
+            tables.len(),
+            table.display()
+        ))),
+    }
+}
+
+/// The tables in `dir`.
+fn tables(dir: &Path) -> Result<BTreeSet<PathBuf>> {
+    let failed = |error| Error::io("list", dir, error);
+    let dir = std::fs::canonicalize(dir).map_err(failed)?;
+    let entries = std::fs::read_dir(&dir).map_err(failed)?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    Ok(paths.filter(|path| is_table(path)).collect())
+}
+
+/// The tables in `dir` that this process has open.
+fn open_tables(dir: &Path) -> Result<BTreeSet<PathBuf>> {
+    let descriptors = Path::new("/proc/self/fd");
+    let dir = std::fs::canonicalize(dir).map_err(|error| Error::io("find", dir, error))?;
+    let entries =
+        std::fs::read_dir(descriptors).map_err(|error| Error::io("list", descriptors, error))?;
+    let links = entries
+        .flatten()
+        .map(|entry| std::fs::read_link(entry.path()));
+    let links = links.flatten();
+    Ok(links
+        .filter(|path| path.starts_with(&dir) && is_table(path))
+        .collect())
+}
+
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "sst")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_is_not_open_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["000007.sst", "000008.sst", "LOG"] {
+            std::fs::write(dir.path().join(name), b"x").unwrap();
+        }
+        let one = std::fs::File::open(dir.path().join("000007.sst")).unwrap();
+        let error = every_table_is_open(dir.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("1 of 2") && error.contains("000008.sst"),
+            "{error}"
+        );
+        let two = std::fs::File::open(dir.path().join("000008.sst")).unwrap();
+        every_table_is_open(dir.path()).unwrap();
+        drop((one, two));
     }
 }

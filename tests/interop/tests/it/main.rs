@@ -1,7 +1,7 @@
 //! Cairn against RocksDB: one binary, a module a subject.
 //!
-//! A test that needs RocksDB's library or tools fails without them, except when
-//! `CAIRN_CI_OFFLINE=1` says that they cannot be had; then it says that it was skipped.
+//! A test that needs RocksDB's library or tools fails without them, unless `cargo xtask test --without`
+//! leaves them out.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,14 +23,10 @@ mod turns;
 use cairn_bench::rocksdb::Library;
 use cairn_interop::reference;
 
-/// RocksDB's library; `None` only when it was said that it cannot be had.
+/// RocksDB's library; `None` only if it is left out on request.
 fn library() -> Option<Library> {
-    match reference::library() {
-        Ok(library) => Some(library),
-        Err(error) if std::env::var("CAIRN_CI_OFFLINE").as_deref() == Ok("1") => {
-            eprintln!("SKIPPED: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
+    if Library::left_out("rocksdb") {
+        return None;
     }
+    Some(reference::library().unwrap())
 }

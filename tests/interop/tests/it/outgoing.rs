@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use cairn_bench::rocksdb::Library;
 use cairn_interop::content::{difference, without_columns};
 use cairn_interop::engine::{Cairn, RocksDb};
 use cairn_interop::workload::{Durable, Engine, FAMILIES, Generator, Model};
@@ -198,7 +199,7 @@ fn left_by<E: Durable>(database: &str, shape: &str, killed: bool, seed: u64) {
     if !killed {
         folder::copy(&path, &copy);
     }
-    if is_old(shape) {
+    if is_old(shape) && !Library::left_out("ldb") {
         read_by_tools(&copy, &mut model, shape);
     }
     let mut rocksdb = RocksDb::open(&copy, database, &common(shape)).unwrap();

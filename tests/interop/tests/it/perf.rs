@@ -156,7 +156,7 @@ fn both_engines_count_the_same_by_level() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
         build(&path, table_options);
-        let ours = counts(&Ours, &path, table_options, |work| {
+        let ours = counts(&Ours::default(), &path, table_options, |work| {
             perf::set_level(PerfLevel::EnableCount);
             by_level::enable();
             perf::reset();

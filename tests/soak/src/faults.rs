@@ -1,0 +1,299 @@
+//! A file system whose calls fail on request.
+//!
+//! Calls go to the machine's file system. While faults are on, each call of a kind that the mode names fails
+//! with the mode's probability; a failed call does nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use cairn::world::{
+    FileMode, FileSystem, PosixFileSystem, RandomAccessFile, ReadAt, Status, WritableFile,
+};
+use cairn_types::{Error, Result};
+
+/// The calls that fail, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// The name in messages.
+    pub name: &'static str,
+    /// One call in so many fails.
+    one_in: u64,
+    /// `EIO` or `ENOSPC`.
+    os_error: i32,
+    /// True if the calls that write fail: appends, new files, other names.
+    writes: bool,
+    /// True if syncs of files and directories fail.
+    syncs: bool,
+    /// True if reads and openings fail.
+    reads: bool,
+}
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+/// The modes, which the cycles use in turns. The first has no faults.
+pub const MODES: [Mode; 5] = [
+    Mode {
+        name: "none",
+        one_in: 0,
+        os_error: 0,
+        writes: false,
+        syncs: false,
+        reads: false,
+    },
+    Mode {
+        name: "failing writes",
+        one_in: 50,
+        os_error: EIO,
+        writes: true,
+        syncs: true,
+        reads: false,
+    },
+    Mode {
+        name: "full device",
+        one_in: 1,
+        os_error: ENOSPC,
+        writes: true,
+        syncs: false,
+        reads: false,
+    },
+    Mode {
+        name: "failing reads",
+        one_in: 200,
+        os_error: EIO,
+        writes: false,
+        syncs: false,
+        reads: true,
+    },
+    Mode {
+        name: "failing calls of all kinds",
+        one_in: 100,
+        os_error: EIO,
+        writes: true,
+        syncs: true,
+        reads: true,
+    },
+];
+
+/// The state that all files of a [`FaultyFileSystem`] share.
+#[derive(Default)]
+pub struct Faults {
+    /// Index into [`MODES`].
+    mode: AtomicUsize,
+    /// Calls seen while faults are on; the decision is a hash of it.
+    calls: AtomicU64,
+    /// Calls that failed.
+    failed: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+enum Call {
+    Write,
+    Sync,
+    Read,
+}
+
+impl Faults {
+    /// Turns on the faults of `MODES[mode]`; 0 turns them off.
+    pub fn set(&self, mode: usize) {
+        self.mode.store(mode, Ordering::SeqCst);
+    }
+
+    /// The number of calls that failed so far.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn check(&self, call: Call, doing: &str, path: &Path) -> Result<()> {
+        let mode = MODES[self.mode.load(Ordering::SeqCst)];
+        let concerned = match call {
+            Call::Write => mode.writes,
+            Call::Sync => mode.syncs,
+            Call::Read => mode.reads,
+        };
+        if !concerned {
+            return Ok(());
+        }
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        if !mix(number).is_multiple_of(mode.one_in) {
+            return Ok(());
+        }
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let error = io::Error::from_raw_os_error(mode.os_error);
+        Err(Error::io(doing, path, error))
+    }
+}
+
+/// A permutation of 64 bits that looks random.
+pub fn mix(value: u64) -> u64 {
+    let mut x = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The machine's file system with faults.
+pub struct FaultyFileSystem {
+    inner: PosixFileSystem,
+    faults: Arc<Faults>,
+}
+
+impl FaultyFileSystem {
+    /// The machine's file system, whose calls fail as `faults` says.
+    pub fn new(faults: Arc<Faults>) -> FaultyFileSystem {
+        FaultyFileSystem {
+            inner: PosixFileSystem,
+            faults,
+        }
+    }
+
+    fn writable(&self, file: Arc<dyn WritableFile>) -> Arc<dyn WritableFile> {
+        Arc::new(FaultyWritableFile {
+            inner: file,
+            faults: Arc::clone(&self.faults),
+        })
+    }
+}
+
+impl FileSystem for FaultyFileSystem {
+    fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
+        self.faults.check(Call::Read, "open", path)?;
+        Ok(Arc::new(FaultyReadFile {
+            inner: self.inner.open(path, mode)?,
+            faults: Arc::clone(&self.faults),
+        }))
+    }
+    fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.faults.check(Call::Write, "create", path)?;
+        Ok(self.writable(self.inner.create(path, mode)?))
+    }
+    fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.faults.check(Call::Write, "open", path)?;
+        Ok(self.writable(self.inner.open_append(path, mode)?))
+    }
+    fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.faults.check(Call::Write, "open", path)?;
+        Ok(self.writable(self.inner.open_overwrite(path, mode)?))
+    }
+    fn status(&self, path: &Path) -> Result<Status> {
+        self.faults.check(Call::Read, "look at", path)?;
+        self.inner.status(path)
+    }
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+        self.inner.status_each(dir, names)
+    }
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.faults.check(Call::Sync, "sync", dir)?;
+        self.inner.sync_dir(dir)
+    }
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.faults.check(Call::Read, "list", dir)?;
+        self.inner.list(dir)
+    }
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.faults.check(Call::Write, "create", dir)?;
+        self.inner.create_dir_all(dir)
+    }
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.inner.remove_dir(dir)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.inner.remove(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.faults.check(Call::Write, "rename", from)?;
+        self.inner.rename(from, to)
+    }
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.faults.check(Call::Write, "link", from)?;
+        self.inner.link(from, to)
+    }
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        self.inner.canonical(path)
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn cairn::world::FileLock>> {
+        self.inner.lock(path)
+    }
+    fn free_space(&self, path: &Path) -> Result<u64> {
+        self.inner.free_space(path)
+    }
+}
+
+struct FaultyReadFile {
+    inner: Arc<dyn RandomAccessFile>,
+    faults: Arc<Faults>,
+}
+
+impl RandomAccessFile for FaultyReadFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.faults.check(Call::Read, "read", self.inner.path())?;
+        self.inner.read_at(offset, buf)
+    }
+    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
+        match self.faults.check(Call::Read, "read", self.inner.path()) {
+            Ok(()) => self.inner.read_many(reads),
+            Err(error) => {
+                for read in reads {
+                    read.got = Err(error.clone());
+                }
+            }
+        }
+    }
+    cairn_platform::forward_hints!(inner);
+}
+
+struct FaultyWritableFile {
+    inner: Arc<dyn WritableFile>,
+    faults: Arc<Faults>,
+}
+
+impl WritableFile for FaultyWritableFile {
+    fn append(&self, data: &[u8]) -> Result<()> {
+        self.faults
+            .check(Call::Write, "append", self.inner.path())?;
+        self.inner.append(data)
+    }
+    fn flush(&self) -> Result<()> {
+        self.inner.flush()
+    }
+    fn sync(&self, full: bool) -> Result<()> {
+        self.faults.check(Call::Sync, "sync", self.inner.path())?;
+        self.inner.sync(full)
+    }
+    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
+        self.inner.start_writeback(offset, len)
+    }
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.inner.allocate(len)
+    }
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.faults
+            .check(Call::Write, "truncate", self.inner.path())?;
+        self.inner.truncate(len)
+    }
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+    fn is_mapped(&self) -> bool {
+        self.inner.is_mapped()
+    }
+    fn slow_append(&self) -> Option<(u64, u64)> {
+        self.inner.slow_append()
+    }
+    fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+        self.faults.check(Call::Write, "create", path)?;
+        let successor = self.inner.successor(path, mode)?;
+        Ok(successor.map(|inner| {
+            let faults = Arc::clone(&self.faults);
+            Arc::new(FaultyWritableFile { inner, faults }) as Arc<dyn WritableFile>
+        }))
+    }
+    fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+}

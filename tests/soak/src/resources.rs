@@ -1,0 +1,146 @@
+//! Resident memory, threads and descriptors of this process over time, and the judgement of their growth.
+
+use std::fs;
+use std::time::Duration;
+
+/// What the process holds at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Time since the start.
+    pub at: Duration,
+    /// Resident memory in KiB.
+    pub memory: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Open descriptors.
+    pub descriptors: u64,
+}
+
+/// The names of the values of a sample.
+const NAMES: [&str; 3] = ["resident KiB", "threads", "descriptors"];
+
+impl Sample {
+    /// The values now, `at` after the start.
+    pub fn take(at: Duration) -> Result<Sample, String> {
+        let failed = |error: std::io::Error| format!("/proc/self: {error}");
+        let status = fs::read_to_string("/proc/self/status").map_err(failed)?;
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let word = line.and_then(|line| line.split_whitespace().next());
+            let value = word.and_then(|word| word.parse().ok());
+            value.ok_or_else(|| format!("/proc/self/status has no {name}"))
+        };
+        Ok(Sample {
+            at,
+            memory: number("VmRSS:")?,
+            threads: number("Threads:")?,
+            descriptors: descriptors()?,
+        })
+    }
+
+    fn values(&self) -> [u64; 3] {
+        [self.memory, self.threads, self.descriptors]
+    }
+}
+
+/// The number of open descriptors of this process.
+pub fn descriptors() -> Result<u64, String> {
+    let entries = fs::read_dir("/proc/self/fd").map_err(|e| format!("/proc/self/fd: {e}"))?;
+    // One of them is the directory that is read.
+    Ok((entries.count() as u64).saturating_sub(1))
+}
+
+/// The medians of the samples from `from` up to `to`; none without samples.
+fn medians(samples: &[Sample], from: Duration, to: Duration) -> Option<[u64; 3]> {
+    let within = samples.iter().filter(|s| s.at >= from && s.at < to);
+    let within: Vec<[u64; 3]> = within.map(Sample::values).collect();
+    if within.is_empty() {
+        return None;
+    }
+    let median = |value: usize| {
+        let mut values: Vec<u64> = within.iter().map(|sample| sample[value]).collect();
+        values.sort_unstable();
+        values[values.len() / 2]
+    };
+    Some([median(0), median(1), median(2)])
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Growth over the values at minute 5 that fails a run, in percent.
+const TOLERANCE: u64 = 5;
+
+/// Prints the medians of each ten minutes. An error if one of them exceeds the median around minute 5 by more
+/// than [`TOLERANCE`] percent. Runs of less than ten minutes have nothing to compare.
+pub fn judge(samples: &[Sample]) -> Result<(), String> {
+    let Some(base) = medians(samples, 4 * MINUTE, 6 * MINUTE) else {
+        return Ok(());
+    };
+    println!("minutes 4 to 6: {}", shown(base));
+    let mut grown = Vec::new();
+    let mut from = 6 * MINUTE;
+    while let Some(now) = medians(samples, from, from + 10 * MINUTE) {
+        let minute = from.as_secs() / 60;
+        println!("minutes {minute} to {}: {}", minute + 10, shown(now));
+        for value in 0..3 {
+            if now[value] * 100 > base[value] * (100 + TOLERANCE) {
+                grown.push(format!(
+                    "{} from {} at minute 5 to {} after minute {minute}",
+                    NAMES[value], base[value], now[value]
+                ));
+            }
+        }
+        from += 10 * MINUTE;
+    }
+    match grown.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "more than {TOLERANCE} % of growth: {}",
+            grown.join("; ")
+        )),
+    }
+}
+
+fn shown(values: [u64; 3]) -> String {
+    let each = NAMES.iter().zip(values);
+    let each: Vec<String> = each
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    each.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(memory: impl Fn(u64) -> u64, descriptors: impl Fn(u64) -> u64) -> Vec<Sample> {
+        let sample = |number: u64| Sample {
+            at: Duration::from_secs(number * 10),
+            memory: memory(number),
+            threads: 8,
+            descriptors: descriptors(number),
+        };
+        (0..360).map(sample).collect()
+    }
+
+    #[test]
+    fn a_level_run_passes_whatever_its_single_values_are() {
+        let jumps = run(|n| 1000 + (n % 7) * 100, |n| 50 + n % 2);
+        assert_eq!(judge(&jumps), Ok(()));
+        assert_eq!(judge(&[]), Ok(()));
+    }
+
+    #[test]
+    fn slow_growth_fails() {
+        let error = judge(&run(|n| 100_000 + n * 100, |_| 50)).unwrap_err();
+        assert!(error.contains("resident") && !error.contains("descriptors"));
+        let error = judge(&run(|_| 100_000, |n| 50 + n / 60)).unwrap_err();
+        assert!(error.contains("descriptors") && !error.contains("resident"));
+    }
+
+    #[test]
+    fn this_process_has_values() {
+        let sample = Sample::take(Duration::ZERO).unwrap();
+        assert!(sample.memory > 100 && sample.threads > 0 && sample.descriptors > 0);
+    }
+}

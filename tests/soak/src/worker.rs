@@ -1,0 +1,671 @@
+//! A worker: random operations on its own keys, each answer compared with its model.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn::{
+    CompactRangeOptions, Db, Family, IngestExternalFileOptions, Iter, Options, ReadOptions,
+    Snapshot, SstFileWriter, WriteBatch, WriteOptions,
+};
+use cairn_types::Error;
+
+use crate::choices::{DB_CHANGES, FAMILIES, FAMILY_CHANGES, family_options};
+use crate::faults::mix;
+use crate::model::{Bytes, Change, Model};
+use crate::shared::Shared;
+
+/// Keys that a worker writes in each family.
+const KEYS: u64 = 1000;
+
+/// Longest list of operands before a put starts anew.
+const MAX_MERGED: usize = 2000;
+
+/// Keys that are there and wait for their single delete.
+const MAX_ONCE: usize = 200;
+
+/// Views that a worker keeps at once.
+const MAX_VIEWS: usize = 4;
+
+/// The reason why an operation did not do what it should.
+pub enum Trouble {
+    /// An error of the engine: right while faults are on, wrong otherwise.
+    Error(Error),
+    /// A wrong answer.
+    Wrong(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Error(error)
+    }
+}
+
+type Done = Result<(), Trouble>;
+
+/// The state of a worker, which outlives the openings of the database.
+pub struct Worker {
+    id: usize,
+    /// Folder for external tables and checkpoints.
+    folder: PathBuf,
+    random: u64,
+    /// The expected rows.
+    pub model: Model,
+    /// Keys that were put once and are deleted by single deletes, oldest first.
+    once: VecDeque<(usize, Vec<u8>)>,
+    /// Numbers keys and files that are used once.
+    counter: u64,
+    /// Operations that ended.
+    pub operations: u64,
+}
+
+/// A view of an earlier state.
+enum View<'db> {
+    Snapshot(Snapshot<'db>, Box<Model>),
+    Iterator(Box<Iter<'db>>, std::vec::IntoIter<(Vec<u8>, Bytes)>),
+}
+
+impl Worker {
+    /// Worker `id`, whose choices follow from `seed`.
+    pub fn new(id: usize, seed: u64, folder: &Path) -> Worker {
+        Worker {
+            id,
+            folder: folder.to_owned(),
+            random: mix(seed ^ (id as u64) << 32),
+            model: Model::new(FAMILIES.len()),
+            once: VecDeque::new(),
+            counter: 0,
+            operations: 0,
+        }
+    }
+
+    /// The prefix of its keys.
+    pub fn prefix(&self) -> String {
+        format!("w{}/", self.id)
+    }
+
+    fn next(&mut self, below: u64) -> u64 {
+        self.random = self.random.wrapping_add(1);
+        mix(self.random) % below
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.next(KEYS);
+        format!("w{}/{number:05}", self.id).into_bytes()
+    }
+
+    fn value(&mut self) -> Bytes {
+        let len = match self.next(1000) {
+            0 => 100_000,
+            1..=30 => 2000 + self.next(6000),
+            _ => 20 + self.next(400),
+        };
+        let byte = self.next(256);
+        let letters = (0..len).map(|n| (byte + n / 16) as u8);
+        letters.collect::<Vec<u8>>().into()
+    }
+
+    fn unique(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    /// Reads that see only its own keys.
+    pub fn own_range(&self) -> ReadOptions {
+        ReadOptions {
+            iterate_lower_bound: Some(self.prefix().into_bytes()),
+            iterate_upper_bound: Some(format!("w{}0", self.id).into_bytes()),
+            // Walks leave the prefix of the key that they begin at; filters of prefixes may hide rows from them.
+            total_order_seek: true,
+            ..ReadOptions::default()
+        }
+    }
+
+    /// Works until `shared` says stop. Fails at the first wrong answer.
+    pub fn run(&mut self, db: &Db, shared: &Shared) -> Result<(), String> {
+        let families: Vec<Family<'_>> = families(db)?;
+        let mut views = Vec::new();
+        while !shared.stops() {
+            let disturbed = shared.disturbed();
+            let done = match self.model.doubt.is_empty() {
+                true => self.operation(db, &families, &mut views),
+                false => self.settle(db, &families),
+            };
+            match done {
+                Ok(()) => {}
+                Err(Trouble::Error(_)) if disturbed || shared.disturbed() => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(Trouble::Error(error)) => {
+                    return Err(format!("worker {}, without a fault: {error}", self.id));
+                }
+                Err(Trouble::Wrong(what)) => return Err(format!("worker {}: {what}", self.id)),
+            }
+            self.operations += 1;
+            shared.progress();
+        }
+        Ok(())
+    }
+
+    /// Writes the model's value of every key in doubt.
+    pub fn settle(&mut self, db: &Db, families: &[Family<'_>]) -> Done {
+        let mut batch = WriteBatch::new();
+        for (family, change) in self.model.settling() {
+            add(&mut batch, &families[family], &change);
+        }
+        db.write(&batch)?;
+        self.model.doubt.clear();
+        Ok(())
+    }
+
+    fn operation<'db>(
+        &mut self,
+        db: &'db Db,
+        families: &[Family<'db>],
+        views: &mut Vec<View<'db>>,
+    ) -> Done {
+        let family = self.next(FAMILIES.len() as u64) as usize;
+        match self.next(10_000) {
+            0..3400 => self.write_one(db, families, family),
+            3400..4400 => self.write_many(db, families),
+            4400..4450 => self.put_once(db, families, family),
+            4450..4500 => self.single_delete(db, families),
+            4500..7500 => self.get(&families[family], family),
+            7500..8200 => self.multi_get(&families[family], family),
+            8200..8800 => self.scan(&families[family], family),
+            8800..8820 => self.new_view(db, families, family, views),
+            8820..9800 => self.look_at_a_view(families, views),
+            9800..9860 => self.describe(db, &families[family]),
+            9860..9875 => Ok(families[family].flush()?),
+            9875..9880 => self.compact(&families[family]),
+            9880..9900 => self.change_options(db, &families[family]),
+            9900..9920 => self.short_lived_family(db),
+            9920..9940 => self.ingest(families, family),
+            9940..9944 => self.checkpoint(db),
+            _ => self.delete_range(db, families, family),
+        }
+    }
+
+    fn write(&mut self, db: &Db, families: &[Family<'_>], changes: &[(usize, Change)]) -> Done {
+        let sync = self.next(200) == 0;
+        let options = WriteOptions {
+            sync,
+            ..WriteOptions::default()
+        };
+        let mut batch = WriteBatch::new();
+        for (family, change) in changes {
+            add(&mut batch, &families[*family], change);
+        }
+        match db.write_with(&batch, &options) {
+            Ok(()) => {
+                for (family, change) in changes {
+                    self.model.apply(*family, change);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                for (family, change) in changes {
+                    self.model.put_in_doubt(*family, change);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    fn change(&mut self, family: usize) -> Change {
+        let key = self.key();
+        let merged = self.model.rows[family].get(&key).map_or(0, |v| v.len());
+        match self.next(10) {
+            0..6 => Change::Put(key, self.value()),
+            6 | 7 if merged < MAX_MERGED => Change::Merge(key, vec![b'm'; 8]),
+            _ => Change::Delete(key),
+        }
+    }
+
+    fn write_one(&mut self, db: &Db, families: &[Family<'_>], family: usize) -> Done {
+        let change = self.change(family);
+        self.write(db, families, &[(family, change)])
+    }
+
+    fn write_many(&mut self, db: &Db, families: &[Family<'_>]) -> Done {
+        let count = 2 + self.next(12);
+        let mut changes = Vec::new();
+        for _ in 0..count {
+            let family = self.next(FAMILIES.len() as u64) as usize;
+            changes.push((family, self.change(family)));
+        }
+        self.write(db, families, &changes)
+    }
+
+    fn put_once(&mut self, db: &Db, families: &[Family<'_>], family: usize) -> Done {
+        if self.once.len() >= MAX_ONCE {
+            return self.single_delete(db, families);
+        }
+        let number = self.unique();
+        let key = format!("w{}/s{number:09}", self.id).into_bytes();
+        let change = Change::Put(key.clone(), self.value());
+        self.write(db, families, &[(family, change)])?;
+        self.once.push_back((family, key));
+        Ok(())
+    }
+
+    fn single_delete(&mut self, db: &Db, families: &[Family<'_>]) -> Done {
+        match self.once.pop_front() {
+            Some((family, key)) => self.write(db, families, &[(family, Change::SingleDelete(key))]),
+            None => Ok(()),
+        }
+    }
+
+    fn delete_range(&mut self, db: &Db, families: &[Family<'_>], family: usize) -> Done {
+        let first = self.next(KEYS);
+        let end = first + 1 + self.next(20);
+        let bound = |number: u64| format!("w{}/{number:05}", self.id).into_bytes();
+        let change = Change::DeleteRange(bound(first), bound(end));
+        self.write(db, families, &[(family, change)])
+    }
+
+    fn get(&mut self, handle: &Family<'_>, family: usize) -> Done {
+        let key = self.key();
+        let found = handle.get(&key)?;
+        self.same(family, &key, found.as_deref(), "get")
+    }
+
+    fn multi_get(&mut self, handle: &Family<'_>, family: usize) -> Done {
+        let count = 2 + self.next(30);
+        let keys: Vec<Vec<u8>> = (0..count).map(|_| self.key()).collect();
+        let found = handle.multi_get(&keys, &ReadOptions::default());
+        for (key, found) in keys.iter().zip(found) {
+            self.same(family, key, found?.as_deref(), "multi_get")?;
+        }
+        Ok(())
+    }
+
+    fn same(&self, family: usize, key: &[u8], found: Option<&[u8]>, call: &str) -> Done {
+        let expected = self.model.rows[family].get(key).map(|value| &value[..]);
+        match found == expected {
+            true => Ok(()),
+            false => Err(wrong(FAMILIES[family].0, key, expected, found, call)),
+        }
+    }
+
+    /// A few rows from a random key on, forwards or backwards.
+    fn scan(&mut self, handle: &Family<'_>, family: usize) -> Done {
+        let key = self.key();
+        let (steps, forwards) = (1 + self.next(50) as usize, self.next(3) > 0);
+        let mut iter = handle.iter_with(&self.own_range());
+        let rows = &self.model.rows[family];
+        let expected: Vec<_> = match forwards {
+            true => rows.range(key.clone()..).take(steps).collect(),
+            false => rows.range(..=key.clone()).rev().take(steps).collect(),
+        };
+        match forwards {
+            true => iter.seek(&key),
+            false => iter.seek_for_prev(&key),
+        }
+        for (key, value) in &expected {
+            on_row(&iter, key, value, FAMILIES[family].0, "scan")?;
+            match forwards {
+                true => iter.next(),
+                false => iter.prev(),
+            }
+        }
+        if expected.len() < steps {
+            at_end(&iter, FAMILIES[family].0, "scan")?;
+        }
+        Ok(())
+    }
+
+    /// Takes a snapshot, or begins a walk that goes on while writes happen.
+    fn new_view<'db>(
+        &mut self,
+        db: &'db Db,
+        families: &[Family<'db>],
+        family: usize,
+        views: &mut Vec<View<'db>>,
+    ) -> Done {
+        if views.len() >= MAX_VIEWS {
+            let oldest = self.next(views.len() as u64) as usize;
+            views.swap_remove(oldest);
+        }
+        if self.next(2) == 0 {
+            let view = View::Snapshot(db.snapshot(), Box::new(self.model.clone()));
+            views.push(view);
+            return Ok(());
+        }
+        let mut iter = families[family].iter_with(&self.own_range());
+        iter.seek_to_first();
+        iter.status()?;
+        let rows: Vec<_> = self.model.rows[family]
+            .iter()
+            .map(|(key, value)| (key.clone(), Arc::clone(value)))
+            .collect();
+        views.push(View::Iterator(Box::new(iter), rows.into_iter()));
+        Ok(())
+    }
+
+    /// Compares a part of a view with the state that it was made of.
+    fn look_at_a_view(&mut self, families: &[Family<'_>], views: &mut Vec<View<'_>>) -> Done {
+        if views.is_empty() {
+            return Ok(());
+        }
+        let index = self.next(views.len() as u64) as usize;
+        let (family, key) = (self.next(FAMILIES.len() as u64) as usize, self.key());
+        let done = match &mut views[index] {
+            View::Snapshot(snapshot, model) => {
+                let found = snapshot.get_in(&families[family], &key)?;
+                let expected = model.rows[family].get(&key).map(|value| &value[..]);
+                match found.as_deref() == expected {
+                    true => return Ok(()),
+                    false => {
+                        let name = FAMILIES[family].0;
+                        return Err(wrong(name, &key, expected, found.as_deref(), "snapshot"));
+                    }
+                }
+            }
+            View::Iterator(iter, rows) => walk(iter, rows),
+        };
+        // A walk that ended, or failed, is not continued.
+        if !matches!(done, Ok(true)) {
+            views.swap_remove(index);
+        }
+        done.map(|_| ())
+    }
+
+    /// Reads metadata, whose content nothing here knows.
+    fn describe(&mut self, db: &Db, handle: &Family<'_>) -> Done {
+        match self.next(6) {
+            0 => drop(db.property("rocksdb.stats")),
+            1 => drop(handle.property("rocksdb.levelstats")),
+            2 => drop(db.live_files_metadata()),
+            3 => drop(db.thread_list()),
+            4 => {
+                db.disable_file_deletions()?;
+                let files = db.live_files(false);
+                db.enable_file_deletions()?;
+                files?;
+            }
+            _ => drop(db.sorted_wal_files()?),
+        }
+        Ok(())
+    }
+
+    fn compact(&mut self, handle: &Family<'_>) -> Done {
+        let (begin, end) = (self.key(), self.key());
+        let (begin, end) = (begin.clone().min(end.clone()), begin.max(end));
+        let options = CompactRangeOptions::default();
+        handle.compact_range(Some(&begin), Some(&end), &options)?;
+        Ok(())
+    }
+
+    fn change_options(&mut self, db: &Db, handle: &Family<'_>) -> Done {
+        let pick = self.next((FAMILY_CHANGES.len() + DB_CHANGES.len()) as u64) as usize;
+        match FAMILY_CHANGES.get(pick) {
+            Some(change) => handle.set_options(&[*change])?,
+            None => db.set_db_options(&[DB_CHANGES[pick - FAMILY_CHANGES.len()]])?,
+        }
+        Ok(())
+    }
+
+    /// A family that is created, filled, read, dropped, and read once more through an iterator.
+    fn short_lived_family(&mut self, db: &Db) -> Done {
+        let name = format!("t{}", self.id);
+        if let Some(left) = db.family(&name) {
+            // An earlier attempt failed behind its creation.
+            return Ok(db.drop_family(&left)?);
+        }
+        let handle = db.create_family(&name, &family_options(0))?;
+        let rows: Vec<(Vec<u8>, Bytes)> = (0..200)
+            .map(|number| (format!("{number:05}").into_bytes(), self.value()))
+            .collect();
+        for (key, value) in &rows {
+            handle.put(key, value)?;
+        }
+        if self.next(2) == 0 {
+            handle.flush()?;
+        }
+        let mut iter = handle.iter();
+        iter.seek_to_first();
+        for (number, (key, value)) in rows.iter().enumerate() {
+            if number == 100 {
+                db.drop_family(&handle)?;
+            }
+            on_row(&iter, key, value, &name, "dropped family")?;
+            iter.next();
+        }
+        at_end(&iter, &name, "dropped family")
+    }
+
+    fn ingest(&mut self, families: &[Family<'_>], family: usize) -> Done {
+        let number = self.unique();
+        let file = self.folder.join(format!("{}-{number}.sst", self.id));
+        let first = self.next(KEYS);
+        let changes: Vec<Change> = (first..KEYS.min(first + 30))
+            .map(|number| {
+                let key = format!("w{}/{number:05}", self.id).into_bytes();
+                Change::Put(key, self.value())
+            })
+            .collect();
+        let move_files = self.next(2) == 0;
+        let done = ingest(&families[family], &file, &changes, move_files);
+        for change in &changes {
+            match &done {
+                Ok(()) => self.model.apply(family, change),
+                Err(_) => self.model.put_in_doubt(family, change),
+            }
+        }
+        // It may have been moved, or never written.
+        let _ = std::fs::remove_file(&file);
+        Ok(done?)
+    }
+
+    /// Makes a copy of the database, and finds its own rows in it.
+    fn checkpoint(&mut self, db: &Db) -> Done {
+        let folder = self.folder.join(format!("checkpoint-{}", self.id));
+        let log_size = [0, u64::MAX][self.next(2) as usize];
+        db.create_checkpoint(&folder, log_size)?;
+        let options = Options::default();
+        let copy = Db::open(&folder, &options)?;
+        let same = self.check_rows(&copy, "checkpoint");
+        copy.close()?;
+        Db::destroy(&folder, &options)?;
+        same
+    }
+
+    /// Compares all its rows but those in doubt with those of `db`.
+    pub fn check_rows(&self, db: &Db, place: &str) -> Done {
+        for (family, handle) in families(db).map_err(Trouble::Wrong)?.iter().enumerate() {
+            let mut iter = handle.iter_with(&self.own_range());
+            iter.seek_to_first();
+            let doubtful = |key: &[u8]| self.model.doubt.contains(&(family, key.to_vec()));
+            for (key, value) in &self.model.rows[family] {
+                while iter.valid() && doubtful(iter.key()) {
+                    iter.next();
+                }
+                if !doubtful(key) {
+                    on_row(&iter, key, value, handle.name(), place)?;
+                    iter.next();
+                }
+            }
+            while iter.valid() && doubtful(iter.key()) {
+                iter.next();
+            }
+            at_end(&iter, handle.name(), place)?;
+        }
+        Ok(())
+    }
+}
+
+/// The shared families of `db`, in the order of [`FAMILIES`].
+pub fn families(db: &Db) -> Result<Vec<Family<'_>>, String> {
+    let family = |(name, _): &(&'static str, &'static str)| {
+        let found = db.family(name);
+        found.ok_or_else(|| format!("the family {name} is gone"))
+    };
+    FAMILIES.iter().map(family).collect()
+}
+
+fn add(batch: &mut WriteBatch, family: &Family<'_>, change: &Change) {
+    match change {
+        Change::Put(key, value) => batch.put_in(family, key, value),
+        Change::Merge(key, operand) => batch.merge_in(family, key, operand),
+        Change::Delete(key) => batch.delete_in(family, key),
+        Change::SingleDelete(key) => batch.single_delete_in(family, key),
+        Change::DeleteRange(begin, end) => batch.delete_range_in(family, begin, end),
+    }
+}
+
+fn ingest(
+    family: &Family<'_>,
+    file: &Path,
+    changes: &[Change],
+    move_files: bool,
+) -> Result<(), Error> {
+    let mut writer = SstFileWriter::for_family(family);
+    writer.open(file)?;
+    for change in changes {
+        if let Change::Put(key, value) = change {
+            writer.put(key, value)?;
+        }
+    }
+    writer.finish()?;
+    let options = IngestExternalFileOptions {
+        move_files,
+        ..IngestExternalFileOptions::default()
+    };
+    family.ingest_external_file([file], &options)
+}
+
+/// Takes some steps of a walk; false at its end.
+fn walk(
+    iter: &mut Iter<'_>,
+    rows: &mut std::vec::IntoIter<(Vec<u8>, Bytes)>,
+) -> Result<bool, Trouble> {
+    for _ in 0..8 {
+        let Some((key, value)) = rows.next() else {
+            at_end(iter, "a walk", "old iterator")?;
+            return Ok(false);
+        };
+        on_row(iter, &key, &value, "a walk", "old iterator")?;
+        iter.next();
+    }
+    Ok(true)
+}
+
+fn on_row(iter: &Iter<'_>, key: &[u8], value: &[u8], family: &str, call: &str) -> Done {
+    if !iter.valid() {
+        iter.status()?;
+        return Err(wrong(family, key, Some(value), None, call));
+    }
+    match iter.key() == key {
+        true if iter.value() == value => Ok(()),
+        true => Err(wrong(family, key, Some(value), Some(iter.value()), call)),
+        false => Err(Trouble::Wrong(format!(
+            "{call} of {family}: expected the key {}, found {}",
+            shown(key),
+            shown(iter.key())
+        ))),
+    }
+}
+
+fn at_end(iter: &Iter<'_>, family: &str, call: &str) -> Done {
+    if iter.valid() {
+        return Err(wrong(family, iter.key(), None, Some(iter.value()), call));
+    }
+    Ok(iter.status()?)
+}
+
+fn wrong(
+    family: &str,
+    key: &[u8],
+    expected: Option<&[u8]>,
+    found: Option<&[u8]>,
+    call: &str,
+) -> Trouble {
+    let text = |value: Option<&[u8]>| match value {
+        None => "nothing".to_owned(),
+        Some(value) => format!("{} bytes {}", value.len(), shown(value)),
+    };
+    Trouble::Wrong(format!(
+        "{call} of {} in {family}: expected {}, found {}",
+        shown(key),
+        text(expected),
+        text(found)
+    ))
+}
+
+/// The first bytes, as text.
+fn shown(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(24)].escape_ascii().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choices::{database_options, descriptors};
+
+    /// A database with what a worker has written in a moment.
+    fn worked(folder: &Path) -> (Db, Worker) {
+        let options = database_options(0).unwrap();
+        let db = Db::open_with_families(folder.join("db"), &options, &descriptors()).unwrap();
+        let mut worker = Worker::new(0, 7, folder);
+        let handles = families(&db).unwrap();
+        let mut views = Vec::new();
+        for _ in 0..2000 {
+            let done = worker.operation(&db, &handles, &mut views);
+            assert!(done.is_ok());
+        }
+        assert!(worker.check_rows(&db, "at first").is_ok());
+        drop((handles, views));
+        (db, worker)
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let name = format!("cairn-soak-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_lost_an_added_and_a_changed_row_are_noticed() {
+        let folder = folder("rows");
+        let (db, mut worker) = worked(&folder);
+        let handle = db.family("universal").unwrap();
+        let (key, value) = worker.model.rows[1].first_key_value().unwrap();
+        let (key, value) = (key.clone(), Arc::clone(value));
+
+        handle.delete(&key).unwrap();
+        assert!(worker.check_rows(&db, "lost").is_err());
+        assert!(worker.same(1, &key, None, "get").is_err());
+        handle.put(&key, b"other").unwrap();
+        assert!(worker.check_rows(&db, "changed").is_err());
+        handle.put(&key, &value).unwrap();
+        assert!(worker.check_rows(&db, "mended").is_ok());
+        handle.put(b"w0/zzz", b"").unwrap();
+        assert!(worker.check_rows(&db, "added").is_err());
+
+        // A row in doubt is either of the two, until it is settled.
+        worker.model.doubt.insert((1, b"w0/zzz".to_vec()));
+        assert!(worker.check_rows(&db, "in doubt").is_ok());
+        assert!(worker.settle(&db, &families(&db).unwrap()).is_ok());
+        assert!(worker.model.doubt.is_empty() && handle.get(b"w0/zzz").unwrap().is_none());
+        db.close().unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_walk_notices_a_row_that_was_not_there() {
+        let folder = folder("walk");
+        let (db, worker) = worked(&folder);
+        let mut rows = worker.model.rows[0].clone();
+        let (missing, _) = rows.pop_first().unwrap();
+        let mut iter = db.iter_with(&worker.own_range());
+        iter.seek(&missing);
+        let mut expected = rows.into_iter().collect::<Vec<_>>().into_iter();
+        assert!(walk(&mut iter, &mut expected).is_err());
+        drop(iter);
+        db.close().unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
