@@ -254,6 +254,59 @@ impl MappedWriter {
         }
     }
 
+    /// Appends `data` piece by piece.
+    fn append_pieces(
+        &self,
+        current: &mut Option<Current>,
+        data: &[u8],
+        veils: &[Veil],
+    ) -> Result<()> {
+        let plain = &self.0.plain;
+        let mut veils = veils.iter().peekable();
+        let begin = plain.len();
+        // What is visible, and the piece behind it that is stored without its head.
+        let mut done = 0;
+        let mut hidden: Option<Stored> = None;
+        let mut from = 0;
+        while from < data.len() {
+            let at = begin + from as u64;
+            if current.as_ref().is_some_and(|now| now.window.end() <= at) {
+                self.0.timed(|| self.enter(current, at));
+            }
+            let veil = veils.next_if(|veil| veil.at == from);
+            let room = MAPPED_UNIT - at % MAPPED_UNIT;
+            let room = usize::try_from(room).map_or(data.len(), |room| room.min(data.len() - from));
+            let to = veil.map_or(from + room, |veil| veil.end);
+            let piece = Piece {
+                at,
+                data: &data[from..to],
+                veil: veil.map(|veil| veil.head),
+                goes_on: veils.peek().is_some_and(|veil| veil.at == to),
+            };
+            let Some(stored) = self.0.put(current.as_mut(), &piece)? else {
+                return self
+                    .0
+                    .go_on_by_calls(current, begin + done as u64, &data[done..]);
+            };
+            if let (Some(hidden), Some(now)) = (hidden.take(), current.as_mut()) {
+                self.0.publish(now, hidden, &data[done..from])?;
+                done = from;
+                plain.note_len(at);
+            }
+            if piece.goes_on {
+                hidden = Some(stored);
+            } else {
+                if let (Some(_), Some(now)) = (piece.veil, current.as_mut()) {
+                    self.0.publish(now, stored, piece.data)?;
+                }
+                done = to;
+                plain.note_len(begin + to as u64);
+            }
+            from = to;
+        }
+        Ok(())
+    }
+
     /// Goes on to the window at `offset`, where the current one ends; to none if it cannot be prepared.
     #[cold]
     fn enter(&self, current: &mut Option<Current>, offset: u64) {
@@ -575,49 +628,26 @@ impl WritableFile for MappedWriter {
         // A child has the parent's windows too.
         plain.check_process()?;
         let mut current = self.0.current.lock();
-        let mut veils = veils.iter().peekable();
         let begin = plain.len();
-        // What is visible, and the piece behind it that is stored without its head.
-        let mut done = 0;
-        let mut hidden: Option<Stored> = None;
-        let mut from = 0;
-        while from < data.len() {
-            let at = begin + from as u64;
-            if current.as_ref().is_some_and(|now| now.window.end() <= at) {
-                self.0.timed(|| self.enter(&mut current, at));
-            }
-            let veil = veils.next_if(|veil| veil.at == from);
-            let room = MAPPED_UNIT - at % MAPPED_UNIT;
-            let room = usize::try_from(room).map_or(data.len(), |room| room.min(data.len() - from));
-            let to = veil.map_or(from + room, |veil| veil.end);
+        // Most appends are one piece.
+        let room = MAPPED_UNIT - begin % MAPPED_UNIT;
+        if data.len() as u64 <= room
+            && veils.is_empty()
+            && let Some(now) = current.as_mut().filter(|now| now.window.end() > begin)
+        {
             let piece = Piece {
-                at,
-                data: &data[from..to],
-                veil: veil.map(|veil| veil.head),
-                goes_on: veils.peek().is_some_and(|veil| veil.at == to),
+                at: begin,
+                data,
+                veil: None,
+                goes_on: false,
             };
-            let Some(stored) = self.0.put(current.as_mut(), &piece)? else {
-                return self
-                    .0
-                    .go_on_by_calls(&mut current, begin + done as u64, &data[done..]);
-            };
-            if let (Some(hidden), Some(now)) = (hidden.take(), current.as_mut()) {
-                self.0.publish(now, hidden, &data[done..from])?;
-                done = from;
-                plain.note_len(at);
+            if self.0.put(Some(now), &piece)?.is_none() {
+                return self.0.go_on_by_calls(&mut current, begin, data);
             }
-            if piece.goes_on {
-                hidden = Some(stored);
-            } else {
-                if let (Some(_), Some(now)) = (piece.veil, current.as_mut()) {
-                    self.0.publish(now, stored, piece.data)?;
-                }
-                done = to;
-                plain.note_len(begin + to as u64);
-            }
-            from = to;
+            plain.note_len(begin + data.len() as u64);
+            return Ok(());
         }
-        Ok(())
+        self.append_pieces(&mut current, data, veils)
     }
 
     fn sync(&self, full: bool) -> Result<()> {
