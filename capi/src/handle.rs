@@ -842,7 +842,7 @@ mod tests {
                 }
                 uses
             });
-            while detach::<owned_t>(9, |number| *number = Box::new(2)) == 0 {
+            while detach::<owned_t>(9, |number| drop(std::mem::replace(number, Box::new(2)))) == 0 {
                 std::thread::yield_now();
             }
             assert!(user.join().is_ok());

@@ -2281,8 +2281,8 @@ struct rocksdb_column_family_handle_t *rocksdb_create_column_family_with_ttl(str
                                                                              int ttl,
                                                                              char **errptr);
 
-// Creates several families with the same options. `*lencfs` says how many were created, also
-// when one of them could not be.
+// Creates several families with the same options, all of them or none. `*lencfs` is the number of families
+// created.
 struct rocksdb_column_family_handle_t **rocksdb_create_column_families(struct rocksdb_t *db,
                                                                        const struct rocksdb_options_t *column_family_options,
                                                                        int num_column_families,
