@@ -219,7 +219,8 @@ impl Shared {
         self.update_conditions(&mut tree);
         self.changed.notify_all();
         drop(tree);
-        self.purge();
+        // The manual compaction goes on, and closing waits for it.
+        self.as_job(|| self.purge());
         result.inspect_err(|error| {
             if !is_called_off(error) && !self.is_set_aside(family, error) {
                 self.background_error(BackgroundErrorReason::Compaction, error);

@@ -172,7 +172,8 @@ impl Shared {
 
     /// A purge that is counted already.
     pub(crate) fn purge_counted(&self) {
-        self.purge();
+        // Who is told of it may not wait for it.
+        self.as_job(|| self.purge());
         self.tree.lock().purges -= 1;
         self.changed.notify_all();
     }

@@ -20,8 +20,10 @@ pub enum Within {
     LogLine,
     /// A listener that is told with locks held: of a call of a file, of a background error.
     Locked,
-    /// A flush or compaction, which others wait for.
+    /// A flush, compaction or deletion of files, which others wait for.
     Job,
+    /// The closing of the database: whoever is told of what it does cannot close it once more.
+    Closing,
 }
 
 impl Within {
@@ -37,8 +39,11 @@ impl Within {
                 "a listener of file operations or background errors may not change the database"
             }
             Within::Job => {
-                "a callback of a flush or compaction may not wait for flushes, compactions or the closing of the \
+                "a callback of background work may not wait for flushes, compactions or the closing of the \
                  database"
+            }
+            Within::Closing => {
+                "a listener that is told of the closing may not close the database once more"
             }
         }
     }
@@ -90,7 +95,9 @@ pub fn is_within() -> bool {
 pub fn may_write(database: &Logger) -> Result<()> {
     match DEPTH.get() {
         0 => Ok(()),
-        _ => refuse(database, |what| what != Within::Job),
+        _ => refuse(database, |what| {
+            !matches!(what, Within::Job | Within::Closing)
+        }),
     }
 }
 
@@ -103,8 +110,17 @@ pub fn may_write(database: &Logger) -> Result<()> {
 pub fn may_wait(database: &Logger) -> Result<()> {
     match DEPTH.get() {
         0 => Ok(()),
-        _ => refuse(database, |_| true),
+        _ => refuse(database, |what| what != Within::Closing),
     }
+}
+
+/// Whether the thread may close `database`, which other threads may be closing already.
+///
+/// # Errors
+///
+/// `Busy` with the rule in a callback that may not.
+pub fn may_close(database: &Logger) -> Result<()> {
+    refuse(database, |_| true)
 }
 
 #[cold]
@@ -136,6 +152,12 @@ mod tests {
                 may_wait(&a).unwrap_err();
             });
             may_wait(&b).unwrap();
+            within(&b, Within::Closing, || {
+                may_wait(&b).unwrap();
+                may_close(&b).unwrap_err();
+                may_close(&a).unwrap_err();
+            });
+            may_close(&b).unwrap();
         });
         may_wait(&a).unwrap();
     }

@@ -289,7 +289,7 @@ impl Shared {
             }
             tree.flushes += 1;
         }
-        let result = self.guarded("resuming", || self.leave_error());
+        let result = self.guarded("resuming", || self.as_job(|| self.leave_error()));
         let mut tree = self.tree.lock();
         tree.flushes -= 1;
         if result.is_ok() {

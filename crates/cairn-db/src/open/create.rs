@@ -9,6 +9,7 @@ use cairn_format::manifest::{FamilyChange, VersionEdit};
 use cairn_format::names::FileName;
 use cairn_memtable::{FilterOptions, Memtable};
 use cairn_observe::FlushReason;
+use cairn_observe::calls::{self, Within};
 use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions, MemtableFactory, WalWriteMode};
 use cairn_platform::Random;
@@ -429,6 +430,7 @@ impl Shared {
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         self.check_process()?;
         self.may_wait()?;
+        calls::may_close(&self.info)?;
         if !self.told_of_shutdown.swap(true, Ordering::Relaxed) {
             self.notify(|listener| listener.on_db_shutdown_begin());
         }
@@ -436,6 +438,13 @@ impl Shared {
         if *closed {
             return Ok(());
         }
+        let done = calls::within(&self.info, Within::Closing, || self.close_locked());
+        *closed = true;
+        done
+    }
+
+    /// [`Shared::close`] of a database that is open, by the one thread that does it.
+    fn close_locked(self: &Arc<Self>) -> Result<()> {
         let flushed = self.flush_unlogged();
         self.closing.store(true, Ordering::Release);
         self.attention.store(true, Ordering::Release);
@@ -473,7 +482,6 @@ impl Shared {
         self.wait_until(|tree| tree.purges == 0)?;
         self.untrack_all();
         *self.lock.lock() = None;
-        *closed = true;
         flushed.and(synced).and(manifest)
     }
 
