@@ -62,6 +62,10 @@ fn edit_lines(page: &Page<'_>, edit: &VersionEdit) -> Vec<String> {
             edit.atomic_group_remaining.map(u64::from),
         ),
         (
+            "edits of the group of families that follow",
+            edit.family_group_remaining.map(u64::from),
+        ),
+        (
             "logs deleted before",
             edit.wals_deleted_before.map(|number| number.0),
         ),

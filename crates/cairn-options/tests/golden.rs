@@ -89,18 +89,24 @@ fn every_statement_of_11_9_and_11_12_is_said_in_the_same_words() {
 }
 
 fn said_in_the_same_words(text: &str) {
-    let file = OptionsFile::from_text(text, false).unwrap();
-    for section in cairn_format::options_text::parse_file(text).unwrap() {
+    let file = OptionsFile::from_text(text, false).expect("RocksDB's file");
+    for section in cairn_format::options_text::parse_file(text).expect("RocksDB's file") {
         for (name, value) in &section.statements {
             let said = match (section.title.as_str(), section.argument.as_deref()) {
                 ("DBOptions", None) => file.db.get(name),
-                ("CFOptions", Some(family)) => file.family(family).unwrap().get(name),
-                (_, Some(family)) => file.family(family).unwrap().table.get(name),
+                ("CFOptions", Some(family)) => {
+                    file.family(family).expect("a family of the file").get(name)
+                }
+                (_, Some(family)) => file
+                    .family(family)
+                    .expect("a family of the file")
+                    .table
+                    .get(name),
                 _ => continue,
             };
             // Groups may stand in another order.
             assert!(
-                value.contains('{') || said.unwrap() == *value,
+                value.contains('{') || said.is_ok_and(|said| said == *value),
                 "{name}={value}"
             );
         }

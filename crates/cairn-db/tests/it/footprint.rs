@@ -16,7 +16,10 @@ fn descriptors(count: usize) -> Vec<FamilyDescriptor> {
 
 /// The number of the newest OPTIONS file, which is one more for each file number given out.
 fn options_number(world: &World) -> u64 {
-    let names = world.fs.list(Path::new("/db")).unwrap();
+    let names = world
+        .fs
+        .list(Path::new("/db"))
+        .expect("the folder is listed");
     let numbers = names
         .iter()
         .filter_map(|name| name.strip_prefix("OPTIONS-")?.parse().ok());

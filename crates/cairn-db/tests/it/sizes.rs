@@ -1,5 +1,5 @@
 //! Sizes around the limits of every encoder: what is acknowledged is read after reopening, from the log and from
-//! tables; what could not be is refused before it is logged. Sizes from 2^28 on are the command `cairn-model sizes`.
+//! tables; what could not be is refused before it is logged. Sizes from 2^28 on are not part of it.
 
 use std::path::Path;
 

@@ -200,13 +200,13 @@ fn a_compaction_that_may_pass_the_limit_waits_until_there_is_room() {
 fn obsolete_tables_are_deleted_at_the_rate() {
     let sim = SimWorld::new(5);
     let (manager, options) = managed();
-    manager.set_delete_rate_bytes_per_second(1_000);
     manager.set_max_trash_db_ratio(10.0);
     let db = open_on(&sim, &options, &by_hand());
     for round in 0..3 {
         table(&db, round);
     }
     let before = data(&sim);
+    manager.set_delete_rate_bytes_per_second((before / 3 / 10).cast_signed());
     compact(&db).unwrap();
     let trash = || bytes_of(&sim, &[TRASH_SUFFIX]);
     sim.executor.run(1_000);

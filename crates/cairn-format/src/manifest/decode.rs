@@ -97,6 +97,7 @@ fn decode_sized(edit: &mut VersionEdit, tag: u32, body: &[u8]) -> Decoded<()> {
         },
         tag::COMPACTION_PROGRESS => edit.compaction_progress = Some(body.to_vec()),
         tag::COMPACTED_MANIFEST_BYTES => edit.compacted_manifest_bytes = Some(input.varint64()?),
+        tag::IN_FAMILY_GROUP => edit.family_group_remaining = Some(input.varint32()?),
         tag::LOG_REACH => {
             edit.log_reach = Some(LogReach {
                 number: FileNumber(input.varint64()?),

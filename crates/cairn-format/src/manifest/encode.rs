@@ -100,6 +100,9 @@ fn encode_late_additions(edit: &VersionEdit, out: &mut Vec<u8>) {
     if let Some(bytes) = edit.compacted_manifest_bytes {
         put_sized_number(out, tag::COMPACTED_MANIFEST_BYTES, bytes);
     }
+    if let Some(remaining) = edit.family_group_remaining {
+        put_sized_number(out, tag::IN_FAMILY_GROUP, u64::from(remaining));
+    }
     if let Some(reach) = edit.log_reach {
         let mut body = Vec::with_capacity(20);
         put_varint64(&mut body, reach.number.0);

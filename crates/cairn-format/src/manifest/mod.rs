@@ -62,6 +62,9 @@ pub struct VersionEdit {
     pub family_change: Option<FamilyChange>,
     /// How many edits of an atomic group follow this one; `None` outside groups.
     pub atomic_group_remaining: Option<u32>,
+    /// The same of a group in which families come or go, which RocksDB's atomic groups must not hold. To
+    /// RocksDB each of its edits counts by itself.
+    pub family_group_remaining: Option<u32>,
     /// Timestamps below this one may be gone.
     pub full_history_ts_low: Option<Vec<u8>>,
     /// Whether user-defined timestamps are stored in the family's tables.

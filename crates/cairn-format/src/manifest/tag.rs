@@ -83,6 +83,9 @@ pub const LATER_IN_GROUP: u32 = SKIPPABLE + 0xca1;
 /// [`super::LogReach`].
 pub const LOG_REACH: u32 = SKIPPABLE + 0xca2;
 
+/// Cairn's own, which RocksDB skips: varint32 number of edits that follow in a group of family changes.
+pub const IN_FAMILY_GROUP: u32 = SKIPPABLE + 0xca3;
+
 /// Ends the sub-tags of a WAL addition.
 pub(super) const WAL_END: u32 = 1;
 /// Synced size of a WAL.

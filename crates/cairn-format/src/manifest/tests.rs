@@ -102,7 +102,7 @@ prop_compose! {
         names in (option::of("\\PC{0,8}"), option::of("\\PC{0,8}"), option::of("\\PC{0,8}")),
         numbers in vec(option::of(number()), 6),
         last_sequence in option::of(seq()),
-        ids in (option::of(any::<u32>()), any::<u32>(), option::of(any::<u32>())),
+        ids in (option::of(any::<u32>()), any::<u32>(), option::of(any::<u32>()), option::of(any::<u32>())),
         wals in vec((number(), option::of(any::<u64>())), 0..3),
         drop in any::<bool>(),
         low in option::of(vec(any::<u8>(), 1..9)),
@@ -127,6 +127,7 @@ prop_compose! {
             max_family: ids.0,
             family: ids.1,
             atomic_group_remaining: ids.2,
+            family_group_remaining: ids.3,
             last_sequence,
             wal_additions: wals
                 .into_iter()

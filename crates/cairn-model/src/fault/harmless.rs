@@ -1,51 +1,47 @@
 //! The list of sites at which a fault that nobody hears of does no harm.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use cairn_sim::Call;
+use serde::Deserialize;
 
 const LIST: &str = include_str!("../../../cairn-sim/harmless.toml");
 
+/// The file: tables `[[site]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    site: Vec<Entry>,
+}
+
 /// One entry of the list; empty texts match everything.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Entry {
+    #[serde(default)]
     call: String,
+    #[serde(default)]
     file: String,
     frame: String,
     reason: String,
 }
 
-/// The entries of a list: tables `[[site]]` of names and texts.
-fn entries(text: &str) -> Vec<Entry> {
-    let mut all: Vec<Entry> = Vec::new();
-    for line in text.lines().map(str::trim) {
-        if line == "[[site]]" {
-            all.push(Entry::default());
-        } else if let (Some((name, value)), Some(last)) = (line.split_once('='), all.last_mut()) {
-            let value = value.trim().trim_matches('"').to_owned();
-            match name.trim() {
-                "call" => last.call = value,
-                "file" => last.file = value,
-                "frame" => last.frame = value,
-                "reason" => last.reason = value,
-                _ => {}
-            }
-        }
-    }
-    all
-}
+static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let list: List = toml::from_str(LIST).expect("harmless.toml is a list of sites");
+    list.site
+});
 
 /// Why a failure of this call at this site harms nobody, if the list says so.
 pub(super) fn reason(call: Call, path: &Path, site: &str) -> Option<String> {
     let call = format!("{call:?}");
     let path = path.to_string_lossy();
-    let mut entries = entries(LIST).into_iter();
-    let found = entries.find(|entry| {
+    let found = ENTRIES.iter().find(|entry| {
         (entry.call.is_empty() || entry.call == call)
             && path.ends_with(&entry.file)
             && site.contains(&entry.frame)
     });
-    found.map(|entry| entry.reason)
+    found.map(|entry| entry.reason.clone())
 }
 
 #[cfg(test)]
@@ -54,16 +50,15 @@ mod tests {
 
     #[test]
     fn every_entry_names_a_site_and_a_reason() {
-        for entry in entries(LIST) {
+        for entry in ENTRIES.iter() {
             assert!(!entry.reason.is_empty(), "{entry:?}");
             assert!(!entry.frame.is_empty(), "{entry:?}");
         }
-        let text = "[[site]]\ncall = \"Remove\"\nframe = \"a::b\"\nreason = \"for a reason\"\n";
-        let read = entries(text);
-        assert_eq!(read.len(), 1);
-        assert_eq!(
-            (read[0].call.as_str(), read[0].frame.as_str()),
-            ("Remove", "a::b")
-        );
+    }
+
+    #[test]
+    fn a_name_that_no_entry_has_is_an_error() {
+        let text = "[[site]]\nfrme = \"a::b\"\nframe = \"a\"\nreason = \"for a reason\"\n";
+        assert!(toml::from_str::<List>(text).is_err());
     }
 }

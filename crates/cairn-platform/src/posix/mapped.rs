@@ -20,7 +20,9 @@
 //! expected of the next one, which becomes that ([`WritableFile::successor`]) or goes when this one does.
 //!
 //! Others never see that the file is longer: while it is mapped this process holds a lease on it ([`super::lease`]).
-//! Where another open of the file waits, the windows are left, the file is cut to its length, and appends are calls.
+//! Where another open of the file waits, or a call that cuts it off, the windows are left, the file is cut to its length,
+//! and appends are calls. The kernel waits for that as long as `/proc/sys/fs/lease-break-time` says; after a pause,
+//! which may have been longer, the writer looks whether the file still has its length.
 //!
 //! Cost of an append: one lock that nobody else takes, one look at the coarse clock, one copy. The
 //! preparation of a page costs less than a call that writes half of it.
@@ -516,6 +518,7 @@ impl Windows {
                 }
                 Stored { at, touched: true }
             }
+            Ok(false) if !self.reaches(now.window.end()) => return Ok(None),
             Ok(false) => {
                 self.timed(|| self.write(now, piece))?;
                 Stored { at, touched: false }
@@ -523,6 +526,15 @@ impl Windows {
             Err(_) => return Ok(None),
         };
         Ok(Some(stored))
+    }
+
+    /// Whether the file is as long as its windows need it: nobody has cut it off.
+    #[cold]
+    fn reaches(&self, end: u64) -> bool {
+        let len = self
+            .plain
+            .with_file("look at", |file| rustix::fs::fstat(file));
+        len.is_ok_and(|found| u64::try_from(found.st_size).is_ok_and(|len| len >= end))
     }
 
     /// Writes `piece` by calls, as [`Windows::put`] stores it.

@@ -246,9 +246,10 @@ pub(super) struct Groups {
 impl Groups {
     /// The edits that take effect with `edit`; none while its group is not complete.
     pub(super) fn complete(&mut self, edit: VersionEdit) -> Result<Option<Vec<VersionEdit>>> {
-        let last = self.waiting.last();
-        let expected = last.and_then(|last| last.atomic_group_remaining);
-        match (expected, edit.atomic_group_remaining) {
+        let remaining =
+            |edit: &VersionEdit| edit.atomic_group_remaining.or(edit.family_group_remaining);
+        let expected = self.waiting.last().and_then(remaining);
+        match (expected, remaining(&edit)) {
             (None, None) => Ok(Some(vec![edit])),
             (Some(before), Some(remaining)) if before.checked_sub(1) != Some(remaining) => {
                 Err(Error::corruption(format!(

@@ -326,6 +326,38 @@ fn a_group_counts_as_a_whole_or_not_at_all() {
     );
 }
 
+/// RocksDB's secondary instances take a family that comes in an atomic group for damage.
+#[test]
+fn a_group_of_families_counts_as_a_whole_and_is_none_to_rocksdb() {
+    let fs = MemFileSystem::new();
+    let mut manifest = create(&fs, &empty(), &[]);
+    let before = manifest.size() as usize;
+    let group = [(2, "two"), (3, "three")].map(|(id, name)| VersionEdit {
+        family_change: Some(FamilyChange::Add {
+            name: name.to_owned(),
+        }),
+        comparator: Some("leveldb.BytewiseComparator".to_owned()),
+        log_number: Some(FileNumber(9)),
+        ..VersionEdit::of_family(id)
+    });
+    manifest.append_group(group.to_vec()).unwrap();
+    let whole = bytes(&fs);
+    let added = |recovered: &Recovered| -> Vec<u32> {
+        let added = recovered.families.iter().map(|family| family.id);
+        added.filter(|id| *id > 1).collect()
+    };
+    assert_eq!(added(&read_back(&fs).unwrap()), [2, 3]);
+    for len in before + 1..whole.len() {
+        overwrite(&fs, &whole[..len]);
+        assert_eq!(added(&read_back(&fs).unwrap()), [], "{len}");
+    }
+    // A record behind its checksum, length and type.
+    let len = usize::from(u16::from_le_bytes([whole[before + 4], whole[before + 5]]));
+    let first = VersionEdit::decode(&whole[before + 7..before + 7 + len]).unwrap();
+    assert_eq!(first.atomic_group_remaining, None);
+    assert_eq!(first.family_group_remaining, Some(1));
+}
+
 #[test]
 fn families_come_and_go() {
     let fs = MemFileSystem::new();

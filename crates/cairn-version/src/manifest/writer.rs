@@ -291,8 +291,13 @@ impl Manifest {
     /// As [`Manifest::append`].
     pub fn append_group(&mut self, mut edits: Vec<VersionEdit>) -> Result<()> {
         if edits.len() > 1 {
+            let of_families = edits.iter().any(|edit| edit.family_change.is_some());
             for (edit, remaining) in edits.iter_mut().rev().zip(0..) {
-                edit.atomic_group_remaining = Some(remaining);
+                if of_families {
+                    edit.family_group_remaining = Some(remaining);
+                } else {
+                    edit.atomic_group_remaining = Some(remaining);
+                }
             }
         }
         let bytes: usize = edits
@@ -324,7 +329,8 @@ impl Manifest {
             if in_group {
                 mark_later_in_group(&mut record);
             }
-            in_group = edit.atomic_group_remaining.is_some_and(|left| left > 0);
+            let remaining = edit.atomic_group_remaining.or(edit.family_group_remaining);
+            in_group = remaining.is_some_and(|left| left > 0);
             edit.encode(&mut record);
             self.log.add(&record, &mut bytes);
         }

@@ -1,14 +1,25 @@
 //! The accepted differences, as `tests/interop/differences.toml` lists them.
 
+use serde::Deserialize;
+
 /// The list.
 const LIST: &str = include_str!("../../differences.toml");
 
+/// The file: tables `[[difference]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    difference: Vec<Difference>,
+}
+
 /// A row. In its patterns `*` stands for anything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Difference {
     /// The operation, as a script prints it; several patterns with ` | ` between them.
     pub op: String,
-    /// The set of options.
+    /// The set of options; any, where the row names none.
+    #[serde(default = "any")]
     pub set: String,
     /// What RocksDB answers.
     pub rocksdb: String,
@@ -29,29 +40,19 @@ impl Difference {
     }
 }
 
+fn any() -> String {
+    "*".to_owned()
+}
+
 /// All rows.
+///
+/// # Panics
+///
+/// When the list is no TOML, or a row has a field that no row has or lacks one.
 #[must_use]
 pub fn all() -> Vec<Difference> {
-    let mut all: Vec<Difference> = Vec::new();
-    for line in LIST.lines().map(str::trim) {
-        if line == "[[difference]]" {
-            all.push(Difference {
-                set: "*".to_owned(),
-                ..Difference::default()
-            });
-        } else if let (Some((name, value)), Some(last)) = (line.split_once('='), all.last_mut()) {
-            let value = value.trim().trim_matches('"').to_owned();
-            match name.trim() {
-                "op" => last.op = value,
-                "set" => last.set = value,
-                "rocksdb" => last.rocksdb = value,
-                "cairn" => last.cairn = value,
-                "reason" => last.reason = value,
-                _ => {}
-            }
-        }
-    }
-    all
+    let list: List = toml::from_str(LIST).expect("differences.toml is a list of differences");
+    list.difference
 }
 
 /// Whether `text` has the form of `pattern`.

@@ -8,7 +8,6 @@
 mod driver;
 mod encrypted;
 mod files;
-mod getters;
 mod golden;
 mod groups;
 mod kills;

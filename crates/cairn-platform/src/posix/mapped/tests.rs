@@ -35,17 +35,40 @@ fn create_for(path: &Path, expected_len: u64) -> Option<Arc<dyn WritableFile>> {
     reason = "the test looks beneath the file system that it tests"
 )]
 fn content(path: &Path) -> Vec<u8> {
-    let wanted = rustix::fs::stat(path).unwrap();
-    for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
-        // A name there leads to the file, also where it had none when it was opened.
-        let name = entry.unwrap().path();
-        let found = rustix::fs::stat(&name).map(|found| (found.st_dev, found.st_ino));
-        if found == Ok((wanted.st_dev, wanted.st_ino)) {
-            let number = name.file_name().unwrap().to_str().unwrap();
-            return content_of(number.parse().unwrap());
-        }
+    match descriptor_of(path) {
+        Some(descriptor) => content_of(descriptor),
+        None => std::fs::read(path).unwrap(),
     }
-    std::fs::read(path).unwrap()
+}
+
+/// The descriptor by which this process has the file at `path` open.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test looks beneath the file system that it tests"
+)]
+fn descriptor_of(path: &Path) -> Option<i32> {
+    let wanted = rustix::fs::stat(path).unwrap();
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .find_map(|entry| {
+            // A name there leads to the file, also where it had none when it was opened.
+            let name = entry.unwrap().path();
+            let found = rustix::fs::stat(&name).map(|found| (found.st_dev, found.st_ino));
+            let number = || name.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            (found == Ok((wanted.st_dev, wanted.st_ino))).then(number)
+        })
+}
+
+/// Cuts the file at `path` to nothing without opening it.
+#[expect(
+    unsafe_code,
+    reason = "the descriptor belongs to the file that is tested"
+)]
+fn cut_open_file(path: &Path) {
+    let descriptor = descriptor_of(path).unwrap();
+    // SAFETY: the test has the file open meanwhile.
+    let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
+    rustix::fs::ftruncate(descriptor, 0).unwrap();
 }
 
 /// What is read from a descriptor that stays open.
@@ -443,4 +466,70 @@ fn a_file_that_is_not_expected_to_be_long_or_has_ended_has_no_successor() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     assert!(!next.exists());
+}
+
+/// Another program cuts the file off while it is written: it waits until the windows are left, and no store meets a page
+/// that is gone.
+#[expect(unsafe_code, reason = "the call that takes a path, and no descriptor")]
+#[test]
+fn a_file_that_others_cut_off_is_written_by_calls() {
+    unsafe extern "C" {
+        fn truncate(path: *const std::ffi::c_char, len: i64) -> i32;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        let path = dir.path().join(format!("log{round}"));
+        let Some(file) = create_for(&path, if round % 2 == 0 { 0 } else { 3 << 20 }) else {
+            return;
+        };
+        let cut = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (started, begun) = std::sync::mpsc::channel();
+            let (file, cut) = (&file, &cut);
+            scope.spawn(move || {
+                let mut behind = 0;
+                for number in 0.. {
+                    file.append(&[7; 1000]).unwrap();
+                    if number == round * 50 {
+                        started.send(()).unwrap();
+                    }
+                    behind += usize::from(cut.load(Ordering::Relaxed));
+                    if behind == 1_000 {
+                        return;
+                    }
+                }
+            });
+            begun.recv().unwrap();
+            let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+            // SAFETY: the name ends with a zero.
+            assert_eq!(unsafe { truncate(name.as_ptr(), 10) }, 0);
+            cut.store(true, Ordering::Relaxed);
+        });
+        assert!(!file.is_mapped());
+        assert_eq!(content(&path).len() as u64, file.len());
+    }
+}
+
+/// What no lease keeps away: a process that was stopped for longer than the kernel waits for it, and whose file was cut
+/// off meanwhile. What is appended behind the pause is there.
+#[test]
+fn a_file_that_was_cut_off_during_a_pause_is_written_by_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let Some(file) = create_for(&path, 3 << 20) else {
+        return;
+    };
+    file.append(&[7; 50_000]).unwrap();
+    cut_open_file(&path);
+    std::thread::sleep(std::time::Duration::from_millis(
+        2 * TRUSTED_MILLIS.unsigned_abs(),
+    ));
+    for _ in 0..3_000 {
+        file.append(&[7; 1000]).unwrap();
+    }
+    assert!(!file.is_mapped());
+    assert_eq!(file.len(), 3_050_000);
+    let found = content(&path);
+    assert!(found[..50_000].iter().all(|&byte| byte == 0));
+    assert!(found[50_000..3_050_000].iter().all(|&byte| byte == 7));
 }
