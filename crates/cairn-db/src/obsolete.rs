@@ -6,7 +6,7 @@
 //! them slowly. What a crash left behind is deleted when the database is opened. Unknown names
 //! are never touched.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -18,6 +18,7 @@ use cairn_types::{FileNumber, Result, Subcode};
 
 use crate::shared::{Shared, Tree};
 use crate::space::is_trash;
+use crate::write::log::LogFile;
 
 /// Which files a full scan keeps.
 pub(crate) struct Keep {
@@ -106,6 +107,21 @@ fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     }
 }
 
+impl Tree {
+    /// Every log before this one has ended, and nothing in it is needed.
+    fn first_needed_log(&self) -> FileNumber {
+        let ending = self.ending_logs.first().copied();
+        self.durable_min_log
+            .min(ending.unwrap_or(FileNumber(u64::MAX)))
+    }
+
+    /// Takes the logs that nobody need sync any more, whose files are open only for that.
+    fn take_unneeded_syncs(&mut self) -> BTreeMap<FileNumber, Arc<LogFile>> {
+        let kept = self.unsynced_logs.split_off(&self.first_needed_log());
+        std::mem::replace(&mut self.unsynced_logs, kept)
+    }
+}
+
 impl Shared {
     /// Deletes tables whose last reader has left, and logs that no family needs; tells listeners
     /// what they are still to be told. The caller holds no lock.
@@ -118,6 +134,9 @@ impl Shared {
         let (tables, blobs, logs, unsynced) = {
             let mut tree = self.tree.lock();
             if tree.deletions_disabled > 0 {
+                let unsynced = tree.take_unneeded_syncs();
+                drop(tree);
+                unsynced.values().for_each(|log| log.forget());
                 return;
             }
             let all = std::mem::take(&mut tree.obsolete_tables);
@@ -140,14 +159,10 @@ impl Shared {
             let (read, no_blobs): (Vec<_>, Vec<_>) =
                 all.into_iter().partition(|(_, number)| is_read(number));
             tree.obsolete_blobs = read;
-            let ending = tree.ending_logs.first().copied();
-            let min_log = tree
-                .durable_min_log
-                .min(ending.unwrap_or(FileNumber(u64::MAX)));
+            let min_log = tree.first_needed_log();
             let kept = tree.logs.split_off(&min_log);
             let logs = std::mem::replace(&mut tree.logs, kept);
-            let kept = tree.unsynced_logs.split_off(&min_log);
-            let unsynced = std::mem::replace(&mut tree.unsynced_logs, kept);
+            let unsynced = tree.take_unneeded_syncs();
             let waiting = !tree.obsolete_tables.is_empty() || !tree.obsolete_blobs.is_empty();
             self.has_obsolete.store(waiting, Ordering::Release);
             (gone, no_blobs, logs, unsynced)

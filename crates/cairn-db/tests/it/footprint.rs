@@ -101,3 +101,47 @@ fn no_family_is_made_if_one_of_several_cannot_be() {
     assert_eq!(db.families().len(), 2);
     db.create_families(&[]).unwrap();
 }
+
+/// The descriptors that this process has of logs in `dir`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "descriptors are the machine's, not the world's"
+)]
+fn log_descriptors(dir: &Path) -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").expect("a Linux machine");
+    let names = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    names
+        .filter(|name| name.starts_with(dir) && name.extension().is_some_and(|end| end == "log"))
+        .count()
+}
+
+#[test]
+fn ended_logs_keep_no_descriptors_while_deletions_are_disabled() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap().join("db");
+    let options = DbOptions {
+        create_if_missing: true,
+        ..DbOptions::default()
+    };
+    let db = open(&OpenRequest {
+        path: &path,
+        options: &options,
+        families: &[],
+        others: Some(&FamilyOptions::default()),
+        read_only: false,
+        world: World::posix(),
+    })
+    .unwrap();
+    db.disable_file_deletions().unwrap();
+    for round in 0_u32..30 {
+        db.put(&round.to_be_bytes(), b"value").unwrap();
+        db.flush().unwrap();
+    }
+    let open_logs = log_descriptors(&path);
+    assert!(
+        (1..=4).contains(&open_logs),
+        "{open_logs} descriptors of logs"
+    );
+    db.enable_file_deletions().unwrap();
+    db.close().unwrap();
+}
