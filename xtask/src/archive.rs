@@ -64,6 +64,8 @@ pub fn install(root: &Path, built: &Path, to: &Path) -> Result<(), String> {
             .arg(format!("--keep-global-symbols={}", kept.display()))
             // Joined, the compiler's own form of the code is nonsense, on which `ar` may stumble.
             .args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
+            // The shared library's are installed beside it.
+            .arg("--strip-debug")
             .arg(&joined),
     )?;
     printed(Command::new("ar").arg("crs").arg(to).arg(&joined)).map(|_| ())

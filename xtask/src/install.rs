@@ -4,6 +4,7 @@
 //! PREFIX/include/rocksdb/c.h  version.h         RocksDB's interface, and which release's it is
 //! PREFIX/include/cairn/c.h                      what RocksDB's interface lacks
 //! PREFIX/LIBDIR/librocksdb.so.11.12.0           and the links .so.11.12, .so.11, .so
+//! PREFIX/LIBDIR/.debug/librocksdb.so.11.12.0.debug     what debuggers and profilers read, which they find there
 //! PREFIX/LIBDIR/librocksdb.a
 //! PREFIX/LIBDIR/pkgconfig/rocksdb.pc
 //! PREFIX/LIBDIR/cmake/rocksdb/RocksDBConfig.cmake, RocksDBConfigVersion.cmake
@@ -16,9 +17,10 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::archive;
-use crate::commands::{cargo, read, target};
+use crate::commands::{cargo, has, printed, read, target};
 
 /// Where to, and what.
 pub struct Place {
@@ -155,7 +157,9 @@ pub fn install(root: &Path, place: &Place) -> Result<(), String> {
 /// Installs the shared library under its full version, and its shorter names as links.
 fn shared_library(from: &Path, lib: &Path, versions: &Versions) -> Result<(), String> {
     let mut name = format!("librocksdb.so.{}", versions.rocksdb);
-    copy(from, &lib.join(&name))?;
+    let library = lib.join(&name);
+    copy(from, &library)?;
+    split_debug(&library, &lib.join(".debug").join(format!("{name}.debug")))?;
     for dots in [1, 0] {
         let parts: Vec<&str> = versions.rocksdb.split('.').take(dots + 1).collect();
         let shorter = format!("librocksdb.so.{}", parts.join("."));
@@ -163,6 +167,29 @@ fn shared_library(from: &Path, lib: &Path, versions: &Versions) -> Result<(), St
         name = shorter;
     }
     link(&name, &lib.join("librocksdb.so"))
+}
+
+/// Moves the debug sections of `library` to a file of their own, which it names. Without objcopy they stay.
+fn split_debug(library: &Path, debug: &Path) -> Result<(), String> {
+    if !(cfg!(target_os = "linux") && has("objcopy")) {
+        println!("objcopy is not installed: the library keeps its debug sections");
+        return Ok(());
+    }
+    clear(debug)?;
+    printed(
+        Command::new("objcopy")
+            .arg("--only-keep-debug")
+            .args([library, debug]),
+    )?;
+    let mut link = OsString::from("--add-gnu-debuglink=");
+    link.push(debug);
+    printed(
+        Command::new("objcopy")
+            .arg("--strip-debug")
+            .arg(link)
+            .arg(library),
+    )
+    .map(|_| ())
 }
 
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {

@@ -9,6 +9,7 @@
 //! cargo xtask compat           writes the lists of options in docs/compatibility.md
 //! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
 //! cargo xtask counts [update] instructions of twelve paths against bench/instructions.txt
+//! cargo xtask advisories       known defects of dependencies, by the list that cargo-deny downloads
 //! cargo xtask loom             every interleaving that loom tries of what has no locks (part of unit)
 //! cargo xtask soak --minutes 60
 //!                              all kinds of load on real files against a model; fails if memory, threads or
@@ -24,12 +25,12 @@ mod capi;
 mod commands;
 mod compat;
 mod counts;
+mod deny;
 mod exchange;
 mod go;
 mod header;
 mod install;
 mod leaks;
-mod licences;
 mod loom;
 mod needs;
 mod packages;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Some("header") if words.len() == 1 => header::run(&root(), false),
         Some("header") if words[1..] == ["check"] => header::run(&root(), true),
         Some("compat") if words.len() == 1 => compat::run(&root()),
+        Some("advisories") if words.len() == 1 => deny::advisories(&root()),
         Some("counts") if words.len() == 1 => counts::run(&root(), false),
         Some("counts") if words[1..] == ["update"] => counts::run(&root(), true),
         Some("loom") if words.len() == 1 => loom::run(&root()),
@@ -62,7 +64,7 @@ fn main() -> ExitCode {
         Some("reference") if words.len() == 1 => reference::run(&root()),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask install --prefix DIR, cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask install --prefix DIR, cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

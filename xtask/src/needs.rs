@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::deny;
 use crate::packages::{Part, Probe, Source};
 
 /// A tool, or a download, with the steps that are left out without it.
@@ -38,7 +39,7 @@ const fn component(name: &'static str, probe: &'static [&'static str]) -> Part {
 }
 
 /// Everything that a stage needs beyond cargo and a C compiler.
-pub const NEEDS: [Need; 13] = [
+pub const NEEDS: [Need; 14] = [
     Need {
         name: "rustfmt",
         parts: &[component("rustfmt", &["cargo", "fmt", "--version"])],
@@ -51,6 +52,16 @@ pub const NEEDS: [Need; 13] = [
         parts: &[component("clippy", &["cargo", "clippy", "--version"])],
         cached: None,
         steps: &[("lint", "clippy")],
+        whole: None,
+    },
+    Need {
+        name: "cargo-deny",
+        parts: &[Part {
+            probe: Probe::Succeeds(&["cargo", "deny", "--version"]),
+            source: Source::Crate("cargo-deny", deny::VERSION),
+        }],
+        cached: None,
+        steps: &[("lint", "licences, sources and versions of dependencies")],
         whole: None,
     },
     Need {

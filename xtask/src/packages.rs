@@ -34,6 +34,8 @@ pub enum Source {
     Debian(&'static str),
     /// A component of the Rust toolchain.
     Rustup(&'static str),
+    /// A program of a crate, and the crate's version.
+    Crate(&'static str, &'static str),
 }
 
 impl Part {
@@ -162,11 +164,17 @@ pub fn install(parts: &[Part]) -> Vec<String> {
         failures.push(format!("{}: {why}", packages.join(" ")));
     }
     for part in parts {
-        let Source::Rustup(name) = part.source else {
-            continue;
+        let words = match part.source {
+            Source::Debian(_) => continue,
+            source => by_command(source),
         };
-        println!("installing {name}");
-        if let Err(why) = succeed(Command::new("rustup").args(["component", "add", name])) {
+        println!("installing by {}", words.join(" "));
+        let mut command = Command::new(words[0]);
+        // A tool that runs for a second is not worth minutes of optimizing.
+        command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+        command.env("CARGO_PROFILE_RELEASE_LTO", "off");
+        command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+        if let Err(why) = succeed(command.args(&words[1..])) {
             failures.push(why);
         }
     }
@@ -186,6 +194,17 @@ fn debian(parts: &[Part]) -> Vec<&'static str> {
     packages
 }
 
+/// The command that installs what comes from another source than Debian.
+fn by_command(source: Source) -> Vec<&'static str> {
+    match source {
+        Source::Debian(package) => vec!["apt-get", "install", package],
+        Source::Rustup(name) => vec!["rustup", "component", "add", name],
+        Source::Crate(name, version) => {
+            vec!["cargo", "install", "--locked", name, "--version", version]
+        }
+    }
+}
+
 /// The command by which a user installs `parts`.
 pub fn by_hand(parts: &[Part]) -> String {
     let packages = debian(parts);
@@ -194,8 +213,8 @@ pub fn by_hand(parts: &[Part]) -> String {
         commands.push(format!("apt-get install {}", packages.join(" ")));
     }
     for part in parts {
-        if let Source::Rustup(name) = part.source {
-            commands.push(format!("rustup component add {name}"));
+        if !matches!(part.source, Source::Debian(_)) {
+            commands.push(by_command(part.source).join(" "));
         }
     }
     commands.join("; ")

@@ -41,6 +41,7 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     headers(&place.prefix, languages)?;
     if selection.has("objcopy") {
         archive::check(root, &programs.lib.join("librocksdb.a"))?;
+        debug_is_apart(&programs.lib)?;
     }
     if selection.has("pkg-config") {
         programs.pkg_config(&versions(root)?.rocksdb)?;
@@ -54,6 +55,23 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     match selection.has("go") {
         true => go::run(root, &place.prefix, &programs.lib),
         false => Ok(()),
+    }
+}
+
+/// The installed library has no debug sections, and names the file that has them.
+fn debug_is_apart(lib: &Path) -> Result<(), String> {
+    let sections = |file: &Path| printed(Command::new("readelf").args(["-SW"]).arg(file));
+    let library = sections(&lib.join("librocksdb.so"))?;
+    if library.contains(".debug_") || !library.contains(".gnu_debuglink") {
+        return Err("the installed librocksdb.so has its debug sections in it".to_owned());
+    }
+    let folder = lib.join(".debug");
+    let listed = std::fs::read_dir(&folder);
+    let listed = listed.map_err(|error| format!("{}: {error}", folder.display()))?;
+    let found: Vec<_> = listed.flatten().map(|entry| entry.path()).collect();
+    match &found[..] {
+        [file] if sections(file)?.contains(".debug_info") => Ok(()),
+        _ => Err(format!("{} is no file of debug sections", folder.display())),
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::needs::Selection;
-use crate::{capi, counts, header, licences, loom, packages, soak, tidy};
+use crate::{capi, counts, deny, header, loom, packages, soak, tidy};
 
 /// Mutated inputs of each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
@@ -123,7 +123,9 @@ fn lint(root: &Path, selection: &Selection) -> Result<(), String> {
         cargo(root, &["fmt", "--all", "--check"])?;
     }
     tidy::run(root)?;
-    licences::run(root)?;
+    if selection.has("cargo-deny") {
+        deny::run(root)?;
+    }
     if selection.has("clippy") {
         let clippy = ["clippy", "--workspace", "--all-targets", "--locked"];
         cargo(root, &[&clippy[..], &["--", "-D", "warnings"]].concat())?;

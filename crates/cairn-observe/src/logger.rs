@@ -407,6 +407,8 @@ fn prefix(micros: u64, level: Level) -> String {
 
 /// Year, month and day of a day counted from 1970, by the Gregorian calendar. Years begin in
 /// March here, so that the leap day is the last of its year.
+///
+/// The algorithm is Howard Hinnant's `civil_from_days` ("chrono-Compatible Low-Level Date Algorithms").
 fn civil_date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let era = days / 146_097;

@@ -4,6 +4,9 @@
 //! urgently each level wants a compaction, how many bytes wait to be compacted, and which files
 //! ask for a compaction by their age or content. The rules and thresholds are RocksDB's, so that
 //! a tree keeps its shape when the engine changes.
+//!
+//! Scores, level sizes and pending bytes are computed as in `ComputeCompactionScore`, `CalculateBaseBytes` and
+//! `EstimateCompactionBytesNeeded` of RocksDB (db/version_set.cc, Apache 2.0).
 
 use std::collections::HashSet;
 

@@ -1,4 +1,7 @@
 //! Bloom filters that keep all bits of a key in one line of the processor's cache.
+//!
+//! The probes are those of RocksDB (util/bloom_impl.h, Apache 2.0): `FastLocalBloomImpl`, and `LegacyLocalityBloomImpl` for
+//! filters that are read only.
 
 use crate::hash::fastrange32;
 

@@ -3,6 +3,9 @@
 //! A filter is a solution of all equations, one bit a slot and column. An absent key's equation
 //! holds by chance in each column, so `c` columns let one of 2^c absent keys pass. Blocks of 128
 //! slots at the front have one column less than those behind, which makes any average possible.
+//!
+//! The construction is that of "Ribbon filter: practically smaller than Bloom and Xor" (Dillinger, Walzer, 2021); the hashing,
+//! the seeds and the sizes of blocks are those of RocksDB (util/ribbon_*.h, Apache 2.0), whose bytes these are.
 
 use super::METADATA_LEN;
 use crate::hash::fastrange64;

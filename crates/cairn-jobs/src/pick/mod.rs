@@ -15,6 +15,8 @@
 //! 4. Of the output level, every file that overlaps the inputs is an input.
 //! 5. Where a part of the output goes a level deeper, every file of that level with keys of the part
 //!    is an input, and lies in the part with all its keys.
+//!
+//! The order in which files are chosen follows the pickers of RocksDB (db/compaction/compaction_picker*.cc, Apache 2.0).
 
 mod asked;
 mod deeper;
