@@ -49,6 +49,15 @@ const MISUSE: [(&str, bool); 15] = [
     ("close-with-readers", false),
 ];
 
+/// Cases of `exceptions.cc`, all of which end in an abort.
+const EXCEPTIONS: [&str; 5] = [
+    "merge",
+    "merge-in-flush",
+    "comparator",
+    "filter",
+    "listener",
+];
+
 /// The version of the crate `rocksdb` whose tests run.
 const CRATE_VERSION: &str = "0.25.0";
 
@@ -62,6 +71,9 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     let libraries = target.join("debug");
     symbols(root, &libraries.join("librocksdb.so"))?;
     programs(root, &libraries)?;
+    if selection.has("c++") {
+        exceptions(root, &libraries)?;
+    }
     refused(root, &libraries)?;
     leaks::run(root, selection)?;
     exchange::run(root, selection)?;
@@ -138,6 +150,36 @@ fn programs(root: &Path, libraries: &Path) -> Result<(), String> {
             return Err(format!("misuse {case} ended with {}: {words}", done.status));
         }
         println!("misuse {case}: right");
+    }
+    Ok(())
+}
+
+/// Lets callbacks throw: the process ends, and says why.
+fn exceptions(root: &Path, libraries: &Path) -> Result<(), String> {
+    let work = libraries.join("capi-exceptions");
+    fresh(&work)?;
+    let program = work.join("exceptions");
+    printed(
+        Command::new("c++")
+            .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", "-I"])
+            .arg(root.join("capi/include"))
+            .arg(root.join("capi/tests/exceptions.cc"))
+            .arg("-o")
+            .arg(&program)
+            .arg("-L")
+            .arg(libraries)
+            .arg("-lrocksdb"),
+    )?;
+    for case in EXCEPTIONS {
+        let done = start(libraries, &program, &work.join(case), &[case])?;
+        let words = String::from_utf8_lossy(&done.stderr);
+        if done.status.signal() != Some(6) || words.trim().is_empty() {
+            return Err(format!(
+                "exception {case} ended with {}: {words}",
+                done.status
+            ));
+        }
+        println!("exception {case}: right");
     }
     Ok(())
 }
