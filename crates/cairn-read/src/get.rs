@@ -505,7 +505,9 @@ impl<'a> PointGet<'a> {
     fn search_memtables(&mut self) {
         for memtable in self.view.memtables() {
             if memtable.has_range_tombstones() && !self.ignore_range_deletions {
-                self.cover(&memtable.range_tombstones(self.lookup.seq()));
+                for group in memtable.range_tombstones().iter() {
+                    self.cover(group);
+                }
             }
             let versions = &mut self.versions;
             memtable.find(self.lookup, |entry| {
