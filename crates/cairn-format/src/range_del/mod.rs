@@ -523,6 +523,14 @@ impl Fragments {
         })
     }
 
+    /// Whether a tombstone covers any key from `from` to `to`, both included and without timestamps.
+    #[must_use]
+    pub fn touch(&self, order: &KeyOrder, from: &[u8], to: &[u8]) -> bool {
+        let mut behind = self.fragments(self.region(order, from)..self.regions());
+        let first = behind.next();
+        first.is_some_and(|fragment| compare(order, fragment.start, to).is_le())
+    }
+
     /// The parts of the fragments in `[from, to)`, user keys without timestamps; `None` is no
     /// bound.
     pub fn clipped<'a>(

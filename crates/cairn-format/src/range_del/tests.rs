@@ -83,6 +83,9 @@ fn parts_of_fragments_are_cut_at_bounds() {
     assert_eq!(clipped(Some(b"c"), Some(b"i")), "[c,f)@9 [h,i)@7");
     assert_eq!(clipped(Some(b"f"), Some(b"h")), "");
     assert_eq!(clipped(Some(b"x"), None), "");
+    let touch = |from, to| fragments.touch(&ORDER, from, to);
+    assert!(touch(b"a", b"b") && touch(b"e", b"g") && touch(b"l", b"z") && touch(b"a", b"z"));
+    assert!(!touch(b"a", b"aa") && !touch(b"f", b"g") && !touch(b"m", b"z"));
     let within: Vec<Tombstone> = fragments.tombstones(&ORDER, b"c", b"l").collect();
     let expected = [
         tombstone(b"c", b"f", 9),
