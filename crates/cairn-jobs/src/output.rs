@@ -345,7 +345,7 @@ impl<'a> Outputs<'a> {
             open.builder.add_range_tombstone(start.as_bytes(), &end)?;
             open.collecting
                 .add(start.as_bytes(), &end, open.builder.file_size())?;
-            let end = InternalKey::new(&end, SequenceNumber::MAX, ValueKind::RangeDeletion);
+            let end = tombstone.upper_bound();
             if open.smallest.is_empty() {
                 open.smallest.extend_from_slice(start.as_bytes());
             }

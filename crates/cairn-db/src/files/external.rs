@@ -90,8 +90,7 @@ impl Reader<'_> {
             .flat_map(|fragments| fragments.iter())
             .flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>())
         {
-            let (start, end) = tombstone.encode();
-            let end = InternalKey::new(&end, SequenceNumber::MAX, ValueKind::RangeDeletion);
+            let ((start, _), end) = (tombstone.encode(), tombstone.upper_bound());
             found = Some(match found {
                 None => (start.into_bytes(), end.into_bytes()),
                 Some((first, last)) => (

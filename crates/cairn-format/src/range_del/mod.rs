@@ -85,6 +85,15 @@ impl Tombstone {
         let key = InternalKey::new(&start, self.seq, ValueKind::RangeDeletion);
         (key, end)
     }
+
+    /// The upper bound of a file that ends with the tombstone: before all versions of the key behind it, whatever their
+    /// timestamps. The timestamp of such a bound is the newest one, which is all ones.
+    #[must_use]
+    pub fn upper_bound(&self) -> InternalKey {
+        let newest = vec![u8::MAX; self.ts.len()];
+        let end = [&self.end[..], &newest].concat();
+        InternalKey::new(&end, SequenceNumber::MAX, ValueKind::RangeDeletion)
+    }
 }
 
 /// How user keys without timestamps stand to each other in `order`.

@@ -206,6 +206,11 @@ impl DbIter {
             Some((internal, Err(_))) => return Err(unknown_kind(internal)),
             _ => None,
         };
+        if version.is_some_and(|version| version.seq > self.seq) {
+            // Of keys with timestamps those with older ones follow, whatever their numbers.
+            let _progress = self.merging.next();
+            return Ok(Progress::Ready);
+        }
         self.astray = true;
         let Some(parsed) = version.filter(|parsed| !parsed.kind.is_deletion()) else {
             return self.go_back();
