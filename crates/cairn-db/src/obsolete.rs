@@ -120,6 +120,8 @@ impl Shared {
             if tree.deletions_disabled > 0 {
                 return;
             }
+            // Before the files are looked at: a view that ends meanwhile is noted for the next time.
+            let _ended = self.view_end.take();
             let all = std::mem::take(&mut tree.obsolete_tables);
             // Nobody can gain a reference to a file whose only one is in this list.
             let (gone, read): (Vec<_>, Vec<_>) = all
@@ -225,8 +227,11 @@ impl Shared {
         }
     }
 
+    /// Whether a reader may have kept something: only the last one of a view keeps files, so that the others do not look
+    /// through what is obsolete.
     fn may_have_obsolete(&self) -> bool {
         self.has_obsolete.load(Ordering::Acquire)
+            && self.view_end.is_noted()
             && !self.closing.load(Ordering::Acquire)
             && !self.is_forked()
     }

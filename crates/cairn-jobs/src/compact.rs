@@ -11,8 +11,8 @@
 //! The calling thread works on parts as long as there are any, so a compaction ends even if no other
 //! thread is free to help.
 
-use cairn_format::key::InternalKey;
 use cairn_format::key;
+use cairn_format::key::InternalKey;
 use cairn_format::range_del::{Fragment, Fragments, Tombstone};
 use cairn_observe::Activity;
 use cairn_observe::perf::io::{self, FileTimes};
@@ -263,7 +263,8 @@ impl Work {
         let mut entries = self.entries(target, lower)?;
         let cuts = Cuts::new(order.clone(), &target.output, &target.grandparents);
         let partitioner = self.partitioner(target);
-        let mut outputs = Outputs::new(&target.kind, target.written.clone(), cuts, lower).partitioned(partitioner);
+        let mut outputs = Outputs::new(&target.kind, target.written.clone(), cuts, lower)
+            .partitioned(partitioner);
         let mut may_give = parts::may_give(&self.pick, order) && !entries.may_jump();
         let mut until_ask = ASK_EVERY;
         while let Some(entry) = entries.next(span.upper.as_deref())? {

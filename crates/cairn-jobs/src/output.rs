@@ -339,8 +339,7 @@ impl<'a> Outputs<'a> {
             None => self.create()?,
         };
         let mut largest = open.builder.last_key().to_vec();
-        for tombstone in mine().flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>())
-        {
+        for tombstone in mine().flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>()) {
             let (start, end) = tombstone.encode();
             open.builder.add_range_tombstone(start.as_bytes(), &end)?;
             open.collecting
@@ -362,12 +361,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// Finishes and syncs a table, which ends with the key `largest` and hides so many bytes below it, and reads it back if that is asked for.
-    fn close(
-        &mut self,
-        mut open: Open,
-        largest: &[u8],
-        hides: u64,
-    ) -> Result<Arc<FileMeta>> {
+    fn close(&mut self, mut open: Open, largest: &[u8], hides: u64) -> Result<Arc<FileMeta>> {
         let context = &self.kind.context;
         let _stage = (!self.kind.flushes).then(|| threads::stage(Stage::CompactionSyncFile));
         let seqs = open.builder.seq_range().unwrap_or_default();

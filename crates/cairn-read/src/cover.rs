@@ -218,15 +218,15 @@ impl Cover {
         }
         let mut end: Option<&[u8]> = None;
         for source in &self.sources {
-            if source.seq > SequenceNumber::ZERO
-                && (source.child < child || largest() < source.seq)
+            if source.seq > SequenceNumber::ZERO && (source.child < child || largest() < source.seq)
             {
                 let edge = match back {
                     true => source.from,
                     false => source.until,
                 };
                 let edge = self.reader.edge(source, edge)?;
-                let is_further = |end: &[u8]| compare(&self.reader.order, edge, end).is_gt() != back;
+                let is_further =
+                    |end: &[u8]| compare(&self.reader.order, edge, end).is_gt() != back;
                 if end.is_none_or(is_further) {
                     end = Some(edge);
                 }
@@ -405,7 +405,9 @@ impl Source {
         let packed = key::pack(SequenceNumber::MAX, ValueKind::FOR_SEEK);
         target.extend_from_slice(&packed.to_le_bytes());
         let found = files.find(&reader.order, target);
-        let before = found.checked_sub(1).map(|before| (before, &files.files()[before]));
+        let before = found
+            .checked_sub(1)
+            .map(|before| (before, &files.files()[before]));
         self.is_outside(before.map_or(Edge::Open, behind), Edge::Open);
         let mut seq = SequenceNumber::ZERO;
         let mut is_in = false;
@@ -487,7 +489,10 @@ impl Source {
                 reader.read_ts.as_deref(),
             ),
         };
-        self.from = self.region.checked_sub(1).map_or(Edge::Open, Edge::Fragment);
+        self.from = self
+            .region
+            .checked_sub(1)
+            .map_or(Edge::Open, Edge::Fragment);
         self.until = match self.region < fragments.edges() {
             true => Edge::Fragment(self.region),
             false => Edge::Open,

@@ -241,13 +241,7 @@ impl MergingIter {
 
     /// [`MergingIter::seek`], or `seek_for_prev` if `back`, where the children behind `child` go right on to the user key `end`, forward to
     /// its first entry and backward to the last one before it: what they hold on the way there does not count.
-    pub fn seek_apart(
-        &mut self,
-        back: bool,
-        target: &[u8],
-        child: usize,
-        end: &[u8],
-    ) -> Progress {
+    pub fn seek_apart(&mut self, back: bool, target: &[u8], child: usize, end: &[u8]) -> Progress {
         let end = self.aim_before(end);
         let progress = self.seek_all(back, |at| if at <= child { target } else { &end });
         self.target = end;

@@ -43,5 +43,6 @@ mod tickers;
 mod timers;
 mod ttl;
 mod wal;
+mod views;
 mod walks;
 mod writers;

@@ -233,7 +233,8 @@ impl Fragments {
         let ends = (0..).zip(all).map(|(rank, t)| (&t.end[..], rank, true));
         let mut edges: Vec<(&[u8], u32, bool)> = starts.chain(ends).collect();
         edges.sort_by(|a, b| compare(order, a.0, b.0));
-        self.keys.reserve_exact(edges.iter().map(|edge| edge.0.len()).sum());
+        self.keys
+            .reserve_exact(edges.iter().map(|edge| edge.0.len()).sum());
         let mut last: Option<&[u8]> = None;
         for (key, rank, is_end) in edges {
             if last.is_none_or(|last| compare(order, last, key).is_lt()) {
@@ -320,7 +321,10 @@ impl Fragments {
     pub fn memory(&self) -> usize {
         self.keys.len()
             + self.offsets.len() * size_of::<usize>()
-            + self.words.as_ref().map_or(0, |words| words.words.memory_usage())
+            + self
+                .words
+                .as_ref()
+                .map_or(0, |words| words.words.memory_usage())
             + self.seqs.len() * (size_of::<SequenceNumber>() + size_of::<Range<u32>>())
             + self.timestamps.len()
             + self.stacks.memory()
@@ -346,7 +350,10 @@ impl Fragments {
     #[must_use]
     pub fn bounds(&self, region: usize) -> [Option<&[u8]>; 2] {
         let before = region.checked_sub(1);
-        [before.and_then(|before| self.edge(before)), self.edge(region)]
+        [
+            before.and_then(|before| self.edge(before)),
+            self.edge(region),
+        ]
     }
 
     /// How many regions there are, those included that nothing covers.

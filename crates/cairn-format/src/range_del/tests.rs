@@ -33,8 +33,7 @@ const ORDER: KeyOrder = KeyOrder::Bytewise;
 #[test]
 fn keys_that_share_bytes_are_refused() {
     // A block of 3 KB once took a megabyte: each entry repeated a long key by its length alone.
-    let mut builder =
-        crate::block::BlockBuilder::new(crate::block::BlockOptions::one_restart());
+    let mut builder = crate::block::BlockBuilder::new(crate::block::BlockOptions::one_restart());
     for number in 0..300u32 {
         let key = [&[b'a'; 2000][..], &number.to_be_bytes()].concat();
         let key = InternalKey::new(&key, SequenceNumber(5), ValueKind::RangeDeletion);
@@ -56,9 +55,11 @@ fn tombstones_are_cut_at_each_others_ends() {
             tombstone(b"z", b"b", 99),
         ],
     );
-    assert_eq!(shown(fragments.iter()), "[a,c)@20 [c,e)@20+10 [e,g)@10 [k,m)@5");
-    let covering =
-        |key: &[u8], visible| fragments.covering(&ORDER, key, SequenceNumber(visible)).0;
+    assert_eq!(
+        shown(fragments.iter()),
+        "[a,c)@20 [c,e)@20+10 [e,g)@10 [k,m)@5"
+    );
+    let covering = |key: &[u8], visible| fragments.covering(&ORDER, key, SequenceNumber(visible)).0;
     assert_eq!(covering(b"d", 100), 20);
     assert_eq!(covering(b"d", 19), 10);
     assert_eq!(covering(b"d", 9), 0);
@@ -161,7 +162,10 @@ fn nested(n: u32) -> impl Iterator<Item = Tombstone> {
 fn nested_tombstones_take_no_square_of_memory() {
     let few = Fragments::build(&ORDER, nested(1_000)).memory();
     let many = Fragments::build(&ORDER, nested(100_000)).memory();
-    assert!(many < 200 * few, "{many} bytes for a hundred times what takes {few}");
+    assert!(
+        many < 200 * few,
+        "{many} bytes for a hundred times what takes {few}"
+    );
     assert!(many < 100_000 * 250, "{many} bytes");
     let fragments = Fragments::build(&ORDER, nested(100_000));
     let middle = 1_u32 << 31;
@@ -171,9 +175,8 @@ fn nested_tombstones_take_no_square_of_memory() {
         assert_eq!(found.0, newest);
     }
     // One tombstone that is no wider than a region each: nothing beside the leaves.
-    let apart = (0..100_000_u32).map(|i| {
-        tombstone(&(2 * i).to_be_bytes(), &(2 * i + 1).to_be_bytes(), 7)
-    });
+    let apart =
+        (0..100_000_u32).map(|i| tombstone(&(2 * i).to_be_bytes(), &(2 * i + 1).to_be_bytes(), 7));
     let apart = Fragments::build(&ORDER, apart).memory();
     assert!(apart < 100_000 * 100, "{apart} bytes");
 }

@@ -115,7 +115,11 @@ fn range_tombstones_are_found_by_readers_that_see_them() {
     );
     table.add(seq(7), ValueKind::RangeDeletion, b"c", b"e");
     let second = table.range_tombstones();
-    assert_eq!(covering(&first, b"c", 9), seq(5), "what is shown does not change");
+    assert_eq!(
+        covering(&first, b"c", 9),
+        seq(5),
+        "what is shown does not change"
+    );
     assert_eq!(covering(&second, b"c", 7), seq(7));
     assert_eq!(covering(&second, b"c", 6), seq(5));
     assert_eq!((table.entries(), table.range_deletions()), (2, 2));
@@ -132,7 +136,11 @@ fn reads_between_additions_of_range_tombstones_build_few_fragments_anew() {
         table.add(seq(n + 1), ValueKind::RangeDeletion, &start, &end);
         let groups = table.range_tombstones();
         let is_new = |group: &&Arc<Fragments>| !known.iter().any(|old| Arc::ptr_eq(old, group));
-        let new: usize = groups.iter().filter(is_new).map(|group| group.seqs().len()).sum();
+        let new: usize = groups
+            .iter()
+            .filter(is_new)
+            .map(|group| group.seqs().len())
+            .sum();
         built += new;
         assert!(groups.len() <= 13, "{} groups", groups.len());
         known = groups.to_vec();
@@ -141,7 +149,10 @@ fn reads_between_additions_of_range_tombstones_build_few_fragments_anew() {
         };
         assert_eq!(groups.iter().filter(covers).count(), 1);
     }
-    assert!(built <= 13 * count as usize, "{built} tombstones were put into fragments");
+    assert!(
+        built <= 13 * count as usize,
+        "{built} tombstones were put into fragments"
+    );
 }
 
 #[test]

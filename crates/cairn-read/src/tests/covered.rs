@@ -199,8 +199,8 @@ fn numbered(number: u32) -> Vec<u8> {
 fn many_tombstones(count: u32) -> (Vec<Change>, Vec<Change>) {
     let entries = (0..count).flat_map(|n| [10 * n, 10 * n + 5]);
     let entries = entries.map(|n| Change::Put(numbered(n), b"value".to_vec()));
-    let ranges = (0..count)
-        .map(|n| Change::DeleteRange(numbered(10 * n + 1), numbered(10 * n + 10)));
+    let ranges =
+        (0..count).map(|n| Change::DeleteRange(numbered(10 * n + 1), numbered(10 * n + 10)));
     (entries.collect(), ranges.collect())
 }
 
@@ -230,7 +230,10 @@ fn among_many_range_tombstones_a_read_costs_what_its_searches_do() {
             iter
         });
         assert_eq!(iter.key(), numbered(10 * 7_777));
-        assert!(cost < 300, "{cost} comparisons for a seek for the key before");
+        assert!(
+            cost < 300,
+            "{cost} comparisons for a seek for the key before"
+        );
         let mut iter = counted.iter();
         iter.seek(&probe);
         let (_, cost) = counted.cost(|| (0..1_000).for_each(|_| iter.next()));
@@ -262,15 +265,27 @@ fn a_walk_goes_past_a_range_tombstone_at_once() {
         iter.seek_to_first();
         let (_, cost) = counted.cost(|| iter.next());
         assert_eq!(iter.key(), numbered(count));
-        assert!(cost < 300, "{cost} comparisons for the step across, {layers:?}");
+        assert!(
+            cost < 300,
+            "{cost} comparisons for the step across, {layers:?}"
+        );
         let (_, cost) = counted.cost(|| iter.prev());
         assert_eq!(iter.key(), numbered(0));
-        assert!(cost < 400, "{cost} comparisons for the step back across, {layers:?}");
+        assert!(
+            cost < 400,
+            "{cost} comparisons for the step back across, {layers:?}"
+        );
         let (_, cost) = counted.cost(|| iter.seek(&numbered(count / 2)));
         assert_eq!(iter.key(), numbered(count));
-        assert!(cost < 300, "{cost} comparisons for a seek into it, {layers:?}");
+        assert!(
+            cost < 300,
+            "{cost} comparisons for a seek into it, {layers:?}"
+        );
         let (_, cost) = counted.cost(|| iter.seek_for_prev(&numbered(count / 2)));
         assert_eq!(iter.key(), numbered(0));
-        assert!(cost < 300, "{cost} comparisons for a seek back into it, {layers:?}");
+        assert!(
+            cost < 300,
+            "{cost} comparisons for a seek back into it, {layers:?}"
+        );
     }
 }

@@ -23,7 +23,7 @@ use cairn_types::{
 use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
 
 use crate::blob::BlobSource;
-use crate::view::{Reading, View};
+use crate::view::{Reading, View, ViewEnd};
 
 /// One write; its sequence number is its place in history, from 1.
 #[derive(Clone, Debug)]
@@ -175,6 +175,7 @@ impl World {
             version: Arc::new(Version::empty(order, 4).with_edit(&builder.edit).unwrap()),
             family: Arc::new(reading),
             number: 1,
+            end: ViewEnd::default(),
         };
         World {
             view: Arc::new(view),

@@ -95,7 +95,6 @@ enum Newest {
 
 /// Walks the keys of a view in order, as its sequence number sees them.
 pub struct DbIter {
-    view: Arc<View>,
     seq: SequenceNumber,
     read_ts: Option<Vec<u8>>,
     /// Keys have no timestamps.
@@ -149,6 +148,8 @@ pub struct DbIter {
     has_statistics: bool,
     /// What is passed over in the memtable, if that may have it flushed.
     waste: Option<Box<Waste>>,
+    /// The last field: when a view is let go of, nothing else keeps its files.
+    view: Arc<View>,
 }
 
 /// Memory that an iterator has allocated, empty, kept for the thread's next one.
