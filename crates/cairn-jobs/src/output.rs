@@ -20,7 +20,7 @@ use cairn_options::{CompressionOptions, TableOptions};
 use cairn_platform::WritableFile;
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_table::{BuildParams, TableBuilder};
-use cairn_types::{FileNumber, Result, SequenceNumber, SstPartitioner, ValueKind};
+use cairn_types::{FileNumber, Result, SstPartitioner};
 use cairn_version::file::EntryCounts;
 use cairn_version::{BlobFileMeta, FileMeta, Version, bounds};
 

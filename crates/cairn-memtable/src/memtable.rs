@@ -111,7 +111,7 @@ impl Ranges {
             kept = last;
         }
         let tombstones = &self.tombstones[self.tombstones.len() - count..];
-        let fragments = Arc::new(Fragments::build(order, tombstones.iter().cloned()));
+        let fragments = Arc::new(Fragments::build(order, tombstones));
         self.groups.truncate(kept);
         self.groups.push(Group { count, fragments });
         let shown = self.groups.iter().map(|group| group.fragments.clone());

@@ -9,9 +9,7 @@ use cairn_options::TableOptions;
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Io};
 use cairn_table::{IterOptions, OpenParams, Table, TableIter};
-use cairn_types::{
-    Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind,
-};
+use cairn_types::{Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber};
 use cairn_version::bounds;
 
 /// A table that was opened by its path.

@@ -42,7 +42,7 @@ mod threads;
 mod tickers;
 mod timers;
 mod ttl;
-mod wal;
 mod views;
+mod wal;
 mod walks;
 mod writers;

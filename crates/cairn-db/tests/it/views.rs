@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use cairn_options::CompactRangeOptions;
 use cairn_platform::sync::{AtomicUsize, Ordering};
-use cairn_platform::{Executor, Job, Priority, World};
+use cairn_platform::world::Job;
+use cairn_platform::{Executor, Priority, World};
 
 use crate::basic::open_at;
 

@@ -18,6 +18,7 @@
 //! beyond them, other files may hold keys whose sequence numbers have been zeroed since. Whoever asks keeps to the
 //! bounds of the file; nothing is copied for them.
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -53,27 +54,12 @@ impl Tombstone {
     ///
     /// When the key is no range deletion, or an end is too short for a timestamp.
     pub fn decode(internal_key: &[u8], end: &[u8], timestamp_size: usize) -> Decoded<Tombstone> {
-        let parsed = key::parse(internal_key)?;
-        if parsed.kind != ValueKind::RangeDeletion {
-            return Err(Malformed::at(
-                0,
-                format!("range tombstone has the kind {:?}", parsed.kind),
-            ));
-        }
-        if parsed.user_key.len() < timestamp_size || end.len() < timestamp_size {
-            return Err(Malformed::at(
-                0,
-                "range tombstone has no room for its timestamp",
-            ));
-        }
-        let (start, ts) = parsed
-            .user_key
-            .split_at(parsed.user_key.len() - timestamp_size);
+        let part = Part::decode(internal_key, end, timestamp_size)?;
         Ok(Tombstone {
-            start: start.to_vec(),
-            end: key::strip_timestamp(end, timestamp_size).to_vec(),
-            seq: parsed.seq,
-            ts: ts.to_vec(),
+            start: part.start.to_vec(),
+            end: part.end.to_vec(),
+            seq: part.seq,
+            ts: part.ts.to_vec(),
         })
     }
 
@@ -93,6 +79,42 @@ impl Tombstone {
         let newest = vec![u8::MAX; self.ts.len()];
         let end = [&self.end[..], &newest].concat();
         InternalKey::new(&end, SequenceNumber::MAX, ValueKind::RangeDeletion)
+    }
+}
+
+/// A tombstone that lies elsewhere.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    start: &'a [u8],
+    end: &'a [u8],
+    seq: SequenceNumber,
+    ts: &'a [u8],
+}
+
+impl<'a> Part<'a> {
+    /// See [`Tombstone::decode`].
+    fn decode(internal_key: &'a [u8], end: &'a [u8], timestamp_size: usize) -> Decoded<Part<'a>> {
+        let parsed = key::parse(internal_key)?;
+        if parsed.kind != ValueKind::RangeDeletion {
+            return Err(Malformed::at(
+                0,
+                format!("range tombstone has the kind {:?}", parsed.kind),
+            ));
+        }
+        if parsed.user_key.len() < timestamp_size || end.len() < timestamp_size {
+            return Err(Malformed::at(
+                0,
+                "range tombstone has no room for its timestamp",
+            ));
+        }
+        let plain = parsed.user_key.len() - timestamp_size;
+        let (start, ts) = parsed.user_key.split_at(plain);
+        Ok(Part {
+            start,
+            end: key::strip_timestamp(end, timestamp_size),
+            seq: parsed.seq,
+            ts,
+        })
     }
 }
 
@@ -200,43 +222,63 @@ impl Fragments {
     ///
     /// If there are 2^31 tombstones or more.
     #[must_use]
-    pub fn build(order: &KeyOrder, tombstones: impl IntoIterator<Item = Tombstone>) -> Fragments {
-        let mut all: Vec<Tombstone> = tombstones
-            .into_iter()
-            .filter(|t| compare(order, &t.start, &t.end) == Ordering::Less)
+    pub fn build<T: Borrow<Tombstone>>(
+        order: &KeyOrder,
+        tombstones: impl IntoIterator<Item = T>,
+    ) -> Fragments {
+        let all: Vec<T> = tombstones.into_iter().collect();
+        let parts = all.iter().map(Borrow::borrow).map(|t| Part {
+            start: &t.start,
+            end: &t.end,
+            seq: t.seq,
+            ts: &t.ts,
+        });
+        Fragments::of_parts(order, parts)
+    }
+
+    fn of_parts<'a>(order: &KeyOrder, parts: impl Iterator<Item = Part<'a>>) -> Fragments {
+        let all: Vec<Part<'_>> = parts
+            .filter(|part| compare(order, part.start, part.end) == Ordering::Less)
             .collect();
         if all.is_empty() {
             return Fragments::default();
         }
-        assert!(all.len() < 1 << 31, "there are too many range tombstones");
-        // The sort is stable: tombstones that lie one behind the other stay so, and so the edges are nearly sorted.
-        all.sort_by(|a, b| b.seq.cmp(&a.seq).then_with(|| a.ts.cmp(&b.ts)));
+        let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
+        assert!(count < 1 << 31, "there are too many range tombstones");
+        let mut by_rank: Vec<u32> = (0..count).collect();
+        by_rank.sort_by(|&a, &b| {
+            let (a, b) = (&all[a as usize], &all[b as usize]);
+            b.seq.cmp(&a.seq).then_with(|| a.ts.cmp(b.ts))
+        });
         let mut fragments = Fragments {
             timestamp_size: order.timestamp_size(),
-            seqs: all.iter().map(|t| t.seq).collect(),
-            spans: vec![0..0; all.len()],
             ..Fragments::default()
         };
-        for t in &all {
-            debug_assert_eq!(t.ts.len(), fragments.timestamp_size);
-            fragments.timestamps.extend_from_slice(&t.ts);
+        let mut spans = fragments.find_edges(order, &all);
+        let in_order = || by_rank.iter().map(|&at| at as usize);
+        fragments.spans = in_order()
+            .map(|at| std::mem::take(&mut spans[at]))
+            .collect();
+        fragments.seqs = in_order().map(|at| all[at].seq).collect();
+        for at in in_order() {
+            debug_assert_eq!(all[at].ts.len(), fragments.timestamp_size);
+            fragments.timestamps.extend_from_slice(all[at].ts);
         }
-        fragments.find_edges(order, &all);
         fragments.stacks = Stacks::build(fragments.regions(), &fragments.spans);
         fragments.words = fragments.words(order);
         fragments
     }
 
-    /// Sorts the ends of `all`, whose places are their ranks, and notes which regions each covers.
-    fn find_edges(&mut self, order: &KeyOrder, all: &[Tombstone]) {
-        let starts = (0..).zip(all).map(|(rank, t)| (&t.start[..], rank, false));
-        let ends = (0..).zip(all).map(|(rank, t)| (&t.end[..], rank, true));
+    /// Sorts the ends of `all`, and returns which regions each covers.
+    fn find_edges(&mut self, order: &KeyOrder, all: &[Part<'_>]) -> Vec<Range<u32>> {
+        // Tables have tombstones in the order of their starts, and mostly of their ends: the sort finds two sorted runs.
+        let starts = (0..).zip(all).map(|(at, part)| (part.start, at, false));
+        let ends = (0..).zip(all).map(|(at, part)| (part.end, at, true));
         let mut edges: Vec<(&[u8], u32, bool)> = starts.chain(ends).collect();
         edges.sort_by(|a, b| compare(order, a.0, b.0));
-        self.keys
-            .reserve_exact(edges.iter().map(|edge| edge.0.len()).sum());
+        let mut spans = vec![0..0; all.len()];
         let mut last: Option<&[u8]> = None;
-        for (key, rank, is_end) in edges {
+        for (key, at, is_end) in edges {
             if last.is_none_or(|last| compare(order, last, key).is_lt()) {
                 self.offsets.push(self.keys.len());
                 self.keys.extend_from_slice(key);
@@ -244,7 +286,7 @@ impl Fragments {
             }
             // Twice as many edges as tombstones at most.
             let region = u32::try_from(self.offsets.len()).unwrap_or(u32::MAX);
-            let span = &mut self.spans[rank as usize];
+            let span = &mut spans[at as usize];
             match is_end {
                 true => span.end = region,
                 false => span.start = region,
@@ -253,6 +295,7 @@ impl Fragments {
         self.offsets.push(self.keys.len());
         self.offsets.shrink_to_fit();
         self.keys.shrink_to_fit();
+        spans
     }
 
     fn words(&self, order: &KeyOrder) -> Option<Words> {
@@ -283,30 +326,32 @@ impl Fragments {
     ) -> Decoded<Fragments> {
         let layout = BlockLayout::parse(bytes, BlockKind::Meta)?;
         let mut cursor = DataCursor::new().with_global_seqno(global);
-        let mut tombstones = Vec::new();
-        let mut keys_len = 0;
+        let mut entries = Vec::new();
+        // The keys; ends lie in the block.
+        let mut keys: Vec<u8> = Vec::new();
         cursor.first(bytes, &layout)?;
         while cursor.valid() {
             let at = cursor.value_range().start;
+            let key = cursor.key(bytes);
             // Every key of such a block is written whole, so that keys take no more than the block.
-            keys_len += cursor.key(bytes).len();
-            if keys_len > bytes.len() {
+            if keys.len() + key.len() > bytes.len() {
                 return Err(Malformed::at(
                     at,
                     "range tombstones share bytes of their keys",
                 ));
             }
-            tombstones.push(
-                Tombstone::decode(
-                    cursor.key(bytes),
-                    cursor.value(bytes),
-                    order.timestamp_size(),
-                )
-                .map_err(|e| e.shifted(at))?,
-            );
+            let from = keys.len();
+            keys.extend_from_slice(key);
+            entries.push((from..keys.len(), cursor.value_range()));
             cursor.next(bytes, &layout)?;
         }
-        Ok(Fragments::build(order, tombstones))
+        let size = order.timestamp_size();
+        let parts = entries.into_iter().map(|(key, end)| {
+            let at = end.start;
+            Part::decode(&keys[key], &bytes[end], size).map_err(|e| e.shifted(at))
+        });
+        let parts = parts.collect::<Decoded<Vec<Part<'_>>>>()?;
+        Ok(Fragments::of_parts(order, parts.into_iter()))
     }
 
     /// Whether there is no tombstone.
