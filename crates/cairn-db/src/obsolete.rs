@@ -1,7 +1,8 @@
 //! Deleting files that nothing needs any more.
 //!
 //! A table is deleted when it has left its version, the MANIFEST edit that released it is synced,
-//! and the last reader that could see it is gone. A log is deleted when a synced edit says that no
+//! and the last reader that could see it is gone: as a view ends, it is noted, and only then does whoever has read
+//! look for such tables. A log is deleted when a synced edit says that no
 //! family needs it. An `SstFileManager` may make trash of tables and blob files first, and delete
 //! them slowly. What a crash left behind is deleted when the database is opened. Unknown names
 //! are never touched.
