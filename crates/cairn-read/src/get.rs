@@ -546,17 +546,7 @@ impl<'a> PointGet<'a> {
     fn cover(&mut self, tombstones: &Arc<Fragments>) {
         let (order, lookup) = (&self.view.family.order, self.lookup);
         if order.timestamp_size() > 0 {
-            let timed = self.versions.timed.get_or_insert_with(|| {
-                Box::new(TimedCovers {
-                    order,
-                    visible: lookup.seq(),
-                    read_ts: self.read_ts,
-                    sources: Vec::new(),
-                })
-            });
-            timed.sources.push(tombstones.clone());
-            self.versions.covered_by = SequenceNumber::MAX;
-            return;
+            return self.cover_timed(tombstones);
         }
         let seq = tombstones.covering(order, lookup.user(), lookup.seq());
         self.versions.covered_by = self.versions.covered_by.max(seq);
@@ -564,6 +554,20 @@ impl<'a> PointGet<'a> {
         if self.versions.covered_by > SequenceNumber::ZERO {
             self.versions.end = End::Covered;
         }
+    }
+
+    #[cold]
+    fn cover_timed(&mut self, tombstones: &Arc<Fragments>) {
+        let timed = self.versions.timed.get_or_insert_with(|| {
+            Box::new(TimedCovers {
+                order: &self.view.family.order,
+                visible: self.lookup.seq(),
+                read_ts: self.read_ts,
+                sources: Vec::new(),
+            })
+        });
+        timed.sources.push(tombstones.clone());
+        self.versions.covered_by = SequenceNumber::MAX;
     }
 
     /// The next file that may hold the key, and its level.

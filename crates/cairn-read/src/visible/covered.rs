@@ -11,22 +11,32 @@ use super::DbIter;
 
 impl DbIter {
     /// Moves the merging iterator to `target`, on which a walk in the direction of this one begins.
+    #[inline]
     pub(super) fn set_out(&mut self) -> Result<()> {
-        let back = self.back;
-        if let Some(cover) = &mut self.cover
-            && self.untimed
-            && !cover.is_empty()
-            && cover.covering(key::user_key(&self.target))? > SequenceNumber::ZERO
-            && let Some((child, end)) = cover.newest_end(back)
-        {
-            let _progress = self.merging.seek_apart(back, &self.target, child, end);
+        let covers = self.cover.as_ref().is_some_and(|cover| !cover.is_empty());
+        if covers && self.set_out_apart()? {
             return Ok(());
         }
-        let _progress = match back {
+        let _progress = match self.back {
             false => self.merging.seek(&self.target),
             true => self.merging.seek_for_prev(&self.target),
         };
         Ok(())
+    }
+
+    /// The same where range tombstones may be; `false` if none covers the target.
+    #[inline(never)]
+    fn set_out_apart(&mut self) -> Result<bool> {
+        let back = self.back;
+        if let Some(cover) = &mut self.cover
+            && self.untimed
+            && cover.covering(key::user_key(&self.target))? > SequenceNumber::ZERO
+            && let Some((child, end)) = cover.newest_end(back)
+        {
+            let _progress = self.merging.seek_apart(back, &self.target, child, end);
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// The current entry lies under the tombstone that was asked for last. Passes over the whole range, if all of it that the entry's
