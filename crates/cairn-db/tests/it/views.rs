@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_options::CompactRangeOptions;
+use cairn_db::FamilyDescriptor;
+use cairn_options::{CompactRangeOptions, FamilyOptions};
 use cairn_platform::sync::{AtomicUsize, Ordering};
 use cairn_platform::world::Job;
 use cairn_platform::{Executor, Priority, World};
 
-use crate::basic::open_at;
+use crate::basic::{open_at, small};
 
 /// Counts what is to be done soon.
 struct Counting {
@@ -66,7 +67,11 @@ fn an_iterator_that_keeps_nothing_has_nothing_deleted() {
         executor: executor.clone(),
         ..world
     };
-    let db = open_at(&world, &[]).unwrap();
+    let by_hand = FamilyOptions {
+        disable_auto_compactions: true,
+        ..small()
+    };
+    let db = open_at(&world, &[FamilyDescriptor::new("default", by_hand)]).unwrap();
     for round in 0..8_u8 {
         (0..50_u8).for_each(|n| db.put(&[n], &[round; 100]).unwrap());
         db.flush().unwrap();
@@ -94,7 +99,7 @@ fn an_iterator_that_keeps_nothing_has_nothing_deleted() {
     // The one that keeps the files has them deleted.
     assert_eq!(held.value(), [7; 100]);
     drop(held);
-    db.wait_until_quiet().unwrap();
-    assert!(!old.iter().any(|name| tables(&world).contains(name)));
+    // Waits for the deletion.
     db.close().unwrap();
+    assert!(!old.iter().any(|name| tables(&world).contains(name)));
 }
