@@ -145,6 +145,9 @@ pub struct Flags {
     /// page cache.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub cold: bool,
+    /// Keys for each range tombstone of `fillrangetombstones`, which deletes all of them but the first.
+    #[arg(long = "keys_per_tombstone", value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..))]
+    pub keys_per_tombstone: u64,
     /// Merge operands that `filloperands` gives each key.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub operands: u64,

@@ -27,7 +27,7 @@ Benchmarks (those marked * begin with a fresh database unless --use_existing_db 
   stats             print the tree and its space        readrandomoperands  get operands, unmerged
   fillseqdeterministic*  in order, level by level: the same tree each time
   filltombstones*   write all keys in order, then delete all but each hundredth
-  fillrangetombstones*  the same with a range tombstone for each 99
+  fillrangetombstones*  the same with a range tombstone for each 99 (--keys_per_tombstone)
   filloperands*     64 merge operands for each key (needs --merge_operator)
   prefixscan        walk all entries of random prefixes (needs --prefix_size, --keys_per_prefix)
   prefixmissing     seek prefixes that no key has (needs a --prefix_size above 8 and --keys_per_prefix)

@@ -139,7 +139,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         self.job.db.flush()
     }
 
-    /// [`Worker::fill_tombstones`] with a range tombstone for each hundred entries instead of
+    /// [`Worker::fill_tombstones`] with a range tombstone for each hundred entries, or as many as the flags say, instead of
     /// ninety-nine deletions.
     pub(super) fn fill_range_tombstones(&mut self) -> Result<()> {
         for number in 0..self.flags.num {
@@ -149,9 +149,11 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         }
         self.job.db.flush()?;
         let mut end = self.key.clone();
-        for number in (0..self.flags.num).step_by(100) {
+        let width = self.flags.keys_per_tombstone;
+        for at in 0..self.flags.num.div_ceil(width) {
+            let number = at * width;
             self.layout.write(number + 1, &mut self.key);
-            self.layout.write(number + 100, &mut end);
+            self.layout.write(number + width, &mut end);
             self.session.delete_range(&self.key, &end)?;
             self.tally.written += (self.key.len() + end.len()) as u64;
             self.finished(1);

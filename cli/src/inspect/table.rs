@@ -19,7 +19,7 @@ pub(super) fn show(page: &mut Page<'_>) -> Result<()> {
     if let Some(fragments) = table.range_tombstones() {
         page.line("range tombstones")?;
         for fragment in fragments.iter() {
-            let seqs: Vec<String> = fragment.seqs.iter().map(ToString::to_string).collect();
+            let seqs: Vec<String> = fragment.seqs().iter().map(ToString::to_string).collect();
             let (start, end) = (page.bytes(fragment.start), page.bytes(fragment.end));
             page.line(format_args!("  {start} .. {end} @{}", seqs.join(", ")))?;
         }

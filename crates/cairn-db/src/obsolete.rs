@@ -1,7 +1,8 @@
 //! Deleting files that nothing needs any more.
 //!
 //! A table is deleted when it has left its version, the MANIFEST edit that released it is synced,
-//! and the last reader that could see it is gone. A log is deleted when a synced edit says that no
+//! and the last reader that could see it is gone: as a view ends, it is noted, and only then does whoever has read
+//! look for such tables. A log is deleted when a synced edit says that no
 //! family needs it. An `SstFileManager` may make trash of tables and blob files first, and delete
 //! them slowly. What a crash left behind is deleted when the database is opened. Unknown names
 //! are never touched.
@@ -139,6 +140,8 @@ impl Shared {
                 unsynced.values().for_each(|log| log.forget());
                 return;
             }
+            // Before the files are looked at: a view that ends meanwhile is noted for the next time.
+            let _ended = self.view_end.take();
             let all = std::mem::take(&mut tree.obsolete_tables);
             // Nobody can gain a reference to a file whose only one is in this list.
             let (gone, read): (Vec<_>, Vec<_>) = all
@@ -240,8 +243,11 @@ impl Shared {
         }
     }
 
+    /// Whether a reader may have kept something: only the last one of a view keeps files, so that the others do not look
+    /// through what is obsolete.
     fn may_have_obsolete(&self) -> bool {
         self.has_obsolete.load(Ordering::Acquire)
+            && self.view_end.is_noted()
             && !self.closing.load(Ordering::Acquire)
             && !self.is_forked()
     }

@@ -94,6 +94,7 @@ impl FamilyState {
             )),
             family: Arc::new(reading),
             number: RELEASED,
+            end: view.end.clone(),
         }));
         drop(options);
         self.set_options(Arc::new(bare), tables);

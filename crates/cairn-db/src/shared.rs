@@ -30,7 +30,7 @@ use cairn_platform::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering,
 };
 use cairn_platform::{Io, Process, World};
-use cairn_read::BlobSource;
+use cairn_read::{BlobSource, ViewEnd};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
 use cairn_version::{FileMeta, OpenTables, TableSource, Version};
@@ -157,6 +157,8 @@ pub(crate) struct Shared {
     pub(crate) archive_purged: AtomicU64,
     /// Whether there are files that wait for their last reader.
     pub(crate) has_obsolete: AtomicBool,
+    /// Whether a view has ended since such files were last looked for.
+    pub(crate) view_end: ViewEnd,
     /// The newest options could not be written to an OPTIONS file yet.
     pub(crate) options_unsaved: AtomicBool,
     /// Held while options change, before any other lock.

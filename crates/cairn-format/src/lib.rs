@@ -19,5 +19,6 @@ pub mod manifest;
 pub mod names;
 pub mod options_text;
 pub mod range_del;
+mod sorted;
 pub mod table;
 pub mod wide;

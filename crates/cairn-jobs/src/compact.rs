@@ -11,6 +11,7 @@
 //! The calling thread works on parts as long as there are any, so a compaction ends even if no other
 //! thread is free to help.
 
+use cairn_format::key;
 use cairn_format::key::InternalKey;
 use cairn_format::range_del::{Fragment, Fragments, Tombstone};
 use cairn_observe::Activity;
@@ -115,7 +116,7 @@ struct Target {
     runs: usize,
     tombstones: Arc<Fragments>,
     /// Those of `tombstones` that are written.
-    written: Fragments,
+    written: Arc<Fragments>,
     below: Below,
 }
 
@@ -261,9 +262,9 @@ impl Work {
         let lower = lower.as_deref();
         let mut entries = self.entries(target, lower)?;
         let cuts = Cuts::new(order.clone(), &target.output, &target.grandparents);
-        let written = target.written.clipped(order, lower, span.upper.as_deref());
         let partitioner = self.partitioner(target);
-        let mut outputs = Outputs::new(&target.kind, written, cuts, lower).partitioned(partitioner);
+        let mut outputs = Outputs::new(&target.kind, target.written.clone(), cuts, lower)
+            .partitioned(partitioner);
         let mut may_give = parts::may_give(&self.pick, order) && !entries.may_jump();
         let mut until_ask = ASK_EVERY;
         while let Some(entry) = entries.next(span.upper.as_deref())? {
@@ -281,7 +282,7 @@ impl Work {
         Ok(Part {
             lower: lower.map(<[u8]>::to_vec),
             level: target.output.level,
-            range_deletions: pieces(&target.written.clipped(order, lower, upper)),
+            range_deletions: pieces(target.written.clipped(order, lower, upper)),
             files: written.files,
             blobs: written.blobs,
             stats: JobStats {
@@ -404,7 +405,7 @@ impl Work {
         let read = self
             .targets
             .last()
-            .map_or(0, |target| pieces(&target.tombstones));
+            .map_or(0, |target| pieces(target.tombstones.iter()));
         let written = parts.iter().map(|part| part.range_deletions).sum();
         done.stats.dropped.range_deletions = read.saturating_sub(written);
         for part in parts {
@@ -482,7 +483,7 @@ impl Target {
         let order = &job.context.order;
         let inputs = runs.iter().flatten();
         let tombstones = inputs.flat_map(|input| own_tombstones(&job.context, input));
-        let tombstones = Fragments::build(order, tombstones);
+        let tombstones = Arc::new(Fragments::build(order, tombstones));
         let below = match job.pick.more_may_come {
             true => Below::anything(),
             false => Below::level(&job.version, output.level),
@@ -494,16 +495,15 @@ impl Target {
             grandparents: grandparents.to_vec(),
             runs: runs.len(),
             written: stripes::written(order, &tombstones, snapshots, bottommost, &below),
-            tombstones: Arc::new(tombstones),
+            tombstones,
             below,
         }
     }
 }
 
 /// Range tombstones in `fragments`, as they would be stored.
-fn pieces(fragments: &Fragments) -> u64 {
-    let seqs = |fragment: Fragment<'_>| fragment.seqs.len() as u64;
-    fragments.iter().map(seqs).sum()
+fn pieces<'a>(fragments: impl Iterator<Item = Fragment<'a>>) -> u64 {
+    fragments.map(|fragment| fragment.depth() as u64).sum()
 }
 
 fn kind(job: &CompactJob, output: &Output, bottommost: bool) -> Kind {
@@ -569,8 +569,8 @@ fn own_tombstones(context: &JobContext, input: &InputTable) -> Vec<Tombstone> {
     let Some(all) = input.table.range_tombstones() else {
         return Vec::new();
     };
-    let own = all.truncated(&context.order, &input.file.smallest, &input.file.largest);
-    own.iter()
-        .flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>())
-        .collect()
+    let order = &context.order;
+    let [smallest, largest] = [&input.file.smallest, &input.file.largest]
+        .map(|bound| key::strip_timestamp(bound.user_key(), order.timestamp_size()));
+    all.tombstones(order, smallest, largest).collect()
 }

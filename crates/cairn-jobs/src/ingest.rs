@@ -273,10 +273,7 @@ fn holds(
         let size = order.timestamp_size();
         let from = key::strip_timestamp(smallest.user_key(), size);
         let to = key::strip_timestamp(largest.user_key(), size);
-        let touches = tombstones
-            .iter()
-            .any(|range| !range.is_before(&order, from) && !range.is_behind(&order, to));
-        if touches {
+        if tombstones.touch(&order, from, to) {
             return Ok(true);
         }
     }
@@ -307,11 +304,8 @@ pub fn memtable_holds(
     if memtable.has_range_tombstones() {
         let from = key::strip_timestamp(smallest.user_key(), size);
         let to = key::strip_timestamp(largest.user_key(), size);
-        let tombstones = memtable.range_tombstones(SequenceNumber::MAX);
-        let touches = tombstones
-            .iter()
-            .any(|range| !range.is_before(order, from) && !range.is_behind(order, to));
-        if touches {
+        let groups = memtable.range_tombstones();
+        if groups.iter().any(|group| group.touch(order, from, to)) {
             return true;
         }
     }

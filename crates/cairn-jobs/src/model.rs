@@ -236,7 +236,7 @@ pub(crate) fn compact_filtered(
 ) -> State {
     let order = KeyOrder::Bytewise;
     let snapshots: Vec<SequenceNumber> = snapshots.iter().copied().map(SequenceNumber).collect();
-    let tombstones = Fragments::build(&order, state.tombstones.iter().cloned());
+    let tombstones = Arc::new(Fragments::build(&order, state.tombstones.iter().cloned()));
     let written = stripes::written(&order, &tombstones, &snapshots, bottommost, &below);
     let lists = (0..runs).map(|run| {
         let mine = state
@@ -253,7 +253,7 @@ pub(crate) fn compact_filtered(
         snapshots,
         merge_operator: operator.map(|operator| Arc::new(operator) as Arc<dyn MergeOperator>),
         dated: false,
-        tombstones: Arc::new(tombstones),
+        tombstones,
         bottommost,
         below,
         filter,

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use cairn_compress::Compression;
 use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
-use cairn_format::range_del::Fragments;
+use cairn_format::range_del::{Fragment, Fragments};
 use cairn_observe::files::measured_writes;
 use cairn_observe::statistics::Histogram;
 use cairn_observe::threads::{self, Stage};
@@ -20,7 +20,7 @@ use cairn_options::{CompressionOptions, TableOptions};
 use cairn_platform::WritableFile;
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_table::{BuildParams, TableBuilder};
-use cairn_types::{FileNumber, Result, SequenceNumber, SstPartitioner, ValueKind};
+use cairn_types::{FileNumber, Result, SstPartitioner};
 use cairn_version::file::EntryCounts;
 use cairn_version::{BlobFileMeta, FileMeta, Version, bounds};
 
@@ -149,7 +149,7 @@ struct Open {
 pub(crate) struct Outputs<'a> {
     kind: &'a Kind,
     /// The range tombstones that are written.
-    tombstones: Fragments,
+    tombstones: Arc<Fragments>,
     cuts: Cuts,
     /// Borders of the user's own.
     partitioner: Option<Box<dyn SstPartitioner>>,
@@ -177,7 +177,7 @@ impl<'a> Outputs<'a> {
     /// Tables for the user keys from `lower` on, with those of `tombstones` that are theirs.
     pub(crate) fn new(
         kind: &'a Kind,
-        tombstones: Fragments,
+        tombstones: Arc<Fragments>,
         cuts: Cuts,
         lower: Option<&[u8]>,
     ) -> Outputs<'a> {
@@ -332,25 +332,19 @@ impl<'a> Outputs<'a> {
     /// tombstones but no entry gets a table for them.
     fn end(&mut self, upper: Option<&[u8]>) -> Result<()> {
         let order = &self.kind.context.order;
-        let mine = match self.tombstones.is_empty() {
-            true => Fragments::default(),
-            false => self.tombstones.clipped(order, self.lower.as_deref(), upper),
-        };
+        let mine = || self.tombstones.clipped(order, self.lower.as_deref(), upper);
         let mut open = match self.open.take() {
             Some(open) => open,
-            None if mine.is_empty() => return Ok(()),
+            None if mine().next().is_none() => return Ok(()),
             None => self.create()?,
         };
         let mut largest = open.builder.last_key().to_vec();
-        for tombstone in mine
-            .iter()
-            .flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>())
-        {
+        for tombstone in mine().flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>()) {
             let (start, end) = tombstone.encode();
             open.builder.add_range_tombstone(start.as_bytes(), &end)?;
             open.collecting
                 .add(start.as_bytes(), &end, open.builder.file_size())?;
-            let end = InternalKey::new(&end, SequenceNumber::MAX, ValueKind::RangeDeletion);
+            let end = tombstone.upper_bound();
             if open.smallest.is_empty() {
                 open.smallest.extend_from_slice(start.as_bytes());
             }
@@ -360,18 +354,14 @@ impl<'a> Outputs<'a> {
             open.smallest = bounds::min(order, &open.smallest, start.as_bytes()).to_vec();
             largest = bounds::max(order, &largest, end.as_bytes()).to_vec();
         }
-        let file = self.close(open, &largest, &mine)?;
+        let hides = self.covered_bytes(mine());
+        let file = self.close(open, &largest, hides)?;
         self.files.push(file);
         Ok(())
     }
 
-    /// Finishes and syncs a table, which ends with the key `largest`, and reads it back if that is asked for.
-    fn close(
-        &mut self,
-        mut open: Open,
-        largest: &[u8],
-        tombstones: &Fragments,
-    ) -> Result<Arc<FileMeta>> {
+    /// Finishes and syncs a table, which ends with the key `largest` and hides so many bytes below it, and reads it back if that is asked for.
+    fn close(&mut self, mut open: Open, largest: &[u8], hides: u64) -> Result<Arc<FileMeta>> {
         let context = &self.kind.context;
         let _stage = (!self.kind.flushes).then(|| threads::stage(Stage::CompactionSyncFile));
         let seqs = open.builder.seq_range().unwrap_or_default();
@@ -411,7 +401,7 @@ impl<'a> Outputs<'a> {
         }
         let drops_more = !self.kind.bottommost && properties.num_deletions > 0;
         file.settled = self.kind.unhindered && !drops_more;
-        file.compensated_range_deletion_size = self.covered_bytes(tombstones);
+        file.compensated_range_deletion_size = hides;
         if let Some((least, most)) = &properties.timestamps {
             (file.min_timestamp, file.max_timestamp) = (least.clone(), most.clone());
         }
@@ -440,13 +430,13 @@ impl<'a> Outputs<'a> {
     }
 
     /// Bytes of files below the output that lie under range tombstones with all their keys.
-    fn covered_bytes(&self, tombstones: &Fragments) -> u64 {
+    fn covered_bytes<'f>(&self, tombstones: impl Iterator<Item = Fragment<'f>>) -> u64 {
         let Some(version) = &self.kind.version else {
             return 0;
         };
         let order = version.order();
         let mut bytes = 0_u64;
-        for fragment in tombstones.iter() {
+        for fragment in tombstones {
             for level in version.levels().iter().skip(self.kind.level + 1) {
                 let files = level.files();
                 let from = files.partition_point(|file| {

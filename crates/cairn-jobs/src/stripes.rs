@@ -1,6 +1,8 @@
 //! Which range tombstones of its inputs a job writes.
 
-use cairn_format::range_del::{Fragments, Tombstone};
+use std::sync::Arc;
+
+use cairn_format::range_del::{Fragment, Fragments, Tombstone};
 use cairn_types::{KeyOrder, SequenceNumber};
 
 use crate::below::Below;
@@ -10,25 +12,50 @@ use crate::below::Below;
 /// History of keys with timestamps is kept whole.
 pub(crate) fn written(
     order: &KeyOrder,
-    all: &Fragments,
+    all: &Arc<Fragments>,
     snapshots: &[SequenceNumber],
     bottommost: bool,
     below: &Below,
-) -> Fragments {
-    let stripe = |seq: SequenceNumber| snapshots.partition_point(|&snapshot| snapshot < seq);
-    let timestamps = order.timestamp_size() > 0;
+) -> Arc<Fragments> {
+    if order.timestamp_size() > 0 {
+        return all.clone();
+    }
     let mut kept: Vec<Tombstone> = Vec::new();
     for fragment in all.iter() {
-        let mut last = None;
-        for tombstone in fragment.tombstones() {
-            let stripe = stripe(tombstone.seq);
-            let range = tombstone.start.as_slice()..tombstone.end.as_slice();
-            let vanishes = stripe == 0 && (bottommost || !below.may_touch(order, range));
-            if timestamps || (last != Some(stripe) && !vanishes) {
-                kept.push(tombstone);
+        let range = fragment.start..fragment.end;
+        newest_of_stripes(&fragment, snapshots, |stripe, seq| {
+            let vanishes = stripe == 0 && (bottommost || !below.may_touch(order, range.clone()));
+            if !vanishes {
+                kept.push(Tombstone {
+                    start: fragment.start.to_vec(),
+                    end: fragment.end.to_vec(),
+                    seq,
+                    ts: Vec::new(),
+                });
             }
-            last = Some(stripe);
+        });
+    }
+    Arc::new(Fragments::build(order, kept))
+}
+
+/// Shows `visit` the newest tombstone of each stripe, and how many snapshots are older than it. Costs nothing for those that are not the
+/// newest: under each other they come to the square of their number.
+fn newest_of_stripes(
+    fragment: &Fragment<'_>,
+    snapshots: &[SequenceNumber],
+    mut visit: impl FnMut(usize, SequenceNumber),
+) {
+    let mut visible = SequenceNumber::MAX;
+    loop {
+        let seq = fragment.newest(visible);
+        if seq == SequenceNumber::ZERO {
+            return;
+        }
+        let stripe = snapshots.partition_point(|&snapshot| snapshot < seq);
+        visit(stripe, seq);
+        match stripe.checked_sub(1) {
+            Some(before) => visible = snapshots[before],
+            None => return,
         }
     }
-    Fragments::build(order, kept)
 }

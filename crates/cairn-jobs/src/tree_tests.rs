@@ -180,14 +180,13 @@ fn content(world: &World, blobs: &BlobSource, file: &FileMeta) -> State {
     iter.status().unwrap();
     assert_eq!(oldest_blob, file.oldest_blob, "{file:?}");
     if let Some(all) = table.range_tombstones() {
-        let own = all.truncated(&KeyOrder::Bytewise, &file.smallest, &file.largest);
+        let order = &KeyOrder::Bytewise;
+        let [smallest, largest] = [&file.smallest, &file.largest].map(InternalKey::user_key);
         assert!(
-            own.iter().all(|fragment| !fragment.includes_end),
+            file.largest.is_exclusive_bound() || !all.touch(order, largest, largest),
             "{file:?}"
         );
-        let own = own
-            .iter()
-            .flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>());
+        let own = all.tombstones(order, smallest, largest);
         state.tombstones.extend(own);
     }
     state

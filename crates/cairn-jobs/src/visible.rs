@@ -108,8 +108,8 @@ pub struct Visible<R> {
     has_user: bool,
     /// The stripe whose older entries of `user` are hidden, by its upper end.
     decided: Option<SequenceNumber>,
-    /// The fragment of the range tombstones that may cover the current key.
-    fragment: usize,
+    /// The region of the range tombstones that the key lies in which was looked at last.
+    region: usize,
     key: Vec<u8>,
     made: Vec<u8>,
     queue: VecDeque<Made>,
@@ -142,7 +142,7 @@ impl<R: Run> Visible<R> {
             user: Vec::new(),
             has_user: false,
             decided: None,
-            fragment: 0,
+            region: 0,
             key: Vec::new(),
             made: Vec::new(),
             queue: VecDeque::new(),
@@ -491,15 +491,8 @@ impl<R: Run> Visible<R> {
             return false;
         }
         let (tombstones, order) = (&self.rules.tombstones, &self.rules.order);
-        while let Some(fragment) = tombstones.get(self.fragment) {
-            if !fragment.is_before(order, &self.user) {
-                let begun = order.compare(fragment.start, &self.user).is_le();
-                let newest = fragment.seqs.get(fragment.first_visible(stripe));
-                return begun && newest.is_some_and(|&newest| newest > seq);
-            }
-            self.fragment += 1;
-        }
-        false
+        self.region = tombstones.region_near(order, self.region, &self.user);
+        tombstones.newest(self.region, stripe) > seq
     }
 
     /// Whether a value of `stripe` may get sequence number 0.

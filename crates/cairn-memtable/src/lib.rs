@@ -1,8 +1,8 @@
 //! The memtable: recent writes, sorted, in memory.
 //!
 //! A [`Memtable`] takes writes from many threads at once and serves reads at the same time, without
-//! a lock on either side. It is a skiplist in an arena (`list`) for point entries and a short
-//! list of range tombstones beside it, and if asked for a Bloom filter (`filter`) that saves
+//! a lock on either side. It is a skiplist in an arena (`list`) for point entries and a
+//! list of range tombstones beside it, of which readers share fragments that are built as they come, and if asked for a Bloom filter (`filter`) that saves
 //! lookups the walk. A lone writer may have his entries linked in some at a time, before anybody reads
 //! ([`Memtable::add_late`]). For bulk loads it can be sorted late, when it is first read. When it is full, the database stops writing to it, flushes
 //! it to a table and drops it as a whole.
@@ -36,5 +36,5 @@ pub use filter::FilterOptions;
 pub use iter::{MemtableIter, MemtableWalk};
 pub use list::held::{RULE, is_comparing};
 pub use list::{Entry, InsertHint, TOGETHER};
-pub use memtable::{Memtable, MemtableOptions, Point};
+pub use memtable::{Memtable, MemtableOptions, Point, RangeTombstones};
 pub use pin::PinnedEntry;

@@ -78,8 +78,45 @@ struct Account {
 struct Ranges {
     tombstones: Vec<Tombstone>,
     bytes: usize,
-    /// The fragments of the first so many tombstones.
-    fragments: Option<(usize, Arc<Fragments>)>,
+    /// The fragments of the tombstones up to the last read, in groups, the oldest first, each of more tombstones than the one behind it.
+    groups: Vec<Group>,
+    /// The same for readers.
+    shown: RangeTombstones,
+}
+
+/// The fragments of some tombstones that were added one after another.
+struct Group {
+    count: usize,
+    fragments: Arc<Fragments>,
+}
+
+/// Range tombstones in groups of fragments, each of which a reader has to ask.
+pub type RangeTombstones = Arc<[Arc<Fragments>]>;
+
+impl Ranges {
+    /// Brings the fragments up to the tombstones. Those that were added since the last read become a group, together with
+    /// the groups before that are no larger: so each tombstone is put into fragments as often as their number can be halved,
+    /// however reads and additions alternate.
+    fn build(&mut self, order: &KeyOrder) {
+        let built: usize = self.groups.iter().map(|group| group.count).sum();
+        let mut count = self.tombstones.len() - built;
+        if count == 0 {
+            return;
+        }
+        let mut kept = self.groups.len();
+        while let Some(last) = kept.checked_sub(1)
+            && self.groups[last].count <= count
+        {
+            count += self.groups[last].count;
+            kept = last;
+        }
+        let tombstones = &self.tombstones[self.tombstones.len() - count..];
+        let fragments = Arc::new(Fragments::build(order, tombstones));
+        self.groups.truncate(kept);
+        self.groups.push(Group { count, fragments });
+        let shown = self.groups.iter().map(|group| group.fragments.clone());
+        self.shown = shown.collect();
+    }
 }
 
 impl Memtable {
@@ -396,25 +433,13 @@ impl Memtable {
         self.range_deletions.load(Ordering::Acquire) > 0
     }
 
-    /// The fragments of all range tombstones that a reader at `visible` has to know; newer ones
-    /// may be among them and are told apart by their sequence numbers.
+    /// The fragments of all range tombstones. Readers tell those that are too new for them by their sequence numbers.
     #[must_use]
-    pub fn range_tombstones(&self, visible: SequenceNumber) -> Arc<Fragments> {
+    pub fn range_tombstones(&self) -> RangeTombstones {
         must_be_free(self.order(), &self.ranges);
         let mut ranges = self.ranges.lock();
-        let count = ranges.tombstones.len();
-        if let Some((built, fragments)) = &ranges.fragments {
-            let newer = &ranges.tombstones[*built..];
-            if newer.iter().all(|tombstone| tombstone.seq > visible) {
-                return Arc::clone(fragments);
-            }
-        }
-        let tombstones = ranges.tombstones.iter().cloned();
-        let fragments = holding(self.order(), &self.ranges, || {
-            Arc::new(Fragments::build(self.order(), tombstones))
-        });
-        ranges.fragments = Some((count, Arc::clone(&fragments)));
-        fragments
+        holding(self.order(), &self.ranges, || ranges.build(self.order()));
+        Arc::clone(&ranges.shown)
     }
 
     /// The range tombstones as they were added.

@@ -325,11 +325,14 @@ impl Child {
         }
     }
 
-    /// No entry of the child is newer than this.
-    #[must_use]
-    pub fn largest_seq(&self) -> SequenceNumber {
+    /// No entry of the child is newer than this, and those of a memtable, where each entry and each range tombstone has
+    /// a number of its own, are not as new.
+    pub fn newest(&mut self) -> SequenceNumber {
         match self {
-            Child::Memtable(iter) => iter.table().largest_seq(),
+            Child::Memtable(iter) => {
+                let largest = iter.table().largest_seq();
+                SequenceNumber(largest.0.saturating_sub(1))
+            }
             Child::Table(_, largest) => *largest,
             Child::Level(iter) => iter.largest_seq(),
         }

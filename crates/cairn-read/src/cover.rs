@@ -1,17 +1,23 @@
 //! Range tombstones of all sources of a read, as one question: what is the newest tombstone over
 //! this key?
 //!
-//! Scans ask it for every key, so the answer is kept with the window of keys that it holds for: the
-//! piece between the nearest edges of fragments and files on either side. Inside the window a
-//! question costs two comparisons of keys, without any tombstone around mostly of 8 bytes each;
-//! where no source can have tombstones, it costs nothing.
+//! Nothing is copied: each source keeps the shared fragments and the region in which the key lay that was asked last.
+//! The keys for which the answer holds, the *window*, lie between the nearest edges of all sources; inside it a
+//! question costs two comparisons of keys. A key outside moves those sources whose own window it has left, to
+//! a neighbouring region or by a binary search; where no source can have tombstones, a question costs nothing.
+//!
+//! Sources are ranked as the children of the merging iterator are, newest first. What an older child holds of a
+//! key is older than everything that a newer one says of it, so a tombstone hides the whole range that it
+//! covers in all children behind its own, and [`Cover::end`] says how far those may be moved at once.
 //!
 //! A level is not asked at all once it is known that no file of it has tombstones.
 //!
 //! Tombstones of a level are found by file, in the file that may hold the key, whether or not the
-//! iterator over that level has points there. Where keys have timestamps, an answer depends on the
+//! iterator over that level has points there. Those of a file speak only for keys between its bounds, which
+//! are edges of its window. Where keys have timestamps, an answer depends on the
 //! key's own, and no window is kept.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use cairn_format::key;
@@ -24,35 +30,72 @@ use crate::level::Tables;
 
 /// The range tombstones of a view; see the module's documentation.
 pub(crate) struct Cover {
+    reader: Reader,
+    /// Newest first.
+    sources: Vec<Source>,
+    window: Window,
+}
+
+/// Who asks, and what for.
+struct Reader {
     order: KeyOrder,
+    /// Bytes of timestamp at the end of keys.
+    timestamp_size: usize,
     visible: SequenceNumber,
     read_ts: Option<Vec<u8>>,
-    /// Tombstones of memtables and of tables of level 0, these cut at the bounds of their files.
-    whole: Vec<Arc<Fragments>>,
-    levels: Vec<Level>,
     tables: Tables,
-    window: Window,
     /// A lookup key in the making; kept for its memory.
     target: Vec<u8>,
 }
 
-/// A level from 1 on, and the tombstones of the file that was asked last.
-struct Level {
-    number: usize,
-    files: Arc<LevelFiles>,
-    last: Option<(usize, Option<Arc<Fragments>>)>,
+/// Where tombstones lie, and what they say of the key that was asked last.
+struct Source {
+    /// The child of the merging iterator whose entries lie at the same place.
+    child: usize,
+    place: Place,
+    /// The fragments over the key, and its region; none where no file is or the file has no tombstones.
+    fragments: Option<Arc<Fragments>>,
+    region: usize,
+    /// The newest visible tombstone over the key, zero for none.
+    seq: SequenceNumber,
+    /// The first key for which that holds.
+    from: Edge,
+    /// The first key for which it does not.
+    until: Edge,
 }
 
-/// Keys for which an answer holds.
-#[derive(Default)]
+enum Place {
+    Memtable,
+    /// A table of level 0.
+    File(Arc<FileMeta>),
+    /// A level from 1 on, its files, and the file whose fragments are at hand.
+    Level(usize, Arc<LevelFiles>, usize),
+}
+
+/// Where a window ends.
+#[derive(Clone, Copy, Debug, Default)]
+enum Edge {
+    /// Nowhere.
+    #[default]
+    Open,
+    /// At the edge of fragments.
+    Fragment(usize),
+    /// At the smallest key of the file at this position.
+    Smallest(usize),
+    /// At the largest key of the file at this position.
+    Largest(usize),
+    /// Right behind it.
+    BehindLargest(usize),
+}
+
+/// Keys for which an answer holds: those for which it holds in all sources.
+#[derive(Clone, Copy, Default)]
 struct Window {
     /// Whether there is an answer at all.
     known: bool,
-    /// The first key, or the last one before if `after`; none for no edge.
-    from: Option<Vec<u8>>,
-    after: bool,
-    /// The first key behind the window.
-    until: Option<Vec<u8>>,
+    /// The sources that have the nearest edges.
+    from: usize,
+    until: usize,
     seq: SequenceNumber,
 }
 
@@ -64,33 +107,57 @@ impl Cover {
         tables: Tables,
     ) -> Cover {
         Cover {
-            order,
-            visible,
-            read_ts,
-            whole: Vec::new(),
-            levels: Vec::new(),
-            tables,
+            reader: Reader {
+                timestamp_size: order.timestamp_size(),
+                order,
+                visible,
+                read_ts,
+                tables,
+                target: Vec::new(),
+            },
+            sources: Vec::new(),
             window: Window::default(),
-            target: Vec::new(),
         }
     }
 
-    /// Adds the tombstones of a memtable, or of a table of level 0.
-    pub(crate) fn add(&mut self, fragments: Arc<Fragments>) {
+    /// Adds tombstones of a memtable, whose entries `child` shows.
+    pub(crate) fn add_memtable(&mut self, child: usize, fragments: Arc<Fragments>) {
         if !fragments.is_empty() {
-            self.whole.push(fragments);
+            self.add(child, Place::Memtable, Some(fragments));
         }
     }
 
-    /// Adds the tombstones of `files`, which make up the level `number`.
-    pub(crate) fn add_level(&mut self, number: usize, files: Arc<LevelFiles>) {
-        if !files.has_no_tombstones() {
-            self.levels.push(Level {
-                number,
-                files,
-                last: None,
-            });
+    /// Adds the tombstones of a table of level 0, whose entries `child` shows.
+    pub(crate) fn add_table(
+        &mut self,
+        child: usize,
+        file: &Arc<FileMeta>,
+        fragments: &Arc<Fragments>,
+    ) {
+        if !fragments.is_empty() {
+            self.add(child, Place::File(file.clone()), Some(fragments.clone()));
         }
+    }
+
+    /// Adds the tombstones of `files`, which make up the level `number`, and whose entries `child` shows.
+    pub(crate) fn add_level(&mut self, child: usize, number: usize, files: Arc<LevelFiles>) {
+        if !files.has_no_tombstones() {
+            // No file is at hand yet.
+            let none = files.len();
+            self.add(child, Place::Level(number, files, none), None);
+        }
+    }
+
+    fn add(&mut self, child: usize, place: Place, fragments: Option<Arc<Fragments>>) {
+        self.sources.push(Source {
+            child,
+            place,
+            fragments,
+            region: 0,
+            seq: SequenceNumber::ZERO,
+            from: Edge::Open,
+            until: Edge::Open,
+        });
     }
 
     /// The sequence number of the newest visible tombstone over `user_key`, zero for none. Entries
@@ -104,7 +171,7 @@ impl Cover {
         if self.is_empty() {
             return Ok(SequenceNumber::ZERO);
         }
-        if self.window.holds(&self.order, user_key) {
+        if self.holds(user_key) {
             return Ok(self.window.seq);
         }
         self.find(user_key)
@@ -113,211 +180,341 @@ impl Cover {
     /// Whether no source can have tombstones.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.levels.is_empty()
+        self.sources.is_empty()
     }
 
     /// Does not ask levels any more of which it is known by now that they have no tombstones.
     pub(crate) fn forget_levels(&mut self) {
-        self.levels.retain(|level| !level.files.has_no_tombstones());
+        let is_idle = |source: &Source| matches!(&source.place, Place::Level(_, files, _) if files.has_no_tombstones());
+        if self.sources.iter().any(is_idle) {
+            self.sources.retain(|source| !is_idle(source));
+            self.combine();
+        }
     }
 
     /// Whether it is known, without looking at tables, that no tombstone covers `user_key`.
     pub(crate) fn is_known_uncovered(&self, user_key: &[u8]) -> bool {
-        let window = &self.window;
-        self.is_empty() || window.seq == SequenceNumber::ZERO && window.holds(&self.order, user_key)
+        self.is_empty() || self.window.seq == SequenceNumber::ZERO && self.holds(user_key)
     }
 
     /// The edges of the window around the key that was asked last, if no tombstone covers that: the keys
     /// between them, which are not the edges themselves, are not covered either.
     pub(crate) fn uncovered(&self) -> Option<[Option<&[u8]>; 2]> {
+        let uncovered = self.window.known && self.window.seq == SequenceNumber::ZERO;
+        uncovered.then(|| self.edges())
+    }
+
+    /// Where the range around the key that was asked last ends, going forward or `back`, in which everything that `child`
+    /// holds is hidden; `None` if there is no such range. Forward the end is the first key behind the range, and
+    /// backward the first key in it. No entry of the child is newer than `largest` says.
+    pub(crate) fn end(
+        &self,
+        child: usize,
+        back: bool,
+        mut largest: impl FnMut() -> SequenceNumber,
+    ) -> Option<&[u8]> {
+        if !self.window.known || self.window.seq == SequenceNumber::ZERO {
+            return None;
+        }
+        let mut end: Option<&[u8]> = None;
+        for source in &self.sources {
+            if source.seq > SequenceNumber::ZERO && (source.child < child || largest() < source.seq)
+            {
+                let edge = match back {
+                    true => source.from,
+                    false => source.until,
+                };
+                let edge = self.reader.edge(source, edge)?;
+                let is_further =
+                    |end: &[u8]| compare(&self.reader.order, edge, end).is_gt() != back;
+                if end.is_none_or(is_further) {
+                    end = Some(edge);
+                }
+            }
+        }
+        end
+    }
+
+    /// The newest child that has a tombstone over the key that was asked last, and the edge of what that covers, as
+    /// [`Cover::end`] says it of all children behind that one.
+    pub(crate) fn newest_end(&self, back: bool) -> Option<(usize, &[u8])> {
+        let covers = |source: &&Source| source.seq > SequenceNumber::ZERO;
+        let source = self.sources.iter().find(covers)?;
+        let behind = source.child + 1;
+        let end = self.end(behind, back, || SequenceNumber::MAX)?;
+        Some((source.child, end))
+    }
+
+    #[inline]
+    fn holds(&self, user_key: &[u8]) -> bool {
         let Window {
-            known,
-            from,
-            until,
-            seq,
-            ..
-        } = &self.window;
-        let uncovered = *known && *seq == SequenceNumber::ZERO;
-        uncovered.then_some([from, until].map(Option::as_deref))
+            known, from, until, ..
+        } = self.window;
+        known
+            && self.reader.is_before_end(&self.sources[until], user_key)
+            && self.reader.is_behind_start(&self.sources[from], user_key)
     }
 
-    /// The end of the window around the key that was asked last, if all of the window up to there
-    /// is covered.
-    pub(crate) fn covered_until(&self) -> Option<&[u8]> {
-        self.window.until.as_deref().filter(|_| self.window.known)
-    }
-
-    #[cold]
-    fn find(&mut self, user_key: &[u8]) -> Result<SequenceNumber> {
-        let plain = key::strip_timestamp(user_key, self.order.timestamp_size());
-        let mut found = Found {
-            order: &self.order,
-            visible: self.visible,
-            read_ts: self.read_ts.as_deref(),
-            user_key,
-            plain,
-            window: Window::default(),
+    fn edges(&self) -> [Option<&[u8]>; 2] {
+        let edge = |source: usize, edge: fn(&Source) -> Edge| {
+            let source = self.sources.get(source)?;
+            self.reader.edge(source, edge(source))
         };
-        for fragments in &self.whole {
-            found.ask(fragments);
+        let Window { from, until, .. } = self.window;
+        [
+            edge(from, |source| source.from),
+            edge(until, |source| source.until),
+        ]
+    }
+
+    /// Moves the sources to `user_key`.
+    // Not cold: scans over many small tombstones come here for every one.
+    #[inline(never)]
+    fn find(&mut self, user_key: &[u8]) -> Result<SequenceNumber> {
+        let reader = &mut self.reader;
+        let (plain, timestamp) = user_key.split_at(user_key.len() - reader.timestamp_size);
+        let is_known = self.window.known;
+        self.window.known = false;
+        for source in &mut self.sources {
+            if !is_known
+                || !reader.is_before_end(source, plain)
+                || !reader.is_behind_start(source, plain)
+            {
+                source.go_to(reader, plain, timestamp)?;
+            }
         }
-        key::append_internal(
-            clear(&mut self.target),
-            user_key,
-            SequenceNumber::MAX,
-            ValueKind::FOR_SEEK,
-        );
-        for level in &mut self.levels {
-            level.ask(&mut found, &self.target, &self.tables)?;
-        }
-        let mut window = found.window;
-        window.known = self.order.timestamp_size() == 0;
-        self.window = window;
+        self.combine();
+        self.window.known = self.reader.timestamp_size == 0;
         Ok(self.window.seq)
     }
+
+    /// Finds the window of all sources together.
+    fn combine(&mut self) {
+        let mut window = Window {
+            known: self.window.known,
+            ..Window::default()
+        };
+        let mut edges: [Option<&[u8]>; 2] = [None; 2];
+        let reader = &self.reader;
+        for (at, source) in self.sources.iter().enumerate() {
+            window.seq = window.seq.max(source.seq);
+            if let Some(from) = reader.edge(source, source.from) {
+                let is_later = |known: &[u8]| match compare(&reader.order, known, from) {
+                    Ordering::Less => true,
+                    Ordering::Equal => matches!(source.from, Edge::BehindLargest(_)),
+                    Ordering::Greater => false,
+                };
+                if edges[0].is_none_or(is_later) {
+                    (edges[0], window.from) = (Some(from), at);
+                }
+            }
+            if let Some(until) = reader.edge(source, source.until)
+                && edges[1].is_none_or(|known| compare(&reader.order, until, known).is_lt())
+            {
+                (edges[1], window.until) = (Some(until), at);
+            }
+        }
+        // Where no source has an edge, any stands for all.
+        self.window = window;
+    }
 }
 
-fn clear(bytes: &mut Vec<u8>) -> &mut Vec<u8> {
-    bytes.clear();
-    bytes
-}
-
-impl Window {
+impl Reader {
     #[inline]
-    fn holds(&self, order: &KeyOrder, user_key: &[u8]) -> bool {
-        self.known
-            && self
-                .until
-                .as_deref()
-                .is_none_or(|until| compare(order, user_key, until).is_lt())
-            && self
-                .from
-                .as_deref()
-                .is_none_or(|from| match compare(order, from, user_key) {
-                    std::cmp::Ordering::Less => true,
-                    std::cmp::Ordering::Equal => !self.after,
-                    std::cmp::Ordering::Greater => false,
-                })
+    fn is_before_end(&self, source: &Source, plain: &[u8]) -> bool {
+        let until = self.edge(source, source.until);
+        until.is_none_or(|until| compare(&self.order, plain, until).is_lt())
+    }
+
+    #[inline]
+    fn is_behind_start(&self, source: &Source, plain: &[u8]) -> bool {
+        let from = self.edge(source, source.from);
+        from.is_none_or(|from| match compare(&self.order, from, plain) {
+            Ordering::Less => true,
+            Ordering::Equal => !matches!(source.from, Edge::BehindLargest(_)),
+            Ordering::Greater => false,
+        })
+    }
+
+    /// The user key of an edge of `source`, without timestamp.
+    #[inline]
+    fn edge<'a>(&self, source: &'a Source, edge: Edge) -> Option<&'a [u8]> {
+        let user = match edge {
+            Edge::Open => return None,
+            Edge::Fragment(at) => return source.fragments.as_ref()?.edge(at),
+            Edge::Smallest(at) => source.place.file(at)?.smallest.user_key(),
+            Edge::Largest(at) | Edge::BehindLargest(at) => {
+                source.place.file(at)?.largest.user_key()
+            }
+        };
+        Some(key::strip_timestamp(user, self.timestamp_size))
+    }
+
+    /// How the smallest and the largest key of `file` stand to `plain`.
+    fn bounds(&self, file: &FileMeta, plain: &[u8]) -> [Ordering; 2] {
+        [&file.smallest, &file.largest].map(|bound| {
+            let bound = key::strip_timestamp(bound.user_key(), self.timestamp_size);
+            compare(&self.order, bound, plain)
+        })
     }
 }
 
-/// A question on its way through the sources.
-struct Found<'a> {
-    order: &'a KeyOrder,
-    visible: SequenceNumber,
-    read_ts: Option<&'a [u8]>,
-    user_key: &'a [u8],
-    plain: &'a [u8],
-    window: Window,
-}
-
-impl Found<'_> {
-    /// The window begins at `from`, or behind it, at the earliest.
-    fn not_before(&mut self, from: &[u8], after: bool) {
-        let later = match &self.window.from {
-            None => true,
-            Some(known) => match compare(self.order, known, from) {
-                std::cmp::Ordering::Less => true,
-                std::cmp::Ordering::Equal => after,
-                std::cmp::Ordering::Greater => false,
+impl Source {
+    /// Moves to the key `plain` with this timestamp.
+    fn go_to(&mut self, reader: &mut Reader, plain: &[u8], timestamp: &[u8]) -> Result<()> {
+        match &self.place {
+            Place::Memtable => self.ask(reader, plain, timestamp),
+            Place::File(file) => match reader.bounds(file, plain) {
+                [Ordering::Greater, _] => self.is_outside(Edge::Open, Edge::Smallest(0)),
+                [_, Ordering::Less] => self.is_outside(Edge::BehindLargest(0), Edge::Open),
+                [_, Ordering::Equal] if file.largest.is_exclusive_bound() => {
+                    self.is_outside(Edge::Largest(0), Edge::Open);
+                }
+                _ => self.ask_file(reader, 0, plain, timestamp),
             },
-        };
-        if later {
-            self.window.from = Some(from.to_vec());
-            self.window.after = after;
-        }
-    }
-
-    /// The window ends at `until` at the latest.
-    fn not_behind(&mut self, until: &[u8]) {
-        let earlier = match &self.window.until {
-            None => true,
-            Some(known) => compare(self.order, until, known).is_lt(),
-        };
-        if earlier {
-            self.window.until = Some(until.to_vec());
-        }
-    }
-
-    fn ask(&mut self, fragments: &Fragments) {
-        let at = fragments.find(self.order, self.plain);
-        if let Some(before) = at.checked_sub(1).and_then(|before| fragments.get(before)) {
-            self.not_before(before.end, before.includes_end);
-        }
-        let Some(fragment) = fragments.get(at) else {
-            return;
-        };
-        if compare(self.order, fragment.start, self.plain).is_gt() {
-            return self.not_behind(fragment.start);
-        }
-        self.not_before(fragment.start, false);
-        self.not_behind(fragment.end);
-        let seq = fragments.covering_at(self.order, self.user_key, self.visible, self.read_ts);
-        self.window.seq = self.window.seq.max(seq);
-    }
-}
-
-impl Level {
-    /// Asks the files that may hold the key: one, or more where its versions are spread.
-    fn ask(&mut self, found: &mut Found<'_>, target: &[u8], tables: &Tables) -> Result<()> {
-        let size = found.order.timestamp_size();
-        let files = self.files.clone();
-        let mut at = files.find(found.order, target);
-        if let Some(before) = at
-            .checked_sub(1)
-            .and_then(|before| files.files().get(before))
-        {
-            let end = key::strip_timestamp(before.largest.user_key(), size);
-            found.not_before(end, !before.largest.is_exclusive_bound());
-        }
-        while let Some(file) = files.files().get(at) {
-            let start = key::strip_timestamp(file.smallest.user_key(), size);
-            if compare(found.order, start, found.plain).is_gt() {
-                found.not_behind(start);
-                break;
+            Place::Level(number, files, at) => {
+                if let Some(file) = files.files().get(*at)
+                    && self.fragments.is_some()
+                    && let [Ordering::Less | Ordering::Equal, Ordering::Greater] =
+                        reader.bounds(file, plain)
+                {
+                    let at = *at;
+                    self.ask_file(reader, at, plain, timestamp);
+                    return Ok(());
+                }
+                let (number, files) = (*number, files.clone());
+                return self.go_to_file(reader, number, &files, plain, timestamp);
             }
-            let end = key::strip_timestamp(file.largest.user_key(), size);
-            found.not_before(start, false);
-            // At its last key itself a file may share the answer with the next one.
-            found.not_behind(end);
-            if let Some(fragments) = self.fragments(at, file, found.order, tables)? {
-                found.ask(&fragments);
-            }
-            if compare(found.order, end, found.plain).is_gt() {
-                break;
-            }
-            at += 1;
         }
         Ok(())
     }
 
-    fn fragments(
+    /// Moves to the files of a level that may hold the key: one, or more where its versions are spread.
+    fn go_to_file(
         &mut self,
-        at: usize,
-        file: &Arc<FileMeta>,
-        order: &KeyOrder,
-        tables: &Tables,
-    ) -> Result<Option<Arc<Fragments>>> {
-        if let Some((last, fragments)) = &self.last
-            && *last == at
-        {
-            return Ok(fragments.clone());
+        reader: &mut Reader,
+        number: usize,
+        files: &LevelFiles,
+        plain: &[u8],
+        timestamp: &[u8],
+    ) -> Result<()> {
+        let target = &mut reader.target;
+        target.clear();
+        target.extend_from_slice(plain);
+        target.extend_from_slice(timestamp);
+        let packed = key::pack(SequenceNumber::MAX, ValueKind::FOR_SEEK);
+        target.extend_from_slice(&packed.to_le_bytes());
+        let found = files.find(&reader.order, target);
+        let before = found
+            .checked_sub(1)
+            .map(|before| (before, &files.files()[before]));
+        self.is_outside(before.map_or(Edge::Open, behind), Edge::Open);
+        let mut seq = SequenceNumber::ZERO;
+        let mut is_in = false;
+        for (at, file) in files.files().iter().enumerate().skip(found) {
+            let [smallest, largest] = reader.bounds(file, plain);
+            if smallest.is_gt() {
+                if !is_in {
+                    self.until = Edge::Smallest(at);
+                }
+                break;
+            }
+            if largest.is_eq() && file.largest.is_exclusive_bound() {
+                if !is_in {
+                    self.is_outside(Edge::Largest(at), Edge::Open);
+                }
+                continue;
+            }
+            let table = reader.tables.table(file, number)?;
+            self.fragments = table.range_tombstones().cloned();
+            if let Place::Level(.., current) = &mut self.place {
+                *current = at;
+            }
+            self.region = 0;
+            self.ask_file(reader, at, plain, timestamp);
+            seq = seq.max(self.seq);
+            if is_in {
+                // What the file before says holds for this key alone.
+                self.until = Edge::Smallest(at);
+            }
+            is_in = true;
+            if largest.is_gt() {
+                break;
+            }
         }
-        let fragments = file_tombstones(file, self.number, order, tables)?;
-        self.last = Some((at, fragments.clone()));
-        Ok(fragments)
+        self.seq = seq;
+        Ok(())
+    }
+
+    /// The key lies in no file of the place.
+    fn is_outside(&mut self, from: Edge, until: Edge) {
+        (self.seq, self.from, self.until) = (SequenceNumber::ZERO, from, until);
+    }
+
+    /// Asks the fragments of the file at position `at`, between whose bounds the key lies.
+    fn ask_file(&mut self, reader: &Reader, at: usize, plain: &[u8], timestamp: &[u8]) {
+        self.ask(reader, plain, timestamp);
+        let edge = |edge| reader.edge(self, edge);
+        let [from, until] = [edge(self.from), edge(self.until)];
+        let [smallest, largest] = [edge(Edge::Smallest(at)), edge(Edge::Largest(at))];
+        let is_less = |a: Option<&[u8]>, b: Option<&[u8]>| {
+            let both = a.zip(b);
+            both.is_none_or(|(a, b)| compare(&reader.order, a, b).is_lt())
+        };
+        let (is_clipped, is_cut_off) = (is_less(from, smallest), is_less(largest, until));
+        if is_clipped {
+            self.from = Edge::Smallest(at);
+        }
+        // At its last key itself a file may share the answer with the next one: the window ends before it.
+        if is_cut_off {
+            self.until = Edge::Largest(at);
+        }
+    }
+
+    /// Asks the fragments at hand.
+    #[inline]
+    fn ask(&mut self, reader: &Reader, plain: &[u8], timestamp: &[u8]) {
+        let Some(fragments) = &self.fragments else {
+            return self.is_outside(Edge::Open, Edge::Open);
+        };
+        let order = &reader.order;
+        self.region = fragments.region_near(order, self.region, plain);
+        self.seq = match timestamp.is_empty() {
+            true => fragments.newest(self.region, reader.visible),
+            false => fragments.newest_at(
+                order,
+                self.region,
+                reader.visible,
+                timestamp,
+                reader.read_ts.as_deref(),
+            ),
+        };
+        self.from = self
+            .region
+            .checked_sub(1)
+            .map_or(Edge::Open, Edge::Fragment);
+        self.until = match self.region < fragments.edges() {
+            true => Edge::Fragment(self.region),
+            false => Edge::Open,
+        };
     }
 }
 
-/// The range tombstones of `file`, cut at its bounds; `None` if it has none.
-pub(crate) fn file_tombstones(
-    file: &Arc<FileMeta>,
-    level: usize,
-    order: &KeyOrder,
-    tables: &Tables,
-) -> Result<Option<Arc<Fragments>>> {
-    let table = tables.table(file, level)?;
-    Ok(table
-        .range_tombstones()
-        .map(|all| Arc::new(all.truncated(order, &file.smallest, &file.largest))))
+/// Right behind the file at this position.
+fn behind((at, file): (usize, &Arc<FileMeta>)) -> Edge {
+    match file.largest.is_exclusive_bound() {
+        true => Edge::Largest(at),
+        false => Edge::BehindLargest(at),
+    }
+}
+
+impl Place {
+    #[inline]
+    fn file(&self, at: usize) -> Option<&FileMeta> {
+        match self {
+            Place::Memtable => None,
+            Place::File(file) => Some(file),
+            Place::Level(_, files, _) => files.files().get(at).map(|file| &**file),
+        }
+    }
 }

@@ -113,7 +113,7 @@ enum End {
 }
 
 /// What the versions seen so far amount to.
-struct Versions {
+struct Versions<'a> {
     /// Merge operands, newest first.
     operands: Vec<Value>,
     newest: Newest,
@@ -123,12 +123,33 @@ struct Versions {
     newest_seq: SequenceNumber,
     /// Whether these two are noted: where keys have timestamps, or the number is wanted.
     notes_newest: bool,
-    /// The newest range tombstone over the key among the sources asked so far.
+    /// The newest range tombstone over the key among the sources asked so far; where keys have timestamps each version is held
+    /// against those of `timed`, and this is the largest number.
     covered_by: SequenceNumber,
+    timed: Option<Box<TimedCovers<'a>>>,
     end: End,
 }
 
-impl Versions {
+/// Range tombstones of the sources asked so far, where it depends on the timestamp of a version which of them hide it.
+struct TimedCovers<'a> {
+    order: &'a KeyOrder,
+    visible: SequenceNumber,
+    read_ts: Option<&'a [u8]>,
+    sources: Vec<Arc<Fragments>>,
+}
+
+impl Versions<'_> {
+    /// Whether a range tombstone hides a version that is older than `covered_by`.
+    #[cold]
+    fn is_hidden(&self, user_key: &[u8], seq: SequenceNumber) -> bool {
+        self.timed.as_ref().is_none_or(|timed| {
+            timed.sources.iter().any(|fragments| {
+                let (visible, read_ts) = (timed.visible, timed.read_ts);
+                seq < fragments.covering_at(timed.order, user_key, visible, read_ts)
+            })
+        })
+    }
+
     /// Takes the next older version; breaks off when no older one matters.
     #[inline]
     fn take(
@@ -139,7 +160,7 @@ impl Versions {
         value: impl FnOnce() -> Value,
     ) -> ControlFlow<()> {
         self.end = End::Reached;
-        if seq < self.covered_by {
+        if seq < self.covered_by && self.is_hidden(user_key, seq) {
             return ControlFlow::Break(());
         }
         if self.notes_newest && self.operands.is_empty() {
@@ -184,7 +205,7 @@ pub(crate) struct PointGet<'a> {
     table: Option<TableRef<'a>>,
     state: TableGet,
     lack: Option<Lack<'a>>,
-    versions: Versions,
+    versions: Versions<'a>,
     hit: Hit,
     /// More operands than this are too many.
     most_operands: u64,
@@ -231,6 +252,7 @@ impl<'a> PointGet<'a> {
                 newest_seq: SequenceNumber::ZERO,
                 notes_newest: view.family.order.timestamp_size() > 0,
                 covered_by: SequenceNumber::ZERO,
+                timed: None,
                 end: End::Open,
             },
         }
@@ -505,7 +527,9 @@ impl<'a> PointGet<'a> {
     fn search_memtables(&mut self) {
         for memtable in self.view.memtables() {
             if memtable.has_range_tombstones() && !self.ignore_range_deletions {
-                self.cover(&memtable.range_tombstones(self.lookup.seq()));
+                for group in memtable.range_tombstones().iter() {
+                    self.cover(group);
+                }
             }
             let versions = &mut self.versions;
             memtable.find(self.lookup, |entry| {
@@ -519,14 +543,31 @@ impl<'a> PointGet<'a> {
     }
 
     /// Takes the tombstones of a source into account.
-    fn cover(&mut self, tombstones: &Fragments) {
+    fn cover(&mut self, tombstones: &Arc<Fragments>) {
         let (order, lookup) = (&self.view.family.order, self.lookup);
-        let seq = tombstones.covering_at(order, lookup.user(), lookup.seq(), self.read_ts);
+        if order.timestamp_size() > 0 {
+            return self.cover_timed(tombstones);
+        }
+        let seq = tombstones.covering(order, lookup.user(), lookup.seq());
         self.versions.covered_by = self.versions.covered_by.max(seq);
         // This source may still hold what is newer than the tombstone.
         if self.versions.covered_by > SequenceNumber::ZERO {
             self.versions.end = End::Covered;
         }
+    }
+
+    #[cold]
+    fn cover_timed(&mut self, tombstones: &Arc<Fragments>) {
+        let timed = self.versions.timed.get_or_insert_with(|| {
+            Box::new(TimedCovers {
+                order: &self.view.family.order,
+                visible: self.lookup.seq(),
+                read_ts: self.read_ts,
+                sources: Vec::new(),
+            })
+        });
+        timed.sources.push(tombstones.clone());
+        self.versions.covered_by = SequenceNumber::MAX;
     }
 
     /// The next file that may hold the key, and its level.
@@ -578,12 +619,16 @@ impl<'a> PointGet<'a> {
 
     #[inline]
     fn search(&mut self, table: &Table) -> Result<Progress> {
-        let versions = &mut self.versions;
+        let (versions, seq) = (&mut self.versions, self.lookup.seq());
         table.get(
             self.lookup,
             &self.options,
             &mut self.state,
             &mut |key, value| {
+                // With timestamps the entries of older ones follow, whatever their sequence number.
+                if key.seq > seq {
+                    return ControlFlow::Continue(());
+                }
                 let pin = || Value::in_block(value.buffer.clone(), value.range.clone());
                 versions.take(key.user_key, key.seq, key.kind, pin)
             },

@@ -70,6 +70,7 @@ pub struct LevelIter {
     /// Whether the seek that goes on counts on the file where it ends.
     drawn: bool,
     error: Option<Error>,
+    largest_seq: Option<SequenceNumber>,
 }
 
 impl LevelIter {
@@ -92,6 +93,7 @@ impl LevelIter {
             back: false,
             drawn: false,
             error: None,
+            largest_seq: None,
         }
     }
 
@@ -335,11 +337,12 @@ impl LevelIter {
         self.settle(progress)
     }
 
-    /// No entry of the level is newer than this. Looks at every file.
-    #[must_use]
-    pub fn largest_seq(&self) -> SequenceNumber {
-        let files = self.files.files().iter();
-        files.map(|file| file.largest_seq).max().unwrap_or_default()
+    /// No entry of the level is newer than this. Looks at every file, once.
+    pub fn largest_seq(&mut self) -> SequenceNumber {
+        *self.largest_seq.get_or_insert_with(|| {
+            let files = self.files.files().iter();
+            files.map(|file| file.largest_seq).max().unwrap_or_default()
+        })
     }
 
     /// Begins a walk in the file at position `at`.

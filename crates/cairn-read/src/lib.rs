@@ -31,7 +31,7 @@ pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, opera
 pub use level::{LevelIter, Tables};
 pub use merge::MergingIter;
 pub use value::Value;
-pub use view::{Reading, View};
+pub use view::{Reading, View, ViewEnd};
 pub use visible::DbIter;
 
 #[cfg(test)]

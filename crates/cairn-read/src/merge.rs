@@ -17,6 +17,7 @@ use cairn_format::key;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber, ValueKind};
 
+use crate::bound::compare;
 use crate::child::Child;
 use crate::tournament::{Player, Tournament};
 use crate::value::Value;
@@ -45,6 +46,8 @@ pub struct MergingIter {
     lacking: Vec<usize>,
     then: Then,
     error: Option<Error>,
+    /// Where a child is sent that leaves a hidden range; kept for its memory.
+    target: Vec<u8>,
 }
 
 /// Memory that a merging iterator has allocated, kept for the thread's next one.
@@ -107,6 +110,7 @@ impl MergingIter {
             lacking: Vec::new(),
             then: Then::Gather,
             error: None,
+            target: Vec::new(),
         }
     }
 
@@ -227,22 +231,39 @@ impl MergingIter {
 
     /// Moves to the first entry at or behind `target`.
     pub fn seek(&mut self, target: &[u8]) -> Progress {
-        self.seek_all(false, target)
+        self.seek_all(false, |_| target)
     }
 
     /// Moves to the last entry at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) -> Progress {
-        self.seek_all(true, target)
+        self.seek_all(true, |_| target)
+    }
+
+    /// [`MergingIter::seek`], or `seek_for_prev` if `back`, where the children behind `child` go right on to the user key `end`, forward to
+    /// its first entry and backward to the last one before it: what they hold on the way there does not count.
+    pub fn seek_apart(&mut self, back: bool, target: &[u8], child: usize, end: &[u8]) -> Progress {
+        let end = self.aim_before(end);
+        let progress = self.seek_all(back, |at| if at <= child { target } else { &end });
+        self.target = end;
+        progress
+    }
+
+    /// A target before all versions of `user`, in memory that the caller gives back.
+    fn aim_before(&mut self, user: &[u8]) -> Vec<u8> {
+        let mut target = std::mem::take(&mut self.target);
+        target.clear();
+        key::append_internal(&mut target, user, SequenceNumber::MAX, ValueKind::FOR_SEEK);
+        target
     }
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) -> Progress {
-        self.move_all(false, Child::seek_to_first)
+        self.move_all(false, |_, child| child.seek_to_first())
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) -> Progress {
-        self.move_all(true, Child::seek_to_last)
+        self.move_all(true, |_, child| child.seek_to_last())
     }
 
     /// Moves to the entry behind the current one.
@@ -265,21 +286,64 @@ impl MergingIter {
         self.after_plain_step(prefix)
     }
 
-    /// Moves those children forward to `target` that stand before it and hold nothing as new as
-    /// `seq`: the way past the entries that a range tombstone of that number deletes.
-    pub fn skip_older(&mut self, seq: SequenceNumber, target: &[u8]) -> Progress {
-        debug_assert!(!self.back);
-        for at in 0..self.children.len() {
-            let child = &mut self.children[at];
-            if child.valid()
-                && child.largest_seq() < seq
-                && key::compare(&self.order, child.key(), target).is_lt()
-                && !child.seek(target).is_ready()
+    /// Moves children that stand in a range whose entries are all hidden out of it, in the direction of the walk. Of each
+    /// child `end` says where its range ends, if it has one: forward the first user key behind it, backward the first in it.
+    /// `false` if the current child is in none; then nothing was moved.
+    pub fn skip_hidden<'a>(
+        &mut self,
+        mut end: impl FnMut(usize, &mut Child) -> Option<&'a [u8]>,
+    ) -> bool {
+        let current = self.current;
+        let end_of_current = end(current, &mut self.children[current]);
+        if !end_of_current.is_some_and(|end| self.leave(current, end)) {
+            return false;
+        }
+        let mut then = Then::Compare;
+        for at in (0..self.children.len()).filter(|&at| at != current) {
+            if let Some(end) = end(at, &mut self.children[at])
+                && self.leave(at, end)
             {
-                self.lacking.push(at);
+                then = Then::Gather;
             }
         }
-        self.after_moves(Then::Gather)
+        let _progress = self.after_moves(then);
+        true
+    }
+
+    /// Moves child `at` out of the range that ends at `end`, by a few steps, or by a seek if these are not enough. `false` if it does
+    /// not stand there.
+    fn leave(&mut self, at: usize, end: &[u8]) -> bool {
+        let (back, order) = (self.back, &self.order);
+        let is_inside = |child: &Child| {
+            child.valid() && compare(order, key::user_key(child.key()), end).is_lt() != back
+        };
+        let child = &mut self.children[at];
+        if !is_inside(child) {
+            return false;
+        }
+        for _ in 0..STEPS {
+            let _prefix = match back {
+                false => child.next_prefix(order),
+                true => child.prev_prefix(order),
+            };
+            if !child.progress().is_ready() || !is_inside(child) {
+                break;
+            }
+        }
+        let mut progress = child.progress();
+        if progress.is_ready() && is_inside(child) {
+            let target = self.aim_before(end);
+            let child = &mut self.children[at];
+            progress = match back {
+                false => child.seek(&target),
+                true => child.seek_for_prev(&target),
+            };
+            self.target = target;
+        }
+        if !progress.is_ready() {
+            self.lacking.push(at);
+        }
+        true
     }
 
     /// Sets whether seeks may leave out tables whose filters do not know the prefix of the target.
@@ -413,27 +477,32 @@ impl MergingIter {
 
     /// All children seek, in steps that all make before the next, so that what one waits for of
     /// memory comes while the others are at work.
-    fn seek_all(&mut self, back: bool, target: &[u8]) -> Progress {
+    #[inline]
+    fn seek_all<'a>(&mut self, back: bool, target: impl Fn(usize) -> &'a [u8]) -> Progress {
         if !self.overlaps {
-            return self.move_all(back, |child| match back {
-                false => child.seek(target),
-                true => child.seek_for_prev(target),
+            return self.move_all(back, |at, child| match back {
+                false => child.seek(target(at)),
+                true => child.seek_for_prev(target(at)),
             });
         }
-        for child in &mut self.children {
-            child.set_out(target, back);
+        for (at, child) in self.children.iter_mut().enumerate() {
+            child.set_out(target(at), back);
         }
         self.children.iter_mut().for_each(Child::reach);
         self.children.iter_mut().for_each(Child::hold);
-        self.move_all(back, |child| child.arrive(target, back))
+        self.move_all(back, |at, child| child.arrive(target(at), back))
     }
 
-    fn move_all(&mut self, back: bool, mut step: impl FnMut(&mut Child) -> Progress) -> Progress {
+    fn move_all(
+        &mut self,
+        back: bool,
+        mut step: impl FnMut(usize, &mut Child) -> Progress,
+    ) -> Progress {
         self.back = back;
         self.error = None;
         self.lacking.clear();
         for (at, child) in self.children.iter_mut().enumerate() {
-            if !step(child).is_ready() {
+            if !step(at, child).is_ready() {
                 self.lacking.push(at);
             }
         }
@@ -522,6 +591,10 @@ impl MergingIter {
         self.error = Some(error);
     }
 }
+
+/// Steps by which a child tries to leave a hidden range before it seeks: many range tombstones hide few entries, and
+/// steps in a block cost far less than a seek.
+const STEPS: usize = 4;
 
 /// The prefix of a child that has ended; others may have it too.
 const ENDED: u64 = u64::MAX;

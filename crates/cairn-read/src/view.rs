@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_memtable::Memtable;
 use cairn_observe::Statistics;
+use cairn_platform::sync::{AtomicBool, Ordering};
 use cairn_platform::{Clock, Io, Random};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor};
 use cairn_version::{TableSource, Version};
@@ -58,6 +59,36 @@ pub struct View {
     pub family: Arc<Reading>,
     /// How many views of the family came before this one, and one more.
     pub number: u64,
+    /// Notes that the view was let go of. The last field: what the others keep is let go of before.
+    pub end: ViewEnd,
+}
+
+/// Notes the ends of views: each clone sets a flag that all share as it is dropped. Files that only a view kept can be deleted
+/// from then on, and nobody need look for such before.
+#[derive(Clone, Debug, Default)]
+pub struct ViewEnd(Arc<AtomicBool>);
+
+impl ViewEnd {
+    /// Whether a view has ended since the last call.
+    #[must_use]
+    pub fn take(&self) -> bool {
+        // Mostly nothing has, and nothing is written then: iterators on all cores come here.
+        self.0.load(Ordering::Acquire) && self.0.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether a view has ended since [`ViewEnd::take`] was called last.
+    #[must_use]
+    pub fn is_noted(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for ViewEnd {
+    fn drop(&mut self) {
+        if !self.is_noted() {
+            self.0.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl View {
@@ -78,6 +109,7 @@ impl View {
             version: self.version.clone(),
             family: self.family.clone(),
             number: self.number + 1,
+            end: self.end.clone(),
         }
     }
 
@@ -92,6 +124,7 @@ impl View {
             version,
             family: self.family.clone(),
             number: self.number + 1,
+            end: self.end.clone(),
         }
     }
 }

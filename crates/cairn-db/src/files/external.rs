@@ -9,9 +9,7 @@ use cairn_options::TableOptions;
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Io};
 use cairn_table::{IterOptions, OpenParams, Table, TableIter};
-use cairn_types::{
-    Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber, ValueKind,
-};
+use cairn_types::{Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber};
 use cairn_version::bounds;
 
 /// A table that was opened by its path.
@@ -90,8 +88,7 @@ impl Reader<'_> {
             .flat_map(|fragments| fragments.iter())
             .flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>())
         {
-            let (start, end) = tombstone.encode();
-            let end = InternalKey::new(&end, SequenceNumber::MAX, ValueKind::RangeDeletion);
+            let ((start, _), end) = (tombstone.encode(), tombstone.upper_bound());
             found = Some(match found {
                 None => (start.into_bytes(), end.into_bytes()),
                 Some((first, last)) => (

@@ -13,7 +13,7 @@ use cairn_observe::statistics::Meter;
 use cairn_options::{FamilyOptions, ReadOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{Io, World};
-use cairn_read::{BlobSource, Columns, DbIter, Found, Reading, Value, View, get};
+use cairn_read::{BlobSource, Columns, DbIter, Found, Reading, Value, View, ViewEnd, get};
 use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
@@ -103,6 +103,7 @@ impl SstFileReader {
                 version: Arc::new(version),
                 family: Arc::new(reading),
                 number: 1,
+                end: ViewEnd::default(),
             }),
             table: external.table,
             io,

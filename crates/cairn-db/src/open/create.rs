@@ -95,6 +95,7 @@ impl Shared {
             version: Arc::new(version),
             family: Arc::new(reading),
             number: 1,
+            end: self.view_end.clone(),
         };
         // The first epoch is that of files that are ingested behind.
         let reserved = u64::from(options.allows_ingest_behind(&self.options()));

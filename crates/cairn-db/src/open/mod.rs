@@ -30,6 +30,7 @@ use cairn_observe::{Level, LogOptions, Logger};
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, OnceLock};
 use cairn_platform::{FileSystem, Io, Process, World};
+use cairn_read::ViewEnd;
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 use cairn_version::{OpenTables, Version};
@@ -436,6 +437,7 @@ fn assemble(
         changed: Condvar::new(),
         next_file: Arc::new(AtomicU64::new(recovered.next_file.0)),
         has_obsolete: AtomicBool::new(false),
+        view_end: ViewEnd::default(),
         options_unsaved: AtomicBool::new(false),
         options_change: Mutex::new(()),
         options_file: Mutex::new(()),

@@ -42,6 +42,7 @@ mod threads;
 mod tickers;
 mod timers;
 mod ttl;
+mod views;
 mod wal;
 mod walks;
 mod writers;

@@ -7,8 +7,8 @@ use cairn_types::{KeyOrder, SequenceNumber};
 
 use crate::meter::Bound;
 
-/// A tombstone in memory is three vectors; the shortest one in a block has a dozen bytes, and each
-/// fragment of n overlapping ones has n sequence numbers.
+/// A tombstone in memory is three vectors; the shortest one in a block has a dozen bytes. Fragments list one of
+/// n overlapping ones at twice the logarithm of n places.
 pub const BOUND: Bound = Bound {
     base: 256 << 10,
     factor: 24,
@@ -25,8 +25,9 @@ pub fn run(data: &[u8]) {
         for fragment in fragments.iter() {
             assert_eq!(order.compare(fragment.start, fragment.end), Ordering::Less);
             assert!(last.is_none_or(|last| order.compare(&last, fragment.start).is_le()));
-            assert!(fragment.seqs.is_sorted_by(|a, b| a >= b), "newest first");
-            let newest = fragment.seqs.first().copied();
+            let seqs = fragment.seqs();
+            assert!(seqs.is_sorted_by(|a, b| a >= b), "newest first");
+            let newest = seqs.first().copied();
             let covering = fragments.covering(&order, fragment.start, SequenceNumber::MAX);
             assert_eq!(
                 Some(covering),

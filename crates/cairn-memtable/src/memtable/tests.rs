@@ -101,20 +101,58 @@ fn range_tombstones_are_found_by_readers_that_see_them() {
     let table = memtable();
     assert!(!table.has_range_tombstones());
     table.add(seq(5), ValueKind::RangeDeletion, b"b", b"d");
-    let first = table.range_tombstones(seq(5));
-    assert_eq!(first.covering(table.order(), b"c", seq(9)), seq(5));
-    assert_eq!(first.covering(table.order(), b"d", seq(9)), seq(0));
-    assert_eq!(first.covering(table.order(), b"c", seq(4)), seq(0));
-    table.add(seq(7), ValueKind::RangeDeletion, b"c", b"e");
-    let old = table.range_tombstones(seq(6));
+    let covering = |groups: &RangeTombstones, key, visible| {
+        let in_group = |group: &Arc<Fragments>| group.covering(table.order(), key, seq(visible));
+        groups.iter().map(in_group).max().unwrap_or_default()
+    };
+    let first = table.range_tombstones();
+    assert_eq!(covering(&first, b"c", 9), seq(5));
+    assert_eq!(covering(&first, b"d", 9), seq(0));
+    assert_eq!(covering(&first, b"c", 4), seq(0));
     assert!(
-        Arc::ptr_eq(&first, &old),
-        "nothing new for this reader, nothing rebuilt"
+        Arc::ptr_eq(&first, &table.range_tombstones()),
+        "nothing new, nothing rebuilt"
     );
-    let second = table.range_tombstones(seq(7));
-    assert_eq!(second.covering(table.order(), b"c", seq(7)), seq(7));
-    assert_eq!(second.covering(table.order(), b"c", seq(6)), seq(5));
+    table.add(seq(7), ValueKind::RangeDeletion, b"c", b"e");
+    let second = table.range_tombstones();
+    assert_eq!(
+        covering(&first, b"c", 9),
+        seq(5),
+        "what is shown does not change"
+    );
+    assert_eq!(covering(&second, b"c", 7), seq(7));
+    assert_eq!(covering(&second, b"c", 6), seq(5));
     assert_eq!((table.entries(), table.range_deletions()), (2, 2));
+}
+
+#[test]
+fn reads_between_additions_of_range_tombstones_build_few_fragments_anew() {
+    let table = memtable();
+    let count = 4_096_u64;
+    let mut built = 0;
+    let mut known: Vec<Arc<Fragments>> = Vec::new();
+    for n in 0..count {
+        let [start, end] = [n, n + 1].map(u64::to_be_bytes);
+        table.add(seq(n + 1), ValueKind::RangeDeletion, &start, &end);
+        let groups = table.range_tombstones();
+        let is_new = |group: &&Arc<Fragments>| !known.iter().any(|old| Arc::ptr_eq(old, group));
+        let new: usize = groups
+            .iter()
+            .filter(is_new)
+            .map(|group| group.seqs().len())
+            .sum();
+        built += new;
+        assert!(groups.len() <= 13, "{} groups", groups.len());
+        known = groups.to_vec();
+        let covers = |group: &&Arc<Fragments>| {
+            group.covering(table.order(), &start, SequenceNumber::MAX) == seq(n + 1)
+        };
+        assert_eq!(groups.iter().filter(covers).count(), 1);
+    }
+    assert!(
+        built <= 13 * count as usize,
+        "{built} tombstones were put into fragments"
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! in tiny blocks, and every operation in both directions at several snapshots.
 
 mod batch;
+mod covered;
 mod prefix;
 mod world;
 

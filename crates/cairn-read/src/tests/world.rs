@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cairn_format::dated;
 use cairn_format::key::{self, InternalKey};
+use cairn_format::range_del::Tombstone;
 use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_memtable::{FilterOptions, Memtable, MemtableOptions};
@@ -22,7 +23,7 @@ use cairn_types::{
 use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
 
 use crate::blob::BlobSource;
-use crate::view::{Reading, View};
+use crate::view::{Reading, View, ViewEnd};
 
 /// One write; its sequence number is its place in history, from 1.
 #[derive(Clone, Debug)]
@@ -174,6 +175,7 @@ impl World {
             version: Arc::new(Version::empty(order, 4).with_edit(&builder.edit).unwrap()),
             family: Arc::new(reading),
             number: 1,
+            end: ViewEnd::default(),
         };
         World {
             view: Arc::new(view),
@@ -366,11 +368,14 @@ impl Builder {
             let start = InternalKey::new(start, SequenceNumber(*seq), ValueKind::RangeDeletion);
             table.add_range_tombstone(start.as_bytes(), end).unwrap();
             bounds.push(start);
-            bounds.push(InternalKey::new(
-                end,
-                SequenceNumber::MAX,
-                ValueKind::RangeDeletion,
-            ));
+            let plain = key::strip_timestamp(end, self.order.timestamp_size());
+            let tombstone = Tombstone {
+                start: Vec::new(),
+                end: plain.to_vec(),
+                seq: SequenceNumber(*seq),
+                ts: end[plain.len()..].to_vec(),
+            };
+            bounds.push(tombstone.upper_bound());
             seqs.push(SequenceNumber(*seq));
         }
         table.finish().unwrap();

@@ -45,7 +45,15 @@ impl DbIter {
             }
             if let Some(cover) = &mut self.cover {
                 self.covered_by = cover.covering(user)?;
+                // Should a child of newer entries stand on the same key, that comes next.
+                let seq = SequenceNumber(key::packed(internal) >> 8);
+                if seq < self.covered_by && self.skip_covered()? {
+                    self.counts.back += 1;
+                    continue;
+                }
             }
+            let internal = self.merging.key();
+            let user = key::user_key(internal);
             if self.untimed
                 && self.skipped < self.view.family.max_sequential_skip
                 && self

@@ -41,7 +41,13 @@ impl DbIter {
             if let Some(cover) = &mut self.cover {
                 self.covered_by = cover.covering(user)?;
                 if seq < self.covered_by {
-                    self.pass_covered()?;
+                    if self.skip_covered()? {
+                        continue;
+                    }
+                    // All of its key that is older lies under the tombstone too.
+                    self.hide_key();
+                    self.count_hidden()?;
+                    let _progress = self.merging.next();
                     continue;
                 }
             }
@@ -200,6 +206,11 @@ impl DbIter {
             Some((internal, Err(_))) => return Err(unknown_kind(internal)),
             _ => None,
         };
+        if version.is_some_and(|version| version.seq > self.seq) {
+            // Of keys with timestamps those with older ones follow, whatever their numbers.
+            let _progress = self.merging.next();
+            return Ok(Progress::Ready);
+        }
         self.astray = true;
         let Some(parsed) = version.filter(|parsed| !parsed.kind.is_deletion()) else {
             return self.go_back();
@@ -326,26 +337,6 @@ impl DbIter {
         self.skipped = 0;
         self.take_key();
         self.same_key = true;
-    }
-
-    /// The current entry lies under a tombstone, and so does all of its key that is older.
-    #[cold]
-    fn pass_covered(&mut self) -> Result<()> {
-        self.hide_key();
-        self.count_hidden()?;
-        self.covered_run += 1;
-        if self.covered_run <= self.view.family.max_sequential_skip {
-            let _progress = self.merging.next();
-            return Ok(());
-        }
-        self.covered_run = 0;
-        let until = self.cover.as_ref().and_then(|cover| cover.covered_until());
-        if let Some(until) = until.map(<[u8]>::to_vec) {
-            // What stays behind is passed over as the rest of its key.
-            self.aim_before_all(&until);
-            let _progress = self.merging.skip_older(self.covered_by, &self.target);
-        }
-        Ok(())
     }
 
     /// Passes over the current entry; seeks when there have been many.

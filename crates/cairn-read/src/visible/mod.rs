@@ -95,7 +95,6 @@ enum Newest {
 
 /// Walks the keys of a view in order, as its sequence number sees them.
 pub struct DbIter {
-    view: Arc<View>,
     seq: SequenceNumber,
     read_ts: Option<Vec<u8>>,
     /// Keys have no timestamps.
@@ -140,8 +139,6 @@ pub struct DbIter {
     /// Entries passed over since the last seek below, and since the user's call.
     skipped: u64,
     hidden: u64,
-    /// Covered entries passed over one after another.
-    covered_run: u64,
     target: Vec<u8>,
     /// The last target of a seek that passes over entries in this direction. The next one lies
     /// further on, so that files with their keys out of order cannot lead around in circles.
@@ -151,6 +148,8 @@ pub struct DbIter {
     has_statistics: bool,
     /// What is passed over in the memtable, if that may have it flushed.
     waste: Option<Box<Waste>>,
+    /// The last field: when a view is let go of, nothing else keeps its files.
+    view: Arc<View>,
 }
 
 /// Memory that an iterator has allocated, empty, kept for the thread's next one.
@@ -260,7 +259,6 @@ impl DbIter {
             newest: Newest::Missing,
             skipped: 0,
             hidden: 0,
-            covered_run: 0,
             target,
             sought: Vec::new(),
             error,
@@ -289,8 +287,7 @@ impl DbIter {
         self.choose_filter(Some(from), false);
         self.aim_before(from);
         self.lower = lower;
-        let _progress = self.merging.seek(&self.target);
-        self.run(Task::Forward);
+        self.walk(Task::Forward);
     }
 
     /// Moves to the last key at or before `target`.
@@ -314,8 +311,7 @@ impl DbIter {
         self.prefix = self.prefix_of(target);
         self.choose_filter(Some(target), true);
         self.aim_behind(target);
-        let _progress = self.merging.seek_for_prev(&self.target);
-        self.run(Task::Backward);
+        self.walk(Task::Backward);
     }
 
     /// Moves to the first key.
@@ -336,8 +332,7 @@ impl DbIter {
             self.prefix = self.prefix_of(&lower);
             self.aim_before(&lower);
             self.lower = Some(lower);
-            let _progress = self.merging.seek(&self.target);
-            self.run(Task::Forward);
+            self.walk(Task::Forward);
         } else {
             let _progress = self.merging.seek_to_first();
             self.run(Task::Forward);
@@ -363,11 +358,11 @@ impl DbIter {
         if let Some(upper) = self.upper.take() {
             self.aim_before_all(&upper);
             self.upper = Some(upper);
-            let _progress = self.merging.seek_for_prev(&self.target);
+            self.walk(Task::Backward);
         } else {
             let _progress = self.merging.seek_to_last();
+            self.run(Task::Backward);
         }
-        self.run(Task::Backward);
     }
 
     /// Moves to the next key. Only while the iterator is valid; otherwise it stays nowhere.
@@ -674,7 +669,6 @@ impl DbIter {
         self.back = back;
         self.astray = false;
         self.same_key = false;
-        self.covered_run = 0;
         self.skipped = 0;
         self.hidden = 0;
         self.sought.clear();
@@ -687,6 +681,15 @@ impl DbIter {
         }
         self.error = None;
         true
+    }
+
+    /// Begins `task` at `target`.
+    #[inline]
+    fn walk(&mut self, task: Task) {
+        match self.set_out() {
+            Ok(()) => self.run(task),
+            Err(error) => self.fail(error),
+        }
     }
 
     /// Carries out `task`, waiting for what lacks.
@@ -780,6 +783,7 @@ impl DbIter {
 
 mod back;
 mod counting;
+mod covered;
 mod forward;
 mod plain;
 mod rules;

@@ -11,7 +11,7 @@ use cairn_version::{FileMeta, LevelFiles};
 use super::{DbIter, PrefixUse};
 use crate::bound::compare;
 use crate::child::Child;
-use crate::cover::{Cover, file_tombstones};
+use crate::cover::Cover;
 use crate::level::{LevelIter, Tables};
 use crate::merge;
 use crate::value::Value;
@@ -62,7 +62,11 @@ pub(super) fn sources(
         if let Some(cover) = &mut cover
             && memtable.has_range_tombstones()
         {
-            cover.add(memtable.range_tombstones(seq));
+            // One that has tombstones is not empty.
+            let child = children.len().saturating_sub(1);
+            for group in memtable.range_tombstones().iter() {
+                cover.add_memtable(child, group.clone());
+            }
         }
     }
     if options.read_tier == ReadTier::Memtable {
@@ -78,10 +82,10 @@ pub(super) fn sources(
             if !files.is_empty() {
                 let until = options.iterate_upper_bound.clone();
                 let iter = LevelIter::new(level, files.clone(), tables.clone(), until);
-                children.push(Child::Level(Box::new(iter)));
                 if let Some(cover) = &mut cover {
-                    cover.add_level(level, files.clone());
+                    cover.add_level(children.len(), level, files.clone());
                 }
+                children.push(Child::Level(Box::new(iter)));
             }
             continue;
         }
@@ -91,13 +95,13 @@ pub(super) fn sources(
             .filter(|file| is_within(view, file, options))
         {
             let table = tables.table(file, level)?;
+            if let Some(cover) = &mut cover
+                && let Some(tombstones) = table.range_tombstones()
+            {
+                cover.add_table(children.len(), file, tombstones);
+            }
             let iter = tables.iter(table);
             children.push(Child::Table(Box::new(iter), file.largest_seq));
-            if let Some(cover) = &mut cover
-                && let Some(tombstones) = file_tombstones(file, level, order, tables)?
-            {
-                cover.add(tombstones);
-            }
         }
     }
     Ok((children, cover))

@@ -249,8 +249,8 @@ impl Shared {
             let (least, most) = found.unwrap_or((seq, seq));
             found = Some((least.min(seq), most.max(seq)));
         };
-        for range in table.range_tombstones().iter().flat_map(|all| all.iter()) {
-            range.seqs.iter().copied().for_each(&mut note);
+        if let Some(tombstones) = table.range_tombstones() {
+            tombstones.seqs().iter().copied().for_each(&mut note);
         }
         let options = IterOptions {
             fill_cache: false,

@@ -145,9 +145,8 @@ impl<'a> Found<'a> {
             let (least, most) = seqs.unwrap_or((seq, seq));
             seqs = Some((least.min(seq), most.max(seq)));
         };
-        let tombstones = external.table.range_tombstones();
-        for range in tombstones.iter().flat_map(|all| all.iter()) {
-            range.seqs.iter().copied().for_each(&mut note);
+        if let Some(tombstones) = external.table.range_tombstones() {
+            tombstones.seqs().iter().copied().for_each(&mut note);
         }
         let options = IterOptions {
             fill_cache: false,

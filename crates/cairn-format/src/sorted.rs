@@ -1,0 +1,126 @@
+//! Sorted numbers that are searched by lines of the processor's cache: what the words of an index and those of
+//! the edges of range tombstones lie in.
+
+/// The first 8 bytes of `rest` as a big-endian number; what is missing counts as zeros.
+#[inline]
+pub(crate) fn word(rest: &[u8]) -> u64 {
+    if let Some(whole) = rest.first_chunk::<8>() {
+        return u64::from_be_bytes(*whole);
+    }
+    let mut padded = [0; 8];
+    padded[..rest.len()].copy_from_slice(rest);
+    u64::from_be_bytes(padded)
+}
+
+/// Numbers in a line of the processor's cache.
+const FANOUT: usize = 8;
+
+/// As many numbers as a line of the processor's cache has.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line([u64; FANOUT]);
+
+/// Sorted numbers that are searched with one line of memory for each factor of 8 in their count: above
+/// them lie the last numbers of their lines, above those the same, up to a single line. The upper
+/// lines, an eighth of the memory, stay in the processor's cache.
+#[derive(Debug)]
+pub(crate) struct Sorted {
+    /// The lines of all rows, the single one first; what is missing is filled with the greatest
+    /// number.
+    lines: Box<[Line]>,
+    /// Where each row begins and how many lines it has, the single one first.
+    rows: Box<[(usize, usize)]>,
+    len: usize,
+}
+
+impl Sorted {
+    /// `numbers`, which ascend.
+    pub(crate) fn new(numbers: &[u64]) -> Sorted {
+        let mut rows: Vec<Vec<Line>> = Vec::new();
+        let mut row = numbers.to_vec();
+        loop {
+            let line = |part: &[u64]| {
+                let mut line = [u64::MAX; FANOUT];
+                line[..part.len()].copy_from_slice(part);
+                Line(line)
+            };
+            let lines: Vec<Line> = row.chunks(FANOUT).map(line).collect();
+            row = lines.iter().map(|line| line.0[FANOUT - 1]).collect();
+            rows.push(lines);
+            if row.len() <= 1 {
+                break;
+            }
+        }
+        let mut at = 0;
+        let place = |row: &Vec<Line>| {
+            at += row.len();
+            (at - row.len(), row.len())
+        };
+        Sorted {
+            rows: rows.iter().rev().map(place).collect(),
+            lines: rows.into_iter().rev().flatten().collect(),
+            len: numbers.len(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<u64> {
+        let &(first, _) = self.rows.last()?;
+        let line = self.lines.get(first + at / FANOUT)?;
+        (at < self.len).then(|| line.0[at % FANOUT])
+    }
+
+    /// How many numbers are less than `bound`. `visit` sees where the numbers of the lowest line
+    /// begin before that line is read.
+    #[inline]
+    pub(crate) fn before(&self, bound: u64, visit: impl FnOnce(usize)) -> usize {
+        let Some((lowest, upper)) = self.rows.split_last() else {
+            return 0;
+        };
+        let less_in = |&(first, count): &(usize, usize), at: usize| {
+            let line = self.lines.get(first + at).filter(|_| at < count)?;
+            let less: usize = line.0.iter().map(|&it| usize::from(it < bound)).sum();
+            Some(at * FANOUT + less)
+        };
+        let mut at = 0;
+        for row in upper {
+            match less_in(row, at) {
+                Some(below) => at = below,
+                None => return self.len,
+            }
+        }
+        visit(at * FANOUT);
+        less_in(lowest, at).map_or(self.len, |less| less.min(self.len))
+    }
+
+    pub(crate) fn memory_usage(&self) -> usize {
+        size_of_val(&*self.lines) + size_of_val(&*self.rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_search_by_lines_counts_what_is_less(
+            mut numbers in proptest::collection::vec(
+                prop_oneof![0..40_u64, any::<u64>(), Just(u64::MAX)], 0..700),
+            bounds in proptest::collection::vec(prop_oneof![0..42_u64, any::<u64>(), Just(u64::MAX)], 1..50),
+        ) {
+            numbers.sort_unstable();
+            let sorted = Sorted::new(&numbers);
+            for at in 0..numbers.len() + 9 {
+                prop_assert_eq!(sorted.get(at), numbers.get(at).copied());
+            }
+            for bound in bounds.into_iter().chain(numbers.iter().copied()) {
+                prop_assert_eq!(sorted.before(bound, |_| ()), numbers.partition_point(|&it| it < bound));
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Past what range tombstones hide: by range where that can be, instead of entry by entry.
+//!
+//! Children behind the one that a tombstone lies beside hold nothing in its range that counts. A seek sends them to the end of
+//! the range at once, and so does a walk that comes to an entry of theirs there, forward and backward. What lies
+//! beside the tombstone itself may be newer than it, and is looked at entry by entry.
+
+use cairn_format::key;
+use cairn_types::{Result, SequenceNumber};
+
+use super::DbIter;
+
+impl DbIter {
+    /// Moves the merging iterator to `target`, on which a walk in the direction of this one begins.
+    #[inline]
+    pub(super) fn set_out(&mut self) -> Result<()> {
+        let covers = self.cover.as_ref().is_some_and(|cover| !cover.is_empty());
+        if covers && self.set_out_apart()? {
+            return Ok(());
+        }
+        let _progress = match self.back {
+            false => self.merging.seek(&self.target),
+            true => self.merging.seek_for_prev(&self.target),
+        };
+        Ok(())
+    }
+
+    /// The same where range tombstones may be; `false` if none covers the target.
+    #[inline(never)]
+    fn set_out_apart(&mut self) -> Result<bool> {
+        let back = self.back;
+        if let Some(cover) = &mut self.cover
+            && self.untimed
+            && cover.covering(key::user_key(&self.target))? > SequenceNumber::ZERO
+            && let Some((child, end)) = cover.newest_end(back)
+        {
+            let _progress = self.merging.seek_apart(back, &self.target, child, end);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// The current entry lies under the tombstone that was asked for last. Passes over the whole range, if all of it that the entry's
+    /// child holds is hidden; `false` if not.
+    #[inline(never)]
+    pub(super) fn skip_covered(&mut self) -> Result<bool> {
+        let (Some(cover), true) = (&self.cover, self.untimed) else {
+            return Ok(false);
+        };
+        let back = self.back;
+        let skipped = self
+            .merging
+            .skip_hidden(|at, child| cover.end(at, back, || child.newest()));
+        if skipped {
+            self.count_hidden()?;
+        }
+        Ok(skipped)
+    }
+}
