@@ -7,6 +7,7 @@
 
 mod driver;
 mod encrypted;
+mod events;
 mod files;
 mod getters;
 mod golden;
