@@ -8,11 +8,12 @@
 
 use std::sync::Arc;
 
-use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_observe::listener::{FlushJobInfo, ManualFlushInfo};
 use cairn_observe::threads::{self, Stage, Working};
+use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_options::FlushOptions;
 use cairn_platform::Priority;
+use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result, TableFileCreationReason};
 
 use crate::db::Db;
@@ -312,10 +313,12 @@ impl Shared {
         self.sync_before_switch()?;
         let lead = self.lead_alone()?;
         self.check_writable()?;
-        let switched = self.switch_memtables(families, true);
+        let switched = self.only_switch_memtables(families, true);
         drop(lead);
-        // Listeners hear of a memtable without the lead, which what they do may need.
+        // Listeners hear of a memtable without the lead, which what they do may need, and before its flush
+        // begins.
         self.deliver();
+        self.schedule(&mut self.tree.lock());
         switched
     }
 
@@ -329,11 +332,7 @@ impl Shared {
     }
 
     /// Waits until the immutable memtables that `families` have now are as far as `wanted`.
-    fn await_flushes(
-        self: &Arc<Self>,
-        families: &[Arc<FamilyState>],
-        wanted: Goal,
-    ) -> Result<()> {
+    fn await_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>], wanted: Goal) -> Result<()> {
         let goals: Vec<(u32, Option<Immutable>)> = {
             let tree = self.tree.lock();
             families
@@ -352,22 +351,29 @@ impl Shared {
                 has_failed(state).cloned()
             })
         };
-        self.wait_until(|tree| {
-            self.failure.load().is_some()
-                || failing(tree).is_some()
-                || goals.iter().all(|(id, goal)| {
-                    let Some(goal) = goal else { return true };
-                    tree.families.get(id).is_none_or(|state| {
-                        let is_it = |memtable: &Arc<_>| Arc::ptr_eq(memtable, &goal.memtable);
-                        let waits = state.immutables.iter().any(|one| is_it(&one.memtable));
-                        let untold = wanted == Goal::Told && state.telling.iter().any(is_it);
-                        !waits && !untold
-                    })
+        let reached = |tree: &Tree| {
+            goals.iter().all(|(id, goal)| {
+                let Some(goal) = goal else { return true };
+                tree.families.get(id).is_none_or(|state| {
+                    let is_it = |memtable: &Arc<_>| Arc::ptr_eq(memtable, &goal.memtable);
+                    let waits = state.immutables.iter().any(|one| is_it(&one.memtable));
+                    let untold = wanted == Goal::Told && state.telling.iter().any(is_it);
+                    !waits && !untold
                 })
+            })
+        };
+        // Nothing is flushed any more once the database is being closed.
+        let over = |tree: &Tree| self.closing.load(Ordering::Acquire) && tree.flushes == 0;
+        self.wait_until(|tree| {
+            self.failure.load().is_some() || failing(tree).is_some() || reached(tree) || over(tree)
         })?;
         self.check_failure()?;
-        let error = failing(&self.tree.lock());
-        error.map_or(Ok(()), Err)
+        let tree = self.tree.lock();
+        match failing(&tree) {
+            Some(error) => Err(error),
+            None if reached(&tree) || !over(&tree) => Ok(()),
+            None => Err(Error::shutdown("the database is being closed")),
+        }
     }
 
     /// Waits until one more memtable of each family, and one more file of level 0, would not slow

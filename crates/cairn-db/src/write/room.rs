@@ -259,6 +259,17 @@ impl Shared {
         families: &[Arc<FamilyState>],
         asked: bool,
     ) -> Result<()> {
+        self.only_switch_memtables(families, asked)?;
+        self.schedule(&mut self.tree.lock());
+        Ok(())
+    }
+
+    /// [`Shared::switch_memtables`] without scheduling flushes, which is left to the caller.
+    pub(crate) fn only_switch_memtables(
+        self: &Arc<Self>,
+        families: &[Arc<FamilyState>],
+        asked: bool,
+    ) -> Result<()> {
         let mut steps = Steps::begin(&*self.world.clock);
         self.switch_log(&mut steps)
             .inspect_err(|error| self.log_failed(error))?;
@@ -315,8 +326,6 @@ impl Shared {
         self.update_conditions(&mut tree);
         drop(tree);
         steps.done("switching memtables");
-        self.schedule(&mut self.tree.lock());
-        steps.done("scheduling");
         steps.tell(&self.info, "a switch of memtables");
         Ok(())
     }

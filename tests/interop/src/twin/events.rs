@@ -343,7 +343,9 @@ impl Watched {
 
     /// Limits the bytes of the tables.
     pub fn limit_space(&self, bytes: u64) {
-        let limit = self.api().rocksdb_sst_file_manager_set_max_allowed_space_usage;
+        let limit = self
+            .api()
+            .rocksdb_sst_file_manager_set_max_allowed_space_usage;
         // SAFETY: the handle lives as long as the side.
         unsafe { limit(self.space, bytes) }
     }
@@ -470,7 +472,11 @@ impl Watched {
     /// Never: nobody panics with the lock.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let lines = self.diary.lines.lock().expect("nobody panics with the lock");
+        let lines = self
+            .diary
+            .lines
+            .lock()
+            .expect("nobody panics with the lock");
         let mut numbers: Vec<String> = Vec::new();
         lines
             .iter()
