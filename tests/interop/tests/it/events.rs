@@ -230,3 +230,41 @@ fn damage_that_a_compaction_by_hand_finds_stops_writes_unless_a_listener_takes_i
         });
     }
 }
+
+/// Also where the next entry is the first that makes the block worth compressing.
+#[test]
+fn the_size_of_a_family_grows_with_each_entry_of_tiny_tables() {
+    if crate::library().is_none() {
+        return;
+    }
+    let libraries = [Library::path(), cairn::c_library()];
+    for codec in [
+        "kNoCompression",
+        "kSnappyCompression",
+        "kLZ4Compression",
+        "kZSTD",
+    ] {
+        let text = format!("{STILL};compression={codec}");
+        let sizes = [0, 1].map(|at: usize| {
+            let size = |entries: u32| {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("db");
+                let mut db = Watched::new(&libraries[at], &libraries[1 - at], &path);
+                db.open(&text, &["default"]);
+                for entry in 0..entries {
+                    db.put(0, &format!("key{entry}"), "value");
+                }
+                db.flush(0);
+                let size = db.size(0);
+                db.close();
+                size
+            };
+            let sizes: Vec<u64> = [1, 2, 3, 4, 6, 8, 12, 20].map(size).into();
+            assert!(sizes.is_sorted_by(|a, b| a < b), "{codec} {at}: {sizes:?}");
+            sizes
+        });
+        let [rocksdb, cairn] = &sizes;
+        // The properties of later releases are more.
+        assert!(cairn[0].abs_diff(rocksdb[0]) < 250, "{sizes:?}");
+    }
+}

@@ -12,6 +12,7 @@ mod files;
 mod getters;
 mod golden;
 mod groups;
+mod info_log;
 mod kills;
 mod logs;
 mod options;
