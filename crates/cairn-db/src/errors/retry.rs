@@ -4,7 +4,8 @@
 //! `bgerror_resume_retry_interval` says, twice as long after each failure in a row, up to a
 //! minute's worth. A compaction that met a damaged table is not tried again: the table is set
 //! aside, which keeps it (and what may not go past it) out of every pick, and other compactions go
-//! on. Reads of what else the table holds go on too. Whoever asks for a flush or a compaction of
+//! on. Reads of what else the table holds go on too. Damage that a compaction by hand finds is a background
+//! error as well, as it is for RocksDB. Whoever asks for a flush or a compaction of
 //! the family has what waits or is set aside tried at once, and is told how that ended.
 
 use std::sync::Arc;
