@@ -278,7 +278,6 @@ impl Shared {
         } = family;
         let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
         let version = Version::empty(options.comparator.clone(), levels).with_edit(&tables)?;
-        self.log_options_of_family(&name, &options);
         let recovered = RecoveredFamily {
             id,
             name,
@@ -287,7 +286,9 @@ impl Shared {
             full_history_ts_low: Vec::new(),
             persist_timestamps: true,
         };
-        Ok(self.new_family(&recovered, options, version, self.published()))
+        let family = self.new_family(&recovered, options, version, self.published());
+        self.log_options_of_family(family.name(), &family.options());
+        Ok(family)
     }
 
     /// Records the timestamp sizes of new `families` in the current log.

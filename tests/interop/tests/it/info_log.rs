@@ -131,7 +131,7 @@ fn the_info_log_begins_with_rocksdbs_lines() {
     let texts = [
         "disable_auto_compactions=true",
         "compression_per_level=kNoCompression:kZSTD;compaction_style=kCompactionStyleUniversal;\
-         block_based_table_factory={no_block_cache=true;filter_policy=bloomfilter:10}",
+         block_based_table_factory={block_size=8K;filter_policy=bloomfilter:10}",
     ];
     for text in texts {
         let logs = [0, 1].map(|at: usize| {
