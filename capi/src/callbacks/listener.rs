@@ -105,11 +105,15 @@ fn show<H: Handle>(object: H::Object, call: impl FnOnce(*const H)) {
     unsafe { destroy(handle) };
 }
 
-/// The handle of the database that `file` belongs to; null while it is being opened.
-fn database(file: &str) -> *mut rocksdb_t {
-    Path::new(file)
-        .parent()
-        .map_or(std::ptr::null_mut(), handle_of)
+/// The handle of the database in the directory `dir`; null while it is being opened.
+fn database(dir: &str) -> *mut rocksdb_t {
+    handle_of(Path::new(dir))
+}
+
+/// The directory that `file` lies in.
+fn directory(file: &str) -> &str {
+    let dir = Path::new(file).parent().and_then(Path::to_str);
+    dir.unwrap_or_default()
 }
 
 impl EventListener for Callbacks {
@@ -117,7 +121,7 @@ impl EventListener for Callbacks {
         if let Some(call) = self.flush_begin {
             // SAFETY: the program's function reads what it is shown, during the call.
             show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), database(&info.file_path), shown);
+                call(self.state.pointer(), database(&info.db_name), shown);
             });
         }
     }
@@ -126,27 +130,25 @@ impl EventListener for Callbacks {
         if let Some(call) = self.flush_completed {
             // SAFETY: as above.
             show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), database(&info.file_path), shown);
+                call(self.state.pointer(), database(&info.db_name), shown);
             });
         }
     }
 
     fn on_compaction_begin(&self, info: &CompactionJobInfo) {
         if let Some(call) = self.compaction_begin {
-            let file = info.input_files.first().map_or("", String::as_str);
             // SAFETY: as above.
             show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), database(file), shown);
+                call(self.state.pointer(), database(&info.db_name), shown);
             });
         }
     }
 
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
         if let Some(call) = self.compaction_completed {
-            let file = info.input_files.first().map_or("", String::as_str);
             // SAFETY: as above.
             show(info.clone(), |shown| unsafe {
-                call(self.state.pointer(), database(file), shown);
+                call(self.state.pointer(), database(&info.db_name), shown);
             });
         }
     }
@@ -175,7 +177,7 @@ impl EventListener for Callbacks {
             show(info.clone(), |shown| unsafe {
                 call(
                     self.state.pointer(),
-                    database(&info.internal_file_path),
+                    database(directory(&info.internal_file_path)),
                     shown,
                 );
             });

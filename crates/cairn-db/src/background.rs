@@ -126,8 +126,10 @@ impl Shared {
         drop(tree);
         match (&result, kind) {
             (Ok(()), kind) => self.forget_soft_error(kind),
-            (Err(error), JobKind::Flush) => self.background_error(self.flush_reason(), error),
+            // `tell_of_flush` has told of it.
+            (Err(_), JobKind::Flush) => {}
             (Err(error), JobKind::Compaction) => {
+                self.errors.count_failed_job(error);
                 self.background_error(BackgroundErrorReason::Compaction, error);
             }
         }

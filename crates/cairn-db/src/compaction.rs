@@ -156,7 +156,7 @@ impl Shared {
         let done = compact::run(&job)
             .map_err(|error| self.cut_short(self.called_off(error, manual)))
             .and_then(|done| {
-                watch.compaction_commits(&info, family, &done.edit, done.stats);
+                watch.compaction_commits(&info, family, &pick, &done.edit, done.stats);
                 let change = Change {
                     edit: done.edit.clone(),
                     ..Change::default()
@@ -182,13 +182,15 @@ impl Shared {
 
     /// Writes the immutable memtables of `family` to a table and installs it.
     pub(crate) fn flush_family(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
-        let (waiting, reason, condition) = {
+        let (waiting, reason) = {
             let mut tree = self.tree.lock();
-            let waiting: Vec<Immutable> = tree
-                .families
-                .get(&family.id())
-                .map_or_else(Vec::new, |state| state.immutables.clone());
-            (waiting, tree.take_flush_reason(family.id()), tree.condition)
+            let state = tree.families.get_mut(&family.id());
+            let waiting: Vec<Immutable> = state.map_or_else(Vec::new, |state| {
+                let memtables = state.immutables.iter();
+                state.telling = memtables.map(|one| one.memtable.clone()).collect();
+                state.immutables.clone()
+            });
+            (waiting, tree.take_flush_reason(family.id()))
         };
         let Some(newest) = waiting.last() else {
             return Ok(());
@@ -201,7 +203,7 @@ impl Shared {
         let watch = Arc::new(self.watch(family, TableFileCreationReason::Flush));
         let _working = self.begin_flush(family, watch.job, &memtables);
         let _stage = threads::stage(Stage::FlushRun);
-        let info = watch.flush_begins(&memtables, reason, condition);
+        let info = watch.flush_begins(family, &memtables, reason);
         let started = self.world.clock.monotonic_nanos();
         let edit = self.write_watched(family, &version, &memtables, &watch)?;
         let added = edit.added.clone();
@@ -220,7 +222,7 @@ impl Shared {
         family.early.flushed(bytes, nanos);
         let left = family.view().immutables.len();
         watch.flush_ended(info, family, &added, left, nanos / 1000);
-        self.note_space(self.flush_reason());
+        self.note_space(BackgroundErrorReason::Flush);
         Ok(())
     }
 

@@ -8,11 +8,12 @@
 
 use std::sync::Arc;
 
-use cairn_observe::FlushReason;
 use cairn_observe::listener::{FlushJobInfo, ManualFlushInfo};
 use cairn_observe::threads::{self, Stage, Working};
+use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_options::FlushOptions;
 use cairn_platform::Priority;
+use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result, TableFileCreationReason};
 
 use crate::db::Db;
@@ -30,6 +31,15 @@ struct Job {
     watch: Arc<Watch>,
     info: FlushJobInfo,
     started: u64,
+}
+
+/// How far memtables have to be before whoever waits for their flush goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    /// Their entries are in tables.
+    InTables,
+    /// And listeners have been told so.
+    Told,
 }
 
 impl Shared {
@@ -79,11 +89,13 @@ impl Shared {
         self.spawn(Priority::High, move |shared| {
             shared.job_begins(JobKind::Flush);
             let result = shared.guarded("a flush", || shared.flush_family(&family));
+            let forgiven = shared.tell_of_flush(&result);
             let mut tree = shared.tree.lock();
             tree.flushes -= 1;
-            shared.note_outcome(&mut tree, family.id(), JobKind::Flush, &result);
+            shared.note_outcome(&mut tree, family.id(), JobKind::Flush, &result, forgiven);
             if let Some(state) = tree.families.get_mut(&family.id()) {
                 state.flushing = false;
+                state.telling.clear();
                 state.flush_requested &= !state.immutables.is_empty();
             }
             // The last to know a family that was dropped would keep its tables from deletion.
@@ -114,6 +126,7 @@ impl Shared {
         self.spawn(Priority::High, move |shared| {
             shared.job_begins(JobKind::Flush);
             let result = shared.guarded("an atomic flush", || shared.flush_all());
+            let forgiven = shared.tell_of_flush(&result);
             let mut tree = shared.tree.lock();
             tree.flushes -= 1;
             let flushed: Vec<u32> = {
@@ -121,14 +134,32 @@ impl Shared {
                 flushing.map(|(id, _)| *id).collect()
             };
             for id in flushed {
-                shared.note_outcome(&mut tree, id, JobKind::Flush, &result);
+                shared.note_outcome(&mut tree, id, JobKind::Flush, &result, forgiven);
             }
             for state in tree.families.values_mut() {
                 state.flushing = false;
+                state.telling.clear();
                 state.flush_requested = false;
             }
             shared.job_ended(tree, JobKind::Flush, result);
         });
+    }
+
+    /// Tells listeners how a flush ended, and of writes that are held back because of it, before whoever
+    /// waits for the flush goes on. True if one has taken the error back.
+    fn tell_of_flush(self: &Arc<Self>, result: &Result<()>) -> bool {
+        let forgiven = match result {
+            Ok(()) => false,
+            Err(error) => {
+                self.errors.count_failed_job(error);
+                self.flush_failed(error)
+            }
+        };
+        if !self.listeners.is_empty() {
+            self.update_conditions(&mut self.tree.lock());
+            self.deliver();
+        }
+        forgiven
     }
 
     /// Writes the immutable memtables of all families to tables and installs them together.
@@ -136,13 +167,17 @@ impl Shared {
         let families = self.families.load_full();
         // Families switch together under this lock: whoever switched with another one waits with it.
         let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
-            let tree = self.tree.lock();
+            let mut tree = self.tree.lock();
             families
                 .iter()
                 .filter_map(|family| {
-                    let state = tree.families.get(&family.id())?;
-                    let waits = !state.immutables.is_empty();
-                    waits.then(|| (family.clone(), state.immutables.clone()))
+                    let state = tree.families.get_mut(&family.id())?;
+                    if state.immutables.is_empty() {
+                        return None;
+                    }
+                    let memtables = state.immutables.iter();
+                    state.telling = memtables.map(|one| one.memtable.clone()).collect();
+                    Some((family.clone(), state.immutables.clone()))
                 })
                 .collect()
         };
@@ -173,7 +208,7 @@ impl Shared {
             job.watch
                 .flush_ended(job.info, &job.family, added, left, micros);
         }
-        self.note_space(self.flush_reason());
+        self.note_space(BackgroundErrorReason::Flush);
         Ok(())
     }
 
@@ -184,10 +219,7 @@ impl Shared {
         immutables: &[Immutable],
         working: &mut Option<Working>,
     ) -> Result<Job> {
-        let (reason, condition) = {
-            let mut tree = self.tree.lock();
-            (tree.take_flush_reason(family.id()), tree.condition)
-        };
+        let reason = self.tree.lock().take_flush_reason(family.id());
         let flushed: Vec<_> = immutables
             .iter()
             .map(|immutable| immutable.memtable.clone())
@@ -196,7 +228,7 @@ impl Shared {
         let watch = Arc::new(self.watch(family, TableFileCreationReason::Flush));
         *working = Some(self.begin_flush(family, watch.job, &flushed));
         let _stage = threads::stage(Stage::FlushRun);
-        let info = watch.flush_begins(&flushed, reason, condition);
+        let info = watch.flush_begins(family, &flushed, reason);
         let started = self.world.clock.monotonic_nanos();
         let edit = self.write_watched(family, &version, &flushed, &watch)?;
         Ok(Job {
@@ -230,7 +262,7 @@ impl Shared {
     ) -> Result<()> {
         self.switch_for_flush(families, options)?;
         match options.wait {
-            true => self.await_flushes(families),
+            true => self.await_flushes(families, Goal::Told),
             false => Ok(()),
         }
     }
@@ -261,7 +293,7 @@ impl Shared {
             }
         }
         match options.wait {
-            true => self.await_flushes(families),
+            true => self.await_flushes(families, Goal::Told),
             false => Ok(()),
         }
     }
@@ -281,10 +313,12 @@ impl Shared {
         self.sync_before_switch()?;
         let lead = self.lead_alone()?;
         self.check_writable()?;
-        let switched = self.switch_memtables(families, true);
+        let switched = self.only_switch_memtables(families, true);
         drop(lead);
-        // Listeners hear of a memtable without the lead, which what they do may need.
+        // Listeners hear of a memtable without the lead, which what they do may need, and before its flush
+        // begins.
         self.deliver();
+        self.schedule(&mut self.tree.lock());
         switched
     }
 
@@ -293,11 +327,12 @@ impl Shared {
         let families = self.flushed_with(families);
         self.retry_flushes(&families);
         self.switch_memtables(&families, true)?;
-        self.await_flushes(&families)
+        // A listener may write, which waits for the lead.
+        self.await_flushes(&families, Goal::InTables)
     }
 
-    /// Waits until the immutable memtables that `families` have now are in tables.
-    fn await_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+    /// Waits until the immutable memtables that `families` have now are as far as `wanted`.
+    fn await_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>], wanted: Goal) -> Result<()> {
         let goals: Vec<(u32, Option<Immutable>)> = {
             let tree = self.tree.lock();
             families
@@ -316,22 +351,29 @@ impl Shared {
                 has_failed(state).cloned()
             })
         };
-        self.wait_until(|tree| {
-            self.failure.load().is_some()
-                || failing(tree).is_some()
-                || goals.iter().all(|(id, goal)| {
-                    let Some(goal) = goal else { return true };
-                    tree.families.get(id).is_none_or(|state| {
-                        !state
-                            .immutables
-                            .iter()
-                            .any(|i| Arc::ptr_eq(&i.memtable, &goal.memtable))
-                    })
+        let reached = |tree: &Tree| {
+            goals.iter().all(|(id, goal)| {
+                let Some(goal) = goal else { return true };
+                tree.families.get(id).is_none_or(|state| {
+                    let is_it = |memtable: &Arc<_>| Arc::ptr_eq(memtable, &goal.memtable);
+                    let waits = state.immutables.iter().any(|one| is_it(&one.memtable));
+                    let untold = wanted == Goal::Told && state.telling.iter().any(is_it);
+                    !waits && !untold
                 })
+            })
+        };
+        // Nothing is flushed any more once the database is being closed.
+        let over = |tree: &Tree| self.closing.load(Ordering::Acquire) && tree.flushes == 0;
+        self.wait_until(|tree| {
+            self.failure.load().is_some() || failing(tree).is_some() || reached(tree) || over(tree)
         })?;
         self.check_failure()?;
-        let error = failing(&self.tree.lock());
-        error.map_or(Ok(()), Err)
+        let tree = self.tree.lock();
+        match failing(&tree) {
+            Some(error) => Err(error),
+            None if reached(&tree) || !over(&tree) => Ok(()),
+            None => Err(Error::shutdown("the database is being closed")),
+        }
     }
 
     /// Waits until one more memtable of each family, and one more file of level 0, would not slow
@@ -378,7 +420,7 @@ impl Shared {
 /// nobody knows until when.
 fn has_failed(state: &FamilyTree) -> Option<&Error> {
     let retry = state.retry_flush.as_ref()?;
-    (!state.flushing).then_some(&retry.error)
+    (!state.flushing && retry.ends_waiting()).then_some(&retry.error)
 }
 
 impl Db {

@@ -222,7 +222,9 @@ impl Shared {
         // The manual compaction goes on, and closing waits for it.
         self.as_job(|| self.purge());
         result.inspect_err(|error| {
-            if !is_called_off(error) && !self.is_set_aside(family, error) {
+            // Damage too: the program has asked for this compaction, and writes stop as they do with RocksDB.
+            if !is_called_off(error) {
+                self.errors.count_failed_job(error);
                 self.background_error(BackgroundErrorReason::Compaction, error);
             }
         })

@@ -246,6 +246,8 @@ pub(crate) struct FamilyTree {
     /// Logs before this one hold nothing unflushed of the family.
     pub(crate) log_number: FileNumber,
     pub(crate) flushing: bool,
+    /// The memtables of the last flush, until listeners have been told how it ended and what follows.
+    pub(crate) telling: Vec<Arc<Memtable>>,
     /// Somebody asked for a flush: do not wait for more memtables to merge.
     pub(crate) flush_requested: bool,
     /// Why the next flush runs, if not because a memtable is full.
@@ -277,6 +279,7 @@ impl FamilyTree {
             immutables: Vec::new(),
             log_number,
             flushing: false,
+            telling: Vec::new(),
             flush_requested: false,
             flush_reason: None,
             condition: Condition::Normal,

@@ -3,10 +3,12 @@
 //! Listeners are called without locks. What happens under one is kept in a list of notices, which
 //! is worked off by whoever has let go of the locks ([`Shared::deliver`]).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_format::names::FileName;
 use cairn_format::table::properties::Properties;
 use cairn_jobs::pick::{Pick, Reason};
 use cairn_jobs::{JobEvents, JobStats};
@@ -20,7 +22,7 @@ use cairn_observe::listener::{
 use cairn_observe::statistics::Ticker;
 use cairn_observe::{CompactionReason, FlushReason, Level, StallCondition, thread_number};
 use cairn_platform::sync::{Mutex, Ordering};
-use cairn_types::{Error, FileNumber, Result, TableFileCreationReason};
+use cairn_types::{Error, FileNumber, Result, SequenceNumber, TableFileCreationReason};
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 
 use crate::family::FamilyState;
@@ -183,7 +185,7 @@ impl Shared {
         let info = MemTableInfo {
             family_name: family.name().to_owned(),
             first_seqno: first,
-            earliest_seqno: first,
+            earliest_seqno: memtable.earliest_seq(),
             num_entries: memtable.entries() as u64,
             num_deletes: memtable.deletions() as u64,
             newest_udt: Vec::new(),
@@ -193,7 +195,6 @@ impl Shared {
 
     /// Tells that `path` was deleted, or could not be.
     pub(crate) fn note_deletion(&self, path: &Path, job: u64, result: &Result<()>) {
-        use cairn_format::names::FileName;
         let name = path.file_name().map(|name| name.to_string_lossy());
         let kind = name.as_deref().and_then(FileName::parse);
         let (blob, number) = match kind {
@@ -280,9 +281,9 @@ impl Watch {
     /// What is known of a flush of `memtables` that begins.
     pub(crate) fn flush_begins(
         &self,
+        family: &FamilyState,
         memtables: &[Arc<Memtable>],
         reason: FlushReason,
-        condition: Condition,
     ) -> FlushJobInfo {
         // Listeners hear of a memtable before they hear of its flush.
         self.shared.deliver();
@@ -308,16 +309,22 @@ impl Watch {
             .number("num_range_deletes", sum(Memtable::range_deletions))
             .text("flush_reason", reason.text());
         shared.log_event(&event);
-        let info = FlushJobInfo {
+        let nothing_yet = FileName::Table(FileNumber(0)).to_string();
+        let mut info = FlushJobInfo {
+            db_name: shared.dir.to_string_lossy().into_owned(),
             family_id: self.family_id,
             family_name: self.family.clone(),
+            file_path: family.tables().paths[0]
+                .join(nothing_yet)
+                .to_string_lossy()
+                .into_owned(),
             thread_id: thread_number(),
             job_id: self.job,
-            triggered_writes_slowdown: matches!(condition, Condition::Delayed(_)),
-            triggered_writes_stop: matches!(condition, Condition::Stopped(_)),
+            smallest_seqno: SequenceNumber::MAX,
             flush_reason: reason,
             ..FlushJobInfo::default()
         };
+        note_triggers(&mut info, family);
         shared.notify(|listener| listener.on_flush_begin(&info));
         info
     }
@@ -347,6 +354,7 @@ impl Watch {
             info.file_path.clone_from(path);
             info.table_properties = Some(properties.clone());
         }
+        note_triggers(&mut info, family);
         info.blob_files.clone_from(&self.blobs.lock());
         let bytes = |blob: &BlobFileAddition| blob.total_blob_bytes;
         done.written_blobs = info.blob_files.iter().map(bytes).sum();
@@ -377,11 +385,9 @@ impl Watch {
         version: &Version,
     ) -> CompactionJobInfo {
         let shared = self.shared.clone();
-        let at_output = pick
-            .files()
-            .filter(|(level, _)| *level == pick.output.level);
         let reason = compaction_reason(pick.reason);
         let info = CompactionJobInfo {
+            db_name: shared.dir.to_string_lossy().into_owned(),
             family_id: self.family_id,
             family_name: self.family.clone(),
             thread_id: thread_number(),
@@ -398,7 +404,6 @@ impl Watch {
             compression: pick.output.compression,
             stats: CompactionJobStats {
                 num_input_files: pick.files().count() as u64,
-                num_input_files_at_output_level: at_output.count() as u64,
                 total_input_bytes: pick.input_bytes(),
                 is_full_compaction: pick.files().count() == version.files().count(),
                 is_manual_compaction: pick.reason == Reason::Manual,
@@ -442,7 +447,8 @@ impl Watch {
                 .number("input_data_size", pick.input_bytes());
             shared.log_event(&event);
         }
-        shared.notify(|listener| listener.on_compaction_begin(&info));
+        let told = as_told(&info, pick);
+        shared.notify(|listener| listener.on_compaction_begin(&told));
         info
     }
 
@@ -451,6 +457,7 @@ impl Watch {
         &self,
         info: &CompactionJobInfo,
         family: &FamilyState,
+        pick: &Pick,
         edit: &TreeEdit,
         stats: JobStats,
     ) {
@@ -459,8 +466,9 @@ impl Watch {
             return;
         }
         let mut info = info.clone();
-        self.note_outcome(&mut info, family, edit, stats);
+        self.note_outcome(&mut info, family, pick, edit, stats);
         info.num_l0_files = family.view().version.level(0).len();
+        let info = as_told(&info, pick);
         shared.notify(|listener| listener.on_compaction_pre_commit(&info));
     }
 
@@ -469,9 +477,11 @@ impl Watch {
         &self,
         info: &mut CompactionJobInfo,
         family: &FamilyState,
+        pick: &Pick,
         edit: &TreeEdit,
         stats: JobStats,
     ) {
+        info.stats.num_input_files_at_output_level = files_at_output(pick);
         info.blob_files.clone_from(&self.blobs.lock());
         info.blob_compression = Some(family.options().blob_compression_type);
         note_counts(&mut info.stats, &stats);
@@ -527,12 +537,16 @@ impl Watch {
         match result {
             Err(error) => {
                 info.status = Some(error.clone());
+                info.stats.num_input_files_at_output_level = files_at_output(pick);
+                if !self.shared.listeners.is_empty() {
+                    info.stats.num_input_records = self.entries_of(pick, family);
+                }
                 info.aborted = error.code() == cairn_types::Code::ShutdownInProgress;
                 self.shared
                     .tick(Ticker::CompactionAborted, u64::from(info.aborted));
             }
             Ok((edit, stats)) => {
-                self.note_outcome(&mut info, family, edit, stats);
+                self.note_outcome(&mut info, family, pick, edit, stats);
                 let levels = work_of(&info, pick, edit, stats.output_blob_bytes);
                 family.work.compacted(info.compaction_reason, &levels);
                 if !pick.trivial_move {
@@ -543,10 +557,23 @@ impl Watch {
         }
         info.num_l0_files = family.view().version.level(0).len();
         if !info.aborted {
+            let told = as_told(&info, pick);
             self.shared
-                .notify(|listener| listener.on_compaction_completed(&info));
+                .notify(|listener| listener.on_compaction_completed(&told));
         }
         info
+    }
+
+    /// The entries that the inputs of `pick` hold as far as their properties can be read, tombstones of
+    /// ranges left out.
+    fn entries_of(&self, pick: &Pick, family: &FamilyState) -> u64 {
+        let tables = pick.files().filter_map(|(level, file)| {
+            let table = family.tables().open(file, level, &self.shared.io).ok()?;
+            let properties = table.properties();
+            let ranges = properties.num_range_deletions;
+            Some(properties.num_entries.saturating_sub(ranges))
+        });
+        tables.sum()
     }
 
     fn log_compaction(&self, info: &CompactionJobInfo, family: &FamilyState, pick: &Pick) {
@@ -595,6 +622,36 @@ impl Watch {
                 family.tables().path(file).to_string_lossy().into_owned()
             })
     }
+}
+
+/// Judges the triggers of level 0 by the files that `family` has there now.
+fn note_triggers(info: &mut FlushJobInfo, family: &FamilyState) {
+    let files = i32::try_from(family.view().version.level(0).len()).unwrap_or(i32::MAX);
+    let options = family.options();
+    info.triggered_writes_slowdown = files >= options.level0_slowdown_writes_trigger;
+    info.triggered_writes_stop = files >= options.level0_stop_writes_trigger;
+}
+
+/// The inputs of `pick` that lie in its output level.
+fn files_at_output(pick: &Pick) -> u64 {
+    let at_output = pick.files().filter(|(at, _)| *at == pick.output.level);
+    at_output.count() as u64
+}
+
+/// `info` as listeners see it: of files that are moved or deleted as they are, nothing is counted but the
+/// files.
+fn as_told<'a>(info: &'a CompactionJobInfo, pick: &Pick) -> Cow<'a, CompactionJobInfo> {
+    if !(pick.trivial_move || pick.drops) {
+        return Cow::Borrowed(info);
+    }
+    Cow::Owned(CompactionJobInfo {
+        stats: CompactionJobStats {
+            num_input_files: info.stats.num_input_files,
+            num_input_files_trivially_moved: info.stats.num_input_files_trivially_moved,
+            ..CompactionJobStats::default()
+        },
+        ..info.clone()
+    })
 }
 
 fn file_info(level: usize, file: &FileMeta) -> CompactionFileInfo {

@@ -57,6 +57,8 @@ pub struct Memtable {
     hint: Mutex<InsertHint>,
     deletions: AtomicUsize,
     data_bytes: AtomicUsize,
+    /// The last sequence number given out before it was made.
+    created_after: SequenceNumber,
     first_seq: AtomicU64,
     largest_seq: AtomicU64,
     /// How many range tombstones there are, so that a read of a memtable without any takes no lock.
@@ -137,6 +139,7 @@ impl Memtable {
             hint: Mutex::new(InsertHint::default()),
             deletions: AtomicUsize::new(0),
             data_bytes: AtomicUsize::new(0),
+            created_after: SequenceNumber::default(),
             first_seq: AtomicU64::new(u64::MAX),
             largest_seq: AtomicU64::new(0),
             range_deletions: AtomicUsize::new(0),
@@ -144,6 +147,19 @@ impl Memtable {
             account: None,
             marked_for_flush: AtomicBool::new(false),
         }
+    }
+
+    /// The same, made when `last` was the last sequence number given out.
+    #[must_use]
+    pub fn created_after(mut self, last: SequenceNumber) -> Memtable {
+        self.created_after = last;
+        self
+    }
+
+    /// The last sequence number given out before the memtable was made; 0 if that is not known.
+    #[must_use]
+    pub fn earliest_seq(&self) -> SequenceNumber {
+        self.created_after
     }
 
     /// Asks that whoever writes next has the memtable flushed, however full it is.

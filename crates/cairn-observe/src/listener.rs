@@ -24,13 +24,16 @@ use crate::reason::{BackgroundErrorReason, CompactionReason, FlushReason, StallC
 /// A flush.
 #[derive(Clone, Debug, Default)]
 pub struct FlushJobInfo {
+    /// The directory of the database.
+    pub db_name: String,
     /// The id of the family.
     pub family_id: u32,
     /// Its name.
     pub family_name: String,
-    /// The new table; empty before it exists, and if nothing was left to be written.
+    /// The new table; the path of a table of number 0 before it exists, and if nothing was left to be
+    /// written.
     pub file_path: String,
-    /// Its number.
+    /// Its number; 0 as long as there is none.
     pub file_number: u64,
     /// The oldest blob file that the table refers to; 0 for none.
     pub oldest_blob_file_number: u64,
@@ -38,13 +41,14 @@ pub struct FlushJobInfo {
     pub thread_id: u64,
     /// The number of the job.
     pub job_id: u64,
-    /// Whether writes were being slowed down when the flush began.
+    /// True if level 0 of the family has `level0_slowdown_writes_trigger` files or more: before the flush
+    /// when it begins, with the new table when it has completed.
     pub triggered_writes_slowdown: bool,
-    /// Whether writes were stopped when the flush began.
+    /// The same of `level0_stop_writes_trigger`.
     pub triggered_writes_stop: bool,
-    /// The first write in the table.
+    /// The first write in the table; the largest sequence number there is as long as there is no table.
     pub smallest_seqno: SequenceNumber,
-    /// The last one.
+    /// The last one; 0 as long as there is no table.
     pub largest_seqno: SequenceNumber,
     /// The properties of the table, once it exists.
     pub table_properties: Option<Arc<Properties>>,
@@ -104,7 +108,7 @@ pub struct CompactionFileInfo {
     pub oldest_blob_file_number: u64,
 }
 
-/// What a compaction did.
+/// What a compaction did. Listeners see the numbers of files alone if it moved or deleted them as they were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionJobStats {
     /// How long it took, in microseconds.
@@ -113,11 +117,11 @@ pub struct CompactionJobStats {
     pub cpu_micros: u64,
     /// Files read.
     pub num_input_files: u64,
-    /// Those of them that lay in the output level.
+    /// Those of them that lay in the output level; 0 when the compaction begins.
     pub num_input_files_at_output_level: u64,
     /// Those of them that were moved, not rewritten.
     pub num_input_files_trivially_moved: u64,
-    /// Entries read.
+    /// Entries read; of a compaction that failed, the entries of its input files.
     pub num_input_records: u64,
     /// Whether a filter made it jump over entries, which `num_input_records` leaves out.
     pub input_records_inexact: bool,
@@ -194,6 +198,8 @@ impl KeyPrefix {
 /// A compaction.
 #[derive(Clone, Debug, Default)]
 pub struct CompactionJobInfo {
+    /// The directory of the database.
+    pub db_name: String,
     /// The id of the family.
     pub family_id: u32,
     /// Its name.
@@ -330,7 +336,8 @@ pub struct MemTableInfo {
     pub family_name: String,
     /// The first write in it.
     pub first_seqno: SequenceNumber,
-    /// No write before this one can be in it.
+    /// The last write before it was made: no write up to this one is in it, but for what a recovery read
+    /// from logs. 0 for a memtable that was made when the database was opened.
     pub earliest_seqno: SequenceNumber,
     /// Entries.
     pub num_entries: u64,

@@ -46,6 +46,8 @@ pub(crate) struct Errors {
 #[derive(Default)]
 struct State {
     current: Option<BackgroundError>,
+    /// The last error that a listener took back, until the job that failed with it has reported it too.
+    forgiven: Option<(BackgroundErrorReason, Error)>,
     recovery: Recovery,
 }
 
@@ -56,9 +58,16 @@ impl Errors {
         let _ = self.owner.set(Arc::downgrade(shared));
     }
 
-    /// How many errors there were since the database was opened.
+    /// How many jobs have failed since the database was opened.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
+    }
+
+    /// Counts a job that ended with `error`.
+    pub(crate) fn count_failed_job(&self, error: &Error) {
+        if !is_intended(error) {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The error that the database is in.
@@ -76,12 +85,29 @@ fn is_intended(error: &Error) -> bool {
 }
 
 impl Shared {
-    /// Takes note of `error`, which came while `reason` was done, and of what it stops.
-    pub(crate) fn background_error(&self, reason: BackgroundErrorReason, error: &Error) {
-        if is_intended(error) || self.is_known(error) {
-            return;
+    /// Takes note of `error`, which came while `reason` was done, and of what it stops. True if a listener
+    /// has taken it back.
+    pub(crate) fn background_error(&self, reason: BackgroundErrorReason, error: &Error) -> bool {
+        self.background_error_said(reason, reason, error)
+    }
+
+    /// [`Shared::background_error`] of a flush that failed. Listeners get the reason that RocksDB gives for
+    /// tables that cannot be written, whatever the log holds.
+    pub(crate) fn flush_failed(&self, error: &Error) -> bool {
+        let said = BackgroundErrorReason::FlushNoWal;
+        self.background_error_said(self.flush_reason(), said, error)
+    }
+
+    /// [`Shared::background_error`], for which listeners get the reason `said`.
+    fn background_error_said(
+        &self,
+        reason: BackgroundErrorReason,
+        said: BackgroundErrorReason,
+        error: &Error,
+    ) -> bool {
+        if is_intended(error) || self.is_known(reason, error) {
+            return false;
         }
-        self.errors.count.fetch_add(1, Ordering::Relaxed);
         self.tick(Ticker::ErrorHandlerBgErrorCount, 1);
         if error.code() == Code::IoError {
             self.tick(Ticker::ErrorHandlerBgIoErrorCount, 1);
@@ -94,14 +120,15 @@ impl Shared {
         let mut told = Some(error.clone());
         // At once, and not as a notice: a listener may forgive the error.
         calls::within(&self.info, Within::Locked, || {
-            self.notify(|listener| listener.on_background_error(reason, &mut told));
+            self.notify(|listener| listener.on_background_error(said, &mut told));
         });
         let Some(error) = told else {
             self.info.warn(format_args!(
                 "background error of {} that a listener forgave: {error}",
                 reason.text()
             ));
-            return;
+            self.errors.state.lock().forgiven = Some((reason, error.clone()));
+            return true;
         };
         self.info.error(format_args!(
             "background error of {} ({:?}): {error}",
@@ -109,7 +136,7 @@ impl Shared {
             judged.severity
         ));
         if judged.severity == Severity::NoError {
-            return;
+            return false;
         }
         let starts = {
             let mut state = self.errors.state.lock();
@@ -138,17 +165,20 @@ impl Shared {
         drop(self.tree.lock());
         self.changed.notify_all();
         if starts {
-            self.start_recovery(reason, &error, judged.severity);
+            self.start_recovery(said, &error, judged.severity);
         }
+        false
     }
 
-    /// Whether `error` is the one that the database is in: whoever passes it on tells nothing new.
-    fn is_known(&self, error: &Error) -> bool {
-        let state = self.errors.state.lock();
-        state
-            .current
-            .as_ref()
-            .is_some_and(|current| current.error == *error)
+    /// True if `error` is the one that the database is in, or one that was taken back where it happened: a
+    /// job that fails because of it reports nothing new.
+    fn is_known(&self, reason: BackgroundErrorReason, error: &Error) -> bool {
+        let mut state = self.errors.state.lock();
+        let forgiven = state
+            .forgiven
+            .take_if(|(before, forgiven)| *before != reason && forgiven == error);
+        let current = state.current.as_ref();
+        forgiven.is_some() || current.is_some_and(|current| current.error == *error)
     }
 
     /// [`Shared::background_error`] of the log.

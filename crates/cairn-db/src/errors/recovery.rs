@@ -292,6 +292,9 @@ impl Shared {
         let result = self.guarded("resuming", || self.as_job(|| self.leave_error()));
         let mut tree = self.tree.lock();
         tree.flushes -= 1;
+        for state in tree.families.values_mut() {
+            state.telling.clear();
+        }
         if result.is_ok() {
             for state in tree.families.values_mut() {
                 state.retry_flush = None;

@@ -4,7 +4,8 @@
 //! `bgerror_resume_retry_interval` says, twice as long after each failure in a row, up to a
 //! minute's worth. A compaction that met a damaged table is not tried again: the table is set
 //! aside, which keeps it (and what may not go past it) out of every pick, and other compactions go
-//! on. Reads of what else the table holds go on too. Whoever asks for a flush or a compaction of
+//! on. Reads of what else the table holds go on too. Damage that a compaction by hand finds is a background
+//! error as well, as it is for RocksDB. Whoever asks for a flush or a compaction of
 //! the family has what waits or is set aside tried at once, and is told how that ended.
 
 use std::sync::Arc;
@@ -31,6 +32,16 @@ pub(crate) struct Retry {
     failures: u32,
     /// The last one.
     pub(crate) error: Error,
+    /// A listener has taken it back.
+    forgiven: bool,
+}
+
+impl Retry {
+    /// True if whoever waits for the job has to be told: a failure that a listener took back is waited
+    /// out once, and nobody waits for a job that goes on failing.
+    pub(crate) fn ends_waiting(&self) -> bool {
+        !self.forgiven || self.failures > 1
+    }
 }
 
 /// The interval is doubled at most so often.
@@ -66,13 +77,15 @@ impl Shared {
         retry.is_some_and(|retry| self.world.clock.monotonic_nanos() < retry.not_before)
     }
 
-    /// Takes note of how a job of `family` ended: after a failure the next one waits.
+    /// Takes note of how a job of `family` ended: after a failure, which a listener may have `forgiven`, the
+    /// next one waits.
     pub(crate) fn note_outcome(
         self: &Arc<Self>,
         tree: &mut Tree,
         family: u32,
         kind: JobKind,
         result: &Result<()>,
+        forgiven: bool,
     ) {
         let Some(state) = tree.families.get_mut(&family) else {
             return;
@@ -98,6 +111,7 @@ impl Shared {
             not_before: self.world.clock.monotonic_nanos().saturating_add(nanos),
             failures,
             error: error.clone(),
+            forgiven,
         });
         let owner = Arc::downgrade(self);
         let start = move || {
@@ -165,10 +179,13 @@ impl Shared {
         result: Result<()>,
     ) -> Result<()> {
         let result = match result {
-            Err(error) if self.set_aside_damaged(tree, family, pick, &error) => Ok(()),
+            Err(error) if self.set_aside_damaged(tree, family, pick, &error) => {
+                self.errors.count_failed_job(&error);
+                Ok(())
+            }
             result => result,
         };
-        self.note_outcome(tree, family.id(), JobKind::Compaction, &result);
+        self.note_outcome(tree, family.id(), JobKind::Compaction, &result, false);
         result
     }
 
@@ -204,13 +221,6 @@ impl Shared {
             true => Reason::FlushNoWal,
             false => Reason::Flush,
         }
-    }
-
-    /// Whether a table of `family` is set aside because of `error`.
-    pub(crate) fn is_set_aside(&self, family: &FamilyState, error: &Error) -> bool {
-        let tree = self.tree.lock();
-        let state = tree.families.get(&family.id());
-        state.is_some_and(|state| state.damaged.iter().any(|table| table.error == *error))
     }
 
     /// Why a compaction by hand that waits for others may wait for ever: a table that it needs is
@@ -256,7 +266,6 @@ impl Shared {
                 error: error.clone(),
             });
         }
-        self.errors.count.fetch_add(1, Ordering::Relaxed);
         self.info.error(format_args!(
             "[{}] table {} of level {level} is damaged and left out of compactions from now on; \
              `cairn repair --quarantine` sets it aside for good: {error}",

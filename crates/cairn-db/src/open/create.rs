@@ -16,7 +16,7 @@ use cairn_platform::Random;
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Ordering;
 use cairn_read::{BlobCache, BlobSource, Reading, View};
-use cairn_types::{Error, FileNumber, Result};
+use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::{self, Manifest, RecoveredFamily};
 use cairn_version::{TableSource, TreeEdit, Version};
 use cairn_wal::WalOptions;
@@ -58,12 +58,13 @@ impl NewFamily {
 }
 
 impl Shared {
-    /// The state of a family with `version` and an empty memtable.
+    /// The state of a family with `version` and an empty memtable, for writes after `last`.
     pub(super) fn new_family(
         &self,
         family: &RecoveredFamily,
         mut options: FamilyOptions,
         version: Version,
+        last: SequenceNumber,
     ) -> FamilyState {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
             options.table.block_cache = self.default_cache.load_full();
@@ -90,7 +91,7 @@ impl Shared {
             statistics: self.statistics.clone(),
         };
         let view = View {
-            memtable: self.new_memtable(&options),
+            memtable: self.new_memtable(&options, last),
             immutables: Vec::new(),
             version: Arc::new(version),
             family: Arc::new(reading),
@@ -140,14 +141,18 @@ impl Shared {
         }
     }
 
-    /// A memtable for a family of `options`.
-    pub(crate) fn new_memtable(&self, options: &cairn_options::FamilyOptions) -> Arc<Memtable> {
+    /// A memtable for a family of `options`, for writes after `last`.
+    pub(crate) fn new_memtable(
+        &self,
+        options: &cairn_options::FamilyOptions,
+        last: SequenceNumber,
+    ) -> Arc<Memtable> {
         let memtable = cairn_memtable::MemtableOptions {
             arena_block_size: options.arena_block_size,
             filter: memtable_filter(options),
             sorted_late: options.memtable_factory == MemtableFactory::Vector,
         };
-        let memtable = Memtable::new(options.comparator.clone(), memtable);
+        let memtable = Memtable::new(options.comparator.clone(), memtable).created_after(last);
         Arc::new(match &self.buffers {
             Some(buffers) => memtable.accounted(buffers.clone()),
             None => memtable,
@@ -274,7 +279,6 @@ impl Shared {
         } = family;
         let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
         let version = Version::empty(options.comparator.clone(), levels).with_edit(&tables)?;
-        self.log_options_of_family(&name, &options);
         let recovered = RecoveredFamily {
             id,
             name,
@@ -283,7 +287,9 @@ impl Shared {
             full_history_ts_low: Vec::new(),
             persist_timestamps: true,
         };
-        Ok(self.new_family(&recovered, options, version))
+        let family = self.new_family(&recovered, options, version, self.published());
+        self.log_options_of_family(family.name(), &family.options());
+        Ok(family)
     }
 
     /// Records the timestamp sizes of new `families` in the current log.

@@ -472,7 +472,12 @@ fn assemble(
     for (family, options, version) in named {
         tree.families
             .insert(family.id, FamilyTree::new(family.log_number));
-        families.insert(Arc::new(shared.new_family(family, options, version)));
+        families.insert(Arc::new(shared.new_family(
+            family,
+            options,
+            version,
+            SequenceNumber::default(),
+        )));
     }
     drop(tree);
     if let Some(family) = families.get(0) {

@@ -579,7 +579,7 @@ impl Shared {
             cairn_types::TableFileCreationReason::Recovery,
         )?;
         let version = Arc::new(view.version.with_edit(&edit)?);
-        let fresh = self.new_memtable(&family.options());
+        let fresh = self.new_memtable(&family.options(), view.memtable.largest_seq());
         let next = view
             .with_new_memtable(fresh)
             .with_version(version, std::slice::from_ref(&view.memtable));

@@ -259,10 +259,25 @@ impl Shared {
         families: &[Arc<FamilyState>],
         asked: bool,
     ) -> Result<()> {
+        self.only_switch_memtables(families, asked)?;
+        self.schedule(&mut self.tree.lock());
+        Ok(())
+    }
+
+    /// [`Shared::switch_memtables`] without scheduling flushes, which is left to the caller.
+    pub(crate) fn only_switch_memtables(
+        self: &Arc<Self>,
+        families: &[Arc<FamilyState>],
+        asked: bool,
+    ) -> Result<()> {
         let mut steps = Steps::begin(&*self.world.clock);
         self.switch_log(&mut steps)
             .inspect_err(|error| self.log_failed(error))?;
-        let current = self.writer.lock().log.as_ref().map(|log| log.number());
+        let (current, last) = {
+            let writer = self.writer.lock();
+            let current = writer.log.as_ref().map(|log| log.number());
+            (current, writer.allocated)
+        };
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let all = self.families.load_full();
         let now = self.world.clock.monotonic_nanos();
@@ -276,6 +291,10 @@ impl Shared {
             };
             let old = family.memtable();
             state.flush_requested |= asked && !(old.is_empty() && state.immutables.is_empty());
+            if old.is_empty() && state.immutables.is_empty() {
+                // There is no flush that this would be the reason of.
+                state.flush_reason = None;
+            }
             if old.is_empty() {
                 continue;
             }
@@ -287,7 +306,7 @@ impl Shared {
             });
             let next = family
                 .view()
-                .with_new_memtable(self.new_memtable(&family.options()));
+                .with_new_memtable(self.new_memtable(&family.options(), last));
             family.view.store(Arc::new(next));
             family.keep_history(&[]);
         }
@@ -307,8 +326,6 @@ impl Shared {
         self.update_conditions(&mut tree);
         drop(tree);
         steps.done("switching memtables");
-        self.schedule(&mut self.tree.lock());
-        steps.done("scheduling");
         steps.tell(&self.info, "a switch of memtables");
         Ok(())
     }

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_db::{Db, OpenRequest, open};
+use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, WalWriteMode, WriteOptions};
 use cairn_platform::Executor;
 use cairn_sim::trace::Call;
 use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
-use cairn_types::{Code, Result, Severity, Subcode};
+use cairn_types::{Code, Error, Result, Severity, Subcode};
 
 use super::basic::{db_options, small};
 
@@ -87,7 +89,8 @@ fn a_failed_sync_of_the_log_fails_the_write_and_the_database_resumes_with_a_new_
     let state = db.background_error_state().expect("the log failed");
     assert_eq!(state.severity, Severity::Hard);
     assert_eq!(state.error, error);
-    assert_eq!(db.property_number("rocksdb.background-errors"), Some(1));
+    // That is a number of failed jobs.
+    assert_eq!(db.property_number("rocksdb.background-errors"), Some(0));
     assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
     let refused = db.put(b"c", b"3").unwrap_err();
     assert!(refused.text().contains(error.text()), "{refused}");
@@ -283,8 +286,8 @@ fn attempts_to_resume_are_counted() {
 }
 
 /// Two tables in level 0, of which the older one is damaged.
-fn with_a_damaged_table(sim: &SimWorld) -> Db {
-    let db = open_on(sim, &db_options(), &small()).expect("nothing fails here");
+fn with_a_damaged_table(sim: &SimWorld, options: &DbOptions) -> Db {
+    let db = open_on(sim, options, &small()).expect("nothing fails here");
     db.put(b"a", &[1; 5000]).expect("nothing fails here");
     db.put(b"b", &[2; 5000]).expect("nothing fails here");
     db.flush().expect("nothing fails here");
@@ -296,10 +299,58 @@ fn with_a_damaged_table(sim: &SimWorld) -> Db {
     db
 }
 
+/// Takes every background error back.
+struct Forgiving;
+
+impl EventListener for Forgiving {
+    fn on_background_error(&self, _: BackgroundErrorReason, error: &mut Option<Error>) {
+        *error = None;
+    }
+}
+
+fn forgiving() -> DbOptions {
+    let mut options = db_options();
+    options.listeners.push(Arc::new(Forgiving));
+    options
+}
+
+#[test]
+fn damage_that_a_compaction_by_hand_finds_stops_writes() {
+    let sim = SimWorld::new(8);
+    let db = with_a_damaged_table(&sim, &db_options());
+    let all = CompactRangeOptions::default();
+    let error = db.compact_range(None, None, &all).unwrap_err();
+    assert!(error.is_corruption(), "{error}");
+    let state = db.background_error_state().expect("it was kept");
+    assert_eq!(state.severity, Severity::Unrecoverable);
+    assert_eq!(db.property_number("rocksdb.background-errors"), Some(1));
+    db.put(b"d", b"4").unwrap_err();
+    assert_eq!(get(&db, b"c"), Some(b"3".to_vec()));
+    db.close().unwrap();
+}
+
+#[test]
+fn a_flush_that_failed_and_was_forgiven_is_waited_out_once() {
+    for lasts in [1, usize::MAX] {
+        let sim = SimWorld::new(8);
+        let db = open_on(&sim, &forgiving(), &small()).unwrap();
+        db.put(b"a", b"1").unwrap();
+        sim.fs
+            .set_plan(failing(Call::Create, ".sst", Fault::InputOutput, lasts));
+        let flushed = db.flush();
+        assert_eq!(flushed.is_ok(), lasts == 1, "{flushed:?}");
+        assert_eq!(db.background_error_state(), None);
+        db.put(b"b", b"2").unwrap();
+        let failed = db.property_number("rocksdb.background-errors");
+        assert_eq!(failed, Some(if lasts == 1 { 1 } else { 2 }));
+        db.close().unwrap_or_default();
+    }
+}
+
 #[test]
 fn a_damaged_table_does_not_take_the_database_down() {
     let sim = SimWorld::new(8);
-    let db = with_a_damaged_table(&sim);
+    let db = with_a_damaged_table(&sim, &forgiving());
     let error = db.get(b"a").unwrap_err();
     assert!(error.is_corruption());
     assert!(error.text().contains(".sst"), "{error}");

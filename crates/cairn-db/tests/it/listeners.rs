@@ -45,7 +45,8 @@ impl Diary {
 
 impl EventListener for Diary {
     fn on_flush_begin(&self, info: &FlushJobInfo) {
-        assert!(info.file_path.is_empty() && info.job_id > 0 && info.thread_id > 0);
+        assert_eq!(info.file_path, "/db/000000.sst");
+        assert!(info.db_name == "/db" && info.job_id > 0 && info.thread_id > 0);
         self.note(format!("flush begins: {}", info.flush_reason.text()));
     }
 

@@ -109,26 +109,39 @@ pub(crate) enum Restarts {
     First,
 }
 
-/// A plain block of `rows`, which are sorted. Keys are written whole.
+/// A key shares no more than so many bytes with the one before, so that what a block holds stays within
+/// the budget of its readers ([`Entries`]), whatever names it has.
+const MOST_SHARED: usize = 128;
+
+/// A plain block of `rows`, which are sorted. Keys share what they begin with up to the next restart.
 pub(crate) fn encode_entries<'a>(
     rows: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     restarts: Restarts,
 ) -> Vec<u8> {
     let mut block = Vec::new();
     let mut starts = Vec::new();
+    let mut before: &[u8] = &[];
     for (key, value) in rows {
-        starts.push(block.len());
-        put_varint32(&mut block, 0);
-        put_varint32(&mut block, key.len() as u32);
+        let is_start = starts.is_empty() || restarts == Restarts::Every;
+        let shared = match is_start {
+            true => 0,
+            false => {
+                let pairs = key.iter().zip(before).take(MOST_SHARED);
+                pairs.take_while(|(a, b)| a == b).count()
+            }
+        };
+        if is_start {
+            starts.push(block.len());
+        }
+        put_varint32(&mut block, shared as u32);
+        put_varint32(&mut block, (key.len() - shared) as u32);
         put_varint32(&mut block, value.len() as u32);
-        block.extend_from_slice(key);
+        block.extend_from_slice(&key[shared..]);
         block.extend_from_slice(value);
+        before = key;
     }
     if starts.is_empty() {
         starts.push(0);
-    }
-    if restarts == Restarts::First {
-        starts.truncate(1);
     }
     for start in &starts {
         put_fixed32(&mut block, *start as u32);
@@ -139,7 +152,7 @@ pub(crate) fn encode_entries<'a>(
 
 /// One entry of a plain block.
 pub(crate) struct Entry<'a> {
-    /// Lies in the block if it shares nothing with the key before, as writers leave it.
+    /// Lies in the block if it shares nothing with the key before, as at a restart.
     pub key: Cow<'a, [u8]>,
     pub value: &'a [u8],
     /// Offset of the value in the block.
@@ -177,7 +190,8 @@ impl<'a> Entries<'a> {
             entries,
             input: Input::new(entries),
             key: Cow::Borrowed(&[]),
-            budget: block.len() * 4 + 4096,
+            // An entry takes four bytes or more, and its key what it shares and what it has alone.
+            budget: block.len() * (MOST_SHARED / 4 + 1) + 4096,
         })
     }
 

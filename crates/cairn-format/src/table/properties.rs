@@ -215,8 +215,9 @@ properties! {
         separate_key_value_in_data_block = "rocksdb.separate.key.value.in.data.block", LeftOut;
         /// Index blocks whose keys are spread evenly.
         num_uniform_blocks = "rocksdb.num.uniform.blocks", LeftOut;
-        /// Data blocks that did not shrink enough.
-        num_compression_rejected = "rocksdb.num.data.blocks.compression.rejected", LeftOut;
+        /// Data blocks that did not shrink enough. Written also where there are none, unlike by RocksDB, so that a
+        /// table does not become shorter with the entry that makes its block worth compressing.
+        num_compression_rejected = "rocksdb.num.data.blocks.compression.rejected", Written;
         /// Data blocks that compression was not tried on.
         num_compression_bypassed = "rocksdb.num.data.blocks.compression.bypassed", LeftOut;
         /// Whether a user's index is to be read first.
@@ -435,6 +436,18 @@ mod tests {
             others: BTreeMap::from([(b"my.property".to_vec(), b"x".to_vec())]),
             ..Properties::default()
         }
+    }
+
+    #[test]
+    fn names_that_share_much_are_read_again() {
+        let name = |n: u32| format!("{}{n:05}", "x".repeat(400)).into_bytes();
+        let properties = Properties {
+            others: (0..2000).map(|n| (name(n), Vec::new())).collect(),
+            ..sample()
+        };
+        let block = properties.encode();
+        assert!(block.len() < 2000 * 300 && block.len() > 2000 * 250);
+        assert_eq!(Properties::decode(&block).unwrap(), properties);
     }
 
     #[test]

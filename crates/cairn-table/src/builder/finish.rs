@@ -170,6 +170,7 @@ impl TableBuilder {
             root = self.output.append_block(stored, kind)?;
             self.properties.top_level_index_size = root.size + 5;
         }
+        self.index_is_packed = packer.used;
         self.properties.index_size = self.output.offset() - start;
         if self.params.options.format_version >= 6 {
             parts.insert(meta::INDEX, root);
@@ -276,8 +277,7 @@ impl TableBuilder {
             compression.property_name().to_owned()
         } else if compression == Compression::None {
             ";;".to_owned()
-        } else if used || properties.index_size > 0 {
-            // Index blocks may be compressed where no data block is; naming the kind is harmless.
+        } else if used || self.index_is_packed {
             format!("BuiltinV2;{:02X};", compression as u8)
         } else {
             "BuiltinV2;;".to_owned()

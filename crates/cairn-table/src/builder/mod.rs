@@ -66,6 +66,8 @@ pub struct TableBuilder {
     properties: Properties,
     stripped: Vec<u8>,
     seqs: Option<(u64, u64)>,
+    /// A block of the index is stored compressed.
+    index_is_packed: bool,
     base_context: u32,
 }
 
@@ -128,6 +130,7 @@ impl TableBuilder {
             tombstones: Vec::new(),
             stripped: Vec::new(),
             seqs: None,
+            index_is_packed: false,
             base_context,
             params,
         })

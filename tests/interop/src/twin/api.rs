@@ -18,6 +18,11 @@ pub type Destructor = unsafe extern "C" fn(*mut c_void);
 /// The name of a callback.
 pub type Name = unsafe extern "C" fn(*mut c_void) -> *const c_char;
 
+/// A callback of a listener that is shown the database and what happened.
+pub type OfDatabase = unsafe extern "C" fn(*mut c_void, Handle, Handle);
+/// A callback of a listener that is shown what happened.
+pub type OfInfo = unsafe extern "C" fn(*mut c_void, Handle);
+
 macro_rules! functions {
     ($(fn $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The loaded functions; the library stays loaded as long as the table lives.
@@ -217,4 +222,19 @@ functions! {
     fn rocksdb_get_column_family_metadata_cf(Handle, Handle) -> Handle;
     fn rocksdb_column_family_metadata_get_file_count(Handle) -> usize;
     fn rocksdb_column_family_metadata_destroy(Handle);
+    fn rocksdb_eventlistener_create(*mut c_void, Destructor, OfDatabase, OfDatabase, OfDatabase, OfDatabase, OfInfo, OfInfo, OfDatabase, unsafe extern "C" fn(*mut c_void, u32, Handle), OfInfo, OfInfo) -> Handle;
+    fn rocksdb_options_add_eventlistener(Handle, Handle);
+    fn rocksdb_compactionjobinfo_status(Handle, ErrorSlot);
+    fn rocksdb_compactionjobinfo_input_file_at(Handle, usize, *mut usize) -> *const c_char;
+    fn rocksdb_compactionjobinfo_output_file_at(Handle, usize, *mut usize) -> *const c_char;
+    fn rocksdb_subcompactionjobinfo_status(Handle, ErrorSlot);
+    fn rocksdb_writestallinfo_cur(Handle) -> *const c_int;
+    fn rocksdb_writestallinfo_prev(Handle) -> *const c_int;
+    fn rocksdb_status_ptr_get_error(Handle, ErrorSlot);
+    fn rocksdb_reset_status(Handle);
+    fn rocksdb_create_default_env() -> Handle;
+    fn rocksdb_sst_file_manager_create(Handle) -> Handle;
+    fn rocksdb_sst_file_manager_set_max_allowed_space_usage(Handle, u64);
+    fn rocksdb_options_set_sst_file_manager(Handle, Handle);
+    fn rocksdb_column_family_metadata_get_size(Handle) -> u64;
 }

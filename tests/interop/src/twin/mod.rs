@@ -18,6 +18,7 @@
 mod api;
 mod callbacks;
 pub mod differences;
+pub mod events;
 mod files;
 pub mod generate;
 pub mod getters;

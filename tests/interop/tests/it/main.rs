@@ -7,9 +7,11 @@
 
 mod driver;
 mod encrypted;
+mod events;
 mod files;
 mod golden;
 mod groups;
+mod info_log;
 mod kills;
 mod logs;
 mod options;

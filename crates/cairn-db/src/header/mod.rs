@@ -1,0 +1,135 @@
+//! The head of the info log: who writes it, what lies in the directory, and every option. The lines have the
+//! heads and the order that RocksDB's have, for programs and people look for them.
+
+mod options;
+
+use cairn_format::names::FileName;
+use cairn_observe::logger::Level;
+use cairn_options::{Compression, FamilyOptions};
+use cairn_wal::WalFile;
+
+use crate::shared::Shared;
+
+impl Shared {
+    /// Writes the head of the log, given the `names` of the files. Every file of it begins with these
+    /// lines.
+    fn log_header(&self, names: &[String]) {
+        if !self.info.wants(Level::Header) {
+            return;
+        }
+        let mut head = vec![
+            format!(
+                "RocksDB version: {} (Cairn {})",
+                cairn_options::file::ROCKSDB_VERSION,
+                env!("CARGO_PKG_VERSION")
+            ),
+            "DB SUMMARY".to_owned(),
+            format!("Host name (Env):  {}", self.host_id),
+            format!("DB Session ID:  {}", self.session_id),
+        ];
+        let (mut files, mut tables, mut logs) = (Vec::new(), Vec::new(), Vec::new());
+        for name in names {
+            match FileName::parse(name) {
+                Some(FileName::Table(_)) => tables.push(format!("{name} ")),
+                Some(FileName::Wal(_)) => logs.push(format!("{name} ; ")),
+                Some(FileName::Current) => files.push(format!("CURRENT file:  {name}")),
+                Some(FileName::Identity) => files.push(format!("IDENTITY file:  {name}")),
+                Some(FileName::Manifest(_)) => files.push(format!("MANIFEST file:  {name}")),
+                _ => {}
+            }
+        }
+        files.sort();
+        tables.sort();
+        logs.sort();
+        head.extend(files);
+        head.push(format!(
+            "SST files in {} dir, Total Num: {}, files: {}",
+            self.dir.display(),
+            tables.len(),
+            tables.into_iter().take(9).collect::<String>()
+        ));
+        head.push(format!(
+            "Write Ahead Log file in {}: {}",
+            self.wal_dir.display(),
+            logs.concat()
+        ));
+        let options = self.options();
+        let rate = options
+            .sst_file_manager
+            .as_ref()
+            .map_or(0, |manager| manager.delete_rate_bytes_per_second());
+        let objects = [
+            ("env", format!("{:p}", &raw const self.world)),
+            ("fs", format!("{:p}", &raw const *self.world.fs)),
+            ("info_log", format!("{:p}", &raw const self.info)),
+            ("sst_file_manager.rate_bytes_per_sec", rate.to_string()),
+        ];
+        head.extend(options::db_lines(&options, &objects));
+        head.extend(support());
+        for family in self.families.load().iter() {
+            head.extend(options::family_lines(family.name(), &family.options()));
+        }
+        head.push(format!("DB ID: {}", self.db_id));
+        self.info.header_lines(&head);
+    }
+
+    /// Writes the options of a family that was created.
+    pub(crate) fn log_options_of_family(&self, name: &str, options: &FamilyOptions) {
+        if self.info.wants(Level::Header) {
+            self.info
+                .header_lines(&options::family_lines(name, options));
+        }
+    }
+
+    /// Writes statistics to the log.
+    pub(crate) fn dump_stats(&self) {
+        if !self.info.wants(Level::Info) {
+            return;
+        }
+        let mut text = String::from("------- DUMPING STATS -------\n");
+        text += &self.db_stats();
+        for family in self.families.load().iter() {
+            text += &self.family_stats(family, &family.view(), true);
+            text += &self.cache_stats(family).unwrap_or_default();
+        }
+        self.info.warn(text.trim_end());
+        if let Some(statistics) = self.statistics() {
+            self.info.info(format_args!("STATISTICS:\n {statistics}"));
+        }
+    }
+
+    /// Writes the head of the log and which `logs` are about to be replayed; the number of the
+    /// recovery's job.
+    pub(crate) fn log_recovery_start(&self, names: &[String], logs: &[WalFile]) -> u64 {
+        let job = self.new_job();
+        let (found, dir) = (names.len(), self.dir.display());
+        self.info
+            .log(Level::Debug, format_args!("{found} files in {dir}"));
+        self.log_header(names);
+        let logs: Vec<u64> = logs.iter().map(|log| log.number.0).collect();
+        if !logs.is_empty() && self.info.wants(Level::Info) {
+            let mut event = self.event(job, "recovery_started");
+            event.numbers("wal_files", &logs);
+            self.log_event(&event);
+        }
+        job
+    }
+}
+
+/// What the library can do on this machine.
+fn support() -> impl Iterator<Item = String> {
+    let codecs = Compression::all().skip(1).map(|codec| {
+        let supported = u8::from(codec.is_supported());
+        format!("\t{} supported: {supported}", codec.option_name())
+    });
+    let others = [
+        // Checksums choose their instructions as they run.
+        "Fast CRC32 supported: Supported on x86 and Arm64 where the processor has it",
+        "DMutex implementation: parking_lot::Mutex",
+        // The library takes its host's allocator.
+        "Jemalloc supported: 0",
+    ];
+    std::iter::once("Compression algorithms supported:".to_owned())
+        .chain(codecs)
+        .chain(others.map(str::to_owned))
+}
