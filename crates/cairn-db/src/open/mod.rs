@@ -126,6 +126,7 @@ pub(crate) fn open_above(
     }
     shared.errors.belongs_to(&shared);
     shared.finish_opening(&recovered, names)?;
+    shared.hold_tables()?;
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
     drop(opening);

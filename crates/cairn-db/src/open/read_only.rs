@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use cairn_types::{Error, FileNumber, Result};
+use cairn_types::{Error, FileNumber, Result, Subcode};
 use cairn_version::manifest::Recovered;
 use cairn_wal::WalFile;
 
@@ -14,6 +14,33 @@ use crate::files::live::Capture;
 use crate::shared::Shared;
 
 impl Shared {
+    /// Opens all tables, so that they stay readable when the process that writes the database deletes them. Where
+    /// `max_open_files` bounds their number that cannot be promised, and they are opened when they are read.
+    /// Damage is an error of the reads that meet it.
+    ///
+    /// # Errors
+    ///
+    /// A table is gone already: the database has changed meanwhile, and can be opened again.
+    pub(super) fn hold_tables(&self) -> Result<()> {
+        let options = self.options();
+        if !self.read_only || options.max_open_files >= 0 {
+            return Ok(());
+        }
+        for family in self.families.load().iter() {
+            for (level, file) in family.view().version.files() {
+                match family.tables().open(file, level, &self.io) {
+                    Err(error)
+                        if options.paranoid_checks && error.subcode() == Subcode::PathNotFound =>
+                    {
+                        return Err(error);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Notes what the opening read, unless the MANIFEST does not say it: `found` are the logs that were
     /// there, `used` says how much of each was replayed.
     pub(super) fn note_opened(

@@ -42,6 +42,10 @@ impl Fixture {
     }
 
     fn open(&self, max_open_files: i32) -> Db {
+        self.opened(max_open_files, false)
+    }
+
+    fn opened(&self, max_open_files: i32, read_only: bool) -> Db {
         let families: Vec<_> = match self.dir.path().join("CURRENT").exists() {
             true => FAMILIES.iter().map(|name| given(name)).collect(),
             false => Vec::new(),
@@ -55,7 +59,7 @@ impl Fixture {
             },
             families: &families,
             others: Some(&family()),
-            read_only: false,
+            read_only,
             world: World::posix(),
         })
         .expect("it opens")
@@ -249,4 +253,27 @@ fn readers_meet_no_error_while_tables_are_closed_and_opened() {
     (0..TABLES).for_each(|table| check(&db, table));
     db.set_db_options(&[("max_open_files", "20")]).unwrap();
     assert!(fixture.open_tables() <= 10);
+}
+
+/// A reader beside the process that writes the database: what that deletes, it keeps.
+#[test]
+fn tables_that_the_writer_deletes_stay_readable_in_a_read_only_opening() {
+    let fixture = Fixture::new();
+    let writer = fixture.open(-1);
+    let reader = fixture.opened(-1, true);
+    for name in FAMILIES {
+        let family = writer.family(name).unwrap();
+        family
+            .compact_range(None, None, &CompactRangeOptions::default())
+            .unwrap();
+    }
+    let left = World::posix().fs.list(fixture.dir.path()).unwrap();
+    let tables = left.iter().filter(|name| name.ends_with(".sst")).count();
+    assert!(tables < 5, "the inputs are deleted: {tables} tables");
+    for table in 0..TABLES {
+        check(&reader, table);
+    }
+    assert_eq!(scan(&reader), 45);
+    reader.close().unwrap();
+    writer.close().unwrap();
 }

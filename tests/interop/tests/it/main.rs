@@ -18,6 +18,7 @@ mod options;
 mod outgoing;
 mod perf;
 mod secondary;
+mod sizes;
 mod ttl;
 mod turns;
 

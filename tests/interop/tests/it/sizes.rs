@@ -1,0 +1,91 @@
+//! RocksDB reads what Cairn wrote of every size around which an encoding changes: from the log, from tables, from blobs.
+
+use cairn_bench::rocksdb::{Db, Family, OpenMode};
+use cairn_interop::engine::{Cairn, family_options};
+use cairn_interop::workload::{Change, Durable, Engine};
+
+/// Lengths around those at which varints grow, sectors and blocks of logs end, or 16 bits are full.
+fn lengths() -> impl Iterator<Item = usize> {
+    let bits = [7, 9, 12, 14, 15, 16, 17, 21];
+    bits.into_iter()
+        .flat_map(|bits| {
+            (-12..=12)
+                .chain([-64, 64])
+                .map(move |by| (1_isize << bits) + by)
+        })
+        .map(|len| usize::try_from(len).unwrap())
+}
+
+fn bytes(len: usize, seed: usize) -> Vec<u8> {
+    let mut state = seed as u64 + 1;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// A value of `len` bytes, and a key of as many where keys may be that long.
+fn rows(len: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut rows = vec![(format!("value {len}").into_bytes(), bytes(len, len))];
+    if len < 1 << 18 {
+        rows.push((bytes(len, 2 * len), len.to_string().into_bytes()));
+    }
+    rows
+}
+
+#[test]
+fn rocksdb_reads_sizes_around_every_limit() {
+    let Some(library) = crate::library() else {
+        return;
+    };
+    for (options, family) in [
+        ("", "compression=kNoCompression"),
+        ("wal_compression=kZSTD", "compression=kZSTD"),
+        (
+            "wal_write_mode=kPlain",
+            "enable_blob_files=true;min_blob_size=16384",
+        ),
+        (
+            "",
+            "enable_blob_files=true;min_blob_size=128;blob_compression_type=kLZ4Compression",
+        ),
+    ] {
+        for flushed in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            let dir = place.path().join("db");
+            let options = format!("avoid_flush_during_shutdown=true;{options}");
+            let mut db = Cairn::open(&dir, &options, family).unwrap();
+            for len in lengths() {
+                let rows = rows(len).into_iter();
+                let changes: Vec<_> = rows
+                    .map(|(key, value)| Change::Put(0, key, value))
+                    .collect();
+                db.write(&changes);
+            }
+            if flushed {
+                db.flush(0);
+            }
+            drop(db);
+            let families = family_options(family);
+            let families: Vec<_> = families
+                .iter()
+                .map(|(name, text)| (*name, &text[..]))
+                .collect();
+            let mode = OpenMode::Existing;
+            let theirs = Db::open(&library, &dir, "", &families, mode).unwrap();
+            for len in lengths() {
+                for (key, value) in rows(len) {
+                    let found = theirs.get(Family(0), &key).unwrap();
+                    assert!(
+                        found.as_deref() == Some(&value[..]),
+                        "{options}, {family}, flushed {flushed}: length {len}, key of {} bytes",
+                        key.len()
+                    );
+                }
+            }
+        }
+    }
+}
