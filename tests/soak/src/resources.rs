@@ -19,9 +19,25 @@ pub struct Sample {
 /// The names of the values of a sample.
 const NAMES: [&str; 3] = ["resident KiB", "threads", "descriptors"];
 
+/// Has the C library's allocator give back what is free in its heaps. Each heap otherwise keeps what the threads that it
+/// served held at once, so that resident memory would grow until every heap has had its turn.
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "a call of the C library")]
+fn trim() {
+    unsafe extern "C" {
+        fn malloc_trim(pad: usize) -> i32;
+    }
+    // SAFETY: it may be called at any time, beside other threads.
+    unsafe { malloc_trim(0) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn trim() {}
+
 impl Sample {
-    /// The values now, `at` after the start.
+    /// The values now, `at` after the start. Memory is what is resident after the allocator gave back what is free.
     pub fn take(at: Duration) -> Result<Sample, String> {
+        trim();
         let failed = |error: std::io::Error| format!("/proc/self: {error}");
         let status = fs::read_to_string("/proc/self/status").map_err(failed)?;
         let number = |name: &str| {
