@@ -16,7 +16,7 @@ pub(crate) fn word(rest: &[u8]) -> u64 {
 const FANOUT: usize = 8;
 
 /// As many numbers as a line of the processor's cache has.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Line([u64; FANOUT]);
 
@@ -35,32 +35,36 @@ pub(crate) struct Sorted {
 
 impl Sorted {
     /// `numbers`, which ascend.
-    pub(crate) fn new(numbers: &[u64]) -> Sorted {
-        let mut rows: Vec<Vec<Line>> = Vec::new();
-        let mut row = numbers.to_vec();
-        loop {
-            let line = |part: &[u64]| {
-                let mut line = [u64::MAX; FANOUT];
-                line[..part.len()].copy_from_slice(part);
-                Line(line)
-            };
-            let lines: Vec<Line> = row.chunks(FANOUT).map(line).collect();
-            row = lines.iter().map(|line| line.0[FANOUT - 1]).collect();
-            rows.push(lines);
-            if row.len() <= 1 {
-                break;
-            }
+    pub(crate) fn new(numbers: impl ExactSizeIterator<Item = u64>) -> Sorted {
+        let len = numbers.len();
+        // From the lowest row up, without knowing yet where the first begins.
+        let mut counts = vec![len.div_ceil(FANOUT)];
+        while let Some(&below) = counts.last()
+            && below > 1
+        {
+            counts.push(below.div_ceil(FANOUT));
         }
         let mut at = 0;
-        let place = |row: &Vec<Line>| {
-            at += row.len();
-            (at - row.len(), row.len())
+        let place = |&count: &usize| {
+            at += count;
+            (at - count, count)
         };
-        Sorted {
-            rows: rows.iter().rev().map(place).collect(),
-            lines: rows.into_iter().rev().flatten().collect(),
-            len: numbers.len(),
+        let rows: Box<[(usize, usize)]> = counts.iter().rev().map(place).collect();
+        let mut lines = vec![Line([u64::MAX; FANOUT]); at].into_boxed_slice();
+        let (lowest, count) = rows.last().copied().unwrap_or_default();
+        let slots = lines[lowest..lowest + count].iter_mut();
+        for (slot, number) in slots.flat_map(|line| &mut line.0).zip(numbers) {
+            *slot = number;
         }
+        for pair in rows.windows(2).rev() {
+            let [(upper, _), (lower, count)] = [pair[0], pair[1]];
+            let (above, below) = lines.split_at_mut(lower);
+            let slots = above[upper..].iter_mut().flat_map(|line| &mut line.0);
+            for (slot, line) in slots.zip(&below[..count]) {
+                *slot = line.0[FANOUT - 1];
+            }
+        }
+        Sorted { lines, rows, len }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -114,7 +118,7 @@ mod tests {
             bounds in proptest::collection::vec(prop_oneof![0..42_u64, any::<u64>(), Just(u64::MAX)], 1..50),
         ) {
             numbers.sort_unstable();
-            let sorted = Sorted::new(&numbers);
+            let sorted = Sorted::new(numbers.iter().copied());
             for at in 0..numbers.len() + 9 {
                 prop_assert_eq!(sorted.get(at), numbers.get(at).copied());
             }

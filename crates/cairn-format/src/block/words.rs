@@ -81,7 +81,7 @@ impl KeyWords {
         };
         Some(KeyWords {
             prefix: first[..shared].into(),
-            words: Sorted::new(&words),
+            words: Sorted::new(words.into_iter()),
             dense,
             offsets: offsets.unwrap_or_default(),
         })

@@ -8,7 +8,7 @@
 //! sorted, are the *edges*, which cut the keys into *regions*: region 0 lies before the first edge, region `i` between
 //! edge `i - 1`, which belongs to it, and edge `i`. All keys of a region lie under the same tombstones.
 //! [`Fragments`] say of a key in which region it lies (a binary search, mostly over 8 bytes of each edge), and of a
-//! region which tombstones lie over it (the module `stacks`). They are built once for each source, never
+//! region which tombstones lie over it (the modules `apart` and `stacks`). They are built once for each source, never
 //! change, and are shared: a reader keeps the number of its region and goes on from there.
 //!
 //! Where keys end with a timestamp, the edges do not: a tombstone has one timestamp,
@@ -27,8 +27,12 @@ use cairn_types::{Decoded, KeyOrder, Malformed, SequenceNumber, ValueKind};
 use crate::block::{BlockKind, BlockLayout, DataCursor};
 use crate::key::{self, InternalKey};
 use crate::sorted::{Sorted, word};
+use apart::Apart;
+use edges::Edges;
 use stacks::Stacks;
 
+mod apart;
+mod edges;
 mod stacks;
 #[cfg(test)]
 mod tests;
@@ -157,43 +161,74 @@ impl Fragment<'_> {
     /// How many tombstones there are, those counted more than once that come more than once.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.fragments.stacks.depth(self.region)
+        self.fragments.over.depth(self.region)
     }
 
     /// The sequence numbers of the tombstones, newest first.
     #[must_use]
     pub fn seqs(&self) -> Vec<SequenceNumber> {
-        let seq = |rank: u32| self.fragments.seqs[rank as usize];
-        self.ranks().into_iter().map(seq).collect()
+        self.stamps().into_iter().map(|(seq, _)| seq).collect()
     }
 
     /// The tombstones, newest first, from `start` to `end` each.
     pub fn tombstones(&self) -> impl Iterator<Item = Tombstone> + '_ {
-        let ranks = self.ranks().into_iter();
-        ranks.map(|rank| self.fragments.tombstone(rank, self.start, self.end))
+        let stamps = self.stamps().into_iter();
+        stamps.map(|(seq, ts)| tombstone(self.start, self.end, seq, ts))
     }
 
-    /// The tombstones, newest first; the same one twice is one.
-    fn ranks(&self) -> Vec<u32> {
-        let all = self.fragments;
-        let mut ranks = all.stacks.ranks(self.region);
-        ranks.sort_unstable();
-        ranks.dedup_by(|&mut b, &mut a| {
-            all.seqs[a as usize] == all.seqs[b as usize] && all.timestamp(a) == all.timestamp(b)
-        });
-        ranks
+    /// The numbers and timestamps of the tombstones, newest first; the same one twice is one.
+    fn stamps(&self) -> Vec<(SequenceNumber, &[u8])> {
+        match &self.fragments.over {
+            Over::Apart(apart) => {
+                let seq = apart.seq(self.region);
+                seq.map(|seq| (seq, &[][..])).into_iter().collect()
+            }
+            Over::Stacked(stacked) => {
+                let mut ranks = stacked.stacks.ranks(self.region);
+                ranks.sort_unstable();
+                let stamp = |rank: u32| (stacked.seq(rank), stacked.timestamp(rank));
+                let mut stamps: Vec<_> = ranks.into_iter().map(stamp).collect();
+                stamps.dedup();
+                stamps
+            }
+        }
+    }
+}
+
+fn tombstone(start: &[u8], end: &[u8], seq: SequenceNumber, ts: &[u8]) -> Tombstone {
+    Tombstone {
+        start: start.to_vec(),
+        end: end.to_vec(),
+        seq,
+        ts: ts.to_vec(),
     }
 }
 
 /// Range tombstones and their edges; see the module's documentation.
 #[derive(Debug, Default)]
 pub struct Fragments {
-    /// The bytes of all edges.
-    keys: Vec<u8>,
-    /// Where each edge begins in `keys`, and where the last one ends; empty if there is none.
-    offsets: Vec<usize>,
+    edges: Edges,
     /// Where keys order as their bytes do: what finds an edge faster than comparing keys.
     words: Option<Words>,
+    over: Over,
+}
+
+/// The tombstones over each region.
+#[derive(Debug)]
+enum Over {
+    Apart(Apart),
+    Stacked(Stacked),
+}
+
+impl Default for Over {
+    fn default() -> Over {
+        Over::Apart(Apart::default())
+    }
+}
+
+/// Tombstones in any number over each region.
+#[derive(Debug, Default)]
+struct Stacked {
     /// The sequence number of each tombstone, newest first. Its place here is the *rank* of a tombstone.
     seqs: Vec<SequenceNumber>,
     /// The timestamp of each.
@@ -233,7 +268,28 @@ impl Fragments {
             seq: t.seq,
             ts: &t.ts,
         });
-        Fragments::of_parts(order, parts)
+        Fragments::of_parts_apart(order, parts.clone())
+            .unwrap_or_else(|| Fragments::of_parts(order, parts))
+    }
+
+    /// The fragments of `parts`, if they come in order and none overlaps another.
+    fn of_parts_apart<'a>(
+        order: &KeyOrder,
+        mut parts: impl Iterator<Item = Part<'a>>,
+    ) -> Option<Fragments> {
+        let (mut edges, mut apart) = (Edges::default(), Apart::default());
+        parts.try_for_each(|part| apart.push(&mut edges, order, &part))?;
+        Some(Fragments::of_apart(order, edges, apart))
+    }
+
+    fn of_apart(order: &KeyOrder, mut edges: Edges, mut apart: Apart) -> Fragments {
+        edges.shrink();
+        apart.shrink();
+        Fragments {
+            words: words(&edges, order),
+            edges,
+            over: Over::Apart(apart),
+        }
     }
 
     fn of_parts<'a>(order: &KeyOrder, parts: impl Iterator<Item = Part<'a>>) -> Fragments {
@@ -250,69 +306,30 @@ impl Fragments {
             let (a, b) = (&all[a as usize], &all[b as usize]);
             b.seq.cmp(&a.seq).then_with(|| a.ts.cmp(b.ts))
         });
-        let mut fragments = Fragments {
-            timestamp_size: order.timestamp_size(),
-            ..Fragments::default()
-        };
-        let mut spans = fragments.find_edges(order, &all);
+        let (edges, mut spans) = find_edges(order, &all);
         let in_order = || by_rank.iter().map(|&at| at as usize);
-        fragments.spans = in_order()
+        let spans: Vec<Range<u32>> = in_order()
             .map(|at| std::mem::take(&mut spans[at]))
             .collect();
-        fragments.seqs = in_order().map(|at| all[at].seq).collect();
+        let timestamp_size = order.timestamp_size();
+        let mut timestamps = Vec::new();
         for at in in_order() {
-            debug_assert_eq!(all[at].ts.len(), fragments.timestamp_size);
-            fragments.timestamps.extend_from_slice(all[at].ts);
+            debug_assert_eq!(all[at].ts.len(), timestamp_size);
+            timestamps.extend_from_slice(all[at].ts);
         }
-        fragments.stacks = Stacks::build(fragments.regions(), &fragments.spans);
-        fragments.words = fragments.words(order);
-        fragments
-    }
-
-    /// Sorts the ends of `all`, and returns which regions each covers.
-    fn find_edges(&mut self, order: &KeyOrder, all: &[Part<'_>]) -> Vec<Range<u32>> {
-        // Tables have tombstones in the order of their starts, and mostly of their ends: the sort finds two sorted runs.
-        let starts = (0..).zip(all).map(|(at, part)| (part.start, at, false));
-        let ends = (0..).zip(all).map(|(at, part)| (part.end, at, true));
-        let mut edges: Vec<(&[u8], u32, bool)> = starts.chain(ends).collect();
-        edges.sort_by(|a, b| compare(order, a.0, b.0));
-        let mut spans = vec![0..0; all.len()];
-        let mut last: Option<&[u8]> = None;
-        for (key, at, is_end) in edges {
-            if last.is_none_or(|last| compare(order, last, key).is_lt()) {
-                self.offsets.push(self.keys.len());
-                self.keys.extend_from_slice(key);
-                last = Some(key);
-            }
-            // Twice as many edges as tombstones at most.
-            let region = u32::try_from(self.offsets.len()).unwrap_or(u32::MAX);
-            let span = &mut spans[at as usize];
-            match is_end {
-                true => span.end = region,
-                false => span.start = region,
-            }
+        let stacked = Stacked {
+            seqs: in_order().map(|at| all[at].seq).collect(),
+            timestamps,
+            timestamp_size,
+            stacks: Stacks::build(edges.len() + 1, &spans),
+            spans,
+        };
+        Fragments {
+            words: words(&edges, order),
+            edges,
+            over: Over::Stacked(stacked),
         }
-        self.offsets.push(self.keys.len());
-        self.offsets.shrink_to_fit();
-        self.keys.shrink_to_fit();
-        spans
     }
-
-    fn words(&self, order: &KeyOrder) -> Option<Words> {
-        let count = self.edges();
-        if count < MIN_WORDS || !matches!(order, KeyOrder::Bytewise | KeyOrder::BytewiseU64Ts) {
-            return None;
-        }
-        let (first, last) = (self.edge(0)?, self.edge(count - 1)?);
-        let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        let words = (0..count).filter_map(|at| Some(word(&self.edge(at)?[shared..])));
-        let words: Vec<u64> = words.collect();
-        Some(Words {
-            shared,
-            words: Sorted::new(&words),
-        })
-    }
-
     /// The fragments of a block of tombstones; `global` replaces their sequence numbers in
     /// ingested files.
     ///
@@ -325,22 +342,20 @@ impl Fragments {
         global: Option<SequenceNumber>,
     ) -> Decoded<Fragments> {
         let layout = BlockLayout::parse(bytes, BlockKind::Meta)?;
-        let mut cursor = DataCursor::new().with_global_seqno(global);
+        if order.timestamp_size() == 0
+            && let Some(apart) = Fragments::decode_apart(bytes, &layout, order, global)?
+        {
+            return Ok(apart);
+        }
         let mut entries = Vec::new();
         // The keys; ends lie in the block.
         let mut keys: Vec<u8> = Vec::new();
+        let mut cursor = DataCursor::new().with_global_seqno(global);
         cursor.first(bytes, &layout)?;
         while cursor.valid() {
-            let at = cursor.value_range().start;
             let key = cursor.key(bytes);
-            // Every key of such a block is written whole, so that keys take no more than the block.
-            if keys.len() + key.len() > bytes.len() {
-                return Err(Malformed::at(
-                    at,
-                    "range tombstones share bytes of their keys",
-                ));
-            }
             let from = keys.len();
+            check_whole(bytes, from, key, &cursor)?;
             keys.extend_from_slice(key);
             entries.push((from..keys.len(), cursor.value_range()));
             cursor.next(bytes, &layout)?;
@@ -354,40 +369,65 @@ impl Fragments {
         Ok(Fragments::of_parts(order, parts.into_iter()))
     }
 
+    /// The fragments of a block whose tombstones come in order without overlapping; `None` for another one.
+    fn decode_apart(
+        bytes: &[u8],
+        layout: &BlockLayout,
+        order: &KeyOrder,
+        global: Option<SequenceNumber>,
+    ) -> Decoded<Option<Fragments>> {
+        // Mostly each entry is a restart. There is room for two edges of each, which no damage makes more than the block
+        // has: pages that are not used cost nothing, and are given back in the end.
+        let count = (layout.restarts() as usize).min(bytes.len() / 4) * 2;
+        let mut edges = Edges::with_capacity(count, bytes.len());
+        let mut apart = Apart::with_capacity(count);
+        let mut cursor = DataCursor::new().with_global_seqno(global);
+        let mut keys = 0;
+        cursor.first(bytes, layout)?;
+        while cursor.valid() {
+            let key = cursor.key(bytes);
+            check_whole(bytes, keys, key, &cursor)?;
+            keys += key.len();
+            let part = Part::decode(key, cursor.value(bytes), 0)
+                .map_err(|e| e.shifted(cursor.value_range().start))?;
+            if apart.push(&mut edges, order, &part).is_none() {
+                return Ok(None);
+            }
+            cursor.next(bytes, layout)?;
+        }
+        Ok(Some(Fragments::of_apart(order, edges, apart)))
+    }
+
     /// Whether there is no tombstone.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.seqs.is_empty()
+        self.edges.len() == 0
     }
 
     /// Bytes of memory that the fragments take.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.keys.len()
-            + self.offsets.len() * size_of::<usize>()
-            + self
-                .words
-                .as_ref()
-                .map_or(0, |words| words.words.memory_usage())
-            + self.seqs.len() * (size_of::<SequenceNumber>() + size_of::<Range<u32>>())
-            + self.timestamps.len()
-            + self.stacks.memory()
+        let words = self.words.as_ref().map_or(0, |it| it.words.memory_usage());
+        let over = match &self.over {
+            Over::Apart(apart) => apart.memory(),
+            Over::Stacked(stacked) => stacked.memory(),
+        };
+        self.edges.memory() + words + over
     }
 
     /// How many edges there are.
     #[inline]
     #[must_use]
     pub fn edges(&self) -> usize {
-        self.offsets.len().saturating_sub(1)
+        self.edges.len()
     }
 
     /// The edge at `at`, without timestamp; `None` behind the last one.
     #[inline]
     #[must_use]
     pub fn edge(&self, at: usize) -> Option<&[u8]> {
-        let &[from, to] = self.offsets.get(at..)?.first_chunk::<2>()?;
-        self.keys.get(from..to)
+        self.edges.get(at)
     }
 
     /// The edges of a region: its first key, and the first key behind it. `None` for no edge.
@@ -406,10 +446,15 @@ impl Fragments {
         self.edges() + 1
     }
 
-    /// The sequence numbers of all tombstones, newest first.
-    #[must_use]
-    pub fn seqs(&self) -> &[SequenceNumber] {
-        &self.seqs
+    /// The sequence numbers of all tombstones, in any order.
+    pub fn seqs(&self) -> impl Iterator<Item = SequenceNumber> + '_ {
+        let (apart, stacked) = match &self.over {
+            Over::Apart(apart) => (Some(apart), None),
+            Over::Stacked(stacked) => (None, Some(stacked)),
+        };
+        let apart = apart.into_iter().flat_map(Apart::seqs);
+        let stacked = stacked.into_iter().flat_map(|stacked| &stacked.seqs);
+        apart.chain(stacked.copied())
     }
 
     /// The region that `user_key` (without timestamp) lies in.
@@ -433,7 +478,7 @@ impl Fragments {
         user_key: &[u8],
         not_behind: impl Fn(usize) -> bool,
     ) -> usize {
-        let shared = self.keys.get(..words.shared).unwrap_or_default();
+        let shared = self.edges.prefix(words.shared);
         let Some(rest) = user_key.strip_prefix(shared) else {
             return match user_key < shared {
                 true => 0,
@@ -480,8 +525,11 @@ impl Fragments {
     #[inline]
     #[must_use]
     pub fn newest(&self, region: usize, visible: SequenceNumber) -> SequenceNumber {
-        let newest = self.stacks.first(region, self.first_visible(visible));
-        newest.map_or(SequenceNumber::ZERO, |rank| self.seqs[rank as usize])
+        let newest = match &self.over {
+            Over::Apart(apart) => apart.seq(region).filter(|&seq| seq <= visible),
+            Over::Stacked(stacked) => stacked.newest(region, visible),
+        };
+        newest.unwrap_or_default()
     }
 
     /// [`Fragments::newest`] for an entry with the timestamp `key_ts` and a reader who sees timestamps up to `read_ts`, all
@@ -495,27 +543,13 @@ impl Fragments {
         key_ts: &[u8],
         read_ts: Option<&[u8]>,
     ) -> SequenceNumber {
-        if self.timestamp_size == 0 {
-            return self.newest(region, visible);
+        match &self.over {
+            Over::Stacked(stacked) if stacked.timestamp_size > 0 => {
+                let newest = stacked.newest_at(order, region, visible, key_ts, read_ts);
+                newest.unwrap_or_default()
+            }
+            _ => self.newest(region, visible),
         }
-        let counts = |rank: u32| {
-            let ts = self.timestamp(rank);
-            !is_newer(order, key_ts, ts) && read_ts.is_none_or(|read| !is_newer(order, ts, read))
-        };
-        let newest = self
-            .stacks
-            .find(region, self.first_visible(visible), counts);
-        newest.map_or(SequenceNumber::ZERO, |rank| self.seqs[rank as usize])
-    }
-
-    /// The rank of the newest tombstone that `visible` sees.
-    #[inline]
-    fn first_visible(&self, visible: SequenceNumber) -> u32 {
-        if self.seqs.first().is_none_or(|&newest| newest <= visible) {
-            return 0;
-        }
-        // Ranks have 31 bits.
-        u32::try_from(self.seqs.partition_point(|&seq| seq > visible)).unwrap_or(u32::MAX)
     }
 
     /// The newest tombstone over `user_key` (timestamp included) that `visible` sees: its sequence
@@ -546,23 +580,9 @@ impl Fragments {
         if self.is_empty() {
             return SequenceNumber::ZERO;
         }
-        let plain = key::strip_timestamp(user_key, self.timestamp_size);
+        let plain = key::strip_timestamp(user_key, order.timestamp_size());
         let region = self.region(order, plain);
         self.newest_at(order, region, visible, &user_key[plain.len()..], read_ts)
-    }
-
-    fn timestamp(&self, rank: u32) -> &[u8] {
-        let from = rank as usize * self.timestamp_size;
-        &self.timestamps[from..from + self.timestamp_size]
-    }
-
-    fn tombstone(&self, rank: u32, start: &[u8], end: &[u8]) -> Tombstone {
-        Tombstone {
-            start: start.to_vec(),
-            end: end.to_vec(),
-            seq: self.seqs[rank as usize],
-            ts: self.timestamp(rank).to_vec(),
-        }
     }
 
     /// All regions that tombstones cover, in order.
@@ -575,7 +595,7 @@ impl Fragments {
             let [Some(start), Some(end)] = self.bounds(region) else {
                 return None;
             };
-            (self.stacks.depth(region) > 0).then_some(Fragment {
+            (self.over.depth(region) > 0).then_some(Fragment {
                 start,
                 end,
                 fragments: self,
@@ -618,14 +638,147 @@ impl Fragments {
         from: &'a [u8],
         to: &'a [u8],
     ) -> impl Iterator<Item = Tombstone> + 'a {
-        (0..).zip(&self.spans).filter_map(move |(rank, span)| {
-            let [start, end] = [span.start, span.end].map(|at| self.edge(at as usize - 1));
+        let given: Vec<(Range<usize>, SequenceNumber, &[u8])> = match &self.over {
+            Over::Apart(apart) => {
+                let within = self.region(order, from)..=self.region(order, to);
+                let given = apart.within(within);
+                let mut given: Vec<_> = given
+                    .map(|(region, seq)| (region..region + 1, seq, &[][..]))
+                    .collect();
+                given.sort_by_key(|&(_, seq, _)| std::cmp::Reverse(seq));
+                given
+            }
+            Over::Stacked(stacked) => (0..)
+                .zip(&stacked.spans)
+                .map(|(rank, span)| {
+                    let span = span.start as usize..span.end as usize;
+                    (span, stacked.seq(rank), stacked.timestamp(rank))
+                })
+                .collect(),
+        };
+        given.into_iter().filter_map(move |(span, seq, ts)| {
+            let [start, end] = [span.start, span.end].map(|at| self.edge(at - 1));
             let start = later(order, start?, Some(from));
             let end = earlier(order, end?, Some(to));
             let some = compare(order, start, end).is_lt();
-            some.then(|| self.tombstone(rank, start, end))
+            some.then(|| tombstone(start, end, seq, ts))
         })
     }
+}
+
+impl Over {
+    /// How many tombstones lie over `region`.
+    #[inline]
+    fn depth(&self, region: usize) -> usize {
+        match self {
+            Over::Apart(apart) => usize::from(apart.seq(region).is_some()),
+            Over::Stacked(stacked) => stacked.stacks.depth(region),
+        }
+    }
+}
+
+impl Stacked {
+    fn newest(&self, region: usize, visible: SequenceNumber) -> Option<SequenceNumber> {
+        let newest = self.stacks.first(region, self.first_visible(visible));
+        newest.map(|rank| self.seq(rank))
+    }
+
+    /// See [`Fragments::newest_at`].
+    fn newest_at(
+        &self,
+        order: &KeyOrder,
+        region: usize,
+        visible: SequenceNumber,
+        key_ts: &[u8],
+        read_ts: Option<&[u8]>,
+    ) -> Option<SequenceNumber> {
+        let counts = |rank: u32| {
+            let ts = self.timestamp(rank);
+            !is_newer(order, key_ts, ts) && read_ts.is_none_or(|read| !is_newer(order, ts, read))
+        };
+        let newest = self
+            .stacks
+            .find(region, self.first_visible(visible), counts);
+        newest.map(|rank| self.seq(rank))
+    }
+
+    /// The rank of the newest tombstone that `visible` sees.
+    #[inline]
+    fn first_visible(&self, visible: SequenceNumber) -> u32 {
+        if self.seqs.first().is_none_or(|&newest| newest <= visible) {
+            return 0;
+        }
+        // Ranks have 31 bits.
+        u32::try_from(self.seqs.partition_point(|&seq| seq > visible)).unwrap_or(u32::MAX)
+    }
+
+    #[inline]
+    fn seq(&self, rank: u32) -> SequenceNumber {
+        self.seqs[rank as usize]
+    }
+
+    fn timestamp(&self, rank: u32) -> &[u8] {
+        let from = rank as usize * self.timestamp_size;
+        &self.timestamps[from..from + self.timestamp_size]
+    }
+
+    fn memory(&self) -> usize {
+        self.seqs.len() * (size_of::<SequenceNumber>() + size_of::<Range<u32>>())
+            + self.timestamps.len()
+            + self.stacks.memory()
+    }
+}
+
+/// Sorts the ends of `all`: the edges, and which regions each covers.
+fn find_edges(order: &KeyOrder, all: &[Part<'_>]) -> (Edges, Vec<Range<u32>>) {
+    // Tables have tombstones in the order of their starts, and mostly of their ends: the sort finds two sorted runs.
+    let starts = (0..).zip(all).map(|(at, part)| (part.start, at, false));
+    let ends = (0..).zip(all).map(|(at, part)| (part.end, at, true));
+    let mut sorted: Vec<(&[u8], u32, bool)> = starts.chain(ends).collect();
+    sorted.sort_by(|a, b| compare(order, a.0, b.0));
+    let mut edges = Edges::default();
+    let mut spans = vec![0..0; all.len()];
+    for (key, at, is_end) in sorted {
+        let last = edges.last();
+        if last.is_none_or(|last| compare(order, last, key).is_lt()) {
+            edges.push(key);
+        }
+        // Twice as many edges as tombstones at most.
+        let region = u32::try_from(edges.len()).unwrap_or(u32::MAX);
+        let span = &mut spans[at as usize];
+        match is_end {
+            true => span.end = region,
+            false => span.start = region,
+        }
+    }
+    edges.shrink();
+    (edges, spans)
+}
+
+fn words(edges: &Edges, order: &KeyOrder) -> Option<Words> {
+    let count = edges.len();
+    if count < MIN_WORDS || !matches!(order, KeyOrder::Bytewise | KeyOrder::BytewiseU64Ts) {
+        return None;
+    }
+    let (first, last) = (edges.get(0)?, edges.last()?);
+    let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+    let rest = |at: usize| edges.get(at).and_then(|edge| edge.get(shared..));
+    let words = (0..count).map(|at| word(rest(at).unwrap_or_default()));
+    Some(Words {
+        shared,
+        words: Sorted::new(words),
+    })
+}
+
+/// Every key of a block of tombstones is written whole, so that keys take no more than the block.
+fn check_whole(bytes: &[u8], before: usize, key: &[u8], cursor: &DataCursor) -> Decoded<()> {
+    if before + key.len() > bytes.len() {
+        return Err(Malformed::at(
+            cursor.value_range().start,
+            "range tombstones share bytes of their keys",
+        ));
+    }
+    Ok(())
 }
 
 fn later<'a>(order: &KeyOrder, a: &'a [u8], b: Option<&'a [u8]>) -> &'a [u8] {

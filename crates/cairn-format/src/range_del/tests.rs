@@ -178,7 +178,11 @@ fn nested_tombstones_take_no_square_of_memory() {
     let apart =
         (0..100_000_u32).map(|i| tombstone(&(2 * i).to_be_bytes(), &(2 * i + 1).to_be_bytes(), 7));
     let apart = Fragments::build(&ORDER, apart).memory();
-    assert!(apart < 100_000 * 100, "{apart} bytes");
+    assert!(apart < 100_000 * 52, "{apart} bytes");
+    // Those that share their edges have but one each.
+    let close = (0..100_000_u32).map(|i| tombstone(&i.to_be_bytes(), &(i + 1).to_be_bytes(), 7));
+    let close = Fragments::build(&ORDER, close).memory();
+    assert!(close < 100_000 * 26, "{close} bytes");
 }
 
 /// An order that counts how often keys are compared.
@@ -265,6 +269,68 @@ proptest! {
                 prop_assert_eq!(clipped.covering(&order, &k, visible), expected);
                 prop_assert_eq!(within.covering(&order, &k, visible), expected);
             }
+        }
+    }
+
+    #[test]
+    fn tombstones_apart_read_as_if_they_were_stacked(
+        steps in prop::collection::vec((0u16..3, 0u16..3, 1u64..9), 0..60),
+        overlapping: bool, reverse: bool, global: bool, low in 0u16..180, high in 0u16..180,
+    ) {
+        let order = if reverse { KeyOrder::ReverseBytewise } else { KeyOrder::Bytewise };
+        let key = |at: u16| match reverse {
+            true => (u16::MAX - at).to_be_bytes().repeat(2),
+            false => at.to_be_bytes().repeat(2),
+        };
+        let mut at = 0;
+        let mut all = Vec::new();
+        for (gap, width, seq) in steps {
+            all.push(tombstone(&key(at + gap), &key(at + gap + width), seq));
+            at += gap + width;
+        }
+        if overlapping && at > 0 {
+            all.push(tombstone(&key(at - 1), &key(at + 1), 5));
+        }
+        let parts = |all: &[Tombstone]| -> Fragments {
+            let parts = all.iter().map(|t| Part { start: &t.start, end: &t.end, seq: t.seq, ts: &t.ts });
+            Fragments::of_parts(&order, parts)
+        };
+        let mut builder = BlockBuilder::new(BlockOptions::whole_keys());
+        for t in &all {
+            let (key, end) = t.encode();
+            builder.add(key.as_bytes(), &end);
+        }
+        let rewritten = global.then_some(SequenceNumber(7));
+        let decoded = Fragments::decode(builder.finish(), &order, rewritten).unwrap();
+        let built = Fragments::build(&order, &all);
+        prop_assert!(overlapping || matches!(built.over, Over::Apart(_)));
+        let stacked = parts(&all);
+        for t in all.iter_mut().filter(|_| global) {
+            t.seq = SequenceNumber(7);
+        }
+        let (low, high) = (key(low), key(high));
+        for (apart, stacked) in [(built, stacked), (decoded, parts(&all))] {
+            prop_assert_eq!(apart.is_empty(), stacked.is_empty());
+            prop_assert_eq!(apart.edges(), stacked.edges());
+            let seqs = [&apart, &stacked].map(|it| {
+                let mut seqs: Vec<SequenceNumber> = it.seqs().collect();
+                seqs.sort_unstable();
+                seqs
+            });
+            prop_assert_eq!(&seqs[0], &seqs[1]);
+            prop_assert_eq!(shown(apart.iter()), shown(stacked.iter()));
+            for region in 0..=apart.edges() + 1 {
+                prop_assert_eq!(apart.bounds(region), stacked.bounds(region));
+                for visible in 0..10 {
+                    let visible = SequenceNumber(visible);
+                    prop_assert_eq!(apart.newest(region, visible), stacked.newest(region, visible));
+                }
+            }
+            let within = [&apart, &stacked].map(|it| it.tombstones(&order, &low, &high).collect::<Vec<_>>());
+            prop_assert_eq!(&within[0], &within[1]);
+            let clipped = [&apart, &stacked].map(|it| shown(it.clipped(&order, Some(&low), Some(&high))));
+            prop_assert_eq!(&clipped[0], &clipped[1]);
+            prop_assert_eq!(apart.touch(&order, &low, &high), stacked.touch(&order, &low, &high));
         }
     }
 

@@ -139,7 +139,7 @@ fn reads_between_additions_of_range_tombstones_build_few_fragments_anew() {
         let new: usize = groups
             .iter()
             .filter(is_new)
-            .map(|group| group.seqs().len())
+            .map(|group| group.seqs().count())
             .sum();
         built += new;
         assert!(groups.len() <= 13, "{} groups", groups.len());

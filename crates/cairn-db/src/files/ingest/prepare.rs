@@ -250,7 +250,7 @@ impl Shared {
             found = Some((least.min(seq), most.max(seq)));
         };
         if let Some(tombstones) = table.range_tombstones() {
-            tombstones.seqs().iter().copied().for_each(&mut note);
+            tombstones.seqs().for_each(&mut note);
         }
         let options = IterOptions {
             fill_cache: false,

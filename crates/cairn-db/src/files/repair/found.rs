@@ -146,7 +146,7 @@ impl<'a> Found<'a> {
             seqs = Some((least.min(seq), most.max(seq)));
         };
         if let Some(tombstones) = external.table.range_tombstones() {
-            tombstones.seqs().iter().copied().for_each(&mut note);
+            tombstones.seqs().for_each(&mut note);
         }
         let options = IterOptions {
             fill_cache: false,

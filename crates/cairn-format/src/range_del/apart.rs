@@ -1,0 +1,88 @@
+//! Tombstones none of which overlaps another: what one reads mostly from a table, in the order of their keys.
+//!
+//! There is nothing to sort and nothing to stack. Each region has one tombstone or none, so that a number for each
+//! region says all, and an edge that two tombstones share is the end of the first and the start of the second.
+
+use std::cmp::Ordering;
+use std::ops::RangeInclusive;
+
+use cairn_types::{KeyOrder, SequenceNumber};
+
+use super::edges::Edges;
+use super::{Part, compare};
+
+/// Stands for no tombstone; no sequence number is as large.
+const NONE: SequenceNumber = SequenceNumber(u64::MAX);
+
+/// The sequence numbers of the tombstones over each region from region 1 to the last edge.
+#[derive(Debug, Default)]
+pub(super) struct Apart(Vec<SequenceNumber>);
+
+impl Apart {
+    pub(super) fn with_capacity(count: usize) -> Apart {
+        Apart(Vec::with_capacity(count))
+    }
+
+    /// Adds a tombstone behind those that are there already, and its edges to theirs. `None` if it is not behind
+    /// them, or has a timestamp: then they need stacks. An empty tombstone vanishes.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        edges: &mut Edges,
+        order: &KeyOrder,
+        part: &Part<'_>,
+    ) -> Option<()> {
+        if compare(order, part.start, part.end).is_ge() {
+            return Some(());
+        }
+        if !part.ts.is_empty() || part.seq == NONE {
+            return None;
+        }
+        let last = edges.last();
+        match last.map_or(Ordering::Greater, |last| compare(order, part.start, last)) {
+            Ordering::Less => return None,
+            Ordering::Equal => {}
+            Ordering::Greater => {
+                if last.is_some() {
+                    self.0.push(NONE);
+                }
+                edges.push(part.start);
+            }
+        }
+        self.0.push(part.seq);
+        edges.push(part.end);
+        Some(())
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.0.shrink_to_fit();
+    }
+
+    /// The number of the tombstone over `region`.
+    #[inline]
+    pub(super) fn seq(&self, region: usize) -> Option<SequenceNumber> {
+        let seq = self.0.get(region.checked_sub(1)?)?;
+        (*seq != NONE).then_some(*seq)
+    }
+
+    /// Those of `regions` that have a tombstone, in order.
+    pub(super) fn within(
+        &self,
+        regions: RangeInclusive<usize>,
+    ) -> impl Iterator<Item = (usize, SequenceNumber)> {
+        let (from, to) = (*regions.start(), *regions.end());
+        let from = from.max(1);
+        let seqs = self.0.get(from - 1..to.min(self.0.len()));
+        let all = (from..).zip(seqs.unwrap_or_default().iter().copied());
+        all.filter(|&(_, seq)| seq != NONE)
+    }
+
+    /// The numbers of all tombstones.
+    pub(super) fn seqs(&self) -> impl Iterator<Item = SequenceNumber> {
+        self.0.iter().copied().filter(|&seq| seq != NONE)
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&self.0[..])
+    }
+}
