@@ -316,7 +316,7 @@ impl Flags {
         text::merged(&(text + &self.options))
     }
 
-    /// Whether tables dense with deletions are compacted; `None` is the engine's default.
+    /// True if tables dense with deletions are compacted; `None` is the engine's default.
     #[must_use]
     pub fn compacts_on_deletion(&self) -> Option<bool> {
         let compared = (!self.engines.is_empty()).then_some(false);

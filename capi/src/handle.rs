@@ -43,7 +43,7 @@ pub struct Shell<T> {
 /// The beginning of every shell.
 struct Link {
     word: AtomicU32,
-    /// Whether a call uses the object ([`enter`]).
+    /// True if a call uses the object ([`enter`]).
     in_use: AtomicU32,
     /// What the object belongs to; 0 for nothing.
     owner: AtomicUsize,
@@ -240,7 +240,7 @@ pub unsafe trait Handle: Sized + 'static {
     const NAME: &'static str;
     /// Whether objects may be [`ready`]. Where they may not, the word has one value while they live.
     const NOTES: bool = false;
-    /// Whether objects have owners, and may be detached from them.
+    /// True if objects have owners, and may be detached from them.
     const OWNED: bool = false;
     /// What a thread keeps beside the shells.
     type Beside: Beside;

@@ -161,7 +161,7 @@ unsafe fn multi_get(
     }
 }
 
-/// Whether keys have no timestamps.
+/// True if keys have no timestamps.
 fn has_plain_keys(family: &Family) -> bool {
     family.options().comparator.timestamp_size() == 0
 }

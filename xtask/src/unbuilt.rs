@@ -84,7 +84,7 @@ fn function(line: &str) -> Option<Function> {
 }
 
 impl Function {
-    /// Whether it makes an object that is not built, or takes one as its first parameter.
+    /// True if it makes an object that is not built, or takes one as its first parameter.
     fn is_of_objects(&self, text: &str) -> bool {
         let unbuilt = |of: &String| {
             let object = of.rsplit(' ').next().unwrap_or("");

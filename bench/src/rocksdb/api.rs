@@ -34,7 +34,7 @@ macro_rules! functions {
                 Ok(Api { $($name,)* _library: library })
             }
 
-            /// Whether the library exports the function `name`.
+            /// True if the library exports the function `name`.
             pub fn has(&self, name: &str) -> bool {
                 // SAFETY: the symbol is not used.
                 unsafe { self._library.get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_ok()

@@ -73,7 +73,7 @@ impl Library {
         })
     }
 
-    /// Whether the library exports the function `name` of the C API.
+    /// True if the library exports the function `name` of the C API.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.api.has(name)

@@ -198,9 +198,9 @@ pub struct WalIterator {
     reader: Option<WalReader>,
     /// Up to where it may be read.
     limit: u64,
-    /// Whether the reader stands at a batch that was not visible yet.
+    /// True if the reader stands at a batch that was not visible yet.
     waiting: bool,
-    /// Whether a batch of the file was read.
+    /// True if a batch of the file was read.
     in_file: bool,
     /// Whether the batch of `start` (or what is there in its place) was found.
     started: bool,

@@ -243,7 +243,7 @@ impl Shared {
         }
     }
 
-    /// Whether a reader may have kept something: only the last one of a view keeps files, so that the others do not look
+    /// True if a reader may have kept something: only the last one of a view keeps files, so that the others do not look
     /// through what is obsolete.
     fn may_have_obsolete(&self) -> bool {
         self.has_obsolete.load(Ordering::Acquire)

@@ -159,7 +159,7 @@ impl Family {
         Arc::as_ptr(&self.db) as usize
     }
 
-    /// Whether the database was closed by [`Db::close_and_release`]: reads of the family fail.
+    /// True if the database was closed by [`Db::close_and_release`]: reads of the family fail.
     #[must_use]
     pub fn is_released(&self) -> bool {
         self.state.view().number == RELEASED

@@ -157,7 +157,7 @@ pub(crate) struct Shared {
     pub(crate) archive_purged: AtomicU64,
     /// Whether there are files that wait for their last reader.
     pub(crate) has_obsolete: AtomicBool,
-    /// Whether a view has ended since such files were last looked for.
+    /// True if a view has ended since such files were last looked for.
     pub(crate) view_end: ViewEnd,
     /// The newest options could not be written to an OPTIONS file yet.
     pub(crate) options_unsaved: AtomicBool,

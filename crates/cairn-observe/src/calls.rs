@@ -79,14 +79,14 @@ pub fn within<T>(database: &Logger, what: Within, call: impl FnOnce() -> T) -> T
     call()
 }
 
-/// Whether the thread is within any call.
+/// True if the thread is within any call.
 #[inline]
 #[must_use]
 pub fn is_within() -> bool {
     DEPTH.get() > 0
 }
 
-/// Whether the thread may write to `database`: take its lead, change its options.
+/// True if the thread may write to `database`: take its lead, change its options.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ pub fn may_write(database: &Logger) -> Result<()> {
     }
 }
 
-/// Whether the thread may wait for jobs of `database`.
+/// True if the thread may wait for jobs of `database`.
 ///
 /// # Errors
 ///
@@ -114,7 +114,7 @@ pub fn may_wait(database: &Logger) -> Result<()> {
     }
 }
 
-/// Whether the thread may close `database`, which other threads may be closing already.
+/// True if the thread may close `database`, which other threads may be closing already.
 ///
 /// # Errors
 ///

@@ -236,9 +236,9 @@ options! {
         daily_offpeak_time_utc: String = String::new(), dynamic, recent;
         /// Percent of the interval of periodic compactions by which one is early, to spread them.
         periodic_compaction_phase_recovery_percent: i32 = 0, dynamic, missing, recent;
-        /// Whether remote compactions refuse a MANIFEST that is older than they were sent for.
+        /// True if remote compactions refuse a MANIFEST that is older than they were sent for.
         remote_compaction_manifest_floor: bool = true, dynamic, hint, recent;
-        /// Whether remote compactions write to a directory that an opening empties.
+        /// True if remote compactions write to a directory that an opening empties.
         use_session_tmp_dir_for_remote_compaction: bool = false, missing, recent;
         /// Temperature of MANIFESTs.
         metadata_write_temperature: Temperature = Temperature::Unknown, missing, recent;

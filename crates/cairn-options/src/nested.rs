@@ -26,7 +26,7 @@ options! {
         use_zstd_dict_trainer: bool = true, dynamic;
         /// A block is kept compressed if that makes it at most this many 1024ths of its size.
         max_compressed_bytes_per_kb: i32 = 896, dynamic, recent;
-        /// Whether most blocks are stored as they are while blocks shrink too little.
+        /// True if most blocks are stored as they are while blocks shrink too little.
         auto_skip: bool = false, dynamic, recent;
         /// One in this many blocks is compressed all the same then; 0 for 64.
         auto_skip_min_sample_every: i32 = 0, dynamic, recent;

@@ -57,7 +57,7 @@ options! {
         data_block_hash_table_util_ratio: f64 = 0.75, dynamic;
         /// Whether keys leave out what they share with the key before.
         use_delta_encoding: bool = true, dynamic, recent;
-        /// Whether blocks store what all their user keys begin with once. From format version 8 on, with
+        /// True if blocks store what all their user keys begin with once. From format version 8 on, with
         /// `use_delta_encoding`, for orders without timestamps.
         optimize_key_common_prefix: KeyCommonPrefix = KeyCommonPrefix::IfFastSeek, dynamic, recent;
         /// Whether the keys and the values of a data block lie apart.

@@ -121,7 +121,7 @@ struct Versions<'a> {
     key: Vec<u8>,
     /// The sequence number of the newest version, where it is noted.
     newest_seq: SequenceNumber,
-    /// Whether these two are noted: where keys have timestamps, or the number is wanted.
+    /// True if these two are noted: where keys have timestamps, or the number is wanted.
     notes_newest: bool,
     /// The newest range tombstone over the key among the sources asked so far; where keys have timestamps each version is held
     /// against those of `timed`, and this is the largest number.
@@ -139,7 +139,7 @@ struct TimedCovers<'a> {
 }
 
 impl Versions<'_> {
-    /// Whether a range tombstone hides a version that is older than `covered_by`.
+    /// True if a range tombstone hides a version that is older than `covered_by`.
     #[cold]
     fn is_hidden(&self, user_key: &[u8], seq: SequenceNumber) -> bool {
         self.timed.as_ref().is_none_or(|timed| {
@@ -851,7 +851,7 @@ pub fn get_in(
     found
 }
 
-/// Whether `view` has a write of the key of `lookup` that is newer than `since`, of whatever kind: a range
+/// True if `view` has a write of the key of `lookup` that is newer than `since`, of whatever kind: a range
 /// tombstone over the key counts.
 ///
 /// # Errors

@@ -69,14 +69,14 @@ pub struct View {
 pub struct ViewEnd(Arc<AtomicBool>);
 
 impl ViewEnd {
-    /// Whether a view has ended since the last call.
+    /// True if a view has ended since the last call.
     #[must_use]
     pub fn take(&self) -> bool {
         // Mostly nothing has, and nothing is written then: iterators on all cores come here.
         self.0.load(Ordering::Acquire) && self.0.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether a view has ended since [`ViewEnd::take`] was called last.
+    /// True if a view has ended since [`ViewEnd::take`] was called last.
     #[must_use]
     pub fn is_noted(&self) -> bool {
         self.0.load(Ordering::Acquire)

@@ -21,7 +21,7 @@ pub struct Golden {
     pub families: BTreeMap<String, String>,
     /// Names of comparators, where they are not bytewise.
     pub comparators: BTreeMap<String, String>,
-    /// Whether a program has to bring the comparator that `comparators` names.
+    /// True if a program has to bring the comparator that `comparators` names.
     pub needs_comparator: bool,
     /// What 11.9 does with it, if an older version wrote it: `true` if it reads the same.
     pub read_by_newest: Value,

@@ -16,7 +16,7 @@ pub fn library() -> Result<Library, String> {
     Library::locate().map_err(|error| error.to_string())
 }
 
-/// Whether the library reads and writes format version 8 of tables, as RocksDB does from 11.12 on.
+/// True if the library reads and writes format version 8 of tables, as RocksDB does from 11.12 on.
 #[must_use]
 pub fn has_format_8(library: &Library) -> bool {
     library.has("rocksdb_block_based_options_set_optimize_key_common_prefix")

@@ -47,7 +47,7 @@ impl Drop for Untold<'_> {
 }
 
 impl Shared {
-    /// Whether the thread may lead, and change options.
+    /// True if the thread may lead, and change options.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Shared {
         is_not_comparing()
     }
 
-    /// Whether the thread may wait for jobs.
+    /// True if the thread may wait for jobs.
     ///
     /// # Errors
     ///

@@ -301,7 +301,7 @@ fn a_log_that_is_deleted_while_logs_are_listed_is_not_part_of_the_stream() {
 /// every batch once, in order.
 struct Follower<'a> {
     db: &'a Db,
-    /// Whether logs may be deleted before they are read.
+    /// True if logs may be deleted before they are read.
     may_miss: bool,
     next: u64,
 }

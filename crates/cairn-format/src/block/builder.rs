@@ -24,7 +24,7 @@ pub struct BlockOptions {
     pub hash_util_ratio: Option<f64>,
     /// Whether values lie apart from keys. Data blocks only.
     pub separate_values: bool,
-    /// Whether what all user keys have in common is stored once (format version 8). The keys must then
+    /// True if what all user keys have in common is stored once (format version 8). The keys must then
     /// be internal keys, and leave out what they share.
     pub common_prefix: bool,
 }

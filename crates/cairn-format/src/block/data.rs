@@ -22,7 +22,7 @@ pub(super) struct ValuePlace {
 }
 
 impl ValuePlace {
-    /// Whether the value at `next` lies right behind this one.
+    /// True if the value at `next` lies right behind this one.
     pub(super) fn is_followed_by(&self, next: &ValuePlace) -> bool {
         self.end == next.start
     }

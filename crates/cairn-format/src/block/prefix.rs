@@ -82,10 +82,10 @@ trait Relink: Coding {
     /// How many bytes of those between the lengths of the key and the key, `lengths`, it keeps.
     fn kept_lengths(&self, lengths: &[u8]) -> usize;
 
-    /// Whether its value begins with the mark of a handle that is no difference.
+    /// True if its value begins with the mark of a handle that is no difference.
     fn is_escaped(&self) -> bool;
 
-    /// Whether an entry with the value `value` may be written so behind one with the value `before`.
+    /// True if an entry with the value `value` may be written so behind one with the value `before`.
     fn follows(&self, before: &Self::Value, value: &Self::Value) -> bool;
 }
 

@@ -582,7 +582,7 @@ impl<S: Source> LogReader<S> {
         Ok(Some(self.dropped(Reason::Unfinished, from)))
     }
 
-    /// Whether no record is stored from `at` on, where a block begins: its first piece may be on its way there, and
+    /// True if no record is stored from `at` on, where a block begins: its first piece may be on its way there, and
     /// nothing comes behind that.
     fn only_hidden_from(&mut self, mut at: u64) -> Result<bool> {
         let mut may_be_begun = true;
@@ -626,7 +626,7 @@ impl<S: Source> LogReader<S> {
     }
 }
 
-/// Whether `from` lies in the block before the one of `at`, so close to its end that a record may begin there with
+/// True if `from` lies in the block before the one of `at`, so close to its end that a record may begin there with
 /// zeros only.
 fn is_in_block_before(from: u64, at: u64) -> bool {
     let block = at - in_block(at) as u64;
@@ -635,7 +635,7 @@ fn is_in_block_before(from: u64, at: u64) -> bool {
         .is_some_and(|close| (close..block).contains(&from))
 }
 
-/// Whether a block or its rest begins with the header of a veil.
+/// True if a block or its rest begins with the header of a veil.
 fn is_veil(bytes: &[u8]) -> bool {
     bytes.get(HEADER_LEN - 1) == Some(&rt::VEIL)
 }

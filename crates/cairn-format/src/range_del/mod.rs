@@ -135,7 +135,7 @@ fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Whether timestamp `a` is newer than `b`: keys that differ in nothing else come newest first.
+/// True if timestamp `a` is newer than `b`: keys that differ in nothing else come newest first.
 fn is_newer(order: &KeyOrder, a: &[u8], b: &[u8]) -> bool {
     order.compare(a, b) == Ordering::Less
 }
@@ -398,7 +398,7 @@ impl Fragments {
         Ok(Some(Fragments::of_apart(order, edges, apart)))
     }
 
-    /// Whether there is no tombstone.
+    /// True if there is no tombstone.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -604,7 +604,7 @@ impl Fragments {
         })
     }
 
-    /// Whether a tombstone covers any key from `from` to `to`, both included and without timestamps.
+    /// True if a tombstone covers any key from `from` to `to`, both included and without timestamps.
     #[must_use]
     pub fn touch(&self, order: &KeyOrder, from: &[u8], to: &[u8]) -> bool {
         let mut behind = self.fragments(self.region(order, from)..self.regions());

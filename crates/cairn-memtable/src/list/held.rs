@@ -35,7 +35,7 @@ pub(crate) fn holding<L, T>(order: &KeyOrder, lock: &L, work: impl FnOnce() -> T
     work()
 }
 
-/// Whether the thread holds a lock of some memtable while the program's comparator runs: others may wait for it.
+/// True if the thread holds a lock of some memtable while the program's comparator runs: others may wait for it.
 #[must_use]
 pub fn is_comparing() -> bool {
     HELD.with_borrow(|held| !held.is_empty())

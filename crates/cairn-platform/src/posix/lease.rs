@@ -69,7 +69,7 @@ const LONGEST_MILLIS: u32 = 60_000;
 
 /// A file that may have a lease.
 pub(super) trait Leased: Send + Sync {
-    /// Whether another open of the file waits.
+    /// True if another open of the file waits.
     fn is_wanted(&self) -> bool;
     /// Makes the file fit to be read by others, and gives the lease back.
     fn give_way(&self);
@@ -144,7 +144,7 @@ pub(super) fn waited<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Result<T,
     opened
 }
 
-/// Whether an open of `file`, on which a lease was taken, waits.
+/// True if an open of `file`, on which a lease was taken, waits.
 pub(super) fn is_wanted(file: &File) -> bool {
     // SAFETY: the descriptor is open; the command takes nothing.
     unsafe { fcntl(file.as_raw_fd(), F_GETLEASE) != F_WRLCK }

@@ -133,7 +133,7 @@ struct Piece<'a> {
     data: &'a [u8],
     /// What stands for its head until the piece before it is visible.
     veil: Option<[u8; HEAD]>,
-    /// Whether a piece with a veil follows, before which this one is not visible.
+    /// True if a piece with a veil follows, before which this one is not visible.
     goes_on: bool,
 }
 
@@ -148,7 +148,7 @@ impl Piece<'_> {
 #[derive(Clone, Copy)]
 struct Stored {
     at: u64,
-    /// Whether its pages take stores without a fault.
+    /// True if its pages take stores without a fault.
     touched: bool,
 }
 
@@ -528,7 +528,7 @@ impl Windows {
         Ok(Some(stored))
     }
 
-    /// Whether the file is as long as its windows need it: nobody has cut it off.
+    /// True if the file is as long as its windows need it.
     #[cold]
     fn reaches(&self, end: u64) -> bool {
         let len = self

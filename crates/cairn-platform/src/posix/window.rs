@@ -81,7 +81,7 @@ impl Window {
         self.offset + self.len as u64
     }
 
-    /// Whether the byte at `offset` of the file lies in it.
+    /// True if the byte at `offset` of the file lies in it.
     pub(super) fn holds(&self, offset: u64) -> bool {
         self.range().contains(&offset)
     }

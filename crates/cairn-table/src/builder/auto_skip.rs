@@ -38,7 +38,7 @@ impl AutoSkip {
         })
     }
 
-    /// Whether the next block is to be stored as it is.
+    /// True if the next block is to be stored as it is.
     pub(crate) fn skips_next(&mut self) -> bool {
         if self.ratio <= self.bar {
             return false;

@@ -49,7 +49,7 @@ pub struct BuildParams {
     pub base_context: u32,
     /// The level that the file is for; -1 if it is none (a flush).
     pub level: i32,
-    /// Whether nothing lies below the file.
+    /// True if nothing lies below the file.
     pub bottommost: bool,
     /// When the oldest data was written first, in seconds since 1970.
     pub creation_time: u64,
@@ -146,7 +146,7 @@ impl BuildParams {
         Ok(())
     }
 
-    /// Whether data blocks store what all their user keys begin with once.
+    /// True if data blocks store what all their user keys begin with once.
     pub(crate) fn common_prefix_in_data(&self) -> bool {
         const SINCE: u32 = 8;
         let options = &self.options;

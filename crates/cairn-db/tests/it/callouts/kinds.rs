@@ -290,7 +290,7 @@ pub const EVENTS: [&str; 18] = [
     "file read",
 ];
 
-/// Whether a panic of `kind` ends its call and nothing else.
+/// True if a panic of `kind` ends its call and nothing else.
 pub fn only_hears(kind: &str) -> bool {
     kind == "info log" || EVENTS.contains(&kind)
 }
