@@ -462,6 +462,11 @@ impl Worker {
     /// Makes a copy of the database, and finds its own rows in it.
     fn checkpoint(&mut self, db: &Db) -> Done {
         let folder = self.folder.join(format!("checkpoint-{}", self.id));
+        // A copy that a fault kept from being opened or destroyed.
+        if folder.exists() {
+            let removed = std::fs::remove_dir_all(&folder);
+            removed.map_err(|error| Trouble::Wrong(format!("{}: {error}", folder.display())))?;
+        }
         let log_size = [0, u64::MAX][self.next(2) as usize];
         db.create_checkpoint(&folder, log_size)?;
         let options = Options::default();
