@@ -1,5 +1,5 @@
 // A C++ exception that leaves a callback ends the process with a message and SIGABRT, wherever the callback was
-// called from; nobody waits for a thread that it unwound.
+// called from, so that no thread waits for one that it unwound.
 #include <rocksdb/c.h>
 #include <unistd.h>
 

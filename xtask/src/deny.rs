@@ -11,7 +11,7 @@ use crate::packages::{self, Part, Probe, Source};
 /// The version of cargo-deny.
 pub const VERSION: &str = "0.20.2";
 
-/// Checks licences, sources, and that no version of a crate is there beside another one unless `deny.toml` says why.
+/// Checks licences, sources, and that no crate is there in two versions unless `deny.toml` says why.
 pub fn run(root: &Path) -> Result<(), String> {
     cargo(
         root,

@@ -33,7 +33,7 @@ struct Job {
     started: u64,
 }
 
-/// How far memtables have to be before whoever waits for their flush goes on.
+/// The state that memtables must reach before a caller that waits for their flush returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
     /// Their entries are in tables.
@@ -145,8 +145,8 @@ impl Shared {
         });
     }
 
-    /// Tells listeners how a flush ended, and of writes that are held back because of it, before whoever
-    /// waits for the flush goes on. True if one has taken the error back.
+    /// Notifies listeners of the end of a flush, and of the stall that it causes, before callers that wait for the
+    /// flush return. True if a listener has reset the error.
     fn tell_of_flush(self: &Arc<Self>, result: &Result<()>) -> bool {
         let forgiven = match result {
             Ok(()) => false,

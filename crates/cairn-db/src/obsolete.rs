@@ -116,7 +116,7 @@ impl Tree {
             .min(ending.unwrap_or(FileNumber(u64::MAX)))
     }
 
-    /// Takes the logs that nobody need sync any more, whose files are open only for that.
+    /// Takes the logs that need no sync any more; their files are open only for that.
     fn take_unneeded_syncs(&mut self) -> BTreeMap<FileNumber, Arc<LogFile>> {
         let kept = self.unsynced_logs.split_off(&self.first_needed_log());
         std::mem::replace(&mut self.unsynced_logs, kept)

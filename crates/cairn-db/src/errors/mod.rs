@@ -58,7 +58,7 @@ impl Errors {
         let _ = self.owner.set(Arc::downgrade(shared));
     }
 
-    /// How many jobs have failed since the database was opened.
+    /// The number of jobs that have failed since the database was opened.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

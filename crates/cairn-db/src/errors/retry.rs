@@ -5,8 +5,8 @@
 //! minute's worth. A compaction that met a damaged table is not tried again: the table is set
 //! aside, which keeps it (and what may not go past it) out of every pick, and other compactions go
 //! on. Reads of what else the table holds go on too. Damage that a compaction by hand finds is a background
-//! error as well, as it is for RocksDB. Whoever asks for a flush or a compaction of
-//! the family has what waits or is set aside tried at once, and is told how that ended.
+//! error as well, as it is for RocksDB. A flush or compaction of
+//! the family that a caller requests tries at once what waits or is set aside, and returns the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +37,8 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// True if whoever waits for the job has to be told: a failure that a listener took back is waited
-    /// out once, and nobody waits for a job that goes on failing.
+    /// True if callers that wait for the job get its error. They wait once through a failure that a listener
+    /// reset, and no longer for a job that goes on failing.
     pub(crate) fn ends_waiting(&self) -> bool {
         !self.forgiven || self.failures > 1
     }
