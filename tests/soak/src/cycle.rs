@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use cairn::{Code, Db, Options, World};
 
+use crate::Arguments;
 use crate::choices::{database_options, descriptors};
 use crate::faults::{Faults, FaultyFileSystem, MODES};
 use crate::resources;
@@ -30,7 +31,7 @@ pub struct Soak {
 
 impl Soak {
     /// A new database below `folder`, which is empty.
-    pub fn new(folder: &Path, seed: u64, workers: usize, shared: Arc<Shared>) -> Soak {
+    pub fn new(folder: &Path, arguments: &Arguments, shared: Arc<Shared>) -> Soak {
         let faults = Arc::new(Faults::default());
         Soak {
             path: folder.join("db"),
@@ -40,8 +41,8 @@ impl Soak {
             },
             faults,
             shared,
-            workers: (0..workers)
-                .map(|id| Worker::new(id, seed, folder))
+            workers: (0..arguments.workers)
+                .map(|id| Worker::new(id, arguments.seed, folder).paced(arguments.interval()))
                 .collect(),
             cycles: 0,
             reopened: 0,

@@ -1,7 +1,7 @@
 //! A long run of every kind of load on the machine's own files, compared with a model.
 //!
 //! ```text
-//! cairn-soak --minutes 60 [--dir DIR] [--seed N] [--workers N] [--cycle SECONDS]
+//! cairn-soak --minutes 60 [--dir DIR] [--seed N] [--workers N] [--cycle SECONDS] [--pace N]
 //! cairn-soak --seconds 20
 //! ```
 //!
@@ -10,7 +10,9 @@
 //! The database is opened and closed again and again, with other options each time, and file operations fail
 //! for a while in most cycles. A run fails at the first wrong answer, error without a fault, descriptor left
 //! open by a close, or operation that does not end; a run of more than ten minutes also if resident memory,
-//! threads or descriptors grow by more than 5 % over their values at minute 5.
+//! threads or descriptors grow by more than 5 % over their values at minute 5. What the database holds follows the
+//! speed of its writers, so runs that are judged keep a pace: each worker does at most `--pace` operations a second
+//! (2,000 unless given, as fast as possible with 0 and in runs of up to ten minutes).
 
 mod choices;
 mod cycle;
@@ -33,12 +35,19 @@ use shared::Shared;
 /// Time without the end of any operation after which the run is taken to hang.
 const HANG: Duration = Duration::from_secs(180);
 
+/// Operations a second of each worker in runs whose growth is judged: a third of what two cores do.
+const PACE: u64 = 2000;
+
+/// The longest time between two samples.
+const SAMPLING: Duration = Duration::from_secs(2);
+
 struct Arguments {
     length: Duration,
     folder: Option<PathBuf>,
     seed: u64,
     workers: usize,
     cycle: Option<Duration>,
+    pace: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -58,6 +67,7 @@ fn arguments() -> Result<Arguments, String> {
         seed: 1,
         workers: 3,
         cycle: None,
+        pace: None,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -73,6 +83,7 @@ fn arguments() -> Result<Arguments, String> {
             "--dir" => arguments.folder = Some(value.into()),
             "--seed" => arguments.seed = number()?,
             "--workers" => arguments.workers = number()?.max(1) as usize,
+            "--pace" => arguments.pace = Some(number()?),
             "--cycle" => arguments.cycle = Some(Duration::from_secs(number()?.max(1))),
             _ => {
                 return Err(format!(
@@ -93,7 +104,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let shared = Arc::new(Shared::default());
     let watch = Watch::begin(arguments.length, Arc::clone(&shared));
-    let mut soak = Soak::new(&folder, arguments.seed, arguments.workers, shared);
+    let mut soak = Soak::new(&folder, arguments, shared);
     let done = cycles(&mut soak, arguments, &watch);
     println!("{}", soak.summary());
     let judged = resources::judge(&watch.end()?);
@@ -104,6 +115,17 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         ));
     }
     std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+impl Arguments {
+    /// The time between two operations of a worker; zero without a pace.
+    fn interval(&self) -> Duration {
+        let judged = self.length > Duration::from_secs(600);
+        let pace = self.pace.unwrap_or(if judged { PACE } else { 0 });
+        Duration::from_secs(1)
+            .checked_div(pace.try_into().unwrap_or(u32::MAX))
+            .unwrap_or_default()
+    }
 }
 
 fn cycles(soak: &mut Soak, arguments: &Arguments, watch: &Watch) -> Result<(), String> {
@@ -133,7 +155,7 @@ impl Watch {
     fn begin(length: Duration, shared: Arc<Shared>) -> Watch {
         let (begun, ends) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let samples = Arc::new(Mutex::new(Vec::new()));
-        let interval = (length / 20).clamp(Duration::from_secs(1), Duration::from_secs(10));
+        let interval = (length / 20).clamp(Duration::from_secs(1), SAMPLING);
         let (end, list) = (Arc::clone(&ends), Arc::clone(&samples));
         let thread = std::thread::spawn(move || {
             let mut seen = (shared.operations(), Instant::now());

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cairn::{
     CompactRangeOptions, Db, Family, IngestExternalFileOptions, Iter, Options, ReadOptions,
@@ -58,6 +58,22 @@ pub struct Worker {
     counter: u64,
     /// Operations that ended.
     pub operations: u64,
+    /// Time from the beginning of one operation to that of the next, at least.
+    interval: Duration,
+}
+
+/// Longest delay of its operations that a worker makes up for.
+const CATCH_UP: Duration = Duration::from_millis(100);
+
+/// Waits until `due`, and returns when the operation after it is due.
+fn wait(due: Instant, interval: Duration) -> Instant {
+    if interval.is_zero() {
+        return due;
+    }
+    let now = Instant::now();
+    std::thread::sleep(due.saturating_duration_since(now));
+    let oldest = now.checked_sub(CATCH_UP).unwrap_or(now);
+    due.max(oldest) + interval
 }
 
 /// A view of an earlier state.
@@ -77,7 +93,13 @@ impl Worker {
             once: VecDeque::new(),
             counter: 0,
             operations: 0,
+            interval: Duration::ZERO,
         }
+    }
+
+    /// Begins operations at least `interval` apart.
+    pub fn paced(self, interval: Duration) -> Worker {
+        Worker { interval, ..self }
     }
 
     /// The prefix of its keys.
@@ -126,7 +148,9 @@ impl Worker {
     pub fn run(&mut self, db: &Db, shared: &Shared) -> Result<(), String> {
         let families: Vec<Family<'_>> = families(db)?;
         let mut views = Vec::new();
+        let mut due = Instant::now();
         while !shared.stops() {
+            due = wait(due, self.interval);
             let disturbed = shared.disturbed();
             let done = match self.model.doubt.is_empty() {
                 true => self.operation(db, &families, &mut views),
