@@ -37,7 +37,10 @@ pub(crate) fn reserve_threads(executor: &dyn Executor, options: &DbOptions) {
 impl Shared {
     /// Starts the jobs that are due, as far as the limits allow.
     pub(crate) fn schedule(self: &Arc<Self>, tree: &mut Tree) {
-        if self.read_only || self.closing.load(Ordering::Acquire) || self.failure.load().is_some() {
+        if self.context.read_only
+            || self.closing.load(Ordering::Acquire)
+            || self.failure.load().is_some()
+        {
             return;
         }
         let families = self.families.load_full();
@@ -94,14 +97,15 @@ impl Shared {
         job: impl FnOnce(&Arc<Shared>) + Send + 'static,
     ) {
         let shared = self.clone();
-        self.world
+        self.context
+            .world
             .executor
             .spawn(priority, Box::new(move || shared.as_job(|| job(&shared))));
     }
 
     /// Runs `job`, whose callbacks may not wait for others.
     pub(crate) fn as_job<T>(&self, job: impl FnOnce() -> T) -> T {
-        calls::within(&self.info, Within::Job, job)
+        calls::within(&self.context.info, Within::Job, job)
     }
 
     /// Runs `job`; a panic in it becomes an error.
@@ -230,7 +234,8 @@ impl Shared {
         self.some_are_held_back
             .store(paced || worst != Condition::Normal, Ordering::Release);
         if worst != before {
-            self.info
+            self.context
+                .info
                 .info(format_args!("writes: {before:?} -> {worst:?}"));
         }
         // Some family may have room while another still has none.

@@ -66,11 +66,11 @@ impl WalFile {
 impl Shared {
     /// The logs that hold a batch, oldest first.
     fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
-        let fs = &*self.world.fs;
+        let fs = &*self.context.world.fs;
         // The live ones first: one that moves meanwhile is then found twice rather than not at all. With an archive
         // those are all that lie there, for one that nobody needs is on its way; and two of them may arrive in any order.
         let names = match archives(&self.options()) {
-            true => cairn_wal::list(fs, &self.wal_dir)?,
+            true => cairn_wal::list(fs, &self.context.wal_dir)?,
             false => Vec::new(),
         };
         // The file of a log is longer than the log while it is written through a mapping, and until it is cut.
@@ -88,7 +88,7 @@ impl Shared {
         if let Some(log) = &self.writer.lock().log {
             lens.insert(log.number(), log.file_len());
         }
-        let archive = archive_dir(&self.wal_dir);
+        let archive = archive_dir(&self.context.wal_dir);
         let archived = match cairn_wal::list(fs, &archive) {
             Err(error) if error.subcode() == Subcode::PathNotFound => Vec::new(),
             found => found?,
@@ -160,7 +160,7 @@ impl Shared {
         let paths = [self.log_path(number), self.archived_log_path(number)];
         let skip = usize::from(file.file_type == WalFileType::Archived);
         for path in paths.into_iter().skip(skip) {
-            match self.world.fs.open(&path, FileMode::default()) {
+            match self.context.world.fs.open(&path, FileMode::default()) {
                 Err(error) if error.subcode() == Subcode::PathNotFound => {}
                 file => {
                     let reader = WalReader::up_to(limit, file?, number);
@@ -388,7 +388,7 @@ impl WalIterator {
                     return Ok(Found::EndOfFile);
                 }
                 WalEvent::Dropped(dropped) => {
-                    shared.info.warn(format_args!(
+                    shared.context.info.warn(format_args!(
                         "a stream of updates leaves out {} bytes at {} of log {number}: {}",
                         dropped.bytes, dropped.offset, dropped.reason
                     ));
@@ -431,7 +431,7 @@ impl Db {
     ///
     /// `IoError`.
     pub fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
-        self.shared().check_reader()?;
+        self.shared().context.check_reader()?;
         self.shared().sorted_wal_files()
     }
 
@@ -458,7 +458,7 @@ impl Db {
     ///
     /// `NotFound` if `seq` was not written yet; those of the stream's first step.
     pub fn updates_since(&self, seq: SequenceNumber) -> Result<WalIterator> {
-        self.shared().check_reader()?;
+        self.shared().context.check_reader()?;
         self.shared().tick(Ticker::GetUpdatesSinceCalls, 1);
         if seq > self.shared().published() {
             return Err(Error::not_found(format!(
@@ -489,7 +489,7 @@ impl Db {
 
 impl Shared {
     fn check_open_log(&self) -> Result<()> {
-        match self.read_only {
+        match self.context.read_only {
             true => Err(Error::not_supported(
                 "a database that is open read-only writes no log",
             )),

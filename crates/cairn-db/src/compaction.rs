@@ -46,7 +46,7 @@ impl Shared {
     }
 
     pub(crate) fn present(&self, family: &FamilyState) -> Present {
-        let now = self.world.clock.wall_seconds();
+        let now = self.context.world.clock.wall_seconds();
         Present {
             now,
             ahead: self.options().seconds_ahead(now),
@@ -152,7 +152,7 @@ impl Shared {
             pick: pick.clone(),
             version: chosen.version.clone(),
         };
-        let started = self.world.clock.monotonic_nanos();
+        let started = self.context.world.clock.monotonic_nanos();
         let done = compact::run(&job)
             .map_err(|error| self.cut_short(self.called_off(error, manual)))
             .and_then(|done| {
@@ -164,7 +164,7 @@ impl Shared {
                 let _stage = threads::stage(Stage::CompactionInstall);
                 self.install(family, change).map(|()| done)
             });
-        let micros = (self.world.clock.monotonic_nanos() - started) / 1000;
+        let micros = (self.context.world.clock.monotonic_nanos() - started) / 1000;
         let outcome = done.as_ref().map(|done| (&done.edit, done.stats));
         let info = watch.compaction_ended(info, family, &pick, outcome, micros);
         done?;
@@ -204,7 +204,7 @@ impl Shared {
         let _working = self.begin_flush(family, watch.job, &memtables);
         let _stage = threads::stage(Stage::FlushRun);
         let info = watch.flush_begins(family, &memtables, reason);
-        let started = self.world.clock.monotonic_nanos();
+        let started = self.context.world.clock.monotonic_nanos();
         let edit = self.write_watched(family, &version, &memtables, &watch)?;
         let added = edit.added.clone();
         let bytes = memtables.iter().map(|memtable| memtable.memory_usage());
@@ -218,7 +218,7 @@ impl Shared {
             let _stage = threads::stage(Stage::InstallFlushResults);
             self.install(family, change)?;
         }
-        let nanos = self.world.clock.monotonic_nanos() - started;
+        let nanos = self.context.world.clock.monotonic_nanos() - started;
         family.early.flushed(bytes, nanos);
         let left = family.view().immutables.len();
         watch.flush_ended(info, family, &added, left, nanos / 1000);
@@ -300,12 +300,12 @@ impl Shared {
             ..FileMode::default()
         };
         let tables = family.tables().clone();
-        let io = self.io.clone();
+        let io = self.context.io.clone();
         let apart = mode.direct && !options.use_direct_reads;
         let shared = self.clone();
         JobContext {
-            world: self.world.clone(),
-            io: self.io.clone(),
+            world: self.context.world.clone(),
+            io: self.context.io.clone(),
             io_priority: IoPriority::High,
             open: Arc::new(move |file, level| match apart {
                 true => tables.open_apart(file, Some(level), mode, &io),
@@ -320,9 +320,9 @@ impl Shared {
             order: family.order().clone(),
             options: family.options().clone(),
             db_options: self.options().clone(),
-            db_id: self.db_id.clone(),
-            session_id: self.session_id.clone(),
-            host_id: self.host_id.clone(),
+            db_id: self.context.db_id.clone(),
+            session_id: self.context.session_id.clone(),
+            host_id: self.context.host_id.clone(),
             snapshots: self.snapshots.list(),
             events: None,
             cancel: Cancel::any([self.cancel.clone()]),

@@ -262,11 +262,11 @@ impl Shared {
             let families: Vec<_> = self.families.load().iter().cloned().collect();
             self.flush(&families)?;
         }
-        let now = || self.world.clock.monotonic_nanos();
+        let now = || self.context.world.clock.monotonic_nanos();
         let deadline = now().saturating_add(options.timeout.saturating_mul(1000));
         while !self.is_wait_over(&self.tree.lock(), options)? {
             self.may_wait()?;
-            if self.world.executor.help() {
+            if self.context.world.executor.help() {
                 continue;
             }
             let mut tree = self.tree.lock();
@@ -345,7 +345,7 @@ impl Db {
     ///
     /// An error of flushing what was written without a log.
     pub fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
-        self.handle.shared.check_process()?;
+        self.handle.shared.context.check_process()?;
         self.handle.shared.cancel_all_background_work(wait)
     }
 
@@ -356,7 +356,7 @@ impl Db {
     /// `Aborted` if background work is paused and `abort_on_pause` is set; `TimedOut`;
     /// `ShutdownInProgress`; the error that made the database read-only.
     pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<()> {
-        self.handle.shared.check_process()?;
+        self.handle.shared.context.check_process()?;
         self.handle.shared.wait_for_compact(options)
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.shared.is_forked() {
+        if self.shared.context.is_forked() {
             // Kept for ever: nothing of the parent's is given up.
             std::mem::forget(self.shared.clone());
             return;
@@ -32,7 +32,11 @@ impl Drop for Handle {
             // A callback let go of the last handle. What it is called by ends before the closing does.
             let closed = shared.clone();
             let close = move || closed.close_unwatched();
-            shared.world.executor.spawn(Priority::High, Box::new(close));
+            shared
+                .context
+                .world
+                .executor
+                .spawn(Priority::High, Box::new(close));
             return;
         }
         shared.close_unwatched();
@@ -44,7 +48,8 @@ impl Shared {
     fn close_unwatched(self: &Arc<Self>) {
         if let Err(error) = self.close() {
             // Nobody is left to be told; `Db::close` is for those who want to know.
-            self.info
+            self.context
+                .info
                 .error(format_args!("closing the database failed: {error}"));
         }
     }
@@ -119,18 +124,18 @@ impl Db {
     /// The directory.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.shared().dir
+        &self.shared().context.dir
     }
 
     /// The database's id, which its MANIFEST and tables carry.
     #[must_use]
     pub fn identity(&self) -> &str {
-        &self.shared().db_id
+        &self.shared().context.db_id
     }
 
     /// Writes a line to the database's LOG.
     pub fn log_line(&self, line: &str) {
-        self.shared().info.info(format_args!("{line}"));
+        self.shared().context.info.info(format_args!("{line}"));
     }
 
     /// Whether `other` is a handle of the same opening.
@@ -241,7 +246,7 @@ impl Db {
     pub fn snapshot(&self) -> Snapshot {
         let shared = self.shared();
         let snapshot = shared.snapshots.take(|| shared.published());
-        let now = shared.world.clock.wall_seconds();
+        let now = shared.context.world.clock.wall_seconds();
         shared.snapshots.note_time(snapshot.sequence(), now);
         snapshot
     }
@@ -275,7 +280,7 @@ impl Db {
     /// True in a process that was forked from the one that opened the database. It can neither write nor close it.
     #[must_use]
     pub fn is_forked(&self) -> bool {
-        self.shared().is_forked()
+        self.shared().context.is_forked()
     }
 
     /// What recovery left out of the logs when the database was opened.

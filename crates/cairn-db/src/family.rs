@@ -286,6 +286,7 @@ impl Family {
     pub fn log_error(&self, line: &str) {
         self.db
             .shared
+            .context
             .info
             .error(format_args!("[{}] {line}", self.name()));
     }
@@ -299,7 +300,7 @@ impl Family {
 
 impl Drop for Family {
     fn drop(&mut self) {
-        if !self.state.is_dropped() || self.db.shared.is_forked() {
+        if !self.state.is_dropped() || self.db.shared.context.is_forked() {
             return;
         }
         // The last handle of a dropped family keeps its tables. It lets go of them first, by

@@ -202,7 +202,7 @@ impl Shared {
             self.install_together(&group)?;
         }
         for job in jobs {
-            let micros = (self.world.clock.monotonic_nanos() - job.started) / 1000;
+            let micros = (self.context.world.clock.monotonic_nanos() - job.started) / 1000;
             let left = job.family.view().immutables.len();
             let added = &job.change.edit.added;
             job.watch
@@ -229,7 +229,7 @@ impl Shared {
         *working = Some(self.begin_flush(family, watch.job, &flushed));
         let _stage = threads::stage(Stage::FlushRun);
         let info = watch.flush_begins(family, &flushed, reason);
-        let started = self.world.clock.monotonic_nanos();
+        let started = self.context.world.clock.monotonic_nanos();
         let edit = self.write_watched(family, &version, &flushed, &watch)?;
         Ok(Job {
             family: family.clone(),

@@ -179,10 +179,16 @@ impl Shared {
         let number = old.number();
         // All of it is in the new one.
         if let Err(error) = old.close() {
-            self.info
+            self.context
+                .info
                 .warn(format_args!("closing {number} failed: {error}"));
         }
-        self.delete(&self.dir.join(FileName::Manifest(number).to_string()));
+        self.delete(
+            &self
+                .context
+                .dir
+                .join(FileName::Manifest(number).to_string()),
+        );
         Ok(())
     }
 
@@ -226,7 +232,7 @@ impl Shared {
             db_id: self
                 .options()
                 .write_dbid_to_manifest
-                .then_some(self.db_id.as_str()),
+                .then_some(self.context.db_id.as_str()),
             next_file: self.next_file_number(),
             last_sequence: self.published(),
             min_log_to_keep: min_log,
@@ -245,7 +251,13 @@ impl Shared {
                 })
                 .collect(),
         };
-        let manifest = Manifest::create(&*self.world.fs, &self.dir, number, &contents, edits)?;
+        let manifest = Manifest::create(
+            &*self.context.world.fs,
+            &self.context.dir,
+            number,
+            &contents,
+            edits,
+        )?;
         Ok(manifest.measured(self.meter()))
     }
 }

@@ -79,7 +79,7 @@ impl Iter {
     fn new(family: &Family, view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> Iter {
         let mut options = Box::new(options.clone());
         // Nothing comes into what is only read: as in RocksDB the iterator is one like others there.
-        options.tailing &= !family.db.shared.read_only;
+        options.tailing &= !family.db.shared.context.read_only;
         let opt_in_only = family.db.shared.options().prefix_seek_opt_in_only;
         if opt_in_only && !options.prefix_same_as_start && !options.auto_prefix_mode {
             options.total_order_seek = true;
@@ -105,7 +105,7 @@ impl Iter {
     ///
     /// `NotSupported` in a process that was forked from the one that opened the database for writing.
     pub fn refresh(&mut self) -> Result<()> {
-        self.db.shared.check_reader()?;
+        self.db.shared.context.check_reader()?;
         self.options.snapshot = None;
         if self.renewal == Renewal::WithTheView {
             self.renewal = Renewal::OnRequest;
@@ -120,7 +120,7 @@ impl Iter {
     ///
     /// `InvalidArgument` for a tailing iterator, which shows the present state.
     pub fn refresh_to(&mut self, snapshot: &Snapshot) -> Result<()> {
-        self.db.shared.check_reader()?;
+        self.db.shared.context.check_reader()?;
         if self.options.tailing {
             return Err(Error::invalid_argument(
                 "a tailing iterator shows no snapshot",
@@ -150,7 +150,7 @@ impl Iter {
     /// the status.
     #[inline]
     fn before_seek(&mut self) -> bool {
-        if let Err(error) = self.db.shared.check_reader() {
+        if let Err(error) = self.db.shared.context.check_reader() {
             self.inner_mut().refuse(error);
             return false;
         }
@@ -295,7 +295,7 @@ impl std::ops::DerefMut for Iter {
 
 impl Drop for Iter {
     fn drop(&mut self) {
-        if self.db.shared.is_forked() {
+        if self.db.shared.context.is_forked() {
             // Letting go of blocks and files takes locks.
             std::mem::forget(self.inner.take());
             return;

@@ -156,7 +156,7 @@ fn find_all<T>(
     sorted: bool,
     show: fn(Found) -> Result<T>,
 ) -> Vec<Result<T>> {
-    if let Err(error) = shared.check_reader() {
+    if let Err(error) = shared.context.check_reader() {
         return keys.iter().map(|_| Err(error.clone())).collect();
     }
     let mut families: Vec<&FamilyState> = Vec::new();

@@ -209,14 +209,14 @@ impl Shared {
         }
         let result = match self.discard(path) {
             true => Ok(()),
-            false => remove(&*self.world.fs, path).inspect(|()| {
+            false => remove(&*self.context.world.fs, path).inspect(|()| {
                 self.tick(Ticker::FilesDeletedImmediately, 1);
                 self.untrack(path);
             }),
         };
         self.note_deletion(path, 0, &result);
         if let Err(error) = result {
-            self.info.warn(format_args!(
+            self.context.info.warn(format_args!(
                 "an obsolete file could not be deleted: {error}"
             ));
         }
@@ -230,7 +230,8 @@ impl Shared {
         let may_lock = self.may_write().is_ok();
         if self.may_have_obsolete() && may_lock && counts_purge(self.tree.lock()) {
             let shared = self.clone();
-            self.world
+            self.context
+                .world
                 .executor
                 .spawn(Priority::High, Box::new(move || shared.purge_counted()));
         }
@@ -249,7 +250,7 @@ impl Shared {
         self.has_obsolete.load(Ordering::Acquire)
             && self.view_end.is_noted()
             && !self.closing.load(Ordering::Acquire)
-            && !self.is_forked()
+            && !self.context.is_forked()
     }
 }
 

@@ -205,7 +205,7 @@ fn estimate_keys(s: &Sources<'_>) -> u64 {
         if file.counts.get().is_none() && to_sample > 0 {
             to_sample -= 1;
             // A table that cannot be opened says so when it is read; an estimate goes on.
-            let _ = s.family.tables().open(file, level, &s.shared.io);
+            let _ = s.family.tables().open(file, level, &s.shared.context.io);
         }
         if let Some(counts) = file.counts.get() {
             known = (known.0 + counts.entries, known.1 + counts.deletions);
@@ -294,7 +294,7 @@ impl Shared {
 
     /// The property `name` of `family` as a number, if it is one.
     pub(crate) fn property_number(&self, family: &FamilyState, name: &str) -> Option<u64> {
-        self.check_reader().ok()?;
+        self.context.check_reader().ok()?;
         let view = family.view.load_full();
         if let Some(number) = self.sometimes(family, &view, name) {
             return number;
@@ -355,7 +355,7 @@ impl Shared {
 
     /// The property `name` of `family` as text.
     pub(crate) fn property_text(&self, family: &FamilyState, name: &str) -> Option<String> {
-        self.check_reader().ok()?;
+        self.context.check_reader().ok()?;
         if let Some(number) = self.property_number(family, name) {
             return Some(number.to_string());
         }

@@ -159,7 +159,7 @@ impl Family {
         get: impl FnOnce(&View, &LookupKey, &ReadOptions) -> Result<Found>,
     ) -> Result<Found> {
         let shared = &self.db.shared;
-        shared.check_reader()?;
+        shared.context.check_reader()?;
         let view = self.state.view();
         check_held(&view)?;
         let seq = options.snapshot.unwrap_or_else(|| shared.published());

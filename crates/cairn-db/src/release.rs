@@ -133,7 +133,7 @@ impl Shared {
         }
         self.families.store(Arc::new(left));
         self.default_cache.store(None);
-        self.info.end();
+        self.context.info.end();
     }
 }
 

@@ -77,7 +77,7 @@ impl Shared {
         let alone = self.options_change.lock();
         let mut changed: Vec<(Arc<FamilyState>, FamilyOptions)> = Vec::new();
         for (family, changes) in changes {
-            self.info.info(format_args!(
+            self.context.info.info(format_args!(
                 "SetOptions() on column family [{}], inputs: {}",
                 family.name(),
                 said(changes)
@@ -93,7 +93,9 @@ impl Shared {
             let after = self
                 .try_change(family, before, changes)
                 .inspect_err(|error| {
-                    self.info.warn(format_args!("SetOptions() failed: {error}"));
+                    self.context
+                        .info
+                        .warn(format_args!("SetOptions() failed: {error}"));
                 })?;
             changed.push((family.clone(), after));
         }
@@ -131,7 +133,7 @@ impl Shared {
             )));
         }
         options.set_dynamic(changes)?;
-        if options.value_ttl.is_some() != self.dated {
+        if options.value_ttl.is_some() != self.context.dated {
             return Err(Error::invalid_argument(
                 "value_ttl: whether values carry the time of their writing is decided when the \
                  database is opened; 0 is for never",
@@ -178,17 +180,19 @@ impl Shared {
     pub(crate) fn set_db_options(self: &Arc<Self>, changes: Changes<'_>) -> Result<()> {
         self.check_changeable()?;
         let _alone = self.options_change.lock();
-        self.info
+        self.context
+            .info
             .info(format_args!("SetDBOptions(), inputs: {}", said(changes)));
         let before = self.options.load_full();
         let after = self.try_change_db(&before, changes).inspect_err(|error| {
-            self.info
+            self.context
+                .info
                 .warn(format_args!("SetDBOptions() failed: {error}"));
         })?;
         if after.to_text() == before.to_text() && !self.options_unsaved.load(Ordering::Relaxed) {
             return Ok(());
         }
-        reserve_threads(&*self.world.executor, &after);
+        reserve_threads(&*self.context.world.executor, &after);
         self.open_tables.set_limit(after.open_table_limit());
         let write_back = after.wal_bytes_per_sync;
         let log_changes = write_back != before.wal_bytes_per_sync;
@@ -224,7 +228,7 @@ impl Shared {
 
     /// Refuses to change options of a database that is closed.
     fn check_changeable(&self) -> Result<()> {
-        self.check_process()?;
+        self.context.check_process()?;
         if self.closing.load(Ordering::Acquire) {
             return Err(Error::shutdown("the database is being closed"));
         }
@@ -232,7 +236,7 @@ impl Shared {
     }
 
     fn save_options(&self) -> Result<()> {
-        if self.read_only {
+        if self.context.read_only {
             // For RocksDB too they change, but it writes a file into a directory that it only reads.
             return Ok(());
         }
@@ -240,7 +244,7 @@ impl Shared {
         self.options_unsaved
             .store(written.is_err(), Ordering::Relaxed);
         written.map_err(|error| {
-            self.info.warn(format_args!(
+            self.context.info.warn(format_args!(
                 "the OPTIONS file could not be written: {error}"
             ));
             error.context("the options are in force, but the OPTIONS file could not be written")

@@ -23,18 +23,18 @@ use cairn_memory::BlockCache;
 use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
 use cairn_observe::threads::Tracker;
-use cairn_observe::{Counters, FlushReason, Listeners, Logger, Statistics};
+use cairn_observe::{Counters, FlushReason, Listeners, Statistics};
 use cairn_options::DbOptions;
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering,
 };
-use cairn_platform::{Io, Process, World};
 use cairn_read::{BlobSource, ViewEnd};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
 use cairn_version::{FileMeta, OpenTables, TableSource, Version};
 
+use crate::context::DbContext;
 use crate::control::Control;
 use crate::errors::Errors;
 use crate::errors::retry::{Damaged, Retry};
@@ -54,15 +54,9 @@ use crate::write::wal_control::WalLocks;
 
 /// The state of an open database.
 pub(crate) struct Shared {
-    /// The database directory.
-    pub(crate) dir: PathBuf,
-    /// Where WALs lie.
-    pub(crate) wal_dir: PathBuf,
+    pub(crate) context: Arc<DbContext>,
     /// Options with their effective values. Replaced as a whole when they change.
     pub(crate) options: ArcSwap<DbOptions>,
-    pub(crate) world: World,
-    pub(crate) io: Io,
-    pub(crate) info: Arc<Logger>,
     pub(crate) listeners: Listeners,
     /// Flushes and compactions of the background that have begun and not ended.
     pub(crate) running: [AtomicU64; 2],
@@ -80,16 +74,8 @@ pub(crate) struct Shared {
     pub(crate) stats_before: SumsBefore,
     /// What comes again.
     pub(crate) timers: Timers,
-    /// When the database was opened, in nanoseconds of the monotonic clock.
-    pub(crate) opened_at: u64,
     /// The number of the next job.
     pub(crate) next_job: AtomicU64,
-    /// The text in IDENTITY.
-    pub(crate) db_id: String,
-    /// The identity of this opening; tables record it.
-    pub(crate) session_id: String,
-    /// The name of this machine; tables record it.
-    pub(crate) host_id: String,
     /// The cache of families that bring none of their own.
     /// None once the database is released.
     pub(crate) default_cache: ArcSwapOption<BlockCache>,
@@ -167,11 +153,6 @@ pub(crate) struct Shared {
     pub(crate) options_file: Mutex<()>,
     /// What the opening read, if the database is only read.
     pub(crate) opened: OnceLock<Capture>,
-    pub(crate) read_only: bool,
-    /// The process that opened the database.
-    pub(crate) process: Process,
-    /// Whether values are stored with the time of their writing.
-    pub(crate) dated: bool,
     /// Whether listeners were told that the database is being closed.
     pub(crate) told_of_shutdown: AtomicBool,
     /// When the LOG was last told of a long write, in nanoseconds.
@@ -319,7 +300,7 @@ impl Shared {
 
     /// The error that made the database read-only, as later writes report it.
     pub(crate) fn check_failure(&self) -> Result<()> {
-        self.check_process()?;
+        self.context.check_process()?;
         match &*self.failure.load() {
             None => Ok(()),
             Some(error) => Err(error.context("the database is read-only since an earlier error")),
@@ -328,8 +309,8 @@ impl Shared {
 
     /// Refuses what needs a writable, open database.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        self.check_process()?;
-        if self.read_only {
+        self.context.check_process()?;
+        if self.context.read_only {
             return Err(Error::not_supported("the database was opened read-only"));
         }
         if self.closing.load(Ordering::Acquire) {
@@ -346,11 +327,11 @@ impl Shared {
     /// `Busy` in a callback that may not wait.
     pub(crate) fn wait_until(&self, mut done: impl FnMut(&Tree) -> bool) -> Result<()> {
         loop {
-            if self.is_forked() || done(&self.tree.lock()) {
+            if self.context.is_forked() || done(&self.tree.lock()) {
                 return Ok(());
             }
             self.may_wait()?;
-            if self.world.executor.help() || self.world.executor.help_later() {
+            if self.context.world.executor.help() || self.context.world.executor.help_later() {
                 continue;
             }
             let mut tree = self.tree.lock();

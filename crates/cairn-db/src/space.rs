@@ -108,7 +108,8 @@ impl Shared {
         let meter = self.meter();
         let deleted = move || meter.add(Ticker::FilesDeletedFromTrashQueue, 1);
         let space = self.space.as_ref();
-        let is_trash = space.is_some_and(|space| space.files.discard(&self.world, path, deleted));
+        let is_trash =
+            space.is_some_and(|space| space.files.discard(&self.context.world, path, deleted));
         self.tick(Ticker::FilesMarkedTrash, u64::from(is_trash));
         is_trash
     }
@@ -179,7 +180,8 @@ impl Shared {
                 shared.schedule(&mut shared.tree.lock());
             }
         });
-        self.world
+        self.context
+            .world
             .executor
             .spawn_after(interval, Priority::Low, job);
     }

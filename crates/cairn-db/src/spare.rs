@@ -59,7 +59,7 @@ impl Shared {
 
     fn look(&self) -> Look {
         Look {
-            nanos: self.world.clock.monotonic_nanos(),
+            nanos: self.context.world.clock.monotonic_nanos(),
             seq: self.published().0,
         }
     }

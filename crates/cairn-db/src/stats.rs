@@ -240,7 +240,7 @@ impl Shared {
     pub(crate) fn family_stats(&self, family: &FamilyState, view: &View, periodic: bool) -> String {
         let work = family.work.get();
         let levels = self.levels(family, view, &work);
-        let (before, since) = family.work.interval(self.uptime(), &work, periodic);
+        let (before, since) = family.work.interval(self.context.uptime(), &work, periodic);
         let mut text = header(family.name(), "Level");
         for (level, values) in &levels.rows {
             text += &print_row(&format!("L{level}"), values);
@@ -273,7 +273,7 @@ impl Shared {
             blobs.garbage as f64 / GB,
             blob_amplification(&blobs),
         );
-        let seconds = (self.uptime(), self.uptime() - since);
+        let seconds = (self.context.uptime(), self.context.uptime() - since);
         text += &totals(&work, &before, &levels.total, &interval, seconds);
         let _ = writeln!(
             text,
@@ -315,15 +315,9 @@ impl Shared {
         )])
     }
 
-    /// Seconds since the database was opened.
-    pub(crate) fn uptime(&self) -> f64 {
-        let now = self.world.clock.monotonic_nanos();
-        now.saturating_sub(self.opened_at) as f64 / 1e9
-    }
-
     /// `rocksdb.dbstats`. Each one begins the next interval.
     pub(crate) fn db_stats(&self) -> String {
-        let now = Sums::of(&self.counters, self.uptime());
+        let now = Sums::of(&self.counters, self.context.uptime());
         let before = std::mem::replace(&mut *self.stats_before.lock(), now);
         let mut text = format!(
             "\n** DB Stats **\nUptime(secs): {:.1} total, {:.1} interval\n",
@@ -337,7 +331,7 @@ impl Shared {
 
     /// The map form of `rocksdb.dbstats`.
     pub(crate) fn db_stats_map(&self) -> Map {
-        let now = Sums::of(&self.counters, self.uptime());
+        let now = Sums::of(&self.counters, self.context.uptime());
         let mut map = self.db_stall_stats();
         for (name, value) in [
             ("db.wal_bytes_written", now.wal_bytes),

@@ -80,7 +80,7 @@ impl Shared {
         let tables = family.tables();
         let mut found = TablePropertiesCollection::new();
         for (level, file) in files {
-            let table = tables.open(file, level, &self.io)?;
+            let table = tables.open(file, level, &self.context.io)?;
             let path = tables.path(file).to_string_lossy().into_owned();
             found.insert(path, Arc::new(table.properties().clone()));
         }
@@ -101,7 +101,7 @@ impl Shared {
         let mut sum = Properties::default();
         for (at, file) in view.version.files().filter(|(at, _)| wanted(*at)) {
             // RocksDB gives no answer either if a table cannot be read.
-            let table = family.tables().open(file, at, &self.io).ok()?;
+            let table = family.tables().open(file, at, &self.context.io).ok()?;
             add(&mut sum, table.properties());
         }
         Some(sum)

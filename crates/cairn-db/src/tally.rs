@@ -31,7 +31,7 @@ impl Shared {
 
     /// The same with the clock, for jobs.
     pub(crate) fn meter(&self) -> Meter {
-        Meter::new(self.statistics.clone(), self.world.clock.clone())
+        Meter::new(self.statistics.clone(), self.context.world.clock.clone())
     }
 
     /// Brings counts in, if anybody keeps them.
@@ -50,13 +50,13 @@ impl Shared {
     /// Begins to measure a time, if it is wanted.
     #[inline]
     pub(crate) fn began(&self) -> Began {
-        Began::now(self.statistics.as_deref(), &*self.world.clock)
+        Began::now(self.statistics.as_deref(), &*self.context.world.clock)
     }
 
     /// Ends it, and says how long it took if that was wanted.
     #[inline]
     pub(crate) fn time_since(&self, began: Began, histogram: Histogram) -> Option<u64> {
-        let micros = began.micros(&*self.world.clock)?;
+        let micros = began.micros(&*self.context.world.clock)?;
         self.tally(|update| update.time(histogram, micros));
         Some(micros)
     }
@@ -67,9 +67,14 @@ impl Shared {
         if !perf::wants_times() {
             return step();
         }
-        let began = self.world.clock.monotonic_nanos();
+        let began = self.context.world.clock.monotonic_nanos();
         let result = step();
-        let nanos = self.world.clock.monotonic_nanos().saturating_sub(began);
+        let nanos = self
+            .context
+            .world
+            .clock
+            .monotonic_nanos()
+            .saturating_sub(began);
         perf::count(|perf| perf.add(metric, nanos));
         result
     }

@@ -65,7 +65,7 @@ impl Shared {
     /// Begins what comes again whose period is another one than it was. A database that is only read
     /// does without.
     pub(crate) fn begin_timers(self: &Arc<Self>) {
-        if self.read_only {
+        if self.context.read_only {
             return;
         }
         for task in Task::ALL {
@@ -102,7 +102,8 @@ impl Shared {
                 shared.put_off(task, row);
             }
         });
-        self.world
+        self.context
+            .world
             .executor
             .spawn_at_leisure(period, Priority::High, job);
     }
@@ -140,7 +141,7 @@ impl Shared {
         if let Some(statistics) = self.statistics() {
             let limit = self.options().stats_history_buffer_size;
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            let seconds = self.world.clock.wall_seconds();
+            let seconds = self.context.world.clock.wall_seconds();
             self.timers
                 .history
                 .lock()

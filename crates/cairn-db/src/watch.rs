@@ -60,7 +60,7 @@ pub(crate) fn compaction_reason(reason: Reason) -> CompactionReason {
 impl Shared {
     /// Calls each listener. The caller holds no lock.
     pub(crate) fn notify(&self, call: impl FnMut(&dyn EventListener)) {
-        self.listeners.each(&self.info, call);
+        self.listeners.each(&self.context.info, call);
     }
 
     /// Keeps a notice for [`Shared::deliver`].
@@ -85,12 +85,12 @@ impl Shared {
 
     /// An event of `job` for the info log.
     pub(crate) fn event(&self, job: u64, name: &str) -> Event {
-        Event::new(self.world.clock.wall_micros(), job, name)
+        Event::new(self.context.world.clock.wall_micros(), job, name)
     }
 
     /// Writes an event to the info log.
     pub(crate) fn log_event(&self, event: &Event) {
-        self.info.plain(Level::Info, event.finish());
+        self.context.info.plain(Level::Info, event.finish());
     }
 
     /// The next flushes of `families` run for `reason`, unless there is one already.
@@ -159,9 +159,12 @@ impl Shared {
                 family
                     .work
                     .stalled(stopped, cause as usize, level_zero_is_busy);
-                self.info.warn(format_args!("[{}] {text}", family.name()));
+                self.context
+                    .info
+                    .warn(format_args!("[{}] {text}", family.name()));
             }
             None => self
+                .context
                 .info
                 .info(format_args!("[{}] writes go on unhindered", family.name())),
         }
@@ -216,7 +219,7 @@ impl Shared {
             return;
         }
         let info = FileDeletionInfo {
-            db_name: self.dir.to_string_lossy().into_owned(),
+            db_name: self.context.dir.to_string_lossy().into_owned(),
             file_path: path.to_string_lossy().into_owned(),
             job_id: job,
             status: result.clone().err(),
@@ -270,7 +273,7 @@ impl Watch {
 
     fn brief(&self, path: &Path) -> FileCreationBriefInfo {
         FileCreationBriefInfo {
-            db_name: self.shared.dir.to_string_lossy().into_owned(),
+            db_name: self.shared.context.dir.to_string_lossy().into_owned(),
             family_name: self.family.clone(),
             file_path: path.to_string_lossy().into_owned(),
             job_id: self.job,
@@ -292,7 +295,7 @@ impl Watch {
         };
         let shared = &self.shared;
         shared.tally_flush_begins(memtables, reason);
-        shared.info.info(format_args!(
+        shared.context.info.info(format_args!(
             "[{}] [JOB {}] Flushing {} memtables, reason: {}",
             self.family,
             self.job,
@@ -311,7 +314,7 @@ impl Watch {
         shared.log_event(&event);
         let nothing_yet = FileName::Table(FileNumber(0)).to_string();
         let mut info = FlushJobInfo {
-            db_name: shared.dir.to_string_lossy().into_owned(),
+            db_name: shared.context.dir.to_string_lossy().into_owned(),
             family_id: self.family_id,
             family_name: self.family.clone(),
             file_path: family.tables().paths[0]
@@ -362,7 +365,7 @@ impl Watch {
         family.work.flushed(&done);
         let shared = &self.shared;
         shared.tally_flush(done.written, done.written_blobs, micros);
-        shared.info.info(format_args!(
+        shared.context.info.info(format_args!(
             "[{}] [JOB {}] Level-0 flush table #{}: {} bytes OK",
             self.family, self.job, info.file_number, done.written
         ));
@@ -387,7 +390,7 @@ impl Watch {
         let shared = self.shared.clone();
         let reason = compaction_reason(pick.reason);
         let info = CompactionJobInfo {
-            db_name: shared.dir.to_string_lossy().into_owned(),
+            db_name: shared.context.dir.to_string_lossy().into_owned(),
             family_id: self.family_id,
             family_name: self.family.clone(),
             thread_id: thread_number(),
@@ -426,7 +429,7 @@ impl Watch {
             ..SubcompactionJobInfo::default()
         };
         if !pick.trivial_move {
-            shared.info.info(format_args!(
+            shared.context.info.info(format_args!(
                 "[{}] [JOB {}] Compacting {} files to L{}, score {:.2}",
                 self.family,
                 self.job,
@@ -568,7 +571,10 @@ impl Watch {
     /// ranges left out.
     fn entries_of(&self, pick: &Pick, family: &FamilyState) -> u64 {
         let tables = pick.files().filter_map(|(level, file)| {
-            let table = family.tables().open(file, level, &self.shared.io).ok()?;
+            let table = family
+                .tables()
+                .open(file, level, &self.shared.context.io)
+                .ok()?;
             let properties = table.properties();
             let ranges = properties.num_range_deletions;
             Some(properties.num_entries.saturating_sub(ranges))
@@ -588,7 +594,7 @@ impl Watch {
             shared.log_event(&event);
             return;
         }
-        shared.info.info(format_args!(
+        shared.context.info.info(format_args!(
             "[{}] [JOB {}] Compacted {} files of level {} to level {}: {} bytes in, {} files of {} bytes out",
             self.family,
             self.job,
@@ -786,7 +792,7 @@ impl JobEvents for Watch {
     }
 
     fn part_began(&self, part: usize) {
-        let now = self.shared.world.clock.monotonic_nanos();
+        let now = self.shared.context.world.clock.monotonic_nanos();
         self.began.lock().insert(part, now);
         if !self.shared.listeners.is_empty() {
             let info = SubcompactionJobInfo {
@@ -803,7 +809,7 @@ impl JobEvents for Watch {
         if self.shared.listeners.is_empty() {
             return;
         }
-        let now = self.shared.world.clock.monotonic_nanos();
+        let now = self.shared.context.world.clock.monotonic_nanos();
         let began = self.began.lock().get(&part).copied().unwrap_or(now);
         let counts = result.as_ref().copied().unwrap_or_default();
         let mut stats = CompactionJobStats {

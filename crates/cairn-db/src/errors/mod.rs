@@ -119,18 +119,18 @@ impl Shared {
         }
         let mut told = Some(error.clone());
         // At once, and not as a notice: a listener may forgive the error.
-        calls::within(&self.info, Within::Locked, || {
+        calls::within(&self.context.info, Within::Locked, || {
             self.notify(|listener| listener.on_background_error(said, &mut told));
         });
         let Some(error) = told else {
-            self.info.warn(format_args!(
+            self.context.info.warn(format_args!(
                 "background error of {} that a listener forgave: {error}",
                 reason.text()
             ));
             self.errors.state.lock().forgiven = Some((reason, error.clone()));
             return true;
         };
-        self.info.error(format_args!(
+        self.context.info.error(format_args!(
             "background error of {} ({:?}): {error}",
             reason.text(),
             judged.severity

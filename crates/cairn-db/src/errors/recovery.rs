@@ -84,7 +84,8 @@ impl Shared {
             state.recovery.free_before = None;
         }
         self.tick(Ticker::ErrorHandlerAutoresumeCount, 1);
-        self.info
+        self.context
+            .info
             .info(format_args!("resuming by itself from: {error}"));
         // What stopped nothing is left alone for a while, for there is nothing to be done about it.
         self.recover_after(match severity {
@@ -110,8 +111,9 @@ impl Shared {
             }
         });
         match delay.is_zero() {
-            true => self.world.executor.spawn(Priority::High, attempt),
+            true => self.context.world.executor.spawn(Priority::High, attempt),
             false => self
+                .context
                 .world
                 .executor
                 .spawn_after(delay, Priority::High, attempt),
@@ -154,7 +156,7 @@ impl Shared {
             }
             state.recovery.free_before
         };
-        let free = match self.world.fs.free_space(&self.dir) {
+        let free = match self.context.world.fs.free_space(&self.context.dir) {
             Ok(free) => free,
             // Who cannot know tries.
             Err(_) => return true,
@@ -201,7 +203,8 @@ impl Shared {
                 Next::Over
             }
             Err(error) => {
-                self.info
+                self.context
+                    .info
                     .warn(format_args!("an attempt to resume failed: {error}"));
                 let mut state = self.errors.state.lock();
                 if state.recovery.full {
@@ -245,7 +248,7 @@ impl Shared {
 
     /// [`crate::Db::resume`].
     pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
-        self.check_process()?;
+        self.context.check_process()?;
         let current = {
             let mut state = self.errors.state.lock();
             let Some(current) = state.current.clone() else {
@@ -397,7 +400,9 @@ impl Shared {
             state.current = None;
             self.failure.store(None);
         }
-        self.info.info(format_args!("resumed from: {}", left.error));
+        self.context
+            .info
+            .info(format_args!("resumed from: {}", left.error));
         self.end_recovery(Some(&left.error), None);
         Ok(())
     }

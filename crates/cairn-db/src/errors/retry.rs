@@ -74,7 +74,7 @@ pub(crate) enum JobKind {
 impl Shared {
     /// Whether a job with this history has to wait.
     pub(crate) fn must_wait(&self, retry: Option<&Retry>) -> bool {
-        retry.is_some_and(|retry| self.world.clock.monotonic_nanos() < retry.not_before)
+        retry.is_some_and(|retry| self.context.world.clock.monotonic_nanos() < retry.not_before)
     }
 
     /// Takes note of how a job of `family` ended: after a failure, which a listener may have `forgiven`, the
@@ -108,7 +108,12 @@ impl Shared {
         );
         let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         *retry = Some(Retry {
-            not_before: self.world.clock.monotonic_nanos().saturating_add(nanos),
+            not_before: self
+                .context
+                .world
+                .clock
+                .monotonic_nanos()
+                .saturating_add(nanos),
             failures,
             error: error.clone(),
             forgiven,
@@ -121,7 +126,8 @@ impl Shared {
                 shared.changed.notify_all();
             }
         };
-        self.world
+        self.context
+            .world
             .executor
             .spawn_after(delay, Priority::High, Box::new(start));
     }
@@ -205,7 +211,7 @@ impl Shared {
             }
         };
         if let Some(old) = old {
-            self.info.info(format_args!(
+            self.context.info.info(format_args!(
                 "what had failed succeeds again: {}",
                 old.error
             ));
@@ -266,7 +272,7 @@ impl Shared {
                 error: error.clone(),
             });
         }
-        self.info.error(format_args!(
+        self.context.info.error(format_args!(
             "[{}] table {} of level {level} is damaged and left out of compactions from now on; \
              `cairn repair --quarantine` sets it aside for good: {error}",
             family.name(),

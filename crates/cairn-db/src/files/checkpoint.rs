@@ -32,8 +32,8 @@ impl Db {
 
 impl Shared {
     fn create_checkpoint(self: &Arc<Self>, dir: &Path, log_bytes: u64) -> Result<SequenceNumber> {
-        self.check_process()?;
-        let staging = Staging::create(&*self.world.fs, dir)?;
+        self.context.check_process()?;
+        let staging = Staging::create(&*self.context.world.fs, dir)?;
         self.flush_for_copy(log_bytes)?;
         let _kept = self.keep_files();
         let capture = self.capture()?;
@@ -41,7 +41,7 @@ impl Shared {
             self.stage(&staging, &file)?;
         }
         staging.publish()?;
-        self.info.info(format_args!(
+        self.context.info.info(format_args!(
             "checkpoint {} with {} tables, up to sequence number {}",
             dir.display(),
             capture.tables.len(),
@@ -52,7 +52,7 @@ impl Shared {
 
     /// Puts `file` into a copy.
     fn stage(&self, staging: &Staging<'_>, file: &LiveFileStorageInfo) -> Result<()> {
-        let fs = &*self.world.fs;
+        let fs = &*self.context.world.fs;
         let to = staging.path(&file.relative_filename);
         let from = file.directory.join(&file.relative_filename);
         let full = self.options().use_fsync;

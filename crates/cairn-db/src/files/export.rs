@@ -41,9 +41,9 @@ impl Family {
     /// flush; `IoError`. Nothing is left in `dir` then.
     pub fn export(&self, dir: &Path) -> Result<ExportImportFilesMetaData> {
         let shared = &self.db.shared;
-        let fs = &*shared.world.fs;
+        let fs = &*shared.context.world.fs;
         let staging = Staging::create(fs, dir)?;
-        if !shared.read_only {
+        if !shared.context.read_only {
             shared.flush(std::slice::from_ref(&self.state))?;
         }
         let _kept = shared.keep_files();
@@ -117,7 +117,7 @@ impl Shared {
         options.validate()?;
         options.check_supported()?;
         let mut options = options.clone();
-        ttl::agree(self.dated, name, &mut options)?;
+        ttl::agree(self.context.dated, name, &mut options)?;
         let options = options.sanitize(&self.options());
         check_exports(&options.comparator, exports)?;
         let mut imported = Vec::new();
@@ -148,8 +148,8 @@ impl Shared {
         };
         if import.move_files {
             for file in &imported {
-                if let Err(error) = self.world.fs.remove(&file.outside) {
-                    self.info.warn(format_args!(
+                if let Err(error) = self.context.world.fs.remove(&file.outside) {
+                    self.context.info.warn(format_args!(
                         "an imported file keeps its old name too: {error}"
                     ));
                 }
@@ -168,11 +168,11 @@ impl Shared {
         exports: &[ExportImportFilesMetaData],
         imported: &mut Vec<Imported>,
     ) -> Result<TreeEdit> {
-        let fs = &*self.world.fs;
+        let fs = &*self.context.world.fs;
         let full = self.options().use_fsync;
         let reader = Reader {
             fs,
-            io: &self.io,
+            io: &self.context.io,
             order: &options.comparator,
             prefix_extractor: options.prefix_extractor.clone(),
             options: Arc::new(options.table.clone()),
@@ -264,7 +264,7 @@ impl Shared {
             )));
         }
         meta.epoch = file.epoch_number;
-        let now = self.world.clock.wall_seconds();
+        let now = self.context.world.clock.wall_seconds();
         meta.oldest_ancester_time = match file.oldest_ancester_time {
             0 => now,
             time => time,

@@ -245,8 +245,8 @@ impl Shared {
 
     /// Flushes everything if the logs have at least `wal_bytes`.
     pub(crate) fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
-        self.check_process()?;
-        if wal_bytes == u64::MAX || self.read_only {
+        self.context.check_process()?;
+        if wal_bytes == u64::MAX || self.context.read_only {
             return Ok(());
         }
         let finished: u64 = self.tree.lock().logs.values().sum();
@@ -262,10 +262,10 @@ impl Shared {
 
     /// The state of this moment. The caller keeps files from deletion. Writers wait shortly.
     pub(crate) fn capture(self: &Arc<Self>) -> Result<Capture> {
-        if self.read_only {
+        if self.context.read_only {
             return self.captured_at_opening();
         }
-        self.check_process()?;
+        self.context.check_process()?;
         let _lead = self.lead_alone()?;
         self.capture_led()
     }
@@ -294,7 +294,8 @@ impl Shared {
             let tables = family.tables();
             let dir = |file: &FileMeta| {
                 let path = tables.path(file);
-                path.parent().map_or(self.dir.clone(), PathBuf::from)
+                path.parent()
+                    .map_or(self.context.dir.clone(), PathBuf::from)
             };
             for (_, file) in version.files() {
                 capture.tables.push((dir(file), file.clone()));
@@ -328,7 +329,9 @@ impl Shared {
             column_family_name: family.name().to_owned(),
             level,
             relative_filename: names::table(file.number),
-            directory: path.parent().map_or(self.dir.clone(), PathBuf::from),
+            directory: path
+                .parent()
+                .map_or(self.context.dir.clone(), PathBuf::from),
             file_number: file.number.0,
             size: file.size,
             smallest_seqno: file.smallest_seq,
@@ -394,6 +397,7 @@ impl Shared {
             blob_file_path: dir.to_owned(),
             // A file that cannot be looked at now is still listed.
             blob_file_size: self
+                .context
                 .world
                 .fs
                 .status(&path)
@@ -410,18 +414,17 @@ impl Shared {
     /// The newest OPTIONS file, with its length.
     pub(crate) fn newest_options(&self) -> Result<Option<(FileNumber, u64)>> {
         let _alone = self.options_file.lock();
-        let fs = &*self.world.fs;
-        let numbers =
-            fs.list(&self.dir)?
-                .into_iter()
-                .filter_map(|name| match FileName::parse(&name) {
-                    Some(FileName::Options(number)) => Some(number),
-                    _ => None,
-                });
+        let fs = &*self.context.world.fs;
+        let numbers = fs.list(&self.context.dir)?.into_iter().filter_map(|name| {
+            match FileName::parse(&name) {
+                Some(FileName::Options(number)) => Some(number),
+                _ => None,
+            }
+        });
         let Some(newest) = numbers.max() else {
             return Ok(None);
         };
-        let path = self.dir.join(FileName::Options(newest).to_string());
+        let path = self.context.dir.join(FileName::Options(newest).to_string());
         Ok(Some((newest, fs.status(&path)?.len)))
     }
 
@@ -461,7 +464,12 @@ impl Shared {
         }
         for (dir, blob) in &capture.blobs {
             let name = FileName::Blob(blob.number);
-            let size = self.world.fs.status(&dir.join(name.to_string()))?.len;
+            let size = self
+                .context
+                .world
+                .fs
+                .status(&dir.join(name.to_string()))?
+                .len;
             let mut entry = info(FileType::Blob, name, dir.clone(), size);
             if checksums && !blob.checksum_method.is_empty() {
                 entry.file_checksum.clone_from(&blob.checksum_value);
@@ -475,24 +483,34 @@ impl Shared {
         let manifest = FileName::Manifest(number);
         all.push(LiveFileStorageInfo {
             trim_to_size: true,
-            ..info(FileType::Manifest, manifest, self.dir.clone(), size)
+            ..info(FileType::Manifest, manifest, self.context.dir.clone(), size)
         });
         let current = names::encode_current(number).into_bytes();
         let size = current.len() as u64;
         all.push(LiveFileStorageInfo {
             replacement_contents: Some(current),
-            ..info(FileType::Current, FileName::Current, self.dir.clone(), size)
+            ..info(
+                FileType::Current,
+                FileName::Current,
+                self.context.dir.clone(),
+                size,
+            )
         });
         if let Some((number, size)) = self.newest_options()? {
             let name = FileName::Options(number);
-            all.push(info(FileType::Options, name, self.dir.clone(), size));
+            all.push(info(
+                FileType::Options,
+                name,
+                self.context.dir.clone(),
+                size,
+            ));
         }
         for &(number, size) in &capture.logs {
             let name = FileName::Wal(number);
             // A log that was written over holds more than its own records.
             all.push(LiveFileStorageInfo {
                 trim_to_size: true,
-                ..info(FileType::Wal, name, self.wal_dir.clone(), size)
+                ..info(FileType::Wal, name, self.context.wal_dir.clone(), size)
             });
         }
         Ok(all)
@@ -538,7 +556,7 @@ impl Db {
     ///
     /// `NotSupported` in a forked child.
     pub fn disable_file_deletions(&self) -> Result<()> {
-        self.shared().check_process()?;
+        self.shared().context.check_process()?;
         self.shared().disable_file_deletions();
         Ok(())
     }
@@ -549,7 +567,7 @@ impl Db {
     ///
     /// `NotSupported` in a forked child.
     pub fn enable_file_deletions(&self) -> Result<()> {
-        self.shared().check_process()?;
+        self.shared().context.check_process()?;
         self.shared().enable_file_deletions();
         Ok(())
     }
@@ -666,8 +684,8 @@ impl Shared {
             )));
         }
         let began = self.began();
-        let found = checksum::of_file(&*self.world.fs, path)?;
-        let bytes = self.world.fs.status(path)?.len;
+        let found = checksum::of_file(&*self.context.world.fs, path)?;
+        let bytes = self.context.world.fs.status(path)?.len;
         self.tick(Ticker::VerifyChecksumReadBytes, bytes);
         self.time_since(began, Histogram::FileReadVerifyFileChecksumsMicros);
         if found != expected {

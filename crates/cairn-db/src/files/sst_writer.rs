@@ -100,7 +100,8 @@ impl SstFileWriter {
     #[must_use]
     pub fn for_family(family: &Family) -> SstFileWriter {
         let shared = &family.db.shared;
-        let mut writer = SstFileWriter::new(&shared.world, &shared.options(), &family.options());
+        let mut writer =
+            SstFileWriter::new(&shared.context.world, &shared.options(), &family.options());
         writer.target = Some((family.id(), family.name().to_owned()));
         writer
     }

@@ -14,7 +14,7 @@ impl Shared {
     /// Writes the head of the log, given the `names` of the files. Every file of it begins with these
     /// lines.
     fn log_header(&self, names: &[String]) {
-        if !self.info.wants(Level::Header) {
+        if !self.context.info.wants(Level::Header) {
             return;
         }
         let mut head = vec![
@@ -24,8 +24,8 @@ impl Shared {
                 env!("CARGO_PKG_VERSION")
             ),
             "DB SUMMARY".to_owned(),
-            format!("Host name (Env):  {}", self.host_id),
-            format!("DB Session ID:  {}", self.session_id),
+            format!("Host name (Env):  {}", self.context.host_id),
+            format!("DB Session ID:  {}", self.context.session_id),
         ];
         let (mut files, mut tables, mut logs) = (Vec::new(), Vec::new(), Vec::new());
         for name in names {
@@ -44,13 +44,13 @@ impl Shared {
         head.extend(files);
         head.push(format!(
             "SST files in {} dir, Total Num: {}, files: {}",
-            self.dir.display(),
+            self.context.dir.display(),
             tables.len(),
             tables.into_iter().take(9).collect::<String>()
         ));
         head.push(format!(
             "Write Ahead Log file in {}: {}",
-            self.wal_dir.display(),
+            self.context.wal_dir.display(),
             logs.concat()
         ));
         let options = self.options();
@@ -59,9 +59,9 @@ impl Shared {
             .as_ref()
             .map_or(0, |manager| manager.delete_rate_bytes_per_second());
         let objects = [
-            ("env", format!("{:p}", &raw const self.world)),
-            ("fs", format!("{:p}", &raw const *self.world.fs)),
-            ("info_log", format!("{:p}", &raw const self.info)),
+            ("env", format!("{:p}", &raw const self.context.world)),
+            ("fs", format!("{:p}", &raw const *self.context.world.fs)),
+            ("info_log", format!("{:p}", &raw const self.context.info)),
             ("sst_file_manager.rate_bytes_per_sec", rate.to_string()),
         ];
         head.extend(options::db_lines(&options, &objects));
@@ -69,21 +69,22 @@ impl Shared {
         for family in self.families.load().iter() {
             head.extend(options::family_lines(family.name(), &family.options()));
         }
-        head.push(format!("DB ID: {}", self.db_id));
-        self.info.header_lines(&head);
+        head.push(format!("DB ID: {}", self.context.db_id));
+        self.context.info.header_lines(&head);
     }
 
     /// Writes the options of a family that was created.
     pub(crate) fn log_options_of_family(&self, name: &str, options: &FamilyOptions) {
-        if self.info.wants(Level::Header) {
-            self.info
+        if self.context.info.wants(Level::Header) {
+            self.context
+                .info
                 .header_lines(&options::family_lines(name, options));
         }
     }
 
     /// Writes statistics to the log.
     pub(crate) fn dump_stats(&self) {
-        if !self.info.wants(Level::Info) {
+        if !self.context.info.wants(Level::Info) {
             return;
         }
         let mut text = String::from("------- DUMPING STATS -------\n");
@@ -92,9 +93,11 @@ impl Shared {
             text += &self.family_stats(family, &family.view(), true);
             text += &self.cache_stats(family).unwrap_or_default();
         }
-        self.info.warn(text.trim_end());
+        self.context.info.warn(text.trim_end());
         if let Some(statistics) = self.statistics() {
-            self.info.info(format_args!("STATISTICS:\n {statistics}"));
+            self.context
+                .info
+                .info(format_args!("STATISTICS:\n {statistics}"));
         }
     }
 
@@ -102,12 +105,13 @@ impl Shared {
     /// recovery's job.
     pub(crate) fn log_recovery_start(&self, names: &[String], logs: &[WalFile]) -> u64 {
         let job = self.new_job();
-        let (found, dir) = (names.len(), self.dir.display());
-        self.info
+        let (found, dir) = (names.len(), self.context.dir.display());
+        self.context
+            .info
             .log(Level::Debug, format_args!("{found} files in {dir}"));
         self.log_header(names);
         let logs: Vec<u64> = logs.iter().map(|log| log.number.0).collect();
-        if !logs.is_empty() && self.info.wants(Level::Info) {
+        if !logs.is_empty() && self.context.info.wants(Level::Info) {
             let mut event = self.event(job, "recovery_started");
             event.numbers("wal_files", &logs);
             self.log_event(&event);

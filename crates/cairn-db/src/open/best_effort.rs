@@ -82,11 +82,11 @@ impl Shared {
     /// Gives files with data that the state does not have second names in `lost`, durably. The clean-up at
     /// the end of the opening removes the old ones.
     pub(super) fn set_aside(&self) -> Result<()> {
-        let fs = &*self.world.fs;
+        let fs = &*self.context.world.fs;
         let min_log = self.tree.lock().durable_min_log;
         // No MANIFEST has that number yet.
         let needed = self.needed(self.next_file_number(), min_log);
-        let own = [&self.dir, &self.wal_dir];
+        let own = [&self.context.dir, &self.context.wal_dir];
         let mut dirs: BTreeSet<PathBuf> = self.all_table_dirs();
         dirs.extend(own.map(PathBuf::clone));
         let (mut data, mut manifests) = (Vec::new(), Vec::new());
@@ -109,10 +109,10 @@ impl Shared {
         if data.is_empty() {
             return Ok(());
         }
-        let lost = Lost::of(fs, &self.dir, self.options().use_fsync);
+        let lost = Lost::of(fs, &self.context.dir, self.options().use_fsync);
         for path in data.iter().chain(&manifests) {
             let kept = lost.keep(path)?;
-            self.info.warn(format_args!(
+            self.context.info.warn(format_args!(
                 "{} is no part of what was recovered; it is kept as {}",
                 path.display(),
                 kept.display()

@@ -78,7 +78,7 @@ impl Shared {
             family: family.name.clone(),
             order: options.comparator.clone(),
             merge_operator: options.merge_operator.clone(),
-            dated: self.dated,
+            dated: self.context.dated,
             prefix_extractor: options.prefix_extractor.clone(),
             max_sequential_skip: options.max_sequential_skip_in_iterations,
             memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
@@ -86,8 +86,8 @@ impl Shared {
             drawn_by: self.drawn_by(&options),
             tables: tables.clone(),
             blobs: Arc::new(self.blob_source(&options, &tables)),
-            io: self.io.clone(),
-            clock: self.world.clock.clone(),
+            io: self.context.io.clone(),
+            clock: self.context.world.clock.clone(),
             statistics: self.statistics.clone(),
         };
         let view = View {
@@ -105,24 +105,26 @@ impl Shared {
 
     /// What draws the reads of a family of `options` that are counted on its files, if any are.
     pub(crate) fn drawn_by(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
-        (options.read_triggered_compaction_threshold > 0.0).then(|| self.world.random.clone())
+        (options.read_triggered_compaction_threshold > 0.0)
+            .then(|| self.context.world.random.clone())
     }
 
     /// What reads the blob files of a family of `options`.
     fn blob_source(&self, options: &FamilyOptions, tables: &TableSource) -> BlobSource {
         let cache = options.blob_cache.clone().map(|cache| BlobCache {
             cache,
-            salt: self.world.random.next_u64(),
+            salt: self.context.world.random.next_u64(),
         });
         let dir = self.table_dirs(options).swap_remove(0);
-        BlobSource::new(self.world.fs.clone(), dir, tables.mode, cache).counting(self.meter())
+        BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
+            .counting(self.meter())
     }
 
     /// What opens the tables of a family of `options`.
     pub(crate) fn table_source(&self, options: &FamilyOptions) -> TableSource {
         let db = self.options();
         TableSource {
-            fs: self.world.fs.clone(),
+            fs: self.context.world.fs.clone(),
             paths: self.table_dirs(options),
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
@@ -161,7 +163,7 @@ impl Shared {
 
     /// The directories of the tables of a family with these options, by path id.
     pub(crate) fn table_dirs(&self, family: &FamilyOptions) -> Vec<PathBuf> {
-        table_dirs(&self.dir, &self.options(), family)
+        table_dirs(&self.context.dir, &self.options(), family)
     }
 
     /// The directories of the tables of all families.
@@ -178,10 +180,10 @@ impl Shared {
         family.check_paths(&self.options())?;
         family.check_ingest_behind(&self.options())?;
         let dirs = self.table_dirs(family);
-        let others = dirs.iter().filter(|dir| **dir != self.dir);
+        let others = dirs.iter().filter(|dir| **dir != self.context.dir);
         others
             .into_iter()
-            .try_for_each(|dir| super::create_dir(&*self.world.fs, dir, false))
+            .try_for_each(|dir| super::create_dir(&*self.context.world.fs, dir, false))
     }
 
     /// Creates families, durably: all of them or none.
@@ -211,7 +213,7 @@ impl Shared {
         options.validate()?;
         options.check_supported()?;
         let mut options = options.clone();
-        ttl::agree(self.dated, name, &mut options)?;
+        ttl::agree(self.context.dated, name, &mut options)?;
         let options = options.sanitize(&self.options());
         self.create_table_dirs(&options)?;
         Ok(NewFamily {
@@ -389,8 +391,8 @@ impl Shared {
         };
         let synced = before.is_some_and(|before| before.file().was_synced());
         let mut log = CurrentLog::create(
-            &*self.world.fs,
-            &self.wal_dir,
+            &*self.context.world.fs,
+            &self.context.wal_dir,
             number,
             recycled,
             &options,
@@ -435,9 +437,9 @@ impl Shared {
     ///
     /// `Busy`, with nothing done, in a callback that may not wait; those of the log and the MANIFEST.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
-        self.check_process()?;
+        self.context.check_process()?;
         self.may_wait()?;
-        calls::may_close(&self.info)?;
+        calls::may_close(&self.context.info)?;
         if !self.told_of_shutdown.swap(true, Ordering::Relaxed) {
             self.notify(|listener| listener.on_db_shutdown_begin());
         }
@@ -445,7 +447,7 @@ impl Shared {
         if *closed {
             return Ok(());
         }
-        let done = calls::within(&self.info, Within::Closing, || self.close_locked());
+        let done = calls::within(&self.context.info, Within::Closing, || self.close_locked());
         *closed = true;
         done
     }
@@ -469,7 +471,7 @@ impl Shared {
         })?;
         let log = self.writer.lock().log.take();
         let synced = match log {
-            Some(log) if !log.has_failed() => log.finish(&*self.world.fs),
+            Some(log) if !log.has_failed() => log.finish(&*self.context.world.fs),
             Some(log) => log.abandon(),
             None => Ok(()),
         };
@@ -479,7 +481,7 @@ impl Shared {
                 log.forget();
                 return synced;
             }
-            synced.and(log.finish(&*self.world.fs))
+            synced.and(log.finish(&*self.context.world.fs))
         });
         let manifest = self.manifest.lock().take();
         let manifest = manifest.map_or(Ok(()), |manifest| self.close_manifest(manifest));
@@ -506,11 +508,12 @@ impl Shared {
         if !self.options().verify_manifest_content_on_close || self.failure.load().is_some() {
             return Ok(());
         }
-        let fs = &*self.world.fs;
-        match manifest::verify(fs, &self.dir, number, bytes) {
+        let fs = &*self.context.world.fs;
+        match manifest::verify(fs, &self.context.dir, number, bytes) {
             Err(error) if error.is_corruption() => {
                 self.tick(Ticker::ManifestValidationFailureCount, 1);
-                self.info
+                self.context
+                    .info
                     .error(format_args!("MANIFEST {number} is written anew: {error}"));
             }
             done => return done,
@@ -518,14 +521,19 @@ impl Shared {
         let fresh = self.write_manifest(&self.families.load_full(), &[])?;
         let (next, bytes) = (fresh.number(), fresh.size());
         fresh.close()?;
-        manifest::verify(fs, &self.dir, next, bytes)?;
-        self.delete(&self.dir.join(FileName::Manifest(number).to_string()));
+        manifest::verify(fs, &self.context.dir, next, bytes)?;
+        self.delete(
+            &self
+                .context
+                .dir
+                .join(FileName::Manifest(number).to_string()),
+        );
         Ok(())
     }
 
     /// Flushes what was written without a log, unless the options say that it may be lost.
     pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
-        if self.read_only
+        if self.context.read_only
             || self.options().avoid_flush_during_shutdown
             || !self.unlogged.load(Ordering::Acquire)
             || self.closing.load(Ordering::Acquire)

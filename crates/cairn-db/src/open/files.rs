@@ -238,8 +238,8 @@ impl Shared {
     pub(crate) fn write_options_file(&self) -> Result<()> {
         let _alone = self.options_file.lock();
         self.add_options_file()?;
-        for name in obsolete::old_options(self.world.fs.list(&self.dir)?) {
-            self.delete(&self.dir.join(name));
+        for name in obsolete::old_options(self.context.world.fs.list(&self.context.dir)?) {
+            self.delete(&self.context.dir.join(name));
         }
         Ok(())
     }
@@ -257,12 +257,15 @@ impl Shared {
             ..OptionsFile::default()
         };
         let number = self.new_file_number();
-        let temporary = self.dir.join(FileName::OptionsTemp(number).to_string());
+        let temporary = self
+            .context
+            .dir
+            .join(FileName::OptionsTemp(number).to_string());
         let name = FileName::Options(number).to_string();
         replace(
-            &*self.world.fs,
+            &*self.context.world.fs,
             &temporary,
-            &self.dir.join(&name),
+            &self.context.dir.join(&name),
             file.to_text().as_bytes(),
         )?;
         Ok(name)
@@ -295,28 +298,33 @@ impl Shared {
     ) -> Result<()> {
         let keep = self.needed(manifest, min_log);
         self.open_archive(min_log)?;
-        let fs = &*self.world.fs;
-        let dirs = [&self.dir, &self.wal_dir];
+        let fs = &*self.context.world.fs;
+        let dirs = [&self.context.dir, &self.context.wal_dir];
         for dir in self.all_table_dirs() {
             if !dirs.contains(&&dir) {
                 obsolete::scan_tables(fs, &dir, &keep)?;
             }
         }
         names.push(options);
-        obsolete::scan(fs, &self.dir, names, &keep)?;
-        match self.wal_dir == self.dir {
+        obsolete::scan(fs, &self.context.dir, names, &keep)?;
+        match self.context.wal_dir == self.context.dir {
             true => Ok(()),
-            false => obsolete::scan(fs, &self.wal_dir, fs.list(&self.wal_dir)?, &keep),
+            false => obsolete::scan(
+                fs,
+                &self.context.wal_dir,
+                fs.list(&self.context.wal_dir)?,
+                &keep,
+            ),
         }
     }
 
     /// Makes sure that new files get numbers that no file has: not among `own`, which lie in the directory
     /// of the database, nor in any other.
     pub(super) fn skip_used_numbers(&self, own: &[String]) -> Result<()> {
-        let fs = &*self.world.fs;
+        let fs = &*self.context.world.fs;
         let mut dirs = self.all_table_dirs();
-        dirs.insert(self.wal_dir.clone());
-        dirs.remove(&self.dir);
+        dirs.insert(self.context.wal_dir.clone());
+        dirs.remove(&self.context.dir);
         let note = |name: &String| {
             if let Some(number) = FileName::parse(name).and_then(FileName::number) {
                 self.note_used_number(number);
@@ -337,8 +345,8 @@ impl Shared {
             files.sort_by_key(|file| tables.dir(file));
             for files in files.chunk_by(|a, b| tables.dir(a) == tables.dir(b)) {
                 let names: Vec<String> = files.iter().map(|file| table(file.number)).collect();
-                let dir = tables.dir(files[0]).unwrap_or(&self.dir);
-                let found = self.world.fs.status_each(dir, &names);
+                let dir = tables.dir(files[0]).unwrap_or(&self.context.dir);
+                let found = self.context.world.fs.status_each(dir, &names);
                 for (file, status) in files.iter().zip(found) {
                     check_table(family, file, status)?;
                 }

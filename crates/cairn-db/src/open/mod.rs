@@ -36,6 +36,7 @@ use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 use cairn_version::{OpenTables, Version};
 
 use crate::background::reserve_threads;
+use crate::context::DbContext;
 use crate::db::{Db, FamilyDescriptor};
 use crate::family::Families;
 use crate::shared::{FamilyTree, Shared, Tree, Writer};
@@ -115,7 +116,7 @@ pub(crate) fn open_above(
     let recorded = files::RecordedOptions::new(request, &names);
     let named = match_families(request, &options, &recovered, &recorded)?;
     let mut shared = assemble(request, options, dir, lock, &recovered, named, &names)?;
-    recorded.log_passed_over(&shared.info);
+    recorded.log_passed_over(&shared.context.info);
     shared.threads = threads;
     let shared = Arc::new(shared);
     shared.wake_with_snapshots();
@@ -370,11 +371,23 @@ fn assemble(
         reserve_threads(&*world.executor, &options);
     }
     let wal_limit = options.wal_limit(named.iter().map(|(_, family, _)| family));
-    let shared = Shared {
+    let context = DbContext {
+        dir,
         wal_dir,
-        wal_limit: AtomicU64::new(wal_limit),
         io: Io::blocking(),
         info,
+        opened_at: world.clock.monotonic_nanos(),
+        db_id,
+        session_id: session.to_string(),
+        host_id: files::host_id(&options, &*world.fs),
+        read_only: request.read_only,
+        process: Process::this(),
+        dated: ttl::is_dated(request),
+        world,
+    };
+    let shared = Shared {
+        context: Arc::new(context),
+        wal_limit: AtomicU64::new(wal_limit),
         listeners: options.listeners.clone(),
         notices: Default::default(),
         next_job: AtomicU64::new(1),
@@ -383,9 +396,6 @@ fn assemble(
         threads: Tracker::default(),
         stats_before: Default::default(),
         timers: Default::default(),
-        opened_at: world.clock.monotonic_nanos(),
-        db_id,
-        session_id: session.to_string(),
         queue: Default::default(),
         writer: Mutex::new(Writer {
             log: None,
@@ -445,7 +455,6 @@ fn assemble(
         archive_purged: AtomicU64::new(0),
         unlogged: AtomicBool::new(false),
         cancel: Arc::new(AtomicBool::new(false)),
-        host_id: files::host_id(&options, &*world.fs),
         errors: Default::default(),
         failure: ArcSwapOption::empty(),
         closing: AtomicBool::new(false),
@@ -458,15 +467,10 @@ fn assemble(
             CacheOptions::default(),
         )),
         opened: OnceLock::new(),
-        read_only: request.read_only,
-        process: Process::this(),
-        dated: ttl::is_dated(request),
         has_timestamps: AtomicBool::new(false),
         told_of_shutdown: AtomicBool::new(false),
         told_of_long_write: AtomicU64::new(0),
         options: ArcSwap::from_pointee(options),
-        dir,
-        world,
     };
     let mut families = Families::default();
     let mut tree = shared.tree.lock();

@@ -23,12 +23,12 @@ impl Shared {
     /// A table is gone already: the database has changed meanwhile, and can be opened again.
     pub(super) fn hold_tables(&self) -> Result<()> {
         let options = self.options();
-        if !self.read_only || options.max_open_files >= 0 {
+        if !self.context.read_only || options.max_open_files >= 0 {
             return Ok(());
         }
         for family in self.families.load().iter() {
             for (level, file) in family.view().version.files() {
-                match family.tables().open(file, level, &self.io) {
+                match family.tables().open(file, level, &self.context.io) {
                     Err(error)
                         if options.paranoid_checks && error.subcode() == Subcode::PathNotFound =>
                     {
@@ -66,7 +66,10 @@ impl Shared {
                 || self.unopened_dirs(),
                 |open| self.table_dirs(&open.options()),
             );
-            let first = dirs.first().cloned().unwrap_or_else(|| self.dir.clone());
+            let first = dirs
+                .first()
+                .cloned()
+                .unwrap_or_else(|| self.context.dir.clone());
             for (_, file) in family.version.files() {
                 let dir = dirs.get(file.path_id as usize).unwrap_or(&first);
                 capture.tables.push((dir.clone(), file.clone()));
@@ -84,7 +87,7 @@ impl Shared {
             let len = match used.iter().find(|(number, _)| *number == log.number) {
                 Some((_, used)) => *used,
                 // Only families that were left out need it.
-                None if of_others => self.world.fs.status(&log.path)?.len,
+                None if of_others => self.context.world.fs.status(&log.path)?.len,
                 // The replay ended before it.
                 None => 0,
             };

@@ -41,18 +41,18 @@ impl Shared {
         let Some(edits) = self.edits_of_opening(recovered, families, keep_logs) else {
             return Ok(None);
         };
-        let fs = &*self.world.fs;
-        let reused = Manifest::reopen(fs, &self.dir, recovered, ending, edits);
+        let fs = &*self.context.world.fs;
+        let reused = Manifest::reopen(fs, &self.context.dir, recovered, ending, edits);
         Ok(match reused {
             Ok(manifest) => manifest.map(|manifest| {
-                self.info.info(format_args!(
+                self.context.info.info(format_args!(
                     "MANIFEST {} is gone on with at {}",
                     recovered.manifest, ending.offset
                 ));
                 manifest.measured(self.meter())
             }),
             Err(error) => {
-                self.info.warn(format_args!(
+                self.context.info.warn(format_args!(
                     "MANIFEST {} cannot be gone on with: {error}",
                     recovered.manifest
                 ));
@@ -98,7 +98,7 @@ impl Shared {
         }
         let db_id = options.write_dbid_to_manifest && recovered.db_id.is_none();
         edits.push(VersionEdit {
-            db_id: db_id.then(|| self.db_id.clone()),
+            db_id: db_id.then(|| self.context.db_id.clone()),
             next_file_number: Some(self.next_file_number()),
             last_sequence: Some(self.published()),
             max_family: Some(tree.max_family),

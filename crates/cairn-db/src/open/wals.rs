@@ -79,7 +79,7 @@ impl Sink for Memtables<'_> {
     }
 
     fn batch_done(&mut self) -> Result<()> {
-        if self.shared.read_only {
+        if self.shared.context.read_only {
             return Ok(());
         }
         for family in self.families.iter() {
@@ -142,7 +142,7 @@ struct LogReplay<'a> {
 impl LogReplay<'_> {
     /// Replays one log.
     fn log(&mut self, file: WalFile) -> Result<Replayed> {
-        let fs = &*self.shared.world.fs;
+        let fs = &*self.shared.context.world.fs;
         let mut reader = WalReader::open(fs, &file.path, file.number, FileMode::default())?;
         let mut sizes = RecordedSizes::new();
         let mut first = true;
@@ -388,7 +388,7 @@ impl Shared {
             bytes,
             reason,
         } = &dropped;
-        self.info.warn(format_args!(
+        self.context.info.warn(format_args!(
             "recovery leaves out {bytes} bytes at offset {offset} of {}: {reason}",
             file.display()
         ));
@@ -402,7 +402,7 @@ impl Shared {
         recovered: &Recovered,
         names: Vec<String>,
     ) -> Result<()> {
-        if !self.read_only {
+        if !self.context.read_only {
             for family in self.families.load().iter() {
                 self.create_table_dirs(&family.options())?;
             }
@@ -413,25 +413,25 @@ impl Shared {
             self.check_tables()?;
         }
         for family in &recovered.set_back {
-            self.info.warn(format_args!(
+            self.context.info.warn(format_args!(
                 "[{family}] recovered to an older state: files of newer ones are missing"
             ));
         }
         if let Some(unread) = &recovered.unread {
             let manifest = FileName::Manifest(recovered.manifest).to_string();
             self.note_dropped(Dropped {
-                file: self.dir.join(manifest),
+                file: self.context.dir.join(manifest),
                 offset: unread.offset,
                 bytes: unread.bytes,
                 reason: unread.reason.clone(),
             });
         }
-        let logs = match self.wal_dir == self.dir {
-            true => cairn_wal::among(&names, &self.dir),
-            false => cairn_wal::list(&*self.world.fs, &self.wal_dir)?,
+        let logs = match self.context.wal_dir == self.context.dir {
+            true => cairn_wal::among(&names, &self.context.dir),
+            false => cairn_wal::list(&*self.context.world.fs, &self.context.wal_dir)?,
         };
         let job = self.log_recovery_start(&names, &logs);
-        let found = match self.read_only {
+        let found = match self.context.read_only {
             true => logs.clone(),
             false => Vec::new(),
         };
@@ -440,7 +440,7 @@ impl Shared {
         let last = outcome.last.max(recovered.last_sequence).max(files);
         self.order.jump(last);
         self.writer.lock().allocated = last;
-        if self.read_only {
+        if self.context.read_only {
             let used = outcome.logs.iter().map(|log| (log.file.number, log.used));
             return self.note_opened(recovered, &found, &used.collect::<Vec<_>>());
         }
@@ -514,7 +514,7 @@ impl Shared {
             match replay.ended {
                 false => replayed.push(replay.log(log)?),
                 true => {
-                    let len = self.world.fs.status(&log.path)?.len;
+                    let len = self.context.world.fs.status(&log.path)?.len;
                     let reason = "the WAL filter ended the replay before it".to_owned();
                     replay.note(&log, 0, len, reason);
                 }
@@ -530,7 +530,7 @@ impl Shared {
         {
             refuse_unreached(reach, &replayed)?;
         }
-        if replay.replay.undecided() > 0 && !self.read_only {
+        if replay.replay.undecided() > 0 && !self.context.read_only {
             return Err(Error::not_supported(format!(
                 "the logs hold {} prepared transactions that are not decided: commit or roll them \
                  back with RocksDB, or open the database read-only",
@@ -558,7 +558,7 @@ impl Shared {
                     "log {number} is missing: the MANIFEST vouches for {bytes} bytes of it"
                 )));
             };
-            let found = self.world.fs.status(&log.path)?.len;
+            let found = self.context.world.fs.status(&log.path)?.len;
             if found < *bytes {
                 return Err(Error::corruption(format!(
                     "length of {}: expected at least {bytes}, found {found}",
@@ -614,7 +614,7 @@ impl Shared {
             tree.durable_min_log = log;
         }
         for dir in self.all_table_dirs() {
-            self.world.fs.sync_dir(&dir)?;
+            self.context.world.fs.sync_dir(&dir)?;
         }
         if self.options().best_efforts_recovery {
             self.set_aside()?;
@@ -635,7 +635,7 @@ impl Shared {
         // Cleaning up removes those that it replaces.
         let options = self.add_options_file()?;
         self.clean_up(number, min_log, names, options)?;
-        self.info.info(format_args!(
+        self.context.info.info(format_args!(
             "opened: {} families, MANIFEST {number} after {}, log {log} {how}, last sequence number {}",
             families.iter().count(),
             recovered.manifest,
@@ -649,9 +649,12 @@ impl Shared {
     /// another one would then prove nothing: each is written anew under its name, without what lies
     /// behind its last record.
     fn keep_logs(&self, outcome: &Outcome) -> Result<()> {
-        let fs = &*self.world.fs;
+        let fs = &*self.context.world.fs;
         for Replayed { file, whole, .. } in &outcome.logs {
-            let copy = self.wal_dir.join(FileName::Temp(file.number).to_string());
+            let copy = self
+                .context
+                .wal_dir
+                .join(FileName::Temp(file.number).to_string());
             match fs.remove(&copy) {
                 Err(error) if error.subcode() == Subcode::PathNotFound => {}
                 removed => removed?,
@@ -667,13 +670,13 @@ impl Shared {
             fs.rename(&copy, &file.path)?;
             self.tree.lock().logs.insert(file.number, *whole);
         }
-        fs.sync_dir(&self.wal_dir)
+        fs.sync_dir(&self.context.wal_dir)
     }
 
     /// Checks that the copy of a log has every record that was replayed, up to offset `whole`: what
     /// could not be written may have left the page cache since.
     fn check_copy(&self, copy: &Path, log: &WalFile, whole: u64) -> Result<()> {
-        let fs = &*self.world.fs;
+        let fs = &*self.context.world.fs;
         let mut reader = WalReader::open(fs, copy, log.number, FileMode::default())?;
         while reader.whole_up_to() < whole {
             reader.advance()?;

@@ -32,11 +32,11 @@ pub(crate) fn archives(options: &DbOptions) -> bool {
 
 impl Shared {
     pub(crate) fn log_path(&self, number: FileNumber) -> PathBuf {
-        self.wal_dir.join(FileName::Wal(number).to_string())
+        self.context.wal_dir.join(FileName::Wal(number).to_string())
     }
 
     pub(crate) fn archived_log_path(&self, number: FileNumber) -> PathBuf {
-        archive_dir(&self.wal_dir).join(FileName::Wal(number).to_string())
+        archive_dir(&self.context.wal_dir).join(FileName::Wal(number).to_string())
     }
 
     /// Puts obsolete logs, given with their lengths, where they go.
@@ -95,9 +95,9 @@ impl Shared {
         if !archives(&self.options()) {
             return Ok(());
         }
-        let fs = &*self.world.fs;
-        fs.create_dir_all(&archive_dir(&self.wal_dir))?;
-        for log in cairn_wal::list(fs, &self.wal_dir)? {
+        let fs = &*self.context.world.fs;
+        fs.create_dir_all(&archive_dir(&self.context.wal_dir))?;
+        for log in cairn_wal::list(fs, &self.context.wal_dir)? {
             if log.number < min_log {
                 self.archive_log(log.number);
             }
@@ -109,9 +109,10 @@ impl Shared {
     /// Moves a log to the archive. One that has to stay is moved by the next opening.
     fn archive_log(&self, number: FileNumber) {
         let (from, to) = (self.log_path(number), self.archived_log_path(number));
-        match self.world.fs.rename(&from, &to) {
+        match self.context.world.fs.rename(&from, &to) {
             Err(error) if error.subcode() != Subcode::PathNotFound => {
-                self.info
+                self.context
+                    .info
                     .warn(format_args!("a log could not be archived: {error}"));
             }
             _ => {}
@@ -121,7 +122,7 @@ impl Shared {
     /// Deletes archived logs that are too old or too many, unless that was done a short while ago.
     fn purge_archive(&self) {
         let options = self.options();
-        let now = self.world.clock.wall_seconds();
+        let now = self.context.world.clock.wall_seconds();
         let ttl = options.wal_ttl_seconds;
         let interval = match ttl {
             0 => LOOK_EVERY,
@@ -133,16 +134,16 @@ impl Shared {
         }
         self.archive_purged.store(now, Ordering::Relaxed);
         if let Err(error) = self.purge_archive_now(&options, now) {
-            self.info.warn(format_args!(
+            self.context.info.warn(format_args!(
                 "the archive of logs was not looked through: {error}"
             ));
         }
     }
 
     fn purge_archive_now(&self, options: &DbOptions, now: u64) -> Result<()> {
-        let fs = &*self.world.fs;
+        let fs = &*self.context.world.fs;
         let mut kept = Vec::new();
-        for log in cairn_wal::list(fs, &archive_dir(&self.wal_dir))? {
+        for log in cairn_wal::list(fs, &archive_dir(&self.context.wal_dir))? {
             let status = fs.status(&log.path)?;
             let age = now.saturating_sub(status.modified_micros / 1_000_000);
             let is_old = options.wal_ttl_seconds > 0 && age > options.wal_ttl_seconds;

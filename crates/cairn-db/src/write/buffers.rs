@@ -78,7 +78,7 @@ impl Woken for Shared {
     fn wake(self: Arc<Self>) {
         // On a thread of its own: whoever gives memory back may hold the lock that waiters need.
         let shared = self.clone();
-        self.world.executor.spawn(
+        self.context.world.executor.spawn(
             Priority::High,
             Box::new(move || {
                 drop(shared.tree.lock());

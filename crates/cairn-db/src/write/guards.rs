@@ -63,7 +63,7 @@ impl Shared {
 
     #[cold]
     fn may_write_within(&self) -> Result<()> {
-        calls::may_write(&self.info)?;
+        calls::may_write(&self.context.info)?;
         is_not_comparing()
     }
 
@@ -73,7 +73,7 @@ impl Shared {
     ///
     /// `Busy` with the rule in a callback that may not.
     pub(crate) fn may_wait(&self) -> Result<()> {
-        calls::may_wait(&self.info)?;
+        calls::may_wait(&self.context.info)?;
         is_not_comparing()
     }
 
@@ -102,7 +102,7 @@ impl Shared {
         first: SequenceNumber,
         company: Company,
     ) -> Result<()> {
-        calls::within(&self.info, Within::Insertion, || {
+        calls::within(&self.context.info, Within::Insertion, || {
             self.insert(batch, first, company)
         })
     }

@@ -42,7 +42,7 @@ impl Shared {
         if written.is_empty() {
             return Ok(());
         }
-        let began = self.world.clock.monotonic_nanos();
+        let began = self.context.world.clock.monotonic_nanos();
         let mut condition = worst(&self.tree.lock(), &written);
         if no_slowdown && condition != Condition::Normal {
             return Err(Error::incomplete(format!(
@@ -74,7 +74,12 @@ impl Shared {
             self.check_writable()?;
             self.check_stall()?;
         }
-        let waited = self.world.clock.monotonic_nanos().saturating_sub(began);
+        let waited = self
+            .context
+            .world
+            .clock
+            .monotonic_nanos()
+            .saturating_sub(began);
         self.counters.stall_micros.add(waited / 1000);
         self.tally_stall(waited / 1000);
         perf::count(|perf| perf.add(PerfMetric::WriteDelayTime, waited));
@@ -94,7 +99,7 @@ impl Shared {
         let mut left = delay;
         while !left.is_zero() {
             let part = left.min(LONGEST_SLEEP);
-            self.world.clock.sleep(part);
+            self.context.world.clock.sleep(part);
             left -= part;
             self.check_writable()?;
             if !has_cause() {
@@ -107,7 +112,7 @@ impl Shared {
     /// Has writes of those of `families` slowed down that have no room for another memtable yet: their own is
     /// nearly full.
     pub(crate) fn slow_down(&self, families: &[Arc<FamilyState>]) {
-        let now = self.world.clock.monotonic_nanos();
+        let now = self.context.world.clock.monotonic_nanos();
         let tree = self.tree.lock();
         for family in families {
             let state = tree.families.get(&family.id());
@@ -124,8 +129,8 @@ impl Shared {
         if !family.pace.is_on() {
             return;
         }
-        if let Some(waits) = family.pace.end(self.world.clock.monotonic_nanos()) {
-            self.info.info(format_args!(
+        if let Some(waits) = family.pace.end(self.context.world.clock.monotonic_nanos()) {
+            self.context.info.info(format_args!(
                 "[{}] writes were slowed down for {} ms, with a memtable nearly full and the one before it not flushed: \
                  {} of them waited {} ms together",
                 family.name(),

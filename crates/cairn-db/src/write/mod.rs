@@ -57,7 +57,7 @@ impl Shared {
         batch: &WriteBatch,
         options: &WriteOptions,
     ) -> Result<()> {
-        match self.dated {
+        match self.context.dated {
             false => self.write_stored(batch, options),
             true => self.write_dated(batch, options),
         }
@@ -66,7 +66,7 @@ impl Shared {
     /// Writes `batch` with a date behind each value.
     #[cold]
     fn write_dated(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        let now = self.world.clock.wall_seconds();
+        let now = self.context.world.clock.wall_seconds();
         if !dated::is_date(now) {
             return Err(Error::aborted(format!(
                 "the clock is wrong: values cannot be dated {now} seconds after 1970"
@@ -78,7 +78,7 @@ impl Shared {
 
     /// Writes `batch` as it is stored.
     fn write_stored(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        self.check_process()?;
+        self.context.check_process()?;
         if options.sync && options.disable_wal {
             return Err(Error::invalid_argument(
                 "a synced write needs the WAL: sync and disableWAL are both set",
@@ -135,7 +135,7 @@ impl Shared {
     /// knows, and what is not, it waited for memory, for its turn or for a core.
     #[cold]
     fn tell_of_long_write(&self, bytes: usize, micros: u64) {
-        let now = self.world.clock.monotonic_nanos();
+        let now = self.context.world.clock.monotonic_nanos();
         // Relaxed: two lines in a second do no harm.
         let last = self.told_of_long_write.load(Ordering::Relaxed);
         if last != 0 && now.saturating_sub(last) < 1_000_000_000 {
@@ -148,11 +148,11 @@ impl Shared {
         };
         let millis = micros / 1000;
         match slow.filter(|(ended, _)| *ended >= now.saturating_sub(micros * 1000)) {
-            Some((_, nanos)) => self.info.info(format_args!(
+            Some((_, nanos)) => self.context.info.info(format_args!(
                 "a write of {bytes} bytes took {millis} ms: {} of them an append to the log",
                 nanos / 1_000_000
             )),
-            None => self.info.info(format_args!(
+            None => self.context.info.info(format_args!(
                 "a write of {bytes} bytes took {millis} ms, and no append to the log is known to have"
             )),
         }
@@ -426,7 +426,7 @@ impl Shared {
         if sync {
             self.counters.wal_syncs.add(1);
             let began = self.began();
-            log.file().sync(&*self.world.fs)?;
+            log.file().sync(&*self.context.world.fs)?;
             self.tally_wal_sync(began);
             Ok(())
         } else {

@@ -34,7 +34,7 @@ impl Shared {
 
     #[cold]
     fn make_room_slowly(self: &Arc<Self>, no_slowdown: bool) -> Result<()> {
-        let mut steps = Steps::begin(&*self.world.clock);
+        let mut steps = Steps::begin(&*self.context.world.clock);
         loop {
             self.check_writable()?;
             // Cleared first: whoever asks from now on is heard by the next leader.
@@ -51,7 +51,7 @@ impl Shared {
             let waited = self.wait_for_buffers(no_slowdown)?;
             steps.done("the budget of memtables");
             if !waited {
-                steps.tell(&self.info, "making room for a write");
+                steps.tell(&self.context.info, "making room for a write");
                 return Ok(());
             }
         }
@@ -104,7 +104,7 @@ impl Shared {
     /// Whether `memtable`, which is that of `family` and takes `used` bytes, ends before it is full. If not, sets the
     /// size at which the next leader looks at it.
     fn ends_early(&self, family: &FamilyState, memtable: &Arc<Memtable>, used: usize) -> bool {
-        let now = self.world.clock.monotonic_nanos();
+        let now = self.context.world.clock.monotonic_nanos();
         let next = match family.early.look(&family.options(), used, now) {
             _ if self.flushes_atomically() || self.syncs_at_switch() => family.full(),
             Some(Look::Next(next)) => next,
@@ -159,7 +159,7 @@ impl Shared {
             before.map(|(_, file)| file.clone()).collect()
         };
         before.iter().try_for_each(|file| {
-            file.sync(&*self.world.fs)
+            file.sync(&*self.context.world.fs)
                 .inspect_err(|error| self.log_failed(error))
         })
     }
@@ -175,7 +175,7 @@ impl Shared {
             false => None,
         };
         file.map_or(Ok(()), |file| {
-            file.sync(&*self.world.fs)
+            file.sync(&*self.context.world.fs)
                 .inspect_err(|error| self.log_failed(error))
         })
     }
@@ -193,10 +193,10 @@ impl Shared {
         log.mark_presynced();
         drop(writer);
         let shared = self.clone();
-        self.world.executor.spawn(
+        self.context.world.executor.spawn(
             Priority::High,
             Box::new(move || {
-                if let Err(error) = syncer.sync(&*shared.world.fs) {
+                if let Err(error) = syncer.sync(&*shared.context.world.fs) {
                     shared.log_failed(&error);
                 }
             }),
@@ -211,7 +211,7 @@ impl Shared {
             let ended = log.end().and_then(|file| {
                 let synced = file.was_synced() || shared.syncs_ended_logs();
                 if synced {
-                    file.finish(&*shared.world.fs)?;
+                    file.finish(&*shared.context.world.fs)?;
                 }
                 Ok(synced)
             });
@@ -270,7 +270,7 @@ impl Shared {
         families: &[Arc<FamilyState>],
         asked: bool,
     ) -> Result<()> {
-        let mut steps = Steps::begin(&*self.world.clock);
+        let mut steps = Steps::begin(&*self.context.world.clock);
         self.switch_log(&mut steps)
             .inspect_err(|error| self.log_failed(error))?;
         let (current, last) = {
@@ -280,7 +280,7 @@ impl Shared {
         };
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let all = self.families.load_full();
-        let now = self.world.clock.monotonic_nanos();
+        let now = self.context.world.clock.monotonic_nanos();
         let mut tree = self.tree.lock();
         for family in families {
             self.end_pace(family);
@@ -326,7 +326,7 @@ impl Shared {
         self.update_conditions(&mut tree);
         drop(tree);
         steps.done("switching memtables");
-        steps.tell(&self.info, "a switch of memtables");
+        steps.tell(&self.context.info, "a switch of memtables");
         Ok(())
     }
 
@@ -355,7 +355,7 @@ impl Shared {
                 log.cut()?;
                 steps.done("cutting the log");
             }
-            log.file().sync(&*self.world.fs)?;
+            log.file().sync(&*self.context.world.fs)?;
             steps.done("syncing the log");
         }
         if !failed && self.options().track_and_verify_wals_in_manifest {
@@ -384,7 +384,7 @@ impl Shared {
         steps.done("the next log");
         if let Some(old) = old {
             if let Some((_, nanos)) = old.slow_append() {
-                self.info.info(format_args!(
+                self.context.info.info(format_args!(
                     "an append to log {} took {} ms",
                     old.number(),
                     nanos / 1_000_000
@@ -400,7 +400,7 @@ impl Shared {
             } else if waits && !old.is_mapped() {
                 drop(tree);
                 // One that was written over has no tail of its former life once something is in the next one.
-                old.finish(&*self.world.fs)?;
+                old.finish(&*self.context.world.fs)?;
                 steps.done("closing the log");
             } else {
                 tree.ending_logs.insert(old.number());

@@ -55,7 +55,7 @@ impl Shared {
         if sync {
             let began = self.began();
             syncer
-                .sync(&*self.world.fs)
+                .sync(&*self.context.world.fs)
                 .inspect_err(|error| self.log_failed(error))?;
             self.tally_wal_sync(began);
         }
@@ -137,7 +137,7 @@ impl Shared {
                 "compactions are behind, the write has low priority and no_slowdown is set",
             ));
         }
-        let clock = &self.world.clock;
+        let clock = &self.context.world.clock;
         let delay = self.low_pri_throttle.delay(bytes, clock.monotonic_nanos());
         self.sleep_while(delay, || self.compactions_behind.load(Ordering::Relaxed))
     }

@@ -283,7 +283,7 @@ impl Shared {
                     &bounds.smallest,
                     &bounds.largest,
                     &*context.open,
-                    &self.io,
+                    &self.context.io,
                 )?;
             }
             incoming.push(bounds);
@@ -333,7 +333,7 @@ impl Shared {
         let Some(at) = file.seqno_at.filter(|_| place.seq > SequenceNumber::ZERO) else {
             return Ok(file.checksum.clone());
         };
-        let fs = &*self.world.fs;
+        let fs = &*self.context.world.fs;
         // The file may be a link to one that is not ours to change, so a changed copy takes its
         // name.
         let number = self.new_file_number();
@@ -383,7 +383,7 @@ impl Shared {
             }
             _ => bound.clone(),
         };
-        let now = self.world.clock.wall_seconds();
+        let now = self.context.world.clock.wall_seconds();
         let mut meta = FileMeta::new(
             file.number,
             file.size,
@@ -447,7 +447,7 @@ impl Shared {
         }
         let family = job.family();
         let tables = family.tables();
-        let table = tables.open(meta, level, &self.io);
+        let table = tables.open(meta, level, &self.context.io);
         let info = ExternalFileIngestionInfo {
             family_name: family.name().to_owned(),
             external_file_path: file.outside.to_string_lossy().into_owned(),
@@ -468,7 +468,7 @@ impl Shared {
         for file in &job.files {
             let found = version.files().find(|(_, meta)| meta.number == file.number);
             let Some((level, meta)) = found else { continue };
-            self.info.info(format_args!(
+            self.context.info.info(format_args!(
                 "[{}] ingested {} as table {} of level {level}, {} bytes, sequence number {}",
                 family.name(),
                 file.outside.display(),

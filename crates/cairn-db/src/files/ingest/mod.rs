@@ -195,8 +195,8 @@ impl Shared {
     /// Gives up the names of files that were moved. A name that stays is no damage.
     fn give_up_names(&self, job: &prepare::Prepared<'_>) {
         for file in &job.files {
-            if let Err(error) = self.world.fs.remove(&file.outside) {
-                self.info.warn(format_args!(
+            if let Err(error) = self.context.world.fs.remove(&file.outside) {
+                self.context.info.warn(format_args!(
                     "an ingested file keeps its old name too: {error}"
                 ));
             }

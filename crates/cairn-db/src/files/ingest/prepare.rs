@@ -56,8 +56,8 @@ impl FamilyState {
     /// What reads external files for this family.
     pub(crate) fn external_reader<'a>(&'a self, shared: &'a Shared) -> Reader<'a> {
         Reader {
-            fs: &*shared.world.fs,
-            io: &shared.io,
+            fs: &*shared.context.world.fs,
+            io: &shared.context.io,
             order: self.order(),
             prefix_extractor: self.options().prefix_extractor.clone(),
             options: self.tables().options.clone(),
@@ -178,7 +178,7 @@ impl Shared {
             return Err(Error::invalid_argument("the file has no entries"));
         }
         if options.verify_checksums_before_ingest {
-            table.verify_checksums(&self.io)?;
+            table.verify_checksums(&self.context.io)?;
         }
         let (smallest, largest) = reader
             .bounds(table)?
@@ -259,7 +259,7 @@ impl Shared {
         let mut iter = TableIter::new(table.clone(), options);
         let mut progress = iter.seek_to_first();
         loop {
-            iter.complete(progress, &self.io);
+            iter.complete(progress, &self.context.io);
             iter.status()?;
             if !iter.valid() {
                 return Ok(found.unwrap_or_default());
@@ -277,7 +277,7 @@ impl Shared {
             )
         };
         let handle = table.parts().find(meta::PROPERTIES).ok_or_else(missing)?;
-        let file = self.world.fs.open(path, FileMode::default())?;
+        let file = self.context.world.fs.open(path, FileMode::default())?;
         let len = usize::try_from(handle.size).map_err(|_| missing())?;
         let mut block = vec![0; len];
         let got = file.read_at(handle.offset, &mut block)?;
@@ -290,14 +290,14 @@ impl Shared {
     fn bring_in(&self, prepared: &Prepared<'_>, at: usize) -> Result<()> {
         let file = &prepared.files[at];
         let options = &prepared.ingestion.options;
-        let fs = &*self.world.fs;
+        let fs = &*self.context.world.fs;
         let full = self.options().use_fsync;
         if options.move_files || options.link_files {
             match copy::link_synced(fs, &file.outside, &file.inside, full) {
                 Err(error)
                     if options.failed_move_fall_back_to_copy && copy::cannot_link(&error) =>
                 {
-                    self.info.info(format_args!(
+                    self.context.info.info(format_args!(
                         "{} is copied because it cannot be linked: {error}",
                         file.outside.display()
                     ));
@@ -317,7 +317,7 @@ impl Shared {
         dirs.sort();
         dirs.dedup();
         dirs.into_iter()
-            .try_for_each(|dir| self.world.fs.sync_dir(dir))
+            .try_for_each(|dir| self.context.world.fs.sync_dir(dir))
     }
 
     /// Computes the checksums of whole files, where the database keeps them, and compares them with
@@ -352,7 +352,7 @@ impl Shared {
             let trusted = given.filter(|_| !ingestion.options.verify_file_checksum);
             let checksum = match trusted {
                 Some((checksum, _)) => checksum.clone(),
-                None => checksum::of_file(&*self.world.fs, &file.inside)?,
+                None => checksum::of_file(&*self.context.world.fs, &file.inside)?,
             };
             if let Some((expected, _)) = given
                 && *expected != checksum
