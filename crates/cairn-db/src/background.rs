@@ -9,11 +9,9 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use cairn_jobs::pick::run_count;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::calls::{self, Within};
-use cairn_observe::listener::BackgroundJobPressure;
-use cairn_options::{CompactionStyle, DbOptions};
+use cairn_options::DbOptions;
 use cairn_platform::sync::{MutexGuard, Ordering};
 use cairn_platform::{Executor, Priority};
 use cairn_types::{Error, Result};
@@ -21,9 +19,7 @@ use cairn_types::{Error, Result};
 use crate::control::is_called_off;
 use crate::errors::retry::JobKind;
 use crate::family::FamilyState;
-use crate::shared::{FamilyTree, Shared, Tree};
-use crate::write::hold::waits_for_flush;
-use crate::write::stall::{self, Condition, Load};
+use crate::shared::{Shared, Tree};
 
 /// Makes sure of the threads that jobs may take, and of those that may help one of them.
 pub(crate) fn reserve_threads(executor: &dyn Executor, options: &DbOptions) {
@@ -142,104 +138,14 @@ impl Shared {
         self.update_conditions(&mut tree);
         self.schedule(&mut tree);
         self.running[kind as usize].fetch_sub(1, Ordering::Relaxed);
-        if !self.listeners.is_empty() {
+        if self.telemetry.has_listeners() {
             let pressure = self.pressure(&tree);
-            self.notify_later(move |listener| {
+            self.telemetry.notify_later(move |listener| {
                 listener.on_background_job_pressure_changed(&pressure)
             });
         }
         self.changed.notify_all();
         self.purge_as_job(tree);
-    }
-
-    fn pressure(&self, tree: &Tree) -> BackgroundJobPressure {
-        let running = |kind: JobKind| self.running[kind as usize].load(Ordering::Relaxed);
-        let proximity = |family: &Arc<FamilyState>| {
-            let load = self.load_of(family, tree.families.get(&family.id())?);
-            let options = family.options();
-            let files = match options.level0_slowdown_writes_trigger > 0 {
-                true => options.level0_slowdown_writes_trigger,
-                false => options.level0_stop_writes_trigger,
-            };
-            let bytes = match options.soft_pending_compaction_bytes_limit {
-                0 => options.hard_pending_compaction_bytes_limit,
-                limit => limit,
-            };
-            let of_files = percent(
-                load.level_zero_files as u64,
-                u64::try_from(files).unwrap_or(0),
-            );
-            Some(of_files.max(percent(load.pending_bytes, bytes)))
-        };
-        let families = self.families.load();
-        BackgroundJobPressure {
-            compaction_scheduled: tree.compactions as u64,
-            compaction_running: running(JobKind::Compaction),
-            flush_scheduled: tree.flushes as u64,
-            flush_running: running(JobKind::Flush),
-            write_stall_proximity_pct: families.iter().filter_map(proximity).max().unwrap_or(0),
-            compaction_speedup_active: self.compactions_behind.load(Ordering::Relaxed),
-        }
-    }
-
-    /// What the writers of `family` are slowed down by.
-    pub(crate) fn load_of(&self, family: &FamilyState, state: &FamilyTree) -> Load {
-        let view = family.view();
-        Load {
-            immutables: state.immutables.len(),
-            level_zero_files: match family.options().compaction_style {
-                CompactionStyle::Universal => run_count(&view.version),
-                _ => view.version.level(0).len(),
-            },
-            pending_bytes: self.pending_bytes(family, &view),
-        }
-    }
-
-    /// Sees anew how gravely writes have to be slowed down.
-    pub(crate) fn update_conditions(&self, tree: &mut Tree) {
-        let before = tree.condition;
-        let mut worst = Condition::Normal;
-        let mut behind = false;
-        let mut paced = false;
-        let mut changes = Vec::new();
-        let rate = self.options().delayed_write_rate;
-        for family in self.families.load().iter() {
-            let Some(state) = tree.families.get(&family.id()) else {
-                continue;
-            };
-            let load = self.load_of(family, state);
-            let options = family.options();
-            let condition = stall::condition(load, &options);
-            family.throttle.set_max_rate(rate);
-            match condition {
-                Condition::Normal => family.throttle.reset(),
-                Condition::Delayed(_) => family.throttle.press(stall::pressure(load, &options)),
-                Condition::Stopped(_) => {}
-            }
-            if !waits_for_flush(state, family) {
-                self.end_pace(family);
-            }
-            paced |= family.pace.is_on();
-            worst = worst.worse(condition);
-            behind |= stall::is_behind(load, &options);
-            changes.push((family.clone(), condition));
-        }
-        for (family, condition) in changes {
-            self.note_condition(tree, &family, condition);
-        }
-        tree.condition = worst;
-        let behind = behind || worst != Condition::Normal;
-        self.compactions_behind.store(behind, Ordering::Relaxed);
-        // Release: after what each family says of itself.
-        self.some_are_held_back
-            .store(paced || worst != Condition::Normal, Ordering::Release);
-        if worst != before {
-            self.context
-                .info
-                .info(format_args!("writes: {before:?} -> {worst:?}"));
-        }
-        // Some family may have room while another still has none.
-        self.changed.notify_all();
     }
 
     /// Waits until no job runs or is due.
@@ -263,12 +169,4 @@ fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Error::aborted(format!("{what} panicked: {}", said.unwrap_or_default()))
-}
-
-/// `part` of `whole`, in percent; 0 of nothing.
-fn percent(part: u64, whole: u64) -> u64 {
-    match whole {
-        0 => 0,
-        whole => u64::try_from(u128::from(part) * 100 / u128::from(whole)).unwrap_or(u64::MAX),
-    }
 }

@@ -459,7 +459,9 @@ impl Db {
     /// `NotFound` if `seq` was not written yet; those of the stream's first step.
     pub fn updates_since(&self, seq: SequenceNumber) -> Result<WalIterator> {
         self.shared().context.check_reader()?;
-        self.shared().tick(Ticker::GetUpdatesSinceCalls, 1);
+        self.shared()
+            .telemetry
+            .tick(Ticker::GetUpdatesSinceCalls, 1);
         if seq > self.shared().published() {
             return Err(Error::not_found(format!(
                 "sequence number {seq} was not written yet"

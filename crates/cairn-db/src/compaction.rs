@@ -101,7 +101,7 @@ impl Shared {
             &self.pick_options(family),
         )?;
         let Ok(room) = self.room_for(&pick) else {
-            self.tick(Ticker::CompactionCancelled, 1);
+            self.telemetry.tick(Ticker::CompactionCancelled, 1);
             self.await_room();
             return None;
         };
@@ -134,11 +134,17 @@ impl Shared {
             ..self.job_context(family)
         };
         let pick = deeper::settled(&context, &chosen.pick);
-        let mut watch = self.watch(family, TableFileCreationReason::Compaction);
+        let mut watch = Watch::new(
+            &self.context,
+            &self.telemetry,
+            family,
+            TableFileCreationReason::Compaction,
+        );
         let _working = self
+            .telemetry
             .threads
             .begin(family.name(), compaction_operation(watch.job, &pick));
-        let info = watch.compaction_begins(&pick, &chosen.version);
+        let info = watch.compaction_begins(family, &pick, &chosen.version);
         let watch = Arc::new(watch);
         context.events = Some(watch.clone());
         if let Some(blob_gc) = chosen.blob_gc {
@@ -156,7 +162,9 @@ impl Shared {
         let done = compact::run(&job)
             .map_err(|error| self.cut_short(self.called_off(error, manual)))
             .and_then(|done| {
-                watch.compaction_commits(&info, family, &pick, &done.edit, done.stats);
+                if !self.closing.load(Ordering::Acquire) {
+                    watch.compaction_commits(&info, family, &pick, &done.edit, done.stats);
+                }
                 let change = Change {
                     edit: done.edit.clone(),
                     ..Change::default()
@@ -200,7 +208,12 @@ impl Shared {
             .map(|immutable| immutable.memtable.clone())
             .collect();
         let version = family.view().version.clone();
-        let watch = Arc::new(self.watch(family, TableFileCreationReason::Flush));
+        let watch = Arc::new(Watch::new(
+            &self.context,
+            &self.telemetry,
+            family,
+            TableFileCreationReason::Flush,
+        ));
         let _working = self.begin_flush(family, watch.job, &memtables);
         let _stage = threads::stage(Stage::FlushRun);
         let info = watch.flush_begins(family, &memtables, reason);
@@ -239,7 +252,9 @@ impl Shared {
             job_id,
             bytes_memtables,
         };
-        self.threads.begin(family.name(), Operation::Flush(flush))
+        self.telemetry
+            .threads
+            .begin(family.name(), Operation::Flush(flush))
     }
 
     /// Writes `memtables` to a table of level 0 of `version`.
@@ -250,7 +265,7 @@ impl Shared {
         memtables: &[Arc<Memtable>],
         reason: TableFileCreationReason,
     ) -> Result<TreeEdit> {
-        let watch = Arc::new(self.watch(family, reason));
+        let watch = Arc::new(Watch::new(&self.context, &self.telemetry, family, reason));
         self.write_watched(family, version, memtables, &watch)
     }
 
@@ -274,7 +289,8 @@ impl Shared {
         };
         let done = flush::run(&job).map_err(|error| self.cut_short(error))?;
         if watch.reason() == TableFileCreationReason::Flush {
-            self.tally_garbage(done.stats.input_bytes, done.stats.output_raw_bytes);
+            self.telemetry
+                .tally_garbage(done.stats.input_bytes, done.stats.output_raw_bytes);
         }
         Ok(done.edit)
     }
@@ -326,7 +342,7 @@ impl Shared {
             snapshots: self.snapshots.list(),
             events: None,
             cancel: Cancel::any([self.cancel.clone()]),
-            meter: self.meter(),
+            meter: self.telemetry.meter(),
             spare: None,
         }
     }

@@ -154,7 +154,7 @@ impl Db {
     /// options say that it keeps none.
     #[must_use]
     pub fn statistics(&self) -> Option<&Arc<Statistics>> {
-        self.shared().statistics()
+        self.shared().telemetry.statistics()
     }
 
     /// The default family.

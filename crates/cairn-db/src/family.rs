@@ -308,7 +308,9 @@ impl Drop for Family {
         let shared = self.db.shared.clone();
         if Arc::strong_count(&self.state) == 1 {
             let name = self.state.name();
-            shared.notify(|listener| listener.on_column_family_handle_deletion_started(name));
+            shared
+                .telemetry
+                .notify(|listener| listener.on_column_family_handle_deletion_started(name));
         }
         let default = shared.families.load().get(0).cloned();
         if let Some(default) = default {

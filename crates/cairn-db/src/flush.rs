@@ -119,7 +119,8 @@ impl Shared {
             .families
             .values()
             .filter_map(|state| state.flush_reason);
-        self.tally_atomic_flush(reasons.next().unwrap_or(FlushReason::WriteBufferFull));
+        self.telemetry
+            .tally_atomic_flush(reasons.next().unwrap_or(FlushReason::WriteBufferFull));
         for state in tree.families.values_mut() {
             state.flushing = !state.immutables.is_empty();
         }
@@ -155,9 +156,9 @@ impl Shared {
                 self.flush_failed(error)
             }
         };
-        if !self.listeners.is_empty() {
+        if self.telemetry.has_listeners() {
             self.update_conditions(&mut self.tree.lock());
-            self.deliver();
+            self.telemetry.deliver();
         }
         forgiven
     }
@@ -225,7 +226,12 @@ impl Shared {
             .map(|immutable| immutable.memtable.clone())
             .collect();
         let version = family.view().version.clone();
-        let watch = Arc::new(self.watch(family, TableFileCreationReason::Flush));
+        let watch = Arc::new(Watch::new(
+            &self.context,
+            &self.telemetry,
+            family,
+            TableFileCreationReason::Flush,
+        ));
         *working = Some(self.begin_flush(family, watch.job, &flushed));
         let _stage = threads::stage(Stage::FlushRun);
         let info = watch.flush_begins(family, &flushed, reason);
@@ -267,6 +273,16 @@ impl Shared {
         }
     }
 
+    /// The next flushes of `families` run for `reason`, unless there is one already.
+    pub(crate) fn flush_because(&self, families: &[Arc<FamilyState>], reason: FlushReason) {
+        let mut tree = self.tree.lock();
+        for family in families {
+            if let Some(state) = tree.families.get_mut(&family.id()) {
+                state.flush_reason.get_or_insert(reason);
+            }
+        }
+    }
+
     /// [`Shared::flush_with`] for a program that named `families`.
     fn flush_by_hand(
         self: &Arc<Self>,
@@ -275,7 +291,7 @@ impl Shared {
     ) -> Result<()> {
         self.flush_because(families, FlushReason::ManualFlush);
         self.switch_for_flush(families, options)?;
-        if !self.listeners.is_empty() {
+        if self.telemetry.has_listeners() {
             let infos: Vec<_> = families
                 .iter()
                 .map(|family| ManualFlushInfo {
@@ -289,7 +305,8 @@ impl Shared {
                 false => 1,
             };
             for infos in infos.chunks(together) {
-                self.notify(|listener| listener.on_manual_flush_scheduled(infos));
+                self.telemetry
+                    .notify(|listener| listener.on_manual_flush_scheduled(infos));
             }
         }
         match options.wait {
@@ -317,7 +334,7 @@ impl Shared {
         drop(lead);
         // Listeners hear of a memtable without the lead, which what they do may need, and before its flush
         // begins.
-        self.deliver();
+        self.telemetry.deliver();
         self.schedule(&mut self.tree.lock());
         switched
     }
@@ -421,6 +438,15 @@ impl Shared {
 fn has_failed(state: &FamilyTree) -> Option<&Error> {
     let retry = state.retry_flush.as_ref()?;
     (!state.flushing && retry.ends_waiting()).then_some(&retry.error)
+}
+
+impl Tree {
+    /// Why the next flush of a family runs; the answer is given once.
+    pub(crate) fn take_flush_reason(&mut self, family: u32) -> FlushReason {
+        let state = self.families.get_mut(&family);
+        let reason = state.and_then(|state| state.flush_reason.take());
+        reason.unwrap_or(FlushReason::WriteBufferFull)
+    }
 }
 
 impl Db {

@@ -258,7 +258,7 @@ impl Shared {
             &contents,
             edits,
         )?;
-        Ok(manifest.measured(self.meter()))
+        Ok(manifest.measured(self.telemetry.meter()))
     }
 }
 

@@ -42,7 +42,7 @@ mod space;
 mod spare;
 mod stats;
 mod table_properties;
-mod tally;
+mod telemetry;
 mod timers;
 mod ttl;
 mod verify;

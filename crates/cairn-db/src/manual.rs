@@ -184,7 +184,7 @@ impl Shared {
         version: Arc<Version>,
     ) -> Result<Chosen> {
         let room = self.room_for(&pick).inspect_err(|_| {
-            self.tick(Ticker::CompactionCancelled, 1);
+            self.telemetry.tick(Ticker::CompactionCancelled, 1);
         })?;
         let state = tree.families.get_mut(&family.id());
         let state = state.expect("the caller has just seen the family under this lock");

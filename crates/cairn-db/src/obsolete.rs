@@ -128,7 +128,7 @@ impl Shared {
     /// what they are still to be told. The caller holds no lock.
     pub(crate) fn purge(&self) {
         self.purge_files();
-        self.deliver();
+        self.telemetry.deliver();
     }
 
     fn purge_files(&self) {
@@ -210,11 +210,11 @@ impl Shared {
         let result = match self.discard(path) {
             true => Ok(()),
             false => remove(&*self.context.world.fs, path).inspect(|()| {
-                self.tick(Ticker::FilesDeletedImmediately, 1);
+                self.telemetry.tick(Ticker::FilesDeletedImmediately, 1);
                 self.untrack(path);
             }),
         };
-        self.note_deletion(path, 0, &result);
+        self.telemetry.note_deletion(path, 0, &result);
         if let Err(error) = result {
             self.context.info.warn(format_args!(
                 "an obsolete file could not be deleted: {error}"

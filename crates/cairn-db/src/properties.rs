@@ -381,17 +381,19 @@ impl Shared {
         Some(match name {
             "rocksdb.levelstats" => level_stats(&view),
             "rocksdb.sstables" => tables(&view),
-            "rocksdb.options-statistics" => self.statistics()?.to_string(),
+            "rocksdb.options-statistics" => self.telemetry.statistics()?.to_string(),
             "rocksdb.blob-stats" => BlobNumbers::of(&view.version).to_string(),
             "rocksdb.cfstats" => self.family_stats(family, &view, false) + &histogram(family),
             "rocksdb.cfstats-no-file-histogram" => self.family_stats(family, &view, false),
             "rocksdb.cf-file-histogram" => histogram(family),
-            "rocksdb.dbstats" => self.db_stats(),
+            "rocksdb.dbstats" => self.telemetry.db_stats(),
             "rocksdb.stats" => {
-                self.family_stats(family, &view, false) + &histogram(family) + &self.db_stats()
+                self.family_stats(family, &view, false)
+                    + &histogram(family)
+                    + &self.telemetry.db_stats()
             }
             "rocksdb.cf-write-stall-stats" => stall_text(&self.family_stall_stats(family)),
-            "rocksdb.db-write-stall-stats" => stall_text(&self.db_stall_stats()),
+            "rocksdb.db-write-stall-stats" => stall_text(&self.telemetry.db_stall_stats()),
             "rocksdb.block-cache-entry-stats" | "rocksdb.fast-block-cache-entry-stats" => {
                 return self.cache_stats(family);
             }
@@ -411,9 +413,9 @@ impl Shared {
         }
         Some(match name {
             "rocksdb.cfstats" => self.family_stats_map(family, &view),
-            "rocksdb.dbstats" => self.db_stats_map(),
+            "rocksdb.dbstats" => self.telemetry.db_stats_map(),
             "rocksdb.cf-write-stall-stats" => self.family_stall_stats(family),
-            "rocksdb.db-write-stall-stats" => self.db_stall_stats(),
+            "rocksdb.db-write-stall-stats" => self.telemetry.db_stall_stats(),
             "rocksdb.block-cache-entry-stats" | "rocksdb.fast-block-cache-entry-stats" => {
                 return self.cache_stats_map(family);
             }

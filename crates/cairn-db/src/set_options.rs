@@ -115,7 +115,7 @@ impl Shared {
         let saved = self.save_options();
         drop(alone);
         // A listener may change options too.
-        self.deliver();
+        self.telemetry.deliver();
         saved
     }
 

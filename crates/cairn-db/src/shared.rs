@@ -22,8 +22,7 @@ use cairn_format::manifest::LogReach;
 use cairn_memory::BlockCache;
 use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
-use cairn_observe::threads::Tracker;
-use cairn_observe::{Counters, FlushReason, Listeners, Statistics};
+use cairn_observe::FlushReason;
 use cairn_options::DbOptions;
 use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{
@@ -43,9 +42,8 @@ use crate::files::live::Capture;
 use crate::open::Dropped;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
-use crate::stats::SumsBefore;
+use crate::telemetry::Telemetry;
 use crate::timers::Timers;
-use crate::watch::Notices;
 use crate::write::log::{CurrentLog, LogFile};
 use crate::write::order::Order;
 use crate::write::queue::Queue;
@@ -55,27 +53,15 @@ use crate::write::wal_control::WalLocks;
 /// The state of an open database.
 pub(crate) struct Shared {
     pub(crate) context: Arc<DbContext>,
+    pub(crate) telemetry: Arc<Telemetry>,
     /// Options with their effective values. Replaced as a whole when they change.
     pub(crate) options: ArcSwap<DbOptions>,
-    pub(crate) listeners: Listeners,
     /// Flushes and compactions of the background that have begun and not ended.
     pub(crate) running: [AtomicU64; 2],
     /// Threads beside these that help compactions.
     pub(crate) helping: Arc<AtomicUsize>,
-    /// What listeners are still to be told; a short lock, held alone.
-    pub(crate) notices: Notices,
-    /// Sums of what was done.
-    pub(crate) counters: Counters,
-    /// Tickers and histograms, if they are kept.
-    pub(crate) statistics: Option<Arc<Statistics>>,
-    /// Says what threads do, if that is asked for.
-    pub(crate) threads: Tracker,
-    /// Those sums at the last `rocksdb.dbstats`.
-    pub(crate) stats_before: SumsBefore,
     /// What comes again.
     pub(crate) timers: Timers,
-    /// The number of the next job.
-    pub(crate) next_job: AtomicU64,
     /// The cache of families that bring none of their own.
     /// None once the database is released.
     pub(crate) default_cache: ArcSwapOption<BlockCache>,
@@ -153,10 +139,6 @@ pub(crate) struct Shared {
     pub(crate) options_file: Mutex<()>,
     /// What the opening read, if the database is only read.
     pub(crate) opened: OnceLock<Capture>,
-    /// Whether listeners were told that the database is being closed.
-    pub(crate) told_of_shutdown: AtomicBool,
-    /// When the LOG was last told of a long write, in nanoseconds.
-    pub(crate) told_of_long_write: AtomicU64,
 }
 
 /// What whoever leads the write queue changes.

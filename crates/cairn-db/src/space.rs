@@ -105,12 +105,13 @@ impl Shared {
 
     /// Leaves the deletion of `path` to the manager, if it takes it.
     pub(crate) fn discard(&self, path: &Path) -> bool {
-        let meter = self.meter();
+        let meter = self.telemetry.meter();
         let deleted = move || meter.add(Ticker::FilesDeletedFromTrashQueue, 1);
         let space = self.space.as_ref();
         let is_trash =
             space.is_some_and(|space| space.files.discard(&self.context.world, path, deleted));
-        self.tick(Ticker::FilesMarkedTrash, u64::from(is_trash));
+        self.telemetry
+            .tick(Ticker::FilesMarkedTrash, u64::from(is_trash));
         is_trash
     }
 

@@ -78,7 +78,7 @@ impl Shared {
             self.put_off(task, row);
         }
         let options = self.options();
-        if let Some(statistics) = self.statistics()
+        if let Some(statistics) = self.telemetry.statistics()
             && options.stats_persist_period_sec > 0
         {
             self.timers.history.lock().begin(|| statistics.tickers());
@@ -138,7 +138,7 @@ impl Shared {
 
     /// Puts what tickers grew by into the history.
     fn remember_stats(&self) {
-        if let Some(statistics) = self.statistics() {
+        if let Some(statistics) = self.telemetry.statistics() {
             let limit = self.options().stats_history_buffer_size;
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
             let seconds = self.context.world.clock.wall_seconds();
@@ -168,7 +168,7 @@ impl Db {
     /// [`cairn_observe::threads::list`] has those of all databases of the process, and openings.
     #[must_use]
     pub fn thread_list(&self) -> Vec<ThreadStatus> {
-        self.shared().threads.list()
+        self.shared().telemetry.threads.list()
     }
 
     /// What tickers grew by, in slices of `stats_persist_period_sec` each, of those that ended at

@@ -21,7 +21,10 @@ impl Db {
     /// `TimedOut` when the deadline in `options` has passed.
     pub fn verify_checksum(&self, options: &ReadOptions) -> Result<()> {
         let shared = self.shared();
-        let _working = shared.threads.begin("", Operation::VerifyDbChecksum);
+        let _working = shared
+            .telemetry
+            .threads
+            .begin("", Operation::VerifyDbChecksum);
         let views: Vec<Arc<View>> = {
             let families = shared.families.load();
             families
@@ -48,7 +51,9 @@ impl Db {
         };
         // A file is read whole, once.
         let verified = |bytes: u64, result: Result<()>| {
-            self.shared().tick(Ticker::VerifyChecksumReadBytes, bytes);
+            self.shared()
+                .telemetry
+                .tick(Ticker::VerifyChecksumReadBytes, bytes);
             result
         };
         for (level, file) in view.version.files() {

@@ -108,19 +108,21 @@ impl Shared {
         if is_intended(error) || self.is_known(reason, error) {
             return false;
         }
-        self.tick(Ticker::ErrorHandlerBgErrorCount, 1);
+        self.telemetry.tick(Ticker::ErrorHandlerBgErrorCount, 1);
         if error.code() == Code::IoError {
-            self.tick(Ticker::ErrorHandlerBgIoErrorCount, 1);
+            self.telemetry.tick(Ticker::ErrorHandlerBgIoErrorCount, 1);
         }
         let judged = severity::judge(reason, error, self.options().paranoid_checks);
         let is_full = matches!(error.subcode(), Subcode::NoSpace | Subcode::SpaceLimit);
         if judged.may_pass && error.code() == Code::IoError && !is_full {
-            self.tick(Ticker::ErrorHandlerBgRetryableIoErrorCount, 1);
+            self.telemetry
+                .tick(Ticker::ErrorHandlerBgRetryableIoErrorCount, 1);
         }
         let mut told = Some(error.clone());
         // At once, and not as a notice: a listener may forgive the error.
         calls::within(&self.context.info, Within::Locked, || {
-            self.notify(|listener| listener.on_background_error(said, &mut told));
+            self.telemetry
+                .notify(|listener| listener.on_background_error(said, &mut told));
         });
         let Some(error) = told else {
             self.context.info.warn(format_args!(

@@ -70,7 +70,7 @@ impl Shared {
     /// Begins to resume by itself from `error`, unless that is under way or a listener minds.
     pub(super) fn start_recovery(&self, reason: Reason, error: &Error, severity: Severity) {
         let mut auto_recovery = true;
-        self.notify(|listener| {
+        self.telemetry.notify(|listener| {
             listener.on_error_recovery_begin(reason, error, &mut auto_recovery);
         });
         {
@@ -83,7 +83,7 @@ impl Shared {
             state.recovery.attempts = 0;
             state.recovery.free_before = None;
         }
-        self.tick(Ticker::ErrorHandlerAutoresumeCount, 1);
+        self.telemetry.tick(Ticker::ErrorHandlerAutoresumeCount, 1);
         self.context
             .info
             .info(format_args!("resuming by itself from: {error}"));
@@ -186,7 +186,8 @@ impl Shared {
             return Next::Over;
         }
         self.errors.state.lock().recovery.attempts += 1;
-        self.tick(Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
+        self.telemetry
+            .tick(Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
         match self.recover() {
             Ok(()) => Next::Over,
             Err(error) if error.code() == Code::Busy => {
@@ -231,7 +232,7 @@ impl Shared {
             automatic.then_some(state.recovery.attempts)
         };
         if let Some(attempts) = attempts {
-            self.tally(|update| {
+            self.telemetry.tally(|update| {
                 update.record(Histogram::ErrorHandlerAutoresumeRetryCount, attempts);
                 let success = u64::from(new.is_none());
                 update.add(Ticker::ErrorHandlerAutoresumeSuccessCount, success);
@@ -242,7 +243,8 @@ impl Shared {
                 old_error: old.cloned(),
                 new_error: new.cloned(),
             };
-            self.notify(|listener| listener.on_error_recovery_end(&info));
+            self.telemetry
+                .notify(|listener| listener.on_error_recovery_end(&info));
         }
     }
 
@@ -341,7 +343,7 @@ impl Shared {
         let families: Vec<Arc<FamilyState>> = self.families.load().iter().cloned().collect();
         self.switch_memtables(&families, true)?;
         drop(lead);
-        self.deliver();
+        self.telemetry.deliver();
         // What a log of them holds goes to tables, all of it at once, before anything is behind it.
         let unsynced = &mut self.tree.lock().unsynced_logs;
         for (_, failed) in unsynced.extract_if(.., |_, log| log.has_failed()) {

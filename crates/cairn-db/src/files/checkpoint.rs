@@ -73,7 +73,7 @@ impl Shared {
 
     /// A checkpoint has copied `bytes` of a file.
     fn tally_copied(&self, bytes: u64) {
-        self.tally(|update| {
+        self.telemetry.tally(|update| {
             update.add(Ticker::CheckpointReadBytes, bytes);
             update.add(Ticker::CheckpointWriteBytes, bytes);
         });

@@ -653,7 +653,10 @@ impl Db {
                 "checksums of files cannot be verified: file_checksum_gen_factory is not set",
             ));
         }
-        let _working = shared.threads.begin("", Operation::VerifyFileChecksums);
+        let _working = shared
+            .telemetry
+            .threads
+            .begin("", Operation::VerifyFileChecksums);
         let _kept = shared.keep_files();
         for family in shared.families.load().iter() {
             let view = family.view();
@@ -683,11 +686,12 @@ impl Shared {
                 path.display()
             )));
         }
-        let began = self.began();
+        let began = self.telemetry.began();
         let found = checksum::of_file(&*self.context.world.fs, path)?;
         let bytes = self.context.world.fs.status(path)?.len;
-        self.tick(Ticker::VerifyChecksumReadBytes, bytes);
-        self.time_since(began, Histogram::FileReadVerifyFileChecksumsMicros);
+        self.telemetry.tick(Ticker::VerifyChecksumReadBytes, bytes);
+        self.telemetry
+            .time_since(began, Histogram::FileReadVerifyFileChecksumsMicros);
         if found != expected {
             return Err(Error::corruption(format!(
                 "checksum of {}: expected {expected:02x?} as in the MANIFEST, found {found:02x?}",

@@ -88,13 +88,13 @@ impl Shared {
             return;
         }
         let mut text = String::from("------- DUMPING STATS -------\n");
-        text += &self.db_stats();
+        text += &self.telemetry.db_stats();
         for family in self.families.load().iter() {
             text += &self.family_stats(family, &family.view(), true);
             text += &self.cache_stats(family).unwrap_or_default();
         }
         self.context.info.warn(text.trim_end());
-        if let Some(statistics) = self.statistics() {
+        if let Some(statistics) = self.telemetry.statistics() {
             self.context
                 .info
                 .info(format_args!("STATISTICS:\n {statistics}"));
@@ -104,7 +104,7 @@ impl Shared {
     /// Writes the head of the log and which `logs` are about to be replayed; the number of the
     /// recovery's job.
     pub(crate) fn log_recovery_start(&self, names: &[String], logs: &[WalFile]) -> u64 {
-        let job = self.new_job();
+        let job = self.telemetry.new_job();
         let (found, dir) = (names.len(), self.context.dir.display());
         self.context
             .info
@@ -112,9 +112,9 @@ impl Shared {
         self.log_header(names);
         let logs: Vec<u64> = logs.iter().map(|log| log.number.0).collect();
         if !logs.is_empty() && self.context.info.wants(Level::Info) {
-            let mut event = self.event(job, "recovery_started");
+            let mut event = self.telemetry.event(job, "recovery_started");
             event.numbers("wal_files", &logs);
-            self.log_event(&event);
+            self.telemetry.log_event(&event);
         }
         job
     }

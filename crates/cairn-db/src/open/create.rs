@@ -88,7 +88,7 @@ impl Shared {
             blobs: Arc::new(self.blob_source(&options, &tables)),
             io: self.context.io.clone(),
             clock: self.context.world.clock.clone(),
-            statistics: self.statistics.clone(),
+            statistics: self.telemetry.statistics().cloned(),
         };
         let view = View {
             memtable: self.new_memtable(&options, last),
@@ -117,7 +117,7 @@ impl Shared {
         });
         let dir = self.table_dirs(options).swap_remove(0);
         BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
-            .counting(self.meter())
+            .counting(self.telemetry.meter())
     }
 
     /// What opens the tables of a family of `options`.
@@ -137,7 +137,7 @@ impl Shared {
                 ..FileMode::default()
             },
             advise_random: db.advise_random_on_open,
-            meter: self.meter(),
+            meter: self.telemetry.meter(),
             last_level: usize::try_from(options.num_levels - 1).unwrap_or(0),
             open_tables: self.open_tables.clone(),
         }
@@ -440,9 +440,7 @@ impl Shared {
         self.context.check_process()?;
         self.may_wait()?;
         calls::may_close(&self.context.info)?;
-        if !self.told_of_shutdown.swap(true, Ordering::Relaxed) {
-            self.notify(|listener| listener.on_db_shutdown_begin());
-        }
+        self.telemetry.shutdown_begins();
         let mut closed = self.closed.lock();
         if *closed {
             return Ok(());
@@ -511,7 +509,8 @@ impl Shared {
         let fs = &*self.context.world.fs;
         match manifest::verify(fs, &self.context.dir, number, bytes) {
             Err(error) if error.is_corruption() => {
-                self.tick(Ticker::ManifestValidationFailureCount, 1);
+                self.telemetry
+                    .tick(Ticker::ManifestValidationFailureCount, 1);
                 self.context
                     .info
                     .error(format_args!("MANIFEST {number} is written anew: {error}"));

@@ -41,6 +41,7 @@ use crate::db::{Db, FamilyDescriptor};
 use crate::family::Families;
 use crate::shared::{FamilyTree, Shared, Tree, Writer};
 use crate::snapshot::Snapshots;
+use crate::telemetry::Telemetry;
 use crate::ttl;
 use crate::write::stall::{Condition, Throttle, low_pri_rate};
 
@@ -115,9 +116,14 @@ pub(crate) fn open_above(
     let names = fs.list(&dir)?;
     let recorded = files::RecordedOptions::new(request, &names);
     let named = match_families(request, &options, &recovered, &recorded)?;
-    let mut shared = assemble(request, options, dir, lock, &recovered, named, &names)?;
+    let parts = Parts {
+        options,
+        dir,
+        lock,
+        threads,
+    };
+    let shared = assemble(request, parts, &recovered, named, &names)?;
     recorded.log_passed_over(&shared.context.info);
-    shared.threads = threads;
     let shared = Arc::new(shared);
     shared.wake_with_snapshots();
     shared.replay_above.lock().clone_from(above);
@@ -335,17 +341,29 @@ fn match_families<'r>(
     Ok(named)
 }
 
+/// Parts of an open database that the beginning of an opening has made.
+struct Parts {
+    options: DbOptions,
+    dir: PathBuf,
+    lock: Option<Box<dyn cairn_platform::fs::FileLock>>,
+    threads: Tracker,
+}
+
 /// Puts the state of an open database together. The tree does not change on disk. The directory of the
 /// database has `names`.
 fn assemble(
     request: &OpenRequest<'_>,
-    options: DbOptions,
-    dir: PathBuf,
-    lock: Option<Box<dyn cairn_platform::fs::FileLock>>,
+    parts: Parts,
     recovered: &Recovered,
     named: Named<'_>,
     names: &[String],
 ) -> Result<Shared> {
+    let Parts {
+        options,
+        dir,
+        lock,
+        threads,
+    } = parts;
     let world = World {
         fs: cairn_observe::files::counted(request.world.fs.clone(), request.world.clock.clone()),
         ..request.world.clone()
@@ -385,16 +403,11 @@ fn assemble(
         dated: ttl::is_dated(request),
         world,
     };
+    let context = Arc::new(context);
     let shared = Shared {
-        context: Arc::new(context),
+        telemetry: Arc::new(Telemetry::new(context.clone(), &options, threads)),
+        context,
         wal_limit: AtomicU64::new(wal_limit),
-        listeners: options.listeners.clone(),
-        notices: Default::default(),
-        next_job: AtomicU64::new(1),
-        counters: Default::default(),
-        statistics: options.statistics.statistics(),
-        threads: Tracker::default(),
-        stats_before: Default::default(),
         timers: Default::default(),
         queue: Default::default(),
         writer: Mutex::new(Writer {
@@ -468,8 +481,6 @@ fn assemble(
         )),
         opened: OnceLock::new(),
         has_timestamps: AtomicBool::new(false),
-        told_of_shutdown: AtomicBool::new(false),
-        told_of_long_write: AtomicU64::new(0),
         options: ArcSwap::from_pointee(options),
     };
     let mut families = Families::default();

@@ -49,7 +49,7 @@ impl Shared {
                     "MANIFEST {} is gone on with at {}",
                     recovered.manifest, ending.offset
                 ));
-                manifest.measured(self.meter())
+                manifest.measured(self.telemetry.meter())
             }),
             Err(error) => {
                 self.context.info.warn(format_args!(

@@ -446,10 +446,10 @@ impl Shared {
         }
         self.note_used_number(outcome.newest);
         self.become_current(recovered, &outcome, names)?;
-        let mut event = self.event(job, "recovery_finished");
+        let mut event = self.telemetry.event(job, "recovery_finished");
         event.text("status", "OK");
-        self.log_event(&event);
-        self.deliver();
+        self.telemetry.log_event(&event);
+        self.telemetry.deliver();
         self.track_all();
         self.schedule(&mut self.tree.lock());
         self.begin_timers();

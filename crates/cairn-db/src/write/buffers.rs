@@ -68,7 +68,7 @@ impl Shared {
                 "memtables have used up the write buffer manager's budget and no_slowdown is set",
             ));
         }
-        self.counters.write_buffer_manager_stops.add(1);
+        self.telemetry.tally_buffer_stop();
         self.wait_until(|_| !buffers.should_stall() || self.check_writable().is_err())?;
         Ok(true)
     }

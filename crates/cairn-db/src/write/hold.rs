@@ -80,8 +80,7 @@ impl Shared {
             .clock
             .monotonic_nanos()
             .saturating_sub(began);
-        self.counters.stall_micros.add(waited / 1000);
-        self.tally_stall(waited / 1000);
+        self.telemetry.tally_stall(waited / 1000);
         perf::count(|perf| perf.add(PerfMetric::WriteDelayTime, waited));
         Ok(())
     }

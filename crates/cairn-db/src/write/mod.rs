@@ -13,6 +13,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod buffers;
+mod conditions;
 pub(crate) mod early;
 pub(crate) mod guards;
 pub(crate) mod hold;
@@ -40,7 +41,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 use crate::batch::WriteBatch;
 use crate::family::FamilyState;
 use crate::shared::{Shared, Writer};
-use crate::tally::GroupCounts;
+use crate::telemetry::GroupCounts;
 use guards::{Lead, Untold};
 use insert::Company;
 use log::CurrentLog;
@@ -105,9 +106,9 @@ impl Shared {
         if options.low_pri {
             self.let_others_first(batch.data().len(), options.no_slowdown)?;
         }
-        let began = self.began();
+        let began = self.telemetry.began();
         let written = self.write_checked(batch, options);
-        let micros = self.time_since(began, Histogram::DbWrite);
+        let micros = self.telemetry.time_since(began, Histogram::DbWrite);
         if let Some(micros) = micros.filter(|micros| *micros >= LONG_MICROS) {
             self.tell_of_long_write(batch.data().len(), micros);
         }
@@ -136,12 +137,9 @@ impl Shared {
     #[cold]
     fn tell_of_long_write(&self, bytes: usize, micros: u64) {
         let now = self.context.world.clock.monotonic_nanos();
-        // Relaxed: two lines in a second do no harm.
-        let last = self.told_of_long_write.load(Ordering::Relaxed);
-        if last != 0 && now.saturating_sub(last) < 1_000_000_000 {
+        if !self.telemetry.takes_long_write(now) {
             return;
         }
-        self.told_of_long_write.store(now, Ordering::Relaxed);
         let slow = {
             let writer = self.writer.lock();
             writer.log.as_ref().and_then(CurrentLog::slow_append)
@@ -203,7 +201,7 @@ impl Shared {
         let written = self.write_group(batch, kind, &mut tells);
         if tells {
             // Without the lead, and with the write visible: a listener may write too.
-            self.deliver();
+            self.telemetry.deliver();
         }
         written
     }
@@ -267,9 +265,7 @@ impl Shared {
                 .iter()
                 .map(|follower| follower.count())
                 .sum::<u64>();
-        self.counters
-            .note_group(1 + followers.len(), batch.len() + bytes, !disable_wal);
-        self.tally_group(&GroupCounts {
+        self.telemetry.tally_group(&GroupCounts {
             batches: 1 + followers.len(),
             keys,
             bytes: batch.len() + bytes,
@@ -298,16 +294,18 @@ impl Shared {
                 return Err(error);
             }
         }
-        self.counters.keys_written.add(keys);
+        self.telemetry.tally_keys(keys);
         writer.allocated = before.plus(keys);
         Ok(before)
     }
 
     /// Inserts a batch that is a group of its own, and waits until it is visible.
     fn insert_alone(&self, batch: &[u8], before: SequenceNumber) -> Result<()> {
-        let inserted = self.perf_timed(PerfMetric::WriteMemtableTime, || {
-            self.insert_guarded(batch, before.plus(1), Company::OtherGroups)
-        });
+        let inserted = self
+            .telemetry
+            .perf_timed(PerfMetric::WriteMemtableTime, || {
+                self.insert_guarded(batch, before.plus(1), Company::OtherGroups)
+            });
         self.show_group(before, before.plus(u64::from(count_of(batch))), inserted)
     }
 
@@ -333,12 +331,14 @@ impl Shared {
         for (seq, follower) in looking {
             follower.insert_at(seq, &group);
         }
-        let inserted = self.perf_timed(PerfMetric::WriteMemtableTime, || {
-            self.insert_guarded(batch, first, Company::Group)?;
-            carried.iter().try_for_each(|(seq, follower)| {
-                self.insert_guarded(&follower.batch, *seq, Company::Group)
-            })
-        });
+        let inserted = self
+            .telemetry
+            .perf_timed(PerfMetric::WriteMemtableTime, || {
+                self.insert_guarded(batch, first, Company::Group)?;
+                carried.iter().try_for_each(|(seq, follower)| {
+                    self.insert_guarded(&follower.batch, *seq, Company::Group)
+                })
+            });
         let result = self.end_insertion(&group, inserted);
         for (_, follower) in carried {
             follower.finish(result.clone());
@@ -421,13 +421,13 @@ impl Shared {
             .log
             .as_mut()
             .ok_or_else(|| Error::shutdown("the database is closed"))?;
-        self.perf_timed(PerfMetric::WriteWalTime, || log.append(batches, sync))?;
+        self.telemetry
+            .perf_timed(PerfMetric::WriteWalTime, || log.append(batches, sync))?;
         writer.unflushed_log_bytes = log.len();
         if sync {
-            self.counters.wal_syncs.add(1);
-            let began = self.began();
+            let began = self.telemetry.wal_sync_begins();
             log.file().sync(&*self.context.world.fs)?;
-            self.tally_wal_sync(began);
+            self.telemetry.tally_wal_sync(began);
             Ok(())
         } else {
             Ok(())

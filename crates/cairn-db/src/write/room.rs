@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cairn_format::manifest::{VersionEdit, WalAddition};
 use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
+use cairn_observe::listener::MemTableInfo;
 use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
@@ -328,6 +329,25 @@ impl Shared {
         steps.done("switching memtables");
         steps.tell(&self.context.info, "a switch of memtables");
         Ok(())
+    }
+
+    /// `memtable` of `family` takes no writes any more.
+    fn note_sealed(&self, family: &FamilyState, memtable: &Memtable) {
+        family.views.fetch_add(1, Ordering::Relaxed);
+        if !self.telemetry.has_listeners() {
+            return;
+        }
+        let first = memtable.first_seq().unwrap_or_default();
+        let info = MemTableInfo {
+            family_name: family.name().to_owned(),
+            first_seqno: first,
+            earliest_seqno: memtable.earliest_seq(),
+            num_entries: memtable.entries() as u64,
+            num_deletes: memtable.deletions() as u64,
+            newest_udt: Vec::new(),
+        };
+        self.telemetry
+            .notify_later(move |listener| listener.on_memtable_sealed(&info));
     }
 
     /// Ends the current log and begins another, unless nothing was written to it yet.

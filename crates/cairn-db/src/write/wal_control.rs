@@ -53,11 +53,11 @@ impl Shared {
             log.file()
         };
         if sync {
-            let began = self.began();
+            let began = self.telemetry.began();
             syncer
                 .sync(&*self.context.world.fs)
                 .inspect_err(|error| self.log_failed(error))?;
-            self.tally_wal_sync(began);
+            self.telemetry.tally_wal_sync(began);
         }
         Ok(())
     }

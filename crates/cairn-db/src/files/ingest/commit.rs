@@ -442,7 +442,7 @@ impl Shared {
         level: usize,
         meta: &Arc<FileMeta>,
     ) {
-        if self.listeners.is_empty() {
+        if !self.telemetry.has_listeners() {
             return;
         }
         let family = job.family();
@@ -458,7 +458,8 @@ impl Shared {
                 .map(|table| Arc::new(table.properties().clone()))
                 .unwrap_or_default(),
         };
-        self.notify(|listener| listener.on_external_file_ingested(&info));
+        self.telemetry
+            .notify(|listener| listener.on_external_file_ingested(&info));
     }
 
     /// Says in the info log, and to listeners, what was ingested. The caller holds no lock.

@@ -105,7 +105,7 @@ impl Shared {
     fn ingest(self: &Arc<Self>, ingestions: &[Ingestion]) -> Result<()> {
         self.check_writable()?;
         self.check_ingestions(ingestions)?;
-        let began = self.began();
+        let began = self.telemetry.began();
         let mut prepared = Vec::with_capacity(ingestions.len());
         for ingestion in ingestions {
             match self.prepare(ingestion) {
@@ -116,13 +116,14 @@ impl Shared {
                 }
             }
         }
-        self.time_since(began, Histogram::IngestExternalFilePrepareTime);
-        let began = self.began();
+        self.telemetry
+            .time_since(began, Histogram::IngestExternalFilePrepareTime);
+        let began = self.telemetry.began();
         let result = match self.lead_alone() {
             Ok(_lead) => self.ingest_led(&prepared),
             Err(error) => Err(commit::Failed::Nothing(error)),
         };
-        self.deliver();
+        self.telemetry.deliver();
         match result {
             Ok(()) => {}
             Err(commit::Failed::Nothing(error)) => {
@@ -139,7 +140,8 @@ impl Shared {
             }
         }
         self.purge();
-        self.time_since(began, Histogram::IngestExternalFileRunTime);
+        self.telemetry
+            .time_since(began, Histogram::IngestExternalFileRunTime);
         Ok(())
     }
 

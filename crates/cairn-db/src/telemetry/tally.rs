@@ -9,7 +9,7 @@ use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Meter, Statistics, Ticker, Update};
 use cairn_observe::{CompactionReason, FlushReason};
 
-use crate::shared::Shared;
+use super::Telemetry;
 
 /// Bytes of a batch before its first record.
 const BATCH_HEADER: usize = 12;
@@ -23,7 +23,7 @@ pub(crate) struct GroupCounts {
     pub(crate) logged: bool,
 }
 
-impl Shared {
+impl Telemetry {
     /// The statistics of the database, if it keeps any.
     pub(crate) fn statistics(&self) -> Option<&Arc<Statistics>> {
         self.statistics.as_ref()
@@ -81,6 +81,8 @@ impl Shared {
 
     /// A group is written.
     pub(crate) fn tally_group(&self, group: &GroupCounts) {
+        self.counters
+            .note_group(group.batches, group.bytes, group.logged);
         self.tally(|update| {
             // RocksDB counts a group as the one batch that it would be.
             let bytes = (group.bytes - (group.batches - 1) * BATCH_HEADER) as u64;
@@ -96,12 +98,29 @@ impl Shared {
         });
     }
 
+    /// The keys of a group have their sequence numbers.
+    pub(crate) fn tally_keys(&self, keys: u64) {
+        self.counters.keys_written.add(keys);
+    }
+
+    /// The budget of memtables stops a write.
+    pub(crate) fn tally_buffer_stop(&self) {
+        self.counters.write_buffer_manager_stops.add(1);
+    }
+
     /// Writes were held back.
     pub(crate) fn tally_stall(&self, micros: u64) {
+        self.counters.stall_micros.add(micros);
         self.tally(|update| {
             update.add(Ticker::StallMicros, micros);
             update.record(Histogram::WriteStall, micros);
         });
+    }
+
+    /// A log is about to be synced for a write.
+    pub(crate) fn wal_sync_begins(&self) -> Began {
+        self.counters.wal_syncs.add(1);
+        self.began()
     }
 
     /// A log was synced for a writer.

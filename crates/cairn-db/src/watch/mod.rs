@@ -1,0 +1,252 @@
+//! One job under watch: listeners hear of it, the info log has its events, and its work counts for its family.
+//!
+//! The caller of each report holds no lock.
+
+mod compaction;
+mod flush;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_format::table::properties::Properties;
+use cairn_jobs::{JobEvents, JobStats};
+use cairn_observe::calls::{self, Within};
+use cairn_observe::event::quoted;
+use cairn_observe::listener::{
+    BlobFileAddition, BlobFileCreationInfo, CompactionJobStats, FileCreationBriefInfo,
+    SubcompactionJobInfo, TableFileCreationInfo,
+};
+use cairn_observe::thread_number;
+use cairn_platform::sync::Mutex;
+use cairn_types::{Error, FileNumber, Result, TableFileCreationReason};
+use cairn_version::{BlobFileMeta, FileMeta, Version};
+
+use crate::context::DbContext;
+use crate::family::FamilyState;
+use crate::telemetry::Telemetry;
+use compaction::note_counts;
+
+/// Files by level, for the log.
+pub(crate) fn lsm_state(version: &Version) -> Vec<u64> {
+    version
+        .levels()
+        .iter()
+        .map(|level| level.len() as u64)
+        .collect()
+}
+
+/// Watches one job and tells what it does.
+pub(crate) struct Watch {
+    context: Arc<DbContext>,
+    telemetry: Arc<Telemetry>,
+    family_id: u32,
+    family: String,
+    pub(crate) job: u64,
+    reason: TableFileCreationReason,
+    /// What the parts of a compaction have in common.
+    part: SubcompactionJobInfo,
+    /// When parts began, in nanoseconds.
+    began: Mutex<BTreeMap<usize, u64>>,
+    /// Blob files that were written.
+    blobs: Mutex<Vec<BlobFileAddition>>,
+    /// Tables that were written.
+    created: Mutex<Vec<(FileNumber, String, Arc<Properties>)>>,
+}
+
+impl Watch {
+    /// Watches a job of `family`, which writes tables for `reason`.
+    pub(crate) fn new(
+        context: &Arc<DbContext>,
+        telemetry: &Arc<Telemetry>,
+        family: &FamilyState,
+        reason: TableFileCreationReason,
+    ) -> Watch {
+        Watch {
+            context: context.clone(),
+            telemetry: telemetry.clone(),
+            family_id: family.id(),
+            family: family.name().to_owned(),
+            job: telemetry.new_job(),
+            reason,
+            part: SubcompactionJobInfo::default(),
+            began: Mutex::default(),
+            created: Mutex::default(),
+            blobs: Mutex::default(),
+        }
+    }
+
+    /// Why the job writes tables.
+    pub(crate) fn reason(&self) -> TableFileCreationReason {
+        self.reason
+    }
+
+    fn brief(&self, path: &Path) -> FileCreationBriefInfo {
+        FileCreationBriefInfo {
+            db_name: self.context.dir.to_string_lossy().into_owned(),
+            family_name: self.family.clone(),
+            file_path: path.to_string_lossy().into_owned(),
+            job_id: self.job,
+            reason: Some(self.reason),
+        }
+    }
+}
+
+impl JobEvents for Watch {
+    fn within_job(&self, work: &mut dyn FnMut()) {
+        calls::within(&self.context.info, Within::Job, work);
+    }
+
+    fn table_started(&self, _number: FileNumber, path: &Path) {
+        if self.telemetry.has_listeners() {
+            let info = self.brief(path);
+            self.telemetry
+                .notify(|listener| listener.on_table_file_creation_started(&info));
+        }
+    }
+
+    fn table_created(&self, path: &Path, file: &FileMeta, properties: &Arc<Properties>) {
+        let (number, size) = (file.number, file.size);
+        let brief = self.brief(path);
+        self.created
+            .lock()
+            .push((number, brief.file_path.clone(), properties.clone()));
+        let mut event = self.telemetry.event(self.job, "table_file_creation");
+        event
+            .text("cf_name", &self.family)
+            .number("file_number", number.0)
+            .number("file_size", size)
+            .group("table_properties", &said(properties));
+        self.telemetry.log_event(&event);
+        let info = TableFileCreationInfo {
+            brief,
+            file_size: size,
+            table_properties: properties.clone(),
+            file_checksum: file.file_checksum.clone(),
+            file_checksum_func_name: file.file_checksum_func.to_string(),
+            ..TableFileCreationInfo::default()
+        };
+        self.telemetry
+            .notify(|listener| listener.on_table_file_created(&info));
+    }
+
+    fn blob_started(&self, _number: FileNumber, path: &Path) {
+        if self.telemetry.has_listeners() {
+            let info = self.brief(path);
+            self.telemetry
+                .notify(|listener| listener.on_blob_file_creation_started(&info));
+        }
+    }
+
+    fn blob_created(&self, path: &Path, file: &BlobFileMeta) {
+        let brief = self.brief(path);
+        self.blobs.lock().push(BlobFileAddition {
+            path: brief.file_path.clone(),
+            number: file.number.0,
+            total_blob_count: file.total_count,
+            total_blob_bytes: file.total_bytes,
+        });
+        let mut event = self.telemetry.event(self.job, "blob_file_creation");
+        event
+            .text("cf_name", &self.family)
+            .number("file_number", file.number.0)
+            .number("total_blob_count", file.total_count)
+            .number("total_blob_bytes", file.total_bytes)
+            .text("status", "OK");
+        self.telemetry.log_event(&event);
+        let info = BlobFileCreationInfo {
+            brief,
+            total_blob_count: file.total_count,
+            total_blob_bytes: file.total_bytes,
+            status: None,
+        };
+        self.telemetry
+            .notify(|listener| listener.on_blob_file_created(&info));
+    }
+
+    fn part_began(&self, part: usize) {
+        let now = self.context.world.clock.monotonic_nanos();
+        self.began.lock().insert(part, now);
+        if self.telemetry.has_listeners() {
+            let info = SubcompactionJobInfo {
+                thread_id: thread_number(),
+                subcompaction_job_id: part,
+                ..self.part.clone()
+            };
+            self.telemetry
+                .notify(|listener| listener.on_subcompaction_begin(&info));
+        }
+    }
+
+    fn part_ended(&self, part: usize, result: Result<JobStats, &Error>) {
+        if !self.telemetry.has_listeners() {
+            return;
+        }
+        let now = self.context.world.clock.monotonic_nanos();
+        let began = self.began.lock().get(&part).copied().unwrap_or(now);
+        let counts = result.as_ref().copied().unwrap_or_default();
+        let mut stats = CompactionJobStats {
+            elapsed_micros: now.saturating_sub(began) / 1000,
+            num_output_files: counts.output_files,
+            total_output_bytes: counts.output_bytes,
+            ..CompactionJobStats::default()
+        };
+        note_counts(&mut stats, &counts);
+        let info = SubcompactionJobInfo {
+            thread_id: thread_number(),
+            subcompaction_job_id: part,
+            status: result.err().cloned(),
+            stats,
+            ..self.part.clone()
+        };
+        self.telemetry
+            .notify(|listener| listener.on_subcompaction_completed(&info));
+    }
+}
+
+/// The properties of a table that its line in the log has; none of them holds a user's key.
+fn said(properties: &Properties) -> Vec<(&'static str, String)> {
+    vec![
+        ("data_size", properties.data_size.to_string()),
+        ("index_size", properties.index_size.to_string()),
+        ("index_partitions", properties.index_partitions.to_string()),
+        ("filter_size", properties.filter_size.to_string()),
+        ("raw_key_size", properties.raw_key_size.to_string()),
+        ("raw_value_size", properties.raw_value_size.to_string()),
+        ("num_data_blocks", properties.num_data_blocks.to_string()),
+        ("num_entries", properties.num_entries.to_string()),
+        ("num_deletions", properties.num_deletions.to_string()),
+        (
+            "num_merge_operands",
+            properties.num_merge_operands.to_string(),
+        ),
+        (
+            "num_range_deletions",
+            properties.num_range_deletions.to_string(),
+        ),
+        ("format_version", properties.format_version.to_string()),
+        ("fixed_key_len", properties.fixed_key_len.to_string()),
+        ("filter_policy", quoted(&properties.filter_policy)),
+        ("column_family_name", quoted(&properties.column_family_name)),
+        ("column_family_id", properties.column_family_id.to_string()),
+        ("comparator", quoted(&properties.comparator)),
+        ("merge_operator", quoted(&properties.merge_operator)),
+        (
+            "prefix_extractor_name",
+            quoted(&properties.prefix_extractor),
+        ),
+        ("compression", quoted(&properties.compression)),
+        ("creation_time", properties.creation_time.to_string()),
+        ("oldest_key_time", properties.oldest_key_time.to_string()),
+        (
+            "file_creation_time",
+            properties.file_creation_time.to_string(),
+        ),
+        ("db_id", quoted(&properties.db_id)),
+        ("db_session_id", quoted(&properties.db_session_id)),
+        (
+            "orig_file_number",
+            properties.original_file_number.to_string(),
+        ),
+    ]
+}

@@ -1,0 +1,177 @@
+//! The conditions of writes: judged anew after each change of a tree or its memtables, kept with each family, told to the info log
+//! and to listeners.
+
+use std::sync::Arc;
+
+use cairn_jobs::pick::run_count;
+use cairn_observe::StallCondition;
+use cairn_observe::listener::{BackgroundJobPressure, WriteStallInfo};
+use cairn_options::CompactionStyle;
+use cairn_platform::sync::Ordering;
+
+use super::hold::waits_for_flush;
+use super::stall::{self, Condition, Load};
+use crate::errors::retry::JobKind;
+use crate::family::FamilyState;
+use crate::shared::{FamilyTree, Shared, Tree};
+
+impl Shared {
+    /// What the writers of `family` are slowed down by.
+    pub(crate) fn load_of(&self, family: &FamilyState, state: &FamilyTree) -> Load {
+        let view = family.view();
+        Load {
+            immutables: state.immutables.len(),
+            level_zero_files: match family.options().compaction_style {
+                CompactionStyle::Universal => run_count(&view.version),
+                _ => view.version.level(0).len(),
+            },
+            pending_bytes: self.pending_bytes(family, &view),
+        }
+    }
+
+    /// Sees anew how gravely writes have to be slowed down.
+    pub(crate) fn update_conditions(&self, tree: &mut Tree) {
+        let before = tree.condition;
+        let mut worst = Condition::Normal;
+        let mut behind = false;
+        let mut paced = false;
+        let mut changes = Vec::new();
+        let rate = self.options().delayed_write_rate;
+        for family in self.families.load().iter() {
+            let Some(state) = tree.families.get(&family.id()) else {
+                continue;
+            };
+            let load = self.load_of(family, state);
+            let options = family.options();
+            let condition = stall::condition(load, &options);
+            family.throttle.set_max_rate(rate);
+            match condition {
+                Condition::Normal => family.throttle.reset(),
+                Condition::Delayed(_) => family.throttle.press(stall::pressure(load, &options)),
+                Condition::Stopped(_) => {}
+            }
+            if !waits_for_flush(state, family) {
+                self.end_pace(family);
+            }
+            paced |= family.pace.is_on();
+            worst = worst.worse(condition);
+            behind |= stall::is_behind(load, &options);
+            changes.push((family.clone(), condition));
+        }
+        for (family, condition) in changes {
+            self.note_condition(tree, &family, condition);
+        }
+        tree.condition = worst;
+        let behind = behind || worst != Condition::Normal;
+        self.compactions_behind.store(behind, Ordering::Relaxed);
+        // Release: after what each family says of itself.
+        self.some_are_held_back
+            .store(paced || worst != Condition::Normal, Ordering::Release);
+        if worst != before {
+            self.context
+                .info
+                .info(format_args!("writes: {before:?} -> {worst:?}"));
+        }
+        // Some family may have room while another still has none.
+        self.changed.notify_all();
+    }
+
+    /// The condition of writes of `family` is `condition` now.
+    pub(crate) fn note_condition(
+        &self,
+        tree: &mut Tree,
+        family: &FamilyState,
+        condition: Condition,
+    ) {
+        let Some(state) = tree.families.get_mut(&family.id()) else {
+            return;
+        };
+        let before = std::mem::replace(&mut state.condition, condition);
+        let level_zero_is_busy = state.busy.takes_level_zero();
+        family
+            .is_held_back
+            .store(condition != Condition::Normal, Ordering::Release);
+        if before == condition {
+            return;
+        }
+        let (kind, text) = match condition {
+            Condition::Normal => (None, String::new()),
+            Condition::Delayed(cause) => {
+                (Some((false, cause)), format!("Stalling writes: {cause:?}"))
+            }
+            Condition::Stopped(cause) => {
+                (Some((true, cause)), format!("Stopping writes: {cause:?}"))
+            }
+        };
+        match kind {
+            Some((stopped, cause)) => {
+                family
+                    .work
+                    .stalled(stopped, cause as usize, level_zero_is_busy);
+                self.context
+                    .info
+                    .warn(format_args!("[{}] {text}", family.name()));
+            }
+            None => self
+                .context
+                .info
+                .info(format_args!("[{}] writes go on unhindered", family.name())),
+        }
+        let info = WriteStallInfo {
+            family_name: family.name().to_owned(),
+            current: stall_condition(condition),
+            previous: stall_condition(before),
+        };
+        if info.current != info.previous {
+            self.telemetry
+                .notify_later(move |listener| listener.on_stall_conditions_changed(&info));
+        }
+    }
+
+    /// How busy background jobs are, and how near writes are to a stall.
+    pub(crate) fn pressure(&self, tree: &Tree) -> BackgroundJobPressure {
+        let running = |kind: JobKind| self.running[kind as usize].load(Ordering::Relaxed);
+        let proximity = |family: &Arc<FamilyState>| {
+            let load = self.load_of(family, tree.families.get(&family.id())?);
+            let options = family.options();
+            let files = match options.level0_slowdown_writes_trigger > 0 {
+                true => options.level0_slowdown_writes_trigger,
+                false => options.level0_stop_writes_trigger,
+            };
+            let bytes = match options.soft_pending_compaction_bytes_limit {
+                0 => options.hard_pending_compaction_bytes_limit,
+                limit => limit,
+            };
+            let of_files = percent(
+                load.level_zero_files as u64,
+                u64::try_from(files).unwrap_or(0),
+            );
+            Some(of_files.max(percent(load.pending_bytes, bytes)))
+        };
+        let families = self.families.load();
+        BackgroundJobPressure {
+            compaction_scheduled: tree.compactions as u64,
+            compaction_running: running(JobKind::Compaction),
+            flush_scheduled: tree.flushes as u64,
+            flush_running: running(JobKind::Flush),
+            write_stall_proximity_pct: families.iter().filter_map(proximity).max().unwrap_or(0),
+            compaction_speedup_active: self.compactions_behind.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn stall_condition(condition: Condition) -> StallCondition {
+    match condition {
+        Condition::Normal => StallCondition::Normal,
+        Condition::Delayed(_) => StallCondition::Delayed,
+        Condition::Stopped(_) => StallCondition::Stopped,
+    }
+}
+
+/// `part` of `whole`, in percent; 0 of nothing.
+fn percent(part: u64, whole: u64) -> u64 {
+    match whole {
+        0 => 0,
+        whole => u64::try_from(u128::from(part) * 100 / u128::from(whole)).unwrap_or(u64::MAX),
+    }
+}
