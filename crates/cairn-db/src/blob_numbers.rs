@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use cairn_read::View;
 use cairn_types::FileNumber;
@@ -56,14 +56,8 @@ impl Shared {
     /// versions keep.
     pub(crate) fn all_blob_bytes(&self, view: &View) -> u64 {
         let mut all: BTreeMap<FileNumber, Arc<BlobFileMeta>> = view.version.blob_files().clone();
-        let tree = self.tree.lock();
-        let old: Vec<_> = tree.old_versions.iter().filter_map(Weak::upgrade).collect();
-        let waiting = tree.obsolete_blobs.iter();
-        for (_, number) in waiting.filter(|(source, _)| Arc::ptr_eq(source, &view.family.blobs)) {
-            if let Some(file) = old.iter().find_map(|old| old.blob_files().get(number)) {
-                all.insert(*number, file.clone());
-            }
-        }
+        let waiting = self.tree.lock().obsolete.blobs_of(&view.family.blobs);
+        all.extend(waiting.into_iter().map(|file| (file.number, file)));
         all.values().map(|file| file.file_size()).sum()
     }
 }

@@ -77,12 +77,14 @@ impl Shared {
         let (live, mut lens) = {
             let tree = self.tree.lock();
             let names = names.into_iter().map(|log| log.number);
-            let moving = names.filter(|number| !tree.failed_logs.contains(number));
-            let live: BTreeSet<FileNumber> = tree.logs.keys().copied().chain(moving).collect();
-            let ending = tree.ending_logs.iter();
-            let lens: BTreeMap<FileNumber, u64> = ending
-                .filter_map(|number| Some((*number, *tree.logs.get(number)?)))
+            let moving = names.filter(|number| !tree.logs.has_failed(*number));
+            let live: BTreeSet<FileNumber> = tree
+                .logs
+                .iter()
+                .map(|(number, _)| number)
+                .chain(moving)
                 .collect();
+            let lens: BTreeMap<FileNumber, u64> = tree.logs.ending().collect();
             (live, lens)
         };
         if let Some(log) = &self.writer.lock().log {
@@ -132,7 +134,7 @@ impl Shared {
             return Some(len);
         }
         drop(writer);
-        self.tree.lock().logs.get(&number).copied()
+        self.tree.lock().logs.len_of(number)
     }
 
     /// Why a stream finds `gap` between the logs `before` and `number`, which were neighbours when it was made.

@@ -90,7 +90,7 @@ impl Shared {
         self.log_edits(&mut manifest, records)?;
 
         let mut tree = self.tree.lock();
-        tree.durable_min_log = tree.durable_min_log.max(min_log);
+        tree.logs.release_before(min_log);
         for ((family, change), (base, next)) in group.iter().zip(nexts) {
             if let Some(state) = tree.families.get_mut(&family.id()) {
                 state.immutables.retain(|immutable| {
@@ -144,7 +144,7 @@ impl Shared {
         let tree = self.tree.lock();
         let others = tree.families.iter().filter(|(id, _)| **id != family.id());
         let needs = others.map(|(_, state)| state.log_number);
-        needs.min().unwrap_or(tree.durable_min_log)
+        needs.min().unwrap_or(tree.logs.first_needed())
     }
 
     /// Appends `edits`, which count together or not at all, and replaces the MANIFEST if it has
@@ -206,10 +206,10 @@ impl Shared {
         let (logs, min_log, max_family, wals, log_reach) = {
             let tree = self.tree.lock();
             // The log that is written has no length yet.
-            let finished = tree.logs.range(tree.durable_min_log..);
+            let finished = tree.logs.needed();
             let wals: BTreeMap<FileNumber, Option<u64>> = finished
-                .filter(|(_, len)| tracks && **len > 0)
-                .map(|(number, len)| (*number, Some(*len)))
+                .filter(|(_, len)| tracks && *len > 0)
+                .map(|(number, len)| (number, Some(len)))
                 .collect();
             let logs: BTreeMap<u32, FileNumber> = tree
                 .families
@@ -218,10 +218,10 @@ impl Shared {
                 .collect();
             (
                 logs,
-                tree.durable_min_log,
+                tree.logs.first_needed(),
                 tree.max_family,
                 wals,
-                tree.log_reach,
+                tree.logs.reach(),
             )
         };
         let versions: Vec<(Arc<FamilyState>, Arc<Version>)> = families
@@ -265,22 +265,7 @@ impl Shared {
 /// Hands the files that `next` has no more to the deletion of obsolete files.
 pub(crate) fn retire(tree: &mut Tree, family: &FamilyState, base: &Arc<Version>, next: &Version) {
     family.note_replaced(base);
-    if !base.blob_files().is_empty() {
-        tree.old_versions.push(Arc::downgrade(base));
-    }
-    for number in base.blob_files().keys() {
-        if !next.blob_files().contains_key(number) {
-            tree.obsolete_blobs
-                .push((family.view().family.blobs.clone(), *number));
-        }
-    }
-    let kept: std::collections::HashSet<FileNumber> =
-        next.files().map(|(_, file)| file.number).collect();
-    for (_, file) in base
-        .files()
-        .filter(|(_, file)| !kept.contains(&file.number))
-    {
-        tree.obsolete_tables
-            .push((family.tables().clone(), file.clone()));
-    }
+    let blobs = &family.view().family.blobs;
+    tree.obsolete
+        .add_replaced(&family.tables(), blobs, base, next);
 }

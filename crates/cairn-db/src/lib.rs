@@ -29,6 +29,7 @@ mod manual;
 mod memory;
 mod multi_get;
 mod obsolete;
+mod obsolete_files;
 mod open;
 mod options_files;
 mod properties;

@@ -7,9 +7,9 @@
 //! them slowly. What a crash left behind is deleted when the database is opened. Unknown names
 //! are never touched.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use cairn_format::names::FileName;
 use cairn_observe::statistics::Ticker;
@@ -19,7 +19,6 @@ use cairn_types::{FileNumber, Result, Subcode};
 
 use crate::shared::{Shared, Tree};
 use crate::space::is_trash;
-use crate::write::log::LogFile;
 
 /// Which files a full scan keeps.
 pub(crate) struct Keep {
@@ -108,21 +107,6 @@ fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     }
 }
 
-impl Tree {
-    /// Every log before this one has ended, and nothing in it is needed.
-    fn first_needed_log(&self) -> FileNumber {
-        let ending = self.ending_logs.first().copied();
-        self.durable_min_log
-            .min(ending.unwrap_or(FileNumber(u64::MAX)))
-    }
-
-    /// Takes the logs that need no sync any more; their files are open only for that.
-    fn take_unneeded_syncs(&mut self) -> BTreeMap<FileNumber, Arc<LogFile>> {
-        let kept = self.unsynced_logs.split_off(&self.first_needed_log());
-        std::mem::replace(&mut self.unsynced_logs, kept)
-    }
-}
-
 impl Shared {
     /// Deletes tables whose last reader has left, and logs that no family needs; tells listeners
     /// what they are still to be told. The caller holds no lock.
@@ -132,53 +116,30 @@ impl Shared {
     }
 
     fn purge_files(&self) {
-        let (tables, blobs, logs, unsynced) = {
+        let (unread, logs) = {
             let mut tree = self.tree.lock();
-            if tree.deletions_disabled > 0 {
-                let unsynced = tree.take_unneeded_syncs();
+            if tree.obsolete.are_disabled() {
+                let unsynced = tree.logs.take_unneeded_syncs();
                 drop(tree);
-                unsynced.values().for_each(|log| log.forget());
+                unsynced.iter().for_each(|log| log.forget());
                 return;
             }
             // Before the files are looked at: a view that ends meanwhile is noted for the next time.
             let _ended = self.view_end.take();
-            let all = std::mem::take(&mut tree.obsolete_tables);
-            // Nobody can gain a reference to a file whose only one is in this list.
-            let (gone, read): (Vec<_>, Vec<_>) = all
-                .into_iter()
-                .partition(|(_, file)| Arc::strong_count(file) == 1);
-            tree.obsolete_tables = read;
-            // Several versions may have a blob file, each with a count of its own of the garbage
-            // in it: it goes with the last of them.
-            tree.old_versions
-                .retain(|version| version.strong_count() > 0);
-            let readers: Vec<_> = tree.old_versions.iter().filter_map(Weak::upgrade).collect();
-            let is_read = |number: &FileNumber| {
-                readers
-                    .iter()
-                    .any(|old| old.blob_files().contains_key(number))
-            };
-            let all = std::mem::take(&mut tree.obsolete_blobs);
-            let (read, no_blobs): (Vec<_>, Vec<_>) =
-                all.into_iter().partition(|(_, number)| is_read(number));
-            tree.obsolete_blobs = read;
-            let min_log = tree.first_needed_log();
-            let kept = tree.logs.split_off(&min_log);
-            let logs = std::mem::replace(&mut tree.logs, kept);
-            let unsynced = tree.take_unneeded_syncs();
-            let waiting = !tree.obsolete_tables.is_empty() || !tree.obsolete_blobs.is_empty();
-            self.has_obsolete.store(waiting, Ordering::Release);
-            (gone, no_blobs, logs, unsynced)
+            let unread = tree.obsolete.take_unread();
+            self.has_obsolete
+                .store(!tree.obsolete.is_empty(), Ordering::Release);
+            (unread, tree.logs.take_unneeded())
         };
-        for (tables, file) in tables {
+        for (tables, file) in unread.tables {
             self.delete(&tables.path(&file));
         }
-        for (source, number) in blobs {
+        for (source, number) in unread.blobs {
             source.forget(number);
             self.delete(&source.path(number));
         }
-        unsynced.values().for_each(|log| log.forget());
-        self.retire_logs(logs);
+        logs.unsynced.iter().for_each(|log| log.forget());
+        self.retire_logs(logs.logs);
     }
 
     /// Purges on a background thread, for which closing waits; not at all once it is over.
@@ -200,12 +161,8 @@ impl Shared {
     /// to the next opening: the file is dead weight, not damage. The caller does not hold the lock
     /// of the tree.
     pub(crate) fn delete(&self, path: &Path) {
-        {
-            let mut tree = self.tree.lock();
-            if tree.deletions_disabled > 0 {
-                tree.held_deletions.push(path.to_owned());
-                return;
-            }
+        if self.tree.lock().obsolete.hold(path) {
+            return;
         }
         let result = match self.discard(path) {
             true => Ok(()),

@@ -189,7 +189,7 @@ fn live_table_bytes(s: &Sources<'_>) -> u64 {
 
 fn obsolete_table_bytes(s: &Sources<'_>) -> u64 {
     let tree = s.shared.tree.lock();
-    tree.obsolete_tables.iter().map(|(_, file)| file.size).sum()
+    tree.obsolete.table_bytes()
 }
 
 /// Tables that are opened, at most, for an estimate.
@@ -325,10 +325,10 @@ impl Shared {
             flush_pending: !state.immutables.is_empty() && !state.flushing,
             compaction_pending,
             condition: tree.condition,
-            min_log: tree.durable_min_log.0,
+            min_log: tree.logs.first_needed().0,
             running_runs: runs.sum(),
             aborts: tree.control.aborts() as u64,
-            deletes_files: tree.deletions_disabled == 0,
+            deletes_files: !tree.obsolete.are_disabled(),
         };
         drop(tree);
         Some(number(&sources))

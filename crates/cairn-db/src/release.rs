@@ -116,9 +116,7 @@ impl Shared {
             for family in tree.families.values_mut() {
                 family.immutables = Vec::new();
             }
-            tree.obsolete_tables = Vec::new();
-            tree.obsolete_blobs = Vec::new();
-            tree.old_versions = Vec::new();
+            tree.obsolete.forget();
             std::mem::take(&mut tree.dropped_families)
         };
         for family in families.iter() {

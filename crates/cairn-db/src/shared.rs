@@ -13,12 +13,10 @@
 //!
 //! Whoever waits for a job holds none of them but the lead, and helps the executor first.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
-use cairn_format::manifest::LogReach;
 use cairn_memory::BlockCache;
 use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
@@ -28,10 +26,10 @@ use cairn_platform::fs::FileLock;
 use cairn_platform::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering,
 };
-use cairn_read::{BlobSource, ViewEnd};
+use cairn_read::ViewEnd;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+use cairn_version::OpenTables;
 use cairn_version::manifest::Manifest;
-use cairn_version::{FileMeta, OpenTables, TableSource, Version};
 
 use crate::context::DbContext;
 use crate::control::Control;
@@ -39,12 +37,14 @@ use crate::errors::Errors;
 use crate::errors::retry::{Damaged, Retry};
 use crate::family::{Families, FamilyState};
 use crate::files::live::Capture;
+use crate::obsolete_files::ObsoleteFiles;
 use crate::open::Dropped;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
-use crate::write::log::{CurrentLog, LogFile};
+use crate::write::log::CurrentLog;
+use crate::write::log_set::LogSet;
 use crate::write::order::Order;
 use crate::write::queue::Queue;
 use crate::write::stall::{Condition, Throttle};
@@ -156,27 +156,13 @@ pub(crate) struct Writer {
 /// What changes when jobs start and end.
 pub(crate) struct Tree {
     pub(crate) families: BTreeMap<u32, FamilyTree>,
-    /// Logs that may hold unflushed data, the current one included, with their lengths when they
-    /// were finished.
-    pub(crate) logs: BTreeMap<FileNumber, u64>,
-    /// Logs whose last writes failed: nobody may read them later as history, or write over them.
-    pub(crate) failed_logs: BTreeSet<FileNumber>,
-    /// Obsolete logs whose files wait to become new ones.
-    pub(crate) recycled_logs: VecDeque<FileNumber>,
+    pub(crate) logs: LogSet,
     pub(crate) flushes: usize,
     pub(crate) compactions: usize,
-    /// Logs before this one are needed by nobody, and the MANIFEST says so durably.
-    pub(crate) durable_min_log: FileNumber,
-    /// What was durable of the logs when tables were last ingested; the MANIFEST says so.
-    pub(crate) log_reach: Option<LogReach>,
-    /// Tables that left their version and are deleted when the last reader leaves.
-    pub(crate) obsolete_tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
-    /// The same for blob files.
-    pub(crate) obsolete_blobs: Vec<(Arc<BlobSource>, FileNumber)>,
+    /// Files that wait for their deletion.
+    pub(crate) obsolete: ObsoleteFiles,
     /// Families that were dropped, for as long as handles of them live.
     pub(crate) dropped_families: Vec<Weak<FamilyState>>,
-    /// Versions with blob files that are not current any more and may have readers.
-    pub(crate) old_versions: Vec<Weak<Version>>,
     /// How gravely writes are slowed down.
     pub(crate) condition: Condition,
     /// Who holds writes back by `lock_wal`.
@@ -189,15 +175,6 @@ pub(crate) struct Tree {
     pub(crate) max_family: u32,
     /// Jobs that delete obsolete files or end logs; the lock is given back after them.
     pub(crate) purges: usize,
-    /// Logs that a job cuts to what was written. None is deleted, archived or written over before that, nor any
-    /// behind it.
-    pub(crate) ending_logs: BTreeSet<FileNumber>,
-    /// Logs that ended and are not known to be durable.
-    pub(crate) unsynced_logs: BTreeMap<FileNumber, Arc<LogFile>>,
-    /// How often deletions of files were disabled and not enabled again.
-    pub(crate) deletions_disabled: usize,
-    /// Files that are deleted when deletions are enabled again.
-    pub(crate) held_deletions: Vec<PathBuf>,
     /// Nothing is deleted any more: the directory may be somebody else's.
     pub(crate) closed: bool,
 }

@@ -345,10 +345,8 @@ impl Shared {
         drop(lead);
         self.telemetry.deliver();
         // What a log of them holds goes to tables, all of it at once, before anything is behind it.
-        let unsynced = &mut self.tree.lock().unsynced_logs;
-        for (_, failed) in unsynced.extract_if(.., |_, log| log.has_failed()) {
-            failed.forget();
-        }
+        let failed = self.tree.lock().logs.take_failed_syncs();
+        failed.iter().for_each(|log| log.forget());
         // A failure from here on is one of the new log.
         self.errors.state.lock().recovery.log_failed = false;
         Ok(())
@@ -366,7 +364,7 @@ impl Shared {
                 .map(|(id, state)| (*id, state.log_number))
                 .collect();
             let min_log = numbers.iter().map(|(_, number)| *number).min();
-            (numbers, min_log.unwrap_or(tree.durable_min_log))
+            (numbers, min_log.unwrap_or(tree.logs.first_needed()))
         };
         let mut edits = Vec::new();
         if self.options().track_and_verify_wals_in_manifest {
@@ -383,7 +381,7 @@ impl Shared {
         self.sync_logs_before(FileNumber(u64::MAX))?;
         self.log_edits(&mut manifest, edits)?;
         let mut tree = self.tree.lock();
-        tree.durable_min_log = tree.durable_min_log.max(min_log);
+        tree.logs.release_before(min_log);
         Ok(())
     }
 

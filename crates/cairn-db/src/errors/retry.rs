@@ -221,7 +221,7 @@ impl Shared {
 
     /// What a flush was doing: writing what is in logs too, or what is nowhere else.
     pub(crate) fn flush_reason(&self) -> Reason {
-        let finished: u64 = self.tree.lock().logs.values().sum();
+        let finished = self.tree.lock().logs.bytes();
         let logged = finished + self.writer.lock().unflushed_log_bytes > 0;
         match self.unlogged.load(Ordering::Acquire) && !logged {
             true => Reason::FlushNoWal,

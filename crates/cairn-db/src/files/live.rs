@@ -220,18 +220,17 @@ impl Drop for Kept<'_> {
 
 impl Shared {
     fn disable_file_deletions(&self) {
-        self.tree.lock().deletions_disabled += 1;
+        self.tree.lock().obsolete.disable();
     }
 
     /// Ends one [`Shared::disable_file_deletions`]; with the last of them, what waited is deleted.
     fn enable_file_deletions(&self) {
         let held = {
             let mut tree = self.tree.lock();
-            tree.deletions_disabled = tree.deletions_disabled.saturating_sub(1);
-            if tree.deletions_disabled > 0 || tree.closed {
-                return;
+            match tree.obsolete.enable() {
+                Some(held) if !tree.closed => held,
+                _ => return,
             }
-            std::mem::take(&mut tree.held_deletions)
         };
         held.iter().for_each(|path| self.delete(path));
         self.purge();
@@ -249,7 +248,7 @@ impl Shared {
         if wal_bytes == u64::MAX || self.context.read_only {
             return Ok(());
         }
-        let finished: u64 = self.tree.lock().logs.values().sum();
+        let finished = self.tree.lock().logs.bytes();
         let current = self.writer.lock().log.as_ref().map_or(0, |log| log.len());
         // What no log has would be missing from the copy.
         let unlogged = self.unlogged.load(Ordering::Acquire);
@@ -305,8 +304,7 @@ impl Shared {
             }
         }
         let tree = self.tree.lock();
-        let finished = tree.logs.range(tree.durable_min_log..);
-        for (&number, &len) in finished {
+        for (number, len) in tree.logs.needed() {
             match current {
                 Some((current, len)) if current == number => capture.logs.push((number, len)),
                 _ => capture.logs.push((number, len)),

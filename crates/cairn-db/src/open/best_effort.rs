@@ -83,7 +83,7 @@ impl Shared {
     /// the end of the opening removes the old ones.
     pub(super) fn set_aside(&self) -> Result<()> {
         let fs = &*self.context.world.fs;
-        let min_log = self.tree.lock().durable_min_log;
+        let min_log = self.tree.lock().logs.first_needed();
         // No MANIFEST has that number yet.
         let needed = self.needed(self.next_file_number(), min_log);
         let own = [&self.context.dir, &self.context.wal_dir];

@@ -346,20 +346,12 @@ impl Shared {
         self.families.store(Arc::new(families.without(family.id())));
         let mut tree = self.tree.lock();
         tree.families.remove(&family.id());
-        tree.durable_min_log = tree.durable_min_log.max(min_log);
+        tree.logs.release_before(min_log);
         tree.dropped_families
             .retain(|dropped| dropped.strong_count() > 0);
         tree.dropped_families.push(Arc::downgrade(family));
         let view = family.view.load_full();
-        for (_, file) in view.version.files() {
-            tree.obsolete_tables
-                .push((family.tables().clone(), file.clone()));
-        }
-        for number in view.version.blob_files().keys() {
-            tree.obsolete_blobs
-                .push((view.family.blobs.clone(), *number));
-        }
-        tree.old_versions.push(Arc::downgrade(&view.version));
+        tree.obsolete.add_dropped(&family.tables(), &view);
         drop(view);
         self.has_obsolete.store(true, Ordering::Release);
         self.update_conditions(&mut tree);
@@ -383,7 +375,7 @@ impl Shared {
         predecessor: Option<Predecessor>,
         before: Option<&CurrentLog>,
     ) -> Result<CurrentLog> {
-        let recycled = self.tree.lock().recycled_logs.pop_front();
+        let recycled = self.tree.lock().logs.next_recycled();
         let options = WalOptions {
             recyclable: self.options().recycle_log_file_num > 0,
             compression: self.options().wal_compression,
@@ -465,7 +457,7 @@ impl Shared {
         drop(self.lead_alone()?);
         self.wait_until(|tree| {
             let jobs = tree.flushes + tree.compactions + tree.manual;
-            jobs == 0 && tree.ending_logs.is_empty()
+            jobs == 0 && !tree.logs.is_ending()
         })?;
         let log = self.writer.lock().log.take();
         let synced = match log {
@@ -473,8 +465,8 @@ impl Shared {
             Some(log) => log.abandon(),
             None => Ok(()),
         };
-        let unsynced = std::mem::take(&mut self.tree.lock().unsynced_logs);
-        let synced = unsynced.into_values().fold(synced, |synced, log| {
+        let unsynced = self.tree.lock().logs.take_unsynced();
+        let synced = unsynced.into_iter().fold(synced, |synced, log| {
             if log.has_failed() {
                 log.forget();
                 return synced;

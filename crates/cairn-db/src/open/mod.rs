@@ -17,7 +17,7 @@ pub(crate) mod replay;
 mod reuse;
 mod wals;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,10 +39,12 @@ use crate::background::reserve_threads;
 use crate::context::DbContext;
 use crate::db::{Db, FamilyDescriptor};
 use crate::family::Families;
+use crate::obsolete_files::ObsoleteFiles;
 use crate::shared::{FamilyTree, Shared, Tree, Writer};
 use crate::snapshot::Snapshots;
 use crate::telemetry::Telemetry;
 use crate::ttl;
+use crate::write::log_set::LogSet;
 use crate::write::stall::{Condition, Throttle, low_pri_rate};
 
 pub(crate) use files::read_small;
@@ -435,27 +437,17 @@ fn assemble(
         helping: Arc::default(),
         tree: Mutex::new(Tree {
             families: BTreeMap::new(),
-            logs: BTreeMap::new(),
-            failed_logs: Default::default(),
-            recycled_logs: Default::default(),
-            durable_min_log: recovered.min_log_to_keep,
-            log_reach: None,
+            logs: LogSet::new(recovered.min_log_to_keep),
             flushes: 0,
             compactions: 0,
-            obsolete_tables: Vec::new(),
-            obsolete_blobs: Vec::new(),
+            obsolete: ObsoleteFiles::default(),
             dropped_families: Vec::new(),
-            old_versions: Vec::new(),
             condition: Condition::Normal,
             wal_locks: Default::default(),
             manual: 0,
             control: Default::default(),
             max_family: recovered.max_family,
             purges: 0,
-            ending_logs: BTreeSet::new(),
-            unsynced_logs: BTreeMap::new(),
-            deletions_disabled: 0,
-            held_deletions: Vec::new(),
             closed: false,
         }),
         changed: Condvar::new(),

@@ -80,7 +80,7 @@ impl Shared {
         let mut edits = Vec::new();
         if vouches {
             edits.push(VersionEdit {
-                wals_deleted_before: Some(tree.durable_min_log),
+                wals_deleted_before: Some(tree.logs.first_needed()),
                 ..VersionEdit::default()
             });
         }
@@ -102,7 +102,7 @@ impl Shared {
             next_file_number: Some(self.next_file_number()),
             last_sequence: Some(self.published()),
             max_family: Some(tree.max_family),
-            min_log_number_to_keep: Some(tree.durable_min_log),
+            min_log_number_to_keep: Some(tree.logs.first_needed()),
             ..VersionEdit::default()
         });
         Some(edits)

@@ -611,7 +611,7 @@ impl Shared {
             tree.families
                 .values_mut()
                 .for_each(|state| state.log_number = log);
-            tree.durable_min_log = log;
+            tree.logs.release_before(log);
         }
         for dir in self.all_table_dirs() {
             self.context.world.fs.sync_dir(&dir)?;
@@ -623,14 +623,14 @@ impl Shared {
             Some(manifest) => manifest,
             None => self.write_manifest(&families, &[])?,
         };
-        let (number, min_log) = (manifest.number(), self.tree.lock().durable_min_log);
+        let (number, min_log) = (manifest.number(), self.tree.lock().logs.first_needed());
         *self.manifest.lock() = Some(manifest);
         let next = self.create_log(log, None, None)?;
         let how = match next.is_mapped() {
             true => "written through a mapping",
             false => "written by calls",
         };
-        self.tree.lock().logs.insert(log, 0);
+        self.tree.lock().logs.begin(log);
         self.writer.lock().log = Some(next);
         // Cleaning up removes those that it replaces.
         let options = self.add_options_file()?;
@@ -668,7 +668,7 @@ impl Shared {
             )?;
             self.check_copy(&copy, file, *whole)?;
             fs.rename(&copy, &file.path)?;
-            self.tree.lock().logs.insert(file.number, *whole);
+            self.tree.lock().logs.end(file.number, *whole);
         }
         fs.sync_dir(&self.context.wal_dir)
     }

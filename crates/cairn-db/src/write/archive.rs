@@ -53,14 +53,13 @@ impl Shared {
         }
         let wanted = usize::try_from(options.recycle_log_file_num).unwrap_or(usize::MAX);
         for number in logs.into_keys() {
-            let mut tree = self.tree.lock();
-            let closing = self.closing.load(Ordering::Acquire);
-            if !closing && tree.recycled_logs.len() < wanted {
-                tree.recycled_logs.push_back(number);
-                continue;
+            let is_recycled = {
+                let mut tree = self.tree.lock();
+                !self.closing.load(Ordering::Acquire) && tree.logs.recycle(number, wanted)
+            };
+            if !is_recycled {
+                self.delete(&self.log_path(number));
             }
-            drop(tree);
-            self.delete(&self.log_path(number));
         }
     }
 
@@ -71,7 +70,7 @@ impl Shared {
             let tree = self.tree.lock();
             let numbers = logs.keys().copied();
             numbers
-                .filter(|number| tree.failed_logs.contains(number))
+                .filter(|number| tree.logs.has_failed(*number))
                 .collect()
         };
         for number in failed {
@@ -83,7 +82,7 @@ impl Shared {
 
     /// Deletes the files that waited to become new logs.
     pub(crate) fn delete_recycled_logs(&self) {
-        let waiting = std::mem::take(&mut self.tree.lock().recycled_logs);
+        let waiting = self.tree.lock().logs.take_recycled();
         for number in waiting {
             self.delete(&self.log_path(number));
         }

@@ -19,6 +19,7 @@ pub(crate) mod guards;
 pub(crate) mod hold;
 pub(crate) mod insert;
 pub(crate) mod log;
+pub(crate) mod log_set;
 pub(crate) mod order;
 pub(crate) mod pace;
 pub(crate) mod queue;

@@ -15,7 +15,7 @@ use cairn_types::{Error, FileNumber, Result};
 
 use super::archive;
 use super::early::{self, Look};
-use super::log::{CurrentLog, LogFile};
+use super::log::CurrentLog;
 use super::steps::Steps;
 use crate::family::FamilyState;
 use crate::shared::{Immutable, Shared};
@@ -154,11 +154,7 @@ impl Shared {
         if !self.has_families() {
             return Ok(());
         }
-        let before: Vec<Arc<LogFile>> = {
-            let tree = self.tree.lock();
-            let before = tree.unsynced_logs.range(..log);
-            before.map(|(_, file)| file.clone()).collect()
-        };
+        let before = self.tree.lock().logs.unsynced_before(log);
         before.iter().try_for_each(|file| {
             file.sync(&*self.context.world.fs)
                 .inspect_err(|error| self.log_failed(error))
@@ -220,10 +216,7 @@ impl Shared {
                 shared.log_failed(error);
             }
             let mut tree = shared.tree.lock();
-            tree.ending_logs.remove(&number);
-            if ended.is_ok_and(|synced| synced) {
-                tree.unsynced_logs.remove(&number);
-            }
+            tree.logs.ended(number, ended.is_ok_and(|synced| synced));
             drop(tree);
             shared.purge_counted();
         });
@@ -232,7 +225,7 @@ impl Shared {
     /// Whether all logs together are larger than `max_total_wal_size`.
     fn logs_are_too_large(&self) -> bool {
         let limit = self.wal_limit.load(Ordering::Relaxed);
-        let finished: u64 = self.tree.lock().logs.values().sum();
+        let finished = self.tree.lock().logs.bytes();
         limit > 0 && finished + self.writer.lock().unflushed_log_bytes > limit
     }
 
@@ -411,10 +404,10 @@ impl Shared {
                 ));
             }
             let mut tree = self.tree.lock();
-            tree.logs.insert(old.number(), old.len());
-            tree.logs.insert(number, 0);
+            tree.logs.end(old.number(), old.len());
+            tree.logs.begin(number);
             if failed {
-                tree.failed_logs.insert(old.number());
+                tree.logs.fail(old.number());
                 drop(tree);
                 old.give_up();
             } else if waits && !old.is_mapped() {
@@ -423,8 +416,7 @@ impl Shared {
                 old.finish(&*self.context.world.fs)?;
                 steps.done("closing the log");
             } else {
-                tree.ending_logs.insert(old.number());
-                tree.unsynced_logs.insert(old.number(), old.file());
+                tree.logs.end_later(old.number(), old.file());
                 tree.purges += 1;
                 drop(tree);
                 self.end_log(old);

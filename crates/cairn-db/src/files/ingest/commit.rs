@@ -95,7 +95,7 @@ impl Shared {
             self.end_reservations(reserved);
             return Err(Failed::InDoubt(error));
         }
-        self.tree.lock().log_reach = log_reach;
+        self.tree.lock().logs.set_reach(log_reach);
         self.show(prepared, &entering, last);
         drop(manifest);
         drop(pause);
@@ -113,8 +113,8 @@ impl Shared {
         });
         let finished = || {
             let tree = self.tree.lock();
-            let last = tree.logs.iter().rev().find(|(_, bytes)| **bytes > 0);
-            last.map(|(&number, &bytes)| LogReach { number, bytes })
+            let last = tree.logs.iter().rev().find(|(_, bytes)| *bytes > 0);
+            last.map(|(number, bytes)| LogReach { number, bytes })
         };
         current.or_else(finished)
     }
