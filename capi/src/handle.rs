@@ -1,12 +1,12 @@
 //! Handles: what C programs hold instead of objects.
 //!
-//! A handle points to a *shell*: a word that says whether the object lives, and the object. A shell
-//! is never given back to the allocator, only used again, oldest first, for an object of the same
-//! type; so a program that uses a handle after it was destroyed reads a word that says so, and
-//! ends with a message instead of with corrupted memory (unless the shell has a new object by
-//! then). The shells of a type cost the memory of the most objects that ever lived at once, and of
-//! some that rest in each thread: a thread uses its own first, so that handles that live for one
-//! call take no lock.
+//! A handle points to a *shell*: a word that says whether the object lives, and the object. The address
+//! of a shell is used again, oldest first, for an object of the same type and for nothing else; so a
+//! program that uses a handle after it was destroyed reads a word that says so, and ends with a
+//! message instead of with corrupted memory (unless the shell has a new object by then). Memory
+//! follows the objects that live: shells without one go back to the kernel page by page (`slabs`), but
+//! for some that rest in each thread and in all. A thread uses its own first, so that handles that live
+//! for one call take no lock.
 //!
 //! An object that belongs to a database can be *detached* when the database is closed ([`detach`]): another one
 //! takes its place behind the handle. A call that uses the object marks its shell ([`enter`]) with plain stores;
@@ -16,13 +16,14 @@
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicUsize, compiler_fence};
+use std::sync::atomic::compiler_fence;
 use std::thread::LocalKey;
 
 use cairn_db::GetScratch;
 use cairn_platform::sync::Mutex;
+
+use crate::slabs::{Link, OWN, Pool, Queue, REST, stride};
 
 /// The word of a shell whose object lives. Unlikely in memory that is no shell.
 const LIVE: u32 = 0x6c_69_76_ec;
@@ -40,108 +41,16 @@ pub struct Shell<T> {
     object: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// The beginning of every shell.
-struct Link {
-    word: AtomicU32,
-    /// True if a call uses the object ([`enter`]).
-    in_use: AtomicU32,
-    /// What the object belongs to; 0 for nothing.
-    owner: AtomicUsize,
-    /// The shell behind this one in a queue; without meaning in the last of it and outside.
-    next: Cell<*mut Link>,
-}
-
-/// Shells that wait for a new object, oldest first.
-struct Queue {
-    first: Cell<*mut Link>,
-    last: Cell<*mut Link>,
-    len: Cell<usize>,
-}
-
-// SAFETY: whoever has the queue has the shells in it, which belong to no thread.
-unsafe impl Send for Queue {}
-
-impl Queue {
-    const fn new() -> Queue {
-        Queue {
-            first: Cell::new(null_mut()),
-            last: Cell::new(null_mut()),
-            len: Cell::new(0),
-        }
-    }
-
-    /// The oldest shell, if it has rested.
-    #[inline]
-    fn pop(&self) -> Option<*mut Link> {
-        let len = self.len.get();
-        (len > REST).then(|| {
-            self.len.set(len - 1);
-            let first = self.first.get();
-            // SAFETY: shells stay readable for ever, and those of the queue are the queue's. There
-            // are others behind the first.
-            self.first.set(unsafe { (*first).next.get() });
-            first
-        })
-    }
-
-    /// Adds shells that hang together; `last` is the last of them.
-    #[inline]
-    fn push(&self, first: *mut Link, last: *mut Link, count: usize) {
-        match self.len.get() {
-            0 => self.first.set(first),
-            // SAFETY: as in `pop`; the queue has a last shell.
-            _ => unsafe { (*self.last.get()).next.set(first) },
-        }
-        self.last.set(last);
-        self.len.set(self.len.get() + count);
-    }
-
-    /// Moves the `count` oldest shells, or all if there are fewer, to `other`.
-    fn give(&self, count: usize, other: &Queue) {
-        let count = count.min(self.len.get());
-        if count == 0 {
-            return;
-        }
-        let first = self.first.get();
-        let mut last = first;
-        for _ in 1..count {
-            // SAFETY: as in `pop`; there are `count` shells.
-            last = unsafe { (*last).next.get() };
-        }
-        // SAFETY: as above. Behind the last shell of all stands nothing that is looked at.
-        self.first.set(unsafe { (*last).next.get() });
-        self.len.set(self.len.get() - count);
-        other.push(first, last, count);
-    }
-}
-
-/// The shells of one type that wait for a new object in any thread.
+/// The shells of one type that no thread has.
 pub struct Shells {
-    free: Mutex<Queue>,
-    /// All shells of the type, if its objects have owners.
-    all: Mutex<Vec<Shared>>,
+    pool: Mutex<Pool>,
 }
-
-/// The address of a shell.
-#[derive(Clone, Copy)]
-struct Shared(*mut Link);
-
-// SAFETY: shells stay readable for ever, and what other threads use of one is atomic.
-unsafe impl Send for Shared {}
-
-/// Freed shells that rest at least this long, counted in later destructions, before they are used
-/// again.
-const REST: usize = 64;
-
-/// Shells that rest in one thread before they are given to all.
-const OWN: usize = 4 * REST;
 
 impl Shells {
     /// No shells yet.
     pub const fn new() -> Shells {
         Shells {
-            free: Mutex::new(Queue::new()),
-            all: Mutex::new(Vec::new()),
+            pool: Mutex::new(Pool::new()),
         }
     }
 }
@@ -183,7 +92,7 @@ impl<B: Beside> Own<B> {
     #[cold]
     #[inline(never)]
     fn leave<H: Handle>(&self) {
-        self.shells.give(usize::MAX, &H::shells().free.lock());
+        H::shells().pool.lock().receive(&self.shells, usize::MAX);
         self.beside.clear();
     }
 }
@@ -310,19 +219,21 @@ pub fn misuse(what: &str) -> ! {
 #[cold]
 #[inline(never)]
 extern "C" fn not_alive<H: Handle>(handle: *const H, word: u32) -> ! {
+    misuse(&complaint(handle, word))
+}
+
+/// The message about a handle that is null, or whose word is `word`.
+fn complaint<H: Handle>(handle: *const H, word: u32) -> String {
+    let name = H::NAME;
     if handle.is_null() {
-        misuse(&format!(
-            "a null {} was passed where one is needed",
-            H::NAME
-        ));
+        return format!("a null {name} was passed where one is needed");
     }
-    misuse(&match word {
-        DEAD => format!(
-            "the {} at {handle:p} is used after it was destroyed",
-            H::NAME
-        ),
-        _ => format!("the pointer {handle:p} is not a {}", H::NAME),
-    })
+    // The memory of a shell that was returned to the kernel reads as zeros.
+    let returned = || word == 0 && H::shells().pool.lock().has(handle.addr());
+    match word == DEAD || returned() {
+        true => format!("the {name} at {handle:p} is used after it was destroyed"),
+        false => format!("the pointer {handle:p} is not a {name}"),
+    }
 }
 
 /// A shell without an object, which nobody else has.
@@ -333,8 +244,8 @@ impl<H: Handle> Vacant<H> {
     #[inline]
     pub fn fill(self, object: H::Object) -> *mut H {
         let shell = self.0;
-        // SAFETY: the shell came from a box that is never freed, and it is in no queue: nobody else
-        // has it until the word says so.
+        // SAFETY: the shell came from the pool of the type, and it is in no queue: nobody else has it until
+        // the word says so.
         unsafe {
             (*(*shell).object.get()).write(object);
             (*shell).link.word.store(LIVE, Release);
@@ -382,34 +293,18 @@ fn look_after<H: Handle>(own: &Own<H::Beside>) {
     own.looked_after.set(looked_after);
 }
 
-/// A shell for a thread that has none of its own: one that has rested elsewhere, or a new one.
+/// A shell for a thread that has none of its own.
 #[cold]
 #[inline(never)]
 fn other_shell<H: Handle>() -> *mut Link {
-    let rested = H::shells().free.lock().pop();
-    rested.unwrap_or_else(|| {
-        let shell = Shell::<H::Object> {
-            link: Link {
-                word: AtomicU32::new(DEAD),
-                in_use: AtomicU32::new(0),
-                owner: AtomicUsize::new(0),
-                next: Cell::new(null_mut()),
-            },
-            object: UnsafeCell::new(MaybeUninit::uninit()),
-        };
-        let shell = Box::into_raw(Box::new(shell)).cast();
-        if H::OWNED {
-            H::shells().all.lock().push(Shared(shell));
-        }
-        shell
-    })
+    H::shells().pool.lock().take(stride::<Shell<H::Object>>())
 }
 
 /// Lets a shell wait for its next object.
 #[inline]
 fn rest<H: Handle>(shell: *mut Link) {
     H::own().with(|own| {
-        let len = own.shells.len.get();
+        let len = own.shells.len();
         if len == 0 || len >= OWN {
             return rest_elsewhere::<H>(&own.shells, shell);
         }
@@ -422,13 +317,13 @@ fn rest<H: Handle>(shell: *mut Link) {
 #[inline(never)]
 fn rest_elsewhere<H: Handle>(own: &Queue, shell: *mut Link) {
     // A thread that ends keeps no shells.
-    match H::leaving().try_with(|_| ()) {
-        Ok(()) => own.push(shell, shell, 1),
-        Err(_) => H::shells().free.lock().push(shell, shell, 1),
+    if H::leaving().try_with(|_| ()).is_err() {
+        return H::shells().pool.lock().receive_one(shell);
     }
-    if own.len.get() > OWN {
+    own.push(shell, shell, 1);
+    if own.len() > OWN {
         // A thread that destroys what others create keeps none from them.
-        own.give(OWN - REST, &H::shells().free.lock());
+        H::shells().pool.lock().receive(own, OWN - REST);
     }
 }
 
@@ -568,17 +463,16 @@ fn barrier_everywhere() -> bool {
 /// nothing. An object that a call uses at this moment stays as it is, and so do all where no barrier
 /// can be had. Returns how many were exchanged.
 pub fn detach<H: Handle>(owner: usize, replace: impl Fn(&mut H::Object)) -> usize {
-    let shells = H::shells().all.lock().clone();
     let mut held: Vec<(&Shell<H::Object>, u32)> = Vec::new();
-    for Shared(shell) in shells {
+    H::shells().pool.lock().for_each(|shell| {
         // SAFETY: shells stay readable for ever.
         let shell = unsafe { &*shell.cast::<Shell<H::Object>>() };
-        let word = shell.link.word.load(Acquire);
-        let is_its = || shell.link.owner.load(Relaxed) == owner;
-        if (word != LIVE && word != READY) || !is_its() {
-            continue;
-        }
         let link = &shell.link;
+        let word = link.word.load(Acquire);
+        let is_its = || link.owner.load(Relaxed) == owner;
+        if (word != LIVE && word != READY) || !is_its() {
+            return;
+        }
         if link
             .word
             .compare_exchange(word, HELD, AcqRel, Acquire)
@@ -590,7 +484,7 @@ pub fn detach<H: Handle>(owner: usize, replace: impl Fn(&mut H::Object)) -> usiz
                 false => link.word.store(word, Release),
             }
         }
-    }
+    });
     let seen = !held.is_empty() && barrier_everywhere();
     let mut count = 0;
     for (shell, word) in held {
@@ -748,6 +642,8 @@ pub unsafe fn destroy<H: Handle>(handle: *mut H) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU32};
+
     use super::*;
 
     handles! {
@@ -906,5 +802,132 @@ mod tests {
         more.into_iter().chain([again]).for_each(|handle| {
             end_number(handle);
         });
+    }
+
+    handles! {
+        /// A handle that is created in masses.
+        mass_t = [u64; 3];
+        /// A handle that several threads create and destroy, with an object in memory of its own.
+        traded_t = Box<u64>, NOTES, OWNED;
+    }
+
+    #[test]
+    fn a_million_objects_leave_no_memory_and_are_known_as_destroyed() {
+        let resident = || mass_t::shells().pool.lock().resident();
+        for round in 0..2 {
+            let made: Vec<*mut mass_t> = (0..1_000_000).map(|i| create([i, i, i])).collect();
+            assert!(resident() > 60 << 20, "{}", resident());
+            for (i, &handle) in (0..).zip(&made) {
+                // SAFETY: the handle was created above and ends here.
+                assert_eq!(unsafe { take(handle) }, [i, i, i]);
+            }
+            assert!(
+                resident() < 256 << 10,
+                "{} stay in round {round}",
+                resident()
+            );
+            let handle = made[0].cast_const();
+            // SAFETY: a shell stays readable.
+            let word = unsafe { (*handle.cast::<Link>()).word.load(Acquire) };
+            assert_eq!(word, 0, "the memory was returned");
+            assert!(complaint(handle, word).contains("used after it was destroyed"));
+            let foreign = (&raw const word).cast::<mass_t>();
+            assert!(complaint(foreign, word).contains("is not a mass_t"));
+        }
+    }
+
+    #[test]
+    fn what_ending_threads_leave_is_no_memory() {
+        let resident = || traded_t::shells().pool.lock().resident();
+        // Other tests do not use the type at the same time.
+        let _alone = TRADED.lock();
+        for _ in 0..40 {
+            let ended = std::thread::scope(|scope| {
+                let thread = scope.spawn(|| {
+                    let mut handles: Vec<_> = (0..OWN as u64)
+                        .map(|i| create_owned::<traded_t>(Box::new(i), 1))
+                        .collect();
+                    handles.reverse();
+                    // SAFETY: the handles live and end here.
+                    handles
+                        .into_iter()
+                        .for_each(|handle| unsafe { destroy(handle) });
+                });
+                thread.join()
+            });
+            assert!(ended.is_ok());
+        }
+        assert!(resident() < 512 << 10, "{}", resident());
+    }
+
+    static TRADED: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn threads_that_end_what_others_create_and_a_detaching_one_agree() {
+        const EACH: u64 = 60_000;
+        let _alone = TRADED.lock();
+        let done = AtomicBool::new(false);
+        let detached = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let detaching = scope.spawn(|| {
+                while !done.load(Acquire) {
+                    // The objects of the second owner, whose numbers are odd.
+                    let count = detach::<traded_t>(2, |number| **number = 0);
+                    detached.fetch_add(count as u32, AcqRel);
+                    std::thread::yield_now();
+                }
+            });
+            let traders: Vec<_> = (0..3)
+                .map(|trader| {
+                    let (give, taken) = std::sync::mpsc::sync_channel::<Vec<usize>>(2);
+                    scope.spawn(move || {
+                        // So many at once that units fill and are returned again and again.
+                        for first in (0..EACH).step_by(6_000) {
+                            let made = (first..first + 6_000).map(|number| {
+                                create_owned::<traded_t>(Box::new(number), 1 + number as usize % 2)
+                                    as usize
+                            });
+                            if give.send(made.collect()).is_err() {
+                                return;
+                            }
+                        }
+                    });
+                    scope.spawn(move || {
+                        let mut expected = 0;
+                        for mut handles in taken {
+                            if trader == 1 {
+                                handles.reverse();
+                                expected += 6_000;
+                            }
+                            for handle in handles {
+                                expected -= u64::from(trader == 1);
+                                // SAFETY: the handle lives and ends here.
+                                let number = unsafe { *take(handle as *mut traded_t) };
+                                let is_detached = number == 0 && expected % 2 == 1;
+                                assert!(
+                                    number == expected || is_detached,
+                                    "{number}, not {expected}"
+                                );
+                                expected += u64::from(trader != 1);
+                            }
+                            expected += if trader == 1 { 6_000 } else { 0 };
+                        }
+                        assert_eq!(expected, EACH);
+                    })
+                })
+                .collect();
+            for trader in traders {
+                assert!(trader.join().is_ok());
+            }
+            done.store(true, Release);
+            assert!(detaching.join().is_ok());
+        });
+        assert!(
+            detached.load(Acquire) > 0,
+            "some were detached while they were traded"
+        );
+        let resident = traded_t::shells().pool.lock().resident();
+        // Each shell that rests in the pool may keep a page.
+        assert!(resident < 4 << 20, "{resident}");
     }
 }

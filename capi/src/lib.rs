@@ -4,8 +4,9 @@
 //! function turns C's arguments into Rust's, calls the engine, and turns the answer back; nothing
 //! here decides anything about data.
 //!
-//! - *Handles* (`handle`) are shells that are never given back to the allocator, so that the use
-//!   of one after its destruction is found out and ends the process with a message.
+//! - *Handles* (`handle`) are shells whose addresses serve one type for ever, so that the use of one
+//!   after its destruction is detected and ends the process with a message; their memory follows the
+//!   objects that live (`slabs`).
 //! - *Errors* (`error`) are texts in RocksDB's words, allocated with `malloc`, in `*errptr`.
 //! - *Callbacks* (`callbacks`) are called from any thread; what a program's function returns is
 //!   checked where it can be.
@@ -52,6 +53,7 @@ pub mod named;
 pub mod options;
 pub mod perf;
 pub mod reads;
+mod slabs;
 pub mod space;
 pub mod statistics;
 pub mod table_properties;

@@ -1,8 +1,12 @@
-/* Objects that a program leaks. Opens and closes a database many times, leaves one object of a kind behind
- * in each round, and prints what the later rounds added to the process: its resident memory in KiB and its
- * file descriptors. `cargo xtask test capi` compares both with what the same rounds add with RocksDB's
- * library. */
+/* Memory of objects that a program leaks, and of objects that it had.
+ *
+ * With the name of a kind: opens and closes a database many times, leaves one object of the kind behind in
+ * each round, and prints what the later rounds added to the process: its resident memory in KiB and its file
+ * descriptors. With "released-" before the kind: makes as many objects of it at once as it is told, releases
+ * them, and prints the same of what is left after the last of a few rounds. `cargo xtask test capi` compares both
+ * with what RocksDB's library leaves. */
 #include <dirent.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -145,13 +149,86 @@ static void one_round(const char* path, const char* kind) {
   rocksdb_options_destroy(o);
 }
 
+/* What is made in masses. */
+struct open_db {
+  rocksdb_t* db;
+  rocksdb_readoptions_t* r;
+};
+
+static void* make(const char* kind, struct open_db* open, int number) {
+  char* err = NULL;
+  void* made = NULL;
+  if (strcmp(kind, "snapshot") == 0) {
+    if (number % 1000 == 0) put(open->db, "00000001", "v"); /* for another sequence number */
+    made = (void*)rocksdb_create_snapshot(open->db);
+  } else if (strcmp(kind, "iterator") == 0) {
+    made = rocksdb_create_iterator(open->db, open->r);
+    rocksdb_iter_seek_to_first(made);
+  } else if (strcmp(kind, "pinned") == 0) {
+    made = rocksdb_get_pinned(open->db, open->r, "00001500", 8, &err);
+  } else if (strcmp(kind, "batch") == 0) {
+    made = rocksdb_writebatch_create();
+    rocksdb_writebatch_put(made, "k", 1, "v", 1);
+  } else if (strcmp(kind, "options") == 0) {
+    made = rocksdb_readoptions_create();
+  }
+  CHECK_OK(err);
+  CHECK(made != NULL);
+  return made;
+}
+
+static void release(const char* kind, struct open_db* open, void* made) {
+  if (strcmp(kind, "snapshot") == 0) rocksdb_release_snapshot(open->db, made);
+  if (strcmp(kind, "iterator") == 0) rocksdb_iter_destroy(made);
+  if (strcmp(kind, "pinned") == 0) rocksdb_pinnableslice_destroy(made);
+  if (strcmp(kind, "batch") == 0) rocksdb_writebatch_destroy(made);
+  if (strcmp(kind, "options") == 0) rocksdb_readoptions_destroy(made);
+}
+
+/* Makes objects, and releases them in another order. */
+static void in_masses(const char* kind, struct open_db* open, void** made, int count) {
+  for (int i = 0; i < count; i++) made[i] = make(kind, open, i);
+  /* 7919 is prime and divides no count: each number comes once. */
+  for (int i = 0, at = 0; i < count; i++, at = (at + 7919) % count) release(kind, open, made[at]);
+}
+
+static void released(const char* path, const char* kind, int count) {
+  char* err = NULL;
+  rocksdb_options_t* o = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(o, 1);
+  struct open_db open = {rocksdb_open(o, path, &err), rocksdb_readoptions_create()};
+  CHECK_OK(err);
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  write_rows(open.db, w, 0, ROWS);
+  flush(open.db);
+  void** made = malloc(sizeof *made * (size_t)count);
+  memset(made, 1, sizeof *made * (size_t)count);
+  in_masses(kind, &open, made, 1000);
+  malloc_trim(0);
+  long memory = resident(), files = descriptors();
+  for (int round = 0; round < 2; round++) in_masses(kind, &open, made, count);
+  malloc_trim(0);
+  printf("%ld %ld\n", resident() - memory, descriptors() - files);
+  free(made);
+  rocksdb_close(open.db);
+  rocksdb_writeoptions_destroy(w);
+  rocksdb_readoptions_destroy(open.r);
+  rocksdb_options_destroy(o);
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 4);
   char* path = below(argv[1], "db");
-  int rounds = atoi(argv[3]);
+  static const char prefix[] = "released-";
+  int count = atoi(argv[3]);
+  if (strncmp(argv[2], prefix, sizeof prefix - 1) == 0) {
+    released(path, argv[2] + sizeof prefix - 1, count);
+    free(path);
+    return 0;
+  }
   for (int i = 0; i < WARM_UP; i++) one_round(path, argv[2]);
   long memory = resident(), files = descriptors();
-  for (int i = 0; i < rounds; i++) one_round(path, argv[2]);
+  for (int i = 0; i < count; i++) one_round(path, argv[2]);
   printf("%ld %ld\n", resident() - memory, descriptors() - files);
   free(path);
   return 0;

@@ -15,6 +15,26 @@ static rocksdb_t* open_db(const char* dir, rocksdb_options_t** options) {
   return db;
 }
 
+/* Two objects that were destroyed together with so many others that their memory is no longer there. */
+enum { MANY = 20000 };
+
+static const rocksdb_snapshot_t* released_snapshot(rocksdb_t* db) {
+  static const rocksdb_snapshot_t* made[MANY];
+  for (int i = 0; i < MANY; i++) made[i] = rocksdb_create_snapshot(db);
+  for (int i = 0; i < MANY; i++) rocksdb_release_snapshot(db, made[i]);
+  return made[0];
+}
+
+static rocksdb_iterator_t* destroyed_iterator(rocksdb_t* db, rocksdb_readoptions_t* r) {
+  static rocksdb_iterator_t* made[MANY / 10];
+  for (int i = 0; i < MANY / 10; i++) {
+    made[i] = rocksdb_create_iterator(db, r);
+    rocksdb_iter_seek_to_first(made[i]);
+  }
+  for (int i = 0; i < MANY / 10; i++) rocksdb_iter_destroy(made[i]);
+  return made[0];
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 3);
   char* err = NULL;
@@ -57,6 +77,16 @@ int main(int argc, char** argv) {
     } else {
       rocksdb_iter_destroy(iter);
     }
+  } else if (strcmp(which, "snapshot-gone") == 0) {
+    rocksdb_snapshot_get_sequence_number(released_snapshot(db));
+  } else if (strcmp(which, "snapshot-gone-twice") == 0) {
+    rocksdb_release_snapshot(db, released_snapshot(db));
+  } else if (strcmp(which, "iterator-gone") == 0) {
+    rocksdb_iter_next(destroyed_iterator(db, r));
+  } else if (strcmp(which, "entry-gone") == 0) {
+    rocksdb_put(db, w, "k", 1, "v", 1, &err);
+    CHECK_OK(err);
+    rocksdb_iter_value(destroyed_iterator(db, r), &len);
   } else if (strcmp(which, "list-end") == 0) {
     cairn_damaged_tables_path(cairn_damaged_tables(db), 0);
   } else if (strcmp(which, "null-part") == 0) {

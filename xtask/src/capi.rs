@@ -18,20 +18,21 @@ use crate::needs::Selection;
 use crate::{exchange, leaks, prefix, registry, unbuilt};
 
 /// C programs that run to their end.
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 10] = [
     "basic",
     "cairn",
     "callbacks",
     "files",
     "fork",
     "jobs",
+    "kept",
     "newer",
     "options",
     "ttl",
 ];
 
 /// Cases of `misuse.c`, and whether they end in an abort.
-const MISUSE: [(&str, bool); 15] = [
+const MISUSE: [(&str, bool); 19] = [
     ("null-db", true),
     ("null-options", true),
     ("null-errptr", true),
@@ -41,6 +42,10 @@ const MISUSE: [(&str, bool); 15] = [
     ("iterator-destroyed", true),
     ("entry-destroyed", true),
     ("entry-destroyed-twice", true),
+    ("snapshot-gone", true),
+    ("snapshot-gone-twice", true),
+    ("iterator-gone", true),
+    ("entry-gone", true),
     ("list-end", true),
     ("null-part", true),
     ("null-properties", true),
@@ -141,9 +146,13 @@ fn programs(root: &Path, libraries: &Path) -> Result<(), String> {
     for (case, aborts) in MISUSE {
         let done = start(libraries, &program, &work.join(case), &[case])?;
         let words = String::from_utf8_lossy(&done.stderr);
+        let message = match case.contains("gone") || case.contains("destroyed") {
+            true => "is used after it was destroyed",
+            false => "librocksdb (Cairn): ",
+        };
         let expected = match aborts {
             // SIGABRT, after a message of the library's.
-            true => done.status.signal() == Some(6) && words.contains("librocksdb (Cairn): "),
+            true => done.status.signal() == Some(6) && words.contains(message),
             false => done.status.success(),
         };
         if !expected {

@@ -33,7 +33,7 @@ pub use io::{Buffer, Io, ReadRequest};
 pub use limited::{LimitWatch, LimitedFile, Limits};
 pub use limiter::{IoKind, IoPriority, RateLimited, RateLimiter};
 pub use mem::MemFileSystem;
-pub use posix::{PosixFileSystem, Process, huge};
+pub use posix::{PosixFileSystem, Process, huge, region};
 pub use prefetch::prefetch_address;
 pub use space::SstFileManager;
 pub use world::{Clock, Executor, Priority, Random, World};

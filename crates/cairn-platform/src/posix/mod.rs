@@ -22,6 +22,7 @@ mod prepare;
 pub(crate) mod priority;
 mod process;
 mod read;
+pub mod region;
 mod window;
 mod write;
 

@@ -1,0 +1,611 @@
+//! Memory of shells: slabs of address space that are never reused for anything else.
+//!
+//! A shell's address belongs to its type for the life of the process, so that a destroyed handle can be read safely at
+//! any time; its memory is only borrowed. A [`Pool`] divides its slabs into *units*, each one or a few pages:
+//!
+//! ```text
+//! slab      64 KiB, 128 KiB, 256 KiB, ...
+//! unit      | shell | shell | ... | rest |     the pages of as many shells as fit
+//! unit is   full      every shell of it is out: it has an object or waits in a queue
+//!           open      has shells to take, and others that are out
+//!           vacant    no shell is out; the pages are still there
+//!           returned  no shell is out and the pages belong to the kernel; they read as zeros
+//! ```
+//!
+//! Destroyed shells wait in queues first ([`REST`], in each thread and then here), which keeps the handles of programs
+//! that create and destroy all the time off the units. Beyond [`RESTING`] of them, the oldest go back to their units.
+//! A unit whose last shell comes back is vacant; beyond [`VACANT`] of those, the oldest are returned to the kernel,
+//! neighbours in one call.
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::cell::Cell;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
+
+use cairn_platform::region::{Region, page_size};
+
+/// The beginning of every shell. All zeros is a valid link, of a shell without an object.
+pub struct Link {
+    /// State of the object.
+    pub word: AtomicU32,
+    /// True if a call uses the object.
+    pub in_use: AtomicU32,
+    /// What the object belongs to; 0 for nothing.
+    pub owner: AtomicUsize,
+    /// The next shell in a queue or in the free list of a unit. Without meaning in the last of a queue, and while the
+    /// object lives.
+    pub next: Cell<*mut Link>,
+}
+
+/// Later destructions for which a freed shell rests before it is used again.
+pub const REST: usize = 64;
+
+/// Shells that rest in one thread before they move to the pool.
+pub const OWN: usize = 4 * REST;
+
+/// Shells that rest in a pool before they move to their units.
+const RESTING: usize = 2 * REST;
+
+/// Vacant units that a pool keeps. As many more are collected before they are returned together.
+const VACANT: usize = 8;
+
+/// Units of the first slab of a pool. Each further slab has twice as many as the one before it.
+const FIRST_SLAB: usize = 16;
+
+/// Alignment of shells: threads that use neighbouring shells do not share cache lines.
+const LINE: usize = 64;
+
+/// Shells that wait for a new object, oldest first.
+pub struct Queue {
+    first: Cell<*mut Link>,
+    last: Cell<*mut Link>,
+    len: Cell<usize>,
+}
+
+// SAFETY: the queue owns the shells in it, which belong to no thread.
+unsafe impl Send for Queue {}
+
+impl Queue {
+    pub const fn new() -> Queue {
+        Queue {
+            first: Cell::new(null_mut()),
+            last: Cell::new(null_mut()),
+            len: Cell::new(0),
+        }
+    }
+
+    /// The number of shells.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len.get()
+    }
+
+    /// Removes the oldest shell, if it has rested.
+    #[inline]
+    pub fn pop(&self) -> Option<*mut Link> {
+        self.pop_beyond(REST)
+    }
+
+    /// Removes the oldest shell, if there are more than `kept`.
+    #[inline]
+    fn pop_beyond(&self, kept: usize) -> Option<*mut Link> {
+        let len = self.len.get();
+        (len > kept).then(|| {
+            self.len.set(len - 1);
+            let first = self.first.get();
+            // SAFETY: shells stay readable for ever, and those of the queue are the queue's. What the last
+            // one says is not looked at.
+            self.first.set(unsafe { (*first).next.get() });
+            first
+        })
+    }
+
+    /// Adds shells that hang together; `last` is the last of them.
+    #[inline]
+    pub fn push(&self, first: *mut Link, last: *mut Link, count: usize) {
+        match self.len.get() {
+            0 => self.first.set(first),
+            // SAFETY: as in `pop_beyond`; the queue has a last shell.
+            _ => unsafe { (*self.last.get()).next.set(first) },
+        }
+        self.last.set(last);
+        self.len.set(self.len.get() + count);
+    }
+
+    /// Moves the `count` oldest shells, or all if there are fewer, to `other`.
+    fn give(&self, count: usize, other: &Queue) {
+        let count = count.min(self.len.get());
+        if count == 0 {
+            return;
+        }
+        let first = self.first.get();
+        let mut last = first;
+        for _ in 1..count {
+            // SAFETY: as in `pop_beyond`; there are `count` shells.
+            last = unsafe { (*last).next.get() };
+        }
+        // SAFETY: as above. Behind the last shell of all stands nothing that is looked at.
+        self.first.set(unsafe { (*last).next.get() });
+        self.len.set(self.len.get() - count);
+        other.push(first, last, count);
+    }
+}
+
+/// State of a unit, and the list that it is in.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Full,
+    Open,
+    Vacant,
+    Returned,
+}
+
+/// One or a few pages of a slab.
+struct Unit {
+    place: Place,
+    /// Shells that were taken since the unit was last vacant; those behind them follow when the free list is empty.
+    made: u16,
+    /// Shells that are out.
+    out: u16,
+    /// Neighbours in the list of the place.
+    before: u32,
+    after: u32,
+    /// Free list: shells that came back.
+    free: *mut Link,
+}
+
+// SAFETY: the shells of a free list belong to the pool.
+unsafe impl Send for Unit {}
+
+/// No unit.
+const NONE: u32 = u32::MAX;
+
+/// Units in one place, by number.
+struct List {
+    first: u32,
+    last: u32,
+    len: usize,
+}
+
+impl List {
+    const EMPTY: List = List {
+        first: NONE,
+        last: NONE,
+        len: 0,
+    };
+}
+
+/// The shells of one type that no thread has.
+pub struct Pool {
+    resting: Queue,
+    /// Slab `n` has the units from `FIRST_SLAB * (2^n - 1)` on.
+    slabs: Vec<Region>,
+    units: Vec<Unit>,
+    /// Lists of units, by place.
+    lists: [List; 4],
+    /// Bytes from one shell to the next.
+    stride: usize,
+    /// Bytes of a unit. Zero as long as there is no slab.
+    unit_len: usize,
+    /// Shells of a unit.
+    in_unit: u16,
+}
+
+/// Bytes from one shell of the type `S` to the next.
+pub const fn stride<S>() -> usize {
+    assert!(align_of::<S>() <= LINE, "shells are aligned to a line");
+    size_of::<S>().next_multiple_of(LINE)
+}
+
+impl Pool {
+    /// No shells yet.
+    pub const fn new() -> Pool {
+        Pool {
+            resting: Queue::new(),
+            slabs: Vec::new(),
+            units: Vec::new(),
+            lists: [List::EMPTY; 4],
+            stride: 0,
+            unit_len: 0,
+            in_unit: 0,
+        }
+    }
+
+    /// A shell without an object. `stride` is that of the pool's one type.
+    pub fn take(&mut self, stride: usize) -> *mut Link {
+        if let Some(shell) = self.resting.pop() {
+            return shell;
+        }
+        // Shells come from the units that have some out already, those that opened last first: they are the
+        // fullest where a program destroys in any order, and the others have a chance to become vacant.
+        let id = match &self.lists {
+            [_, open, ..] if open.len > 0 => open.last,
+            [_, _, vacant, _] if vacant.len > 0 => vacant.last,
+            [.., returned] if returned.len > 0 => returned.last,
+            _ => self.add_unit(stride),
+        };
+        let start = self.start_of(id);
+        let (stride, in_unit) = (self.stride, self.in_unit);
+        let unit = self.unit(id);
+        let shell = match unit.free.is_null() {
+            true => {
+                unit.made += 1;
+                start
+                    .wrapping_add((usize::from(unit.made) - 1) * stride)
+                    .cast()
+            }
+            false => {
+                let shell = unit.free;
+                // SAFETY: shells stay readable for ever, and those of a free list are the pool's.
+                unit.free = unsafe { (*shell).next.get() };
+                shell
+            }
+        };
+        unit.out += 1;
+        let place = match unit.out == in_unit {
+            true => Place::Full,
+            false => Place::Open,
+        };
+        self.move_to(id, place);
+        shell
+    }
+
+    /// Takes back the `count` oldest shells of `queue`, or all if there are fewer.
+    pub fn receive(&mut self, queue: &Queue, count: usize) {
+        queue.give(count, &self.resting);
+        self.settle();
+    }
+
+    /// Takes back one shell.
+    pub fn receive_one(&mut self, shell: *mut Link) {
+        self.resting.push(shell, shell, 1);
+        self.settle();
+    }
+
+    /// Calls `look` with every shell that may have an object. Shells without one are among them.
+    pub fn for_each(&self, mut look: impl FnMut(*mut Link)) {
+        for (id, unit) in (0..).zip(&self.units) {
+            if unit.out > 0 {
+                let start = self.start_of(id);
+                (0..usize::from(unit.made))
+                    .for_each(|number| look(start.wrapping_add(number * self.stride).cast()));
+            }
+        }
+    }
+
+    /// Says whether `address` lies in a slab of the pool.
+    pub fn has(&self, address: usize) -> bool {
+        self.slab_of(address).is_some()
+    }
+
+    /// Moves the oldest resting shells to their units and returns vacant units to the kernel, as far as there are more of
+    /// them than the pool keeps.
+    fn settle(&mut self) {
+        while let Some(shell) = self.resting.pop_beyond(RESTING) {
+            self.put_back(shell);
+        }
+    }
+
+    /// Adds a shell to the free list of its unit.
+    fn put_back(&mut self, shell: *mut Link) {
+        let id = self.unit_of(shell.addr());
+        let unit = self.unit(id);
+        unit.out -= 1;
+        if unit.out > 0 {
+            // SAFETY: the shell is the pool's.
+            unsafe { (*shell).next.set(unit.free) };
+            unit.free = shell;
+            return self.move_to(id, Place::Open);
+        }
+        // The shells are made afresh when the unit is used again, because what is in them may be gone by then.
+        unit.free = null_mut();
+        unit.made = 0;
+        self.move_to(id, Place::Vacant);
+        if self.lists[Place::Vacant as usize].len == 2 * VACANT {
+            self.return_vacant();
+        }
+    }
+
+    /// Returns the memory of the [`VACANT`] units that have been vacant for longest.
+    fn return_vacant(&mut self) {
+        let mut ids = [NONE; VACANT];
+        for id in &mut ids {
+            *id = self.lists[Place::Vacant as usize].first;
+            self.move_to(*id, Place::Returned);
+        }
+        ids.sort_unstable();
+        let unit_len = self.unit_len;
+        for neighbours in
+            ids.chunk_by(|&id, &next| id + 1 == next && slab_of_unit(id) == slab_of_unit(next))
+        {
+            let region = &self.slabs[slab_of_unit(neighbours[0])];
+            let offset = self.start_of(neighbours[0]).addr() - region.start().addr().get();
+            // SAFETY: the units lie beside each other in the slab, and none of their shells is out: nobody writes to
+            // them but with a handle that was destroyed, and then into a mark that is without meaning.
+            unsafe { region.give_back(offset, neighbours.len() * unit_len) };
+        }
+    }
+
+    /// Adds a unit that was never used, with a slab if there is none for it.
+    #[cold]
+    fn add_unit(&mut self, stride: usize) -> u32 {
+        if self.unit_len == 0 {
+            self.stride = stride;
+            self.unit_len = unit_len(stride);
+            self.in_unit = u16::try_from(self.unit_len / stride).unwrap_or(u16::MAX);
+        }
+        let id = u32::try_from(self.units.len()).unwrap_or(NONE);
+        let slab = slab_of_unit(id);
+        if slab == self.slabs.len() {
+            let len = (FIRST_SLAB << slab) * self.unit_len;
+            let Some(region) = Region::reserve(len) else {
+                let layout = Layout::from_size_align(len, LINE);
+                handle_alloc_error(layout.unwrap_or(Layout::new::<Link>()));
+            };
+            show_to_leak_checker(&region);
+            self.slabs.push(region);
+        }
+        self.units.push(Unit {
+            place: Place::Returned,
+            made: 0,
+            out: 0,
+            before: NONE,
+            after: NONE,
+            free: null_mut(),
+        });
+        self.append(id, Place::Returned);
+        id
+    }
+
+    fn unit(&mut self, id: u32) -> &mut Unit {
+        &mut self.units[id as usize]
+    }
+
+    /// The address of a unit.
+    fn start_of(&self, id: u32) -> *mut u8 {
+        let slab = slab_of_unit(id);
+        let number = id as usize - first_unit(slab);
+        let start = self.slabs[slab].start().as_ptr();
+        start.wrapping_add(number * self.unit_len)
+    }
+
+    /// The unit of the shell at `address`.
+    fn unit_of(&self, address: usize) -> u32 {
+        let found = self.slab_of(address);
+        let (slab, offset) = found.expect("shells of a pool lie in its slabs");
+        (first_unit(slab) + offset / self.unit_len) as u32
+    }
+
+    /// The slab around `address`, and where in it that is.
+    fn slab_of(&self, address: usize) -> Option<(usize, usize)> {
+        // The last one has half of all units.
+        self.slabs
+            .iter()
+            .enumerate()
+            .rev()
+            .find_map(|(slab, region)| {
+                let offset = address.wrapping_sub(region.start().addr().get());
+                (offset < region.len()).then_some((slab, offset))
+            })
+    }
+
+    /// Moves a unit to the end of another list.
+    fn move_to(&mut self, id: u32, place: Place) {
+        let unit = self.unit(id);
+        let (from, before, after) = (unit.place, unit.before, unit.after);
+        if from == place {
+            return;
+        }
+        let list = from as usize;
+        match before {
+            NONE => self.lists[list].first = after,
+            before => self.unit(before).after = after,
+        }
+        match after {
+            NONE => self.lists[list].last = before,
+            after => self.unit(after).before = before,
+        }
+        self.lists[list].len -= 1;
+        self.append(id, place);
+    }
+
+    /// Adds a unit that is in no list.
+    fn append(&mut self, id: u32, place: Place) {
+        let list = &mut self.lists[place as usize];
+        let last = std::mem::replace(&mut list.last, id);
+        list.len += 1;
+        match last {
+            NONE => list.first = id,
+            last => self.unit(last).after = id,
+        }
+        let unit = self.unit(id);
+        (unit.place, unit.before, unit.after) = (place, last, NONE);
+    }
+}
+
+/// The number of the slab that has the unit `id`.
+fn slab_of_unit(id: u32) -> usize {
+    (id as usize / FIRST_SLAB + 1).ilog2() as usize
+}
+
+/// The first unit of a slab.
+fn first_unit(slab: usize) -> usize {
+    FIRST_SLAB * ((1 << slab) - 1)
+}
+
+/// Bytes of a unit of shells: the fewest pages of which at most an eighth is left over.
+fn unit_len(stride: usize) -> usize {
+    let page = page_size();
+    let mut len = page;
+    while len < stride || (len % stride) * 8 > len {
+        len += page;
+    }
+    len
+}
+
+/// Has LeakSanitizer, if the program runs under it, look for pointers in the region, as it does in memory of the
+/// allocator.
+fn show_to_leak_checker(region: &Region) {
+    type Register = unsafe extern "C" fn(*const u8, usize);
+    // SAFETY: the name is a string for C; the function of this name is the sanitizer's, of this type, and takes any
+    // range that is mapped, which regions of a pool stay.
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, c"__lsan_register_root_region".as_ptr());
+        if !found.is_null() {
+            let register = std::mem::transmute::<*mut libc::c_void, Register>(found);
+            register(region.start().as_ptr(), region.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    impl Pool {
+        /// Bytes of the pool's slabs that are in memory, as the kernel counts them.
+        pub fn resident(&self) -> usize {
+            let page = page_size();
+            let pages_of = |region: &Region| {
+                let mut pages = vec![0_u8; region.len() / page];
+                let start = region.start().as_ptr().cast();
+                // SAFETY: there is a byte for every page of the region.
+                let done = unsafe { libc::mincore(start, region.len(), pages.as_mut_ptr()) };
+                assert_eq!(done, 0, "mincore");
+                pages.iter().filter(|&&seen| seen & 1 == 1).count()
+            };
+            self.slabs.iter().map(pages_of).sum::<usize>() * page
+        }
+
+        /// Bytes of units that have a shell out or are vacant.
+        pub fn held(&self) -> usize {
+            (self.units.len() - self.lists[Place::Returned as usize].len) * self.unit_len
+        }
+    }
+
+    /// Takes shells and writes into each.
+    fn take(pool: &mut Pool, count: usize, stride: usize) -> Vec<*mut Link> {
+        let shells: Vec<*mut Link> = (0..count).map(|_| pool.take(stride)).collect();
+        for &shell in &shells {
+            // SAFETY: the shell is this test's.
+            unsafe { shell.cast::<u8>().write_bytes(0x55, stride) };
+        }
+        shells
+    }
+
+    fn give(pool: &mut Pool, shells: impl IntoIterator<Item = *mut Link>) {
+        shells.into_iter().for_each(|shell| pool.receive_one(shell));
+    }
+
+    /// Numbers below `count` in an order of no kind. `count` is a power of two.
+    fn scattered(count: usize) -> impl Iterator<Item = usize> {
+        (0..count).map(move |number| number.wrapping_mul(0x9e37_79b1) % count)
+    }
+
+    #[test]
+    fn memory_follows_the_shells_that_are_out() {
+        for stride in [64, 192, 1216, 3072, 5184] {
+            let mut pool = Pool::new();
+            let count: usize = (1 << 24) / stride;
+            let count = 1_usize << count.ilog2();
+            for round in 0..3 {
+                let mut shells = take(&mut pool, count, stride);
+                let full = pool.resident();
+                assert!(full >= count * stride, "{full} for {count} of {stride}");
+                assert!(
+                    full <= count * stride * 5 / 4,
+                    "{full} for {count} of {stride}"
+                );
+                shells.sort_unstable();
+                shells.windows(2).for_each(|two| {
+                    assert!(two[0].addr() + stride <= two[1].addr(), "they lie apart");
+                });
+                match round {
+                    0 => give(&mut pool, shells),
+                    1 => give(&mut pool, shells.into_iter().rev()),
+                    _ => give(&mut pool, scattered(count).map(|number| shells[number])),
+                }
+                let left = pool.resident();
+                let kept = 2 * VACANT * pool.unit_len;
+                // Each of the shells that rest may keep a unit.
+                let limit = kept + RESTING * if round == 2 { pool.unit_len } else { stride };
+                assert!(
+                    left <= limit + 2 * pool.unit_len,
+                    "{left} are left for {stride}, not {limit}"
+                );
+                assert!(pool.held() >= left, "{} and {left}", pool.held());
+            }
+            let known = pool.slabs.len();
+            take(&mut pool, count, stride);
+            assert_eq!(pool.slabs.len(), known, "the addresses are used again");
+        }
+    }
+
+    #[test]
+    fn a_shell_that_was_returned_reads_as_zeros() {
+        let mut pool = Pool::new();
+        let shells = take(&mut pool, 100_000, 64);
+        give(&mut pool, shells.iter().copied());
+        // SAFETY: shells stay readable for ever.
+        let words = shells
+            .iter()
+            .map(|&shell| unsafe { (*shell).word.load(Relaxed) });
+        let zero = words.filter(|&word| word == 0).count();
+        let kept = RESTING + 2 * VACANT * usize::from(pool.in_unit);
+        assert!(zero >= 100_000 - kept - usize::from(pool.in_unit), "{zero}");
+        assert!(shells.iter().all(|&shell| pool.has(shell.addr())));
+        assert!(!pool.has((&raw const zero).addr()));
+    }
+
+    #[test]
+    fn a_shell_rests_before_it_is_taken_again() {
+        let mut pool = Pool::new();
+        let shells = take(&mut pool, 4 * RESTING, 64);
+        let (first, others) = (shells[0], &shells[1..]);
+        give(&mut pool, [first]);
+        for &other in &others[..REST - 1] {
+            assert_ne!(pool.take(64), first);
+            give(&mut pool, [other]);
+        }
+    }
+
+    #[test]
+    fn every_shell_that_is_out_is_seen_and_none_that_was_returned() {
+        let mut pool = Pool::new();
+        let shells = take(&mut pool, 10_000, 64);
+        let (kept, ended) = shells.split_at(10);
+        give(&mut pool, ended.iter().copied());
+        let mut seen = Vec::new();
+        pool.for_each(|shell| seen.push(shell));
+        assert!(kept.iter().all(|shell| seen.contains(shell)));
+        assert!(
+            seen.len() <= RESTING + 3 * usize::from(pool.in_unit),
+            "{}",
+            seen.len()
+        );
+    }
+
+    #[test]
+    fn units_waste_little() {
+        for stride in (1..400).map(|lines| lines * LINE) {
+            let len = unit_len(stride);
+            let shells = len / stride;
+            assert!(shells > 0 && (len - shells * stride) * 8 <= len, "{stride}");
+            assert!(u16::try_from(shells).is_ok());
+        }
+    }
+
+    #[test]
+    fn units_are_numbered_through_the_slabs() {
+        let mut id = 0;
+        for slab in 0..10 {
+            assert_eq!(first_unit(slab), id as usize);
+            for _ in 0..FIRST_SLAB << slab {
+                assert_eq!(slab_of_unit(id), slab);
+                id += 1;
+            }
+        }
+    }
+}
