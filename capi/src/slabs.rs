@@ -38,10 +38,10 @@ pub struct Link {
 }
 
 /// Later destructions for which a freed shell rests before it is used again.
-pub const REST: usize = 64;
+pub(crate) const REST: usize = 64;
 
 /// Shells that rest in one thread before they move to the pool.
-pub const OWN: usize = 4 * REST;
+pub(crate) const OWN: usize = 4 * REST;
 
 /// Shells that rest in a pool before they move to their units.
 const RESTING: usize = 2 * REST;
