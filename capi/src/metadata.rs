@@ -34,7 +34,7 @@ handles! {
     /// Files of a database.
     rocksdb_livefiles_t = Vec<LiveFile>;
     /// Which tables of a family somebody asks about.
-    rocksdb_column_family_metadata_options_t = ColumnFamilyMetaDataOptions;
+    rocksdb_column_family_metadata_options_t = MetadataOptions;
     /// What a family consists of.
     rocksdb_column_family_metadata_t = ColumnFamilyMetaData;
     /// What a level consists of.
@@ -84,6 +84,13 @@ fn c_text(text: &str) -> CString {
 
 fn c_path(path: &Path) -> CString {
     c_text(&path.to_string_lossy())
+}
+
+/// Selects tables of a family.
+pub struct MetadataOptions {
+    options: ColumnFamilyMetaDataOptions,
+    /// The level as the program set it. Any negative number selects all levels.
+    level: c_int,
 }
 
 impl From<LiveFileMetaData> for LiveFile {
@@ -152,7 +159,7 @@ unsafe fn asked_metadata(
     // SAFETY: the caller's promise.
     match unsafe { maybe(options) } {
         Some(options) => {
-            let mut found = family.metadata(options);
+            let mut found = family.metadata(&options.options);
             found.levels.retain(|level| !level.files.is_empty());
             create(found)
         }
@@ -295,7 +302,7 @@ c_functions! {
     }
     /// Which tables somebody asks about: all.
     fn rocksdb_column_family_metadata_options_create() -> *mut rocksdb_column_family_metadata_options_t {
-        create(ColumnFamilyMetaDataOptions::default())
+        create(MetadataOptions { options: ColumnFamilyMetaDataOptions::default(), level: -1 })
     }
     /// Only tables that may hold this key or larger ones; null for any.
     fn rocksdb_column_family_metadata_options_set_start_key(
@@ -303,14 +310,14 @@ c_functions! {
         key: *const c_char,
         key_len: usize,
     ) {
-        of_mut(options).start_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
+        of_mut(options).options.start_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
     }
     /// That key, which belongs to the options; null without one.
     fn rocksdb_column_family_metadata_options_get_start_key(
         options: *const rocksdb_column_family_metadata_options_t,
         key_len: *mut usize,
     ) -> *const c_char {
-        words_at(of(options).start_key.as_deref(), key_len)
+        words_at(of(options).options.start_key.as_deref(), key_len)
     }
     /// Only tables that may hold this key or smaller ones; null for any.
     fn rocksdb_column_family_metadata_options_set_end_key(
@@ -318,23 +325,24 @@ c_functions! {
         key: *const c_char,
         key_len: usize,
     ) {
-        of_mut(options).end_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
+        of_mut(options).options.end_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
     }
     /// That key, which belongs to the options; null without one.
     fn rocksdb_column_family_metadata_options_get_end_key(
         options: *const rocksdb_column_family_metadata_options_t,
         key_len: *mut usize,
     ) -> *const c_char {
-        words_at(of(options).end_key.as_deref(), key_len)
+        words_at(of(options).options.end_key.as_deref(), key_len)
     }
     /// Only this level; a negative number for all.
     fn rocksdb_column_family_metadata_options_set_level(opt: *mut rocksdb_column_family_metadata_options_t, v: c_int) {
-        of_mut(opt).level = usize::try_from(v).ok();
+        let options = of_mut(opt);
+        options.level = v;
+        options.options.level = usize::try_from(v).ok();
     }
-    /// That level; -1 for all.
+    /// The number that was set; -1 at first.
     fn rocksdb_column_family_metadata_options_get_level(opt: *mut rocksdb_column_family_metadata_options_t) -> c_int {
-        let level = of(opt.cast_const()).level;
-        level.map_or(-1, |level| c_int::try_from(level).unwrap_or(c_int::MAX))
+        of(opt.cast_const()).level
     }
     /// What the default family consists of, as far as it is asked about, without empty levels; null for all.
     fn rocksdb_get_column_family_metadata_with_options(

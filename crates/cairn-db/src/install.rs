@@ -87,7 +87,8 @@ impl Shared {
             };
             records.insert(0, of_logs);
         }
-        self.log_edits(&mut manifest, records)?;
+        let is_flush = group.iter().any(|(_, change)| !change.flushed.is_empty());
+        self.log_edits_of(is_flush, &mut manifest, records)?;
 
         let mut tree = self.tree.lock();
         tree.logs.release_before(min_log);
@@ -152,6 +153,16 @@ impl Shared {
     pub(crate) fn log_edits(
         &self,
         manifest: &mut Option<Manifest>,
+        edits: Vec<VersionEdit>,
+    ) -> Result<()> {
+        self.log_edits_of(false, manifest, edits)
+    }
+
+    /// [`Shared::log_edits`] of a flush, or of something else.
+    fn log_edits_of(
+        &self,
+        is_flush: bool,
+        manifest: &mut Option<Manifest>,
         mut edits: Vec<VersionEdit>,
     ) -> Result<()> {
         let current = manifest
@@ -166,14 +177,14 @@ impl Shared {
         if !current.wants_rotation(options.max_manifest_file_size, percent) {
             return current
                 .append_group(edits)
-                .inspect_err(|error| self.manifest_failed(error));
+                .inspect_err(|error| self.manifest_failed(is_flush, error));
         }
         let families = self.families.load_full();
         let next = self
             .write_manifest(&families, &edits)
             .inspect_err(|error| {
                 current.give_up();
-                self.manifest_failed(error);
+                self.manifest_failed(is_flush, error);
             })?;
         let old = std::mem::replace(current, next);
         let number = old.number();

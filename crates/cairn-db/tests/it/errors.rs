@@ -9,6 +9,7 @@ use cairn_db::{Db, OpenRequest, open};
 use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, WalWriteMode, WriteOptions};
 use cairn_platform::Executor;
+use cairn_platform::sync::Mutex;
 use cairn_sim::trace::Call;
 use cairn_sim::{CrashModel, DiskImage, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 use cairn_types::{Code, Error, Result, Severity, Subcode};
@@ -234,6 +235,55 @@ fn a_manifest_that_failed_is_replaced() {
         let db = open_on(&again, &db_options(), &small()).unwrap();
         assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
         assert_eq!(get(&db, b"b"), Some(b"2".to_vec()));
+    }
+}
+
+/// Notes the reasons of errors.
+#[derive(Default)]
+struct Reasons(Mutex<Vec<BackgroundErrorReason>>);
+
+impl EventListener for Reasons {
+    fn on_background_error(&self, reason: BackgroundErrorReason, _: &mut Option<Error>) {
+        self.0.lock().push(reason);
+    }
+}
+
+#[test]
+fn listeners_get_rocksdbs_reason_for_a_manifest_that_failed() {
+    let flush = |db: &Db| db.flush();
+    let family = |db: &Db| db.create_family("other", &small()).map(drop);
+    let compaction = |db: &Db| db.compact_range(None, None, &CompactRangeOptions::default());
+    type Work<'a> = &'a dyn Fn(&Db) -> Result<()>;
+    let works: [(Work<'_>, BackgroundErrorReason); 3] = [
+        (&flush, BackgroundErrorReason::ManifestWriteNoWal),
+        (&compaction, BackgroundErrorReason::ManifestWrite),
+        (&family, BackgroundErrorReason::ManifestWrite),
+    ];
+    for (work, expected) in works {
+        let sim = SimWorld::new(5);
+        let reasons = Arc::new(Reasons::default());
+        let mut options = db_options();
+        options.max_bgerror_resume_count = 0;
+        options.listeners.push(reasons.clone());
+        let db = open_on(&sim, &options, &small()).unwrap();
+        for value in [b"1", b"2"] {
+            db.put(b"a", value).unwrap();
+            db.flush().unwrap();
+        }
+        if expected == BackgroundErrorReason::ManifestWriteNoWal {
+            db.put(b"b", b"1").unwrap();
+        }
+        let names: Vec<_> = sim.fs.image().files().map(|(path, _)| path).collect();
+        let mut names = names.iter().filter_map(|path| path.file_name()?.to_str());
+        let manifest = names.find(|name| name.starts_with("MANIFEST")).unwrap();
+        sim.fs.set_plan(failing(
+            Call::Append,
+            manifest,
+            Fault::InputOutput,
+            usize::MAX,
+        ));
+        work(&db).unwrap_err();
+        assert_eq!(*reasons.0.lock(), [expected]);
     }
 }
 

@@ -28,10 +28,40 @@ const CODECS: &[u64] = &[0, 1, 2, 3, 4, 5, 7];
 
 /// Setters of a choice, and the numbers that stand for one. RocksDB stores any other number too; with Cairn an
 /// opening with such a number fails. A level beyond the last makes RocksDB store behind an array.
-const CHOICES: [(&str, &[u64]); 13] = [
+const CHOICES: [(&str, &[u64]); 23] = [
+    ("rocksdb_block_based_options_set_checksum", &[0, 1, 2, 3, 4]),
+    (
+        "rocksdb_block_based_options_set_data_block_index_type",
+        &[0, 1],
+    ),
+    (
+        "rocksdb_block_based_options_set_index_block_search_type",
+        &[0, 1, 2],
+    ),
+    ("rocksdb_block_based_options_set_index_type", &[0, 1, 2, 3]),
+    (
+        "rocksdb_block_based_options_set_index_shortening",
+        &[0, 1, 2],
+    ),
+    (
+        "rocksdb_block_based_options_set_optimize_key_common_prefix",
+        &[0, 1, 2],
+    ),
+    (
+        "rocksdb_compaction_options_set_compression",
+        &[0, 1, 2, 3, 4, 5, 7, 255],
+    ),
+    (
+        "rocksdb_compactoptions_set_blob_garbage_collection_policy",
+        &[0, 1, 2],
+    ),
     (
         "rocksdb_compactoptions_set_bottommost_level_compaction",
         &[0, 1, 2, 3],
+    ),
+    (
+        "rocksdb_flushwaloptions_set_rate_limiter_priority",
+        &[0, 1, 2, 3, 4],
     ),
     ("rocksdb_options_set_blob_compression_type", CODECS),
     (
@@ -42,6 +72,7 @@ const CHOICES: [(&str, &[u64]); 13] = [
     ("rocksdb_options_set_compaction_style", &[0, 1, 2, 3]),
     ("rocksdb_options_set_compression", CODECS),
     ("rocksdb_options_set_info_log_level", &[0, 1, 2, 3, 4, 5]),
+    ("rocksdb_options_set_lowest_used_cache_tier", &[0, 1, 2]),
     (
         "rocksdb_options_set_min_level_to_compress",
         &[0, 1, 2, 3, 4, 5, 6],
