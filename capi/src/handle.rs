@@ -1,12 +1,10 @@
 //! Handles: what C programs hold instead of objects.
 //!
-//! A handle points to a *shell*: a word that says whether the object lives, and the object. The address
-//! of a shell is used again, oldest first, for an object of the same type and for nothing else; so a
-//! program that uses a handle after it was destroyed reads a word that says so, and ends with a
-//! message instead of with corrupted memory (unless the shell has a new object by then). Memory
-//! follows the objects that live: shells without one go back to the kernel page by page (`slabs`), but
-//! for some that rest in each thread and in all. A thread uses its own first, so that handles that live
-//! for one call take no lock.
+//! A handle points to a *shell*: a state word, and the object. The address of a shell is reused, oldest first, for
+//! objects of the same type only. A program that uses a destroyed handle therefore reads a valid state word and is
+//! aborted with a message before it corrupts memory (unless the shell already has a new object). Pages of shells
+//! without an object are returned to the kernel (`slabs`), except for a few shells that each thread and each pool
+//! keep. A thread takes from its own queue first, so handles that live for one call take no lock.
 //!
 //! An object that belongs to a database can be *detached* when the database is closed ([`detach`]): another one
 //! takes its place behind the handle. A call that uses the object marks its shell ([`enter`]) with plain stores;
@@ -23,7 +21,7 @@ use std::thread::LocalKey;
 use cairn_db::GetScratch;
 use cairn_platform::sync::Mutex;
 
-use crate::slabs::{Link, OWN, Pool, Queue, REST, stride};
+use crate::slabs::{Link, OWN, Pool, Queue, REST};
 
 /// The word of a shell whose object lives. Unlikely in memory that is no shell.
 const LIVE: u32 = 0x6c_69_76_ec;
@@ -41,16 +39,16 @@ pub struct Shell<T> {
     object: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// The shells of one type that no thread has.
+/// The shells of one type that are in no thread's queue.
 pub struct Shells {
     pool: Mutex<Pool>,
 }
 
 impl Shells {
-    /// No shells yet.
-    pub const fn new() -> Shells {
+    /// No shells yet, of a type whose shells are `stride` bytes apart.
+    pub const fn new(stride: usize) -> Shells {
         Shells {
-            pool: Mutex::new(Pool::new()),
+            pool: Mutex::new(Pool::new(stride)),
         }
     }
 }
@@ -175,7 +173,9 @@ macro_rules! handles {
             const NAME: &'static str = stringify!($name);
             $(const $word: bool = true;)*
             fn shells() -> &'static $crate::handle::Shells {
-                static SHELLS: $crate::handle::Shells = $crate::handle::Shells::new();
+                static SHELLS: $crate::handle::Shells = $crate::handle::Shells::new(
+                    $crate::slabs::stride::<$crate::handle::Shell<$object>>(),
+                );
                 &SHELLS
             }
             fn own() -> &'static std::thread::LocalKey<$crate::handle::Own<Self::Beside>> {
@@ -228,7 +228,7 @@ fn complaint<H: Handle>(handle: *const H, word: u32) -> String {
     if handle.is_null() {
         return format!("a null {name} was passed where one is needed");
     }
-    // The memory of a shell that was returned to the kernel reads as zeros.
+    // Pages that were returned to the kernel read as zeros.
     let returned = || word == 0 && H::shells().pool.lock().has(handle.addr());
     match word == DEAD || returned() {
         true => format!("the {name} at {handle:p} is used after it was destroyed"),
@@ -244,8 +244,8 @@ impl<H: Handle> Vacant<H> {
     #[inline]
     pub fn fill(self, object: H::Object) -> *mut H {
         let shell = self.0;
-        // SAFETY: the shell came from the pool of the type, and it is in no queue: nobody else has it until
-        // the word says so.
+        // SAFETY: the shell was taken from the pool of its type and is in no queue. No other thread uses it before the
+        // state word is stored.
         unsafe {
             (*(*shell).object.get()).write(object);
             (*shell).link.word.store(LIVE, Release);
@@ -293,11 +293,11 @@ fn look_after<H: Handle>(own: &Own<H::Beside>) {
     own.looked_after.set(looked_after);
 }
 
-/// A shell for a thread that has none of its own.
+/// A shell from the pool, for a thread whose own queue has none that may be used again.
 #[cold]
 #[inline(never)]
 fn other_shell<H: Handle>() -> *mut Link {
-    H::shells().pool.lock().take(stride::<Shell<H::Object>>())
+    H::shells().pool.lock().take()
 }
 
 /// Lets a shell wait for its next object.
@@ -805,9 +805,9 @@ mod tests {
     }
 
     handles! {
-        /// A handle that is created in masses.
+        /// A handle that is created a million times.
         mass_t = [u64; 3];
-        /// A handle that several threads create and destroy, with an object in memory of its own.
+        /// A handle that one thread creates and another destroys. Its object is heap-allocated.
         traded_t = Box<u64>, NOTES, OWNED;
     }
 
@@ -818,7 +818,7 @@ mod tests {
             let made: Vec<*mut mass_t> = (0..1_000_000).map(|i| create([i, i, i])).collect();
             assert!(resident() > 60 << 20, "{}", resident());
             for (i, &handle) in (0..).zip(&made) {
-                // SAFETY: the handle was created above and ends here.
+                // SAFETY: the handle is alive and not used afterwards.
                 assert_eq!(unsafe { take(handle) }, [i, i, i]);
             }
             assert!(
@@ -827,7 +827,7 @@ mod tests {
                 resident()
             );
             let handle = made[0].cast_const();
-            // SAFETY: a shell stays readable.
+            // SAFETY: shells stay readable.
             let word = unsafe { (*handle.cast::<Link>()).word.load(Acquire) };
             assert_eq!(word, 0, "the memory was returned");
             assert!(complaint(handle, word).contains("used after it was destroyed"));
@@ -839,7 +839,7 @@ mod tests {
     #[test]
     fn what_ending_threads_leave_is_no_memory() {
         let resident = || traded_t::shells().pool.lock().resident();
-        // Other tests do not use the type at the same time.
+        // No other test uses the type meanwhile.
         let _alone = TRADED.lock();
         for _ in 0..40 {
             let ended = std::thread::scope(|scope| {
@@ -848,7 +848,7 @@ mod tests {
                         .map(|i| create_owned::<traded_t>(Box::new(i), 1))
                         .collect();
                     handles.reverse();
-                    // SAFETY: the handles live and end here.
+                    // SAFETY: the handles are alive and not used afterwards.
                     handles
                         .into_iter()
                         .for_each(|handle| unsafe { destroy(handle) });
@@ -871,7 +871,7 @@ mod tests {
         std::thread::scope(|scope| {
             let detaching = scope.spawn(|| {
                 while !done.load(Acquire) {
-                    // The objects of the second owner, whose numbers are odd.
+                    // Owner 2 has the objects with odd numbers.
                     let count = detach::<traded_t>(2, |number| **number = 0);
                     detached.fetch_add(count as u32, AcqRel);
                     std::thread::yield_now();
@@ -881,7 +881,7 @@ mod tests {
                 .map(|trader| {
                     let (give, taken) = std::sync::mpsc::sync_channel::<Vec<usize>>(2);
                     scope.spawn(move || {
-                        // So many at once that units fill and are returned again and again.
+                        // Enough objects for units to fill up and be returned repeatedly.
                         for first in (0..EACH).step_by(6_000) {
                             let made = (first..first + 6_000).map(|number| {
                                 create_owned::<traded_t>(Box::new(number), 1 + number as usize % 2)
@@ -901,7 +901,7 @@ mod tests {
                             }
                             for handle in handles {
                                 expected -= u64::from(trader == 1);
-                                // SAFETY: the handle lives and ends here.
+                                // SAFETY: the handle is alive and not used afterwards.
                                 let number = unsafe { *take(handle as *mut traded_t) };
                                 let is_detached = number == 0 && expected % 2 == 1;
                                 assert!(
@@ -927,7 +927,7 @@ mod tests {
             "some were detached while they were traded"
         );
         let resident = traded_t::shells().pool.lock().resident();
-        // Each shell that rests in the pool may keep a page.
+        // Each queued shell may keep a page.
         assert!(resident < 4 << 20, "{resident}");
     }
 }

@@ -4,9 +4,9 @@
 //! function turns C's arguments into Rust's, calls the engine, and turns the answer back; nothing
 //! here decides anything about data.
 //!
-//! - *Handles* (`handle`) are shells whose addresses serve one type for ever, so that the use of one
-//!   after its destruction is detected and ends the process with a message; their memory follows the
-//!   objects that live (`slabs`).
+//! - *Handles* (`handle`) are shells whose addresses are reused for one type only, so that the use of a
+//!   destroyed handle is detected and aborts the process with a message; their pages are returned to
+//!   the kernel when no object is in them (`slabs`).
 //! - *Errors* (`error`) are texts in RocksDB's words, allocated with `malloc`, in `*errptr`.
 //! - *Callbacks* (`callbacks`) are called from any thread; what a program's function returns is
 //!   checked where it can be.

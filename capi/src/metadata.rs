@@ -86,11 +86,22 @@ fn c_path(path: &Path) -> CString {
     c_text(&path.to_string_lossy())
 }
 
-/// Selects tables of a family.
+/// Options of a metadata query, with the level as the program set it.
 pub struct MetadataOptions {
-    options: ColumnFamilyMetaDataOptions,
-    /// The level as the program set it. Any negative number selects all levels.
+    start_key: Option<Vec<u8>>,
+    end_key: Option<Vec<u8>>,
+    /// Any negative number selects all levels.
     level: c_int,
+}
+
+impl MetadataOptions {
+    fn query(&self) -> ColumnFamilyMetaDataOptions {
+        ColumnFamilyMetaDataOptions {
+            start_key: self.start_key.clone(),
+            end_key: self.end_key.clone(),
+            level: usize::try_from(self.level).ok(),
+        }
+    }
 }
 
 impl From<LiveFileMetaData> for LiveFile {
@@ -159,7 +170,7 @@ unsafe fn asked_metadata(
     // SAFETY: the caller's promise.
     match unsafe { maybe(options) } {
         Some(options) => {
-            let mut found = family.metadata(&options.options);
+            let mut found = family.metadata(&options.query());
             found.levels.retain(|level| !level.files.is_empty());
             create(found)
         }
@@ -302,7 +313,7 @@ c_functions! {
     }
     /// Which tables somebody asks about: all.
     fn rocksdb_column_family_metadata_options_create() -> *mut rocksdb_column_family_metadata_options_t {
-        create(MetadataOptions { options: ColumnFamilyMetaDataOptions::default(), level: -1 })
+        create(MetadataOptions { start_key: None, end_key: None, level: -1 })
     }
     /// Only tables that may hold this key or larger ones; null for any.
     fn rocksdb_column_family_metadata_options_set_start_key(
@@ -310,14 +321,14 @@ c_functions! {
         key: *const c_char,
         key_len: usize,
     ) {
-        of_mut(options).options.start_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
+        of_mut(options).start_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
     }
     /// That key, which belongs to the options; null without one.
     fn rocksdb_column_family_metadata_options_get_start_key(
         options: *const rocksdb_column_family_metadata_options_t,
         key_len: *mut usize,
     ) -> *const c_char {
-        words_at(of(options).options.start_key.as_deref(), key_len)
+        words_at(of(options).start_key.as_deref(), key_len)
     }
     /// Only tables that may hold this key or smaller ones; null for any.
     fn rocksdb_column_family_metadata_options_set_end_key(
@@ -325,22 +336,20 @@ c_functions! {
         key: *const c_char,
         key_len: usize,
     ) {
-        of_mut(options).options.end_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
+        of_mut(options).end_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
     }
     /// That key, which belongs to the options; null without one.
     fn rocksdb_column_family_metadata_options_get_end_key(
         options: *const rocksdb_column_family_metadata_options_t,
         key_len: *mut usize,
     ) -> *const c_char {
-        words_at(of(options).options.end_key.as_deref(), key_len)
+        words_at(of(options).end_key.as_deref(), key_len)
     }
     /// Only this level; a negative number for all.
     fn rocksdb_column_family_metadata_options_set_level(opt: *mut rocksdb_column_family_metadata_options_t, v: c_int) {
-        let options = of_mut(opt);
-        options.level = v;
-        options.options.level = usize::try_from(v).ok();
+        of_mut(opt).level = v;
     }
-    /// The number that was set; -1 at first.
+    /// The level as it was set; -1 by default.
     fn rocksdb_column_family_metadata_options_get_level(opt: *mut rocksdb_column_family_metadata_options_t) -> c_int {
         of(opt.cast_const()).level
     }

@@ -1,21 +1,21 @@
-//! Memory of shells: slabs of address space that are never reused for anything else.
+//! Memory of handles: slabs of address space that are never reused for another type.
 //!
-//! A shell's address belongs to its type for the life of the process, so that a destroyed handle can be read safely at
-//! any time; its memory is only borrowed. A [`Pool`] divides its slabs into *units*, each one or a few pages:
+//! The address of a shell belongs to its type for the life of the process, so a destroyed handle can be read safely at any
+//! time. The memory behind it comes and goes. A [`Pool`] divides its slabs into *units* of one or more pages:
 //!
 //! ```text
 //! slab      64 KiB, 128 KiB, 256 KiB, ...
 //! unit      | shell | shell | ... | rest |     the pages of as many shells as fit
-//! unit is   full      every shell of it is out: it has an object or waits in a queue
-//!           open      has shells to take, and others that are out
-//!           vacant    no shell is out; the pages are still there
-//!           returned  no shell is out and the pages belong to the kernel; they read as zeros
+//! unit is   full      all of its shells are in use: they have an object or are queued
+//!           open      some of its shells are in use
+//!           vacant    none is in use; its pages are resident
+//!           returned  none is in use; its pages were returned to the kernel and read as zeros
 //! ```
 //!
-//! Destroyed shells wait in queues first ([`REST`], in each thread and then here), which keeps the handles of programs
-//! that create and destroy all the time off the units. Beyond [`RESTING`] of them, the oldest go back to their units.
-//! A unit whose last shell comes back is vacant; beyond [`VACANT`] of those, the oldest are returned to the kernel,
-//! neighbours in one call.
+//! Destroyed shells are queued first ([`REST`], in each thread and then in the pool), so a program that creates and
+//! destroys handles at a steady rate never reaches the units. Beyond [`RESTING`] queued shells the oldest go back to their
+//! units. A unit is vacant when its last shell is back; beyond [`VACANT`] vacant units the oldest are returned to the
+//! kernel, adjacent ones in one call.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;
@@ -24,45 +24,45 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 use cairn_platform::region::{Region, page_size};
 
-/// The beginning of every shell. All zeros is a valid link, of a shell without an object.
+/// The header of a shell. All zeros is a valid header of a shell without an object.
 pub struct Link {
     /// State of the object.
     pub word: AtomicU32,
     /// True if a call uses the object.
     pub in_use: AtomicU32,
-    /// What the object belongs to; 0 for nothing.
+    /// Identity of the object's owner; 0 for none.
     pub owner: AtomicUsize,
-    /// The next shell in a queue or in the free list of a unit. Without meaning in the last of a queue, and while the
-    /// object lives.
+    /// The next shell in a queue or in the free list of a unit. Undefined in the last shell of a queue and while the
+    /// object is alive.
     pub next: Cell<*mut Link>,
 }
 
-/// Later destructions for which a freed shell rests before it is used again.
+/// Number of later destructions before a destroyed shell is used again.
 pub(crate) const REST: usize = 64;
 
-/// Shells that rest in one thread before they move to the pool.
+/// Number of destroyed shells that a thread keeps before it moves some to the pool.
 pub(crate) const OWN: usize = 4 * REST;
 
-/// Shells that rest in a pool before they move to their units.
+/// Number of queued shells that a pool keeps before it moves the oldest to their units.
 const RESTING: usize = 2 * REST;
 
-/// Vacant units that a pool keeps. As many more are collected before they are returned together.
+/// Number of vacant units that a pool keeps. It collects as many again and then returns those together.
 const VACANT: usize = 8;
 
-/// Units of the first slab of a pool. Each further slab has twice as many as the one before it.
+/// Number of units in the first slab of a pool. Each slab has twice as many as the one before.
 const FIRST_SLAB: usize = 16;
 
-/// Alignment of shells: threads that use neighbouring shells do not share cache lines.
+/// Alignment of shells: a cache line, so that adjacent shells cause no false sharing.
 const LINE: usize = 64;
 
-/// Shells that wait for a new object, oldest first.
+/// Destroyed shells, oldest first.
 pub struct Queue {
     first: Cell<*mut Link>,
     last: Cell<*mut Link>,
     len: Cell<usize>,
 }
 
-// SAFETY: the queue owns the shells in it, which belong to no thread.
+// SAFETY: the queue owns its shells; no thread has a reference to them.
 unsafe impl Send for Queue {}
 
 impl Queue {
@@ -80,7 +80,7 @@ impl Queue {
         self.len.get()
     }
 
-    /// Removes the oldest shell, if it has rested.
+    /// Removes the oldest shell if at least [`REST`] others were destroyed since.
     #[inline]
     pub fn pop(&self) -> Option<*mut Link> {
         self.pop_beyond(REST)
@@ -93,19 +93,18 @@ impl Queue {
         (len > kept).then(|| {
             self.len.set(len - 1);
             let first = self.first.get();
-            // SAFETY: shells stay readable for ever, and those of the queue are the queue's. What the last
-            // one says is not looked at.
+            // SAFETY: shells stay readable, and the queue owns its shells. The link of the last one is never followed.
             self.first.set(unsafe { (*first).next.get() });
             first
         })
     }
 
-    /// Adds shells that hang together; `last` is the last of them.
+    /// Appends a chain of `count` shells from `first` to `last`.
     #[inline]
     pub fn push(&self, first: *mut Link, last: *mut Link, count: usize) {
         match self.len.get() {
             0 => self.first.set(first),
-            // SAFETY: as in `pop_beyond`; the queue has a last shell.
+            // SAFETY: as in `pop_beyond`; the queue is not empty.
             _ => unsafe { (*self.last.get()).next.set(first) },
         }
         self.last.set(last);
@@ -124,14 +123,14 @@ impl Queue {
             // SAFETY: as in `pop_beyond`; there are `count` shells.
             last = unsafe { (*last).next.get() };
         }
-        // SAFETY: as above. Behind the last shell of all stands nothing that is looked at.
+        // SAFETY: as above.
         self.first.set(unsafe { (*last).next.get() });
         self.len.set(self.len.get() - count);
         other.push(first, last, count);
     }
 }
 
-/// State of a unit, and the list that it is in.
+/// State of a unit. There is a list of units for each.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Full,
@@ -143,24 +142,25 @@ enum Place {
 /// One or a few pages of a slab.
 struct Unit {
     place: Place,
-    /// Shells that were taken since the unit was last vacant; those behind them follow when the free list is empty.
+    /// Number of shells taken at least once since the unit was last vacant. They are the first ones of the unit; the next one
+    /// is taken when the free list is empty.
     made: u16,
-    /// Shells that are out.
+    /// Number of shells in use.
     out: u16,
-    /// Neighbours in the list of the place.
+    /// Neighbours in the list of the unit's state.
     before: u32,
     after: u32,
-    /// Free list: shells that came back.
+    /// Free list of shells that are back.
     free: *mut Link,
 }
 
-// SAFETY: the shells of a free list belong to the pool.
+// SAFETY: the pool owns the shells of a free list.
 unsafe impl Send for Unit {}
 
-/// No unit.
+/// The end of a list of units.
 const NONE: u32 = u32::MAX;
 
-/// Units in one place, by number.
+/// Units in one state, by number.
 struct List {
     first: u32,
     last: u32,
@@ -175,54 +175,53 @@ impl List {
     };
 }
 
-/// The shells of one type that no thread has.
+/// The shells of one type that are in no thread's queue.
 pub struct Pool {
     resting: Queue,
-    /// Slab `n` has the units from `FIRST_SLAB * (2^n - 1)` on.
+    /// Slab `n` begins with unit `FIRST_SLAB * (2^n - 1)`.
     slabs: Vec<Region>,
     units: Vec<Unit>,
-    /// Lists of units, by place.
+    /// Lists of units, by state.
     lists: [List; 4],
-    /// Bytes from one shell to the next.
+    /// Distance between shells, in bytes.
     stride: usize,
-    /// Bytes of a unit. Zero as long as there is no slab.
+    /// Size of a unit, in bytes; 0 until the first slab is reserved, because it depends on the page size.
     unit_len: usize,
-    /// Shells of a unit.
+    /// Number of shells in a unit.
     in_unit: u16,
 }
 
-/// Bytes from one shell of the type `S` to the next.
+/// Distance between shells of the type `S`, in bytes.
 pub const fn stride<S>() -> usize {
     assert!(align_of::<S>() <= LINE, "shells are aligned to a line");
     size_of::<S>().next_multiple_of(LINE)
 }
 
 impl Pool {
-    /// No shells yet.
-    pub const fn new() -> Pool {
+    /// An empty pool of shells that are `stride` bytes apart ([`stride`]).
+    pub const fn new(stride: usize) -> Pool {
         Pool {
             resting: Queue::new(),
             slabs: Vec::new(),
             units: Vec::new(),
             lists: [List::EMPTY; 4],
-            stride: 0,
+            stride,
             unit_len: 0,
             in_unit: 0,
         }
     }
 
-    /// A shell without an object. `stride` is that of the pool's one type.
-    pub fn take(&mut self, stride: usize) -> *mut Link {
+    /// Takes a shell without an object.
+    pub fn take(&mut self) -> *mut Link {
         if let Some(shell) = self.resting.pop() {
             return shell;
         }
-        // Shells come from the units that have some out already, those that opened last first: they are the
-        // fullest where a program destroys in any order, and the others have a chance to become vacant.
+        // The unit that opened last is likely the fullest one. Filling it gives the others a chance to become vacant.
         let id = match &self.lists {
             [_, open, ..] if open.len > 0 => open.last,
             [_, _, vacant, _] if vacant.len > 0 => vacant.last,
             [.., returned] if returned.len > 0 => returned.last,
-            _ => self.add_unit(stride),
+            _ => self.add_unit(),
         };
         let start = self.start_of(id);
         let (stride, in_unit) = (self.stride, self.in_unit);
@@ -236,7 +235,7 @@ impl Pool {
             }
             false => {
                 let shell = unit.free;
-                // SAFETY: shells stay readable for ever, and those of a free list are the pool's.
+                // SAFETY: shells stay readable, and the pool owns its free lists.
                 unit.free = unsafe { (*shell).next.get() };
                 shell
             }
@@ -250,7 +249,7 @@ impl Pool {
         shell
     }
 
-    /// Takes back the `count` oldest shells of `queue`, or all if there are fewer.
+    /// Takes the `count` oldest shells of `queue` back, or all if there are fewer.
     pub fn receive(&mut self, queue: &Queue, count: usize) {
         queue.give(count, &self.resting);
         self.settle();
@@ -262,7 +261,7 @@ impl Pool {
         self.settle();
     }
 
-    /// Calls `look` with every shell that may have an object. Shells without one are among them.
+    /// Calls `look` with every shell that may have an object, and with some that have none.
     pub fn for_each(&self, mut look: impl FnMut(*mut Link)) {
         for (id, unit) in (0..).zip(&self.units) {
             if unit.out > 0 {
@@ -273,13 +272,12 @@ impl Pool {
         }
     }
 
-    /// Says whether `address` lies in a slab of the pool.
+    /// True if `address` lies in a slab of the pool.
     pub fn has(&self, address: usize) -> bool {
         self.slab_of(address).is_some()
     }
 
-    /// Moves the oldest resting shells to their units and returns vacant units to the kernel, as far as there are more of
-    /// them than the pool keeps.
+    /// Moves queued shells beyond [`RESTING`] to their units.
     fn settle(&mut self) {
         while let Some(shell) = self.resting.pop_beyond(RESTING) {
             self.put_back(shell);
@@ -292,12 +290,12 @@ impl Pool {
         let unit = self.unit(id);
         unit.out -= 1;
         if unit.out > 0 {
-            // SAFETY: the shell is the pool's.
+            // SAFETY: the pool owns the shell.
             unsafe { (*shell).next.set(unit.free) };
             unit.free = shell;
             return self.move_to(id, Place::Open);
         }
-        // The shells are made afresh when the unit is used again, because what is in them may be gone by then.
+        // The free list lies in the unit's pages, which may be returned.
         unit.free = null_mut();
         unit.made = 0;
         self.move_to(id, Place::Vacant);
@@ -306,7 +304,7 @@ impl Pool {
         }
     }
 
-    /// Returns the memory of the [`VACANT`] units that have been vacant for longest.
+    /// Returns the pages of the [`VACANT`] units that became vacant first to the kernel.
     fn return_vacant(&mut self) {
         let mut ids = [NONE; VACANT];
         for id in &mut ids {
@@ -320,19 +318,18 @@ impl Pool {
         {
             let region = &self.slabs[slab_of_unit(neighbours[0])];
             let offset = self.start_of(neighbours[0]).addr() - region.start().addr().get();
-            // SAFETY: the units lie beside each other in the slab, and none of their shells is out: nobody writes to
-            // them but with a handle that was destroyed, and then into a mark that is without meaning.
+            // SAFETY: the units are adjacent in the slab, and none of their shells is in use. Only a program that uses a
+            // destroyed handle still writes to them, and only into `in_use`, which has no effect there.
             unsafe { region.give_back(offset, neighbours.len() * unit_len) };
         }
     }
 
-    /// Adds a unit that was never used, with a slab if there is none for it.
+    /// Adds a unit, and the slab that it is the first unit of.
     #[cold]
-    fn add_unit(&mut self, stride: usize) -> u32 {
+    fn add_unit(&mut self) -> u32 {
         if self.unit_len == 0 {
-            self.stride = stride;
-            self.unit_len = unit_len(stride);
-            self.in_unit = u16::try_from(self.unit_len / stride).unwrap_or(u16::MAX);
+            self.unit_len = unit_len(self.stride);
+            self.in_unit = u16::try_from(self.unit_len / self.stride).unwrap_or(u16::MAX);
         }
         let id = u32::try_from(self.units.len()).unwrap_or(NONE);
         let slab = slab_of_unit(id);
@@ -376,9 +373,9 @@ impl Pool {
         (first_unit(slab) + offset / self.unit_len) as u32
     }
 
-    /// The slab around `address`, and where in it that is.
+    /// The slab that has `address`, and the offset in it.
     fn slab_of(&self, address: usize) -> Option<(usize, usize)> {
-        // The last one has half of all units.
+        // From the last one on, which has half of all units.
         self.slabs
             .iter()
             .enumerate()
@@ -409,7 +406,7 @@ impl Pool {
         self.append(id, place);
     }
 
-    /// Adds a unit that is in no list.
+    /// Appends a unit that is in no list.
     fn append(&mut self, id: u32, place: Place) {
         let list = &mut self.lists[place as usize];
         let last = std::mem::replace(&mut list.last, id);
@@ -433,7 +430,7 @@ fn first_unit(slab: usize) -> usize {
     FIRST_SLAB * ((1 << slab) - 1)
 }
 
-/// Bytes of a unit of shells: the fewest pages of which at most an eighth is left over.
+/// Size of a unit in bytes: the fewest pages of which shells of `stride` bytes leave at most an eighth unused.
 fn unit_len(stride: usize) -> usize {
     let page = page_size();
     let mut len = page;
@@ -443,12 +440,12 @@ fn unit_len(stride: usize) -> usize {
     len
 }
 
-/// Has LeakSanitizer, if the program runs under it, look for pointers in the region, as it does in memory of the
-/// allocator.
+/// Registers the region with LeakSanitizer, if the program runs under it, so that objects that a live handle points to are not
+/// reported as leaks.
 fn show_to_leak_checker(region: &Region) {
     type Register = unsafe extern "C" fn(*const u8, usize);
-    // SAFETY: the name is a string for C; the function of this name is the sanitizer's, of this type, and takes any
-    // range that is mapped, which regions of a pool stay.
+    // SAFETY: the name is a C string. The function of that name has this type and accepts any mapped range, and the
+    // regions of a pool are never unmapped.
     unsafe {
         let found = libc::dlsym(libc::RTLD_DEFAULT, c"__lsan_register_root_region".as_ptr());
         if !found.is_null() {
@@ -465,7 +462,7 @@ mod tests {
     use super::*;
 
     impl Pool {
-        /// Bytes of the pool's slabs that are in memory, as the kernel counts them.
+        /// Resident bytes of the pool's slabs.
         pub fn resident(&self) -> usize {
             let page = page_size();
             let pages_of = |region: &Region| {
@@ -479,17 +476,18 @@ mod tests {
             self.slabs.iter().map(pages_of).sum::<usize>() * page
         }
 
-        /// Bytes of units that have a shell out or are vacant.
+        /// Bytes of all units whose pages were not returned.
         pub fn held(&self) -> usize {
             (self.units.len() - self.lists[Place::Returned as usize].len) * self.unit_len
         }
     }
 
-    /// Takes shells and writes into each.
-    fn take(pool: &mut Pool, count: usize, stride: usize) -> Vec<*mut Link> {
-        let shells: Vec<*mut Link> = (0..count).map(|_| pool.take(stride)).collect();
+    /// Takes shells and overwrites each.
+    fn take(pool: &mut Pool, count: usize) -> Vec<*mut Link> {
+        let stride = pool.stride;
+        let shells: Vec<*mut Link> = (0..count).map(|_| pool.take()).collect();
         for &shell in &shells {
-            // SAFETY: the shell is this test's.
+            // SAFETY: this test owns the shell.
             unsafe { shell.cast::<u8>().write_bytes(0x55, stride) };
         }
         shells
@@ -499,7 +497,7 @@ mod tests {
         shells.into_iter().for_each(|shell| pool.receive_one(shell));
     }
 
-    /// Numbers below `count` in an order of no kind. `count` is a power of two.
+    /// The numbers below `count`, a power of two, in scattered order.
     fn scattered(count: usize) -> impl Iterator<Item = usize> {
         (0..count).map(move |number| number.wrapping_mul(0x9e37_79b1) % count)
     }
@@ -507,11 +505,11 @@ mod tests {
     #[test]
     fn memory_follows_the_shells_that_are_out() {
         for stride in [64, 192, 1216, 3072, 5184] {
-            let mut pool = Pool::new();
+            let mut pool = Pool::new(stride);
             let count: usize = (1 << 24) / stride;
             let count = 1_usize << count.ilog2();
             for round in 0..3 {
-                let mut shells = take(&mut pool, count, stride);
+                let mut shells = take(&mut pool, count);
                 let full = pool.resident();
                 assert!(full >= count * stride, "{full} for {count} of {stride}");
                 assert!(
@@ -529,7 +527,7 @@ mod tests {
                 }
                 let left = pool.resident();
                 let kept = 2 * VACANT * pool.unit_len;
-                // Each of the shells that rest may keep a unit.
+                // Each queued shell may keep a unit.
                 let limit = kept + RESTING * if round == 2 { pool.unit_len } else { stride };
                 assert!(
                     left <= limit + 2 * pool.unit_len,
@@ -538,17 +536,17 @@ mod tests {
                 assert!(pool.held() >= left, "{} and {left}", pool.held());
             }
             let known = pool.slabs.len();
-            take(&mut pool, count, stride);
+            take(&mut pool, count);
             assert_eq!(pool.slabs.len(), known, "the addresses are used again");
         }
     }
 
     #[test]
     fn a_shell_that_was_returned_reads_as_zeros() {
-        let mut pool = Pool::new();
-        let shells = take(&mut pool, 100_000, 64);
+        let mut pool = Pool::new(64);
+        let shells = take(&mut pool, 100_000);
         give(&mut pool, shells.iter().copied());
-        // SAFETY: shells stay readable for ever.
+        // SAFETY: shells stay readable.
         let words = shells
             .iter()
             .map(|&shell| unsafe { (*shell).word.load(Relaxed) });
@@ -561,20 +559,20 @@ mod tests {
 
     #[test]
     fn a_shell_rests_before_it_is_taken_again() {
-        let mut pool = Pool::new();
-        let shells = take(&mut pool, 4 * RESTING, 64);
+        let mut pool = Pool::new(64);
+        let shells = take(&mut pool, 4 * RESTING);
         let (first, others) = (shells[0], &shells[1..]);
         give(&mut pool, [first]);
         for &other in &others[..REST - 1] {
-            assert_ne!(pool.take(64), first);
+            assert_ne!(pool.take(), first);
             give(&mut pool, [other]);
         }
     }
 
     #[test]
     fn every_shell_that_is_out_is_seen_and_none_that_was_returned() {
-        let mut pool = Pool::new();
-        let shells = take(&mut pool, 10_000, 64);
+        let mut pool = Pool::new(64);
+        let shells = take(&mut pool, 10_000);
         let (kept, ended) = shells.split_at(10);
         give(&mut pool, ended.iter().copied());
         let mut seen = Vec::new();

@@ -1,5 +1,5 @@
-/* A program that ends with its objects alive. LeakSanitizer, under which this runs, has nothing to report: what the
- * handles point to is reachable. */
+/* A program that exits with live objects. Under LeakSanitizer it reports no leak: the objects are reachable through
+ * their handles. */
 #include "check.h"
 
 static rocksdb_t* db;

@@ -1,10 +1,10 @@
-/* Memory of objects that a program leaks, and of objects that it had.
+/* Memory of leaked and of released objects.
  *
  * With the name of a kind: opens and closes a database many times, leaves one object of the kind behind in
  * each round, and prints what the later rounds added to the process: its resident memory in KiB and its file
- * descriptors. With "released-" before the kind: makes as many objects of it at once as it is told, releases
- * them, and prints the same of what is left after the last of a few rounds. `cargo xtask test capi` compares both
- * with what RocksDB's library leaves. */
+ * descriptors. With "released-" before the kind: creates the given number of objects at once, releases
+ * them, and prints the same for what remains after two such rounds. `cargo xtask test capi` compares both
+ * with RocksDB's library. */
 #include <dirent.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -149,7 +149,7 @@ static void one_round(const char* path, const char* kind) {
   rocksdb_options_destroy(o);
 }
 
-/* What is made in masses. */
+/* An open database, and options to read it. */
 struct open_db {
   rocksdb_t* db;
   rocksdb_readoptions_t* r;
@@ -185,8 +185,8 @@ static void release(const char* kind, struct open_db* open, void* made) {
   if (strcmp(kind, "options") == 0) rocksdb_readoptions_destroy(made);
 }
 
-/* Makes objects, and releases them in another order. */
-static void in_masses(const char* kind, struct open_db* open, void** made, int count) {
+/* Creates `count` objects, and releases them in another order. */
+static void create_and_release(const char* kind, struct open_db* open, void** made, int count) {
   for (int i = 0; i < count; i++) made[i] = make(kind, open, i);
   /* 7919 is prime and divides no count: each number comes once. */
   for (int i = 0, at = 0; i < count; i++, at = (at + 7919) % count) release(kind, open, made[at]);
@@ -203,10 +203,10 @@ static void released(const char* path, const char* kind, int count) {
   flush(open.db);
   void** made = malloc(sizeof *made * (size_t)count);
   memset(made, 1, sizeof *made * (size_t)count);
-  in_masses(kind, &open, made, 1000);
+  create_and_release(kind, &open, made, 1000);
   malloc_trim(0);
   long memory = resident(), files = descriptors();
-  for (int round = 0; round < 2; round++) in_masses(kind, &open, made, count);
+  for (int round = 0; round < 2; round++) create_and_release(kind, &open, made, count);
   malloc_trim(0);
   printf("%ld %ld\n", resident() - memory, descriptors() - files);
   free(made);

@@ -15,7 +15,7 @@ static rocksdb_t* open_db(const char* dir, rocksdb_options_t** options) {
   return db;
 }
 
-/* Two objects that were destroyed together with so many others that their memory is no longer there. */
+/* A destroyed object whose page was returned to the kernel, because all objects around it were destroyed too. */
 enum { MANY = 20000 };
 
 static const rocksdb_snapshot_t* released_snapshot(rocksdb_t* db) {

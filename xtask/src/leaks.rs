@@ -1,9 +1,9 @@
-//! A part of the stage `capi`: objects that a program leaks, and objects that it had, cost no more than with RocksDB.
+//! A part of the stage `capi`: leaked and released objects keep no more memory than with RocksDB.
 //!
 //! `capi/tests/leaks.c` opens and closes a database again and again and leaves one object of a kind behind in
 //! each round. The memory and the descriptors that the rounds add are compared with those that the same
 //! rounds add with RocksDB 11.1's library. It also creates many objects of a kind at once and releases them in another
-//! order; the memory that stays is compared in the same way.
+//! order; the memory that is not released is compared in the same way.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +23,7 @@ const KINDS: [&str; 3] = ["none", "handles", "walks"];
 /// keep. RocksDB's leaked iterators keep tables and memtables; more than as much again is not allowed for them.
 const KIB_A_ROUND: i64 = 64;
 
-/// Objects that are alive at once before they are released, by kind.
+/// Number of objects of each kind that are alive at once before all are released.
 const RELEASED: [(&str, u64); 5] = [
     ("released-snapshot", 1_000_000),
     ("released-iterator", 20_000),
@@ -32,8 +32,8 @@ const RELEASED: [(&str, u64); 5] = [
     ("released-options", 200_000),
 ];
 
-/// KiB that may stay beyond what stays with RocksDB when all objects are released: a page for each shell that rests
-/// (`capi/src/slabs.rs`), which are fewer than 400, and the book on pages that were returned.
+/// KiB that may remain, beyond what remains with RocksDB, when all objects are released: a page for each of at most 400
+/// queued shells (`capi/src/slabs.rs`), and the records of returned pages.
 const KIB_RELEASED: i64 = 3 << 10;
 
 /// The program with one of the libraries.
@@ -89,10 +89,10 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
             Some(theirs) => theirs.run(&work, kind, count)?.0,
             None => 0,
         };
-        println!("{kind}: {count} leave {found} KiB; {theirs} KiB with RocksDB");
+        println!("{kind}: {found} KiB remain of {count} objects; {theirs} KiB with RocksDB");
         if found > theirs.max(0) + KIB_RELEASED {
             return Err(format!(
-                "{count} objects keep {found} KiB after their release ({kind})"
+                "{found} KiB remain of {count} released objects ({kind})"
             ));
         }
     }
@@ -125,7 +125,7 @@ impl Leaks {
         })
     }
 
-    /// KiB of memory, and descriptors, that `count` rounds or objects add.
+    /// Memory in KiB, and descriptors, that `count` rounds or objects add.
     fn run(&self, work: &Path, kind: &str, count: u64) -> Result<(i64, i64), String> {
         // In memory, where there is such a place: the rounds open and close, and the disk is not what is measured.
         let memory = Path::new("/dev/shm");

@@ -3234,7 +3234,7 @@ const char *rocksdb_column_family_metadata_options_get_end_key(const struct rock
 void rocksdb_column_family_metadata_options_set_level(struct rocksdb_column_family_metadata_options_t *opt,
                                                       int v);
 
-// The number that was set; -1 at first.
+// The level as it was set; -1 by default.
 int rocksdb_column_family_metadata_options_get_level(struct rocksdb_column_family_metadata_options_t *opt);
 
 // What the default family consists of, as far as it is asked about, without empty levels; null for all.

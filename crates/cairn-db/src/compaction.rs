@@ -134,16 +134,10 @@ impl Shared {
             ..self.job_context(family)
         };
         let pick = deeper::settled(&context, &chosen.pick);
-        let mut watch = Watch::new(
-            &self.context,
-            &self.telemetry,
-            family,
-            TableFileCreationReason::Compaction,
-        );
+        let mut watch = Watch::new(&self.telemetry, family, TableFileCreationReason::Compaction);
         let _working = self
             .telemetry
-            .threads
-            .begin(family.name(), compaction_operation(watch.job, &pick));
+            .begin_operation(family.name(), compaction_operation(watch.job, &pick));
         let info = watch.compaction_begins(family, &pick, &chosen.version);
         let watch = Arc::new(watch);
         context.events = Some(watch.clone());
@@ -209,7 +203,6 @@ impl Shared {
             .collect();
         let version = family.view().version.clone();
         let watch = Arc::new(Watch::new(
-            &self.context,
             &self.telemetry,
             family,
             TableFileCreationReason::Flush,
@@ -253,8 +246,7 @@ impl Shared {
             bytes_memtables,
         };
         self.telemetry
-            .threads
-            .begin(family.name(), Operation::Flush(flush))
+            .begin_operation(family.name(), Operation::Flush(flush))
     }
 
     /// Writes `memtables` to a table of level 0 of `version`.
@@ -265,7 +257,7 @@ impl Shared {
         memtables: &[Arc<Memtable>],
         reason: TableFileCreationReason,
     ) -> Result<TreeEdit> {
-        let watch = Arc::new(Watch::new(&self.context, &self.telemetry, family, reason));
+        let watch = Arc::new(Watch::new(&self.telemetry, family, reason));
         self.write_watched(family, version, memtables, &watch)
     }
 
@@ -290,7 +282,7 @@ impl Shared {
         let done = flush::run(&job).map_err(|error| self.cut_short(error))?;
         if watch.reason() == TableFileCreationReason::Flush {
             self.telemetry
-                .tally_garbage(done.stats.input_bytes, done.stats.output_raw_bytes);
+                .record_garbage(done.stats.input_bytes, done.stats.output_raw_bytes);
         }
         Ok(done.edit)
     }

@@ -120,7 +120,7 @@ impl Shared {
             .values()
             .filter_map(|state| state.flush_reason);
         self.telemetry
-            .tally_atomic_flush(reasons.next().unwrap_or(FlushReason::WriteBufferFull));
+            .record_atomic_flush(reasons.next().unwrap_or(FlushReason::WriteBufferFull));
         for state in tree.families.values_mut() {
             state.flushing = !state.immutables.is_empty();
         }
@@ -227,7 +227,6 @@ impl Shared {
             .collect();
         let version = family.view().version.clone();
         let watch = Arc::new(Watch::new(
-            &self.context,
             &self.telemetry,
             family,
             TableFileCreationReason::Flush,
@@ -273,7 +272,7 @@ impl Shared {
         }
     }
 
-    /// The next flushes of `families` run for `reason`, unless there is one already.
+    /// Sets the reason of the next flush of each family, unless it has one.
     pub(crate) fn flush_because(&self, families: &[Arc<FamilyState>], reason: FlushReason) {
         let mut tree = self.tree.lock();
         for family in families {
@@ -441,7 +440,7 @@ fn has_failed(state: &FamilyTree) -> Option<&Error> {
 }
 
 impl Tree {
-    /// Why the next flush of a family runs; the answer is given once.
+    /// Takes the reason of the next flush of a family.
     pub(crate) fn take_flush_reason(&mut self, family: u32) -> FlushReason {
         let state = self.families.get_mut(&family);
         let reason = state.and_then(|state| state.flush_reason.take());

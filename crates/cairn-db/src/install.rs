@@ -10,6 +10,7 @@ use std::sync::Arc;
 use cairn_format::manifest::VersionEdit;
 use cairn_format::names::FileName;
 use cairn_memtable::Memtable;
+use cairn_observe::BackgroundErrorReason;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
 use cairn_version::manifest::{Contents, FamilyContents, Manifest};
@@ -87,8 +88,12 @@ impl Shared {
             };
             records.insert(0, of_logs);
         }
-        let is_flush = group.iter().any(|(_, change)| !change.flushed.is_empty());
-        self.log_edits_of(is_flush, &mut manifest, records)?;
+        // RocksDB reports a MANIFEST that fails in a flush as one without a WAL, whether there is a WAL or not.
+        let reason = match group.iter().any(|(_, change)| !change.flushed.is_empty()) {
+            true => BackgroundErrorReason::ManifestWriteNoWal,
+            false => BackgroundErrorReason::ManifestWrite,
+        };
+        self.log_edits_for(reason, &mut manifest, records)?;
 
         let mut tree = self.tree.lock();
         tree.logs.release_before(min_log);
@@ -155,13 +160,13 @@ impl Shared {
         manifest: &mut Option<Manifest>,
         edits: Vec<VersionEdit>,
     ) -> Result<()> {
-        self.log_edits_of(false, manifest, edits)
+        self.log_edits_for(BackgroundErrorReason::ManifestWrite, manifest, edits)
     }
 
-    /// [`Shared::log_edits`] of a flush, or of something else.
-    fn log_edits_of(
+    /// [`Shared::log_edits`], with the reason that listeners get if it fails.
+    fn log_edits_for(
         &self,
-        is_flush: bool,
+        reason: BackgroundErrorReason,
         manifest: &mut Option<Manifest>,
         mut edits: Vec<VersionEdit>,
     ) -> Result<()> {
@@ -177,14 +182,14 @@ impl Shared {
         if !current.wants_rotation(options.max_manifest_file_size, percent) {
             return current
                 .append_group(edits)
-                .inspect_err(|error| self.manifest_failed(is_flush, error));
+                .inspect_err(|error| self.manifest_failed(reason, error));
         }
         let families = self.families.load_full();
         let next = self
             .write_manifest(&families, &edits)
             .inspect_err(|error| {
                 current.give_up();
-                self.manifest_failed(is_flush, error);
+                self.manifest_failed(reason, error);
             })?;
         let old = std::mem::replace(current, next);
         let number = old.number();
@@ -277,6 +282,5 @@ impl Shared {
 pub(crate) fn retire(tree: &mut Tree, family: &FamilyState, base: &Arc<Version>, next: &Version) {
     family.note_replaced(base);
     let blobs = &family.view().family.blobs;
-    tree.obsolete
-        .add_replaced(&family.tables(), blobs, base, next);
+    tree.obsolete.add(&family.tables(), blobs, base, Some(next));
 }

@@ -1,79 +1,75 @@
-//! Files that have left their version and wait for their last reader, or until deletions are enabled again.
+//! Obsolete tables and blob files: files that are in no current version and are deleted when their last reader is gone.
 //!
 //! Invariants:
 //!
-//! - A table is handed out for deletion once, and only when the reference in this set is the last one.
-//! - A blob file is handed out once no version that has it is alive: each version has a count of its own of the garbage in it.
-//! - While deletions are disabled nothing is handed out, and paths that would be deleted are kept.
+//! - A table is returned for deletion once, when this set has the last reference to it.
+//! - A blob file is returned for deletion once, when no live version has it. References do not tell: each version has its own
+//!   metadata of a blob file, with its own garbage counts.
+//! - While deletions are disabled no file is returned, and paths passed to [`ObsoleteFiles::hold`] are kept.
 //!
-//! The set is a part of what the lock of the tree guards. Nothing here touches a file. Cost of handing out: one look at each file that
-//! waits, and at each version that was replaced and still has readers.
+//! The lock of the tree guards the set. No method touches a file. [`ObsoleteFiles::take_unread`] costs time proportional to the
+//! number of obsolete files times that of replaced versions with readers.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use cairn_read::{BlobSource, View};
+use cairn_read::BlobSource;
 use cairn_types::FileNumber;
 use cairn_version::{BlobFileMeta, FileMeta, TableSource, Version};
 
-/// Files that wait for their deletion.
+/// Obsolete files of an open database.
 #[derive(Default)]
 pub(crate) struct ObsoleteFiles {
     tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
     blobs: Vec<(Arc<BlobSource>, FileNumber)>,
-    /// Replaced versions with blob files that may have readers.
+    /// Replaced versions that have blob files.
     old_versions: Vec<Weak<Version>>,
-    /// The number of times that deletions were disabled and not enabled again.
+    /// Number of calls of `disable` without a matching `enable`.
     disabled: usize,
     /// Paths to delete when deletions are enabled again.
     held: Vec<PathBuf>,
 }
 
-/// Files without a reader.
+/// Obsolete files without a reader.
 pub(crate) struct Unread {
     pub(crate) tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
     pub(crate) blobs: Vec<(Arc<BlobSource>, FileNumber)>,
 }
 
 impl ObsoleteFiles {
-    /// Adds the files of `base` that `next`, the version after it, has no more. `tables` opens the former, `blobs` the blob files.
-    pub(crate) fn add_replaced(
+    /// Adds the files of `old` that `new`, the version after it, does not have: all of them without a `new` one, for a dropped
+    /// family. `tables` and `blobs` are the sources of the family's files.
+    pub(crate) fn add(
         &mut self,
         tables: &Arc<TableSource>,
         blobs: &Arc<BlobSource>,
-        base: &Arc<Version>,
-        next: &Version,
+        old: &Arc<Version>,
+        new: Option<&Version>,
     ) {
-        if !base.blob_files().is_empty() {
-            self.old_versions.push(Arc::downgrade(base));
+        if !old.blob_files().is_empty() {
+            self.old_versions.push(Arc::downgrade(old));
         }
-        let gone = base.blob_files().keys();
-        let gone = gone.filter(|number| !next.blob_files().contains_key(number));
+        let has_blob = |number| new.is_some_and(|new| new.blob_files().contains_key(number));
+        let gone = old.blob_files().keys().filter(|number| !has_blob(number));
         self.blobs
             .extend(gone.map(|number| (blobs.clone(), *number)));
-        let kept: std::collections::HashSet<FileNumber> =
-            next.files().map(|(_, file)| file.number).collect();
-        let gone = base.files();
-        let gone = gone.filter(|(_, file)| !kept.contains(&file.number));
+        let kept = new.into_iter().flat_map(Version::files);
+        let kept: HashSet<FileNumber> = kept.map(|(_, file)| file.number).collect();
+        let gone = old.files().map(|(_, file)| file);
+        let gone = gone.filter(|file| !kept.contains(&file.number));
         self.tables
-            .extend(gone.map(|(_, file)| (tables.clone(), file.clone())));
+            .extend(gone.map(|file| (tables.clone(), file.clone())));
     }
 
-    /// Adds all files of `view`, whose family was dropped.
-    pub(crate) fn add_dropped(&mut self, tables: &Arc<TableSource>, view: &View) {
-        let files = view.version.files();
-        self.tables
-            .extend(files.map(|(_, file)| (tables.clone(), file.clone())));
-        let blobs = view.version.blob_files().keys();
-        self.blobs
-            .extend(blobs.map(|number| (view.family.blobs.clone(), *number)));
-        self.old_versions.push(Arc::downgrade(&view.version));
-    }
-
-    /// Takes the files that nobody reads any more; none while deletions are disabled.
+    /// Takes the files without a reader.
+    ///
+    /// # Panics
+    ///
+    /// If deletions are disabled.
     pub(crate) fn take_unread(&mut self) -> Unread {
         assert_eq!(self.disabled, 0, "deletions are enabled");
-        // Nobody can gain a reference to a file whose only one is in this list.
+        // References are cloned from versions. A file whose only reference is this one is in none.
         let is_unread = |file: &Arc<FileMeta>| Arc::strong_count(file) == 1;
         let tables = self.tables.extract_if(.., |(_, file)| is_unread(file));
         let tables = tables.collect();
@@ -91,54 +87,53 @@ impl ObsoleteFiles {
         }
     }
 
-    /// Replaced versions that have readers.
+    /// Replaced versions that are still referenced.
     fn readers(&self) -> Vec<Arc<Version>> {
         let old = self.old_versions.iter();
         old.filter_map(Weak::upgrade).collect()
     }
 
-    /// True if no file waits for its last reader.
+    /// True if the set has no files.
     pub(crate) fn is_empty(&self) -> bool {
         self.tables.is_empty() && self.blobs.is_empty()
     }
 
-    /// The bytes of the tables that wait.
+    /// Total size of the obsolete tables, in bytes.
     pub(crate) fn table_bytes(&self) -> u64 {
         self.tables.iter().map(|(_, file)| file.size).sum()
     }
 
-    /// The blob files of `source` that wait and have readers.
+    /// Obsolete blob files of `source` that have readers.
     pub(crate) fn blobs_of(&self, source: &Arc<BlobSource>) -> Vec<Arc<BlobFileMeta>> {
         let readers = self.readers();
         let own = self.blobs.iter();
         let own = own.filter(|(of, _)| Arc::ptr_eq(of, source));
         own.filter_map(|(_, number)| {
-            let versions = readers.iter();
+            let mut versions = readers.iter();
             versions
-                .filter_map(|old| old.blob_files().get(number))
-                .next()
+                .find_map(|old| old.blob_files().get(number))
                 .cloned()
         })
         .collect()
     }
 
-    /// Disables deletions, until [`ObsoleteFiles::enable`] was called as often.
+    /// Disables deletions until [`ObsoleteFiles::enable`] has been called as often.
     pub(crate) fn disable(&mut self) {
         self.disabled += 1;
     }
 
-    /// Takes one disabling back. With the last of them, returns what was to be deleted meanwhile.
+    /// Reverts one [`ObsoleteFiles::disable`]. If none is left, returns the held paths, which the caller deletes.
     pub(crate) fn enable(&mut self) -> Option<Vec<PathBuf>> {
         self.disabled = self.disabled.saturating_sub(1);
         (!self.are_disabled()).then(|| std::mem::take(&mut self.held))
     }
 
-    /// True while nothing may be deleted.
+    /// True while deletions are disabled.
     pub(crate) fn are_disabled(&self) -> bool {
         self.disabled > 0
     }
 
-    /// Keeps `path` from deletion if deletions are disabled. True if it does.
+    /// Holds the deletion of `path` back if deletions are disabled. Returns true if it does.
     pub(crate) fn hold(&mut self, path: &Path) -> bool {
         if self.are_disabled() {
             self.held.push(path.to_owned());
@@ -146,7 +141,7 @@ impl ObsoleteFiles {
         self.are_disabled()
     }
 
-    /// Lets go of the files that wait, which the next opening deletes.
+    /// Drops all obsolete files, so that their tables are closed. The next opening deletes them.
     pub(crate) fn forget(&mut self) {
         self.tables = Vec::new();
         self.blobs = Vec::new();
@@ -156,10 +151,123 @@ impl ObsoleteFiles {
 
 #[cfg(test)]
 mod tests {
+    use cairn_format::key::InternalKey;
+    use cairn_observe::statistics::Meter;
+    use cairn_platform::fs::FileMode;
+    use cairn_platform::mem::MemFileSystem;
+    use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
+    use cairn_version::{OpenTables, TreeEdit};
+
     use super::*;
 
+    fn sources() -> (Arc<TableSource>, Arc<BlobSource>) {
+        let fs = Arc::new(MemFileSystem::new());
+        let tables = TableSource {
+            fs: fs.clone(),
+            paths: vec![PathBuf::from("/")],
+            order: KeyOrder::Bytewise,
+            prefix_extractor: None,
+            options: Arc::default(),
+            cache: None,
+            verify_unique_id: false,
+            mode: FileMode::default(),
+            advise_random: false,
+            meter: Meter::default(),
+            last_level: 6,
+            open_tables: OpenTables::new(None),
+        };
+        let blobs = BlobSource::new(fs, PathBuf::from("/"), FileMode::default(), None);
+        (Arc::new(tables), Arc::new(blobs))
+    }
+
+    fn table(number: u64) -> Arc<FileMeta> {
+        let key = InternalKey::new(b"k", SequenceNumber(number), ValueKind::Value);
+        Arc::new(FileMeta::new(FileNumber(number), 100, key.clone(), key))
+    }
+
+    fn blob(number: u64) -> Arc<BlobFileMeta> {
+        Arc::new(BlobFileMeta {
+            number: FileNumber(number),
+            total_count: 1,
+            total_bytes: 10,
+            checksum_method: String::new(),
+            checksum_value: Vec::new(),
+            garbage_count: 0,
+            garbage_bytes: 0,
+        })
+    }
+
+    /// A version with tables in level 0, and with blob files.
+    fn version(tables: &[&Arc<FileMeta>], blobs: &[u64]) -> Arc<Version> {
+        let edit = TreeEdit {
+            added: tables.iter().map(|file| (0, Arc::clone(file))).collect(),
+            added_blobs: blobs.iter().map(|number| blob(*number)).collect(),
+            ..TreeEdit::default()
+        };
+        let empty = Version::empty(KeyOrder::Bytewise, 7);
+        Arc::new(empty.with_edit(&edit).unwrap())
+    }
+
+    fn numbers(unread: &Unread) -> (Vec<u64>, Vec<u64>) {
+        let tables = unread.tables.iter().map(|(_, file)| file.number.0);
+        let blobs = unread.blobs.iter().map(|(_, number)| number.0);
+        (tables.collect(), blobs.collect())
+    }
+
     #[test]
-    fn what_is_to_be_deleted_waits_for_the_last_enabling() {
+    fn a_replaced_version_leaves_the_files_that_the_next_one_lacks_until_it_has_no_reader() {
+        let ((tables, blobs), mut files) = (sources(), ObsoleteFiles::default());
+        let (first, second) = (table(1), table(2));
+        let (old, new) = (
+            version(&[&first, &second], &[7, 8]),
+            version(&[&second], &[8]),
+        );
+        drop((first, second));
+        files.add(&tables, &blobs, &old, Some(&new));
+        assert_eq!(files.table_bytes(), 100);
+        assert_eq!(
+            numbers(&files.take_unread()),
+            (vec![], vec![]),
+            "old has a reader"
+        );
+        let read: Vec<_> = files
+            .blobs_of(&blobs)
+            .iter()
+            .map(|file| file.number.0)
+            .collect();
+        assert_eq!(read, [7]);
+        drop(old);
+        assert_eq!(numbers(&files.take_unread()), (vec![1], vec![7]));
+        assert!(files.is_empty() && files.blobs_of(&blobs).is_empty());
+        assert_eq!(numbers(&files.take_unread()), (vec![], vec![]), "each once");
+    }
+
+    #[test]
+    fn a_blob_file_stays_as_long_as_any_replaced_version_has_it() {
+        let ((tables, blobs), mut files) = (sources(), ObsoleteFiles::default());
+        let (oldest, old, new) = (version(&[], &[7]), version(&[], &[7]), version(&[], &[]));
+        files.add(&tables, &blobs, &oldest, Some(&old));
+        files.add(&tables, &blobs, &old, Some(&new));
+        drop(old);
+        assert!(files.take_unread().blobs.is_empty(), "oldest has it");
+        drop(oldest);
+        assert_eq!(numbers(&files.take_unread()), (vec![], vec![7]));
+    }
+
+    #[test]
+    fn a_dropped_family_leaves_all_of_its_files() {
+        let ((tables, blobs), mut files) = (sources(), ObsoleteFiles::default());
+        let last = version(&[&table(1), &table(2)], &[7]);
+        files.add(&tables, &blobs, &last, None);
+        assert!(files.take_unread().tables.is_empty(), "a handle keeps them");
+        drop(last);
+        let (mut found, blobs) = numbers(&files.take_unread());
+        found.sort_unstable();
+        assert_eq!((found, blobs), (vec![1, 2], vec![7]));
+    }
+
+    #[test]
+    fn held_paths_are_returned_by_the_last_enable() {
         let mut files = ObsoleteFiles::default();
         assert!(!files.hold(Path::new("/1")));
         files.disable();
@@ -169,13 +277,17 @@ mod tests {
         assert!(files.hold(Path::new("/3")) && files.are_disabled());
         let held = files.enable().unwrap();
         assert_eq!(held, [PathBuf::from("/2"), PathBuf::from("/3")]);
-        assert_eq!(files.enable(), Some(Vec::new()), "once more does no harm");
+        assert_eq!(
+            files.enable(),
+            Some(Vec::new()),
+            "an unmatched call has no effect"
+        );
         assert!(files.take_unread().tables.is_empty() && files.is_empty());
     }
 
     #[test]
     #[should_panic(expected = "deletions are enabled")]
-    fn nothing_is_handed_out_while_deletions_are_disabled() {
+    fn no_file_is_taken_while_deletions_are_disabled() {
         let mut files = ObsoleteFiles::default();
         files.disable();
         files.take_unread();

@@ -159,7 +159,7 @@ pub(crate) struct Tree {
     pub(crate) logs: LogSet,
     pub(crate) flushes: usize,
     pub(crate) compactions: usize,
-    /// Files that wait for their deletion.
+    /// Obsolete files that are still read, or whose deletion is disabled.
     pub(crate) obsolete: ObsoleteFiles,
     /// Families that were dropped, for as long as handles of them live.
     pub(crate) dropped_families: Vec<Weak<FamilyState>>,

@@ -168,7 +168,7 @@ impl Db {
     /// [`cairn_observe::threads::list`] has those of all databases of the process, and openings.
     #[must_use]
     pub fn thread_list(&self) -> Vec<ThreadStatus> {
-        self.shared().telemetry.threads.list()
+        self.shared().telemetry.thread_list()
     }
 
     /// What tickers grew by, in slices of `stats_persist_period_sec` each, of those that ended at

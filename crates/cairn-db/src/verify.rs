@@ -23,8 +23,7 @@ impl Db {
         let shared = self.shared();
         let _working = shared
             .telemetry
-            .threads
-            .begin("", Operation::VerifyDbChecksum);
+            .begin_operation("", Operation::VerifyDbChecksum);
         let views: Vec<Arc<View>> = {
             let families = shared.families.load();
             families

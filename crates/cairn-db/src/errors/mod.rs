@@ -188,14 +188,9 @@ impl Shared {
         self.background_error(BackgroundErrorReason::WriteCallback, error);
     }
 
-    /// [`Shared::background_error`] of the MANIFEST. Listeners get the reason that RocksDB gives: for the edits of a
-    /// flush the one without a log, whatever the log holds.
-    pub(crate) fn manifest_failed(&self, is_flush: bool, error: &Error) {
-        let said = match is_flush {
-            true => BackgroundErrorReason::ManifestWriteNoWal,
-            false => BackgroundErrorReason::ManifestWrite,
-        };
-        self.background_error_said(BackgroundErrorReason::ManifestWrite, said, error);
+    /// [`Shared::background_error`] of the MANIFEST, for which listeners get `reason`.
+    pub(crate) fn manifest_failed(&self, reason: BackgroundErrorReason, error: &Error) {
+        self.background_error_said(BackgroundErrorReason::ManifestWrite, reason, error);
     }
 
     /// Ends a wait for room of a writer while flushes fail: memory is full, and nobody knows until

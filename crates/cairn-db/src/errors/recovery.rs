@@ -232,7 +232,7 @@ impl Shared {
             automatic.then_some(state.recovery.attempts)
         };
         if let Some(attempts) = attempts {
-            self.telemetry.tally(|update| {
+            self.telemetry.record(|update| {
                 update.record(Histogram::ErrorHandlerAutoresumeRetryCount, attempts);
                 let success = u64::from(new.is_none());
                 update.add(Ticker::ErrorHandlerAutoresumeSuccessCount, success);

@@ -62,18 +62,18 @@ impl Shared {
         let unchanging = matches!(file.file_type, FileType::Table | FileType::Blob);
         if unchanging {
             if link_or_copy(fs, &from, &to, full)? {
-                self.tally_copied(file.size);
+                self.record_copied(file.size);
             }
             return Ok(());
         }
         copy::copy(fs, &from, &to, Some(file.size), full)?;
-        self.tally_copied(file.size);
+        self.record_copied(file.size);
         Ok(())
     }
 
     /// A checkpoint has copied `bytes` of a file.
-    fn tally_copied(&self, bytes: u64) {
-        self.telemetry.tally(|update| {
+    fn record_copied(&self, bytes: u64) {
+        self.telemetry.record(|update| {
             update.add(Ticker::CheckpointReadBytes, bytes);
             update.add(Ticker::CheckpointWriteBytes, bytes);
         });

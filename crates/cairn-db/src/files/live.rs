@@ -653,8 +653,7 @@ impl Db {
         }
         let _working = shared
             .telemetry
-            .threads
-            .begin("", Operation::VerifyFileChecksums);
+            .begin_operation("", Operation::VerifyFileChecksums);
         let _kept = shared.keep_files();
         for family in shared.families.load().iter() {
             let view = family.view();

@@ -351,7 +351,8 @@ impl Shared {
             .retain(|dropped| dropped.strong_count() > 0);
         tree.dropped_families.push(Arc::downgrade(family));
         let view = family.view.load_full();
-        tree.obsolete.add_dropped(&family.tables(), &view);
+        tree.obsolete
+            .add(&family.tables(), &view.family.blobs, &view.version, None);
         drop(view);
         self.has_obsolete.store(true, Ordering::Release);
         self.update_conditions(&mut tree);
@@ -432,7 +433,7 @@ impl Shared {
         self.context.check_process()?;
         self.may_wait()?;
         calls::may_close(&self.context.info)?;
-        self.telemetry.shutdown_begins();
+        self.telemetry.notify_shutdown();
         let mut closed = self.closed.lock();
         if *closed {
             return Ok(());
@@ -457,7 +458,7 @@ impl Shared {
         drop(self.lead_alone()?);
         self.wait_until(|tree| {
             let jobs = tree.flushes + tree.compactions + tree.manual;
-            jobs == 0 && !tree.logs.is_ending()
+            jobs == 0 && !tree.logs.has_ending()
         })?;
         let log = self.writer.lock().log.take();
         let synced = match log {

@@ -18,7 +18,7 @@ use cairn_version::manifest::{Recovered, RecoveredFamily};
 
 use super::OpenRequest;
 use crate::family::FamilyState;
-use crate::obsolete::{self, Keep};
+use crate::purge::{self, Keep};
 use crate::shared::Shared;
 
 /// More bytes than any of the small files is read to.
@@ -238,7 +238,7 @@ impl Shared {
     pub(crate) fn write_options_file(&self) -> Result<()> {
         let _alone = self.options_file.lock();
         self.add_options_file()?;
-        for name in obsolete::old_options(self.context.world.fs.list(&self.context.dir)?) {
+        for name in purge::old_options(self.context.world.fs.list(&self.context.dir)?) {
             self.delete(&self.context.dir.join(name));
         }
         Ok(())
@@ -302,14 +302,14 @@ impl Shared {
         let dirs = [&self.context.dir, &self.context.wal_dir];
         for dir in self.all_table_dirs() {
             if !dirs.contains(&&dir) {
-                obsolete::scan_tables(fs, &dir, &keep)?;
+                purge::scan_tables(fs, &dir, &keep)?;
             }
         }
         names.push(options);
-        obsolete::scan(fs, &self.context.dir, names, &keep)?;
+        purge::scan(fs, &self.context.dir, names, &keep)?;
         match self.context.wal_dir == self.context.dir {
             true => Ok(()),
-            false => obsolete::scan(
+            false => purge::scan(
                 fs,
                 &self.context.wal_dir,
                 fs.list(&self.context.wal_dir)?,

@@ -118,13 +118,13 @@ pub(crate) fn open_above(
     let names = fs.list(&dir)?;
     let recorded = files::RecordedOptions::new(request, &names);
     let named = match_families(request, &options, &recovered, &recorded)?;
-    let parts = Parts {
+    let foundation = Foundation {
         options,
         dir,
         lock,
         threads,
     };
-    let shared = assemble(request, parts, &recovered, named, &names)?;
+    let shared = assemble(request, foundation, &recovered, named, &names)?;
     recorded.log_passed_over(&shared.context.info);
     let shared = Arc::new(shared);
     shared.wake_with_snapshots();
@@ -343,8 +343,8 @@ fn match_families<'r>(
     Ok(named)
 }
 
-/// Parts of an open database that the beginning of an opening has made.
-struct Parts {
+/// Inputs of [`assemble`] that the opening creates before it reads the MANIFEST.
+struct Foundation {
     options: DbOptions,
     dir: PathBuf,
     lock: Option<Box<dyn cairn_platform::fs::FileLock>>,
@@ -355,17 +355,17 @@ struct Parts {
 /// database has `names`.
 fn assemble(
     request: &OpenRequest<'_>,
-    parts: Parts,
+    foundation: Foundation,
     recovered: &Recovered,
     named: Named<'_>,
     names: &[String],
 ) -> Result<Shared> {
-    let Parts {
+    let Foundation {
         options,
         dir,
         lock,
         threads,
-    } = parts;
+    } = foundation;
     let world = World {
         fs: cairn_observe::files::counted(request.world.fs.clone(), request.world.clock.clone()),
         ..request.world.clone()

@@ -630,7 +630,7 @@ impl Shared {
             true => "written through a mapping",
             false => "written by calls",
         };
-        self.tree.lock().logs.begin(log);
+        self.tree.lock().logs.add_current(log);
         self.writer.lock().log = Some(next);
         // Cleaning up removes those that it replaces.
         let options = self.add_options_file()?;
@@ -668,7 +668,7 @@ impl Shared {
             )?;
             self.check_copy(&copy, file, *whole)?;
             fs.rename(&copy, &file.path)?;
-            self.tree.lock().logs.end(file.number, *whole);
+            self.tree.lock().logs.set_len(file.number, *whole);
         }
         fs.sync_dir(&self.context.wal_dir)
     }

@@ -1,12 +1,12 @@
 //! Reports on an open database: to listeners, to the info log, and into statistics.
 //!
-//! Listeners are called without locks. Under a lock a caller leaves a notice ([`Telemetry::notify_later`]), which the next
-//! [`Telemetry::deliver`] passes on. Of the components below it knows the context only.
+//! Listeners are called without locks. Code that holds a lock queues a call with [`Telemetry::notify_later`], and the next
+//! [`Telemetry::deliver`] makes it. The only component below is the context.
 //!
-//! Cost: a test of a pointer where no statistics are kept, of a length where there are no listeners.
+//! Cost: one branch without statistics, one without listeners.
 
-mod sums;
-mod tally;
+mod db_stats;
+mod op_stats;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -16,46 +16,46 @@ use cairn_format::names::FileName;
 use cairn_observe::event::Event;
 use cairn_observe::listener::{EventListener, FileDeletionInfo};
 use cairn_observe::statistics::Statistics;
-use cairn_observe::threads::Tracker;
+use cairn_observe::threads::{Operation, ThreadStatus, Tracker, Working};
 use cairn_observe::{Counters, Level, Listeners};
 use cairn_options::DbOptions;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use cairn_types::Result;
 
 use crate::context::DbContext;
-use sums::Sums;
-pub(crate) use tally::GroupCounts;
+use db_stats::DbStats;
+pub(crate) use op_stats::GroupCounts;
 
-/// A call of every listener that is still to be made.
+/// A queued call of every listener.
 type Notice = Box<dyn Fn(&dyn EventListener) + Send>;
 
 /// Reports on an open database.
 pub(crate) struct Telemetry {
     context: Arc<DbContext>,
     listeners: Listeners,
-    /// Calls that are still to be made; a short lock, held alone.
+    /// Queued calls. No other lock is taken while this one is held.
     notices: Mutex<VecDeque<Notice>>,
-    /// Sums of operations.
+    /// Operation counters.
     counters: Counters,
     /// Tickers and histograms, if they are kept.
     statistics: Option<Arc<Statistics>>,
-    /// The list of threads, if the database is in it.
-    pub(crate) threads: Tracker,
-    /// The sums of the last `rocksdb.dbstats`.
-    reported: Mutex<Sums>,
-    /// The number of the next job.
+    /// Operations that threads are working on; empty unless `enable_thread_tracking` is set.
+    threads: Tracker,
+    /// Counters at the last `rocksdb.dbstats`.
+    reported: Mutex<DbStats>,
+    /// The id of the next job.
     next_job: AtomicU64,
-    /// True if listeners were told that the database is being closed.
-    told_of_shutdown: AtomicBool,
-    /// The time of the last line about a long write, in nanoseconds.
+    /// True once `on_db_shutdown_begin` was called.
+    shutdown_notified: AtomicBool,
+    /// Monotonic time of the last log line about a long write, in nanoseconds; 0 before the first.
     long_write_logged: AtomicU64,
 }
 
-/// The shortest time between two lines about long writes, in nanoseconds.
-const BETWEEN_LONG_WRITES: u64 = 1_000_000_000;
+/// Minimum time between two log lines about long writes, in nanoseconds.
+const LONG_WRITE_INTERVAL: u64 = 1_000_000_000;
 
 impl Telemetry {
-    /// Reports on the database of `context` by its `options`; `threads` lists what its threads do.
+    /// Reports on the database of `context` to the listeners and statistics of `options`.
     pub(crate) fn new(context: Arc<DbContext>, options: &DbOptions, threads: Tracker) -> Telemetry {
         Telemetry {
             context,
@@ -66,9 +66,24 @@ impl Telemetry {
             threads,
             reported: Mutex::default(),
             next_job: AtomicU64::new(1),
-            told_of_shutdown: AtomicBool::new(false),
+            shutdown_notified: AtomicBool::new(false),
             long_write_logged: AtomicU64::new(0),
         }
+    }
+
+    /// The context of the database.
+    pub(crate) fn context(&self) -> &DbContext {
+        &self.context
+    }
+
+    /// Lists `operation` of `family` as the calling thread's until the returned guard is dropped.
+    pub(crate) fn begin_operation(&self, family: &str, operation: Operation) -> Working {
+        self.threads.begin(family, operation)
+    }
+
+    /// Operations that threads of this database are working on.
+    pub(crate) fn thread_list(&self) -> Vec<ThreadStatus> {
+        self.threads.list()
     }
 
     /// True if there are listeners.
@@ -76,19 +91,19 @@ impl Telemetry {
         !self.listeners.is_empty()
     }
 
-    /// Calls each listener. The caller holds no lock.
+    /// Calls each listener. The caller must not hold a lock.
     pub(crate) fn notify(&self, call: impl FnMut(&dyn EventListener)) {
         self.listeners.each(&self.context.info, call);
     }
 
-    /// Keeps a notice for [`Telemetry::deliver`].
+    /// Queues a call of each listener for the next [`Telemetry::deliver`].
     pub(crate) fn notify_later(&self, notice: impl Fn(&dyn EventListener) + Send + 'static) {
         if !self.listeners.is_empty() {
             self.notices.lock().push_back(Box::new(notice));
         }
     }
 
-    /// Tells what waits to be told. The caller holds no lock.
+    /// Makes the queued calls. The caller must not hold a lock.
     pub(crate) fn deliver(&self) {
         if self.listeners.is_empty() {
             return;
@@ -101,7 +116,7 @@ impl Telemetry {
         }
     }
 
-    /// An event of `job` for the info log.
+    /// Returns an event of `job` for the info log.
     pub(crate) fn event(&self, job: u64, name: &str) -> Event {
         Event::new(self.context.world.clock.wall_micros(), job, name)
     }
@@ -111,13 +126,13 @@ impl Telemetry {
         self.context.info.plain(Level::Info, event.finish());
     }
 
-    /// The number of a new job.
+    /// Returns the id of a new job.
     pub(crate) fn new_job(&self) -> u64 {
         self.next_job.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Tells that `path` was deleted, or could not be.
-    pub(crate) fn note_deletion(&self, path: &Path, job: u64, result: &Result<()>) {
+    /// Reports the deletion of the table or blob file `path`, or its failure.
+    pub(crate) fn report_deletion(&self, path: &Path, job: u64, result: &Result<()>) {
         let name = path.file_name().map(|name| name.to_string_lossy());
         let kind = name.as_deref().and_then(FileName::parse);
         let (blob, number) = match kind {
@@ -150,18 +165,18 @@ impl Telemetry {
         });
     }
 
-    /// Tells listeners, once, that the database is being closed.
-    pub(crate) fn shutdown_begins(&self) {
-        if !self.told_of_shutdown.swap(true, Ordering::Relaxed) {
+    /// Calls `on_db_shutdown_begin`, once.
+    pub(crate) fn notify_shutdown(&self) {
+        if !self.shutdown_notified.swap(true, Ordering::Relaxed) {
             self.notify(|listener| listener.on_db_shutdown_begin());
         }
     }
 
-    /// True if the info log may have a line about a long write that ends `now`, in nanoseconds: one a second.
-    pub(crate) fn takes_long_write(&self, now: u64) -> bool {
-        // Relaxed: two lines in a second do no harm.
+    /// True if a long write that ended at `now`, in nanoseconds, may be logged: at most one a second is.
+    pub(crate) fn may_log_long_write(&self, now: u64) -> bool {
+        // Relaxed: a second line within the interval does no harm.
         let last = self.long_write_logged.load(Ordering::Relaxed);
-        if last != 0 && now.saturating_sub(last) < BETWEEN_LONG_WRITES {
+        if last != 0 && now.saturating_sub(last) < LONG_WRITE_INTERVAL {
             return false;
         }
         self.long_write_logged.store(now, Ordering::Relaxed);

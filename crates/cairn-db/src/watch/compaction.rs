@@ -18,7 +18,7 @@ use super::{Watch, lsm_state};
 use crate::family::FamilyState;
 use crate::work::LevelWork;
 
-/// RocksDB's word for why a compaction runs.
+/// The reason of a compaction in RocksDB's terms.
 fn compaction_reason(reason: Reason) -> CompactionReason {
     match reason {
         Reason::LevelL0FilesNum => CompactionReason::LevelL0FilesNum,
@@ -41,7 +41,7 @@ fn compaction_reason(reason: Reason) -> CompactionReason {
 }
 
 impl Watch {
-    /// What is known of a compaction that begins.
+    /// Reports the start of a compaction. Returns the report, for [`Watch::compaction_ended`].
     pub(crate) fn compaction_begins(
         &mut self,
         family: &FamilyState,
@@ -50,7 +50,7 @@ impl Watch {
     ) -> CompactionJobInfo {
         let reason = compaction_reason(pick.reason);
         let info = CompactionJobInfo {
-            db_name: self.context.dir.to_string_lossy().into_owned(),
+            db_name: self.telemetry.context().dir.to_string_lossy().into_owned(),
             family_id: self.family_id,
             family_name: self.family.clone(),
             thread_id: thread_number(),
@@ -92,7 +92,7 @@ impl Watch {
             ..SubcompactionJobInfo::default()
         };
         if !pick.trivial_move {
-            self.context.info.info(format_args!(
+            self.telemetry.context().info.info(format_args!(
                 "[{}] [JOB {}] Compacting {} files to L{}, score {:.2}",
                 self.family,
                 self.job,
@@ -113,13 +113,13 @@ impl Watch {
                 .number("input_data_size", pick.input_bytes());
             self.telemetry.log_event(&event);
         }
-        let told = as_told(&info, pick);
+        let told = for_listeners(&info, pick);
         self.telemetry
             .notify(|listener| listener.on_compaction_begin(&told));
         info
     }
 
-    /// A compaction is about to be installed.
+    /// Reports a compaction that is about to be installed.
     pub(crate) fn compaction_commits(
         &self,
         info: &CompactionJobInfo,
@@ -134,12 +134,12 @@ impl Watch {
         let mut info = info.clone();
         self.note_outcome(&mut info, family, pick, edit, stats);
         info.num_l0_files = family.view().version.level(0).len();
-        let info = as_told(&info, pick);
+        let info = for_listeners(&info, pick);
         self.telemetry
             .notify(|listener| listener.on_compaction_pre_commit(&info));
     }
 
-    /// Adds to `info` what the compaction has made.
+    /// Adds the outputs and counts of the compaction to `info`.
     fn note_outcome(
         &self,
         info: &mut CompactionJobInfo,
@@ -191,7 +191,7 @@ impl Watch {
         }
     }
 
-    /// A compaction is installed, or has failed.
+    /// Reports a compaction that was installed or failed.
     pub(crate) fn compaction_ended(
         &self,
         mut info: CompactionJobInfo,
@@ -217,25 +217,28 @@ impl Watch {
                 let levels = work_of(&info, pick, edit, stats.output_blob_bytes);
                 family.work.compacted(info.compaction_reason, &levels);
                 if !pick.trivial_move {
-                    self.telemetry.tally_compaction(&info, &stats);
+                    self.telemetry.record_compaction(&info, &stats);
                 }
                 self.log_compaction(&info, family, pick);
             }
         }
         info.num_l0_files = family.view().version.level(0).len();
         if !info.aborted {
-            let told = as_told(&info, pick);
+            let told = for_listeners(&info, pick);
             self.telemetry
                 .notify(|listener| listener.on_compaction_completed(&told));
         }
         info
     }
 
-    /// The entries that the inputs of `pick` hold as far as their properties can be read, tombstones of
-    /// ranges left out.
+    /// The number of entries in the inputs of `pick`, without range tombstones. Tables whose properties cannot be read
+    /// count as empty.
     fn entries_of(&self, pick: &Pick, family: &FamilyState) -> u64 {
         let tables = pick.files().filter_map(|(level, file)| {
-            let table = family.tables().open(file, level, &self.context.io).ok()?;
+            let table = family
+                .tables()
+                .open(file, level, &self.telemetry.context().io)
+                .ok()?;
             let properties = table.properties();
             let ranges = properties.num_range_deletions;
             Some(properties.num_entries.saturating_sub(ranges))
@@ -254,7 +257,7 @@ impl Watch {
             self.telemetry.log_event(&event);
             return;
         }
-        self.context.info.info(format_args!(
+        self.telemetry.context().info.info(format_args!(
             "[{}] [JOB {}] Compacted {} files of level {} to level {}: {} bytes in, {} files of {} bytes out",
             self.family,
             self.job,
@@ -285,15 +288,14 @@ fn path_of(family: &FamilyState, file: &FileMeta) -> String {
     family.tables().path(file).to_string_lossy().into_owned()
 }
 
-/// The inputs of `pick` that lie in its output level.
+/// The number of inputs in the output level.
 fn files_at_output(pick: &Pick) -> u64 {
     let at_output = pick.files().filter(|(at, _)| *at == pick.output.level);
     at_output.count() as u64
 }
 
-/// `info` as listeners see it: of files that are moved or deleted as they are, nothing is counted but the
-/// files.
-fn as_told<'a>(info: &'a CompactionJobInfo, pick: &Pick) -> Cow<'a, CompactionJobInfo> {
+/// The report as listeners get it: a trivial move or deletion of files has no counts but those of the files.
+fn for_listeners<'a>(info: &'a CompactionJobInfo, pick: &Pick) -> Cow<'a, CompactionJobInfo> {
     if !(pick.trivial_move || pick.drops) {
         return Cow::Borrowed(info);
     }
@@ -315,7 +317,7 @@ fn file_info(level: usize, file: &FileMeta) -> CompactionFileInfo {
     }
 }
 
-/// A compaction as work on the levels that it wrote to; as one job on its output level.
+/// The work of a compaction on each level that it wrote to. It counts as one job of its output level.
 fn work_of(
     info: &CompactionJobInfo,
     pick: &Pick,
@@ -366,7 +368,7 @@ fn work_of(
     levels
 }
 
-/// Adds what a compaction, or a part of one, counted.
+/// Adds the counts of a compaction or subcompaction.
 pub(super) fn note_counts(stats: &mut CompactionJobStats, counts: &JobStats) {
     *stats = CompactionJobStats {
         cpu_micros: counts.cpu_nanos / 1_000,

@@ -14,20 +14,20 @@ use crate::family::FamilyState;
 use crate::work::LevelWork;
 
 impl Watch {
-    /// What is known of a flush of `memtables` that begins.
+    /// Reports the start of a flush of `memtables`. Returns the report, for [`Watch::flush_ended`].
     pub(crate) fn flush_begins(
         &self,
         family: &FamilyState,
         memtables: &[Arc<Memtable>],
         reason: FlushReason,
     ) -> FlushJobInfo {
-        // Listeners hear of a memtable before they hear of its flush.
+        // A memtable is reported before its flush.
         self.telemetry.deliver();
         let sum = |count: fn(&Memtable) -> usize| -> usize {
             memtables.iter().map(|memtable| count(memtable)).sum()
         };
-        self.telemetry.tally_flush_begins(memtables, reason);
-        self.context.info.info(format_args!(
+        self.telemetry.record_flush_begins(memtables, reason);
+        self.telemetry.context().info.info(format_args!(
             "[{}] [JOB {}] Flushing {} memtables, reason: {}",
             self.family,
             self.job,
@@ -46,7 +46,7 @@ impl Watch {
         self.telemetry.log_event(&event);
         let nothing_yet = FileName::Table(FileNumber(0)).to_string();
         let mut info = FlushJobInfo {
-            db_name: self.context.dir.to_string_lossy().into_owned(),
+            db_name: self.telemetry.context().dir.to_string_lossy().into_owned(),
             family_id: self.family_id,
             family_name: self.family.clone(),
             file_path: family.tables().paths[0]
@@ -65,7 +65,7 @@ impl Watch {
         info
     }
 
-    /// A flush is installed.
+    /// Reports an installed flush.
     pub(crate) fn flush_ended(
         &self,
         mut info: FlushJobInfo,
@@ -97,8 +97,8 @@ impl Watch {
         info.blob_compression = Some(family.options().blob_compression_type);
         family.work.flushed(&done);
         self.telemetry
-            .tally_flush(done.written, done.written_blobs, micros);
-        self.context.info.info(format_args!(
+            .record_flush(done.written, done.written_blobs, micros);
+        self.telemetry.context().info.info(format_args!(
             "[{}] [JOB {}] Level-0 flush table #{}: {} bytes OK",
             self.family, self.job, info.file_number, done.written
         ));
@@ -116,7 +116,7 @@ impl Watch {
     }
 }
 
-/// Judges the triggers of level 0 by the files that `family` has there now.
+/// Sets the level-0 trigger flags by the present number of files in level 0.
 fn note_triggers(info: &mut FlushJobInfo, family: &FamilyState) {
     let files = i32::try_from(family.view().version.level(0).len()).unwrap_or(i32::MAX);
     let options = family.options();

@@ -1,6 +1,6 @@
-//! One job under watch: listeners hear of it, the info log has its events, and its work counts for its family.
+//! Reports of one job: calls of listeners, events in the info log, and counts of its family's work.
 //!
-//! The caller of each report holds no lock.
+//! The caller of a report must not hold a lock.
 
 mod compaction;
 mod flush;
@@ -22,12 +22,11 @@ use cairn_platform::sync::Mutex;
 use cairn_types::{Error, FileNumber, Result, TableFileCreationReason};
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 
-use crate::context::DbContext;
 use crate::family::FamilyState;
 use crate::telemetry::Telemetry;
 use compaction::note_counts;
 
-/// Files by level, for the log.
+/// The number of files in each level.
 pub(crate) fn lsm_state(version: &Version) -> Vec<u64> {
     version
         .levels()
@@ -36,34 +35,31 @@ pub(crate) fn lsm_state(version: &Version) -> Vec<u64> {
         .collect()
 }
 
-/// Watches one job and tells what it does.
+/// Reports one job.
 pub(crate) struct Watch {
-    context: Arc<DbContext>,
     telemetry: Arc<Telemetry>,
     family_id: u32,
     family: String,
     pub(crate) job: u64,
     reason: TableFileCreationReason,
-    /// What the parts of a compaction have in common.
+    /// Fields that all subcompactions share.
     part: SubcompactionJobInfo,
-    /// When parts began, in nanoseconds.
+    /// Start times of the subcompactions, in nanoseconds.
     began: Mutex<BTreeMap<usize, u64>>,
-    /// Blob files that were written.
+    /// Blob files written.
     blobs: Mutex<Vec<BlobFileAddition>>,
-    /// Tables that were written.
+    /// Tables written.
     created: Mutex<Vec<(FileNumber, String, Arc<Properties>)>>,
 }
 
 impl Watch {
-    /// Watches a job of `family`, which writes tables for `reason`.
+    /// Reports a new job of `family`, which writes tables for `reason`.
     pub(crate) fn new(
-        context: &Arc<DbContext>,
         telemetry: &Arc<Telemetry>,
         family: &FamilyState,
         reason: TableFileCreationReason,
     ) -> Watch {
         Watch {
-            context: context.clone(),
             telemetry: telemetry.clone(),
             family_id: family.id(),
             family: family.name().to_owned(),
@@ -76,14 +72,14 @@ impl Watch {
         }
     }
 
-    /// Why the job writes tables.
+    /// The reason for which the job writes tables.
     pub(crate) fn reason(&self) -> TableFileCreationReason {
         self.reason
     }
 
     fn brief(&self, path: &Path) -> FileCreationBriefInfo {
         FileCreationBriefInfo {
-            db_name: self.context.dir.to_string_lossy().into_owned(),
+            db_name: self.telemetry.context().dir.to_string_lossy().into_owned(),
             family_name: self.family.clone(),
             file_path: path.to_string_lossy().into_owned(),
             job_id: self.job,
@@ -94,7 +90,7 @@ impl Watch {
 
 impl JobEvents for Watch {
     fn within_job(&self, work: &mut dyn FnMut()) {
-        calls::within(&self.context.info, Within::Job, work);
+        calls::within(&self.telemetry.context().info, Within::Job, work);
     }
 
     fn table_started(&self, _number: FileNumber, path: &Path) {
@@ -116,7 +112,7 @@ impl JobEvents for Watch {
             .text("cf_name", &self.family)
             .number("file_number", number.0)
             .number("file_size", size)
-            .group("table_properties", &said(properties));
+            .group("table_properties", &logged_properties(properties));
         self.telemetry.log_event(&event);
         let info = TableFileCreationInfo {
             brief,
@@ -165,7 +161,7 @@ impl JobEvents for Watch {
     }
 
     fn part_began(&self, part: usize) {
-        let now = self.context.world.clock.monotonic_nanos();
+        let now = self.telemetry.context().world.clock.monotonic_nanos();
         self.began.lock().insert(part, now);
         if self.telemetry.has_listeners() {
             let info = SubcompactionJobInfo {
@@ -182,7 +178,7 @@ impl JobEvents for Watch {
         if !self.telemetry.has_listeners() {
             return;
         }
-        let now = self.context.world.clock.monotonic_nanos();
+        let now = self.telemetry.context().world.clock.monotonic_nanos();
         let began = self.began.lock().get(&part).copied().unwrap_or(now);
         let counts = result.as_ref().copied().unwrap_or_default();
         let mut stats = CompactionJobStats {
@@ -204,8 +200,8 @@ impl JobEvents for Watch {
     }
 }
 
-/// The properties of a table that its line in the log has; none of them holds a user's key.
-fn said(properties: &Properties) -> Vec<(&'static str, String)> {
+/// The properties that the info log has of a table. None of them contains a user key.
+fn logged_properties(properties: &Properties) -> Vec<(&'static str, String)> {
     vec![
         ("data_size", properties.data_size.to_string()),
         ("index_size", properties.index_size.to_string()),

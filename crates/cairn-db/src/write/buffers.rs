@@ -68,7 +68,7 @@ impl Shared {
                 "memtables have used up the write buffer manager's budget and no_slowdown is set",
             ));
         }
-        self.telemetry.tally_buffer_stop();
+        self.telemetry.record_buffer_stop();
         self.wait_until(|_| !buffers.should_stall() || self.check_writable().is_err())?;
         Ok(true)
     }

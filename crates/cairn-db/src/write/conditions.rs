@@ -1,5 +1,5 @@
-//! The conditions of writes: judged anew after each change of a tree or its memtables, kept with each family, told to the info log
-//! and to listeners.
+//! Write stall conditions of the families: recomputed after each change of a tree or its memtables, and reported to the info
+//! log and to listeners.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
 
 impl Shared {
-    /// What the writers of `family` are slowed down by.
+    /// The load of `family` that its stall condition depends on.
     pub(crate) fn load_of(&self, family: &FamilyState, state: &FamilyTree) -> Load {
         let view = family.view();
         Load {
@@ -29,7 +29,7 @@ impl Shared {
         }
     }
 
-    /// Sees anew how gravely writes have to be slowed down.
+    /// Recomputes the stall conditions of all families.
     pub(crate) fn update_conditions(&self, tree: &mut Tree) {
         let before = tree.condition;
         let mut worst = Condition::Normal;
@@ -59,12 +59,12 @@ impl Shared {
             changes.push((family.clone(), condition));
         }
         for (family, condition) in changes {
-            self.note_condition(tree, &family, condition);
+            self.set_condition(tree, &family, condition);
         }
         tree.condition = worst;
         let behind = behind || worst != Condition::Normal;
         self.compactions_behind.store(behind, Ordering::Relaxed);
-        // Release: after what each family says of itself.
+        // Release: the conditions of the families are stored before.
         self.some_are_held_back
             .store(paced || worst != Condition::Normal, Ordering::Release);
         if worst != before {
@@ -76,13 +76,8 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// The condition of writes of `family` is `condition` now.
-    pub(crate) fn note_condition(
-        &self,
-        tree: &mut Tree,
-        family: &FamilyState,
-        condition: Condition,
-    ) {
+    /// Sets the stall condition of `family`, and reports a change.
+    fn set_condition(&self, tree: &mut Tree, family: &FamilyState, condition: Condition) {
         let Some(state) = tree.families.get_mut(&family.id()) else {
             return;
         };
@@ -128,7 +123,7 @@ impl Shared {
         }
     }
 
-    /// How busy background jobs are, and how near writes are to a stall.
+    /// The load of background jobs, and the distance to a write stall.
     pub(crate) fn pressure(&self, tree: &Tree) -> BackgroundJobPressure {
         let running = |kind: JobKind| self.running[kind as usize].load(Ordering::Relaxed);
         let proximity = |family: &Arc<FamilyState>| {
@@ -168,7 +163,7 @@ fn stall_condition(condition: Condition) -> StallCondition {
     }
 }
 
-/// `part` of `whole`, in percent; 0 of nothing.
+/// `part` of `whole` in percent; 0 if `whole` is 0.
 fn percent(part: u64, whole: u64) -> u64 {
     match whole {
         0 => 0,

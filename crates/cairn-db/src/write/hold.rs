@@ -80,7 +80,7 @@ impl Shared {
             .clock
             .monotonic_nanos()
             .saturating_sub(began);
-        self.telemetry.tally_stall(waited / 1000);
+        self.telemetry.record_stall(waited / 1000);
         perf::count(|perf| perf.add(PerfMetric::WriteDelayTime, waited));
         Ok(())
     }

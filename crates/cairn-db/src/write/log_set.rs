@@ -1,14 +1,12 @@
-//! The set of logs of an open database: which may hold unflushed data, which are still being ended, which are not durable, and
-//! which wait to be written over.
+//! The WALs of an open database: lengths, and the state of each log on its way from the current log to its deletion.
 //!
-//! Invariants, asserted where the set changes:
+//! Invariants:
 //!
-//! - A log that is ending, or not durable, is in the set until nothing needs it; none of them is archived, deleted or
-//!   written over before.
-//! - The number of the first log that is needed never falls.
-//! - A log that waits to be written over is needed by nobody, and is none whose last write failed.
+//! - A log leaves the set only when the MANIFEST does not need it and its ending job, and those of all logs before it, are done.
+//! - `first_needed` never decreases.
+//! - A log to be recycled is not needed, and its last write did not fail. Asserted.
 //!
-//! The set is a part of what the lock of the tree guards. Nothing here touches a file.
+//! The lock of the tree guards the set. No method touches a file.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,35 +16,35 @@ use cairn_types::FileNumber;
 
 use super::log::LogFile;
 
-/// The logs of an open database.
+/// The WALs of an open database.
 #[derive(Default)]
 pub(crate) struct LogSet {
-    /// The lengths of logs that may hold unflushed data; 0 for the one that is written.
+    /// Lengths of logs that may hold unflushed data, in bytes; 0 for the current log.
     lengths: BTreeMap<FileNumber, u64>,
-    /// Logs whose last writes failed. Their files may be there for longer than they are in `lengths`.
+    /// Logs whose last write failed. Their files may outlive their entries in `lengths`.
     failed: BTreeSet<FileNumber>,
-    /// Obsolete logs whose files become new ones.
+    /// Obsolete logs whose files will be reused, oldest first.
     recycled: VecDeque<FileNumber>,
-    /// Logs that a job is cutting to what was written.
+    /// Logs whose ending job has not finished: it truncates the file to the records written, and may sync it.
     ending: BTreeSet<FileNumber>,
-    /// Logs that were replaced and are not known to be durable.
+    /// Replaced logs that are not known to be durable.
     unsynced: BTreeMap<FileNumber, Arc<LogFile>>,
-    /// Logs before this one are needed by nobody, and the MANIFEST says so durably.
+    /// The first log that recovery needs, as the durable MANIFEST says.
     first_needed: FileNumber,
-    /// The durable length of the logs when tables were last ingested; the MANIFEST has it.
+    /// Durable end of the logs at the last ingestion, as the MANIFEST says.
     reach: Option<LogReach>,
 }
 
-/// Logs that have left the set.
+/// Logs removed from the set.
 pub(crate) struct Unneeded {
-    /// Logs by number, with their lengths.
+    /// Lengths of the logs, in bytes.
     pub(crate) logs: BTreeMap<FileNumber, u64>,
-    /// Files that are open for a sync that nobody waits for any more.
+    /// Files that were kept open for a sync that is no longer needed.
     pub(crate) unsynced: Vec<Arc<LogFile>>,
 }
 
 impl LogSet {
-    /// No logs; those before `first_needed` are needed by nobody.
+    /// An empty set. Recovery needs no log before `first_needed`.
     pub(crate) fn new(first_needed: FileNumber) -> LogSet {
         LogSet {
             first_needed,
@@ -54,19 +52,19 @@ impl LogSet {
         }
     }
 
-    /// Adds the log that is written from now on.
-    pub(crate) fn begin(&mut self, number: FileNumber) {
+    /// Adds the new current log.
+    pub(crate) fn add_current(&mut self, number: FileNumber) {
         let is_new = self.lengths.insert(number, 0).is_none();
-        assert!(is_new, "log {number} begins once");
+        assert!(is_new, "log {number} is new");
     }
 
-    /// Adds a log that an earlier opening wrote, or notes the length of the one that was written until now.
-    pub(crate) fn end(&mut self, number: FileNumber, len: u64) {
+    /// Sets the length of a log that takes no more records, and adds it if it is not in the set.
+    pub(crate) fn set_len(&mut self, number: FileNumber, len: u64) {
         self.lengths.insert(number, len);
     }
 
-    /// Notes that the last write of a log failed: nobody may read it later as history, or write over it.
-    pub(crate) fn fail(&mut self, number: FileNumber) {
+    /// Marks a log whose last write failed. It is neither archived nor recycled, and streams of updates skip it.
+    pub(crate) fn mark_failed(&mut self, number: FileNumber) {
         self.failed.insert(number);
     }
 
@@ -75,30 +73,30 @@ impl LogSet {
         self.failed.contains(&number)
     }
 
-    /// Leaves a log that was replaced to a job, which cuts it and may sync it.
-    pub(crate) fn end_later(&mut self, number: FileNumber, file: Arc<LogFile>) {
+    /// Registers the ending job of a replaced log.
+    pub(crate) fn start_ending(&mut self, number: FileNumber, file: Arc<LogFile>) {
         assert!(
             self.lengths.contains_key(&number),
-            "log {number} is in the set while it ends"
+            "log {number} is in the set"
         );
         self.ending.insert(number);
         self.unsynced.insert(number, file);
     }
 
-    /// Notes that the job of a log is done; `durable` if it synced the log.
-    pub(crate) fn ended(&mut self, number: FileNumber, durable: bool) {
+    /// Ends the ending job of a log; `durable` if the job synced the log.
+    pub(crate) fn finish_ending(&mut self, number: FileNumber, durable: bool) {
         self.ending.remove(&number);
         if durable {
             self.unsynced.remove(&number);
         }
     }
 
-    /// True if a job is still ending a log.
-    pub(crate) fn is_ending(&self) -> bool {
+    /// True while an ending job has not finished.
+    pub(crate) fn has_ending(&self) -> bool {
         !self.ending.is_empty()
     }
 
-    /// The logs that are being ended, with their lengths.
+    /// Logs whose ending job has not finished, with their lengths.
     pub(crate) fn ending(&self) -> impl Iterator<Item = (FileNumber, u64)> {
         let len = |number: &FileNumber| Some((*number, *self.lengths.get(number)?));
         self.ending.iter().filter_map(len)
@@ -109,7 +107,7 @@ impl LogSet {
         self.lengths.iter().map(|(&number, &len)| (number, len))
     }
 
-    /// The logs that recovery would read, with their lengths.
+    /// Logs that recovery needs, with their lengths.
     pub(crate) fn needed(&self) -> impl Iterator<Item = (FileNumber, u64)> {
         let needed = self.lengths.range(self.first_needed..);
         needed.map(|(&number, &len)| (number, len))
@@ -120,49 +118,49 @@ impl LogSet {
         self.lengths.get(&number).copied()
     }
 
-    /// The bytes of all logs but the one that is written.
+    /// Total length of all logs but the current one, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.lengths.values().sum()
     }
 
-    /// The first log that is needed, as the MANIFEST says.
+    /// The first log that recovery needs, as the durable MANIFEST says.
     pub(crate) fn first_needed(&self) -> FileNumber {
         self.first_needed
     }
 
-    /// Notes that the MANIFEST says durably that logs before `number` are needed by nobody.
+    /// Raises the first needed log to `number`, which the MANIFEST has durably.
     pub(crate) fn release_before(&mut self, number: FileNumber) {
         self.first_needed = self.first_needed.max(number);
     }
 
-    /// The durable length of the logs when tables were last ingested.
+    /// Durable end of the logs at the last ingestion.
     pub(crate) fn reach(&self) -> Option<LogReach> {
         self.reach
     }
 
-    /// Notes the durable length of the logs at an ingestion.
+    /// Sets the durable end of the logs at an ingestion.
     pub(crate) fn set_reach(&mut self, reach: Option<LogReach>) {
         self.reach = reach;
     }
 
-    /// The logs before `number` that are not known to be durable, the oldest first.
+    /// Logs before `number` that are not known to be durable, oldest first.
     pub(crate) fn unsynced_before(&self, number: FileNumber) -> Vec<Arc<LogFile>> {
         let before = self.unsynced.range(..number);
         before.map(|(_, file)| file.clone()).collect()
     }
 
-    /// Takes the logs that are not known to be durable, for a sync by the caller.
+    /// Takes all logs that are not known to be durable.
     pub(crate) fn take_unsynced(&mut self) -> Vec<Arc<LogFile>> {
         std::mem::take(&mut self.unsynced).into_values().collect()
     }
 
-    /// Takes the logs whose writes or syncs failed from those that wait for a sync.
+    /// Takes the logs that are not known to be durable because a write or sync failed.
     pub(crate) fn take_failed_syncs(&mut self) -> Vec<Arc<LogFile>> {
         let failed = self.unsynced.extract_if(.., |_, log| log.has_failed());
         failed.map(|(_, log)| log).collect()
     }
 
-    /// Takes the logs that are ended and needed by nobody.
+    /// Takes the logs that recovery does not need and whose ending jobs have finished.
     pub(crate) fn take_unneeded(&mut self) -> Unneeded {
         let kept = self.lengths.split_off(&self.first_kept());
         Unneeded {
@@ -171,38 +169,38 @@ impl LogSet {
         }
     }
 
-    /// Takes only the files that are open for a sync that nobody waits for any more.
+    /// Takes only the files of such logs that were kept open for a sync.
     pub(crate) fn take_unneeded_syncs(&mut self) -> Vec<Arc<LogFile>> {
         let kept = self.unsynced.split_off(&self.first_kept());
         let unneeded = std::mem::replace(&mut self.unsynced, kept);
         unneeded.into_values().collect()
     }
 
-    /// All logs before this one are ended and needed by nobody.
+    /// The first log that stays in the set.
     fn first_kept(&self) -> FileNumber {
         let ending = self.ending.first().copied();
         ending.map_or(self.first_needed, |ending| ending.min(self.first_needed))
     }
 
-    /// Keeps the file of a log that has left the set for a new one, unless `most` wait already. True if it is kept.
+    /// Queues the file of a removed log for reuse, unless `most` files are queued. Returns true if it was queued.
     pub(crate) fn recycle(&mut self, number: FileNumber, most: usize) -> bool {
         if self.recycled.len() >= most {
             return false;
         }
         assert!(
             number < self.first_needed && !self.has_failed(number),
-            "log {number} may be written over"
+            "log {number} may be recycled"
         );
         self.recycled.push_back(number);
         true
     }
 
-    /// Takes the oldest log that waits to be written over.
+    /// Takes the oldest log queued for reuse.
     pub(crate) fn next_recycled(&mut self) -> Option<FileNumber> {
         self.recycled.pop_front()
     }
 
-    /// Takes all logs that wait to be written over.
+    /// Takes all logs queued for reuse.
     pub(crate) fn take_recycled(&mut self) -> VecDeque<FileNumber> {
         std::mem::take(&mut self.recycled)
     }
@@ -230,27 +228,27 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_ends_keeps_those_behind_it() {
+    fn a_log_with_an_ending_job_keeps_later_logs() {
         let fs = MemFileSystem::new();
         let mut set = LogSet::new(number(1));
         for log in 1..=4 {
-            set.begin(number(log));
-            set.end(number(log), log * 10);
+            set.add_current(number(log));
+            set.set_len(number(log), log * 10);
         }
-        set.end_later(number(2), file(&fs, 2));
-        set.end_later(number(3), file(&fs, 3));
+        set.start_ending(number(2), file(&fs, 2));
+        set.start_ending(number(3), file(&fs, 3));
         set.release_before(number(4));
         let first = set.take_unneeded();
         assert_eq!(first.logs, BTreeMap::from([(number(1), 10)]));
         assert!(first.unsynced.is_empty());
-        set.ended(number(3), true);
+        set.finish_ending(number(3), true);
         assert!(set.take_unneeded().logs.is_empty(), "2 is before 3");
-        set.ended(number(2), false);
+        set.finish_ending(number(2), false);
         let rest = set.take_unneeded();
         assert_eq!(rest.logs.len(), 2);
-        assert_eq!(rest.unsynced.len(), 1, "nobody syncs 2 any more");
+        assert_eq!(rest.unsynced.len(), 1, "the sync of 2 is no longer needed");
         assert_eq!(set.iter().collect::<Vec<_>>(), [(number(4), 40)]);
-        assert!(!set.is_ending() && set.bytes() == 40);
+        assert!(!set.has_ending() && set.bytes() == 40);
     }
 
     #[test]
@@ -258,13 +256,13 @@ mod tests {
         let mut set = LogSet::new(number(5));
         set.release_before(number(3));
         assert_eq!(set.first_needed(), number(5));
-        set.end(number(4), 1);
-        set.end(number(6), 2);
+        set.set_len(number(4), 1);
+        set.set_len(number(6), 2);
         assert_eq!(set.needed().collect::<Vec<_>>(), [(number(6), 2)]);
     }
 
     #[test]
-    fn logs_are_written_over_oldest_first_and_no_more_than_wanted() {
+    fn logs_are_recycled_oldest_first_up_to_the_limit() {
         let mut set = LogSet::new(number(9));
         assert!(set.recycle(number(3), 2) && set.recycle(number(5), 2));
         assert!(!set.recycle(number(7), 2));
@@ -274,22 +272,22 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "may be written over")]
-    fn a_log_whose_write_failed_is_not_written_over() {
+    #[should_panic(expected = "may be recycled")]
+    fn a_log_whose_write_failed_is_not_recycled() {
         let mut set = LogSet::new(number(9));
-        set.fail(number(3));
+        set.mark_failed(number(3));
         set.recycle(number(3), 1);
     }
 
     #[test]
-    fn logs_that_are_not_durable_are_found_in_order() {
+    fn logs_that_are_not_durable_are_listed_in_order() {
         let fs = MemFileSystem::new();
         let mut set = LogSet::default();
         for log in [2, 4, 6] {
-            set.begin(number(log));
-            set.end_later(number(log), file(&fs, log));
+            set.add_current(number(log));
+            set.start_ending(number(log), file(&fs, log));
         }
-        set.ended(number(2), true);
+        set.finish_ending(number(2), true);
         assert_eq!(set.unsynced_before(number(6)).len(), 1);
         assert_eq!(set.ending().count(), 2);
         assert!(set.take_failed_syncs().is_empty());

@@ -138,7 +138,7 @@ impl Shared {
     #[cold]
     fn tell_of_long_write(&self, bytes: usize, micros: u64) {
         let now = self.context.world.clock.monotonic_nanos();
-        if !self.telemetry.takes_long_write(now) {
+        if !self.telemetry.may_log_long_write(now) {
             return;
         }
         let slow = {
@@ -266,7 +266,7 @@ impl Shared {
                 .iter()
                 .map(|follower| follower.count())
                 .sum::<u64>();
-        self.telemetry.tally_group(&GroupCounts {
+        self.telemetry.record_group(&GroupCounts {
             batches: 1 + followers.len(),
             keys,
             bytes: batch.len() + bytes,
@@ -295,7 +295,7 @@ impl Shared {
                 return Err(error);
             }
         }
-        self.telemetry.tally_keys(keys);
+        self.telemetry.record_keys(keys);
         writer.allocated = before.plus(keys);
         Ok(before)
     }
@@ -428,7 +428,7 @@ impl Shared {
         if sync {
             let began = self.telemetry.wal_sync_begins();
             log.file().sync(&*self.context.world.fs)?;
-            self.telemetry.tally_wal_sync(began);
+            self.telemetry.record_wal_sync(began);
             Ok(())
         } else {
             Ok(())

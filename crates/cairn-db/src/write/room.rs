@@ -216,7 +216,8 @@ impl Shared {
                 shared.log_failed(error);
             }
             let mut tree = shared.tree.lock();
-            tree.logs.ended(number, ended.is_ok_and(|synced| synced));
+            tree.logs
+                .finish_ending(number, ended.is_ok_and(|synced| synced));
             drop(tree);
             shared.purge_counted();
         });
@@ -292,7 +293,7 @@ impl Shared {
             if old.is_empty() {
                 continue;
             }
-            self.note_sealed(family, &old);
+            self.report_sealed(family, &old);
             old.seal();
             state.immutables.push(Immutable {
                 memtable: old,
@@ -324,8 +325,8 @@ impl Shared {
         Ok(())
     }
 
-    /// `memtable` of `family` takes no writes any more.
-    fn note_sealed(&self, family: &FamilyState, memtable: &Memtable) {
+    /// Reports that `memtable` of `family` became immutable.
+    fn report_sealed(&self, family: &FamilyState, memtable: &Memtable) {
         family.views.fetch_add(1, Ordering::Relaxed);
         if !self.telemetry.has_listeners() {
             return;
@@ -404,10 +405,10 @@ impl Shared {
                 ));
             }
             let mut tree = self.tree.lock();
-            tree.logs.end(old.number(), old.len());
-            tree.logs.begin(number);
+            tree.logs.set_len(old.number(), old.len());
+            tree.logs.add_current(number);
             if failed {
-                tree.logs.fail(old.number());
+                tree.logs.mark_failed(old.number());
                 drop(tree);
                 old.give_up();
             } else if waits && !old.is_mapped() {
@@ -416,7 +417,7 @@ impl Shared {
                 old.finish(&*self.context.world.fs)?;
                 steps.done("closing the log");
             } else {
-                tree.logs.end_later(old.number(), old.file());
+                tree.logs.start_ending(old.number(), old.file());
                 tree.purges += 1;
                 drop(tree);
                 self.end_log(old);

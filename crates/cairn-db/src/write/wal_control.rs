@@ -57,7 +57,7 @@ impl Shared {
             syncer
                 .sync(&*self.context.world.fs)
                 .inspect_err(|error| self.log_failed(error))?;
-            self.telemetry.tally_wal_sync(began);
+            self.telemetry.record_wal_sync(began);
         }
         Ok(())
     }

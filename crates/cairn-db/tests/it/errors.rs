@@ -238,7 +238,7 @@ fn a_manifest_that_failed_is_replaced() {
     }
 }
 
-/// Notes the reasons of errors.
+/// Records the reasons of background errors.
 #[derive(Default)]
 struct Reasons(Mutex<Vec<BackgroundErrorReason>>);
 
@@ -249,7 +249,7 @@ impl EventListener for Reasons {
 }
 
 #[test]
-fn listeners_get_rocksdbs_reason_for_a_manifest_that_failed() {
+fn listeners_get_rocksdbs_reason_for_a_failed_manifest_write() {
     let flush = |db: &Db| db.flush();
     let family = |db: &Db| db.create_family("other", &small()).map(drop);
     let compaction = |db: &Db| db.compact_range(None, None, &CompactRangeOptions::default());

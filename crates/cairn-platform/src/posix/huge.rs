@@ -79,10 +79,11 @@ pub fn prepare_ahead(work: impl FnOnce() + Send + 'static) -> bool {
 
 #[cfg(not(miri))]
 mod memory {
-    use std::ptr::{self, NonNull};
+    use std::ptr::NonNull;
 
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use rustix::mm::{Advice, madvise};
 
+    use super::super::anonymous::{map, unmap};
     use super::{HUGE_PAGE, HugePage};
 
     /// Has the kernel back all of `page`.
@@ -123,24 +124,6 @@ mod memory {
             unmap(whole, before);
             unmap(start.add(HUGE_PAGE), HUGE_PAGE - before);
             Some(start)
-        }
-    }
-
-    fn map(len: usize) -> Option<NonNull<u8>> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the address, so that no other memory is replaced.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), len, access, MapFlags::PRIVATE) };
-        NonNull::new(start.ok()?.cast())
-    }
-
-    /// # Safety
-    ///
-    /// The `len` bytes at `start` are mapped by [`map`], and nobody uses them any more.
-    unsafe fn unmap(start: NonNull<u8>, len: usize) {
-        if len > 0 {
-            // SAFETY: promised by the caller. It fails where the process has as many mappings as it
-            // may have; then the memory stays mapped.
-            let _ = unsafe { munmap(start.as_ptr().cast(), len) };
         }
     }
 

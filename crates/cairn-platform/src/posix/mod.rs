@@ -11,6 +11,8 @@
 )]
 
 mod aligned;
+#[cfg(not(miri))]
+mod anonymous;
 pub mod huge;
 mod interrupts;
 mod lease;

@@ -1,11 +1,11 @@
 //! Reserved address space whose memory is returned to the kernel page by page.
 //!
-//! A region keeps its addresses for as long as it exists: reading a page that was given back yields zeros and never a
-//! fault. Allocators offer no such guarantee for memory that is freed.
+//! A region keeps its addresses for as long as it exists: a read of a page that was returned yields zeros and never faults.
+//! Allocators give no such guarantee for freed memory.
 
 #![expect(
     unsafe_code,
-    reason = "memory of the kernel is pointers, and advice about it takes an address"
+    reason = "mappings are raw pointers, and madvise takes an address"
 )]
 
 use std::ptr::NonNull;
@@ -16,19 +16,19 @@ pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
-/// A range of addresses that belongs to this value, readable and writable, zero at first.
+/// An owned range of addresses, readable, writable and initially zero.
 ///
-/// Untouched pages occupy no memory. Pages are of the ordinary size: a large page would bring the memory around a
-/// touched byte with it.
+/// Untouched pages occupy no memory. Huge pages are disabled: one would make the memory around a touched byte resident
+/// too.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the memory belongs to the value, and any thread may give it back.
+// SAFETY: the value owns the mapping, and any thread may unmap it.
 unsafe impl Send for Region {}
-// SAFETY: without `unsafe` code of its own no caller reaches the memory through a reference.
+// SAFETY: a shared reference gives access to the memory only through the caller's own `unsafe` code.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -59,57 +59,48 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// The range lies in the region, and no object in it is used any more, except that any of its bytes may be read.
+    /// The range lies in the region and holds no live object. Its bytes may still be read.
     pub unsafe fn give_back(&self, offset: usize, len: usize) {
         debug_assert!(offset + len <= self.len, "the range lies in the region");
-        // SAFETY: the range is part of the mapping; the rest is the caller's promise.
+        // SAFETY: the range is part of the mapping; the caller promises that it holds no live object.
         unsafe { memory::give_back(self.start.add(offset), len) };
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping belongs to the value, whole.
+        // SAFETY: the value owns the whole mapping.
         unsafe { memory::unmap(self.start, self.len) };
     }
 }
 
 #[cfg(not(miri))]
 mod memory {
-    use std::ptr::{self, NonNull};
+    use std::ptr::NonNull;
 
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use rustix::mm::{Advice, madvise};
+
+    use super::super::anonymous;
+    pub(super) use super::super::anonymous::unmap;
 
     pub(super) fn map(len: usize) -> Option<NonNull<u8>> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the address, so that no other memory is replaced.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), len, access, MapFlags::PRIVATE) };
-        let start = NonNull::new(start.ok()?)?;
-        // SAFETY: the range is the mapping of just now. A kernel without large pages refuses the advice, and has no
-        // use for it.
-        let _advice = unsafe { madvise(start.as_ptr(), len, Advice::LinuxNoHugepage) };
-        Some(start.cast())
+        let start = anonymous::map(len)?;
+        // SAFETY: the range is the new mapping. A kernel without large pages rejects the advice, which then has no
+        // effect.
+        let _advice = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxNoHugepage) };
+        Some(start)
     }
 
     /// # Safety
     ///
-    /// The range is part of a mapping of [`map`], and nothing in it is needed.
+    /// The range is part of a mapping of [`map`], and its contents are not needed.
     pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
         // SAFETY: promised by the caller.
         let _refused = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxDontNeed) };
     }
-
-    /// # Safety
-    ///
-    /// The range is a mapping of [`map`], and nobody uses it any more.
-    pub(super) unsafe fn unmap(start: NonNull<u8>, len: usize) {
-        // SAFETY: promised by the caller. It fails where the process has as many mappings as it may have; then the
-        // memory stays mapped.
-        let _ = unsafe { munmap(start.as_ptr().cast(), len) };
-    }
 }
 
-/// Miri has no kernel behind it.
+/// Memory of the allocator: Miri does not support mappings.
 #[cfg(miri)]
 mod memory {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -127,7 +118,7 @@ mod memory {
 
     /// # Safety
     ///
-    /// The range is part of memory of [`map`], and nothing in it is needed.
+    /// The range is part of memory of [`map`], and its contents are not needed.
     pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
         // SAFETY: promised by the caller.
         unsafe { start.write_bytes(0, len) };
@@ -135,7 +126,7 @@ mod memory {
 
     /// # Safety
     ///
-    /// The range is memory of [`map`], and nobody uses it any more.
+    /// The range is memory of [`map`], and nothing uses it any more.
     pub(super) unsafe fn unmap(start: NonNull<u8>, len: usize) {
         if let Some(layout) = layout(len) {
             // SAFETY: allocated with this layout.
@@ -155,7 +146,7 @@ mod tests {
         let start = region.start().as_ptr();
         assert!(start.addr().is_multiple_of(page));
         assert_eq!(region.len(), 4 * page);
-        // SAFETY: all offsets lie in the region, which belongs to this test.
+        // SAFETY: all offsets lie in the region, which this test owns.
         unsafe {
             for number in 0..4 {
                 assert_eq!(*start.add(number * page), 0);

@@ -1,4 +1,4 @@
-//! What statistics hear of writes, jobs and logs. Reads count for themselves (`cairn-read`).
+//! Tickers and histograms of writes, jobs and logs. Reads update theirs in `cairn-read`.
 
 use std::sync::Arc;
 
@@ -34,9 +34,9 @@ impl Telemetry {
         Meter::new(self.statistics.clone(), self.context.world.clock.clone())
     }
 
-    /// Brings counts in, if anybody keeps them.
+    /// Updates the statistics, if the database keeps any.
     #[inline]
-    pub(crate) fn tally(&self, change: impl FnOnce(&Update<'_>)) {
+    pub(crate) fn record(&self, change: impl FnOnce(&Update<'_>)) {
         if let Some(statistics) = &self.statistics {
             statistics.update(change);
         }
@@ -44,7 +44,7 @@ impl Telemetry {
 
     /// Adds to one ticker.
     pub(crate) fn tick(&self, ticker: Ticker, count: u64) {
-        self.tally(|update| update.add(ticker, count));
+        self.record(|update| update.add(ticker, count));
     }
 
     /// Begins to measure a time, if it is wanted.
@@ -57,7 +57,7 @@ impl Telemetry {
     #[inline]
     pub(crate) fn time_since(&self, began: Began, histogram: Histogram) -> Option<u64> {
         let micros = began.micros(&*self.context.world.clock)?;
-        self.tally(|update| update.time(histogram, micros));
+        self.record(|update| update.time(histogram, micros));
         Some(micros)
     }
 
@@ -79,11 +79,11 @@ impl Telemetry {
         result
     }
 
-    /// A group is written.
-    pub(crate) fn tally_group(&self, group: &GroupCounts) {
+    /// Records a write group.
+    pub(crate) fn record_group(&self, group: &GroupCounts) {
         self.counters
             .note_group(group.batches, group.bytes, group.logged);
-        self.tally(|update| {
+        self.record(|update| {
             // RocksDB counts a group as the one batch that it would be.
             let bytes = (group.bytes - (group.batches - 1) * BATCH_HEADER) as u64;
             update.add(Ticker::NumberKeysWritten, group.keys);
@@ -98,39 +98,39 @@ impl Telemetry {
         });
     }
 
-    /// The keys of a group have their sequence numbers.
-    pub(crate) fn tally_keys(&self, keys: u64) {
+    /// Counts keys that were given sequence numbers.
+    pub(crate) fn record_keys(&self, keys: u64) {
         self.counters.keys_written.add(keys);
     }
 
-    /// The budget of memtables stops a write.
-    pub(crate) fn tally_buffer_stop(&self) {
+    /// Counts a write that the write buffer manager stopped.
+    pub(crate) fn record_buffer_stop(&self) {
         self.counters.write_buffer_manager_stops.add(1);
     }
 
-    /// Writes were held back.
-    pub(crate) fn tally_stall(&self, micros: u64) {
+    /// Records a write that was delayed or stopped.
+    pub(crate) fn record_stall(&self, micros: u64) {
         self.counters.stall_micros.add(micros);
-        self.tally(|update| {
+        self.record(|update| {
             update.add(Ticker::StallMicros, micros);
             update.record(Histogram::WriteStall, micros);
         });
     }
 
-    /// A log is about to be synced for a write.
+    /// Counts a WAL sync that a write asked for, and starts its timer.
     pub(crate) fn wal_sync_begins(&self) -> Began {
         self.counters.wal_syncs.add(1);
         self.began()
     }
 
-    /// A log was synced for a writer.
-    pub(crate) fn tally_wal_sync(&self, began: Began) {
+    /// Records a WAL sync.
+    pub(crate) fn record_wal_sync(&self, began: Began) {
         self.tick(Ticker::WalFileSynced, 1);
         self.time_since(began, Histogram::WalFileSyncMicros);
     }
 
-    /// A flush of `memtables` begins.
-    pub(crate) fn tally_flush_begins(&self, memtables: &[Arc<Memtable>], reason: FlushReason) {
+    /// Records the start of a flush of `memtables`.
+    pub(crate) fn record_flush_begins(&self, memtables: &[Arc<Memtable>], reason: FlushReason) {
         let sum = |count: fn(&Memtable) -> usize| -> u64 {
             memtables
                 .iter()
@@ -138,7 +138,7 @@ impl Telemetry {
                 .sum()
         };
         let memory = sum(Memtable::memory_usage);
-        self.tally(|update| {
+        self.record(|update| {
             update.record(Histogram::FlushMemtableMemoryBytes, memory);
             update.record(
                 Histogram::FlushMemtableTotalDataSize,
@@ -164,8 +164,8 @@ impl Telemetry {
         });
     }
 
-    /// All families will be flushed together.
-    pub(crate) fn tally_atomic_flush(&self, reason: FlushReason) {
+    /// Records a request to flush all families atomically.
+    pub(crate) fn record_atomic_flush(&self, reason: FlushReason) {
         let ticker = match reason {
             FlushReason::WriteBufferFull => Ticker::AtomicFlushRequestReasonWriteBufferFull,
             FlushReason::WriteBufferManager => Ticker::AtomicFlushRequestReasonWriteBufferManager,
@@ -177,28 +177,28 @@ impl Telemetry {
         self.tick(ticker, 1);
     }
 
-    /// A flush wrote `written` bytes of keys and values, of `payload` that its memtables held.
-    pub(crate) fn tally_garbage(&self, payload: u64, written: u64) {
+    /// Records a flush that wrote `written` bytes of keys and values out of `payload` in its memtables.
+    pub(crate) fn record_garbage(&self, payload: u64, written: u64) {
         // Operands that were merged may be more than they were.
         if let Some(garbage) = payload.checked_sub(written) {
-            self.tally(|update| {
+            self.record(|update| {
                 update.add(Ticker::MemtablePayloadBytesAtFlush, payload);
                 update.add(Ticker::MemtableGarbageBytesAtFlush, garbage);
             });
         }
     }
 
-    /// A flush is installed.
-    pub(crate) fn tally_flush(&self, table_bytes: u64, blob_bytes: u64, micros: u64) {
-        self.tally(|update| {
+    /// Records an installed flush.
+    pub(crate) fn record_flush(&self, table_bytes: u64, blob_bytes: u64, micros: u64) {
+        self.record(|update| {
             update.add(Ticker::FlushWriteBytes, table_bytes + blob_bytes);
             update.add(Ticker::BlobDbBlobFileBytesWritten, blob_bytes);
             update.time(Histogram::FlushTime, micros);
         });
     }
 
-    /// A compaction is installed that was no mere move.
-    pub(crate) fn tally_compaction(&self, info: &CompactionJobInfo, did: &JobStats) {
+    /// Records an installed compaction other than a trivial move.
+    pub(crate) fn record_compaction(&self, info: &CompactionJobInfo, did: &JobStats) {
         use CompactionReason as Reason;
         let dropping = match info.compaction_reason {
             Reason::FifoMaxSize => Some(Ticker::FifoMaxSizeCompactions),
@@ -214,11 +214,11 @@ impl Telemetry {
             stats.total_input_bytes,
             stats.total_output_bytes + blob_bytes,
         );
-        self.tally(|update| {
+        self.record(|update| {
             update.add(Ticker::CompactReadBytes, read);
             update.add(Ticker::CompactWriteBytes, written);
             update.add(Ticker::BlobDbBlobFileBytesWritten, blob_bytes);
-            // Those that somebody asked for are as large as he wished.
+            // The size of a manual compaction is the caller's choice.
             if !stats.is_manual_compaction {
                 update.record(Histogram::NumFilesInSingleCompaction, stats.num_input_files);
             }

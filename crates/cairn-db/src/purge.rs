@@ -171,7 +171,7 @@ impl Shared {
                 self.untrack(path);
             }),
         };
-        self.telemetry.note_deletion(path, 0, &result);
+        self.telemetry.report_deletion(path, 0, &result);
         if let Err(error) = result {
             self.context.info.warn(format_args!(
                 "an obsolete file could not be deleted: {error}"

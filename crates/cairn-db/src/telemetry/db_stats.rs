@@ -1,4 +1,4 @@
-//! Sums of what was written to the database since its opening, as `rocksdb.dbstats` shows them.
+//! Write counters of the database since it was opened, as `rocksdb.dbstats` prints them.
 
 use cairn_observe::Counters;
 
@@ -15,9 +15,9 @@ impl Telemetry {
         )])
     }
 
-    /// `rocksdb.dbstats`. Each one begins the next interval.
+    /// `rocksdb.dbstats`. Each call begins the next interval.
     pub(crate) fn db_stats(&self) -> String {
-        let now = Sums::of(&self.counters, self.context.uptime());
+        let now = DbStats::of(&self.counters, self.context.uptime());
         let before = std::mem::replace(&mut *self.reported.lock(), now);
         let mut text = format!(
             "\n** DB Stats **\nUptime(secs): {:.1} total, {:.1} interval\n",
@@ -31,7 +31,7 @@ impl Telemetry {
 
     /// The map form of `rocksdb.dbstats`.
     pub(crate) fn db_stats_map(&self) -> Map {
-        let now = Sums::of(&self.counters, self.context.uptime());
+        let now = DbStats::of(&self.counters, self.context.uptime());
         let mut map = self.db_stall_stats();
         for (name, value) in [
             ("db.wal_bytes_written", now.wal_bytes),
@@ -50,9 +50,9 @@ impl Telemetry {
     }
 }
 
-/// Sums of what was written, at one moment.
+/// Write counters at one moment.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Sums {
+pub(super) struct DbStats {
     seconds: f64,
     writes: u64,
     keys: u64,
@@ -64,11 +64,11 @@ pub(super) struct Sums {
     stall_micros: u64,
 }
 
-impl Sums {
-    fn of(counters: &Counters, seconds: f64) -> Sums {
-        Sums {
+impl DbStats {
+    fn of(counters: &Counters, seconds: f64) -> DbStats {
+        DbStats {
             seconds,
-            // Groups first: each has one write at least, whenever it is read.
+            // Groups first: each has at least one write, so the difference is never negative.
             groups: counters.write_groups.get(),
             writes: counters.writes.get().max(counters.write_groups.get()),
             keys: counters.keys_written.get(),
@@ -80,8 +80,8 @@ impl Sums {
         }
     }
 
-    fn minus(&self, before: &Sums) -> Sums {
-        Sums {
+    fn minus(&self, before: &DbStats) -> DbStats {
+        DbStats {
             seconds: self.seconds - before.seconds,
             writes: self.writes - before.writes,
             keys: self.keys - before.keys,
