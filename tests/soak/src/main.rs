@@ -96,6 +96,7 @@ fn arguments() -> Result<Arguments, String> {
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
+    resources::configure_allocator()?;
     let folder = match &arguments.folder {
         Some(folder) => folder.clone(),
         None => std::env::temp_dir().join(format!("cairn-soak-{}", std::process::id())),

@@ -19,25 +19,62 @@ pub struct Sample {
 /// The names of the values of a sample.
 const NAMES: [&str; 3] = ["resident KiB", "threads", "descriptors"];
 
-/// Has the C library's allocator give back what is free in its heaps. Each heap otherwise keeps what the threads that it
-/// served held at once, so that resident memory would grow until every heap has had its turn.
+/// The C library's allocator, as far as it decides how much of what was freed stays resident.
+///
+/// By default each of its heaps keeps what the threads that it served held at once, and blocks as large as the largest one
+/// ever freed come from heaps, where small ones that live keep them from the kernel. Resident memory then grows until
+/// every heap has had its turn, whatever is in use. So the judged process has two heaps, and blocks of 128 KiB and more
+/// are mappings of their own.
 #[cfg(target_env = "gnu")]
-#[expect(unsafe_code, reason = "a call of the C library")]
-fn trim() {
+#[expect(unsafe_code, reason = "calls of the C library")]
+mod allocator {
     unsafe extern "C" {
         fn malloc_trim(pad: usize) -> i32;
+        fn mallopt(parameter: i32, value: i32) -> i32;
     }
-    // SAFETY: it may be called at any time, beside other threads.
-    unsafe { malloc_trim(0) };
+
+    const M_TRIM_THRESHOLD: i32 = -1;
+    const M_MMAP_THRESHOLD: i32 = -3;
+    const M_ARENA_MAX: i32 = -8;
+
+    /// Sets the number of heaps and the thresholds.
+    pub fn configure() -> Result<(), String> {
+        let settings = [
+            (M_TRIM_THRESHOLD, 128 << 10),
+            (M_MMAP_THRESHOLD, 128 << 10),
+            (M_ARENA_MAX, 2),
+        ];
+        for (parameter, value) in settings {
+            // SAFETY: it takes plain numbers, and is called before other threads are.
+            if unsafe { mallopt(parameter, value) } == 0 {
+                return Err(format!("mallopt({parameter}, {value}) failed"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns to the kernel what is free in the heaps.
+    pub fn trim() {
+        // SAFETY: it may be called at any time, beside other threads.
+        unsafe { malloc_trim(0) };
+    }
 }
 
 #[cfg(not(target_env = "gnu"))]
-fn trim() {}
+mod allocator {
+    pub fn configure() -> Result<(), String> {
+        Ok(())
+    }
+
+    pub fn trim() {}
+}
+
+pub use allocator::configure as configure_allocator;
 
 impl Sample {
     /// The values now, `at` after the start. Memory is what is resident after the allocator gave back what is free.
     pub fn take(at: Duration) -> Result<Sample, String> {
-        trim();
+        allocator::trim();
         let failed = |error: std::io::Error| format!("/proc/self: {error}");
         let status = fs::read_to_string("/proc/self/status").map_err(failed)?;
         let number = |name: &str| {
