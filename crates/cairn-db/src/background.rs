@@ -16,9 +16,8 @@ use cairn_platform::sync::{MutexGuard, Ordering};
 use cairn_platform::{Executor, Priority};
 use cairn_types::{Error, Result};
 
-use crate::control::is_called_off;
-use crate::errors::retry::JobKind;
 use crate::family::FamilyState;
+use crate::jobs::{JobKind, is_called_off};
 use crate::shared::{Shared, Tree};
 
 /// Makes sure of the threads that jobs may take, and of those that may help one of them.
@@ -35,15 +34,15 @@ impl Shared {
     pub(crate) fn schedule(self: &Arc<Self>, tree: &mut Tree) {
         if self.context.read_only
             || self.closing.load(Ordering::Acquire)
-            || self.failure.load().is_some()
+            || self.errors.stop_writes()
         {
             return;
         }
         let families = self.families.load_full();
-        if tree.control.lets_flush() {
+        if tree.jobs.may_flush() {
             self.schedule_flushes(tree, &families);
         }
-        if tree.control.lets_compact() {
+        if tree.jobs.may_compact() {
             for family in families.iter() {
                 while self.schedule_compaction(tree, family) {}
             }
@@ -52,7 +51,7 @@ impl Shared {
 
     /// Starts a compaction of `family` if one is due; whether it did.
     fn schedule_compaction(self: &Arc<Self>, tree: &mut Tree, family: &Arc<FamilyState>) -> bool {
-        if tree.compactions >= self.options().background_limits().1
+        if tree.jobs.compactions() >= self.options().background_limits().1
             || family.options().disable_auto_compactions
         {
             return false;
@@ -64,7 +63,7 @@ impl Shared {
         let Some(chosen) = self.choose(tree, family) else {
             return false;
         };
-        tree.compactions += 1;
+        tree.jobs.begin(JobKind::Compaction);
         let family = family.clone();
         self.spawn(Priority::Low, move |shared| {
             shared.job_begins(JobKind::Compaction);
@@ -75,7 +74,7 @@ impl Shared {
                 }
             });
             let mut tree = shared.tree.lock();
-            tree.compactions -= 1;
+            tree.jobs.end(JobKind::Compaction);
             shared.release(&mut tree, &family, &chosen);
             let result = shared.compaction_ended(&mut tree, &family, &chosen.pick, result);
             // What they hold would keep from being deleted the inputs, and all tables of a family
@@ -112,8 +111,7 @@ impl Shared {
 
     /// What every job begins with.
     pub(crate) fn job_begins(&self, kind: JobKind) {
-        // Relaxed, here and where it is read: a number for people.
-        self.running[kind as usize].fetch_add(1, Ordering::Relaxed);
+        self.tree.lock().jobs.start_running(kind);
     }
 
     /// What follows every job: writers and waiters are told, and the next jobs start.
@@ -134,10 +132,10 @@ impl Shared {
             }
         }
         tree = self.tree.lock();
-        self.recovery_goes_on(tree.flushes);
+        self.recovery_goes_on(tree.jobs.flushes());
         self.update_conditions(&mut tree);
         self.schedule(&mut tree);
-        self.running[kind as usize].fetch_sub(1, Ordering::Relaxed);
+        tree.jobs.stop_running(kind);
         if self.telemetry.has_listeners() {
             let pressure = self.pressure(&tree);
             self.telemetry.notify_later(move |listener| {
@@ -154,8 +152,7 @@ impl Shared {
     pub(crate) fn wait_until_quiet(self: &Arc<Self>) -> Result<()> {
         self.retry_now();
         self.wait_until(|tree| {
-            self.failure.load().is_some()
-                || (tree.flushes == 0 && tree.compactions == 0 && tree.purges == 0)
+            self.errors.stop_writes() || tree.jobs.are_idle() && !tree.jobs.have_purges()
         })?;
         self.check_failure()?;
         self.first_retry().map_or(Ok(()), |retry| Err(retry.error))

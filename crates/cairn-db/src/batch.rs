@@ -3,8 +3,8 @@
 use cairn_format::batch::{Mark, Record, WriteBatch as Encoded, check_entry};
 use cairn_types::{Code, Error, Result, Subcode};
 
-use crate::family::Family;
-use crate::write::insert::entry;
+use crate::handle::Family;
+use crate::write::entry::entry;
 
 /// A list of writes, to one or several column families, that becomes visible and durable as a
 /// whole. Writes in it take effect in the order in which they were added.

@@ -19,7 +19,8 @@ use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
 use cairn_wal::{Reason, WalEvent, WalReader};
 
 use crate::batch::WriteBatch;
-use crate::db::{Db, Handle};
+use crate::db::Db;
+use crate::handle::Handle;
 use crate::shared::Shared;
 use crate::write::archive::{archive_dir, archives};
 

@@ -8,7 +8,7 @@ use cairn_options::{ReadOptions, WriteOptions};
 use cairn_types::{Error, Result};
 
 use crate::batch::WriteBatch;
-use crate::family::Family;
+use crate::handle::Family;
 
 impl Family {
     /// Removes every key before `begin`, and every key from `end` on. Meant for databases that are

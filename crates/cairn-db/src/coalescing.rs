@@ -9,7 +9,7 @@ use cairn_types::{Error, KeyOrder, Result};
 
 use crate::bounds::compare;
 use crate::db::Db;
-use crate::family::Family;
+use crate::handle::Family;
 use crate::iter::Iter;
 
 /// Walks the keys of several families in order, each key once, as one moment sees them.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions, Reason};
 use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, JobContext, compact, deeper, flush};
@@ -14,6 +15,7 @@ use cairn_observe::threads::{
 };
 use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, CompactionStyle};
 use cairn_platform::IoPriority;
+use cairn_platform::Priority;
 use cairn_platform::fs::FileMode;
 use cairn_platform::space::Reservation;
 use cairn_platform::sync::Ordering;
@@ -100,9 +102,9 @@ impl Shared {
             &self.present(family),
             &self.pick_options(family),
         )?;
-        let Ok(room) = self.room_for(&pick) else {
+        let Ok(room) = self.space.reserve(&pick) else {
             self.telemetry.tick(Ticker::CompactionCancelled, 1);
-            self.await_room();
+            self.look_for_room_later();
             return None;
         };
         let id = state.busy.add(family.order(), &pick);
@@ -174,7 +176,27 @@ impl Shared {
         Ok(info)
     }
 
-    /// What a job that was told to end says.
+    /// Looks for compactions again after a while, once for all that find no room now.
+    fn look_for_room_later(self: &Arc<Self>) {
+        if !self.space.begin_wait() {
+            return;
+        }
+        let interval = Duration::from_micros(self.options().bgerror_resume_retry_interval.max(1));
+        // Weak: a job whose time has not come keeps no closed database in memory.
+        let weak = Arc::downgrade(self);
+        let job = Box::new(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.space.end_wait();
+                shared.schedule(&mut shared.tree.lock());
+            }
+        });
+        self.context
+            .world
+            .executor
+            .spawn_after(interval, Priority::Low, job);
+    }
+
+    /// The error of a job that ended with `error` because the database is being closed.
     fn cut_short(&self, error: Error) -> Error {
         if error.code() == Code::Aborted && self.cancel.load(Ordering::Acquire) {
             return Error::shutdown("the job was cut short by the closing of the database");

@@ -1,138 +1,41 @@
-//! Holding background work back, calling it off, and waiting for it.
-//!
-//! Four things hold compactions back, each counted, because several callers may want it at once:
-//! a pause of all background work, an abort of compactions, a manual compaction that wants to be
-//! alone, and a manual compaction that waits for its turn. A ban on manual compactions and an
-//! abort also end those that run, through flags that the jobs look at.
+//! Pausing, aborting and cancelling background work, and waiting for it. What holds jobs back is counted in
+//! [`Jobs`](crate::jobs::Jobs).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_jobs::Cancel;
 use cairn_options::{Canceled, WaitForCompactOptions};
-use cairn_platform::sync::{AtomicBool, Ordering};
+use cairn_platform::sync::Ordering;
 use cairn_types::{Code, Error, Result, Subcode};
 
 use crate::db::Db;
+use crate::jobs::Ban;
 use crate::shared::{Shared, Tree};
 
-/// What holds background work back. Part of [`Tree`].
-#[derive(Default)]
-pub(crate) struct Control {
-    /// Pauses that have begun: no compaction starts.
-    pausing: usize,
-    /// Pauses that are complete: no flush starts either.
-    paused: usize,
-    /// Aborts that have not been resumed.
-    aborts: usize,
-    /// Set while there are aborts; running compactions look at it.
-    abort: Arc<AtomicBool>,
-    /// Bans on manual compactions that the program has not lifted; below zero those that it has lifted
-    /// in advance.
-    bans: i64,
-    /// Changes under way that let no manual compaction run beside them.
-    alone: usize,
-    /// Set while there are bans; running manual compactions look at it.
-    banned: Arc<AtomicBool>,
-    /// Manual compactions that want no other beside them.
-    pub(crate) exclusive: usize,
-    /// Manual compactions that wait for a running one to get out of their way.
-    pub(crate) waiting: usize,
-}
-
-impl Control {
-    /// Aborts of compactions that have not been resumed.
-    pub(crate) fn aborts(&self) -> usize {
-        self.aborts
-    }
-
-    /// Whether flushes may start.
-    pub(crate) fn lets_flush(&self) -> bool {
-        self.paused == 0
-    }
-
-    /// Whether automatic compactions may start.
-    pub(crate) fn lets_compact(&self) -> bool {
-        self.pausing + self.aborts + self.exclusive + self.waiting == 0
-    }
-
-    /// Whether manual compactions may not run.
-    fn bans_manual(&self) -> bool {
-        self.bans > 0 || self.alone > 0
-    }
-
-    /// Why a manual compaction cannot go on, if it cannot.
-    pub(crate) fn refuses_manual(&self, canceled: &Canceled) -> Result<()> {
-        if self.bans_manual() || canceled.is_canceled() {
-            return Err(paused());
-        }
-        if self.aborts > 0 {
-            return Err(aborted());
-        }
-        Ok(())
-    }
-
-    /// What ends a compaction, beside the closing of the database.
-    pub(crate) fn flags(&self, manual: Option<&Canceled>) -> Vec<Arc<AtomicBool>> {
-        let mut flags = vec![self.abort.clone()];
-        if let Some(canceled) = manual {
-            flags.push(self.banned.clone());
-            flags.extend(canceled.flag().cloned());
-        }
-        flags
-    }
-}
-
-fn paused() -> Error {
-    Error::new(
-        Code::Incomplete,
-        Subcode::ManualCompactionPaused,
-        "the manual compaction was called off",
-    )
-}
-
-fn aborted() -> Error {
-    Error::new(
-        Code::Incomplete,
-        Subcode::CompactionAborted,
-        "compactions are aborted",
-    )
-}
-
-/// Whether the error says that a compaction was called off, which is nobody's fault.
-pub(crate) fn is_called_off(error: &Error) -> bool {
-    error.code() == Code::Incomplete
-        && matches!(
-            error.subcode(),
-            Subcode::ManualCompactionPaused | Subcode::CompactionAborted
-        )
-}
-
 impl Shared {
-    /// What ends a compaction: the closing of the database, or who called it off.
+    /// The flags that end a compaction: that of the closing database, and those by which it is called off.
     pub(crate) fn compaction_cancel(&self, manual: Option<&Canceled>) -> Cancel {
-        let flags = self.tree.lock().control.flags(manual);
+        let flags = self.tree.lock().jobs.cancel_flags(manual);
         Cancel::any(flags.into_iter().chain([self.cancel.clone()]))
     }
 
-    /// What a compaction that was told to end says.
+    /// The error of a compaction that ended with `error`: the reason if it was called off.
     pub(crate) fn called_off(&self, error: Error, manual: Option<&Canceled>) -> Error {
         if error.code() != Code::Aborted || self.cancel.load(Ordering::Acquire) {
             return error;
         }
-        let control = &self.tree.lock().control;
-        let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Acquire);
-        match manual {
-            Some(canceled) if is_set(&control.banned) || canceled.is_canceled() => paused(),
-            _ if is_set(&control.abort) => aborted(),
-            _ => error,
-        }
+        self.tree
+            .lock()
+            .jobs
+            .reason_of_cancel(manual)
+            .unwrap_or(error)
     }
 
     fn pause_background_work(self: &Arc<Self>) {
-        self.tree.lock().control.pausing += 1;
-        self.wait_unless_within(|tree| tree.flushes == 0 && tree.compactions == 0);
-        self.tree.lock().control.paused += 1;
+        self.tree.lock().jobs.begin_pause();
+        self.wait_unless_within(|tree| tree.jobs.are_idle());
+        self.tree.lock().jobs.complete_pause();
         self.changed.notify_all();
     }
 
@@ -144,60 +47,45 @@ impl Shared {
 
     fn continue_background_work(self: &Arc<Self>) -> Result<()> {
         let mut tree = self.tree.lock();
-        if tree.control.paused == 0 {
+        if !tree.jobs.end_pause() {
             return Err(Error::invalid_argument(
                 "background work is not paused, so it cannot continue",
             ));
         }
-        tree.control.paused -= 1;
-        tree.control.pausing -= 1;
         self.schedule(&mut tree);
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Changes who bans manual compactions; while anybody does, none runs when this returns.
-    fn change_bans(self: &Arc<Self>, change: impl FnOnce(&mut Control)) {
-        let banned = {
-            let mut tree = self.tree.lock();
-            let control = &mut tree.control;
-            change(control);
-            let banned = control.bans_manual();
-            control.banned.store(banned, Ordering::Release);
-            self.changed.notify_all();
-            banned
-        };
+    /// Changes the bans on manual compactions; as long as there are any, none runs when this returns.
+    fn change_bans(self: &Arc<Self>, change: Ban) {
+        let banned = self.tree.lock().jobs.change_bans(change);
+        self.changed.notify_all();
         if banned {
-            self.wait_unless_within(|tree| tree.manual == 0);
+            self.wait_unless_within(|tree| !tree.jobs.have_manual());
         }
     }
 
     /// Runs `act` while no background work and no manual compaction runs.
     pub(crate) fn alone<T>(self: &Arc<Self>, act: impl FnOnce() -> Result<T>) -> Result<T> {
         self.may_wait()?;
-        self.change_bans(|control| control.alone += 1);
+        self.change_bans(Ban::BeginAlone);
         self.pause_background_work();
         let result = self.guarded("what runs alone", act);
         let continued = self.continue_background_work();
-        self.change_bans(|control| control.alone -= 1);
+        self.change_bans(Ban::EndAlone);
         result.and_then(|value| continued.map(|()| value))
     }
 
     fn abort_all_compactions(self: &Arc<Self>) {
-        {
-            let mut tree = self.tree.lock();
-            tree.control.aborts += 1;
-            tree.control.abort.store(true, Ordering::Release);
-            self.changed.notify_all();
-        }
-        self.wait_unless_within(|tree| tree.compactions == 0 && tree.manual == 0);
+        self.tree.lock().jobs.abort();
+        self.changed.notify_all();
+        self.wait_unless_within(|tree| tree.jobs.compactions() == 0 && !tree.jobs.have_manual());
     }
 
     fn resume_all_compactions(self: &Arc<Self>) {
         let mut tree = self.tree.lock();
-        tree.control.aborts = tree.control.aborts.saturating_sub(1);
-        if tree.control.aborts == 0 {
-            tree.control.abort.store(false, Ordering::Release);
+        if tree.jobs.end_abort() {
             self.schedule(&mut tree);
         }
         self.changed.notify_all();
@@ -216,16 +104,16 @@ impl Shared {
             self.changed.notify_all();
         }
         if wait {
-            self.wait_until(|tree| tree.flushes == 0 && tree.compactions == 0 && tree.manual == 0)?;
+            self.wait_until(|tree| tree.jobs.are_over())?;
         }
         flushed
     }
 
     /// Whether nothing runs, and nothing that is held back is due.
     fn is_quiet(&self, tree: &Tree, options: &WaitForCompactOptions) -> bool {
-        let runs = tree.flushes + tree.compactions > 0;
-        let purges = options.wait_for_purge && tree.purges > 0;
-        let held = !tree.control.lets_flush() || !tree.control.lets_compact();
+        let runs = !tree.jobs.are_idle();
+        let purges = options.wait_for_purge && tree.jobs.have_purges();
+        let held = !tree.jobs.may_flush() || !tree.jobs.may_compact();
         !(runs || purges || held && self.is_work_due(tree))
     }
 
@@ -250,7 +138,7 @@ impl Shared {
         if self.closing.load(Ordering::Acquire) {
             return Err(Error::shutdown("the database is being closed"));
         }
-        if options.abort_on_pause && !tree.control.lets_flush() {
+        if options.abort_on_pause && !tree.jobs.may_flush() {
             return Err(Error::aborted("background work is paused"));
         }
         self.check_failure()?;
@@ -318,13 +206,13 @@ impl Db {
     /// [`Db::enable_manual_compaction`] has been called as often.
     pub fn disable_manual_compaction(&self) {
         let shared = &self.handle.shared;
-        shared.change_bans(|control| control.bans = control.bans.saturating_add(1));
+        shared.change_bans(Ban::Add);
     }
 
     /// Takes one ban on manual compactions back. Without a ban the next one has no effect, as in RocksDB.
     pub fn enable_manual_compaction(&self) {
         let shared = &self.handle.shared;
-        shared.change_bans(|control| control.bans = control.bans.saturating_sub(1));
+        shared.change_bans(Ban::Lift);
     }
 
     /// Ends all compactions, whose work is lost, and starts no more until

@@ -6,54 +6,14 @@ use std::sync::Arc;
 
 use cairn_observe::Statistics;
 use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
-use cairn_platform::Priority;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
-use crate::family::Family;
-use crate::open::Dropped;
+use crate::family::FamilyDescriptor;
+use crate::handle::{Family, Handle};
+use crate::open::dropped::Dropped;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
-
-/// What keeps a database open: dropped with the last handle, it closes the database.
-pub(crate) struct Handle {
-    pub(crate) shared: Arc<Shared>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if self.shared.context.is_forked() {
-            // Kept for ever: nothing of the parent's is given up.
-            std::mem::forget(self.shared.clone());
-            return;
-        }
-        let shared = &self.shared;
-        if shared.may_wait().is_err() {
-            // A callback let go of the last handle. What it is called by ends before the closing does.
-            let closed = shared.clone();
-            let close = move || closed.close_unwatched();
-            shared
-                .context
-                .world
-                .executor
-                .spawn(Priority::High, Box::new(close));
-            return;
-        }
-        shared.close_unwatched();
-    }
-}
-
-impl Shared {
-    /// Closes the database where no caller learns how that ended.
-    fn close_unwatched(self: &Arc<Self>) {
-        if let Err(error) = self.close() {
-            // Nobody is left to be told; `Db::close` is for those who want to know.
-            self.context
-                .info
-                .error(format_args!("closing the database failed: {error}"));
-        }
-    }
-}
 
 /// An open database. Cheap to clone; every clone, and every [`Family`], is the same database,
 /// which is closed when the last of them is dropped or one of them calls [`Db::close`].
@@ -61,26 +21,6 @@ impl Shared {
 pub struct Db {
     pub(crate) handle: Arc<Handle>,
     default: Family,
-}
-
-/// A column family to open: its name and options.
-#[derive(Clone)]
-pub struct FamilyDescriptor {
-    /// The name.
-    pub name: String,
-    /// The options.
-    pub options: FamilyOptions,
-}
-
-impl FamilyDescriptor {
-    /// The family `name` with `options`.
-    #[must_use]
-    pub fn new(name: impl Into<String>, options: FamilyOptions) -> FamilyDescriptor {
-        FamilyDescriptor {
-            name: name.into(),
-            options,
-        }
-    }
 }
 
 /// The most memory that a thread keeps for its next single write, in bytes. Allocating more than this costs
@@ -298,11 +238,8 @@ impl Db {
     /// Whether the database is read-only, and why.
     #[must_use]
     pub fn background_error(&self) -> Option<Error> {
-        self.shared()
-            .failure
-            .load()
-            .as_ref()
-            .map(|error| Error::clone(error))
+        let failure = self.shared().errors.failure();
+        failure.as_ref().map(|error| Error::clone(error))
     }
 }
 

@@ -13,7 +13,7 @@ use cairn_types::{Error, Result};
 
 use crate::batch::WriteBatch;
 use crate::db::Db;
-use crate::family::Family;
+use crate::handle::Family;
 use crate::reads::lookup;
 use crate::release::check_held;
 

@@ -1,4 +1,4 @@
-//! Column families: what one is, and the handle a user holds.
+//! Column families: the state of one, and the table of those that live.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -13,7 +13,6 @@ use cairn_types::KeyOrder;
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
-use crate::db::Handle;
 use crate::work::WorkCounts;
 use crate::write::early::Early;
 use crate::write::pace::Pace;
@@ -255,76 +254,22 @@ impl Families {
     }
 }
 
-/// A column family of an open database: a keyspace of its own with options of its own, sharing
-/// the WAL with the others. Cheap to clone; keeps the database open while it lives.
+/// A column family to open: its name and options.
 #[derive(Clone)]
-pub struct Family {
-    pub(crate) state: Arc<FamilyState>,
-    pub(crate) db: Arc<Handle>,
-}
-
-impl Family {
-    /// The number by which logs and MANIFEST know the family; 0 is the default family.
-    #[must_use]
-    pub fn id(&self) -> u32 {
-        self.state.id()
-    }
-
+pub struct FamilyDescriptor {
     /// The name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.state.name()
-    }
-
-    /// The options in effect.
-    #[must_use]
-    pub fn options(&self) -> Arc<FamilyOptions> {
-        self.state.options.load_full()
-    }
-
-    /// Writes an error to the database's LOG.
-    pub fn log_error(&self, line: &str) {
-        self.db
-            .shared
-            .context
-            .info
-            .error(format_args!("[{}] {line}", self.name()));
-    }
-
-    /// Whether the family has been dropped. Its data stays readable through this handle.
-    #[must_use]
-    pub fn is_dropped(&self) -> bool {
-        self.state.is_dropped()
-    }
+    pub name: String,
+    /// The options.
+    pub options: FamilyOptions,
 }
 
-impl Drop for Family {
-    fn drop(&mut self) {
-        if !self.state.is_dropped() || self.db.shared.context.is_forked() {
-            return;
+impl FamilyDescriptor {
+    /// The family `name` with `options`.
+    #[must_use]
+    pub fn new(name: impl Into<String>, options: FamilyOptions) -> FamilyDescriptor {
+        FamilyDescriptor {
+            name: name.into(),
+            options,
         }
-        // The last handle of a dropped family keeps its tables. It lets go of them first, by
-        // standing for another family for a moment, and then they are deleted.
-        let shared = self.db.shared.clone();
-        if Arc::strong_count(&self.state) == 1 {
-            let name = self.state.name();
-            shared
-                .telemetry
-                .notify(|listener| listener.on_column_family_handle_deletion_started(name));
-        }
-        let default = shared.families.load().get(0).cloned();
-        if let Some(default) = default {
-            self.state = default;
-            match shared.options().avoid_unnecessary_blocking_io {
-                true => shared.purge_in_background(),
-                false => shared.purge_after_reader(),
-            }
-        }
-    }
-}
-
-impl std::fmt::Debug for Family {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Family({} {:?})", self.id(), self.name())
     }
 }

@@ -17,9 +17,10 @@ use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result, TableFileCreationReason};
 
 use crate::db::Db;
-use crate::errors::retry::JobKind;
-use crate::family::{Families, Family, FamilyState};
+use crate::family::{Families, FamilyState};
+use crate::handle::Family;
 use crate::install::Change;
+use crate::jobs::JobKind;
 use crate::shared::{FamilyTree, Immutable, Shared, Tree};
 use crate::watch::Watch;
 use crate::write::stall::{self, Condition};
@@ -69,7 +70,7 @@ impl Shared {
 
     fn schedule_flush(self: &Arc<Self>, tree: &mut Tree, family: &Arc<FamilyState>) {
         let to_merge = family.options().min_write_buffer_number_to_merge.max(1) as usize;
-        if tree.flushes >= self.options().background_limits().0 {
+        if tree.jobs.flushes() >= self.options().background_limits().0 {
             return;
         }
         let Some(state) = tree.families.get_mut(&family.id()) else {
@@ -84,14 +85,14 @@ impl Shared {
             return;
         }
         state.flushing = true;
-        tree.flushes += 1;
+        tree.jobs.begin(JobKind::Flush);
         let family = family.clone();
         self.spawn(Priority::High, move |shared| {
             shared.job_begins(JobKind::Flush);
             let result = shared.guarded("a flush", || shared.flush_family(&family));
             let forgiven = shared.tell_of_flush(&result);
             let mut tree = shared.tree.lock();
-            tree.flushes -= 1;
+            tree.jobs.end(JobKind::Flush);
             shared.note_outcome(&mut tree, family.id(), JobKind::Flush, &result, forgiven);
             if let Some(state) = tree.families.get_mut(&family.id()) {
                 state.flushing = false;
@@ -111,10 +112,11 @@ impl Shared {
             .any(|state| !state.immutables.is_empty());
         // One job at a time: the next moment may only count when this one does.
         let mut retries = tree.families.values().map(|state| &state.retry_flush);
-        if tree.flushes > 0 || !waits || retries.any(|retry| self.must_wait(retry.as_ref())) {
+        if tree.jobs.flushes() > 0 || !waits || retries.any(|retry| self.must_wait(retry.as_ref()))
+        {
             return;
         }
-        tree.flushes += 1;
+        tree.jobs.begin(JobKind::Flush);
         let mut reasons = tree
             .families
             .values()
@@ -129,7 +131,7 @@ impl Shared {
             let result = shared.guarded("an atomic flush", || shared.flush_all());
             let forgiven = shared.tell_of_flush(&result);
             let mut tree = shared.tree.lock();
-            tree.flushes -= 1;
+            tree.jobs.end(JobKind::Flush);
             let flushed: Vec<u32> = {
                 let flushing = tree.families.iter().filter(|(_, state)| state.flushing);
                 flushing.map(|(id, _)| *id).collect()
@@ -379,9 +381,9 @@ impl Shared {
             })
         };
         // Nothing is flushed any more once the database is being closed.
-        let over = |tree: &Tree| self.closing.load(Ordering::Acquire) && tree.flushes == 0;
+        let over = |tree: &Tree| self.closing.load(Ordering::Acquire) && tree.jobs.flushes() == 0;
         self.wait_until(|tree| {
-            self.failure.load().is_some() || failing(tree).is_some() || reached(tree) || over(tree)
+            self.errors.stop_writes() || failing(tree).is_some() || reached(tree) || over(tree)
         })?;
         self.check_failure()?;
         let tree = self.tree.lock();
@@ -419,7 +421,7 @@ impl Shared {
                 load.level_zero_files += 1;
                 // Where no job runs none will make room: waiting on would be for ever.
                 stall::condition(load, &options) == Condition::Normal
-                    || tree.flushes + tree.compactions == 0
+                    || tree.jobs.are_idle()
                     || self.check_writable().is_err()
                     || has_failed(state).is_some()
             })?;

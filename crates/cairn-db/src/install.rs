@@ -109,7 +109,7 @@ impl Shared {
                     state.log_number = state.log_number.max(number);
                 }
             }
-            self.track(family, Some(&base), &next);
+            self.space.track(family, Some(&base), &next);
             retire(&mut tree, family, &base, &next);
             let view = family.view().with_version(next, &change.flushed);
             family.view.store(Arc::new(view));

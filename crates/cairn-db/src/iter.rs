@@ -11,8 +11,10 @@ use cairn_options::ReadOptions;
 use cairn_read::{DbIter, View};
 use cairn_types::{Error, Result, SequenceNumber};
 
-use crate::db::{Db, Handle};
-use crate::family::{Family, FamilyState};
+use crate::db::Db;
+use crate::family::FamilyState;
+use crate::handle::Family;
+use crate::handle::Handle;
 use crate::release::check_held;
 use crate::snapshot::Snapshot;
 

@@ -18,8 +18,9 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind
 use cairn_version::Version;
 
 use crate::compaction::{Chosen, manual_blob_gc};
-use crate::control::is_called_off;
-use crate::family::{Family, FamilyState};
+use crate::family::FamilyState;
+use crate::handle::Family;
+use crate::jobs::{JobKind, is_called_off};
 use crate::shared::{Shared, Tree};
 use crate::write::stall::{Condition, condition};
 
@@ -33,7 +34,7 @@ impl Shared {
         options: &CompactRangeOptions,
     ) -> Result<()> {
         self.check_writable()?;
-        self.tree.lock().control.refuses_manual(&options.canceled)?;
+        self.tree.lock().jobs.check_manual(&options.canceled)?;
         family.check_path(options.target_path_id)?;
         let fifo = family.options().compaction_style == CompactionStyle::Fifo;
         if fifo && options.change_level {
@@ -87,7 +88,7 @@ impl Shared {
             idle || condition(load, &options) == Condition::Normal
         };
         // Where no job runs none will make room: waiting on would be for ever.
-        let hopeless = |tree: &Tree| tree.flushes + tree.compactions == 0;
+        let hopeless = |tree: &Tree| tree.jobs.are_idle();
         self.wait_until(|tree| {
             flushed() || fits(tree) || hopeless(tree) || self.check_writable().is_err()
         })?;
@@ -104,22 +105,19 @@ impl Shared {
     ) -> Result<T> {
         {
             let mut tree = self.tree.lock();
-            tree.control.refuses_manual(canceled)?;
-            tree.manual += 1;
-            tree.control.exclusive += usize::from(exclusive);
+            tree.jobs.begin_manual(exclusive, canceled)?;
         }
         let ready = match exclusive {
             true => self.wait_until(|tree| {
-                tree.compactions == 0
-                    || tree.control.refuses_manual(canceled).is_err()
+                tree.jobs.compactions() == 0
+                    || tree.jobs.check_manual(canceled).is_err()
                     || self.check_writable().is_err()
             }),
             false => Ok(()),
         };
         let result = ready.and_then(|()| self.guarded("a manual compaction", act));
         let mut tree = self.tree.lock();
-        tree.manual -= 1;
-        tree.control.exclusive -= usize::from(exclusive);
+        tree.jobs.end_manual(exclusive);
         self.schedule(&mut tree);
         self.changed.notify_all();
         drop(tree);
@@ -138,8 +136,8 @@ impl Shared {
             self.check_writable()?;
             let (chosen, running) = {
                 let mut tree = self.tree.lock();
-                tree.control.refuses_manual(canceled)?;
-                let running = tree.compactions;
+                tree.jobs.check_manual(canceled)?;
+                let running = tree.jobs.compactions();
                 let version = family.view().version.clone();
                 let Some(state) = tree.families.get_mut(&family.id()) else {
                     return Ok(());
@@ -153,7 +151,9 @@ impl Shared {
                         ..self.take(&mut tree, family, *pick, version)?
                     }),
                 };
-                tree.control.waiting += usize::from(chosen.is_none());
+                if chosen.is_none() {
+                    tree.jobs.begin_waiting();
+                }
                 (chosen, running)
             };
             match chosen {
@@ -163,12 +163,12 @@ impl Shared {
                 None => {
                     let waited = self.is_in_the_way(family).and_then(|()| {
                         self.wait_until(|tree| {
-                            tree.compactions < running.max(1)
-                                || tree.control.refuses_manual(canceled).is_err()
+                            tree.jobs.compactions() < running.max(1)
+                                || tree.jobs.check_manual(canceled).is_err()
                                 || self.check_writable().is_err()
                         })
                     });
-                    self.tree.lock().control.waiting -= 1;
+                    self.tree.lock().jobs.end_waiting();
                     waited?;
                 }
             }
@@ -183,13 +183,13 @@ impl Shared {
         pick: Pick,
         version: Arc<Version>,
     ) -> Result<Chosen> {
-        let room = self.room_for(&pick).inspect_err(|_| {
+        let room = self.space.reserve(&pick).inspect_err(|_| {
             self.telemetry.tick(Ticker::CompactionCancelled, 1);
         })?;
         let state = tree.families.get_mut(&family.id());
         let state = state.expect("the caller has just seen the family under this lock");
         let id = state.busy.add(family.order(), &pick);
-        tree.compactions += 1;
+        tree.jobs.begin(JobKind::Compaction);
         Ok(Chosen {
             pick: Arc::new(pick),
             version,
@@ -210,7 +210,7 @@ impl Shared {
             self.as_job(|| self.run_compaction(family, &chosen, Some(canceled)))
         });
         let mut tree = self.tree.lock();
-        tree.compactions -= 1;
+        tree.jobs.end(JobKind::Compaction);
         self.release(&mut tree, family, &chosen);
         if let Err(error) = &result {
             self.set_aside_damaged(&mut tree, family, &chosen.pick, error);

@@ -8,7 +8,8 @@ use cairn_read::{Columns, Found, Value, View, Wanted, multi_get};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::db::Db;
-use crate::family::{Family, FamilyState};
+use crate::family::FamilyState;
+use crate::handle::Family;
 use crate::reads::{lookup, tier_of};
 use crate::release::check_held;
 use crate::shared::Shared;

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use crate::blob_numbers::{BlobNumbers, blob_cache};
 use crate::db::Db;
-use crate::family::{Family, FamilyState};
+use crate::family::FamilyState;
+use crate::handle::Family;
 use crate::shared::{FamilyTree, Shared};
-use crate::stats::{Map, stall_text};
+use crate::stats_text::{Map, stall_text};
 use crate::table_properties::{table_properties_map, table_properties_text};
 use crate::write::stall::Condition;
 use cairn_options::CompactionStyle;
@@ -52,7 +53,9 @@ const NUMBERS: &[(&str, Number)] = &[
     // There is no service of compactions elsewhere, and no pool of threads of the lowest priority.
     ("rocksdb.num-running-remote-compactions", |_| 0),
     ("rocksdb.num-running-bottom-compactions", |_| 0),
-    ("rocksdb.background-errors", |s| s.shared.errors.count()),
+    ("rocksdb.background-errors", |s| {
+        s.shared.errors.failed_jobs()
+    }),
     ("rocksdb.cur-size-active-mem-table", |s| {
         s.view.memtable.memory_usage() as u64
     }),
@@ -320,14 +323,14 @@ impl Shared {
             shared: self,
             family,
             view: &view,
-            running: (tree.flushes, tree.compactions),
+            running: (tree.jobs.flushes(), tree.jobs.compactions()),
             immutables: state.immutables.len(),
             flush_pending: !state.immutables.is_empty() && !state.flushing,
             compaction_pending,
             condition: tree.condition,
             min_log: tree.logs.first_needed().0,
             running_runs: runs.sum(),
-            aborts: tree.control.aborts() as u64,
+            aborts: tree.jobs.aborts() as u64,
             deletes_files: !tree.obsolete.are_disabled(),
         };
         drop(tree);

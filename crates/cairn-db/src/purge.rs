@@ -153,7 +153,7 @@ impl Shared {
     pub(crate) fn purge_counted(&self) {
         // Who is told of it may not wait for it.
         self.as_job(|| self.purge());
-        self.tree.lock().purges -= 1;
+        self.tree.lock().jobs.end_purge();
         self.changed.notify_all();
     }
 
@@ -164,11 +164,16 @@ impl Shared {
         if self.tree.lock().obsolete.hold(path) {
             return;
         }
-        let result = match self.discard(path) {
+        let meter = self.telemetry.meter();
+        let deleted = move || meter.add(Ticker::FilesDeletedFromTrashQueue, 1);
+        let is_trash = self.space.discard(&self.context.world, path, deleted);
+        self.telemetry
+            .tick(Ticker::FilesMarkedTrash, u64::from(is_trash));
+        let result = match is_trash {
             true => Ok(()),
             false => remove(&*self.context.world.fs, path).inspect(|()| {
                 self.telemetry.tick(Ticker::FilesDeletedImmediately, 1);
-                self.untrack(path);
+                self.space.untrack(path);
             }),
         };
         self.telemetry.report_deletion(path, 0, &result);
@@ -213,6 +218,5 @@ impl Shared {
 
 /// Counts a purge, for which whoever waits for quiet, and closing, wait from now on; none once closing is over.
 fn counts_purge(mut tree: MutexGuard<'_, Tree>) -> bool {
-    tree.purges += usize::from(!tree.closed);
-    !tree.closed
+    tree.jobs.begin_purge()
 }

@@ -9,7 +9,8 @@ use cairn_platform::sync::Ordering;
 use cairn_read::{Columns, Found, GetScratch, Value, View, get, get_in, is_written_since};
 use cairn_types::{Error, Result, SequenceNumber};
 
-use crate::family::{Family, FamilyState};
+use crate::family::FamilyState;
+use crate::handle::Family;
 use crate::release::check_held;
 use crate::shared::Shared;
 

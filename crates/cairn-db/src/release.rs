@@ -13,7 +13,8 @@ use cairn_types::{Error, Result};
 use cairn_version::{TableSource, Version};
 
 use crate::db::Db;
-use crate::family::{Families, Family, FamilyState};
+use crate::family::{Families, FamilyState};
+use crate::handle::Family;
 use crate::shared::Shared;
 
 /// The number of the view of a family of a database that was released.

@@ -17,7 +17,8 @@ use cairn_types::{Error, Result};
 
 use crate::background::reserve_threads;
 use crate::db::Db;
-use crate::family::{Family, FamilyState};
+use crate::family::FamilyState;
+use crate::handle::Family;
 use crate::shared::Shared;
 use crate::write::stall::low_pri_rate;
 

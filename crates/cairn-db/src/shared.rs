@@ -23,22 +23,20 @@ use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_options::DbOptions;
 use cairn_platform::fs::FileLock;
-use cairn_platform::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering,
-};
+use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, OnceLock, Ordering};
 use cairn_read::ViewEnd;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::OpenTables;
 use cairn_version::manifest::Manifest;
 
 use crate::context::DbContext;
-use crate::control::Control;
-use crate::errors::Errors;
 use crate::errors::retry::{Damaged, Retry};
+use crate::errors::state::Errors;
 use crate::family::{Families, FamilyState};
-use crate::files::live::Capture;
+use crate::files::capture::Capture;
+use crate::jobs::Jobs;
 use crate::obsolete_files::ObsoleteFiles;
-use crate::open::Dropped;
+use crate::open::dropped::Dropped;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::telemetry::Telemetry;
@@ -48,7 +46,7 @@ use crate::write::log_set::LogSet;
 use crate::write::order::Order;
 use crate::write::queue::Queue;
 use crate::write::stall::{Condition, Throttle};
-use crate::write::wal_control::WalLocks;
+use crate::write::wal_locks::WalLocks;
 
 /// The state of an open database.
 pub(crate) struct Shared {
@@ -56,10 +54,6 @@ pub(crate) struct Shared {
     pub(crate) telemetry: Arc<Telemetry>,
     /// Options with their effective values. Replaced as a whole when they change.
     pub(crate) options: ArcSwap<DbOptions>,
-    /// Flushes and compactions of the background that have begun and not ended.
-    pub(crate) running: [AtomicU64; 2],
-    /// Threads beside these that help compactions.
-    pub(crate) helping: Arc<AtomicUsize>,
     /// What comes again.
     pub(crate) timers: Timers,
     /// The cache of families that bring none of their own.
@@ -82,8 +76,8 @@ pub(crate) struct Shared {
     pub(crate) low_pri_throttle: Throttle,
     /// The budget that memtables keep, if there is one.
     pub(crate) buffers: Option<Arc<WriteBufferManager>>,
-    /// What the manager of files is told, if there is one.
-    pub(crate) space: Option<Space>,
+    /// The files in the `SstFileManager`.
+    pub(crate) space: Space,
     /// Writes of some family have to be delayed or stopped.
     pub(crate) some_are_held_back: AtomicBool,
     /// Compactions are behind, or nearly.
@@ -111,8 +105,6 @@ pub(crate) struct Shared {
     pub(crate) next_file: Arc<AtomicU64>,
     /// Background errors.
     pub(crate) errors: Errors,
-    /// The background error that stops writes.
-    pub(crate) failure: ArcSwapOption<Error>,
     pub(crate) closing: AtomicBool,
     /// Tells running jobs to end.
     pub(crate) cancel: Arc<AtomicBool>,
@@ -157,8 +149,8 @@ pub(crate) struct Writer {
 pub(crate) struct Tree {
     pub(crate) families: BTreeMap<u32, FamilyTree>,
     pub(crate) logs: LogSet,
-    pub(crate) flushes: usize,
-    pub(crate) compactions: usize,
+    /// Jobs of the background, and what holds them back.
+    pub(crate) jobs: Jobs,
     /// Obsolete files that are still read, or whose deletion is disabled.
     pub(crate) obsolete: ObsoleteFiles,
     /// Families that were dropped, for as long as handles of them live.
@@ -167,16 +159,8 @@ pub(crate) struct Tree {
     pub(crate) condition: Condition,
     /// Who holds writes back by `lock_wal`.
     pub(crate) wal_locks: WalLocks,
-    /// Manual compactions that run or wait.
-    pub(crate) manual: usize,
-    /// What holds background work back.
-    pub(crate) control: Control,
     /// The largest family id ever used.
     pub(crate) max_family: u32,
-    /// Jobs that delete obsolete files or end logs; the lock is given back after them.
-    pub(crate) purges: usize,
-    /// Nothing is deleted any more: the directory may be somebody else's.
-    pub(crate) closed: bool,
 }
 
 /// The part of [`Tree`] that belongs to one family.
@@ -260,7 +244,7 @@ impl Shared {
     /// The error that made the database read-only, as later writes report it.
     pub(crate) fn check_failure(&self) -> Result<()> {
         self.context.check_process()?;
-        match &*self.failure.load() {
+        match &*self.errors.failure() {
             None => Ok(()),
             Some(error) => Err(error.context("the database is read-only since an earlier error")),
         }

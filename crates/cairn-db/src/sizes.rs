@@ -7,7 +7,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 use cairn_version::FileMeta;
 
 use crate::bounds::{Range, compare};
-use crate::family::Family;
+use crate::handle::Family;
 use crate::release::check_held;
 
 /// What [`Family::approximate_sizes`] counts.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_jobs::{Permit, Spare};
-use cairn_platform::sync::{AtomicUsize, Mutex, Ordering};
+use cairn_platform::sync::Mutex;
 
 use crate::shared::Shared;
 
@@ -23,16 +23,6 @@ const FEW: u64 = 50;
 struct Look {
     nanos: u64,
     seq: u64,
-}
-
-/// A thread that helps; no longer when this goes.
-struct Helping(Arc<AtomicUsize>);
-
-impl Drop for Helping {
-    fn drop(&mut self) {
-        // Relaxed, as everywhere with this number: who reads late asks again.
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Shared {
@@ -67,13 +57,7 @@ impl Shared {
     /// A thread that the limit of jobs leaves.
     fn spared(&self) -> Option<Permit> {
         let (flushes, compactions) = self.options().background_limits();
-        let tree = self.tree.lock();
-        let busy = tree.flushes + tree.compactions + self.helping.load(Ordering::Relaxed);
-        if busy >= flushes + compactions {
-            return None;
-        }
-        // Under the lock, so that two do not take the same thread.
-        self.helping.fetch_add(1, Ordering::Relaxed);
-        Some(Box::new(Helping(self.helping.clone())))
+        let helper = self.tree.lock().jobs.begin_helper(flushes + compactions)?;
+        Some(Box::new(helper))
     }
 }

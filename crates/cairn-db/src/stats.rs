@@ -2,7 +2,6 @@
 //! written to the database, and what the block cache holds. Text and map forms, laid out as
 //! RocksDB's, because programs parse them.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use cairn_memory::CacheRole;
@@ -11,10 +10,8 @@ use cairn_read::View;
 use crate::blob_numbers::BlobNumbers;
 use crate::family::FamilyState;
 use crate::shared::Shared;
+use crate::stats_text::{GB, MB, Map, human_bytes, human_count, stall_text};
 use crate::work::{LevelWork, Work};
-
-pub(crate) const MB: f64 = 1_048_576.0;
-pub(crate) const GB: f64 = MB * 1024.0;
 
 /// The columns: the name in maps, and the title in tables. `CompactedFiles` stands in the column
 /// of `NumFiles`.
@@ -42,9 +39,6 @@ const COLUMNS: [(&str, &str); 22] = [
     ("RblobGB", "Rblob(GB)"),
     ("WblobGB", "Wblob(GB)"),
 ];
-
-/// A map property.
-pub(crate) type Map = BTreeMap<String, String>;
 
 /// What a row says beside the work.
 #[derive(Clone, Copy, Default)]
@@ -135,40 +129,6 @@ fn print_row(name: &str, v: &[f64; 22]) -> String {
         human_count(v[19] as u64),
         v[20],
         v[21],
-    )
-}
-
-/// A size with two digits and its unit, KB at least.
-pub(crate) fn human_bytes(bytes: f64) -> String {
-    let mut size = bytes / 1024.0;
-    let mut unit = "KB";
-    for larger in ["MB", "GB", "TB"] {
-        if size < 1024.0 {
-            break;
-        }
-        size /= 1024.0;
-        unit = larger;
-    }
-    format!("{size:.2} {unit}")
-}
-
-/// A number of at most four digits, with a letter for thousands, millions or billions.
-pub(crate) fn human_count(count: u64) -> String {
-    match count {
-        0..10_000 => count.to_string(),
-        10_000..10_000_000 => format!("{}K", count / 1_000),
-        10_000_000..10_000_000_000 => format!("{}M", count / 1_000_000),
-        _ => format!("{}G", count / 1_000_000_000),
-    }
-}
-
-pub(crate) fn human_micros(micros: u64) -> String {
-    let seconds = micros / 1_000_000;
-    let rest = (micros % 60_000_000) as f64 / 1e6;
-    format!(
-        "{:02}:{:02}:{rest:06.3} H:M:S",
-        seconds / 3600,
-        seconds / 60 % 60
     )
 }
 
@@ -457,26 +417,12 @@ fn family_stalls(work: &Work) -> Map {
     map
 }
 
-/// Stalls as one line.
-pub(crate) fn stall_text(stalls: &Map) -> String {
-    let words: Vec<String> = stalls
-        .iter()
-        .map(|(name, count)| format!("{name}: {count}"))
-        .collect();
-    format!("Write Stall (count): {}\n", words.join(", "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short() {
-        assert_eq!(human_count(9_999), "9999");
-        assert_eq!(human_count(12_345_678), "12M");
-        assert_eq!(human_bytes(0.0), "0.00 KB");
-        assert_eq!(human_bytes(5.0 * MB), "5.00 MB");
-        assert_eq!(human_micros(3_723_004_000), "01:02:03.004 H:M:S");
+    fn names_have_hyphens() {
         assert_eq!(hyphened("FilterMetaBlock"), "filter-meta-block");
     }
 

@@ -9,9 +9,10 @@ use cairn_read::View;
 use cairn_types::Result;
 use cairn_version::FileMeta;
 
-use crate::family::{Family, FamilyState};
+use crate::family::FamilyState;
+use crate::handle::Family;
 use crate::shared::Shared;
-use crate::stats::Map;
+use crate::stats_text::Map;
 
 /// Properties of tables, by the path of the table.
 pub type TablePropertiesCollection = BTreeMap<String, Arc<Properties>>;

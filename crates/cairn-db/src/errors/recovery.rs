@@ -23,40 +23,12 @@ use cairn_observe::listener::BackgroundErrorRecoveryInfo;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
-use cairn_types::{Code, Error, FileNumber, Result, Severity, Subcode};
+use cairn_types::{Code, Error, FileNumber, Result, Severity};
 
 use super::BackgroundError;
 use crate::family::FamilyState;
+use crate::jobs::JobKind;
 use crate::shared::Shared;
-
-/// How far resuming has come.
-#[derive(Default)]
-pub(crate) struct Recovery {
-    /// The database resumes by itself; nobody may do it by hand meanwhile.
-    automatic: bool,
-    /// Somebody resumes by hand.
-    by_hand: bool,
-    /// Attempts that are left.
-    left: i32,
-    /// Attempts that were made.
-    attempts: u64,
-    /// The log may have failed since the last recovery.
-    log_failed: bool,
-    /// The device was full at the last failure.
-    full: bool,
-    /// Free bytes before the last attempt.
-    free_before: Option<u64>,
-    /// Waits for flushes to end.
-    waits: bool,
-}
-
-impl Recovery {
-    /// Takes note of a failure.
-    pub(super) fn failed(&mut self, reason: Reason, error: &Error) {
-        self.log_failed |= matches!(reason, Reason::WriteCallback | Reason::MemTable);
-        self.full = matches!(error.subcode(), Subcode::NoSpace | Subcode::SpaceLimit);
-    }
-}
 
 /// What follows an attempt.
 enum Next {
@@ -73,15 +45,9 @@ impl Shared {
         self.telemetry.notify(|listener| {
             listener.on_error_recovery_begin(reason, error, &mut auto_recovery);
         });
-        {
-            let mut state = self.errors.state.lock();
-            if !auto_recovery || state.recovery.automatic || state.recovery.by_hand {
-                return;
-            }
-            state.recovery.automatic = true;
-            state.recovery.left = self.options().max_bgerror_resume_count;
-            state.recovery.attempts = 0;
-            state.recovery.free_before = None;
+        let retries = self.options().max_bgerror_resume_count;
+        if !auto_recovery || !self.errors.begin_automatic(retries) {
+            return;
         }
         self.telemetry.tick(Ticker::ErrorHandlerAutoresumeCount, 1);
         self.context
@@ -101,15 +67,10 @@ impl Shared {
 
     /// Makes an attempt in the background after `delay`.
     fn recover_after(&self, delay: Duration) {
-        let Some(owner) = self.errors.owner.get().cloned() else {
+        let Some(attempt) = self.errors.attempt() else {
             return;
         };
-        // Weak: an attempt whose time has not come keeps no closed database in memory.
-        let attempt = Box::new(move || {
-            if let Some(shared) = owner.upgrade() {
-                shared.recover_in_background();
-            }
-        });
+        let attempt = Box::new(move || attempt());
         match delay.is_zero() {
             true => self.context.world.executor.spawn(Priority::High, attempt),
             false => self
@@ -122,12 +83,12 @@ impl Shared {
 
     /// A flush has ended: an attempt that waited for it goes on.
     pub(crate) fn recovery_goes_on(&self, flushes: usize) {
-        if flushes == 0 && std::mem::take(&mut self.errors.state.lock().recovery.waits) {
+        if flushes == 0 && self.errors.take_wait_for_flushes() {
             self.recover_after(Duration::ZERO);
         }
     }
 
-    fn recover_in_background(self: &Arc<Self>) {
+    pub(crate) fn recover_in_background(self: &Arc<Self>) {
         let next = match self.has_room_to_recover() {
             true => self.attempt(),
             false => Next::Later,
@@ -143,19 +104,15 @@ impl Shared {
     /// Whether an attempt is worth it: the database may take room, and the device was not full or
     /// has more room now.
     fn has_room_to_recover(&self) -> bool {
-        let before = {
-            if self.closing.load(Ordering::Acquire) {
-                return true;
-            }
-            if self.check_space().is_err() {
-                return false;
-            }
-            let state = self.errors.state.lock();
-            if !state.recovery.full {
-                return true;
-            }
-            state.recovery.free_before
-        };
+        if self.closing.load(Ordering::Acquire) {
+            return true;
+        }
+        if self.check_space().is_err() {
+            return false;
+        }
+        if !self.errors.is_device_full() {
+            return true;
+        }
         let free = match self.context.world.fs.free_space(&self.context.dir) {
             Ok(free) => free,
             // Who cannot know tries.
@@ -170,9 +127,7 @@ impl Shared {
                 view.memtable.memory_usage() + waiting
             })
             .sum();
-        let worth_it = before.is_none_or(|before| free > before || free >= needed as u64);
-        self.errors.state.lock().recovery.free_before = Some(free);
-        worth_it
+        self.errors.note_free_space(free, needed as u64)
     }
 
     /// One attempt of a recovery that goes on by itself.
@@ -185,7 +140,7 @@ impl Shared {
             self.end_recovery(Some(&current.error), Some(&current.error));
             return Next::Over;
         }
-        self.errors.state.lock().recovery.attempts += 1;
+        self.errors.count_attempt();
         self.telemetry
             .tick(Ticker::ErrorHandlerAutoresumeRetryTotalCount, 1);
         match self.recover() {
@@ -193,10 +148,10 @@ impl Shared {
             Err(error) if error.code() == Code::Busy => {
                 let tree = self.tree.lock();
                 // The last flush may have ended meanwhile.
-                if tree.flushes == 0 {
+                if tree.jobs.flushes() == 0 {
                     return Next::Later;
                 }
-                self.errors.state.lock().recovery.waits = true;
+                self.errors.wait_for_flushes();
                 Next::WhenFlushed
             }
             Err(error) if error.code() == Code::ShutdownInProgress => {
@@ -207,15 +162,9 @@ impl Shared {
                 self.context
                     .info
                     .warn(format_args!("an attempt to resume failed: {error}"));
-                let mut state = self.errors.state.lock();
-                if state.recovery.full {
+                if self.errors.may_try_again() {
                     return Next::Later;
                 }
-                state.recovery.left -= 1;
-                if state.recovery.left > 0 {
-                    return Next::Later;
-                }
-                drop(state);
                 let error = Error::aborted("Exceeded resume retry count");
                 self.end_recovery(Some(&current.error), Some(&error));
                 Next::Over
@@ -225,13 +174,7 @@ impl Shared {
 
     /// Tells how resuming from `old` ended.
     pub(super) fn end_recovery(&self, old: Option<&Error>, new: Option<&Error>) {
-        let attempts = {
-            let mut state = self.errors.state.lock();
-            state.recovery.by_hand = false;
-            let automatic = std::mem::take(&mut state.recovery.automatic);
-            automatic.then_some(state.recovery.attempts)
-        };
-        if let Some(attempts) = attempts {
+        if let Some(attempts) = self.errors.end_recovery() {
             self.telemetry.record(|update| {
                 update.record(Histogram::ErrorHandlerAutoresumeRetryCount, attempts);
                 let success = u64::from(new.is_none());
@@ -251,24 +194,11 @@ impl Shared {
     /// [`crate::Db::resume`].
     pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
         self.context.check_process()?;
-        let current = {
-            let mut state = self.errors.state.lock();
-            let Some(current) = state.current.clone() else {
-                return Ok(());
-            };
-            if current.severity > Severity::Hard {
-                return Err(current
-                    .error
-                    .context("only opening the database again helps"));
-            }
-            if state.recovery.automatic || state.recovery.by_hand {
-                return Err(Error::busy("the database is resuming already"));
-            }
-            state.recovery.by_hand = true;
-            current
+        let Some(current) = self.errors.begin_by_hand()? else {
+            return Ok(());
         };
         let result = loop {
-            if let Err(error) = self.wait_until(|tree| tree.flushes == 0) {
+            if let Err(error) = self.wait_until(|tree| tree.jobs.flushes() == 0) {
                 break Err(error);
             }
             match self.recover() {
@@ -289,14 +219,14 @@ impl Shared {
             if self.closing.load(Ordering::Acquire) {
                 return Err(Error::shutdown("the database is being closed"));
             }
-            if tree.flushes > 0 {
+            if tree.jobs.flushes() > 0 {
                 return Err(Error::busy("flushes are running"));
             }
-            tree.flushes += 1;
+            tree.jobs.begin(JobKind::Flush);
         }
         let result = self.guarded("resuming", || self.as_job(|| self.leave_error()));
         let mut tree = self.tree.lock();
-        tree.flushes -= 1;
+        tree.jobs.end(JobKind::Flush);
         for state in tree.families.values_mut() {
             state.telling.clear();
         }
@@ -314,11 +244,8 @@ impl Shared {
     }
 
     fn leave_error(self: &Arc<Self>) -> Result<()> {
-        let (current, log_failed) = {
-            let state = self.errors.state.lock();
-            (state.current.clone(), state.recovery.log_failed)
-        };
-        let Some(current) = current else {
+        let log_failed = self.errors.has_log_failed();
+        let Some(current) = self.errors.current() else {
             return Ok(());
         };
         if current.severity >= Severity::Hard {
@@ -348,7 +275,7 @@ impl Shared {
         let failed = self.tree.lock().logs.take_failed_syncs();
         failed.iter().for_each(|log| log.forget());
         // A failure from here on is one of the new log.
-        self.errors.state.lock().recovery.log_failed = false;
+        self.errors.log_was_replaced();
         Ok(())
     }
 
@@ -387,19 +314,7 @@ impl Shared {
 
     /// Forgets the error, unless a graver one came meanwhile.
     fn clear_error(&self, left: &BackgroundError) -> Result<()> {
-        {
-            let mut state = self.errors.state.lock();
-            if let Some(now) = &state.current
-                && now.severity > left.severity
-            {
-                return Err(now.error.clone());
-            }
-            if state.recovery.log_failed && left.severity >= Severity::Hard {
-                return Err(Error::io_text("the new log failed too"));
-            }
-            state.current = None;
-            self.failure.store(None);
-        }
+        self.errors.clear(left)?;
         self.context
             .info
             .info(format_args!("resumed from: {}", left.error));

@@ -13,12 +13,12 @@ use cairn_types::{Error, KeyOrder, Result, SequenceNumber};
 use cairn_version::{FileMeta, TreeEdit};
 
 use crate::db::Db;
-use crate::family::Family;
 use crate::files::checkpoint::link_or_copy;
 use crate::files::copy;
 use crate::files::external::Reader;
 use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData};
 use crate::files::staging::Staging;
+use crate::handle::Family;
 use crate::open::create::NewFamily;
 use crate::shared::Shared;
 use crate::ttl;
@@ -140,7 +140,7 @@ impl Shared {
             Err(error) => {
                 // With a MANIFEST in doubt the database is read-only, and the files may be part of
                 // it.
-                if self.failure.load().is_none() {
+                if !self.errors.stop_writes() {
                     imported.iter().for_each(|file| self.delete(&file.inside));
                 }
                 return Err(error);

@@ -13,8 +13,10 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 
+use super::capture::Capture;
 use crate::db::Db;
-use crate::family::{Family, FamilyState};
+use crate::family::FamilyState;
+use crate::handle::Family;
 use crate::shared::Shared;
 
 /// A table of the tree.
@@ -197,18 +199,6 @@ pub struct LiveFilesStorageInfoOptions {
     pub wal_size_for_flush: u64,
 }
 
-/// The state of a database at one moment, as its files hold it.
-#[derive(Clone)]
-pub(crate) struct Capture {
-    pub(crate) tables: Vec<(PathBuf, Arc<FileMeta>)>,
-    pub(crate) blobs: Vec<(PathBuf, Arc<BlobFileMeta>)>,
-    pub(crate) manifest: (FileNumber, u64),
-    /// Logs with the bytes of them that count.
-    pub(crate) logs: Vec<(FileNumber, u64)>,
-    /// The last write in it.
-    pub(crate) last: SequenceNumber,
-}
-
 /// Keeps files from deletion while it lives.
 pub(crate) struct Kept<'a>(&'a Shared);
 
@@ -228,7 +218,7 @@ impl Shared {
         let held = {
             let mut tree = self.tree.lock();
             match tree.obsolete.enable() {
-                Some(held) if !tree.closed => held,
+                Some(held) if !tree.jobs.gave_up_directory() => held,
                 _ => return,
             }
         };

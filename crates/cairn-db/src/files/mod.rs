@@ -1,6 +1,7 @@
 //! Files that enter and leave a database: tables written and read outside of one, ingestion,
 //! checkpoints, exports, and what files there are.
 
+pub(crate) mod capture;
 pub(crate) mod checkpoint;
 pub(crate) mod copy;
 mod destroy;

@@ -20,7 +20,7 @@ use cairn_table::{BuildParams, TableBuilder};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::file::NO_CHECKSUM_FUNCTION;
 
-use crate::family::Family;
+use crate::handle::Family;
 
 /// The database id in the properties of external tables.
 const WRITER_ID: &str = "SST Writer";

@@ -21,7 +21,7 @@ use cairn_version::manifest::{self, Manifest, RecoveredFamily};
 use cairn_version::{TableSource, TreeEdit, Version};
 use cairn_wal::WalOptions;
 
-use crate::db::FamilyDescriptor;
+use crate::family::FamilyDescriptor;
 use crate::family::FamilyState;
 use crate::shared::{FamilyTree, Shared};
 use crate::ttl;
@@ -456,10 +456,7 @@ impl Shared {
         // Nobody leads any more once this thread has led: the next leader finds the database
         // closing.
         drop(self.lead_alone()?);
-        self.wait_until(|tree| {
-            let jobs = tree.flushes + tree.compactions + tree.manual;
-            jobs == 0 && !tree.logs.has_ending()
-        })?;
+        self.wait_until(|tree| tree.jobs.are_over() && !tree.logs.has_ending())?;
         let log = self.writer.lock().log.take();
         let synced = match log {
             Some(log) if !log.has_failed() => log.finish(&*self.context.world.fs),
@@ -478,9 +475,9 @@ impl Shared {
         let manifest = manifest.map_or(Ok(()), |manifest| self.close_manifest(manifest));
         self.delete_recycled_logs();
         self.purge();
-        self.tree.lock().closed = true;
-        self.wait_until(|tree| tree.purges == 0)?;
-        self.untrack_all();
+        self.tree.lock().jobs.give_up_directory();
+        self.wait_until(|tree| !tree.jobs.have_purges())?;
+        self.space.untrack_all();
         *self.lock.lock() = None;
         flushed.and(synced).and(manifest)
     }
@@ -489,14 +486,14 @@ impl Shared {
     /// damaged.
     fn close_manifest(&self, mut manifest: Manifest) -> Result<()> {
         if self.options().reuse_manifest_on_open
-            && self.failure.load().is_none()
+            && !self.errors.stop_writes()
             && !manifest.has_failed()
         {
             manifest.end()?;
         }
         let (number, bytes) = (manifest.number(), manifest.size());
         manifest.close()?;
-        if !self.options().verify_manifest_content_on_close || self.failure.load().is_some() {
+        if !self.options().verify_manifest_content_on_close || self.errors.stop_writes() {
             return Ok(());
         }
         let fs = &*self.context.world.fs;

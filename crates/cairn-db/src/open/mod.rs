@@ -11,9 +11,10 @@
 
 mod best_effort;
 pub(crate) mod create;
+pub(crate) mod dropped;
 mod files;
 mod read_only;
-pub(crate) mod replay;
+mod replay;
 mod reuse;
 mod wals;
 
@@ -37,18 +38,21 @@ use cairn_version::{OpenTables, Version};
 
 use crate::background::reserve_threads;
 use crate::context::DbContext;
-use crate::db::{Db, FamilyDescriptor};
+use crate::db::Db;
 use crate::family::Families;
+use crate::family::FamilyDescriptor;
+use crate::jobs::Jobs;
 use crate::obsolete_files::ObsoleteFiles;
 use crate::shared::{FamilyTree, Shared, Tree, Writer};
 use crate::snapshot::Snapshots;
+use crate::space::Space;
 use crate::telemetry::Telemetry;
 use crate::ttl;
 use crate::write::log_set::LogSet;
 use crate::write::stall::{Condition, Throttle, low_pri_rate};
 
+pub use dropped::Dropped;
 pub(crate) use files::read_small;
-pub use replay::Dropped;
 
 /// Bytes of the block cache that families without one of their own share.
 const DEFAULT_CACHE_BYTES: usize = 32 << 20;
@@ -133,7 +137,13 @@ pub(crate) fn open_above(
         let weak = Arc::downgrade(&shared);
         buffers.register(weak);
     }
-    shared.errors.belongs_to(&shared);
+    // Weak: an attempt whose time has not come keeps no closed database in memory.
+    let owner = Arc::downgrade(&shared);
+    shared.errors.set_attempt(move || {
+        if let Some(shared) = owner.upgrade() {
+            shared.recover_in_background();
+        }
+    });
     shared.finish_opening(&recovered, names)?;
     shared.hold_tables()?;
     let db = Db::new(shared)?;
@@ -425,7 +435,7 @@ fn assemble(
         some_are_held_back: AtomicBool::new(false),
         low_pri_throttle: Throttle::new(low_pri_rate(&options)),
         buffers: crate::write::buffers::of(&options),
-        space: crate::space::of(&options, request.read_only),
+        space: Space::new(&options, request.read_only),
         compactions_behind: AtomicBool::new(false),
         families: ArcSwap::from_pointee(Families::default()),
         default_family: OnceLock::new(),
@@ -433,22 +443,15 @@ fn assemble(
         snapshots: Arc::new(Snapshots::default()),
         bottom_threshold: AtomicU64::new(0),
         manifest: Mutex::new(None),
-        running: Default::default(),
-        helping: Arc::default(),
         tree: Mutex::new(Tree {
             families: BTreeMap::new(),
             logs: LogSet::new(recovered.min_log_to_keep),
-            flushes: 0,
-            compactions: 0,
+            jobs: Jobs::default(),
             obsolete: ObsoleteFiles::default(),
             dropped_families: Vec::new(),
             condition: Condition::Normal,
             wal_locks: Default::default(),
-            manual: 0,
-            control: Default::default(),
             max_family: recovered.max_family,
-            purges: 0,
-            closed: false,
         }),
         changed: Condvar::new(),
         next_file: Arc::new(AtomicU64::new(recovered.next_file.0)),
@@ -461,7 +464,6 @@ fn assemble(
         unlogged: AtomicBool::new(false),
         cancel: Arc::new(AtomicBool::new(false)),
         errors: Default::default(),
-        failure: ArcSwapOption::empty(),
         closing: AtomicBool::new(false),
         closed: Mutex::new(false),
         lock: Mutex::new(lock),

@@ -10,7 +10,7 @@ use cairn_types::{Error, FileNumber, Result, Subcode};
 use cairn_version::manifest::Recovered;
 use cairn_wal::WalFile;
 
-use crate::files::live::Capture;
+use crate::files::capture::Capture;
 use crate::shared::Shared;
 
 impl Shared {

@@ -6,12 +6,11 @@
 //! had been reopened after the damage, so nothing is missing in between.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 use cairn_format::batch::{BatchRef, Record, WriteBatch as Encoded};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 
-use crate::write::insert::entry;
+use crate::write::entry::entry;
 
 /// Where replayed entries go.
 pub(crate) trait Sink {
@@ -23,19 +22,6 @@ pub(crate) trait Sink {
     fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]);
     /// A batch is complete; full memtables may be flushed.
     fn batch_done(&mut self) -> Result<()>;
-}
-
-/// A part of a log that recovery did not use; with `best_efforts_recovery` also one of the MANIFEST.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dropped {
-    /// The file.
-    pub file: PathBuf,
-    /// Where the part begins, in bytes.
-    pub offset: u64,
-    /// Its length in bytes.
-    pub bytes: u64,
-    /// Why it was dropped.
-    pub reason: String,
 }
 
 /// Applies the batches of logs in order. It reads no file.

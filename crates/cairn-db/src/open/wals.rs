@@ -14,7 +14,8 @@ use cairn_types::{
 use cairn_version::manifest::Recovered;
 use cairn_wal::{WalEvent, WalFile, WalReader, WalSummary, check_predecessor};
 
-use super::replay::{Dropped, RecordedSizes, Replay, Sink};
+use super::dropped::Dropped;
+use super::replay::{RecordedSizes, Replay, Sink};
 use crate::family::{Families, FamilyState};
 use crate::files::copy;
 use crate::shared::Shared;
@@ -450,7 +451,10 @@ impl Shared {
         event.text("status", "OK");
         self.telemetry.log_event(&event);
         self.telemetry.deliver();
-        self.track_all();
+        for family in self.families.load().iter() {
+            let version = family.view().version.clone();
+            self.space.track(family, None, &version);
+        }
         self.schedule(&mut self.tree.lock());
         self.begin_timers();
         Ok(())

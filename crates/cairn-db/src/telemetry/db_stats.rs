@@ -3,7 +3,7 @@
 use cairn_observe::Counters;
 
 use super::Telemetry;
-use crate::stats::{GB, MB, Map, human_count, human_micros, stall_text};
+use crate::stats_text::{GB, MB, Map, human_count, human_micros, stall_text};
 
 impl Telemetry {
     /// `rocksdb.db-write-stall-stats`.

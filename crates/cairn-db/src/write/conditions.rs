@@ -11,8 +11,8 @@ use cairn_platform::sync::Ordering;
 
 use super::hold::waits_for_flush;
 use super::stall::{self, Condition, Load};
-use crate::errors::retry::JobKind;
 use crate::family::FamilyState;
+use crate::jobs::JobKind;
 use crate::shared::{FamilyTree, Shared, Tree};
 
 impl Shared {
@@ -125,7 +125,6 @@ impl Shared {
 
     /// The load of background jobs, and the distance to a write stall.
     pub(crate) fn pressure(&self, tree: &Tree) -> BackgroundJobPressure {
-        let running = |kind: JobKind| self.running[kind as usize].load(Ordering::Relaxed);
         let proximity = |family: &Arc<FamilyState>| {
             let load = self.load_of(family, tree.families.get(&family.id())?);
             let options = family.options();
@@ -145,10 +144,10 @@ impl Shared {
         };
         let families = self.families.load();
         BackgroundJobPressure {
-            compaction_scheduled: tree.compactions as u64,
-            compaction_running: running(JobKind::Compaction),
-            flush_scheduled: tree.flushes as u64,
-            flush_running: running(JobKind::Flush),
+            compaction_scheduled: tree.jobs.compactions() as u64,
+            compaction_running: tree.jobs.running(JobKind::Compaction) as u64,
+            flush_scheduled: tree.jobs.flushes() as u64,
+            flush_running: tree.jobs.running(JobKind::Flush) as u64,
             write_stall_proximity_pct: families.iter().filter_map(proximity).max().unwrap_or(0),
             compaction_speedup_active: self.compactions_behind.load(Ordering::Relaxed),
         }

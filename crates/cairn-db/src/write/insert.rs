@@ -1,12 +1,13 @@
-//! From the records of a batch to entries of memtables.
+//! Inserting the entries of a batch into memtables.
 
 use std::cell::OnceCell;
 
-use cairn_format::batch::{BatchRef, Record};
+use cairn_format::batch::BatchRef;
 use cairn_memtable::{Memtable, Point, TOGETHER};
 use cairn_platform::sync::Ordering;
-use cairn_types::{Error, Result, SequenceNumber, ValueKind};
+use cairn_types::{Result, SequenceNumber, ValueKind};
 
+use super::entry::{Entry, entry};
 use crate::family::FamilyState;
 use crate::shared::Shared;
 use crate::write::successive::merged;
@@ -21,49 +22,6 @@ pub(crate) enum Company {
     OtherGroups,
     /// Others of the batch's group.
     Group,
-}
-
-/// One entry on its way into a memtable.
-pub(crate) struct Entry<'a> {
-    pub(crate) kind: ValueKind,
-    pub(crate) key: &'a [u8],
-    pub(crate) value: &'a [u8],
-}
-
-/// What a record of a batch means for a memtable: the family and the entry; `None` for records
-/// that only the log carries.
-pub(crate) fn entry<'a>(record: &Record<'a>) -> Result<Option<(u32, Entry<'a>)>> {
-    let found = |family: u32, kind, key, value| Ok(Some((family, Entry { kind, key, value })));
-    match *record {
-        Record::Put { family, key, value } => found(family, ValueKind::Value, key, value),
-        Record::Delete { family, key } => found(family, ValueKind::Deletion, key, &[]),
-        Record::SingleDelete { family, key } => found(family, ValueKind::SingleDeletion, key, &[]),
-        Record::Merge {
-            family,
-            key,
-            operand,
-        } => found(family, ValueKind::Merge, key, operand),
-        Record::DeleteRange { family, begin, end } => {
-            found(family, ValueKind::RangeDeletion, begin, end)
-        }
-        Record::PutEntity {
-            family,
-            key,
-            entity,
-        } => found(family, ValueKind::WideColumnEntity, key, entity),
-        Record::PutBlobIndex { family, key, index } => {
-            found(family, ValueKind::BlobIndex, key, index)
-        }
-        // When it was written only decides where RocksDB's tiered compaction puts it; without
-        // that record of times, RocksDB's flush makes a plain value of it too.
-        Record::TimedPut {
-            family, key, value, ..
-        } => found(family, ValueKind::Value, key, value),
-        Record::LogData(_) | Record::Noop => Ok(None),
-        ref other => Err(Error::not_supported(format!(
-            "the write batch has a record that this version does not apply: {other:?}"
-        ))),
-    }
 }
 
 /// Points of a batch that are to be added together.

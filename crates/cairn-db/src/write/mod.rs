@@ -15,6 +15,7 @@ pub(crate) mod archive;
 pub(crate) mod buffers;
 mod conditions;
 pub(crate) mod early;
+pub(crate) mod entry;
 pub(crate) mod guards;
 pub(crate) mod hold;
 pub(crate) mod insert;
@@ -28,6 +29,7 @@ pub(crate) mod stall;
 pub(crate) mod steps;
 pub(crate) mod successive;
 pub(crate) mod wal_control;
+pub(crate) mod wal_locks;
 
 use std::sync::Arc;
 

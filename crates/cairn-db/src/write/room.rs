@@ -418,7 +418,8 @@ impl Shared {
                 steps.done("closing the log");
             } else {
                 tree.logs.start_ending(old.number(), old.file());
-                tree.purges += 1;
+                // Only the leader of an open database ends a log.
+                assert!(tree.jobs.begin_purge());
                 drop(tree);
                 self.end_log(old);
             }

@@ -1,44 +1,11 @@
-//! The log in the user's hands: handing it over, syncing it, holding writes back.
-
-use std::thread::ThreadId;
+//! Calls of a program about the log: handing it to the kernel, syncing it, holding writes back.
 
 use cairn_platform::sync::{Arc, Ordering};
 use cairn_types::{Error, Result};
 
+use super::wal_locks::Begun;
 use crate::db::Db;
 use crate::shared::Shared;
-
-/// Who holds writes back. Guarded by the lock of the tree.
-#[derive(Default)]
-pub(crate) struct WalLocks {
-    /// Threads, and how often each has locked.
-    owners: Vec<(ThreadId, usize)>,
-    /// Somebody waits for the last writes before the first lock.
-    arriving: bool,
-}
-
-impl WalLocks {
-    pub(crate) fn is_held(&self) -> bool {
-        !self.owners.is_empty()
-    }
-
-    fn add(&mut self, thread: ThreadId) {
-        match self.owners.iter_mut().find(|(owner, _)| *owner == thread) {
-            Some((_, times)) => *times += 1,
-            None => self.owners.push((thread, 1)),
-        }
-    }
-
-    /// Whether `thread` had a lock to give back.
-    fn remove(&mut self, thread: ThreadId) -> bool {
-        let Some((_, times)) = self.owners.iter_mut().find(|(owner, _)| *owner == thread) else {
-            return false;
-        };
-        *times -= 1;
-        self.owners.retain(|(_, times)| *times > 0);
-        true
-    }
-}
 
 impl Shared {
     /// Gives the kernel what waits in memory, and with `sync` makes it survive a power cut.
@@ -65,30 +32,21 @@ impl Shared {
     fn lock_wal(self: &Arc<Self>) -> Result<()> {
         let thread = std::thread::current().id();
         loop {
-            {
-                let mut tree = self.tree.lock();
-                if tree.wal_locks.is_held() {
-                    tree.wal_locks.add(thread);
-                    break;
-                }
-                if !tree.wal_locks.arriving {
-                    tree.wal_locks.arriving = true;
-                    drop(tree);
+            let begun = self.tree.lock().wal_locks.begin(thread);
+            match begun {
+                Begun::Held => break,
+                Begun::First => {
                     // With the lead no write is on its way, and the next leader finds the lock.
                     let lead = self.lead_alone();
-                    let mut tree = self.tree.lock();
-                    tree.wal_locks.arriving = false;
-                    if lead.is_ok() {
-                        tree.wal_locks.add(thread);
-                    }
+                    let holder = lead.is_ok().then_some(thread);
+                    self.tree.lock().wal_locks.complete(holder);
                     self.attention.store(true, Ordering::Release);
-                    drop(tree);
                     self.changed.notify_all();
                     lead?;
                     break;
                 }
+                Begun::Wait => self.wait_until(|tree| !tree.wal_locks.is_beginning())?,
             }
-            self.wait_until(|tree| !tree.wal_locks.arriving)?;
         }
         self.check_writable()
             .and_then(|()| self.flush_wal(false))
@@ -103,7 +61,7 @@ impl Shared {
             .tree
             .lock()
             .wal_locks
-            .remove(std::thread::current().id());
+            .release(std::thread::current().id());
         self.changed.notify_all();
         match removed {
             true => Ok(()),

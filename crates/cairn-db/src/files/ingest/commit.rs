@@ -421,7 +421,8 @@ impl Shared {
         let mut tree = self.tree.lock();
         for (job, entering) in prepared.iter().zip(entering) {
             let family = job.family();
-            self.track(family, Some(&entering.base), &entering.next);
+            self.space
+                .track(family, Some(&entering.base), &entering.next);
             retire(&mut tree, family, &entering.base, &entering.next);
             let view = family.view().with_version(entering.next.clone(), &[]);
             family.view.store(Arc::new(view));

@@ -22,7 +22,7 @@ use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Error, Result};
 
 use crate::db::Db;
-use crate::family::Family;
+use crate::handle::Family;
 use crate::shared::Shared;
 
 /// What is to be replaced by an ingestion.

@@ -19,7 +19,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::manifest::{self, Contents, FamilyContents, Manifest, Recovered};
 use cairn_version::{FileMeta, TreeEdit, Version};
 
-use crate::db::FamilyDescriptor;
+use crate::family::FamilyDescriptor;
 use crate::files::lost::Lost;
 use crate::open::{Dropped, OpenRequest, open_above};
 

@@ -1,0 +1,16 @@
+//! The part of a log that recovery left out.
+
+use std::path::PathBuf;
+
+/// A part of a log that recovery did not use; with `best_efforts_recovery` also one of the MANIFEST.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The file.
+    pub file: PathBuf,
+    /// Where the part begins, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Why it was dropped.
+    pub reason: String,
+}

@@ -1,0 +1,139 @@
+//! The tasks that recur while a database is open ([`crate::timers`]), and when.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_observe::statistics::history::Slice;
+use cairn_observe::threads::ThreadStatus;
+use cairn_options::{DbOptions, FamilyOptions};
+use cairn_platform::Priority;
+use cairn_platform::sync::Ordering;
+use cairn_version::shape::ShapeOptions;
+
+use crate::db::Db;
+use crate::shared::Shared;
+use crate::timers::{Chain, Task};
+
+impl Shared {
+    /// Begins the tasks whose period has changed. A database that is only read has none.
+    pub(crate) fn begin_timers(self: &Arc<Self>) {
+        if self.context.read_only {
+            return;
+        }
+        for task in Task::ALL {
+            if let Some(chain) = self.timers.set_period(task, self.period(task)) {
+                self.schedule_task(chain);
+            }
+        }
+        let options = self.options();
+        if let Some(statistics) = self.telemetry.statistics()
+            && options.stats_persist_period_sec > 0
+        {
+            self.timers.begin_history(|| statistics.tickers());
+        }
+    }
+
+    /// The seconds between two runs of `task`; 0 if there are to be none.
+    fn period(&self, task: Task) -> u64 {
+        let options = self.options();
+        match task {
+            Task::Dump => options.stats_dump_period_sec.into(),
+            Task::Remember => options.stats_persist_period_sec.into(),
+            Task::Compact => self.seconds_between_looks(&options),
+        }
+    }
+
+    /// Schedules the next job of `chain`.
+    fn schedule_task(self: &Arc<Self>, chain: Chain) {
+        let period = match self.period(chain.task) {
+            0 => return,
+            seconds => Duration::from_secs(seconds),
+        };
+        // Weak: a job whose time has not come keeps no closed database in memory.
+        let weak = Arc::downgrade(self);
+        let job = Box::new(move || {
+            if let Some(shared) = weak.upgrade()
+                && !shared.closing.load(Ordering::Acquire)
+                && shared.timers.is_in_force(chain)
+            {
+                shared.run_task(chain.task);
+                shared.schedule_task(chain);
+            }
+        });
+        self.context
+            .world
+            .executor
+            .spawn_at_leisure(period, Priority::High, job);
+    }
+
+    fn run_task(self: &Arc<Self>, task: Task) {
+        match task {
+            Task::Dump => self.dump_stats(),
+            Task::Remember => self.remember_stats(),
+            Task::Compact => self.schedule(&mut self.tree.lock()),
+        }
+    }
+
+    /// The seconds between two looks for compactions that only time or reads make due; 0 if no family
+    /// has such. What is due by an age waits for a fifth of it at most, and where another task recurs sooner, looks
+    /// are as frequent.
+    fn seconds_between_looks(&self, options: &DbOptions) -> u64 {
+        let families = self.families.load();
+        let mut ages = families
+            .iter()
+            .filter_map(|family| shortest_age(&family.options()));
+        let Some(first) = ages.next() else {
+            return 0;
+        };
+        let ages = ages.fold(first, u64::min);
+        let others = [
+            options.stats_dump_period_sec,
+            options.stats_persist_period_sec,
+        ];
+        let others = others.into_iter().filter(|&seconds| seconds > 0);
+        others
+            .map(u64::from)
+            .chain([options.max_compaction_trigger_wakeup_seconds, ages / 5])
+            .fold(u64::MAX, u64::min)
+            .max(1)
+    }
+
+    fn remember_stats(&self) {
+        if let Some(statistics) = self.telemetry.statistics() {
+            let limit = self.options().stats_history_buffer_size;
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            let seconds = self.context.world.clock.wall_seconds();
+            self.timers.remember(seconds, statistics.tickers(), limit);
+        }
+    }
+}
+
+/// The shortest age in seconds that makes a compaction of a family due, or `u64::MAX` if only reads
+/// do; `None` if nothing does that happens without a write.
+fn shortest_age(options: &FamilyOptions) -> Option<u64> {
+    let shape = ShapeOptions::from(options);
+    let ages = [shape.periodic, shape.ttl, shape.bottommost_delay];
+    let shortest = ages.into_iter().filter(|&age| age > 0).min();
+    match shape.reads_per_byte > 0.0 {
+        true => shortest.or(Some(u64::MAX)),
+        false => shortest,
+    }
+}
+
+impl Db {
+    /// The work of threads for this database now, if it was opened with `enable_thread_tracking`: an entry for
+    /// each flush, compaction and verification, in the order in which they began.
+    /// [`cairn_observe::threads::list`] has those of all databases of the process, and openings.
+    #[must_use]
+    pub fn thread_list(&self) -> Vec<ThreadStatus> {
+        self.shared().telemetry.thread_list()
+    }
+
+    /// The growth of tickers, in slices of `stats_persist_period_sec` each, of those that ended at
+    /// `from` or later and before `to`, in seconds since 1970; the oldest first. They lie in memory,
+    /// in at most `stats_history_buffer_size` bytes: the oldest go first.
+    #[must_use]
+    pub fn stats_history(&self, from: u64, to: u64) -> Vec<Arc<Slice>> {
+        self.shared().timers.history(from, to)
+    }
+}

@@ -1,0 +1,111 @@
+//! The holders of `lock_wal`.
+//!
+//! The first lock is taken with the lead of the write queue, so that no write is on its way when it is held;
+//! while that goes on other threads wait. Later locks only count.
+//!
+//! Invariant: a first lock begins only while no thread holds one.
+
+use std::thread::ThreadId;
+
+/// The threads that hold writes back. Guarded by the lock of the tree.
+#[derive(Default)]
+pub(crate) struct WalLocks {
+    /// Threads, and how often each has locked.
+    holders: Vec<(ThreadId, usize)>,
+    /// A thread takes the first lock.
+    beginning: bool,
+}
+
+/// The outcome of [`WalLocks::begin`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// The thread holds a lock.
+    Held,
+    /// The thread takes the first lock: it must call [`WalLocks::complete`].
+    First,
+    /// Another thread takes the first lock.
+    Wait,
+}
+
+impl WalLocks {
+    /// Begins a lock of `thread`.
+    pub(crate) fn begin(&mut self, thread: ThreadId) -> Begun {
+        if self.is_held() {
+            self.add(thread);
+            return Begun::Held;
+        }
+        match std::mem::replace(&mut self.beginning, true) {
+            true => Begun::Wait,
+            false => Begun::First,
+        }
+    }
+
+    /// Ends what a first lock began: `holder` has it, or no thread.
+    pub(crate) fn complete(&mut self, holder: Option<ThreadId>) {
+        assert!(self.beginning && !self.is_held());
+        self.beginning = false;
+        if let Some(thread) = holder {
+            self.add(thread);
+        }
+    }
+
+    /// True while a thread takes the first lock.
+    pub(crate) fn is_beginning(&self) -> bool {
+        self.beginning
+    }
+
+    /// True while a thread holds a lock.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.holders.is_empty()
+    }
+
+    fn add(&mut self, thread: ThreadId) {
+        match self
+            .holders
+            .iter_mut()
+            .find(|(holder, _)| *holder == thread)
+        {
+            Some((_, times)) => *times += 1,
+            None => self.holders.push((thread, 1)),
+        }
+    }
+
+    /// Releases one lock of `thread`; false if it holds none.
+    pub(crate) fn release(&mut self, thread: ThreadId) -> bool {
+        let Some((_, times)) = self
+            .holders
+            .iter_mut()
+            .find(|(holder, _)| *holder == thread)
+        else {
+            return false;
+        };
+        *times -= 1;
+        self.holders.retain(|(_, times)| *times > 0);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_lock_is_taken_by_one_thread_and_later_ones_count() {
+        let mut locks = WalLocks::default();
+        let here = std::thread::current().id();
+        let there = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| std::thread::current().id());
+            thread.join().unwrap()
+        });
+        assert_eq!(locks.begin(here), Begun::First);
+        assert_eq!(locks.begin(there), Begun::Wait);
+        assert!(locks.is_beginning() && !locks.is_held());
+        locks.complete(None);
+        assert_eq!(locks.begin(there), Begun::First);
+        locks.complete(Some(there));
+        assert_eq!(locks.begin(here), Begun::Held);
+        assert_eq!(locks.begin(there), Begun::Held);
+        assert!(locks.release(there) && locks.release(there) && !locks.release(there));
+        assert!(locks.is_held() && locks.release(here) && !locks.is_held());
+    }
+}
