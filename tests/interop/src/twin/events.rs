@@ -477,7 +477,7 @@ impl Watched {
             .lines
             .lock()
             .expect("nobody panics with the lock");
-        let mut numbers: Vec<String> = Vec::new();
+        let mut numbers = Vec::new();
         lines
             .iter()
             .map(|line| numbered(line, &mut numbers))
@@ -485,25 +485,52 @@ impl Watched {
     }
 }
 
-/// `line` with the numbers of tables replaced by their places in `numbers`; the number 0 stays.
-fn numbered(line: &str, numbers: &mut Vec<String>) -> String {
-    let mut parts = line.split(".sst");
+/// `line` with the numbers of tables, in names and fields, replaced by their places in `numbers`; the number 0 stays.
+/// Releases differ in how many numbers an opening takes.
+fn numbered(line: &str, numbers: &mut Vec<u64>) -> String {
+    const FIELD: &str = "file_number=";
     let mut text = String::new();
-    let mut part = parts.next().unwrap_or_default();
-    for next in parts {
-        let (before, number) = part.split_at(part.len().saturating_sub(6));
-        text += before;
-        if number == "000000" {
-            text += "000000.sst";
-        } else {
-            let known = numbers.iter().position(|one| one == number);
-            let place = known.unwrap_or_else(|| {
-                numbers.push(number.to_owned());
-                numbers.len() - 1
-            });
-            text += &format!("table {}", place + 1);
+    let mut rest = line;
+    loop {
+        let name = rest.find(".sst").map(|end| (end.saturating_sub(6), end, 4));
+        let field = rest.find(FIELD).map(|at| {
+            let from = at + FIELD.len();
+            let digits = rest[from..].bytes().take_while(u8::is_ascii_digit).count();
+            (from, from + digits, 0)
+        });
+        let Some((from, to, suffix)) = name.into_iter().chain(field).min() else {
+            return text + rest;
+        };
+        text += &rest[..from];
+        match rest[from..to].parse() {
+            Ok(0) | Err(_) => text += &rest[from..to + suffix],
+            Ok(number) => {
+                let known = numbers.iter().position(|one| *one == number);
+                let place = known.unwrap_or_else(|| {
+                    numbers.push(number);
+                    numbers.len() - 1
+                });
+                text += &format!("table {}", place + 1);
+            }
         }
-        part = next;
+        rest = &rest[to + suffix..];
     }
-    text + part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_numbered_as_they_come() {
+        let mut numbers = Vec::new();
+        let mut of = |line| numbered(line, &mut numbers);
+        assert_eq!(
+            of("a file_number=9 b/000009.sst c"),
+            "a file_number=table 1 b/table 1 c"
+        );
+        assert_eq!(of("000012.sst, 000009.sst"), "table 2, table 1");
+        assert_eq!(of("file_number=0 000000.sst"), "file_number=0 000000.sst");
+        assert_eq!(of("no number"), "no number");
+    }
 }

@@ -20,9 +20,28 @@ fn both(work: impl Fn(&mut Watched)) -> Option<[Vec<String>; 2]> {
         let path = folder.path().join("db");
         let mut watched = Watched::new(&libraries[at], &libraries[1 - at], &path);
         work(&mut watched);
-        watched.lines()
+        watched
+            .lines()
+            .iter()
+            .map(|line| without_properties(line))
+            .collect()
     });
     Some(done)
+}
+
+/// `line` without the number of table properties, if it is of a compaction: later releases of RocksDB than 11.1 list those
+/// of its inputs too, and Cairn those of its outputs, as 11.1 does.
+fn without_properties(line: &str) -> String {
+    const FIELD: &str = " table_properties_count=";
+    match line.split_once(FIELD) {
+        Some((before, after)) if line.starts_with("compaction") => {
+            format!(
+                "{before}{}",
+                after.trim_start_matches(|c: char| c.is_ascii_digit())
+            )
+        }
+        _ => line.to_owned(),
+    }
 }
 
 /// Fails unless the listeners of both engines wrote down the same, of which something contains `expected`.
@@ -156,11 +175,21 @@ fn a_family_that_stops_at_one_file_says_so_before_its_flush_returns() {
     // RocksDB's says so a little later now and then.
     assert_eq!(to_one(&stalls[1])[..3], [true; 3], "{cairn:#?}");
     assert!(!stalls[0].is_empty(), "{rocksdb:#?}");
-    let [theirs, ours] = [rocksdb, cairn].map(|lines| of(lines, &["stall"]));
+    // Sorted: RocksDB's come out of order now and then, as two threads report them.
+    let [theirs, ours] = [rocksdb, cairn].map(|lines| {
+        let mut stalls = of(lines, &["stall"]);
+        stalls.sort();
+        stalls
+    });
     assert_eq!(theirs, ours);
     let [theirs, ours] = [rocksdb, cairn].map(|lines| of(lines, &["flush", "sealed"]));
     let bare = |lines: Vec<String>| -> Vec<String> {
-        let line = |line: String| line.split("table").next().unwrap_or_default().to_owned();
+        let line = |line: String| {
+            line.split("file_number=table")
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        };
         lines.into_iter().map(line).collect()
     };
     assert_eq!(bare(theirs), bare(ours));
@@ -259,11 +288,11 @@ fn the_size_of_a_family_grows_with_each_entry_of_tiny_tables() {
                 db.close();
                 size
             };
-            let sizes: Vec<u64> = [1, 2, 3, 4, 6, 8, 12, 20].map(size).into();
-            assert!(sizes.is_sorted_by(|a, b| a < b), "{codec} {at}: {sizes:?}");
-            sizes
+            [1, 2, 3, 4, 6, 8, 12, 20].map(size)
         });
         let [rocksdb, cairn] = &sizes;
+        // Of RocksDB only 11.1 does it with every codec: a block of 11.12 shrinks where Snappy begins to pay.
+        assert!(cairn.is_sorted_by(|a, b| a < b), "{codec}: {cairn:?}");
         // The properties of later releases are more.
         assert!(cairn[0].abs_diff(rocksdb[0]) < 250, "{sizes:?}");
     }
