@@ -12,12 +12,12 @@ use std::sync::Arc;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::calls::{self, Within};
 use cairn_options::DbOptions;
-use cairn_platform::sync::{MutexGuard, Ordering};
 use cairn_platform::{Executor, Priority};
 use cairn_types::{Error, Result};
 
 use crate::family::FamilyState;
 use crate::jobs::{JobKind, is_called_off};
+use crate::locks::RankedGuard;
 use crate::shared::{Shared, Tree};
 
 /// Makes sure of the threads that jobs may take, and of those that may help one of them.
@@ -32,10 +32,7 @@ pub(crate) fn reserve_threads(executor: &dyn Executor, options: &DbOptions) {
 impl Shared {
     /// Starts the jobs that are due, as far as the limits allow.
     pub(crate) fn schedule(self: &Arc<Self>, tree: &mut Tree) {
-        if self.context.read_only
-            || self.closing.load(Ordering::Acquire)
-            || self.errors.stop_writes()
-        {
+        if self.context.read_only || self.lifecycle.is_closing() || self.errors.stop_writes() {
             return;
         }
         let families = self.families.load_full();
@@ -117,7 +114,7 @@ impl Shared {
     /// What follows every job: writers and waiters are told, and the next jobs start.
     pub(crate) fn job_ended<'t>(
         self: &'t Arc<Self>,
-        mut tree: MutexGuard<'t, Tree>,
+        mut tree: RankedGuard<'t, Tree>,
         kind: JobKind,
         result: Result<()>,
     ) {

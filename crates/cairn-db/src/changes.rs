@@ -88,7 +88,7 @@ impl Shared {
             let lens: BTreeMap<FileNumber, u64> = tree.logs.ending().collect();
             (live, lens)
         };
-        if let Some(log) = &self.writer.lock().log {
+        if let Some(log) = &self.writes.writer.lock().log {
             lens.insert(log.number(), log.file_len());
         }
         let archive = archive_dir(&self.context.wal_dir);
@@ -127,7 +127,7 @@ impl Shared {
 
     /// The length of the records of a log that is written, or was written by this process and is still live.
     fn written_len(&self, number: FileNumber) -> Option<u64> {
-        let writer = self.writer.lock();
+        let writer = self.writes.writer.lock();
         if let Some(log) = writer.log.as_ref().filter(|log| log.number() == number) {
             return Some(log.file_len());
         }
@@ -445,7 +445,7 @@ impl Db {
     /// `ShutdownInProgress` if the database is closed; `NotSupported` if it is read-only.
     pub fn current_wal_file(&self) -> Result<WalFile> {
         self.shared().check_open_log()?;
-        let writer = self.shared().writer.lock();
+        let writer = self.shared().writes.writer.lock();
         let log = writer.log.as_ref();
         let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
         Ok(WalFile {

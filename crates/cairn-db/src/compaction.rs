@@ -18,9 +18,8 @@ use cairn_platform::IoPriority;
 use cairn_platform::Priority;
 use cairn_platform::fs::FileMode;
 use cairn_platform::space::Reservation;
-use cairn_platform::sync::Ordering;
 use cairn_read::View;
-use cairn_types::{Code, Error, FileNumber, Result, TableFileCreationReason};
+use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, TableFileCreationReason};
 use cairn_version::shape::{self, Present};
 use cairn_version::{TableRef, TreeEdit, Version};
 
@@ -71,7 +70,7 @@ impl Shared {
     /// costs a walk over the files, so the result is kept until the tree changes.
     fn snapshot_released(self: &Arc<Self>) {
         let oldest = self.snapshots.kept_from(self.published());
-        if oldest.0 <= self.bottom_threshold.load(Ordering::Acquire) {
+        if !self.snapshots.may_settle(oldest) {
             return;
         }
         let mut tree = self.tree.lock();
@@ -83,8 +82,8 @@ impl Shared {
         });
         let held = held.filter(|file| !file.settled && file.largest_seq >= oldest);
         let threshold = held.map(|file| file.largest_seq.0).min();
-        self.bottom_threshold
-            .store(threshold.unwrap_or(u64::MAX), Ordering::Release);
+        self.snapshots
+            .note_bottom(SequenceNumber(threshold.unwrap_or(u64::MAX)));
         self.schedule(&mut tree);
     }
 
@@ -158,7 +157,7 @@ impl Shared {
         let done = compact::run(&job)
             .map_err(|error| self.cut_short(self.called_off(error, manual)))
             .and_then(|done| {
-                if !self.closing.load(Ordering::Acquire) {
+                if !self.lifecycle.is_closing() {
                     watch.compaction_commits(&info, family, &pick, &done.edit, done.stats);
                 }
                 let change = Change {
@@ -198,7 +197,7 @@ impl Shared {
 
     /// The error of a job that ended with `error` because the database is being closed.
     fn cut_short(&self, error: Error) -> Error {
-        if error.code() == Code::Aborted && self.cancel.load(Ordering::Acquire) {
+        if error.code() == Code::Aborted && self.lifecycle.is_closing() {
             return Error::shutdown("the job was cut short by the closing of the database");
         }
         error
@@ -355,7 +354,7 @@ impl Shared {
             host_id: self.context.host_id.clone(),
             snapshots: self.snapshots.list(),
             events: None,
-            cancel: Cancel::any([self.cancel.clone()]),
+            cancel: Cancel::any([self.lifecycle.cancel_flag()]),
             meter: self.telemetry.meter(),
             spare: None,
         }

@@ -24,6 +24,8 @@ use cairn_observe::Logger;
 use cairn_platform::{Io, Process, World};
 use cairn_types::Result;
 
+use crate::locks::Locks;
+
 /// Facts of an open database.
 pub(crate) struct DbContext {
     /// The database directory.
@@ -46,6 +48,8 @@ pub(crate) struct DbContext {
     pub(crate) dated: bool,
     /// The process that opened the database.
     pub(crate) process: Process,
+    /// The source of the database's locks.
+    pub(crate) locks: Locks,
 }
 
 impl DbContext {

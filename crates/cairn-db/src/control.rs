@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use cairn_jobs::Cancel;
 use cairn_options::{Canceled, WaitForCompactOptions};
-use cairn_platform::sync::Ordering;
 use cairn_types::{Code, Error, Result, Subcode};
 
 use crate::db::Db;
@@ -17,12 +16,12 @@ impl Shared {
     /// The flags that end a compaction: that of the closing database, and those by which it is called off.
     pub(crate) fn compaction_cancel(&self, manual: Option<&Canceled>) -> Cancel {
         let flags = self.tree.lock().jobs.cancel_flags(manual);
-        Cancel::any(flags.into_iter().chain([self.cancel.clone()]))
+        Cancel::any(flags.into_iter().chain([self.lifecycle.cancel_flag()]))
     }
 
     /// The error of a compaction that ended with `error`: the reason if it was called off.
     pub(crate) fn called_off(&self, error: Error, manual: Option<&Canceled>) -> Error {
-        if error.code() != Code::Aborted || self.cancel.load(Ordering::Acquire) {
+        if error.code() != Code::Aborted || self.lifecycle.is_closing() {
             return error;
         }
         self.tree
@@ -96,9 +95,8 @@ impl Shared {
             self.may_wait()?;
         }
         let flushed = self.flush_unlogged();
-        self.closing.store(true, Ordering::Release);
-        self.attention.store(true, Ordering::Release);
-        self.cancel.store(true, Ordering::Release);
+        self.lifecycle.begin_closing();
+        self.signals.request_attention();
         {
             let _tree = self.tree.lock();
             self.changed.notify_all();
@@ -135,9 +133,7 @@ impl Shared {
 
     /// Whether a wait is over, as far as the state of background work goes.
     fn is_wait_over(&self, tree: &Tree, options: &WaitForCompactOptions) -> Result<bool> {
-        if self.closing.load(Ordering::Acquire) {
-            return Err(Error::shutdown("the database is being closed"));
-        }
+        self.lifecycle.check_open()?;
         if options.abort_on_pause && !tree.jobs.may_flush() {
             return Err(Error::aborted("background work is paused"));
         }
@@ -162,7 +158,7 @@ impl Shared {
                 break;
             }
             if options.timeout == 0 {
-                self.changed.wait(&mut tree);
+                tree.wait(&self.changed);
                 continue;
             }
             let left = deadline.saturating_sub(now());
@@ -176,7 +172,7 @@ impl Shared {
                     ),
                 ));
             }
-            self.changed.wait_for(&mut tree, Duration::from_nanos(left));
+            tree.wait_for(&self.changed, Duration::from_nanos(left));
         }
         match options.close_db {
             true => self.close(),

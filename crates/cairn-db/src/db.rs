@@ -87,7 +87,7 @@ impl Db {
     /// The options in effect.
     #[must_use]
     pub fn options(&self) -> Arc<DbOptions> {
-        self.shared().options.load_full()
+        Arc::clone(&self.shared().options())
     }
 
     /// The tickers and histograms that the database keeps, alone or with others; `None` if the
@@ -226,7 +226,7 @@ impl Db {
     /// What recovery left out of the logs when the database was opened.
     #[must_use]
     pub fn dropped_at_recovery(&self) -> Vec<Dropped> {
-        self.shared().dropped.lock().clone()
+        self.shared().opening.dropped()
     }
 
     /// The names of the properties that [`Family::property`] answers. A name that ends in

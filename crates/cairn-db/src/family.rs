@@ -7,7 +7,7 @@ use arc_swap::{ArcSwap, Guard};
 use cairn_memory::BlockCache;
 use cairn_memtable::Memtable;
 use cairn_options::FamilyOptions;
-use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
+use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering};
 use cairn_read::View;
 use cairn_types::KeyOrder;
 use cairn_version::manifest::RecoveredFamily;
@@ -221,6 +221,42 @@ impl FamilyState {
 
     pub(crate) fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
+    }
+}
+
+/// The live families of a database, as readers find them.
+#[derive(Default)]
+pub(crate) struct FamilyTable {
+    live: ArcSwap<Families>,
+    /// The family with number 0, which every database has and none drops, so that a write to it does not load all
+    /// families.
+    default: OnceLock<Arc<FamilyState>>,
+}
+
+impl FamilyTable {
+    /// The live families, without counting a reference.
+    #[inline]
+    pub(crate) fn load(&self) -> Guard<Arc<Families>> {
+        self.live.load()
+    }
+
+    /// The live families.
+    pub(crate) fn load_full(&self) -> Arc<Families> {
+        self.live.load_full()
+    }
+
+    /// Replaces the live families. The caller has the tree, or is alone.
+    pub(crate) fn store(&self, families: Families) {
+        if let Some(family) = families.get(0) {
+            self.default.get_or_init(|| family.clone());
+        }
+        self.live.store(Arc::new(families));
+    }
+
+    /// The family with number 0; `None` before families are known.
+    #[inline]
+    pub(crate) fn default_family(&self) -> Option<&Arc<FamilyState>> {
+        self.default.get()
     }
 }
 

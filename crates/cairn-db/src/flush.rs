@@ -13,7 +13,6 @@ use cairn_observe::threads::{self, Stage, Working};
 use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_options::FlushOptions;
 use cairn_platform::Priority;
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result, TableFileCreationReason};
 
 use crate::db::Db;
@@ -381,7 +380,7 @@ impl Shared {
             })
         };
         // Nothing is flushed any more once the database is being closed.
-        let over = |tree: &Tree| self.closing.load(Ordering::Acquire) && tree.jobs.flushes() == 0;
+        let over = |tree: &Tree| self.lifecycle.is_closing() && tree.jobs.flushes() == 0;
         self.wait_until(|tree| {
             self.errors.stop_writes() || failing(tree).is_some() || reached(tree) || over(tree)
         })?;

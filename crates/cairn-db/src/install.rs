@@ -11,7 +11,6 @@ use cairn_format::manifest::VersionEdit;
 use cairn_format::names::FileName;
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
 use cairn_version::manifest::{Contents, FamilyContents, Manifest};
 use cairn_version::{TreeEdit, Version};
@@ -115,8 +114,8 @@ impl Shared {
             family.view.store(Arc::new(view));
             family.keep_history(&change.flushed);
         }
-        self.has_obsolete.store(true, Ordering::Release);
-        self.bottom_threshold.store(0, Ordering::Release);
+        self.purge_hint.note_obsolete();
+        self.snapshots.forget_bottom();
         Ok(())
     }
 

@@ -14,7 +14,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use cairn_read::BlobSource;
+use cairn_platform::sync::{AtomicBool, Ordering};
+use cairn_read::{BlobSource, ViewEnd};
 use cairn_types::FileNumber;
 use cairn_version::{BlobFileMeta, FileMeta, TableSource, Version};
 
@@ -29,6 +30,42 @@ pub(crate) struct ObsoleteFiles {
     disabled: usize,
     /// Paths to delete when deletions are enabled again.
     held: Vec<PathBuf>,
+}
+
+/// A hint of obsolete files without a reader, which costs a reader that leaves two loads and no lock.
+#[derive(Default)]
+pub(crate) struct PurgeHint {
+    /// There are obsolete files.
+    has_obsolete: AtomicBool,
+    /// A view has ended since the last look. Only the last reader of a view keeps files from deletion.
+    view_end: ViewEnd,
+}
+
+impl PurgeHint {
+    /// The mark that views leave at their end.
+    pub(crate) fn view_end(&self) -> ViewEnd {
+        self.view_end.clone()
+    }
+
+    /// Files have become obsolete.
+    pub(crate) fn note_obsolete(&self) {
+        self.set_obsolete(true);
+    }
+
+    /// There are obsolete files, or none.
+    pub(crate) fn set_obsolete(&self, any: bool) {
+        self.has_obsolete.store(any, Ordering::Release);
+    }
+
+    /// Called before obsolete files are looked at: a view that ends meanwhile is noted for the next look.
+    pub(crate) fn begin_look(&self) {
+        let _ended = self.view_end.take();
+    }
+
+    /// True if a reader that has left may have been the last of an obsolete file.
+    pub(crate) fn is_worth_a_look(&self) -> bool {
+        self.has_obsolete.load(Ordering::Acquire) && self.view_end.is_noted()
+    }
 }
 
 /// Obsolete files without a reader.

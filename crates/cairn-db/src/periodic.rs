@@ -7,7 +7,6 @@ use cairn_observe::statistics::history::Slice;
 use cairn_observe::threads::ThreadStatus;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::Priority;
-use cairn_platform::sync::Ordering;
 use cairn_version::shape::ShapeOptions;
 
 use crate::db::Db;
@@ -53,7 +52,7 @@ impl Shared {
         let weak = Arc::downgrade(self);
         let job = Box::new(move || {
             if let Some(shared) = weak.upgrade()
-                && !shared.closing.load(Ordering::Acquire)
+                && !shared.lifecycle.is_closing()
                 && shared.timers.is_in_force(chain)
             {
                 shared.run_task(chain.task);

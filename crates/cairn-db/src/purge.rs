@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use cairn_format::names::FileName;
 use cairn_observe::statistics::Ticker;
-use cairn_platform::sync::{MutexGuard, Ordering};
 use cairn_platform::{FileSystem, Priority};
 use cairn_types::{FileNumber, Result, Subcode};
 
+use crate::locks::RankedGuard;
 use crate::shared::{Shared, Tree};
 use crate::space::is_trash;
 
@@ -125,10 +125,9 @@ impl Shared {
                 return;
             }
             // Before the files are looked at: a view that ends meanwhile is noted for the next time.
-            let _ended = self.view_end.take();
+            self.purge_hint.begin_look();
             let unread = tree.obsolete.take_unread();
-            self.has_obsolete
-                .store(!tree.obsolete.is_empty(), Ordering::Release);
+            self.purge_hint.set_obsolete(!tree.obsolete.is_empty());
             (unread, tree.logs.take_unneeded())
         };
         for (tables, file) in unread.tables {
@@ -143,7 +142,7 @@ impl Shared {
     }
 
     /// Purges on a background thread, for which closing waits; not at all once it is over.
-    pub(crate) fn purge_as_job(&self, tree: MutexGuard<'_, Tree>) {
+    pub(crate) fn purge_as_job(&self, tree: RankedGuard<'_, Tree>) {
         if counts_purge(tree) {
             self.purge_counted();
         }
@@ -209,14 +208,13 @@ impl Shared {
     /// True if a reader may have kept something: only the last one of a view keeps files, so that the others do not look
     /// through what is obsolete.
     fn may_have_obsolete(&self) -> bool {
-        self.has_obsolete.load(Ordering::Acquire)
-            && self.view_end.is_noted()
-            && !self.closing.load(Ordering::Acquire)
+        self.purge_hint.is_worth_a_look()
+            && !self.lifecycle.is_closing()
             && !self.context.is_forked()
     }
 }
 
 /// Counts a purge, for which whoever waits for quiet, and closing, wait from now on; none once closing is over.
-fn counts_purge(mut tree: MutexGuard<'_, Tree>) -> bool {
+fn counts_purge(mut tree: RankedGuard<'_, Tree>) -> bool {
     tree.jobs.begin_purge()
 }

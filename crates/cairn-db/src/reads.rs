@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
-use cairn_platform::sync::Ordering;
 use cairn_read::{Columns, Found, GetScratch, Value, View, get, get_in, is_written_since};
 use cairn_types::{Error, Result, SequenceNumber};
 
@@ -28,7 +27,7 @@ impl Shared {
 /// `options` with what `kPersistedTier` means now: memtables are left out only while they hold what
 /// no log has.
 pub(crate) fn tier_of<'o>(shared: &Shared, options: &'o ReadOptions) -> Cow<'o, ReadOptions> {
-    let unlogged = || shared.unlogged.load(Ordering::Acquire);
+    let unlogged = || shared.signals.has_unlogged();
     if options.read_tier != ReadTier::Persisted || unlogged() {
         return Cow::Borrowed(options);
     }

@@ -106,11 +106,11 @@ impl FamilyState {
 impl Shared {
     /// Takes away what a closed database holds in memory and keeps open.
     fn release_memory(self: &Arc<Self>) {
-        if !*self.closed.lock() {
+        if !self.lifecycle.is_closed() {
             return;
         }
         // A change of options that began before the closing ends before.
-        let _alone = self.options_change.lock();
+        let _alone = self.settings.begin_change();
         let families = self.families.load_full();
         let dropped = {
             let mut tree = self.tree.lock();
@@ -130,7 +130,7 @@ impl Shared {
         if let Some(default) = families.get(0) {
             left.insert(default.clone());
         }
-        self.families.store(Arc::new(left));
+        self.families.store(left);
         self.default_cache.store(None);
         self.context.info.end();
     }

@@ -11,7 +11,6 @@
 use std::sync::Arc;
 
 use cairn_options::{DbOptions, FamilyOptions, Options};
-use cairn_platform::sync::Ordering;
 use cairn_read::{Reading, View};
 use cairn_types::{Error, Result};
 
@@ -19,6 +18,7 @@ use crate::background::reserve_threads;
 use crate::db::Db;
 use crate::family::FamilyState;
 use crate::handle::Family;
+use crate::settings::Change;
 use crate::shared::Shared;
 use crate::write::stall::low_pri_rate;
 
@@ -75,7 +75,7 @@ impl Shared {
         changes: &[(Arc<FamilyState>, Changes<'_>)],
     ) -> Result<()> {
         self.check_changeable()?;
-        let alone = self.options_change.lock();
+        let change = self.settings.begin_change();
         let mut changed: Vec<(Arc<FamilyState>, FamilyOptions)> = Vec::new();
         for (family, changes) in changes {
             self.context.info.info(format_args!(
@@ -112,9 +112,9 @@ impl Shared {
         self.update_wal_limit();
         self.begin_timers();
         // The next write looks at memtables with the new limits.
-        self.attention.store(true, Ordering::Release);
-        let saved = self.save_options();
-        drop(alone);
+        self.signals.request_attention();
+        let saved = self.save_options(&change);
+        drop(change);
         // A listener may change options too.
         self.telemetry.deliver();
         saved
@@ -150,7 +150,7 @@ impl Shared {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
             options.table.block_cache = self.default_cache.load_full();
         }
-        self.note_merging(&options);
+        self.signals.note_options(&options);
         let tables = Arc::new(self.table_source(&options));
         let view = family.view.load_full();
         let reading = Reading {
@@ -180,31 +180,32 @@ impl Shared {
     /// Changes options of the database: everything, or nothing.
     pub(crate) fn set_db_options(self: &Arc<Self>, changes: Changes<'_>) -> Result<()> {
         self.check_changeable()?;
-        let _alone = self.options_change.lock();
+        let change = self.settings.begin_change();
         self.context
             .info
             .info(format_args!("SetDBOptions(), inputs: {}", said(changes)));
-        let before = self.options.load_full();
+        let before = change.before();
         let after = self.try_change_db(&before, changes).inspect_err(|error| {
             self.context
                 .info
                 .warn(format_args!("SetDBOptions() failed: {error}"));
         })?;
-        if after.to_text() == before.to_text() && !self.options_unsaved.load(Ordering::Relaxed) {
+        if after.to_text() == before.to_text() && !change.is_unsaved() {
             return Ok(());
         }
         reserve_threads(&*self.context.world.executor, &after);
         self.open_tables.set_limit(after.open_table_limit());
         let write_back = after.wal_bytes_per_sync;
         let log_changes = write_back != before.wal_bytes_per_sync;
-        self.options.store(Arc::new(after));
-        if log_changes && let Some(log) = self.writer.lock().log.as_mut() {
+        change.replace(after);
+        if log_changes && let Some(log) = self.writes.writer.lock().log.as_mut() {
             log.write_back_every(write_back);
         }
-        self.low_pri_throttle
+        self.writes
+            .low_pri_throttle
             .set_max_rate(low_pri_rate(&self.options()));
         self.update_wal_limit();
-        self.attention.store(true, Ordering::Release);
+        self.signals.request_attention();
         {
             let mut tree = self.tree.lock();
             self.update_conditions(&mut tree);
@@ -212,7 +213,7 @@ impl Shared {
             self.changed.notify_all();
         }
         self.begin_timers();
-        self.save_options()
+        self.save_options(&change)
     }
 
     /// The options of the database after `changes`, if they make sense for every family.
@@ -230,20 +231,17 @@ impl Shared {
     /// Refuses to change options of a database that is closed.
     fn check_changeable(&self) -> Result<()> {
         self.context.check_process()?;
-        if self.closing.load(Ordering::Acquire) {
-            return Err(Error::shutdown("the database is being closed"));
-        }
+        self.lifecycle.check_open()?;
         self.may_write()
     }
 
-    fn save_options(&self) -> Result<()> {
+    fn save_options(&self, change: &Change<'_>) -> Result<()> {
         if self.context.read_only {
             // For RocksDB too they change, but it writes a file into a directory that it only reads.
             return Ok(());
         }
         let written = self.write_options_file();
-        self.options_unsaved
-            .store(written.is_err(), Ordering::Relaxed);
+        change.set_unsaved(written.is_err());
         written.map_err(|error| {
             self.context.info.warn(format_args!(
                 "the OPTIONS file could not be written: {error}"

@@ -1,30 +1,19 @@
-//! The state of an open database, and the locks that guard it.
+//! The state of an open database.
 //!
-//! Locks, in the order in which they may be taken together:
-//!
-//! 1. the lead of the write queue (not a lock, but held like one);
-//! 2. `writer`: the current log and the last sequence number that was given out;
-//! 3. `manifest`: changes of versions, one at a time;
-//! 4. `tree`: what changes when jobs start and end; never held across a file operation;
-//! 5. the list of snapshots.
-//!
-//! A change of options holds `options_change` before all of them; the writing of an OPTIONS file
-//! holds `options_file` behind all of them.
-//!
-//! Whoever waits for a job holds none of them but the lead, and helps the executor first.
+//! It composes the components, each of which owns its part of the state, and the locks that several of them share:
+//! [`Rank`](crate::locks::Rank) lists all locks in the order in which they may be taken together. A thread that waits
+//! for a job holds none of them but the lead, and helps the executor first.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use arc_swap::{ArcSwapOption, Guard};
 use cairn_memory::BlockCache;
 use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_options::DbOptions;
-use cairn_platform::fs::FileLock;
-use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, OnceLock, Ordering};
-use cairn_read::ViewEnd;
+use cairn_platform::sync::Condvar;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::OpenTables;
 use cairn_version::manifest::Manifest;
@@ -32,11 +21,14 @@ use cairn_version::manifest::Manifest;
 use crate::context::DbContext;
 use crate::errors::retry::{Damaged, Retry};
 use crate::errors::state::Errors;
-use crate::family::{Families, FamilyState};
-use crate::files::capture::Capture;
+use crate::family::{FamilyState, FamilyTable};
+use crate::file_numbers::FileNumbers;
 use crate::jobs::Jobs;
-use crate::obsolete_files::ObsoleteFiles;
-use crate::open::dropped::Dropped;
+use crate::lifecycle::Lifecycle;
+use crate::locks::Ranked;
+use crate::obsolete_files::{ObsoleteFiles, PurgeHint};
+use crate::open::facts::OpeningFacts;
+use crate::settings::Settings;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::telemetry::Telemetry;
@@ -45,6 +37,7 @@ use crate::write::log::CurrentLog;
 use crate::write::log_set::LogSet;
 use crate::write::order::Order;
 use crate::write::queue::Queue;
+use crate::write::signals::Signals;
 use crate::write::stall::{Condition, Throttle};
 use crate::write::wal_locks::WalLocks;
 
@@ -52,85 +45,42 @@ use crate::write::wal_locks::WalLocks;
 pub(crate) struct Shared {
     pub(crate) context: Arc<DbContext>,
     pub(crate) telemetry: Arc<Telemetry>,
-    /// Options with their effective values. Replaced as a whole when they change.
-    pub(crate) options: ArcSwap<DbOptions>,
-    /// What comes again.
-    pub(crate) timers: Timers,
+    pub(crate) settings: Settings,
+    pub(crate) opening: OpeningFacts,
+    pub(crate) lifecycle: Lifecycle,
+
+    pub(crate) families: FamilyTable,
+    /// The open tables of all families.
+    pub(crate) open_tables: Arc<OpenTables>,
     /// The cache of families that bring none of their own.
     /// None once the database is released.
     pub(crate) default_cache: ArcSwapOption<BlockCache>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) manifest: Ranked<Option<Manifest>>,
+    pub(crate) file_numbers: FileNumbers,
+    pub(crate) purge_hint: PurgeHint,
+    pub(crate) space: Space,
 
+    pub(crate) writes: WritePath,
+    pub(crate) signals: Signals,
+
+    pub(crate) tree: Ranked<Tree>,
+    /// Notified, after a change under `tree`, whenever a job ends or the state of writes changes.
+    pub(crate) changed: Condvar,
+    pub(crate) timers: Timers,
+    pub(crate) errors: Errors,
+}
+
+/// The writers' own state.
+pub(crate) struct WritePath {
     pub(crate) queue: Queue,
-    pub(crate) writer: Mutex<Writer>,
-    /// What reads see of the writes.
+    pub(crate) writer: Ranked<Writer>,
+    /// The order in which writes become visible.
     pub(crate) order: Order,
-    /// Some family may have `max_successive_merges`.
-    pub(crate) may_merge_early: AtomicBool,
-    /// The keys of some family have timestamps.
-    pub(crate) has_timestamps: AtomicBool,
-    /// Some family may have code of the program that insertions into memtables call.
-    pub(crate) insertion_calls_out: AtomicBool,
-    /// Something wants the next leader to look before it writes.
-    pub(crate) attention: AtomicBool,
-    /// What writes of low priority pass at while compactions are behind.
+    /// The rate of writes of low priority while compactions are behind.
     pub(crate) low_pri_throttle: Throttle,
     /// The budget that memtables keep, if there is one.
     pub(crate) buffers: Option<Arc<WriteBufferManager>>,
-    /// The files in the `SstFileManager`.
-    pub(crate) space: Space,
-    /// Writes of some family have to be delayed or stopped.
-    pub(crate) some_are_held_back: AtomicBool,
-    /// Compactions are behind, or nearly.
-    pub(crate) compactions_behind: AtomicBool,
-    /// Bytes of logs at which memtables are switched to let old logs go; 0 for no limit.
-    pub(crate) wal_limit: AtomicU64,
-    /// Something was written without a log since the last flush of everything.
-    pub(crate) unlogged: AtomicBool,
-
-    pub(crate) families: ArcSwap<Families>,
-    /// The family with number 0, which every database has and none drops: to be had without asking
-    /// for all families. Set when they are first known.
-    pub(crate) default_family: OnceLock<Arc<FamilyState>>,
-    /// The open tables of all families.
-    pub(crate) open_tables: Arc<OpenTables>,
-    pub(crate) snapshots: Arc<Snapshots>,
-    /// Snapshots older than this keep nothing at the bottom that a compaction would drop.
-    pub(crate) bottom_threshold: AtomicU64,
-
-    pub(crate) manifest: Mutex<Option<Manifest>>,
-    pub(crate) tree: Mutex<Tree>,
-    /// Told, under `tree`, whenever a job ends or the state of writes changes.
-    pub(crate) changed: Condvar,
-    /// The next number for a file.
-    pub(crate) next_file: Arc<AtomicU64>,
-    /// Background errors.
-    pub(crate) errors: Errors,
-    pub(crate) closing: AtomicBool,
-    /// Tells running jobs to end.
-    pub(crate) cancel: Arc<AtomicBool>,
-    /// Whether closing is complete. Its lock makes a second closer wait for the first.
-    pub(crate) closed: Mutex<bool>,
-    /// The lock on the directory.
-    pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
-    /// What recovery left out.
-    pub(crate) dropped: Mutex<Vec<Dropped>>,
-    /// For an opening after a repair: entries of families up to these numbers are in tables,
-    /// though the MANIFEST does not say so.
-    pub(crate) replay_above: Mutex<BTreeMap<u32, SequenceNumber>>,
-    /// When the archive of logs was last looked through, in seconds since 1970.
-    pub(crate) archive_purged: AtomicU64,
-    /// Whether there are files that wait for their last reader.
-    pub(crate) has_obsolete: AtomicBool,
-    /// True if a view has ended since such files were last looked for.
-    pub(crate) view_end: ViewEnd,
-    /// The newest options could not be written to an OPTIONS file yet.
-    pub(crate) options_unsaved: AtomicBool,
-    /// Held while options change, before any other lock.
-    pub(crate) options_change: Mutex<()>,
-    /// Held while an OPTIONS file is written, so that the newest file has the newest options.
-    pub(crate) options_file: Mutex<()>,
-    /// What the opening read, if the database is only read.
-    pub(crate) opened: OnceLock<Capture>,
 }
 
 /// What whoever leads the write queue changes.
@@ -218,27 +168,27 @@ impl FamilyTree {
 impl Shared {
     /// The last write that reads see.
     pub(crate) fn published(&self) -> SequenceNumber {
-        self.order.visible()
+        self.writes.order.visible()
     }
 
     /// The options in effect now. Ask once and keep the answer where two of them belong together.
     pub(crate) fn options(&self) -> Guard<Arc<DbOptions>> {
-        self.options.load()
+        self.settings.get()
     }
 
     /// A number for a new file.
     pub(crate) fn new_file_number(&self) -> FileNumber {
-        FileNumber(self.next_file.fetch_add(1, Ordering::Relaxed))
+        self.file_numbers.take()
     }
 
     /// The number that the next file gets, unless somebody is quicker.
     pub(crate) fn next_file_number(&self) -> FileNumber {
-        FileNumber(self.next_file.load(Ordering::Relaxed))
+        self.file_numbers.next()
     }
 
     /// Makes sure that no new file gets `number`.
     pub(crate) fn note_used_number(&self, number: FileNumber) {
-        self.next_file.fetch_max(number.0 + 1, Ordering::Relaxed);
+        self.file_numbers.note_used(number);
     }
 
     /// The error that made the database read-only, as later writes report it.
@@ -256,9 +206,7 @@ impl Shared {
         if self.context.read_only {
             return Err(Error::not_supported("the database was opened read-only"));
         }
-        if self.closing.load(Ordering::Acquire) {
-            return Err(Error::shutdown("the database is being closed"));
-        }
+        self.lifecycle.check_open()?;
         self.check_failure()
     }
 
@@ -281,7 +229,7 @@ impl Shared {
             if done(&tree) {
                 return Ok(());
             }
-            self.changed.wait(&mut tree);
+            tree.wait(&self.changed);
         }
     }
 }

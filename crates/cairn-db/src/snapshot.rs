@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_platform::Process;
-use cairn_platform::sync::{AtomicBool, Condvar, Mutex, OnceLock, Ordering};
+use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, OnceLock, Ordering};
 use cairn_types::SequenceNumber;
 
+use crate::locks::{Locks, Rank, Ranked};
+
 /// The live snapshots of a database.
-#[derive(Default)]
 pub(crate) struct Snapshots {
     /// The snapshots by sequence number. Its memory follows the number of live snapshots.
-    live: Mutex<BTreeMap<SequenceNumber, Taken>>,
+    live: Ranked<BTreeMap<SequenceNumber, Taken>>,
     /// Whether a snapshot was released since the database was opened.
     released: AtomicBool,
     /// Whether new snapshots have to wait. Changed under `live`.
@@ -25,6 +26,8 @@ pub(crate) struct Snapshots {
     resumed: Condvar,
     /// Called, without any lock, when the oldest snapshot is gone.
     on_release: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Releases of snapshots up to this number drop nothing at the bottom: no file there has newer entries.
+    bottom: AtomicU64,
     /// The process whose snapshots these are.
     process: Process,
 }
@@ -49,6 +52,19 @@ impl Drop for Pause<'_> {
 }
 
 impl Snapshots {
+    /// No snapshots, of the database that has `locks`.
+    pub(crate) fn new(locks: Locks) -> Snapshots {
+        Snapshots {
+            live: locks.mutex(Rank::Snapshots, BTreeMap::new()),
+            released: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
+            resumed: Condvar::new(),
+            on_release: OnceLock::new(),
+            bottom: AtomicU64::new(0),
+            process: Process::default(),
+        }
+    }
+
     /// Registers a snapshot of what `published` returns. It is called under the list's lock, so
     /// that a job that lists the snapshots either sees this one or reads only entries before it.
     pub(crate) fn take(
@@ -57,7 +73,7 @@ impl Snapshots {
     ) -> Snapshot {
         let mut live = self.live.lock();
         while self.paused.load(Ordering::Relaxed) {
-            self.resumed.wait(&mut live);
+            live.wait(&self.resumed);
         }
         let seq = published();
         live.entry(seq).or_default().count += 1;
@@ -111,6 +127,21 @@ impl Snapshots {
             true => self.oldest().unwrap_or(published),
             false => SequenceNumber::ZERO,
         }
+    }
+
+    /// Records that no file at the bottom is kept by snapshots older than `seq`.
+    pub(crate) fn note_bottom(&self, seq: SequenceNumber) {
+        self.bottom.store(seq.0, Ordering::Release);
+    }
+
+    /// Forgets that: the tree has changed.
+    pub(crate) fn forget_bottom(&self) {
+        self.bottom.store(0, Ordering::Release);
+    }
+
+    /// True if files at the bottom may drop something now that `oldest` is the oldest snapshot.
+    pub(crate) fn may_settle(&self, oldest: SequenceNumber) -> bool {
+        oldest.0 > self.bottom.load(Ordering::Acquire)
     }
 
     /// The oldest live snapshot.
@@ -179,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_listed_until_its_last_copy_is_dropped() {
-        let list = Arc::new(Snapshots::default());
+        let list = Arc::new(Snapshots::new(Locks::new()));
         let first = list.take(|| SequenceNumber(7));
         let copy = first.clone();
         let _later = list.take(|| SequenceNumber(9));
@@ -193,7 +224,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_released_snapshots() {
-        let list = Arc::new(Snapshots::default());
+        let list = Arc::new(Snapshots::new(Locks::new()));
         let oldest = list.take(|| SequenceNumber(1));
         list.note_time(oldest.sequence(), 100);
         for seq in 2..1_000 {

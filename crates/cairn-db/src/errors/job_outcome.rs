@@ -12,7 +12,6 @@ use cairn_format::names::FileName;
 use cairn_jobs::pick::Pick;
 use cairn_observe::BackgroundErrorReason as Reason;
 use cairn_platform::Priority;
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result};
 
 use super::retry::{Damaged, Retry};
@@ -153,8 +152,8 @@ impl Shared {
     /// What a flush was doing: writing what is in logs too, or what is nowhere else.
     pub(crate) fn flush_reason(&self) -> Reason {
         let finished = self.tree.lock().logs.bytes();
-        let logged = finished + self.writer.lock().unflushed_log_bytes > 0;
-        match self.unlogged.load(Ordering::Acquire) && !logged {
+        let logged = finished + self.writes.writer.lock().unflushed_log_bytes > 0;
+        match self.signals.has_unlogged() && !logged {
             true => Reason::FlushNoWal,
             false => Reason::Flush,
         }

@@ -16,7 +16,6 @@ pub(crate) mod state;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::calls::{self, Within};
 use cairn_observe::statistics::Ticker;
-use cairn_platform::sync::Ordering;
 use cairn_types::{Code, Error, Result, Severity};
 
 use crate::db::Db;
@@ -81,7 +80,7 @@ impl Shared {
         }
         let retries = self.options().max_bgerror_resume_count;
         let starts = self.errors.note(reason, &judged, &error, retries);
-        self.attention.store(true, Ordering::Release);
+        self.signals.request_attention();
         drop(self.tree.lock());
         self.changed.notify_all();
         if starts {

@@ -22,7 +22,6 @@ use cairn_observe::BackgroundErrorReason as Reason;
 use cairn_observe::listener::BackgroundErrorRecoveryInfo;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::Priority;
-use cairn_platform::sync::Ordering;
 use cairn_types::{Code, Error, FileNumber, Result, Severity};
 
 use super::BackgroundError;
@@ -104,7 +103,7 @@ impl Shared {
     /// Whether an attempt is worth it: the database may take room, and the device was not full or
     /// has more room now.
     fn has_room_to_recover(&self) -> bool {
-        if self.closing.load(Ordering::Acquire) {
+        if self.lifecycle.is_closing() {
             return true;
         }
         if self.check_space().is_err() {
@@ -216,9 +215,7 @@ impl Shared {
     fn recover(self: &Arc<Self>) -> Result<()> {
         {
             let mut tree = self.tree.lock();
-            if self.closing.load(Ordering::Acquire) {
-                return Err(Error::shutdown("the database is being closed"));
-            }
+            self.lifecycle.check_open()?;
             if tree.jobs.flushes() > 0 {
                 return Err(Error::busy("flushes are running"));
             }
@@ -264,7 +261,7 @@ impl Shared {
     /// Puts a new log in the place of one that failed, and all memtables behind it.
     fn begin_log_anew(self: &Arc<Self>) -> Result<()> {
         let lead = self.lead_alone()?;
-        if let Some(log) = self.writer.lock().log.as_mut() {
+        if let Some(log) = self.writes.writer.lock().log.as_mut() {
             log.mark_failed();
         }
         let families: Vec<Arc<FamilyState>> = self.families.load().iter().cloned().collect();

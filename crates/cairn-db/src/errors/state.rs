@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwapOption, Guard};
 use cairn_observe::BackgroundErrorReason;
-use cairn_platform::sync::{AtomicU64, Mutex, OnceLock, Ordering};
+use cairn_platform::sync::{AtomicU64, OnceLock, Ordering};
 use cairn_types::{Code, Error, Result, Severity, Subcode};
 
 use super::severity::Judgement;
+use crate::locks::{Locks, Rank, Ranked};
 
 /// An error that the database is in: what was being done, and what it stops.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,9 +34,8 @@ pub struct BackgroundError {
 type Attempt = dyn Fn() + Send + Sync;
 
 /// The background errors of a database.
-#[derive(Default)]
 pub(crate) struct Errors {
-    state: Mutex<State>,
+    state: Ranked<State>,
     /// The error that stops writes. Every write reads it, so it lies outside the lock; it changes under it.
     failure: ArcSwapOption<Error>,
     failed_jobs: AtomicU64,
@@ -79,6 +79,16 @@ enum UnderWay {
 }
 
 impl Errors {
+    /// No errors, of the database that has `locks`.
+    pub(crate) fn new(locks: Locks) -> Errors {
+        Errors {
+            state: locks.mutex(Rank::Errors, State::default()),
+            failure: ArcSwapOption::empty(),
+            failed_jobs: AtomicU64::new(0),
+            attempt: OnceLock::new(),
+        }
+    }
+
     /// Sets the function that makes an attempt to resume; without it nothing is resumed. The first call counts.
     pub(crate) fn set_attempt(&self, attempt: impl Fn() + Send + Sync + 'static) {
         self.attempt.get_or_init(|| Arc::new(attempt));
@@ -327,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_graver_error_takes_the_place_of_a_lighter_one_and_none_else_does() {
-        let errors = Errors::default();
+        let errors = Errors::new(Locks::new());
         let soft = Error::io_text("soft");
         errors.note(Reason::Compaction, &judgement(Severity::Soft), &soft, 1);
         assert!(!errors.stop_writes());
@@ -350,7 +360,7 @@ mod tests {
 
     #[test]
     fn one_recovery_at_a_time() {
-        let errors = Errors::default();
+        let errors = Errors::new(Locks::new());
         assert_eq!(errors.begin_by_hand().unwrap(), None);
         hard(&errors, "failed");
         let current = errors.begin_by_hand().unwrap().unwrap();
@@ -368,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_full_device_is_tried_again_for_ever_when_more_is_free() {
-        let errors = Errors::default();
+        let errors = Errors::new(Locks::new());
         let full = Error::new(Code::IoError, Subcode::NoSpace, "full");
         assert!(errors.note(Reason::Flush, &judgement(Severity::Hard), &full, 0));
         assert!(errors.begin_automatic(0) && errors.is_device_full());
@@ -382,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_log_that_fails_again_keeps_the_error() {
-        let errors = Errors::default();
+        let errors = Errors::new(Locks::new());
         let broken = Error::io_text("broken");
         errors.note(
             Reason::WriteCallback,
@@ -398,7 +408,7 @@ mod tests {
 
     #[test]
     fn an_error_that_was_taken_back_is_known_once() {
-        let errors = Errors::default();
+        let errors = Errors::new(Locks::new());
         let error = Error::io_text("broken");
         errors.forgive(Reason::ManifestWrite, error.clone());
         assert!(!errors.is_known(Reason::ManifestWrite, &error));

@@ -8,7 +8,6 @@ use cairn_format::key::{self, InternalKey};
 use cairn_format::names;
 use cairn_jobs::checksum;
 use cairn_options::{FamilyOptions, ImportColumnFamilyOptions};
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, KeyOrder, Result, SequenceNumber};
 use cairn_version::{FileMeta, TreeEdit};
 
@@ -155,7 +154,7 @@ impl Shared {
                 }
             }
         }
-        self.attention.store(true, Ordering::Release);
+        self.signals.request_attention();
         self.schedule(&mut self.tree.lock());
         Ok(state)
     }

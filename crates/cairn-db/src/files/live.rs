@@ -8,7 +8,6 @@ use cairn_format::names::{self, FileName};
 use cairn_jobs::checksum;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_observe::threads::Operation;
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
@@ -239,9 +238,15 @@ impl Shared {
             return Ok(());
         }
         let finished = self.tree.lock().logs.bytes();
-        let current = self.writer.lock().log.as_ref().map_or(0, |log| log.len());
+        let current = self
+            .writes
+            .writer
+            .lock()
+            .log
+            .as_ref()
+            .map_or(0, |log| log.len());
         // What no log has would be missing from the copy.
-        let unlogged = self.unlogged.load(Ordering::Acquire);
+        let unlogged = self.signals.has_unlogged();
         if finished + current < wal_bytes && !unlogged {
             return Ok(());
         }
@@ -263,7 +268,7 @@ impl Shared {
         // What waits in memory belongs to the state too.
         self.flush_wal(false)?;
         let current = {
-            let writer = self.writer.lock();
+            let writer = self.writes.writer.lock();
             writer.log.as_ref().map(|log| (log.number(), log.len()))
         };
         let manifest = self.manifest.lock();
@@ -401,7 +406,7 @@ impl Shared {
 
     /// The newest OPTIONS file, with its length.
     pub(crate) fn newest_options(&self) -> Result<Option<(FileNumber, u64)>> {
-        let _alone = self.options_file.lock();
+        let _alone = self.settings.lock_file();
         let fs = &*self.context.world.fs;
         let numbers = fs.list(&self.context.dir)?.into_iter().filter_map(|name| {
             match FileName::parse(&name) {

@@ -14,7 +14,6 @@ use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions, MemtableFactory, WalWriteMode};
 use cairn_platform::Random;
 use cairn_platform::fs::FileMode;
-use cairn_platform::sync::Ordering;
 use cairn_read::{BlobCache, BlobSource, Reading, View};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::{self, Manifest, RecoveredFamily};
@@ -69,10 +68,7 @@ impl Shared {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
             options.table.block_cache = self.default_cache.load_full();
         }
-        self.note_merging(&options);
-        if options.comparator.timestamp_size() > 0 {
-            self.has_timestamps.store(true, Ordering::Relaxed);
-        }
+        self.signals.note_options(&options);
         let tables = Arc::new(self.table_source(&options));
         let reading = Reading {
             family: family.name.clone(),
@@ -96,7 +92,7 @@ impl Shared {
             version: Arc::new(version),
             family: Arc::new(reading),
             number: 1,
-            end: self.view_end.clone(),
+            end: self.purge_hint.view_end(),
         };
         // The first epoch is that of files that are ingested behind.
         let reserved = u64::from(options.allows_ingest_behind(&self.options()));
@@ -155,7 +151,7 @@ impl Shared {
             sorted_late: options.memtable_factory == MemtableFactory::Vector,
         };
         let memtable = Memtable::new(options.comparator.clone(), memtable).created_after(last);
-        Arc::new(match &self.buffers {
+        Arc::new(match &self.writes.buffers {
             Some(buffers) => memtable.accounted(buffers.clone()),
             None => memtable,
         })
@@ -228,7 +224,13 @@ impl Shared {
         self: &Arc<Self>,
         new: Vec<NewFamily>,
     ) -> Result<Vec<Arc<FamilyState>>> {
-        let log = self.writer.lock().log.as_ref().map(CurrentLog::number);
+        let log = self
+            .writes
+            .writer
+            .lock()
+            .log
+            .as_ref()
+            .map(CurrentLog::number);
         let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let mut manifest = self.manifest.lock();
         let mut families = (*self.families.load_full()).clone();
@@ -257,13 +259,13 @@ impl Shared {
                 tree.families.insert(state.id(), FamilyTree::new(log));
             }
         }
-        self.families.store(Arc::new(families));
+        self.families.store(families);
         self.state_timestamp_sizes(&created)?;
         if let Some(largest) = largest {
-            let mut writer = self.writer.lock();
+            let mut writer = self.writes.writer.lock();
             writer.allocated = writer.allocated.max(largest);
             // A reader that sees the number sees the family that has it.
-            self.order.jump(writer.allocated);
+            self.writes.order.jump(writer.allocated);
         }
         self.update_wal_limit();
         drop(manifest);
@@ -300,7 +302,7 @@ impl Shared {
             .iter()
             .filter_map(|it| timestamp_size(it))
             .collect();
-        match &mut self.writer.lock().log {
+        match &mut self.writes.writer.lock().log {
             Some(log) if !sizes.is_empty() => log
                 .state_timestamp_sizes(&sizes)
                 .inspect_err(|error| self.log_failed(error)),
@@ -343,7 +345,7 @@ impl Shared {
         self.log_edits(&mut manifest, vec![record])?;
         family.mark_dropped();
         let families = self.families.load_full();
-        self.families.store(Arc::new(families.without(family.id())));
+        self.families.store(families.without(family.id()));
         let mut tree = self.tree.lock();
         tree.families.remove(&family.id());
         tree.logs.release_before(min_log);
@@ -354,7 +356,7 @@ impl Shared {
         tree.obsolete
             .add(&family.tables(), &view.family.blobs, &view.version, None);
         drop(view);
-        self.has_obsolete.store(true, Ordering::Release);
+        self.purge_hint.note_obsolete();
         self.update_conditions(&mut tree);
         self.changed.notify_all();
         drop(tree);
@@ -366,7 +368,7 @@ impl Shared {
         let families = self.families.load();
         let options: Vec<_> = families.iter().map(|family| family.options()).collect();
         let limit = self.options().wal_limit(options.iter().map(|one| &***one));
-        self.wal_limit.store(limit, Ordering::Relaxed);
+        self.signals.set_wal_limit(limit);
     }
 
     /// Creates the log `number`, which is likely to be used as `before` was.
@@ -434,22 +436,17 @@ impl Shared {
         self.may_wait()?;
         calls::may_close(&self.context.info)?;
         self.telemetry.notify_shutdown();
-        let mut closed = self.closed.lock();
-        if *closed {
-            return Ok(());
-        }
-        let done = calls::within(&self.context.info, Within::Closing, || self.close_locked());
-        *closed = true;
-        done
+        self.lifecycle.close_once(|| {
+            calls::within(&self.context.info, Within::Closing, || self.close_locked())
+        })
     }
 
     /// [`Shared::close`] of a database that is open, by the one thread that does it.
     fn close_locked(self: &Arc<Self>) -> Result<()> {
         let flushed = self.flush_unlogged();
-        self.closing.store(true, Ordering::Release);
-        self.attention.store(true, Ordering::Release);
         // What a job has not finished is in the log, or still in its inputs.
-        self.cancel.store(true, Ordering::Release);
+        self.lifecycle.begin_closing();
+        self.signals.request_attention();
         // A writer that waits for an `unlock_wal` leads.
         drop(self.tree.lock());
         self.changed.notify_all();
@@ -457,7 +454,7 @@ impl Shared {
         // closing.
         drop(self.lead_alone()?);
         self.wait_until(|tree| tree.jobs.are_over() && !tree.logs.has_ending())?;
-        let log = self.writer.lock().log.take();
+        let log = self.writes.writer.lock().log.take();
         let synced = match log {
             Some(log) if !log.has_failed() => log.finish(&*self.context.world.fs),
             Some(log) => log.abandon(),
@@ -478,7 +475,7 @@ impl Shared {
         self.tree.lock().jobs.give_up_directory();
         self.wait_until(|tree| !tree.jobs.have_purges())?;
         self.space.untrack_all();
-        *self.lock.lock() = None;
+        self.lifecycle.release_directory();
         flushed.and(synced).and(manifest)
     }
 
@@ -524,8 +521,8 @@ impl Shared {
     pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
         if self.context.read_only
             || self.options().avoid_flush_during_shutdown
-            || !self.unlogged.load(Ordering::Acquire)
-            || self.closing.load(Ordering::Acquire)
+            || !self.signals.has_unlogged()
+            || self.lifecycle.is_closing()
         {
             return Ok(());
         }

@@ -236,7 +236,7 @@ fn check_table(family: &FamilyState, file: &FileMeta, found: Result<Status>) -> 
 impl Shared {
     /// Writes the options in effect to a new OPTIONS file, and deletes all but the newest two.
     pub(crate) fn write_options_file(&self) -> Result<()> {
-        let _alone = self.options_file.lock();
+        let _alone = self.settings.lock_file();
         self.add_options_file()?;
         for name in purge::old_options(self.context.world.fs.list(&self.context.dir)?) {
             self.delete(&self.context.dir.join(name));

@@ -12,6 +12,7 @@
 mod best_effort;
 pub(crate) mod create;
 pub(crate) mod dropped;
+pub(crate) mod facts;
 mod files;
 mod read_only;
 mod replay;
@@ -23,15 +24,14 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
 use cairn_format::names::FileName;
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_observe::threads::{Operation, Tracker};
 use cairn_observe::{Level, LogOptions, Logger};
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
-use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, Mutex, OnceLock};
+use cairn_platform::sync::Condvar;
 use cairn_platform::{FileSystem, Io, Process, World};
-use cairn_read::ViewEnd;
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 use cairn_version::{OpenTables, Version};
@@ -39,17 +39,28 @@ use cairn_version::{OpenTables, Version};
 use crate::background::reserve_threads;
 use crate::context::DbContext;
 use crate::db::Db;
-use crate::family::Families;
+use crate::errors::state::Errors;
 use crate::family::FamilyDescriptor;
+use crate::family::{Families, FamilyTable};
+use crate::file_numbers::FileNumbers;
 use crate::jobs::Jobs;
-use crate::obsolete_files::ObsoleteFiles;
-use crate::shared::{FamilyTree, Shared, Tree, Writer};
+use crate::lifecycle::Lifecycle;
+use crate::locks::{Locks, Rank};
+use crate::obsolete_files::{ObsoleteFiles, PurgeHint};
+use crate::settings::Settings;
+use crate::shared::{FamilyTree, Shared, Tree, WritePath, Writer};
 use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::telemetry::Telemetry;
+use crate::timers::Timers;
 use crate::ttl;
 use crate::write::log_set::LogSet;
+use crate::write::order::Order;
+use crate::write::queue::Queue;
+use crate::write::signals::Signals;
 use crate::write::stall::{Condition, Throttle, low_pri_rate};
+use crate::write::wal_locks::WalLocks;
+use facts::OpeningFacts;
 
 pub use dropped::Dropped;
 pub(crate) use files::read_small;
@@ -127,13 +138,13 @@ pub(crate) fn open_above(
         dir,
         lock,
         threads,
+        replay_above: above.clone(),
     };
     let shared = assemble(request, foundation, &recovered, named, &names)?;
     recorded.log_passed_over(&shared.context.info);
     let shared = Arc::new(shared);
     shared.wake_with_snapshots();
-    shared.replay_above.lock().clone_from(above);
-    if let Some(buffers) = &shared.buffers {
+    if let Some(buffers) = &shared.writes.buffers {
         let weak = Arc::downgrade(&shared);
         buffers.register(weak);
     }
@@ -359,6 +370,7 @@ struct Foundation {
     dir: PathBuf,
     lock: Option<Box<dyn cairn_platform::fs::FileLock>>,
     threads: Tracker,
+    replay_above: BTreeMap<u32, SequenceNumber>,
 }
 
 /// Puts the state of an open database together. The tree does not change on disk. The directory of the
@@ -375,6 +387,7 @@ fn assemble(
         dir,
         lock,
         threads,
+        replay_above,
     } = foundation;
     let world = World {
         fs: cairn_observe::files::counted(request.world.fs.clone(), request.world.clock.clone()),
@@ -401,6 +414,7 @@ fn assemble(
         reserve_threads(&*world.executor, &options);
     }
     let wal_limit = options.wal_limit(named.iter().map(|(_, family, _)| family));
+    let locks = Locks::new();
     let context = DbContext {
         dir,
         wal_dir,
@@ -414,69 +428,63 @@ fn assemble(
         process: Process::this(),
         dated: ttl::is_dated(request),
         world,
+        locks,
     };
     let context = Arc::new(context);
     let shared = Shared {
         telemetry: Arc::new(Telemetry::new(context.clone(), &options, threads)),
         context,
-        wal_limit: AtomicU64::new(wal_limit),
-        timers: Default::default(),
-        queue: Default::default(),
-        writer: Mutex::new(Writer {
-            log: None,
-            ended: None,
-            allocated: SequenceNumber::ZERO,
-            unflushed_log_bytes: 0,
-        }),
-        order: Default::default(),
-        may_merge_early: AtomicBool::new(false),
-        insertion_calls_out: AtomicBool::new(false),
-        attention: AtomicBool::new(request.read_only),
-        some_are_held_back: AtomicBool::new(false),
-        low_pri_throttle: Throttle::new(low_pri_rate(&options)),
-        buffers: crate::write::buffers::of(&options),
-        space: Space::new(&options, request.read_only),
-        compactions_behind: AtomicBool::new(false),
-        families: ArcSwap::from_pointee(Families::default()),
-        default_family: OnceLock::new(),
+        opening: OpeningFacts::new(replay_above),
+        lifecycle: Lifecycle::new(lock, locks),
+        families: FamilyTable::default(),
         open_tables: OpenTables::new(options.open_table_limit()),
-        snapshots: Arc::new(Snapshots::default()),
-        bottom_threshold: AtomicU64::new(0),
-        manifest: Mutex::new(None),
-        tree: Mutex::new(Tree {
-            families: BTreeMap::new(),
-            logs: LogSet::new(recovered.min_log_to_keep),
-            jobs: Jobs::default(),
-            obsolete: ObsoleteFiles::default(),
-            dropped_families: Vec::new(),
-            condition: Condition::Normal,
-            wal_locks: Default::default(),
-            max_family: recovered.max_family,
-        }),
-        changed: Condvar::new(),
-        next_file: Arc::new(AtomicU64::new(recovered.next_file.0)),
-        has_obsolete: AtomicBool::new(false),
-        view_end: ViewEnd::default(),
-        options_unsaved: AtomicBool::new(false),
-        options_change: Mutex::new(()),
-        options_file: Mutex::new(()),
-        archive_purged: AtomicU64::new(0),
-        unlogged: AtomicBool::new(false),
-        cancel: Arc::new(AtomicBool::new(false)),
-        errors: Default::default(),
-        closing: AtomicBool::new(false),
-        closed: Mutex::new(false),
-        lock: Mutex::new(lock),
-        dropped: Mutex::new(Vec::new()),
-        replay_above: Mutex::default(),
         default_cache: ArcSwapOption::from_pointee(BlockCache::new(
             DEFAULT_CACHE_BYTES,
             CacheOptions::default(),
         )),
-        opened: OnceLock::new(),
-        has_timestamps: AtomicBool::new(false),
-        options: ArcSwap::from_pointee(options),
+        snapshots: Arc::new(Snapshots::new(locks)),
+        manifest: locks.mutex(Rank::Manifest, None),
+        file_numbers: FileNumbers::new(recovered.next_file),
+        purge_hint: PurgeHint::default(),
+        space: Space::new(&options, request.read_only),
+        writes: WritePath {
+            queue: Queue::default(),
+            writer: locks.mutex(
+                Rank::Writer,
+                Writer {
+                    log: None,
+                    ended: None,
+                    allocated: SequenceNumber::ZERO,
+                    unflushed_log_bytes: 0,
+                },
+            ),
+            order: Order::default(),
+            low_pri_throttle: Throttle::new(low_pri_rate(&options)),
+            buffers: crate::write::buffers::of(&options),
+        },
+        signals: Signals::default(),
+        tree: locks.mutex(
+            Rank::Tree,
+            Tree {
+                families: BTreeMap::new(),
+                logs: LogSet::new(recovered.min_log_to_keep),
+                jobs: Jobs::default(),
+                obsolete: ObsoleteFiles::default(),
+                dropped_families: Vec::new(),
+                condition: Condition::Normal,
+                wal_locks: WalLocks::default(),
+                max_family: recovered.max_family,
+            },
+        ),
+        changed: Condvar::new(),
+        timers: Timers::default(),
+        errors: Errors::new(locks),
+        settings: Settings::new(options, locks),
     };
+    shared.signals.set_wal_limit(wal_limit);
+    if request.read_only {
+        shared.signals.request_attention();
+    }
     let mut families = Families::default();
     let mut tree = shared.tree.lock();
     for (family, options, version) in named {
@@ -490,10 +498,7 @@ fn assemble(
         )));
     }
     drop(tree);
-    if let Some(family) = families.get(0) {
-        shared.default_family.get_or_init(|| family.clone());
-    }
-    shared.families.store(Arc::new(families));
+    shared.families.store(families);
     Ok(shared)
 }
 

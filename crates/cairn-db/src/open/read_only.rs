@@ -95,7 +95,7 @@ impl Shared {
                 capture.logs.push((log.number, len));
             }
         }
-        self.opened.get_or_init(|| capture);
+        self.opening.set_capture(capture);
         Ok(())
     }
 
@@ -106,7 +106,7 @@ impl Shared {
 
     /// What the opening of a database read that is only read.
     pub(crate) fn captured_at_opening(&self) -> Result<Capture> {
-        let opened = self.opened.get().cloned();
+        let opened = self.opening.capture();
         opened.ok_or_else(|| {
             Error::not_supported(
                 "copies of a database that was opened read-only and whose MANIFEST is not whole",

@@ -393,7 +393,7 @@ impl Shared {
             "recovery leaves out {bytes} bytes at offset {offset} of {}: {reason}",
             file.display()
         ));
-        self.dropped.lock().push(dropped);
+        self.opening.add_dropped(dropped);
     }
 
     /// Replays the logs, makes the recovered state the current one, and begins to work.
@@ -439,8 +439,8 @@ impl Shared {
         let outcome = self.replay_logs(recovered, logs)?;
         let files = self.largest_sequence_in_files();
         let last = outcome.last.max(recovered.last_sequence).max(files);
-        self.order.jump(last);
-        self.writer.lock().allocated = last;
+        self.writes.order.jump(last);
+        self.writes.writer.lock().allocated = last;
         if self.context.read_only {
             let used = outcome.logs.iter().map(|log| (log.file.number, log.used));
             return self.note_opened(recovered, &found, &used.collect::<Vec<_>>());
@@ -500,7 +500,7 @@ impl Shared {
                     .map(|family| (family.id, family.log_number))
                     .collect(),
                 families: families.clone(),
-                above: self.replay_above.lock().clone(),
+                above: self.opening.replay_above().clone(),
                 flushed: false,
                 enforces_budget: self.options().enforce_write_buffer_manager_during_recovery,
             },
@@ -599,7 +599,7 @@ impl Shared {
         names: Vec<String>,
     ) -> Result<()> {
         let families = self.families.load_full();
-        let dropped = !self.dropped.lock().is_empty();
+        let dropped = self.opening.has_dropped();
         let keep_logs = self.options().avoid_flush_during_recovery && !outcome.flushed && !dropped;
         let log = self.new_file_number();
         if keep_logs {
@@ -635,7 +635,7 @@ impl Shared {
             false => "written by calls",
         };
         self.tree.lock().logs.add_current(log);
-        self.writer.lock().log = Some(next);
+        self.writes.writer.lock().log = Some(next);
         // Cleaning up removes those that it replaces.
         let options = self.add_options_file()?;
         self.clean_up(number, min_log, names, options)?;

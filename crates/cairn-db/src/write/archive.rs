@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
 use cairn_options::DbOptions;
-use cairn_platform::sync::Ordering;
 use cairn_types::{FileNumber, Result, Subcode};
 
 use crate::shared::Shared;
@@ -55,7 +54,7 @@ impl Shared {
         for number in logs.into_keys() {
             let is_recycled = {
                 let mut tree = self.tree.lock();
-                !self.closing.load(Ordering::Acquire) && tree.logs.recycle(number, wanted)
+                !self.lifecycle.is_closing() && tree.logs.recycle(number, wanted)
             };
             if !is_recycled {
                 self.delete(&self.log_path(number));
@@ -127,11 +126,9 @@ impl Shared {
             0 => LOOK_EVERY,
             ttl => (ttl / 2).clamp(1, LOOK_EVERY),
         };
-        let last = self.archive_purged.load(Ordering::Relaxed);
-        if last + interval > now {
+        if !self.tree.lock().logs.begin_archive_look(now, interval) {
             return;
         }
-        self.archive_purged.store(now, Ordering::Relaxed);
         if let Err(error) = self.purge_archive_now(&options, now) {
             self.context.info.warn(format_args!(
                 "the archive of logs was not looked through: {error}"

@@ -6,7 +6,6 @@ use cairn_memory::WriteBufferManager;
 use cairn_memory::write_buffer::{FlushPolicy, Woken};
 use cairn_options::DbOptions;
 use cairn_platform::Priority;
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result};
 
 use crate::family::FamilyState;
@@ -22,13 +21,18 @@ pub(crate) fn of(options: &DbOptions) -> Option<Arc<WriteBufferManager>> {
 
 impl Shared {
     pub(crate) fn buffers_want_a_flush(&self) -> bool {
-        let buffers = self.buffers.as_ref();
+        let buffers = self.writes.buffers.as_ref();
         buffers.is_some_and(|buffers| buffers.should_flush())
     }
 
     /// The family whose memtable the budget's policy picks; none if all are empty.
     pub(crate) fn family_that_buffers_pick(&self) -> Vec<Arc<FamilyState>> {
-        match self.buffers.as_ref().map(|buffers| buffers.flush_policy()) {
+        match self
+            .writes
+            .buffers
+            .as_ref()
+            .map(|buffers| buffers.flush_policy())
+        {
             Some(FlushPolicy::Largest) => self.family_of_largest_memtable(),
             _ => self.family_of_oldest_memtable(),
         }
@@ -57,12 +61,12 @@ impl Shared {
     /// Waits while the budget is used up and says that writes have to; whether it had to. The
     /// caller leads.
     pub(crate) fn wait_for_buffers(&self, no_slowdown: bool) -> Result<bool> {
-        let Some(buffers) = self.buffers.as_ref().filter(|b| b.should_stall()) else {
+        let Some(buffers) = self.writes.buffers.as_ref().filter(|b| b.should_stall()) else {
             return Ok(false);
         };
         // Where nothing of this database waits to be flushed, another one has to give way; this
         // one would wait for it with nothing to wake it if it were never written to.
-        self.attention.store(true, Ordering::Release);
+        self.signals.request_attention();
         if no_slowdown {
             return Err(Error::incomplete(
                 "memtables have used up the write buffer manager's budget and no_slowdown is set",

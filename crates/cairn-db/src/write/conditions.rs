@@ -63,10 +63,10 @@ impl Shared {
         }
         tree.condition = worst;
         let behind = behind || worst != Condition::Normal;
-        self.compactions_behind.store(behind, Ordering::Relaxed);
+        self.signals.set_compactions_behind(behind);
         // Release: the conditions of the families are stored before.
-        self.some_are_held_back
-            .store(paced || worst != Condition::Normal, Ordering::Release);
+        self.signals
+            .set_held_back(paced || worst != Condition::Normal);
         if worst != before {
             self.context
                 .info
@@ -149,7 +149,7 @@ impl Shared {
             flush_scheduled: tree.jobs.flushes() as u64,
             flush_running: tree.jobs.running(JobKind::Flush) as u64,
             write_stall_proximity_pct: families.iter().filter_map(proximity).max().unwrap_or(0),
-            compaction_speedup_active: self.compactions_behind.load(Ordering::Relaxed),
+            compaction_speedup_active: self.signals.are_compactions_behind(),
         }
     }
 }

@@ -6,28 +6,31 @@ use std::sync::Arc;
 
 use cairn_memtable::{RULE, is_comparing};
 use cairn_observe::calls::{self, Within};
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use super::insert::Company;
 use super::queue::{Queue, Waiter};
+use crate::locks::Held;
 use crate::shared::Shared;
 
 /// The lead of the write queue. Dropped, it goes to the next writer.
-pub(crate) struct Lead<'q>(&'q Queue);
+pub(crate) struct Lead<'q> {
+    queue: &'q Queue,
+    _held: Held,
+}
 
 impl<'q> Lead<'q> {
-    /// The lead, which the caller has.
+    /// The lead, which the caller has; `held` notes that it does.
     #[inline]
-    pub(crate) fn new(queue: &'q Queue) -> Lead<'q> {
-        Lead(queue)
+    pub(crate) fn new(queue: &'q Queue, held: Held) -> Lead<'q> {
+        Lead { queue, _held: held }
     }
 }
 
 impl Drop for Lead<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.hand_over();
+        self.queue.hand_over();
     }
 }
 
@@ -55,7 +58,7 @@ impl Shared {
     #[inline]
     pub(crate) fn may_write(&self) -> Result<()> {
         // Relaxed: as in `insert_guarded`.
-        match calls::is_within() || self.insertion_calls_out.load(Ordering::Relaxed) {
+        match calls::is_within() || self.signals.insertion_calls_out() {
             false => Ok(()),
             true => self.may_write_within(),
         }
@@ -87,7 +90,7 @@ impl Shared {
     ) -> Result<()> {
         self.guarded("the insertion into a memtable", || {
             // Relaxed: an option is in force before the first write that it is for.
-            match self.insertion_calls_out.load(Ordering::Relaxed) {
+            match self.signals.insertion_calls_out() {
                 false => self.insert(batch, first, company),
                 true => self.insert_calling_out(batch, first, company),
             }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_observe::perf::{self, PerfMetric};
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result};
 
 use super::stall::{Cause, Condition};
@@ -26,7 +25,7 @@ impl Shared {
     #[inline]
     pub(crate) fn hold_back(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
         // Acquire pairs with the store of whoever found that a family has to be held back.
-        match self.some_are_held_back.load(Ordering::Acquire) {
+        match self.signals.are_held_back() {
             false => Ok(()),
             true => self.hold_back_slowly(batch, no_slowdown),
         }
@@ -118,7 +117,7 @@ impl Shared {
             if state.is_some_and(|state| waits_for_flush(state, family)) && !family.pace.is_on() {
                 family.pace.begin(now);
                 // Release: after what the family says of itself.
-                self.some_are_held_back.store(true, Ordering::Release);
+                self.signals.set_held_back(true);
             }
         }
     }

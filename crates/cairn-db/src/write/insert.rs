@@ -101,7 +101,7 @@ impl Shared {
                     self.note_growth(family, &memtable);
                 }
                 // A family dropped between the check and here takes its entries with it.
-                let family = match (id, self.default_family.get()) {
+                let family = match (id, self.families.default_family()) {
                     (0, Some(family)) => Some(family),
                     _ => all.get_or_init(|| self.families.load()).get(id),
                 };
@@ -142,13 +142,14 @@ impl Shared {
         // Relaxed: a leader that reads an old limit looks one write later.
         if memtable.memory_usage() >= family.attention_at.load(Ordering::Relaxed)
             || self
+                .writes
                 .buffers
                 .as_ref()
                 .is_some_and(|buffers| buffers.should_flush() || buffers.should_stall())
             || (memtable.has_range_tombstones() && family.has_too_many_ranges(memtable))
             || memtable.is_marked_for_flush()
         {
-            self.attention.store(true, Ordering::Release);
+            self.signals.request_attention();
         }
     }
 }

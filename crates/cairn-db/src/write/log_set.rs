@@ -33,6 +33,8 @@ pub(crate) struct LogSet {
     first_needed: FileNumber,
     /// Durable end of the logs at the last ingestion, as the MANIFEST says.
     reach: Option<LogReach>,
+    /// Time of the last look through the archive, in seconds since 1970.
+    archive_looked_at: u64,
 }
 
 /// Logs removed from the set.
@@ -203,6 +205,16 @@ impl LogSet {
     /// Takes all logs queued for reuse.
     pub(crate) fn take_recycled(&mut self) -> VecDeque<FileNumber> {
         std::mem::take(&mut self.recycled)
+    }
+
+    /// True if the archive is to be looked through at `now`, in seconds since 1970: the last time was `interval` seconds
+    /// ago or longer.
+    pub(crate) fn begin_archive_look(&mut self, now: u64, interval: u64) -> bool {
+        let due = self.archive_looked_at.saturating_add(interval) <= now;
+        if due {
+            self.archive_looked_at = now;
+        }
+        due
     }
 }
 

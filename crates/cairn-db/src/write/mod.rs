@@ -25,6 +25,7 @@ pub(crate) mod order;
 pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod room;
+pub(crate) mod signals;
 pub(crate) mod stall;
 pub(crate) mod steps;
 pub(crate) mod successive;
@@ -38,11 +39,11 @@ use cairn_observe::BackgroundErrorReason;
 use cairn_observe::perf::PerfMetric;
 use cairn_observe::statistics::Histogram;
 use cairn_options::WriteOptions;
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
 use crate::family::FamilyState;
+use crate::locks::Rank;
 use crate::shared::{Shared, Writer};
 use crate::telemetry::GroupCounts;
 use guards::{Lead, Untold};
@@ -102,7 +103,7 @@ impl Shared {
             self.check_families(batch)?;
         }
         // Relaxed: a batch that names a family comes after the creation of the family.
-        if self.has_timestamps.load(Ordering::Relaxed) {
+        if self.signals.has_timestamps() {
             self.refuse_timestamps(batch)?;
         }
         options.check_supported()?;
@@ -144,7 +145,7 @@ impl Shared {
             return;
         }
         let slow = {
-            let writer = self.writer.lock();
+            let writer = self.writes.writer.lock();
             writer.log.as_ref().and_then(CurrentLog::slow_append)
         };
         let millis = micros / 1000;
@@ -168,7 +169,11 @@ impl Shared {
             no_slowdown: options.no_slowdown,
         };
         self.may_write()?;
-        let waiter = match self.queue.join(|| Waiter::new(kind, batch.data().to_vec())) {
+        let waiter = match self
+            .writes
+            .queue
+            .join(|| Waiter::new(kind, batch.data().to_vec()))
+        {
             None => return self.lead(batch.data(), kind),
             Some(waiter) => waiter,
         };
@@ -215,7 +220,8 @@ impl Shared {
         let Kind::Batch { no_slowdown, .. } = kind else {
             unreachable!("a batch is written");
         };
-        let lead = Lead::new(&self.queue);
+        let held = self.context.locks.hold(Rank::Lead);
+        let lead = Lead::new(&self.writes.queue, held);
         self.make_room(no_slowdown, tells)?;
         let limit = || {
             let limit = self.options().max_write_batch_group_size_bytes;
@@ -226,7 +232,7 @@ impl Shared {
                 false => limit,
             }
         };
-        let followers = self.queue.followers(kind, limit);
+        let followers = self.writes.queue.followers(kind, limit);
         let untold = Untold(&followers);
         let result = match self.log_group(batch, kind, &followers) {
             Ok(before) if self.inserts_in_turn() => self.insert_in_turn(batch, before, &followers),
@@ -275,9 +281,9 @@ impl Shared {
             logged: !disable_wal,
         });
         if disable_wal {
-            self.unlogged.store(true, Ordering::Release);
+            self.signals.note_unlogged();
         }
-        let mut writer = self.writer.lock();
+        let mut writer = self.writes.writer.lock();
         let before = writer.allocated;
         if !disable_wal {
             let first = before.plus(1);
@@ -357,7 +363,7 @@ impl Shared {
         before: SequenceNumber,
         followers: &[Arc<Waiter>],
     ) -> Result<()> {
-        self.order.wait_for(before);
+        self.writes.order.wait_for(before);
         let mut inserted = Ok(());
         let mut next = before.plus(1);
         let batches = followers.iter().map(|follower| &*follower.batch);
@@ -373,7 +379,7 @@ impl Shared {
         if group.inserted(inserted) {
             return self.show_group(group.before, group.last, group.outcome());
         }
-        self.order.wait_for(group.last);
+        self.writes.order.wait_for(group.last);
         group.outcome()
     }
 
@@ -389,7 +395,7 @@ impl Shared {
         if let Err(error) = &inserted {
             self.background_error(BackgroundErrorReason::MemTable, error);
         }
-        self.order.show(before, last);
+        self.writes.order.show(before, last);
         inserted
     }
 
@@ -401,16 +407,17 @@ impl Shared {
     /// `Busy` in a callback that may not write.
     pub(crate) fn lead_alone(&self) -> Result<Lead<'_>> {
         self.may_write()?;
-        self.queue.lead_alone();
-        let lead = Lead::new(&self.queue);
+        let held = self.context.locks.hold(Rank::Lead);
+        self.writes.queue.lead_alone();
+        let lead = Lead::new(&self.writes.queue, held);
         self.wait_for_insertions();
         Ok(lead)
     }
 
     /// Waits until all that was logged is inserted. The caller leads.
     pub(crate) fn wait_for_insertions(&self) {
-        let last = self.writer.lock().allocated;
-        self.order.wait_for(last);
+        let last = self.writes.writer.lock().allocated;
+        self.writes.order.wait_for(last);
     }
 
     /// Appends `batches` to the log, and syncs it if `sync` asks for it.

@@ -26,7 +26,7 @@ impl Shared {
     #[inline]
     pub(crate) fn make_room(self: &Arc<Self>, no_slowdown: bool, tells: &mut bool) -> Result<()> {
         // Acquire pairs with the stores that ask for attention.
-        if !self.attention.load(Ordering::Acquire) {
+        if !self.signals.wants_attention() {
             return Ok(());
         }
         *tells = true;
@@ -39,7 +39,7 @@ impl Shared {
         loop {
             self.check_writable()?;
             // Cleared first: whoever asks from now on is heard by the next leader.
-            self.attention.store(false, Ordering::Release);
+            self.signals.clear_attention();
             self.wait_for_insertions();
             steps.done("insertions under way");
             let waited = self.wait_while_locked(no_slowdown)?;
@@ -165,7 +165,7 @@ impl Shared {
     pub(crate) fn sync_before_switch(&self) -> Result<()> {
         let file = match self.syncs_at_switch() {
             true => {
-                let writer = self.writer.lock();
+                let writer = self.writes.writer.lock();
                 let log = writer.log.as_ref().filter(|log| !log.is_empty());
                 log.map(CurrentLog::file)
             }
@@ -179,7 +179,7 @@ impl Shared {
 
     /// Starts a background sync of the current log, once a log, if it will be synced when it ends.
     fn sync_log_ahead(self: &Arc<Self>) {
-        let mut writer = self.writer.lock();
+        let mut writer = self.writes.writer.lock();
         let Some(log) = writer.log.as_mut().filter(|log| !log.is_presynced()) else {
             return;
         };
@@ -225,9 +225,9 @@ impl Shared {
 
     /// Whether all logs together are larger than `max_total_wal_size`.
     fn logs_are_too_large(&self) -> bool {
-        let limit = self.wal_limit.load(Ordering::Relaxed);
+        let limit = self.signals.wal_limit();
         let finished = self.tree.lock().logs.bytes();
-        limit > 0 && finished + self.writer.lock().unflushed_log_bytes > limit
+        limit > 0 && finished + self.writes.writer.lock().unflushed_log_bytes > limit
     }
 
     /// The families that keep the oldest log alive.
@@ -269,7 +269,7 @@ impl Shared {
         self.switch_log(&mut steps)
             .inspect_err(|error| self.log_failed(error))?;
         let (current, last) = {
-            let writer = self.writer.lock();
+            let writer = self.writes.writer.lock();
             let current = writer.log.as_ref().map(|log| log.number());
             (current, writer.allocated)
         };
@@ -344,38 +344,18 @@ impl Shared {
             .notify_later(move |listener| listener.on_memtable_sealed(&info));
     }
 
-    /// Ends the current log and begins another, unless nothing was written to it yet.
+    /// Ends the current log and begins another, unless nothing was written to it yet. The caller leads.
     ///
     /// What waits for the device is left to a job: a sync of what is left took up to 600 ms while that had much to do,
     /// cutting a mapped log to its length 85 ms. Until then zeros lie behind its records.
     fn switch_log(self: &Arc<Self>, steps: &mut Steps<'_>) -> Result<()> {
-        let mut writer = self.writer.lock();
-        let first = writer.allocated.plus(1);
-        let Some(log) = writer.log.as_mut() else {
-            return Err(Error::shutdown("the database is closed"));
-        };
-        let failed = log.has_failed();
-        if log.is_empty() && !failed {
+        let Some(ended) = self.end_current_log(steps)? else {
             return Ok(());
-        }
-        let waits = self.syncs_at_switch();
-        // One that failed is left alone: the new one gets no byte before all that was logged is in tables.
-        if !failed {
-            log.hand_over()?;
-        }
-        if !failed && waits {
-            if self.options().track_and_verify_wals {
-                // The next log says how long the file of this one is.
-                log.cut()?;
-                steps.done("cutting the log");
-            }
-            log.file().sync(&*self.context.world.fs)?;
-            steps.done("syncing the log");
-        }
-        if !failed && self.options().track_and_verify_wals_in_manifest {
+        };
+        if !ended.failed && self.options().track_and_verify_wals_in_manifest {
             let finished = WalAddition {
-                number: log.number(),
-                synced_bytes: Some(log.len()),
+                number: ended.number,
+                synced_bytes: Some(ended.len),
             };
             let record = VersionEdit {
                 wal_additions: vec![finished],
@@ -384,46 +364,114 @@ impl Shared {
             self.log_edits(&mut self.manifest.lock(), vec![record])?;
             steps.done("the MANIFEST");
         }
+        let (old, number) = self.replace_log(&ended, steps)?;
+        self.leave_log(old, number, &ended, steps)
+    }
+
+    /// Prepares the current log for its end: its records are with the kernel, and on the device if the options want
+    /// that. `None` if nothing was written to it.
+    fn end_current_log(&self, steps: &mut Steps<'_>) -> Result<Option<EndedLog>> {
+        let mut writer = self.writes.writer.lock();
+        let Some(log) = writer.log.as_mut() else {
+            return Err(Error::shutdown("the database is closed"));
+        };
+        let failed = log.has_failed();
+        if log.is_empty() && !failed {
+            return Ok(None);
+        }
+        let synced = self.syncs_at_switch();
+        // One that failed is left alone: the new one gets no byte before all that was logged is in tables.
+        if !failed {
+            log.hand_over()?;
+        }
+        if !failed && synced {
+            if self.options().track_and_verify_wals {
+                // The next log says how long the file of this one is.
+                log.cut()?;
+                steps.done("cutting the log");
+            }
+            log.file().sync(&*self.context.world.fs)?;
+            steps.done("syncing the log");
+        }
+        Ok(Some(EndedLog {
+            number: log.number(),
+            len: log.len(),
+            failed,
+            synced,
+        }))
+    }
+
+    /// Puts a new log in the place of `ended`, and returns the old one and the new one's number. Only the leader
+    /// writes, so the log is still the one that ended.
+    fn replace_log(
+        &self,
+        ended: &EndedLog,
+        steps: &mut Steps<'_>,
+    ) -> Result<(CurrentLog, FileNumber)> {
+        let mut writer = self.writes.writer.lock();
+        let first = writer.allocated.plus(1);
+        let Some(log) = writer.log.as_mut() else {
+            return Err(Error::shutdown("the database is closed"));
+        };
+        assert_eq!(log.number(), ended.number, "the leader alone ends logs");
         let number = self.new_file_number();
         let predecessor = self.predecessor(log);
         let mut next = self.create_log(number, predecessor, Some(log))?;
-        if !failed && !waits {
+        if !ended.failed && !ended.synced {
             next.follow(log, first)?;
         }
         steps.done("the next log");
-        let old = writer.log.replace(next);
-        writer.ended = old.as_ref().map(|old| (old.number(), old.file_len()));
+        let old = std::mem::replace(log, next);
+        writer.ended = Some((old.number(), old.file_len()));
         writer.unflushed_log_bytes = 0;
-        drop(writer);
-        steps.done("the next log");
-        if let Some(old) = old {
-            if let Some((_, nanos)) = old.slow_append() {
-                self.context.info.info(format_args!(
-                    "an append to log {} took {} ms",
-                    old.number(),
-                    nanos / 1_000_000
-                ));
-            }
-            let mut tree = self.tree.lock();
-            tree.logs.set_len(old.number(), old.len());
-            tree.logs.add_current(number);
-            if failed {
-                tree.logs.mark_failed(old.number());
-                drop(tree);
-                old.give_up();
-            } else if waits && !old.is_mapped() {
-                drop(tree);
-                // One that was written over has no tail of its former life once something is in the next one.
-                old.finish(&*self.context.world.fs)?;
-                steps.done("closing the log");
-            } else {
-                tree.logs.start_ending(old.number(), old.file());
-                // Only the leader of an open database ends a log.
-                assert!(tree.jobs.begin_purge());
-                drop(tree);
-                self.end_log(old);
-            }
+        Ok((old, number))
+    }
+
+    /// Leaves `old`, which the log `number` has followed: its file is closed, by a job unless that takes no time.
+    fn leave_log(
+        self: &Arc<Self>,
+        old: CurrentLog,
+        number: FileNumber,
+        ended: &EndedLog,
+        steps: &mut Steps<'_>,
+    ) -> Result<()> {
+        if let Some((_, nanos)) = old.slow_append() {
+            self.context.info.info(format_args!(
+                "an append to log {} took {} ms",
+                old.number(),
+                nanos / 1_000_000
+            ));
+        }
+        let mut tree = self.tree.lock();
+        tree.logs.set_len(old.number(), old.len());
+        tree.logs.add_current(number);
+        if ended.failed {
+            tree.logs.mark_failed(old.number());
+            drop(tree);
+            old.give_up();
+        } else if ended.synced && !old.is_mapped() {
+            drop(tree);
+            // One that was written over has no tail of its former life once something is in the next one.
+            old.finish(&*self.context.world.fs)?;
+            steps.done("closing the log");
+        } else {
+            tree.logs.start_ending(old.number(), old.file());
+            // Only the leader of an open database ends a log.
+            assert!(tree.jobs.begin_purge());
+            drop(tree);
+            self.end_log(old);
         }
         Ok(())
     }
+}
+
+/// A log that is about to be replaced.
+struct EndedLog {
+    number: FileNumber,
+    /// Bytes of its records.
+    len: u64,
+    /// A write to it has failed.
+    failed: bool,
+    /// It is on the device.
+    synced: bool,
 }

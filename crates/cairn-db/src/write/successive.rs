@@ -14,10 +14,9 @@ use cairn_format::dated;
 use cairn_format::key::LookupKey;
 use cairn_memtable::Memtable;
 use cairn_options::{FamilyOptions, ReadOptions, ReadTier};
-use cairn_platform::sync::Ordering;
 use cairn_read::merging::{Below, Merged, full_merge};
 use cairn_read::{Found, get};
-use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
+use cairn_types::{SequenceNumber, ValueKind};
 
 use crate::family::FamilyState;
 use crate::shared::Shared;
@@ -27,7 +26,7 @@ impl Shared {
     #[inline]
     pub(crate) fn inserts_in_turn(&self) -> bool {
         // Relaxed: who sees an option late merges late.
-        self.may_merge_early.load(Ordering::Relaxed) && self.merges_early()
+        self.signals.may_merge_early() && self.merges_early()
     }
 
     #[cold]
@@ -36,19 +35,6 @@ impl Shared {
         families
             .iter()
             .any(|family| family.options().max_successive_merges > 0)
-    }
-
-    /// Notes what `options`, which come into force for a family, say about merging early and other code of the
-    /// program that insertions call.
-    pub(crate) fn note_merging(&self, options: &FamilyOptions) {
-        let merges = options.max_successive_merges > 0;
-        if merges {
-            self.may_merge_early.store(true, Ordering::Relaxed);
-        }
-        let extracts = matches!(options.prefix_extractor, Some(PrefixExtractor::Custom(_)));
-        if merges || extracts || matches!(options.comparator, KeyOrder::Custom(_)) {
-            self.insertion_calls_out.store(true, Ordering::Relaxed);
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls of a program about the log: handing it to the kernel, syncing it, holding writes back.
 
-use cairn_platform::sync::{Arc, Ordering};
+use cairn_platform::sync::Arc;
 use cairn_types::{Error, Result};
 
 use super::wal_locks::Begun;
@@ -11,7 +11,7 @@ impl Shared {
     /// Gives the kernel what waits in memory, and with `sync` makes it survive a power cut.
     pub(crate) fn flush_wal(&self, sync: bool) -> Result<()> {
         let syncer = {
-            let mut writer = self.writer.lock();
+            let mut writer = self.writes.writer.lock();
             let Some(log) = writer.log.as_mut() else {
                 return Ok(());
             };
@@ -40,7 +40,7 @@ impl Shared {
                     let lead = self.lead_alone();
                     let holder = lead.is_ok().then_some(thread);
                     self.tree.lock().wal_locks.complete(holder);
-                    self.attention.store(true, Ordering::Release);
+                    self.signals.request_attention();
                     self.changed.notify_all();
                     lead?;
                     break;
@@ -75,7 +75,7 @@ impl Shared {
             return Ok(false);
         }
         // Those who come later have to look too.
-        self.attention.store(true, Ordering::Release);
+        self.signals.request_attention();
         if no_slowdown {
             return Err(Error::incomplete(
                 "writes are held back by lock_wal and no_slowdown is set",
@@ -87,7 +87,7 @@ impl Shared {
 
     /// Makes a write of low priority and `bytes` wait while compactions are behind.
     pub(crate) fn let_others_first(&self, bytes: usize, no_slowdown: bool) -> Result<()> {
-        if !self.compactions_behind.load(Ordering::Relaxed) {
+        if !self.signals.are_compactions_behind() {
             return Ok(());
         }
         if no_slowdown {
@@ -96,8 +96,11 @@ impl Shared {
             ));
         }
         let clock = &self.context.world.clock;
-        let delay = self.low_pri_throttle.delay(bytes, clock.monotonic_nanos());
-        self.sleep_while(delay, || self.compactions_behind.load(Ordering::Relaxed))
+        let delay = self
+            .writes
+            .low_pri_throttle
+            .delay(bytes, clock.monotonic_nanos());
+        self.sleep_while(delay, || self.signals.are_compactions_behind())
     }
 }
 

@@ -9,7 +9,6 @@ use cairn_jobs::ingest::{self, Place, Rules};
 use cairn_jobs::pick::JobId;
 use cairn_observe::listener::ExternalFileIngestionInfo;
 use cairn_options::CompactionStyle;
-use cairn_platform::sync::Ordering;
 use cairn_read::View;
 use cairn_types::{Error, Result, SequenceNumber};
 use cairn_version::{FileMeta, TreeEdit, Version};
@@ -105,7 +104,7 @@ impl Shared {
 
     /// The last log that has records, and where they end. The caller leads, and has synced the logs.
     fn durable_log_reach(&self) -> Option<LogReach> {
-        let current = self.writer.lock().log.as_ref().and_then(|log| {
+        let current = self.writes.writer.lock().log.as_ref().and_then(|log| {
             (!log.is_empty()).then(|| LogReach {
                 number: log.number(),
                 bytes: log.len(),
@@ -417,7 +416,7 @@ impl Shared {
 
     /// Shows the new versions to readers, and then the new sequence number.
     fn show(&self, prepared: &[Prepared<'_>], entering: &[Entering], last: SequenceNumber) {
-        let mut writer = self.writer.lock();
+        let mut writer = self.writes.writer.lock();
         let mut tree = self.tree.lock();
         for (job, entering) in prepared.iter().zip(entering) {
             let family = job.family();
@@ -427,11 +426,11 @@ impl Shared {
             let view = family.view().with_version(entering.next.clone(), &[]);
             family.view.store(Arc::new(view));
         }
-        self.has_obsolete.store(true, Ordering::Release);
+        self.purge_hint.note_obsolete();
         drop(tree);
         writer.allocated = writer.allocated.max(last);
         // A reader that sees the number sees the files that have it.
-        self.order.jump(writer.allocated);
+        self.writes.order.jump(writer.allocated);
     }
 
     /// Tells listeners of a file that was ingested. Not inlined, so that a stack names it.

@@ -1,0 +1,116 @@
+//! The end of an open database: closing, the flag that ends jobs, and the lock on the directory.
+//!
+//! Invariants:
+//!
+//! C1. A database that is closing never stops doing so, and its jobs are canceled.
+//! C2. One thread closes; others that want to wait for it.
+//! C3. The directory is released when closing is complete, and not before.
+
+use std::sync::Arc;
+
+use cairn_platform::fs::FileLock;
+use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
+use cairn_types::{Error, Result};
+
+use crate::locks::{Locks, Rank, Ranked};
+
+/// The state of closing.
+pub(crate) struct Lifecycle {
+    closing: AtomicBool,
+    /// Read by running jobs, which end if it is set.
+    canceled: Arc<AtomicBool>,
+    /// True once closing is complete. Held while a thread closes.
+    closed: Ranked<bool>,
+    /// The lock on the directory; none of a database that is only read.
+    directory: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+impl Lifecycle {
+    /// An open database that holds `directory`.
+    pub(crate) fn new(directory: Option<Box<dyn FileLock>>, locks: Locks) -> Lifecycle {
+        Lifecycle {
+            closing: AtomicBool::new(false),
+            canceled: Arc::default(),
+            closed: locks.mutex(Rank::Closing, false),
+            directory: Mutex::new(directory),
+        }
+    }
+
+    /// Begins to close: nothing new starts, and jobs that run end soon.
+    pub(crate) fn begin_closing(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.canceled.store(true, Ordering::Release);
+    }
+
+    /// True from the beginning of closing on.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// # Errors
+    ///
+    /// `ShutdownInProgress` if the database is being closed, or closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.is_closing() {
+            true => Err(Error::shutdown("the database is being closed")),
+            false => Ok(()),
+        }
+    }
+
+    /// The flag that ends a job when the database is closed.
+    pub(crate) fn cancel_flag(&self) -> Arc<AtomicBool> {
+        self.canceled.clone()
+    }
+
+    /// Runs `close` unless that was done; waits for another thread that does.
+    pub(crate) fn close_once(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut closed = self.closed.lock();
+        if *closed {
+            return Ok(());
+        }
+        let done = close();
+        *closed = true;
+        done
+    }
+
+    /// True if closing is complete; waits for a thread that closes.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.lock()
+    }
+
+    /// Releases the lock on the directory.
+    pub(crate) fn release_directory(&self) {
+        assert!(
+            self.is_closing(),
+            "only a closing database releases its directory (C3)"
+        );
+        *self.directory.lock() = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_closed_once_and_its_jobs_end() {
+        let lifecycle = Lifecycle::new(None, Locks::new());
+        let flag = lifecycle.cancel_flag();
+        assert!(lifecycle.check_open().is_ok() && !lifecycle.is_closed());
+        let failed = lifecycle.close_once(|| {
+            lifecycle.begin_closing();
+            Err(Error::io_text("the log"))
+        });
+        assert!(failed.is_err() && lifecycle.is_closed() && lifecycle.is_closing());
+        assert!(flag.load(Ordering::Acquire) && lifecycle.check_open().is_err());
+        lifecycle
+            .close_once(|| unreachable!("it is closed"))
+            .unwrap();
+    }
+
+    #[test]
+    #[should_panic(expected = "C3")]
+    fn an_open_database_keeps_its_directory() {
+        Lifecycle::new(None, Locks::new()).release_directory();
+    }
+}

@@ -1,0 +1,90 @@
+//! The options of an open database, and the locks under which they change and are written to a file.
+//!
+//! Invariants:
+//!
+//! O1. Options change one call at a time: under [`Settings::begin_change`], whose lock precedes most others.
+//! O2. The newest OPTIONS file has the newest options: one is written under [`Settings::lock_file`], whose lock
+//!     follows most others.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use cairn_options::DbOptions;
+use cairn_platform::sync::{AtomicBool, Ordering};
+
+use crate::locks::{Locks, Rank, Ranked, RankedGuard};
+
+/// The options of an open database.
+pub(crate) struct Settings {
+    /// Options with their effective values. Replaced as a whole when they change.
+    current: ArcSwap<DbOptions>,
+    change: Ranked<()>,
+    file: Ranked<()>,
+    /// The newest options could not be written to an OPTIONS file yet.
+    unsaved: AtomicBool,
+}
+
+/// A change of options under way.
+pub(crate) struct Change<'a> {
+    settings: &'a Settings,
+    _alone: RankedGuard<'a, ()>,
+}
+
+/// The right to write and list OPTIONS files.
+pub(crate) struct FileLock<'a> {
+    _alone: RankedGuard<'a, ()>,
+}
+
+impl Settings {
+    pub(crate) fn new(options: DbOptions, locks: Locks) -> Settings {
+        Settings {
+            current: ArcSwap::from_pointee(options),
+            change: locks.mutex(Rank::OptionsChange, ()),
+            file: locks.mutex(Rank::OptionsFile, ()),
+            unsaved: AtomicBool::new(false),
+        }
+    }
+
+    /// The options in effect now, without counting a reference.
+    pub(crate) fn get(&self) -> Guard<Arc<DbOptions>> {
+        self.current.load()
+    }
+
+    /// Waits for a change under way and keeps others from beginning. The caller holds no lock.
+    pub(crate) fn begin_change(&self) -> Change<'_> {
+        Change {
+            settings: self,
+            _alone: self.change.lock(),
+        }
+    }
+
+    /// Waits for a file that is being written. The caller takes no lock until it drops the result.
+    pub(crate) fn lock_file(&self) -> FileLock<'_> {
+        FileLock {
+            _alone: self.file.lock(),
+        }
+    }
+}
+
+impl Change<'_> {
+    /// The options in effect.
+    pub(crate) fn before(&self) -> Arc<DbOptions> {
+        self.settings.current.load_full()
+    }
+
+    /// Puts `options` in force.
+    pub(crate) fn replace(&self, options: DbOptions) {
+        self.settings.current.store(Arc::new(options));
+    }
+
+    /// True if the last change could not be written to an OPTIONS file.
+    pub(crate) fn is_unsaved(&self) -> bool {
+        // Relaxed, as below: changes are one at a time.
+        self.settings.unsaved.load(Ordering::Relaxed)
+    }
+
+    /// Records if the options of now are in an OPTIONS file.
+    pub(crate) fn set_unsaved(&self, unsaved: bool) {
+        self.settings.unsaved.store(unsaved, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,126 @@
+//! Signals to writers: what a write finds with one load before it goes on, so that the usual one pays no more.
+//!
+//! All are set by other threads (jobs, changes of options, callers of `lock_wal`). Only a leader clears the request
+//! for attention, before it looks, so that no request is lost.
+
+use cairn_options::FamilyOptions;
+use cairn_platform::sync::{AtomicBool, AtomicU64, Ordering};
+use cairn_types::{KeyOrder, PrefixExtractor};
+
+/// The signals to the writers of a database.
+#[derive(Default)]
+pub(crate) struct Signals {
+    /// The next leader has to look before it writes.
+    attention: AtomicBool,
+    /// Writes of some family are delayed, stopped or paced.
+    held_back: AtomicBool,
+    /// Compactions are behind, or nearly.
+    compactions_behind: AtomicBool,
+    /// Bytes of logs at which memtables are switched so that old logs can go; 0 for no limit.
+    wal_limit: AtomicU64,
+    /// Something was written without a log since the last flush of everything.
+    unlogged: AtomicBool,
+    /// Some family may have `max_successive_merges`.
+    may_merge_early: AtomicBool,
+    /// The keys of some family have timestamps.
+    has_timestamps: AtomicBool,
+    /// Some family may have code of the program that insertions into memtables call.
+    insertion_calls_out: AtomicBool,
+}
+
+impl Signals {
+    /// Notes the options of a family before its first write under them. What they ask of writers is never taken
+    /// back: it costs a look.
+    pub(crate) fn note_options(&self, options: &FamilyOptions) {
+        // Relaxed: a family and its options reach a writer through other stores, which come after these.
+        let merges = options.max_successive_merges > 0;
+        if merges {
+            self.may_merge_early.store(true, Ordering::Relaxed);
+        }
+        let extracts = matches!(options.prefix_extractor, Some(PrefixExtractor::Custom(_)));
+        if merges || extracts || matches!(options.comparator, KeyOrder::Custom(_)) {
+            self.insertion_calls_out.store(true, Ordering::Relaxed);
+        }
+        if options.comparator.timestamp_size() > 0 {
+            self.has_timestamps.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// True if some family may have `max_successive_merges`.
+    #[inline]
+    pub(crate) fn may_merge_early(&self) -> bool {
+        self.may_merge_early.load(Ordering::Relaxed)
+    }
+
+    /// True if the keys of some family have timestamps.
+    #[inline]
+    pub(crate) fn has_timestamps(&self) -> bool {
+        self.has_timestamps.load(Ordering::Relaxed)
+    }
+
+    /// True if insertions into memtables may call code of the program.
+    #[inline]
+    pub(crate) fn insertion_calls_out(&self) -> bool {
+        self.insertion_calls_out.load(Ordering::Relaxed)
+    }
+
+    /// Has the next leader look before it writes: after a change that it must not miss.
+    pub(crate) fn request_attention(&self) {
+        self.attention.store(true, Ordering::Release);
+    }
+
+    /// True if a leader has to look.
+    #[inline]
+    pub(crate) fn wants_attention(&self) -> bool {
+        // Acquire pairs with the store of the request.
+        self.attention.load(Ordering::Acquire)
+    }
+
+    /// Clears the request, before the leader looks: a later one is for the next leader.
+    pub(crate) fn clear_attention(&self) {
+        self.attention.store(false, Ordering::Release);
+    }
+
+    /// Some family's writes are held back, or none is. The caller has stored before which.
+    pub(crate) fn set_held_back(&self, held_back: bool) {
+        self.held_back.store(held_back, Ordering::Release);
+    }
+
+    /// True if writes of some family are held back.
+    #[inline]
+    pub(crate) fn are_held_back(&self) -> bool {
+        // Acquire pairs with the store above: the families say which of them.
+        self.held_back.load(Ordering::Acquire)
+    }
+
+    /// Compactions are behind, or not.
+    pub(crate) fn set_compactions_behind(&self, behind: bool) {
+        // Relaxed: writes of low priority notice soon.
+        self.compactions_behind.store(behind, Ordering::Relaxed);
+    }
+
+    /// True if compactions are behind.
+    pub(crate) fn are_compactions_behind(&self) -> bool {
+        self.compactions_behind.load(Ordering::Relaxed)
+    }
+
+    /// Sets the bytes of logs at which memtables are switched; 0 for no limit.
+    pub(crate) fn set_wal_limit(&self, bytes: u64) {
+        self.wal_limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The bytes of logs at which memtables are switched; 0 for no limit.
+    pub(crate) fn wal_limit(&self) -> u64 {
+        self.wal_limit.load(Ordering::Relaxed)
+    }
+
+    /// Something is written without a log.
+    pub(crate) fn note_unlogged(&self) {
+        self.unlogged.store(true, Ordering::Release);
+    }
+
+    /// True if something was written without a log.
+    pub(crate) fn has_unlogged(&self) -> bool {
+        self.unlogged.load(Ordering::Acquire)
+    }
+}
