@@ -82,17 +82,27 @@ impl Shared {
         true
     }
 
-    /// Runs `job` in the background with the database.
+    /// Runs `job` in the background with the database. A panic that the job does not catch itself makes the database
+    /// read-only, so that no caller waits for what the job was to do.
     pub(crate) fn spawn(
         self: &Arc<Self>,
         priority: Priority,
         job: impl FnOnce(&Arc<Shared>) + Send + 'static,
     ) {
         let shared = self.clone();
+        let guarded = move || {
+            let done = shared.guarded("a background job", || {
+                shared.as_job(|| job(&shared));
+                Ok(())
+            });
+            if let Err(error) = done {
+                shared.background_error(BackgroundErrorReason::Flush, &error);
+            }
+        };
         self.context
             .world
             .executor
-            .spawn(priority, Box::new(move || shared.as_job(|| job(&shared))));
+            .spawn(priority, Box::new(guarded));
     }
 
     /// Runs `job`, whose callbacks may not wait for others.

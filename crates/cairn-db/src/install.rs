@@ -95,7 +95,11 @@ impl Shared {
         self.log_edits_for(reason, &mut manifest, records)?;
 
         let mut tree = self.tree.lock();
-        tree.logs.release_before(min_log);
+        if frees_logs {
+            // Only then the records say that older logs are not needed. Until a MANIFEST does, the logs are kept, also
+            // those that no family needs: later logs count only where these are.
+            tree.logs.release_before(min_log);
+        }
         for ((family, change), (base, next)) in group.iter().zip(nexts) {
             if let Some(state) = tree.families.get_mut(&family.id()) {
                 state.immutables.retain(|immutable| {

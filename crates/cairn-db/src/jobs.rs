@@ -12,9 +12,8 @@
 //! Invariants:
 //!
 //! J1. Every job that begins ends once; none ends that did not begin.
-//! J2. At most as many jobs of a kind run as are scheduled, those on a caller's thread not counted.
-//! J3. No purge begins once the directory is given up.
-//! J4. The flag that running compactions read is set while there is an abort, that of manual ones while they
+//! J2. No purge begins once the directory is given up.
+//! J3. The flag that running compactions read is set while there is an abort, that of manual ones while they
 //!     are banned.
 
 use std::sync::Arc;
@@ -35,7 +34,7 @@ pub(crate) enum JobKind {
 pub(crate) struct Jobs {
     /// Jobs that were begun and not ended, by kind.
     scheduled: [usize; 2],
-    /// Those of them that a thread of the background runs.
+    /// Jobs that threads of the background run. A thread is done a little after the job has ended.
     running: [usize; 2],
     /// Manual compactions that run or wait.
     manual: usize,
@@ -111,7 +110,6 @@ impl Jobs {
     /// Counts a job that a thread of the background runs now.
     pub(crate) fn start_running(&mut self, kind: JobKind) {
         self.running[kind as usize] += 1;
-        debug_assert!(self.running[kind as usize] <= self.scheduled[kind as usize]);
     }
 
     /// The thread is done with the job, whose end may be noted already.

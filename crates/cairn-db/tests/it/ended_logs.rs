@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use cairn_db::{Db, WriteBatch};
 use cairn_format::names::FileName;
-use cairn_options::{DbOptions, FamilyOptions, FlushOptions, WalRecoveryMode};
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, WalRecoveryMode};
 use cairn_platform::fs::FileMode;
 use cairn_sim::trace::Call;
 use cairn_sim::{Fault, SimWorld};
@@ -54,6 +54,33 @@ fn three_logs() -> (SimWorld, FileNumber) {
     switch(&db);
     db.put(b"4", b"in the third log").expect("no file fails");
     (SimWorld::on(sim.fs.image(), 2), second)
+}
+
+/// A log that holds nothing but batches without entries is needed as long as the MANIFEST says so: the log that
+/// follows it counts only where it is there.
+#[test]
+fn a_log_of_empty_batches_outlives_compactions() {
+    let sim = SimWorld::new(1);
+    let db = open_on(&sim, &db_options(), &several()).expect("no file fails");
+    for key in [b"1", b"2"] {
+        db.put(key, b"in a table").expect("no file fails");
+        db.flush().expect("no file fails");
+    }
+    let of_nothing = log_of(&db);
+    db.write(&WriteBatch::new()).expect("no file fails");
+    switch(&db);
+    assert_ne!(log_of(&db), of_nothing);
+    db.compact_range(None, None, &CompactRangeOptions::default())
+        .expect("no file fails");
+    db.put(b"3", b"in the last log").expect("no file fails");
+    for world in [SimWorld::on(sim.fs.image(), 2), {
+        db.close().expect("no file fails");
+        SimWorld::on(sim.fs.image(), 3)
+    }] {
+        let db = open_on(&world, &db_options(), &several()).expect("no file fails");
+        assert_eq!(db.dropped_at_recovery(), []);
+        assert_eq!(get(&db, b"3").as_deref(), Some(&b"in the last log"[..]));
+    }
 }
 
 /// Options of families of which several memtables may wait.

@@ -1,5 +1,5 @@
-//! Writes a batch, of one entry or several: `put default k v:3:1 sync`,
-//! `batch put default k v:3:1 ; delete a k ; sync`.
+//! Writes a batch, of one entry, several or none: `put default k v:3:1 sync`,
+//! `batch put default k v:3:1 ; delete a k ; sync`, `batch none ; sync`.
 
 use std::str::FromStr;
 
@@ -30,6 +30,9 @@ pub const KIND: Kind = Kind {
     generate: |generator| Some(Op::new(Batch::generate(generator))),
 };
 
+/// The word for a batch without entries.
+const NONE: &str = "none";
+
 /// A batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
@@ -43,10 +46,11 @@ impl Batch {
     /// A batch of the seed's choice.
     pub(super) fn generate(generator: &mut Generator) -> Batch {
         let several = generator.is_on("batch") && generator.rng.chance(1, 4);
-        let count = if several {
-            2 + generator.rng.below(6)
-        } else {
-            1
+        let count = match several {
+            // A batch without entries is logged as well.
+            true if generator.rng.chance(1, 6) => 0,
+            true => 2 + generator.rng.below(6),
+            false => 1,
         };
         let mut writes: Vec<Write> = Vec::new();
         for _ in 0..count {
@@ -79,6 +83,7 @@ impl FromStr for Batch {
         if let Some(rest) = line.strip_prefix("batch ") {
             let body = rest.strip_suffix(" ; sync");
             let parts = body.unwrap_or(rest).split(" ; ");
+            let parts = parts.filter(|part| *part != NONE);
             return Ok(Batch {
                 writes: parts.map(str::parse).collect::<Result<_>>()?,
                 sync: body.is_some(),
@@ -97,7 +102,10 @@ impl Operation for Batch {
         match self.writes.as_slice() {
             [one] => format!("{one}{}", if self.sync { " sync" } else { "" }),
             writes => {
-                let parts: Vec<String> = writes.iter().map(Write::to_string).collect();
+                let mut parts: Vec<String> = writes.iter().map(Write::to_string).collect();
+                if parts.is_empty() {
+                    parts.push(NONE.to_owned());
+                }
                 let sync = if self.sync { " ; sync" } else { "" };
                 format!("batch {}{sync}", parts.join(" ; "))
             }
