@@ -242,7 +242,7 @@ c_functions! {
         report(errptr, || {
             let mut changed = of(base_options).clone();
             let all = &mut changed.value;
-            cairn_options::text::apply_mixed(&mut all.db, &mut all.family, &text(opts_str))?;
+            cairn_options::apply_mixed(&mut all.db, &mut all.family, &text(opts_str))?;
             *of_mut(new_options) = changed;
             Ok(())
         });

@@ -65,7 +65,7 @@ impl Options {
     ///
     /// `InvalidArgument` names what is unknown or cannot be read.
     pub fn text(mut self, text: &str) -> Result<Options> {
-        cairn_options::text::apply_mixed(&mut self.db, &mut self.family, text)?;
+        cairn_options::apply_mixed(&mut self.db, &mut self.family, text)?;
         Ok(self)
     }
 
