@@ -7,11 +7,10 @@
 use std::collections::HashMap;
 
 use cairn_blob::{BlobBuilder, BlobFile, BlobParams, BlobValue};
-use cairn_compress::{CodecOptions, Compression, Compressor};
+use cairn_compress::Compressor;
 use cairn_format::blob::{BlobIndex, FOOTER_LEN};
 use cairn_observe::files::measured_writes;
 use cairn_observe::statistics::{Histogram, Ticker};
-use cairn_options::{CompressionOptions, FamilyOptions, PrepopulateBlobCache};
 use cairn_platform::WritableFile;
 use cairn_platform::io::{Buffer, ReadRequest};
 use cairn_platform::sync::Arc;
@@ -19,54 +18,9 @@ use cairn_types::{FileNumber, Result};
 use cairn_version::BlobFileMeta;
 
 use crate::checksum;
-use crate::context::{BlobsRead, JobContext};
-use crate::output::Kind;
-
-/// What a job does with values that are large, or lie in blob files.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BlobPlan {
-    /// Values of at least so many bytes, and at least one, go to blob files; `None`: no value does.
-    pub(crate) min_bytes: Option<u64>,
-    /// The size at which a blob file ends, in bytes.
-    pub(crate) file_bytes: u64,
-    pub(crate) compression: Compression,
-    pub(crate) codec: CodecOptions,
-    /// Whether large columns of entities go to blob files too.
-    pub(crate) columns: bool,
-    /// Blobs in files before this one are written anew; 0 for none.
-    pub(crate) relocate_below: FileNumber,
-    /// Bytes read at once from the files that are moved out of.
-    pub(crate) readahead: u64,
-    /// Whether what is written enters the blob cache.
-    pub(crate) prepopulate: bool,
-}
-
-impl BlobPlan {
-    /// The plan of a job that writes tables of `level`. `flush` says whether it is a flush.
-    pub(crate) fn new(options: &FamilyOptions, level: usize, flush: bool) -> BlobPlan {
-        let starts = usize::try_from(options.blob_file_starting_level).unwrap_or(0);
-        let separates = options.enable_blob_files && level >= starts;
-        let warm = options.prepopulate_blob_cache == PrepopulateBlobCache::FlushOnly;
-        BlobPlan {
-            min_bytes: separates.then_some(options.min_blob_size.max(1)),
-            file_bytes: options.blob_file_size,
-            compression: options.blob_compression_type,
-            codec: codec(&options.blob_compression_opts),
-            columns: options.enable_blob_columns,
-            relocate_below: FileNumber(0),
-            readahead: options.blob_compaction_readahead_size,
-            prepopulate: flush && warm,
-        }
-    }
-}
-
-fn codec(options: &CompressionOptions) -> CodecOptions {
-    CodecOptions {
-        level: options.level,
-        window_bits: options.window_bits,
-        checksum: options.checksum,
-    }
-}
+use crate::context::JobContext;
+use crate::kind::Kind;
+use crate::stats::BlobsRead;
 
 /// Writes the blob files of one part of a job.
 pub(crate) struct BlobWriter<'a> {

@@ -28,17 +28,19 @@ use cairn_types::{
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 
 use crate::below::Below;
-use crate::blobs::{BlobPlan, BlobReader};
-use crate::context::{Done, JobContext, JobStats, Permit, RawInput};
+use crate::blobs::BlobReader;
+use crate::context::{JobContext, Permit};
 use crate::cuts::Cuts;
 use crate::filter::Filter;
 use crate::garbage::Garbage;
 use crate::inputs::{InputTable, Tables};
-use crate::output::{Kind, Outputs};
+use crate::kind::{BlobPlan, Kind};
+use crate::output::Outputs;
 use crate::parts;
 use crate::pick::{Output, Pick, Reason};
 use crate::runs::{Merge, Run};
 use crate::shares::{Shares, Span, Wait};
+use crate::stats::{Done, JobStats, RawInput};
 use crate::stripes;
 use crate::ttl;
 use crate::visible::{Rules, Visible};

@@ -15,8 +15,9 @@ use cairn_types::{
     CompactionFilter, Error, FilterContext, FilterDecision, FilterValue, Result, ValueKind,
 };
 
-use crate::context::{BlobsRead, JobContext};
+use crate::context::JobContext;
 use crate::garbage;
+use crate::stats::BlobsRead;
 use crate::ttl;
 
 /// What becomes of an entry.

@@ -10,13 +10,15 @@ use cairn_types::{Error, FilterContext, Result, TableFileCreationReason};
 use cairn_version::{TreeEdit, Version};
 
 use crate::below::Below;
-use crate::blobs::{BlobPlan, BlobReader};
-use crate::context::{Done, JobContext, JobStats};
+use crate::blobs::BlobReader;
+use crate::context::JobContext;
 use crate::cuts::Cuts;
 use crate::filter::Filter;
-use crate::output::{Kind, Outputs};
+use crate::kind::{BlobPlan, Kind};
+use crate::output::Outputs;
 use crate::pick::Output;
 use crate::runs::{Merge, Run};
+use crate::stats::{Done, JobStats};
 use crate::stripes;
 use crate::ttl;
 use crate::visible::{Rules, Visible};

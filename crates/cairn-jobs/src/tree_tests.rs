@@ -22,11 +22,12 @@ use cairn_version::shape::Present;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 use proptest::prelude::*;
 
-use crate::context::{BlobGc, Cancel, JobContext, JobStats, Permit, Spare};
+use crate::context::{BlobGc, Cancel, JobContext, Permit, Spare};
 use crate::inputs::InputTable;
 use crate::model::{Join, State, Write, lawful, writes};
 use crate::parts;
 use crate::pick::{self, Busy, FilesRequest, Manual, Pick, PickOptions, Step};
+use crate::stats::JobStats;
 use crate::{CompactJob, FlushJob, JobEvents, compact, deeper, flush};
 
 /// How a tree is shaped.
