@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use cairn_types::Result;
 
+use crate::clock::Clock;
 use crate::fs::WritableFile;
 use crate::limiter::{IoKind, IoPriority, Passed, RateLimiter};
-use crate::world::Clock;
 
 /// A limiter, and as who its requests are made.
 #[derive(Clone)]
@@ -140,7 +140,7 @@ mod tests {
         let watch = Arc::new(Seen::default());
         let limits = Limits {
             limiter: limiter.clone(),
-            clock: Arc::new(crate::clock::SystemClock),
+            clock: Arc::new(crate::posix::SystemClock),
             priority: IoPriority::High,
             watch: Some(watch.clone()),
         };

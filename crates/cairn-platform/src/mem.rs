@@ -10,10 +10,10 @@ use std::path::{Component, Path, PathBuf};
 
 use cairn_types::{Error, Result};
 
-use crate::clock::SystemClock;
+use crate::clock::Clock;
 use crate::fs::{FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile};
+use crate::posix::SystemClock;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, RwLock};
-use crate::world::Clock;
 
 /// A file system in memory. Clones are views of the same files.
 #[derive(Clone)]

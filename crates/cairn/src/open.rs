@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_observe::EventListener;
 use cairn_options::{DbOptions, FamilyOptions, presets};
-use cairn_platform::executor::cores;
+use cairn_platform::thread_pool::cores;
 use cairn_types::Result;
 
 /// Options of a database, and of its default family and the families that have none of their own.

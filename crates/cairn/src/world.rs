@@ -28,5 +28,5 @@ pub use cairn_platform::fs::{
     WritableFile,
 };
 pub use cairn_platform::uri::register;
-pub use cairn_platform::world::{Clock, Executor, Job, Priority, Random, World};
+pub use cairn_platform::{Clock, Executor, Job, Priority, Random, World};
 pub use cairn_platform::{MemFileSystem, PosixFileSystem};

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_platform::Clock;
 use cairn_platform::fs::{FileMode, ReadAt, Status};
-use cairn_platform::world::Clock;
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
 use cairn_types::{Result, Veil};
 
