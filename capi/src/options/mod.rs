@@ -18,18 +18,12 @@ use cairn_types::{Error, Result};
 use crate::error::{array, maybe_bytes, path, report, text};
 use crate::handle::{create, of, of_mut};
 
-mod call_scalars;
-mod objects;
-mod presets;
+pub mod call_scalars;
+pub mod objects;
+pub mod presets;
 pub mod scalar;
-mod scalars;
-mod table_scalars;
-
-pub use call_scalars::*;
-pub use objects::*;
-pub use presets::*;
-pub use scalars::*;
-pub use table_scalars::*;
+pub mod scalars;
+pub mod table_scalars;
 
 /// Options, and the first value that they could not take.
 #[derive(Clone)]
