@@ -8,7 +8,6 @@ pub mod clock;
 pub mod cores;
 pub mod encrypted;
 pub mod executor;
-mod forward;
 pub mod fs;
 pub mod io;
 pub mod limited;
@@ -25,7 +24,11 @@ pub mod thread_pool;
 mod timer;
 pub mod uri;
 pub mod world;
+pub mod wrapper;
 
+// For the macros of `fs`.
+#[doc(hidden)]
+pub use cairn_types;
 pub use clock::Clock;
 pub use encrypted::{
     BlockCipher, CipherStream, CtrProvider, EncryptedFileSystem, EncryptionProvider,
