@@ -59,7 +59,7 @@ impl<'a> BlobWriter<'a> {
         };
         let index = builder.add(user_key, value)?;
         if plan.prepopulate {
-            self.kind.context.blobs.warm(&index, user_key, value);
+            self.kind.context.family.blobs.warm(&index, user_key, value);
         }
         if builder.file_size() >= plan.file_bytes {
             self.end()?;
@@ -76,7 +76,7 @@ impl<'a> BlobWriter<'a> {
     fn create(&self) -> Result<(Arc<dyn WritableFile>, BlobBuilder)> {
         let context = &self.kind.context;
         let number = (context.new_number)();
-        let path = context.blobs.path(number);
+        let path = context.family.blobs.path(number);
         if let Some(events) = &context.events {
             events.blob_started(number, &path);
         }
@@ -86,11 +86,11 @@ impl<'a> BlobWriter<'a> {
         self.kind.created.lock().push(path);
         let params = BlobParams {
             number,
-            family: context.family_id,
+            family: context.family.id,
             compression: self.kind.blobs.compression,
             codec: self.kind.blobs.codec,
-            bytes_per_sync: context.db_options.bytes_per_sync,
-            file_checksum: context.db_options.file_checksum_gen_factory.is_some(),
+            bytes_per_sync: context.database.options.bytes_per_sync,
+            file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
             meter: context.meter.clone(),
         };
         Ok((file.clone(), BlobBuilder::create(file, params)?))
@@ -103,7 +103,7 @@ impl<'a> BlobWriter<'a> {
         let finished = builder.finish()?;
         let meter = &self.kind.context.meter;
         let began = meter.began();
-        file.sync(self.kind.context.db_options.use_fsync)?;
+        file.sync(self.kind.context.database.options.use_fsync)?;
         meter.add(Ticker::BlobDbBlobFileSynced, 1);
         meter.time_since(began, Histogram::BlobDbBlobFileSyncMicros);
         file.close()?;
@@ -122,7 +122,7 @@ impl<'a> BlobWriter<'a> {
             garbage_bytes: 0,
         });
         if let Some(events) = &self.kind.context.events {
-            let path = self.kind.context.blobs.path(file.number);
+            let path = self.kind.context.family.blobs.path(file.number);
             events.blob_created(&path, &file);
         }
         self.files.push(file);
@@ -163,7 +163,7 @@ impl BlobReader {
 
     /// The value of `user_key` at `index`.
     pub(crate) fn read(&mut self, index: &BlobIndex, user_key: &[u8]) -> Result<BlobValue> {
-        let file = self.context.blobs.file(index.file)?;
+        let file = self.context.family.blobs.file(index.file)?;
         let request = file.request(index, user_key)?;
         let record = match self.readahead {
             0 => self.context.io.read_now(&request)?,

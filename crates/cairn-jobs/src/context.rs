@@ -40,28 +40,12 @@ pub struct JobContext {
     pub open: Arc<OpenTable>,
     /// Gives out numbers for the tables that a job writes.
     pub new_number: Arc<NewNumber>,
-    /// The family's blob files.
-    pub blobs: Arc<BlobSource>,
+    /// The family that the job works on.
+    pub family: JobFamily,
+    /// The database that the family is of.
+    pub database: JobDatabase,
     /// Which blobs a compaction moves to new files.
     pub blob_gc: BlobGc,
-    /// The family's directories of tables, by path id.
-    pub dirs: Vec<PathBuf>,
-    /// The id of the family.
-    pub family_id: u32,
-    /// The name of the family.
-    pub family_name: String,
-    /// The order of its keys.
-    pub order: KeyOrder,
-    /// Its options.
-    pub options: Arc<FamilyOptions>,
-    /// The database's options.
-    pub db_options: Arc<DbOptions>,
-    /// The database's id.
-    pub db_id: String,
-    /// The id of this session of it.
-    pub session_id: String,
-    /// The name of this host.
-    pub host_id: String,
     /// Sequence numbers at which somebody reads, ascending, as they were when the job's inputs
     /// had become immutable. Snapshots taken later see all of the inputs.
     pub snapshots: Vec<SequenceNumber>,
@@ -76,11 +60,41 @@ pub struct JobContext {
     pub spare: Option<Arc<Spare>>,
 }
 
+/// The family that a job works on.
+#[derive(Clone)]
+pub struct JobFamily {
+    /// Its id.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// The order of its keys.
+    pub order: KeyOrder,
+    /// Its options.
+    pub options: Arc<FamilyOptions>,
+    /// Its directories of tables, by path id.
+    pub dirs: Vec<PathBuf>,
+    /// Its blob files.
+    pub blobs: Arc<BlobSource>,
+}
+
+/// The database that the family of a job is of.
+#[derive(Clone)]
+pub struct JobDatabase {
+    /// Its options.
+    pub options: Arc<DbOptions>,
+    /// Its id.
+    pub id: String,
+    /// The id of this session of it.
+    pub session_id: String,
+    /// The name of this host.
+    pub host_id: String,
+}
+
 impl JobContext {
     /// Creates a file that the job writes, within the database's limit.
     pub(crate) fn create(&self, path: &Path) -> Result<Arc<dyn WritableFile>> {
         let mode = FileMode {
-            direct: self.db_options.use_direct_io_for_flush_and_compaction,
+            direct: self.database.options.use_direct_io_for_flush_and_compaction,
             ..FileMode::default()
         };
         let file = self.world.fs.create(path, mode)?;
@@ -98,7 +112,7 @@ impl JobContext {
     }
 
     fn limits(&self, kind: IoKind) -> Option<Limits> {
-        let limiter = self.db_options.rate_limiter.as_ref()?;
+        let limiter = self.database.options.rate_limiter.as_ref()?;
         limiter.limits(kind).then(|| Limits {
             limiter: limiter.clone(),
             clock: self.world.clock.clone(),
@@ -109,7 +123,11 @@ impl JobContext {
 
     /// Where the table of this number lies, or goes, in the directory `path_id`.
     pub(crate) fn path_of(&self, number: FileNumber, path_id: u32) -> PathBuf {
-        let dir = self.dirs.get(path_id as usize).or(self.dirs.first());
+        let dir = self
+            .family
+            .dirs
+            .get(path_id as usize)
+            .or(self.family.dirs.first());
         let name = FileName::Table(number).to_string();
         dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
     }

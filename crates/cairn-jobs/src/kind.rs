@@ -62,7 +62,7 @@ impl Kind {
     /// The layout of the tables. Where nothing lies below, a filter only tells of keys that are
     /// not there at all; who seldom asks for those can spare it.
     fn table_options(&self) -> TableOptions {
-        let options = &self.context.options;
+        let options = &self.context.family.options;
         let mut table = options.table.clone();
         if options.optimize_filters_for_hits && self.bottommost {
             table.filter_policy = None;
@@ -79,17 +79,17 @@ impl Kind {
         let context = &self.context;
         BuildParams {
             options: Arc::new(self.table_options()),
-            order: context.order.clone(),
+            order: context.family.order.clone(),
             compression: self.compression,
             compression_options: self.compression_options.clone(),
-            prefix_extractor: context.options.prefix_extractor.clone(),
-            merge_operator: ttl::merge_operator_name(&context.options),
-            family_id: context.family_id,
-            family_name: context.family_name.clone(),
+            prefix_extractor: context.family.options.prefix_extractor.clone(),
+            merge_operator: ttl::merge_operator_name(&context.family.options),
+            family_id: context.family.id,
+            family_name: context.family.name.clone(),
             number,
-            db_id: context.db_id.clone(),
-            session_id: context.session_id.clone(),
-            host_id: context.host_id.clone(),
+            db_id: context.database.id.clone(),
+            session_id: context.database.session_id.clone(),
+            host_id: context.database.host_id.clone(),
             // Any number but zero will do; a bit that is always set keeps it from that.
             base_context: context.world.random.next_u64() as u32 | 1,
             level: i32::try_from(self.level).unwrap_or(-1),
@@ -98,8 +98,8 @@ impl Kind {
             oldest_key_time: self.oldest_time,
             file_creation_time: self.now,
             target_file_size: self.target_bytes,
-            bytes_per_sync: context.db_options.bytes_per_sync,
-            file_checksum: context.db_options.file_checksum_gen_factory.is_some(),
+            bytes_per_sync: context.database.options.bytes_per_sync,
+            file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
             meter: context.meter.clone(),
             ..BuildParams::default()
         }

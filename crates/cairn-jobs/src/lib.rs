@@ -43,7 +43,7 @@ mod values;
 pub mod visible;
 
 pub use compact::CompactJob;
-pub use context::{BlobGc, Cancel, JobContext, Permit, Spare};
+pub use context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, Spare};
 pub use events::JobEvents;
 pub use flush::FlushJob;
 pub use pick::{Busy, Manual, Pick, PickOptions, pick};

@@ -89,7 +89,8 @@ impl<'a> Outputs<'a> {
             tombstones,
             cuts,
             partitioner: None,
-            strict_size: kind.level > 0 && kind.context.options.target_file_size_is_upper_bound,
+            strict_size: kind.level > 0
+                && kind.context.family.options.target_file_size_is_upper_bound,
             lower: lower.map(<[u8]>::to_vec),
             open: None,
             files: Vec::new(),
@@ -191,7 +192,7 @@ impl<'a> Outputs<'a> {
 
     /// Ends the current table before `internal`, unless its user key is in it already.
     fn cut_before(&mut self, internal: &[u8]) -> Result<()> {
-        let order = &self.kind.context.order;
+        let order = &self.kind.context.family.order;
         let user = key::user_key(internal);
         let goes_on = self.open.as_ref().is_some_and(|open| {
             order
@@ -218,23 +219,23 @@ impl<'a> Outputs<'a> {
         let file = measured_writes(file, &context.meter, Histogram::SstWriteMicros);
         self.kind.created.lock().push(path);
         let mut builder = TableBuilder::create(file.clone(), self.kind.params(number))?;
-        let (options, level) = (&context.options, self.kind.level);
+        let (options, level) = (&context.family.options, self.kind.level);
         Ok(Open {
             number,
-            collecting: Collecting::new(options, context.family_id, level, &mut builder),
+            collecting: Collecting::new(options, context.family.id, level, &mut builder),
             builder,
             file,
             smallest: Vec::new(),
             oldest_blob: None,
             points: 0,
-            readback: Readback::new(options, self.kind.flushes, &context.order),
+            readback: Readback::new(options, self.kind.flushes, &context.family.order),
         })
     }
 
     /// Ends the current table, which covers the keys before `upper`. A part that has range
     /// tombstones but no entry gets a table for them.
     fn end(&mut self, upper: Option<&[u8]>) -> Result<()> {
-        let order = &self.kind.context.order;
+        let order = &self.kind.context.family.order;
         let mine = || self.tombstones.clipped(order, self.lower.as_deref(), upper);
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -271,7 +272,7 @@ impl<'a> Outputs<'a> {
         let marked = open.collecting.finish(&mut open.builder)?;
         let table = open.builder.finish()?;
         let began = context.meter.began();
-        open.file.sync(context.db_options.use_fsync)?;
+        open.file.sync(context.database.options.use_fsync)?;
         let syncing = match self.kind.flushes {
             true => Histogram::TableSyncMicros,
             false => Histogram::CompactionOutfileSyncMicros,
@@ -295,8 +296,12 @@ impl<'a> Outputs<'a> {
         file.oldest_blob = open.oldest_blob;
         file.oldest_ancester_time = self.kind.oldest_time;
         file.creation_time = self.kind.now;
-        file.unique_id = UniqueId::of_table(&context.db_id, &context.session_id, open.number.0)
-            .map(|id| id.short());
+        file.unique_id = UniqueId::of_table(
+            &context.database.id,
+            &context.database.session_id,
+            open.number.0,
+        )
+        .map(|id| id.short());
         file.tail_size = table.tail_size;
         if let Some(crc) = table.file_crc32c {
             let (checksum, function) = checksum::recorded(crc);
