@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use cairn_compress::{CodecOptions, Compression};
 use cairn_options::{CompressionOptions, FamilyOptions, PrepopulateBlobCache, TableOptions};
 use cairn_platform::sync::{Arc, Mutex};
-use cairn_table::BuildParams;
+use cairn_table::{BuildParams, TableIdentity, TableTimes};
 use cairn_types::{FileNumber, Result};
 use cairn_version::Version;
 
@@ -84,19 +84,24 @@ impl Kind {
             compression_options: self.compression_options.clone(),
             prefix_extractor: context.family.options.prefix_extractor.clone(),
             merge_operator: ttl::merge_operator_name(&context.family.options),
-            family_id: context.family.id,
-            family_name: context.family.name.clone(),
-            number,
-            db_id: context.database.id.clone(),
-            session_id: context.database.session_id.clone(),
-            host_id: context.database.host_id.clone(),
+            identity: TableIdentity {
+                family_id: context.family.id,
+                family_name: context.family.name.clone(),
+                number,
+                db_id: context.database.id.clone(),
+                session_id: context.database.session_id.clone(),
+                host_id: context.database.host_id.clone(),
+            },
             // Any number but zero will do; a bit that is always set keeps it from that.
             base_context: context.world.random.next_u64() as u32 | 1,
             level: i32::try_from(self.level).unwrap_or(-1),
             bottommost: self.bottommost,
-            creation_time: self.oldest_time,
-            oldest_key_time: self.oldest_time,
-            file_creation_time: self.now,
+            times: TableTimes {
+                creation: self.oldest_time,
+                oldest_key: self.oldest_time,
+                newest_key: 0,
+                file_creation: self.now,
+            },
             target_file_size: self.target_bytes,
             bytes_per_sync: context.database.options.bytes_per_sync,
             file_checksum: context.database.options.file_checksum_gen_factory.is_some(),

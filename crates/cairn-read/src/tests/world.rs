@@ -353,7 +353,10 @@ impl Builder {
             options: self.options.clone(),
             order: self.order.clone(),
             prefix_extractor: Some(PrefixExtractor::Fixed(1)),
-            number,
+            identity: cairn_table::TableIdentity {
+                number,
+                ..Default::default()
+            },
             ..BuildParams::default()
         };
         let mut table = TableBuilder::create(file.clone(), params).unwrap();
