@@ -41,7 +41,7 @@ pub use data::DataCursor;
 pub use hash::{HashHit, hash_lookup};
 pub use hidden::{Block, Hidden, Skipped};
 pub use index::{IndexCursor, IndexEntry, IndexForm};
-pub use layout::{BlockKind, BlockLayout};
+pub use layout::{BlockKind, BlockLayout, MAX_HASHED_BLOCK_LEN};
 pub use pairs::{Passed, Walk, skip_deleted};
 pub use prefix::{EntryForm, expand};
 pub use runs::skip_deletions;
@@ -65,6 +65,3 @@ pub fn has_room(len: usize, user_key: &[u8], value: &[u8]) -> bool {
     let entry = user_key.len().saturating_add(value.len());
     len.saturating_add(entry) <= MAX_ENTRY_LEN
 }
-
-/// The largest block in which a footer's bit 31 means a hash index.
-pub const MAX_HASHED_BLOCK_LEN: usize = 1 << 16;
