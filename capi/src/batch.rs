@@ -6,8 +6,8 @@ use cairn_db::{Family, WriteBatch};
 use cairn_format::batch::{BatchRef, Record};
 use cairn_types::Result;
 
+use crate::database::rocksdb_column_family_handle_t;
 use crate::error::{array, bytes, not_built, report, store};
-use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, misuse, of, of_mut};
 
 handles! {

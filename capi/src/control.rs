@@ -6,9 +6,8 @@ use cairn_db::{Db, Family};
 use cairn_options::{ReadOptions, WaitForCompactOptions};
 use cairn_types::Result;
 
-use crate::db::rocksdb_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, maybe_bytes, report, text};
-use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_readoptions_t};
 

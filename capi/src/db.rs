@@ -5,58 +5,18 @@ use std::path::Path;
 
 use cairn_db::{Db, Family, FamilyDescriptor, OpenRequest, Snapshot};
 use cairn_options::CompactRangeOptions;
-use cairn_platform::sync::Mutex;
 use cairn_types::Result;
 
-use crate::error::{
-    array, malloc_bytes, malloc_text, maybe_bytes, path, report, report_ptr, store, text,
+use crate::database::{
+    hold, release, rocksdb_column_family_handle_t, rocksdb_snapshot_t, rocksdb_t,
 };
-use crate::families::rocksdb_column_family_handle_t;
+use crate::error::{
+    array, malloc_text, maybe_bytes, path, pointers, report, report_ptr, store, text,
+};
 use crate::handle::{create, maybe, of, take};
 use crate::options::{
     AllOptions, Checked, rocksdb_compactoptions_t, rocksdb_flushoptions_t, rocksdb_options_t,
 };
-
-/// An open database.
-pub struct Database {
-    /// The engine's handle.
-    pub db: Db,
-}
-
-handles! {
-    /// An open database.
-    rocksdb_t = Database;
-    /// A state of the database that stays readable.
-    rocksdb_snapshot_t = Snapshot;
-}
-
-/// The open databases and the addresses of their handles, for what is said in the LOG of all, and
-/// for listeners, who are shown a handle.
-static OPEN: Mutex<Vec<(Db, usize)>> = Mutex::new(Vec::new());
-
-/// The handle of the database in `dir`, or null.
-pub(crate) fn handle_of(dir: &Path) -> *mut rocksdb_t {
-    let open = OPEN.lock();
-    let found = open.iter().find(|(db, _)| db.path() == dir);
-    found.map_or(std::ptr::null_mut(), |(_, handle)| {
-        *handle as *mut rocksdb_t
-    })
-}
-
-/// Writes a line to the LOG of every open database.
-pub(crate) fn log_everywhere(line: &str) {
-    for (db, _) in OPEN.lock().iter() {
-        db.log_line(line);
-    }
-}
-
-/// A handle of an open database.
-pub(crate) fn hold(db: Db) -> *mut rocksdb_t {
-    let shared = db.clone();
-    let handle = create(Database { db });
-    OPEN.lock().push((shared, handle as usize));
-    handle
-}
 
 /// Opens the families that two C arrays name.
 ///
@@ -250,7 +210,7 @@ c_functions! {
                 // The database is the parent's.
                 return;
             }
-            OPEN.lock().retain(|(open, _)| !open.is_same(&database.db));
+            release(&database.db);
             crate::iter::detach_walks(database.db.opening());
             crate::files::detach_streams(database.db.opening());
             if let Err(error) = database.db.close_and_release() {
@@ -463,15 +423,6 @@ c_functions! {
     fn rocksdb_free(ptr: *mut std::ffi::c_void) {
         libc::free(ptr);
     }
-}
-
-/// An array of pointers from `malloc`.
-pub(crate) fn pointers<T>(items: impl ExactSizeIterator<Item = *mut T>) -> *mut *mut T {
-    let items: Vec<*mut T> = items.collect();
-    let bytes = std::mem::size_of_val(items.as_slice());
-    // SAFETY: an array of pointers is read as the bytes it consists of.
-    let bytes = unsafe { std::slice::from_raw_parts(items.as_ptr().cast::<u8>(), bytes) };
-    malloc_bytes(bytes).cast()
 }
 
 /// Refuses a directory with logs, if the caller asked for that.

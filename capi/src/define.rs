@@ -91,6 +91,6 @@ macro_rules! c_unbuilt_body {
     };
     (no, $name:expr, $what:literal,) => {{
         static SAID: std::sync::Once = std::sync::Once::new();
-        SAID.call_once(|| $crate::error::note_not_built($name, $what));
+        SAID.call_once(|| $crate::database::note_not_built($name, $what));
     }};
 }

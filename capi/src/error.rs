@@ -114,6 +114,15 @@ pub fn malloc_text(text: &str) -> *mut c_char {
     malloc_bytes(&bytes)
 }
 
+/// An array of pointers from `malloc`.
+pub(crate) fn pointers<T>(items: impl ExactSizeIterator<Item = *mut T>) -> *mut *mut T {
+    let items: Vec<*mut T> = items.collect();
+    let bytes = std::mem::size_of_val(items.as_slice());
+    // SAFETY: an array of pointers is read as the bytes it consists of.
+    let bytes = unsafe { std::slice::from_raw_parts(items.as_ptr().cast::<u8>(), bytes) };
+    malloc_bytes(bytes).cast()
+}
+
 /// `text` with a zero at its end, for an object that keeps it.
 pub fn terminated(text: &str) -> CString {
     let bytes: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
@@ -213,13 +222,4 @@ pub unsafe fn store<T>(place: *mut T, value: T) {
 #[cold]
 pub fn not_built(function: &str, what: &str) -> Error {
     Error::not_supported(format!("{function}: {what}"))
-}
-
-/// Says in the LOG of every open database that a function was called that is not built. Freeing what
-/// cannot exist is nothing to speak of.
-#[cold]
-pub fn note_not_built(function: &str, what: &str) {
-    if !function.ends_with("_destroy") {
-        crate::db::log_everywhere(&format!("Not implemented: {function}: {what}"));
-    }
 }

@@ -17,9 +17,8 @@ use crate::constants::{
     rocksdb_write_buffer_manager_flush_policy_largest_across_dbs,
     rocksdb_write_buffer_manager_flush_policy_oldest,
 };
-use crate::db::rocksdb_t;
-use crate::error::{array, bytes, malloc_bytes, note_not_built, report, store};
-use crate::families::rocksdb_column_family_handle_t;
+use crate::database::{note_not_built, rocksdb_column_family_handle_t, rocksdb_t};
+use crate::error::{array, bytes, malloc_bytes, report, store};
 use crate::handle::{create, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_options_t, rocksdb_readoptions_t};
 

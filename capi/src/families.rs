@@ -2,17 +2,12 @@
 
 use std::ffi::{c_char, c_int};
 
-use cairn_db::{Family, FamilyDescriptor};
+use cairn_db::FamilyDescriptor;
 
-use crate::db::{pointers, rocksdb_t};
-use crate::error::{array, malloc_bytes, report, report_ptr, store, text};
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
+use crate::error::{array, malloc_bytes, pointers, report, report_ptr, store, text};
 use crate::handle::{create, of};
 use crate::options::rocksdb_options_t;
-
-handles! {
-    /// A column family of an open database.
-    rocksdb_column_family_handle_t = Family;
-}
 
 c_destructors! {
     /// Gives up the handle of a family. The family stays.

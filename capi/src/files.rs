@@ -7,11 +7,10 @@ use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::rocksdb_writebatch_t;
-use crate::callbacks::rocksdb_comparator_t;
-use crate::db::rocksdb_t;
+use crate::callbacks::comparator::rocksdb_comparator_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::env::rocksdb_envoptions_t;
 use crate::error::{array, bytes, path, report, report_ptr, save, store};
-use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, create_owned, destroy, detach, enter, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_options_t};
 

@@ -7,10 +7,9 @@ use cairn_indexed::IndexedBatch;
 use cairn_types::{Error, Result};
 
 use crate::batch::{Handlers, joined, walk};
-use crate::callbacks::rocksdb_comparator_t;
-use crate::db::rocksdb_t;
+use crate::callbacks::comparator::rocksdb_comparator_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{bytes, malloc_bytes, not_built, report, report_ptr, store};
-use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, maybe, of, take};
 use crate::iter::{Cursor, create_walk, rocksdb_iterator_t};
 use crate::options::{rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};

@@ -6,9 +6,8 @@ use cairn_db::{Columns, Family, Iter};
 use cairn_indexed::JoinedIter;
 use cairn_types::{Error, Result};
 
-use crate::db::rocksdb_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, bytes, report, save, store};
-use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create_owned, detach, enter, enter_ready, of, ready, set_ready};
 use crate::options::rocksdb_readoptions_t;
 use crate::reads::rocksdb_slice_t;

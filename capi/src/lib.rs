@@ -36,6 +36,7 @@ pub mod cairn;
 pub mod callbacks;
 pub mod constants;
 pub mod control;
+pub mod database;
 pub mod db;
 pub mod env;
 mod error;

@@ -5,7 +5,7 @@ use std::ptr::null;
 
 use cairn_db::{LiveFileStorageInfo, LiveFilesStorageInfoOptions, WalFile, WalFileType};
 
-use crate::db::rocksdb_t;
+use crate::database::rocksdb_t;
 use crate::error::{report_ptr, store, terminated};
 use crate::handle::{create, destroy, maybe, misuse, of, of_mut, take};
 use crate::options::Checked;

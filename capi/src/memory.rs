@@ -7,7 +7,7 @@ use cairn_db::{Db, MemoryUsage, approximate_memory_usage};
 use cairn_memory::BlockCache;
 
 use crate::cache::rocksdb_cache_t;
-use crate::db::rocksdb_t;
+use crate::database::rocksdb_t;
 use crate::error::report_ptr;
 use crate::handle::{create, of, of_mut};
 

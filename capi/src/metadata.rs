@@ -10,11 +10,10 @@ use cairn_db::{
 use cairn_options::ImportColumnFamilyOptions;
 use cairn_types::SequenceNumber;
 
-use crate::db::rocksdb_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{
     bytes, malloc_bytes, malloc_text, maybe_bytes, path, report, report_ptr, store, text,
 };
-use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{create, destroy, maybe, misuse, of, of_mut, take};
 use crate::options::{Checked, rocksdb_options_t};
 use crate::table_properties::words_at;

@@ -9,9 +9,8 @@ use cairn_db::{Db, Family, Value};
 use cairn_options::ReadTier;
 use cairn_types::Result;
 
-use crate::db::rocksdb_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, bytes, malloc_bytes, not_built, report, save, store};
-use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::of;
 use crate::options::rocksdb_readoptions_t;
 use crate::reads::keys;

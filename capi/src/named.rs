@@ -10,10 +10,9 @@ use cairn_observe::listener::CompactionJobInfo;
 use cairn_options::{Canceled, CompactionOptions};
 use cairn_types::{Error, Result};
 
-use crate::callbacks::rocksdb_compactionjobinfo_t;
-use crate::db::{pointers, rocksdb_t};
-use crate::error::{array, malloc_text, report, store, text};
-use crate::families::rocksdb_column_family_handle_t;
+use crate::callbacks::listener::rocksdb_compactionjobinfo_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
+use crate::error::{array, malloc_text, pointers, report, store, text};
 use crate::handle::{create, maybe, of, of_mut};
 use crate::options::Checked;
 

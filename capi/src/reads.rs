@@ -11,9 +11,8 @@ use crate::constants::{
     rocksdb_pinnable_multi_get_error, rocksdb_pinnable_multi_get_found,
     rocksdb_pinnable_multi_get_not_found, rocksdb_pinnable_multi_get_out_of_bounds,
 };
-use crate::db::rocksdb_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, bytes, malloc_bytes, report, report_ptr, save, store};
-use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{Handle, Own, create, maybe, of, with_own};
 use crate::options::{Checked, rocksdb_readoptions_t};
 

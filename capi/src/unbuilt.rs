@@ -8,22 +8,27 @@ use std::ffi::{c_char, c_int, c_uchar, c_void};
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::cache::{rocksdb_cache_t, rocksdb_memory_allocator_t};
-use crate::callbacks::{
-    rocksdb_compactionfilter_t, rocksdb_compactionfilterfactory_t, rocksdb_comparator_t,
-    rocksdb_eventlistener_t, rocksdb_logger_t, rocksdb_mergeoperator_t, rocksdb_slicetransform_t,
+use crate::callbacks::compaction_filter::{
+    rocksdb_compactionfilter_t, rocksdb_compactionfilterfactory_t,
+};
+use crate::callbacks::comparator::rocksdb_comparator_t;
+use crate::callbacks::listener::rocksdb_eventlistener_t;
+use crate::callbacks::logger::rocksdb_logger_t;
+use crate::callbacks::merge::rocksdb_mergeoperator_t;
+use crate::callbacks::tables::{
     rocksdb_sst_partitioner_factory_t, rocksdb_table_properties_collector_factory_t,
 };
-use crate::db::{rocksdb_snapshot_t, rocksdb_t};
+use crate::callbacks::transform::rocksdb_slicetransform_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_snapshot_t, rocksdb_t};
 use crate::env::rocksdb_env_t;
-use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::of_mut;
 use crate::indexed::rocksdb_writebatch_wi_t;
 use crate::iter::rocksdb_iterator_t;
 use crate::metadata::rocksdb_checkpoint_t;
+use crate::options::objects::rocksdb_file_checksum_gen_factory_t;
 use crate::options::{
-    rocksdb_block_based_table_options_t, rocksdb_compactoptions_t,
-    rocksdb_file_checksum_gen_factory_t, rocksdb_flushoptions_t, rocksdb_options_t,
-    rocksdb_readoptions_t, rocksdb_writeoptions_t,
+    rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_flushoptions_t,
+    rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t,
 };
 use crate::reads::rocksdb_pinnableslice_t;
 

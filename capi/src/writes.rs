@@ -6,15 +6,14 @@ use cairn_db::{Family, WriteBatch};
 use cairn_types::Result;
 
 use crate::batch::rocksdb_writebatch_t;
-use crate::db::rocksdb_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{bytes, report};
-use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::of;
 use crate::options::rocksdb_writeoptions_t;
 
 /// Writes what `fill` puts into a batch.
 fn write_with(
-    db: &crate::db::Database,
+    db: &crate::database::Database,
     options: &crate::options::Checked<cairn_options::WriteOptions>,
     fill: impl FnOnce(&mut WriteBatch),
 ) -> Result<()> {

@@ -12,7 +12,8 @@ pub struct Source {
 }
 
 /// Folders that hold Rust code of ours.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 7] = [
+    "capi",
     "crates",
     "cli",
     "bench",

@@ -81,6 +81,12 @@ const FUZZED: [(&str, &str); 17] = [
 const CORPUS_LIMIT: u64 = 3 << 20;
 const GOLDEN_LIMIT: u64 = 30 << 20;
 
+/// Most lines of a function, tests aside.
+const FUNCTION_LIMIT: usize = 100;
+
+/// Functions of `cairn-db` that were longer when the limit was set. None is added.
+const LONG: [&str; 3] = ["assemble", "log", "table_properties_text"];
+
 /// Checks every rule and prints each complaint.
 pub fn run(root: &Path) -> Result<(), String> {
     let rust = sources::rust(root);
@@ -89,6 +95,7 @@ pub fn run(root: &Path) -> Result<(), String> {
         opening(source, &mut complaints);
         reasons(source, &mut complaints);
         leftovers(source, &mut complaints);
+        long_functions(source, &mut complaints);
     }
     layers(root, &mut complaints);
     architecture(root, &mut complaints);
@@ -160,6 +167,45 @@ fn leftovers(source: &Source, complaints: &mut Vec<String>) {
                     source.path
                 ));
             }
+        }
+    }
+}
+
+/// No function outside of tests is longer than a page or two. Relies on the layout that rustfmt gives: a
+/// function ends with the first closing brace that stands where its first line begins.
+fn long_functions(source: &Source, complaints: &mut Vec<String>) {
+    if source.path.contains("tests/") || source.path.ends_with("tests.rs") {
+        return;
+    }
+    let code = source.text.split("#[cfg(test)]\nmod tests {").next();
+    let lines: Vec<&str> = code.unwrap_or_default().lines().collect();
+    for (first, line) in lines.iter().enumerate() {
+        let text = line.trim_start();
+        let Some((before, name)) = text.split_once("fn ") else {
+            continue;
+        };
+        let is_prefix = |c: char| c.is_ascii_alphabetic() || " ()\"_".contains(c);
+        if !before.chars().all(is_prefix) {
+            continue;
+        }
+        let opens = |line: &&&str| line.ends_with(['{', '}', ';']);
+        if !lines[first..]
+            .iter()
+            .find(opens)
+            .is_some_and(|line| line.ends_with('{'))
+        {
+            continue;
+        }
+        let end = format!("{}}}", &line[..line.len() - text.len()]);
+        let length = lines[first..].iter().position(|line| *line == end);
+        let name = name.split(['(', '<']).next().unwrap_or(name);
+        let known = source.path.starts_with("crates/cairn-db/") && LONG.contains(&name);
+        if length.is_some_and(|length| length >= FUNCTION_LIMIT) && !known {
+            complaints.push(format!(
+                "{}:{}: `{name}` has more than {FUNCTION_LIMIT} lines; divide it along its sense",
+                source.path,
+                first + 1
+            ));
         }
     }
 }

@@ -10,9 +10,8 @@ use cairn_types::Result;
 
 use super::{element, family, shown, strings};
 use crate::batch::rocksdb_writebatch_t;
-use crate::db::rocksdb_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, bytes, report, report_ptr, save, store};
-use crate::families::rocksdb_column_family_handle_t;
 use crate::files::rocksdb_sstfilewriter_t;
 use crate::handle::{create, of, of_mut};
 use crate::iter::rocksdb_iterator_t;

@@ -6,7 +6,8 @@ use cairn_db::{Damaged, LostTable, Quarantine, RepairReport};
 use cairn_types::Result;
 
 use super::{element, shown};
-use crate::db::{descriptors, rocksdb_t};
+use crate::database::rocksdb_t;
+use crate::db::descriptors;
 use crate::error::{path, report_ptr, store, terminated};
 use crate::handle::{create, of};
 use crate::options::rocksdb_options_t;

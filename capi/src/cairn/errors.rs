@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char, c_int};
 
-use crate::db::rocksdb_t;
+use crate::database::rocksdb_t;
 use crate::error::{report, terminated};
 use crate::handle::{create, of};
 

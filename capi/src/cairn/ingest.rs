@@ -5,9 +5,8 @@ use std::ffi::c_char;
 use cairn_db::Ingestion;
 
 use super::family;
-use crate::db::rocksdb_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, path, report};
-use crate::families::rocksdb_column_family_handle_t;
 use crate::files::rocksdb_ingestexternalfileoptions_t;
 use crate::handle::of;
 

@@ -9,19 +9,12 @@ pub mod damage;
 pub mod errors;
 pub mod ingest;
 
-pub use caches::*;
-pub use columns::*;
-pub use damage::*;
-pub use errors::*;
-pub use ingest::*;
-
 use std::ffi::c_char;
 
 use cairn_db::Family;
 
-use crate::db::rocksdb_t;
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, bytes, store};
-use crate::families::rocksdb_column_family_handle_t;
 use crate::handle::{maybe, misuse, of};
 
 /// The family behind a handle, or for null the default one.

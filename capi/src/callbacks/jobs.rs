@@ -11,7 +11,7 @@ use cairn_observe::listener::{
 };
 use cairn_options::Compression;
 
-use super::{
+use crate::callbacks::listener::{
     rocksdb_compactionjobinfo_t, rocksdb_externalfileingestioninfo_t, rocksdb_flushjobinfo_t,
     rocksdb_memtableinfo_t, rocksdb_subcompactionjobinfo_t,
 };

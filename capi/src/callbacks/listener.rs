@@ -11,7 +11,7 @@ use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_types::Error;
 
 use super::{State, c_bytes};
-use crate::db::{handle_of, rocksdb_t};
+use crate::database::{handle_of, rocksdb_t};
 use crate::error::{save, store};
 use crate::handle::{Handle, create, destroy, of, of_mut, take};
 use crate::options::rocksdb_options_t;

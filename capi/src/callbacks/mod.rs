@@ -6,25 +6,15 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-mod compaction_filter;
-mod comparator;
-mod filter_policy;
-mod jobs;
-mod listener;
-mod logger;
-mod merge;
-mod tables;
-mod transform;
-
-pub use compaction_filter::*;
-pub use comparator::*;
-pub use filter_policy::*;
-pub use jobs::*;
-pub use listener::*;
-pub use logger::*;
-pub use merge::*;
-pub use tables::*;
-pub use transform::*;
+pub mod compaction_filter;
+pub mod comparator;
+pub mod filter_policy;
+pub mod jobs;
+pub mod listener;
+pub mod logger;
+pub mod merge;
+pub mod tables;
+pub mod transform;
 
 /// `void (*)(void*)`.
 pub type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;

@@ -18,18 +18,12 @@ use cairn_types::{Error, Result};
 use crate::error::{array, maybe_bytes, path, report, text};
 use crate::handle::{create, of, of_mut};
 
-mod call_scalars;
-mod objects;
-mod presets;
+pub mod call_scalars;
+pub mod objects;
+pub mod presets;
 pub mod scalar;
-mod scalars;
-mod table_scalars;
-
-pub use call_scalars::*;
-pub use objects::*;
-pub use presets::*;
-pub use scalars::*;
-pub use table_scalars::*;
+pub mod scalars;
+pub mod table_scalars;
 
 /// Options, and the first value that they could not take.
 #[derive(Clone)]
@@ -242,7 +236,7 @@ c_functions! {
         report(errptr, || {
             let mut changed = of(base_options).clone();
             let all = &mut changed.value;
-            cairn_options::text::apply_mixed(&mut all.db, &mut all.family, &text(opts_str))?;
+            cairn_options::apply_mixed(&mut all.db, &mut all.family, &text(opts_str))?;
             *of_mut(new_options) = changed;
             Ok(())
         });

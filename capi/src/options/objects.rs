@@ -7,9 +7,10 @@ use cairn_options::{Compression, DbPath, FileChecksum, MemtableFactory};
 
 use super::*;
 use crate::cache::rocksdb_cache_t;
-use crate::callbacks::{
-    rocksdb_comparator_t, rocksdb_filterpolicy_t, rocksdb_mergeoperator_t, rocksdb_slicetransform_t,
-};
+use crate::callbacks::comparator::rocksdb_comparator_t;
+use crate::callbacks::filter_policy::rocksdb_filterpolicy_t;
+use crate::callbacks::merge::rocksdb_mergeoperator_t;
+use crate::callbacks::transform::rocksdb_slicetransform_t;
 use crate::env::rocksdb_env_t;
 use crate::handle::{maybe, take};
 use crate::table_properties::words;

@@ -3,9 +3,8 @@
 use std::ffi::{c_char, c_int};
 
 use crate::cache::rocksdb_cache_t;
-use crate::db::pointers;
 use crate::env::rocksdb_env_t;
-use crate::error::{array, malloc_text, path, report, store};
+use crate::error::{array, malloc_text, path, pointers, report, store};
 use crate::handle::{create, destroy, maybe, of, of_mut};
 use crate::options::{AllOptions, Checked, rocksdb_options_t, without_statistics};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions, Reason};
-use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, JobContext, compact, deeper, flush};
+use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, compact, deeper, flush};
+use cairn_jobs::{JobContext, JobDatabase, JobFamily};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::listener::CompactionJobInfo;
@@ -341,17 +342,21 @@ impl Shared {
                 false => tables.open(file, level, &io).map(TableRef::into_arc),
             }),
             new_number: Arc::new(move || shared.new_file_number()),
-            blobs: family.view().family.blobs.clone(),
+            family: JobFamily {
+                id: family.id(),
+                name: family.name().to_owned(),
+                order: family.order().clone(),
+                options: family.options().clone(),
+                dirs: family.tables().paths.clone(),
+                blobs: family.view().family.blobs.clone(),
+            },
+            database: JobDatabase {
+                options: self.options().clone(),
+                id: self.context.db_id.clone(),
+                session_id: self.context.session_id.clone(),
+                host_id: self.context.host_id.clone(),
+            },
             blob_gc: BlobGc::new(&family.options()),
-            dirs: family.tables().paths.clone(),
-            family_id: family.id(),
-            family_name: family.name().to_owned(),
-            order: family.order().clone(),
-            options: family.options().clone(),
-            db_options: self.options().clone(),
-            db_id: self.context.db_id.clone(),
-            session_id: self.context.session_id.clone(),
-            host_id: self.context.host_id.clone(),
             snapshots: self.snapshots.list(),
             events: None,
             cancel: Cancel::any([self.lifecycle.cancel_flag()]),

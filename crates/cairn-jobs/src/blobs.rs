@@ -7,11 +7,10 @@
 use std::collections::HashMap;
 
 use cairn_blob::{BlobBuilder, BlobFile, BlobParams, BlobValue};
-use cairn_compress::{CodecOptions, Compression, Compressor};
+use cairn_compress::Compressor;
 use cairn_format::blob::{BlobIndex, FOOTER_LEN};
 use cairn_observe::files::measured_writes;
 use cairn_observe::statistics::{Histogram, Ticker};
-use cairn_options::{CompressionOptions, FamilyOptions, PrepopulateBlobCache};
 use cairn_platform::WritableFile;
 use cairn_platform::io::{Buffer, ReadRequest};
 use cairn_platform::sync::Arc;
@@ -19,54 +18,9 @@ use cairn_types::{FileNumber, Result};
 use cairn_version::BlobFileMeta;
 
 use crate::checksum;
-use crate::context::{BlobsRead, JobContext};
-use crate::output::Kind;
-
-/// What a job does with values that are large, or lie in blob files.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BlobPlan {
-    /// Values of at least so many bytes, and at least one, go to blob files; `None`: no value does.
-    pub(crate) min_bytes: Option<u64>,
-    /// The size at which a blob file ends, in bytes.
-    pub(crate) file_bytes: u64,
-    pub(crate) compression: Compression,
-    pub(crate) codec: CodecOptions,
-    /// Whether large columns of entities go to blob files too.
-    pub(crate) columns: bool,
-    /// Blobs in files before this one are written anew; 0 for none.
-    pub(crate) relocate_below: FileNumber,
-    /// Bytes read at once from the files that are moved out of.
-    pub(crate) readahead: u64,
-    /// Whether what is written enters the blob cache.
-    pub(crate) prepopulate: bool,
-}
-
-impl BlobPlan {
-    /// The plan of a job that writes tables of `level`. `flush` says whether it is a flush.
-    pub(crate) fn new(options: &FamilyOptions, level: usize, flush: bool) -> BlobPlan {
-        let starts = usize::try_from(options.blob_file_starting_level).unwrap_or(0);
-        let separates = options.enable_blob_files && level >= starts;
-        let warm = options.prepopulate_blob_cache == PrepopulateBlobCache::FlushOnly;
-        BlobPlan {
-            min_bytes: separates.then_some(options.min_blob_size.max(1)),
-            file_bytes: options.blob_file_size,
-            compression: options.blob_compression_type,
-            codec: codec(&options.blob_compression_opts),
-            columns: options.enable_blob_columns,
-            relocate_below: FileNumber(0),
-            readahead: options.blob_compaction_readahead_size,
-            prepopulate: flush && warm,
-        }
-    }
-}
-
-fn codec(options: &CompressionOptions) -> CodecOptions {
-    CodecOptions {
-        level: options.level,
-        window_bits: options.window_bits,
-        checksum: options.checksum,
-    }
-}
+use crate::context::JobContext;
+use crate::kind::Kind;
+use crate::stats::BlobsRead;
 
 /// Writes the blob files of one part of a job.
 pub(crate) struct BlobWriter<'a> {
@@ -105,7 +59,7 @@ impl<'a> BlobWriter<'a> {
         };
         let index = builder.add(user_key, value)?;
         if plan.prepopulate {
-            self.kind.context.blobs.warm(&index, user_key, value);
+            self.kind.context.family.blobs.warm(&index, user_key, value);
         }
         if builder.file_size() >= plan.file_bytes {
             self.end()?;
@@ -122,7 +76,7 @@ impl<'a> BlobWriter<'a> {
     fn create(&self) -> Result<(Arc<dyn WritableFile>, BlobBuilder)> {
         let context = &self.kind.context;
         let number = (context.new_number)();
-        let path = context.blobs.path(number);
+        let path = context.family.blobs.path(number);
         if let Some(events) = &context.events {
             events.blob_started(number, &path);
         }
@@ -132,11 +86,11 @@ impl<'a> BlobWriter<'a> {
         self.kind.created.lock().push(path);
         let params = BlobParams {
             number,
-            family: context.family_id,
+            family: context.family.id,
             compression: self.kind.blobs.compression,
             codec: self.kind.blobs.codec,
-            bytes_per_sync: context.db_options.bytes_per_sync,
-            file_checksum: context.db_options.file_checksum_gen_factory.is_some(),
+            bytes_per_sync: context.database.options.bytes_per_sync,
+            file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
             meter: context.meter.clone(),
         };
         Ok((file.clone(), BlobBuilder::create(file, params)?))
@@ -149,7 +103,7 @@ impl<'a> BlobWriter<'a> {
         let finished = builder.finish()?;
         let meter = &self.kind.context.meter;
         let began = meter.began();
-        file.sync(self.kind.context.db_options.use_fsync)?;
+        file.sync(self.kind.context.database.options.use_fsync)?;
         meter.add(Ticker::BlobDbBlobFileSynced, 1);
         meter.time_since(began, Histogram::BlobDbBlobFileSyncMicros);
         file.close()?;
@@ -168,7 +122,7 @@ impl<'a> BlobWriter<'a> {
             garbage_bytes: 0,
         });
         if let Some(events) = &self.kind.context.events {
-            let path = self.kind.context.blobs.path(file.number);
+            let path = self.kind.context.family.blobs.path(file.number);
             events.blob_created(&path, &file);
         }
         self.files.push(file);
@@ -209,7 +163,7 @@ impl BlobReader {
 
     /// The value of `user_key` at `index`.
     pub(crate) fn read(&mut self, index: &BlobIndex, user_key: &[u8]) -> Result<BlobValue> {
-        let file = self.context.blobs.file(index.file)?;
+        let file = self.context.family.blobs.file(index.file)?;
         let request = file.request(index, user_key)?;
         let record = match self.readahead {
             0 => self.context.io.read_now(&request)?,

@@ -28,17 +28,19 @@ use cairn_types::{
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 
 use crate::below::Below;
-use crate::blobs::{BlobPlan, BlobReader};
-use crate::context::{Done, JobContext, JobStats, Permit, RawInput};
+use crate::blobs::BlobReader;
+use crate::context::{JobContext, Permit};
 use crate::cuts::Cuts;
 use crate::filter::Filter;
 use crate::garbage::Garbage;
 use crate::inputs::{InputTable, Tables};
-use crate::output::{Kind, Outputs};
+use crate::kind::{BlobPlan, Kind};
+use crate::output::Outputs;
 use crate::parts;
 use crate::pick::{Output, Pick, Reason};
 use crate::runs::{Merge, Run};
 use crate::shares::{Shares, Span, Wait};
+use crate::stats::{Done, JobStats, RawInput};
 use crate::stripes;
 use crate::ttl;
 use crate::visible::{Rules, Visible};
@@ -136,7 +138,7 @@ struct Part {
 impl Work {
     fn prepare(job: &CompactJob) -> Result<Work> {
         let (context, pick) = (&job.context, &job.pick);
-        let order = &context.order;
+        let order = &context.family.order;
         let runs = open_runs(job)?;
         let mut targets = vec![Target::new(
             job,
@@ -178,7 +180,7 @@ impl Work {
                 is_full_compaction: pick.files().count() == job.version.files().count(),
                 is_manual_compaction: pick.reason == Reason::Manual,
                 input_start_level: Some(pick.start_level()),
-                family_id: context.family_id,
+                family_id: context.family.id,
                 reason: TableFileCreationReason::Compaction,
             },
             parts: Shares::new(spans),
@@ -245,7 +247,7 @@ impl Work {
         let before = clock.thread_cpu_nanos();
         let _stage = threads::stage(Stage::CompactionProcessKv);
         let write = || Activity::Compaction.run(|| self.write_part(span));
-        let (part, times) = match self.context.options.report_bg_io_stats {
+        let (part, times) = match self.context.family.options.report_bg_io_stats {
             true => io::with_times(write),
             false => (write(), FileTimes::default()),
         };
@@ -256,7 +258,7 @@ impl Work {
     }
 
     fn write_part(self: &Arc<Work>, mut span: Span) -> Result<Part> {
-        let order = &self.context.order;
+        let order = &self.context.family.order;
         let target = &self.targets[usize::from(span.deeper)];
         let lower = span.lower.take();
         let lower = lower.as_deref();
@@ -326,7 +328,14 @@ impl Work {
         let runs = &self.runs[..target.runs];
         let least = WORTH_GIVING.max(target.output.target_bytes / 4);
         let (context, upper) = (&self.context, span.upper.as_deref());
-        let middle = parts::middle(runs, &context.order, least, reached, upper, &context.io)?;
+        let middle = parts::middle(
+            runs,
+            &context.family.order,
+            least,
+            reached,
+            upper,
+            &context.io,
+        )?;
         let Some(middle) = middle else {
             return Ok(false);
         };
@@ -341,8 +350,8 @@ impl Work {
 
     /// Borders of the user's own, for one part.
     fn partitioner(&self, target: &Target) -> Option<Box<dyn SstPartitioner>> {
-        let factory = self.context.options.sst_partitioner_factory.get()?;
-        let (smallest, largest) = self.pick.bounds(&self.context.order);
+        let factory = self.context.family.options.sst_partitioner_factory.get()?;
+        let (smallest, largest) = self.pick.bounds(&self.context.family.order);
         factory.create(&PartitionContext {
             is_full_compaction: self.filter_context.is_full_compaction,
             is_manual_compaction: self.filter_context.is_manual_compaction,
@@ -358,30 +367,30 @@ impl Work {
         let options = IterOptions {
             // Blocks of files that are about to go are worth nothing in the cache.
             fill_cache: false,
-            readahead: context.db_options.compaction_readahead_size,
+            readahead: context.database.options.compaction_readahead_size,
             ..IterOptions::default()
         };
         let runs = self.runs[..target.runs].iter().map(|tables| {
             Tables::new(
-                context.order.clone(),
+                context.family.order.clone(),
                 tables.clone(),
                 options,
                 context.io.clone(),
             )
         });
-        let mut merge = Merge::new(context.order.clone(), runs.collect());
+        let mut merge = Merge::new(context.family.order.clone(), runs.collect());
         let first =
             lower.map(|user| InternalKey::new(user, SequenceNumber::MAX, ValueKind::FOR_SEEK));
         merge.start(first.as_ref().map(InternalKey::as_bytes));
         let rules = Rules {
-            order: context.order.clone(),
+            order: context.family.order.clone(),
             snapshots: context.snapshots.clone(),
-            merge_operator: ttl::merge_operator(&context.options, &context.world.clock),
-            dated: context.options.value_ttl.is_some(),
+            merge_operator: ttl::merge_operator(&context.family.options, &context.world.clock),
+            dated: context.family.options.value_ttl.is_some(),
             tombstones: target.tombstones.clone(),
             bottommost: target.kind.bottommost,
             below: target.below.clone(),
-            strict_single_deletions: context.db_options.enforce_single_del_contracts,
+            strict_single_deletions: context.database.options.enforce_single_del_contracts,
             filter: Filter::of_job(context, &self.filter_context)?,
             cancel: context.cancel.clone(),
             meter: context.meter.clone(),
@@ -393,7 +402,7 @@ impl Work {
 
     /// The edit of all parts together.
     fn join(&self, mut parts: Vec<Part>) -> Result<Done> {
-        let order = &self.context.order;
+        let order = &self.context.family.order;
         parts.sort_by(|a, b| match (&a.lower, &b.lower) {
             (Some(a), Some(b)) => order.compare(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),
@@ -461,7 +470,7 @@ impl Work {
                 .num_entries
                 .saturating_sub(properties.num_range_deletions);
         }
-        match read == expected || !self.context.db_options.compaction_verify_record_count {
+        match read == expected || !self.context.database.options.compaction_verify_record_count {
             true => Ok(()),
             false => Err(Error::corruption(format!(
                 "entries of the inputs of a compaction: expected {expected} by their properties, \
@@ -480,7 +489,7 @@ impl Target {
         bottommost: bool,
         runs: &[Vec<InputTable>],
     ) -> Target {
-        let order = &job.context.order;
+        let order = &job.context.family.order;
         let inputs = runs.iter().flatten();
         let tombstones = inputs.flat_map(|input| own_tombstones(&job.context, input));
         let tombstones = Arc::new(Fragments::build(order, tombstones));
@@ -534,7 +543,7 @@ fn kind(job: &CompactJob, output: &Output, bottommost: bool) -> Kind {
         version: Some(job.version.clone()),
         blobs: BlobPlan {
             relocate_below: context.blob_gc.relocate_below(&job.version),
-            ..BlobPlan::new(&context.options, output.level, false)
+            ..BlobPlan::new(&context.family.options, output.level, false)
         },
         created: Mutex::new(Vec::new()),
     }
@@ -569,7 +578,7 @@ fn own_tombstones(context: &JobContext, input: &InputTable) -> Vec<Tombstone> {
     let Some(all) = input.table.range_tombstones() else {
         return Vec::new();
     };
-    let order = &context.order;
+    let order = &context.family.order;
     let [smallest, largest] = [&input.file.smallest, &input.file.largest]
         .map(|bound| key::strip_timestamp(bound.user_key(), order.timestamp_size()));
     all.tombstones(order, smallest, largest).collect()

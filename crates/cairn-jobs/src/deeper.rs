@@ -51,7 +51,7 @@ fn bytes_before(context: &JobContext, pick: &Pick, offer: &Offer) -> Result<Vec<
         let border = file.smallest.user_key();
         before.push(parts::bytes_before(
             &runs,
-            &context.order,
+            &context.family.order,
             border,
             &context.io,
         )?);
@@ -68,7 +68,7 @@ pub(crate) fn is_border(context: &JobContext, offer: &Offer, at: usize) -> bool 
     }
     let (left, right) = (&offer.files[at - 1], &offer.files[at]);
     bounds::compare(
-        &context.order,
+        &context.family.order,
         left.largest.as_bytes(),
         right.smallest.as_bytes(),
     )

@@ -7,7 +7,7 @@ use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber};
 use cairn_version::{BlobFileMeta, FileMeta};
 
-use crate::context::JobStats;
+use crate::stats::JobStats;
 
 /// Is told of the tables and parts of a job, on the threads that work on it. No lock is held.
 pub trait JobEvents: Send + Sync {

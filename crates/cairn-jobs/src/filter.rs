@@ -15,8 +15,9 @@ use cairn_types::{
     CompactionFilter, Error, FilterContext, FilterDecision, FilterValue, Result, ValueKind,
 };
 
-use crate::context::{BlobsRead, JobContext};
+use crate::context::JobContext;
 use crate::garbage;
+use crate::stats::BlobsRead;
 use crate::ttl;
 
 /// What becomes of an entry.
@@ -62,7 +63,7 @@ impl Filter {
     ///
     /// `NotSupported` of a filter that wants to spare what snapshots see.
     pub(crate) fn of_job(context: &JobContext, asked: &FilterContext) -> Result<Option<Filter>> {
-        let options = &context.options;
+        let options = &context.family.options;
         let compacts = asked.reason == cairn_types::TableFileCreationReason::Compaction;
         let single = options.compaction_filter.get().filter(|_| compacts);
         let filter = match (single, options.compaction_filter_factory.get()) {
@@ -88,7 +89,7 @@ impl Filter {
         Ok(Some(Filter {
             filter,
             level: asked.input_start_level.unwrap_or(0),
-            blobs: Some((context.blobs.clone(), context.io.clone())),
+            blobs: Some((context.family.blobs.clone(), context.io.clone())),
             meter: context.meter.clone(),
             filtering: Cell::new(0),
             read: Cell::default(),

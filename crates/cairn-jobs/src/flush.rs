@@ -10,13 +10,15 @@ use cairn_types::{Error, FilterContext, Result, TableFileCreationReason};
 use cairn_version::{TreeEdit, Version};
 
 use crate::below::Below;
-use crate::blobs::{BlobPlan, BlobReader};
-use crate::context::{Done, JobContext, JobStats};
+use crate::blobs::BlobReader;
+use crate::context::JobContext;
 use crate::cuts::Cuts;
 use crate::filter::Filter;
-use crate::output::{Kind, Outputs};
+use crate::kind::{BlobPlan, Kind};
+use crate::output::Outputs;
 use crate::pick::Output;
 use crate::runs::{Merge, Run};
+use crate::stats::{Done, JobStats};
 use crate::stripes;
 use crate::ttl;
 use crate::visible::{Rules, Visible};
@@ -63,7 +65,7 @@ pub fn run(job: &FlushJob) -> Result<Done> {
 }
 
 fn kind(job: &FlushJob) -> Kind {
-    let options = &job.context.options;
+    let options = &job.context.family.options;
     let now = job.context.world.clock.wall_seconds();
     let newest = job.memtables.iter().map(|table| table.largest_seq()).max();
     let newest = newest.unwrap_or_default();
@@ -106,34 +108,34 @@ fn compression(options: &cairn_options::FamilyOptions) -> Compression {
 fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
     let context = &job.context;
     let tombstones = Arc::new(Fragments::build(
-        &context.order,
+        &context.family.order,
         job.memtables
             .iter()
             .flat_map(|table| table.raw_range_tombstones()),
     ));
     let written = stripes::written(
-        &context.order,
+        &context.family.order,
         &tombstones,
         &context.snapshots,
         false,
         &Below::anything(),
     );
     let rules = Rules {
-        order: context.order.clone(),
+        order: context.family.order.clone(),
         snapshots: context.snapshots.clone(),
-        merge_operator: ttl::merge_operator(&context.options, &context.world.clock),
-        dated: context.options.value_ttl.is_some(),
+        merge_operator: ttl::merge_operator(&context.family.options, &context.world.clock),
+        dated: context.family.options.value_ttl.is_some(),
         tombstones,
         bottommost: false,
         below: Below::anything(),
-        strict_single_deletions: context.db_options.enforce_single_del_contracts,
+        strict_single_deletions: context.database.options.enforce_single_del_contracts,
         filter: Filter::of_job(
             context,
             &FilterContext {
                 is_full_compaction: false,
                 is_manual_compaction: false,
                 input_start_level: None,
-                family_id: context.family_id,
+                family_id: context.family.id,
                 reason: job.reason,
             },
         )?,
@@ -141,7 +143,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
         meter: context.meter.clone(),
     };
     let mut merge = Merge::new(
-        context.order.clone(),
+        context.family.order.clone(),
         job.memtables.iter().map(Memtable::walk).collect(),
     );
     merge.start(None);
@@ -189,21 +191,21 @@ fn uncut(job: &FlushJob) -> Cuts {
         level: 0,
         path_id: 0,
         compression: Compression::None,
-        compression_options: job.context.options.compression_opts.clone(),
+        compression_options: job.context.family.options.compression_opts.clone(),
         target_bytes: u64::MAX,
         max_bytes: u64::MAX,
         max_compaction_bytes: u64::MAX,
     };
-    Cuts::new(job.context.order.clone(), &output, &[])
+    Cuts::new(job.context.family.order.clone(), &output, &[])
 }
 
 /// A memtable that lost entries must not be dropped as if they were written.
 fn check_count(context: &JobContext, read: u64, expected: u64) -> Result<()> {
-    match read == expected || !context.db_options.flush_verify_memtable_count {
+    match read == expected || !context.database.options.flush_verify_memtable_count {
         true => Ok(()),
         false => Err(Error::corruption(format!(
             "entries of memtables of column family {:?}: expected {expected}, found {read}",
-            context.family_name
+            context.family.name
         ))),
     }
 }

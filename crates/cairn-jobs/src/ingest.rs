@@ -137,65 +137,100 @@ pub fn place(
         return behind(version, file);
     }
     let next = last.plus(1);
-    let mut seq = SequenceNumber::ZERO;
     let top_only = previous == Some(0) || rules.style == CompactionStyle::Fifo;
     let numbered = rules.new_sequence || rules.files_overlap || top_only;
-    if numbered && !rules.keep_sequences {
-        seq = next;
-        if top_only {
-            if rules.last_level_only && version.num_levels() > 1 {
-                return Err(not_at_the_bottom());
-            }
-            return Ok(Place { level: 0, seq });
+    let renumbered = numbered && !rules.keep_sequences;
+    if renumbered && top_only {
+        if rules.last_level_only && version.num_levels() > 1 {
+            return Err(not_at_the_bottom());
         }
+        return Ok(Place {
+            level: 0,
+            seq: next,
+        });
     }
     let end = match previous {
         _ if top_only => 0,
         Some(level) => level,
         None => version.num_levels(),
     };
+    let lowest = lowest_level(version, busy, rules, file, end);
+    if rules.last_level_only && lowest.level + 1 < version.num_levels() {
+        return Err(not_at_the_bottom());
+    }
+    if lowest.overlaps {
+        refuse_overlap(version, rules)?;
+    }
+    let seq = match lowest.overlaps || renumbered {
+        true => next,
+        false => SequenceNumber::ZERO,
+    };
+    Ok(Place {
+        level: lowest.level,
+        seq,
+    })
+}
+
+/// The lowest level that a file can enter by its keys.
+struct Lowest {
+    level: usize,
+    /// True if the file overlaps entries that are older than it.
+    overlaps: bool,
+}
+
+/// The search for the lowest level before `end` that `file` can enter.
+fn lowest_level(
+    version: &Version,
+    busy: &Busy,
+    rules: &Rules,
+    file: &Incoming,
+    end: usize,
+) -> Lowest {
     let order = version.order();
     let largest = inclusive(&file.largest);
     let (from, to) = (file.smallest.as_bytes(), largest.as_bytes());
-    let mut level = 0;
-    let mut overlaps = false;
     let looked_at = match rules.keep_sequences {
         true => version.num_levels(),
         false => end,
     };
+    let mut level = 0;
     for at in 0..looked_at {
         if at < end && rules.replaces {
             level = at;
             continue;
         }
         if busy.writes(order, at, from, to) || file.first_overlap == Some(at) {
-            overlaps = true;
-            break;
+            return Lowest {
+                level,
+                overlaps: true,
+            };
         }
         let usable = at == 0 || at >= rules.base_level;
         if at < end && usable && (at == 0 || !version.overlaps(at, Some(from), Some(to))) {
             level = at;
         }
     }
-    if rules.last_level_only && level + 1 < version.num_levels() {
-        return Err(not_at_the_bottom());
+    Lowest {
+        level,
+        overlaps: false,
     }
-    if overlaps {
-        if order.timestamp_size() > 0 {
-            return Err(Error::invalid_argument(
-                "an external file overlaps keys of the family, whose keys have timestamps: the \
-                 order of the two could not be told",
-            ));
-        }
-        if rules.keep_sequences {
-            return Err(Error::invalid_argument(
-                "an external file overlaps keys of the family, and with allow_db_generated_files \
-                 it keeps its own sequence numbers",
-            ));
-        }
-        seq = next;
+}
+
+/// Refuses a file that overlaps older entries where it cannot get a sequence number above theirs.
+fn refuse_overlap(version: &Version, rules: &Rules) -> Result<()> {
+    if version.order().timestamp_size() > 0 {
+        return Err(Error::invalid_argument(
+            "an external file overlaps keys of the family, whose keys have timestamps: the \
+             order of the two could not be told",
+        ));
     }
-    Ok(Place { level, seq })
+    if rules.keep_sequences {
+        return Err(Error::invalid_argument(
+            "an external file overlaps keys of the family, and with allow_db_generated_files \
+             it keeps its own sequence numbers",
+        ));
+    }
+    Ok(())
 }
 
 /// The last level, if the file fits into it and everything above it has sequence numbers.

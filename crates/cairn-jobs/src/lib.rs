@@ -25,6 +25,7 @@ pub mod flush;
 pub mod garbage;
 pub mod ingest;
 mod inputs;
+mod kind;
 #[cfg(test)]
 mod model;
 mod output;
@@ -33,6 +34,7 @@ pub mod pick;
 mod readback;
 pub mod runs;
 mod shares;
+mod stats;
 mod stripes;
 #[cfg(test)]
 mod tree_tests;
@@ -41,7 +43,8 @@ mod values;
 pub mod visible;
 
 pub use compact::CompactJob;
-pub use context::{BlobGc, Cancel, Done, Dropped, JobContext, JobStats, Permit, Spare};
+pub use context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, Spare};
 pub use events::JobEvents;
 pub use flush::FlushJob;
 pub use pick::{Busy, Manual, Pick, PickOptions, pick};
+pub use stats::{Done, Dropped, JobStats};

@@ -7,126 +7,29 @@
 //!
 //! Before an entry is written its value is put in its place, by [`crate::values`].
 
-use std::path::PathBuf;
-
-use cairn_compress::Compression;
 use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::{Fragment, Fragments};
 use cairn_observe::files::measured_writes;
 use cairn_observe::statistics::Histogram;
 use cairn_observe::threads::{self, Stage};
-use cairn_options::{CompressionOptions, TableOptions};
 use cairn_platform::WritableFile;
-use cairn_platform::sync::{Arc, Mutex};
-use cairn_table::{BuildParams, TableBuilder};
+use cairn_platform::sync::Arc;
+use cairn_table::TableBuilder;
 use cairn_types::{FileNumber, Result, SstPartitioner};
 use cairn_version::file::EntryCounts;
-use cairn_version::{BlobFileMeta, FileMeta, Version, bounds};
+use cairn_version::{BlobFileMeta, FileMeta, bounds};
 
-use crate::blobs::BlobPlan;
 use crate::checksum;
 use crate::collect::Collecting;
-use crate::context::{JobContext, JobStats};
+
 use crate::cuts::Cuts;
 use crate::garbage::Garbage;
+use crate::kind::Kind;
 use crate::readback::Readback;
-use crate::ttl;
+use crate::stats::JobStats;
 use crate::values::{Placed, Values};
 use crate::visible::Entry;
-
-/// What the tables of a job have in common.
-pub(crate) struct Kind {
-    pub(crate) context: Arc<JobContext>,
-    pub(crate) level: usize,
-    /// Whether memtables are written, not tables.
-    pub(crate) flushes: bool,
-    /// Which of the family's directories they lie in.
-    pub(crate) path_id: u32,
-    pub(crate) compression: Compression,
-    pub(crate) compression_options: CompressionOptions,
-    pub(crate) target_bytes: u64,
-    pub(crate) epoch: u64,
-    /// When the oldest data of the inputs was written, in seconds since 1970.
-    pub(crate) oldest_time: u64,
-    pub(crate) now: u64,
-    /// No snapshot made the job keep versions that it would otherwise have dropped.
-    pub(crate) unhindered: bool,
-    /// Nothing below the output can hold any of its keys.
-    pub(crate) bottommost: bool,
-    /// For an estimate of what range tombstones cover below the output.
-    pub(crate) version: Option<Arc<Version>>,
-    /// Where values go.
-    pub(crate) blobs: BlobPlan,
-    /// Tables and blob files created so far; they are removed if the job fails.
-    pub(crate) created: Mutex<Vec<PathBuf>>,
-}
-
-impl Kind {
-    /// Removes what was created, after a failure. Errors do not matter: files that no version
-    /// holds are removed at the next open.
-    pub(crate) fn remove_all(&self) {
-        for path in self.created.lock().drain(..) {
-            self.context.world.fs.remove(&path).ok();
-        }
-    }
-
-    /// Makes the names of the files survive a power cut.
-    pub(crate) fn sync_names(&self) -> Result<()> {
-        let created = self.created.lock();
-        let mut dirs: Vec<_> = created.iter().filter_map(|path| path.parent()).collect();
-        dirs.sort_unstable();
-        dirs.dedup();
-        dirs.into_iter()
-            .try_for_each(|dir| self.context.world.fs.sync_dir(dir))
-    }
-
-    /// The layout of the tables. Where nothing lies below, a filter only tells of keys that are
-    /// not there at all; who seldom asks for those can spare it.
-    fn table_options(&self) -> TableOptions {
-        let options = &self.context.options;
-        let mut table = options.table.clone();
-        if options.optimize_filters_for_hits && self.bottommost {
-            table.filter_policy = None;
-        }
-        table
-    }
-
-    /// Where the table of this number goes.
-    fn path_of(&self, number: FileNumber) -> PathBuf {
-        self.context.path_of(number, self.path_id)
-    }
-
-    fn params(&self, number: FileNumber) -> BuildParams {
-        let context = &self.context;
-        BuildParams {
-            options: Arc::new(self.table_options()),
-            order: context.order.clone(),
-            compression: self.compression,
-            compression_options: self.compression_options.clone(),
-            prefix_extractor: context.options.prefix_extractor.clone(),
-            merge_operator: ttl::merge_operator_name(&context.options),
-            family_id: context.family_id,
-            family_name: context.family_name.clone(),
-            number,
-            db_id: context.db_id.clone(),
-            session_id: context.session_id.clone(),
-            host_id: context.host_id.clone(),
-            // Any number but zero will do; a bit that is always set keeps it from that.
-            base_context: context.world.random.next_u64() as u32 | 1,
-            level: i32::try_from(self.level).unwrap_or(-1),
-            bottommost: self.bottommost,
-            creation_time: self.oldest_time,
-            oldest_key_time: self.oldest_time,
-            file_creation_time: self.now,
-            target_file_size: self.target_bytes,
-            bytes_per_sync: context.db_options.bytes_per_sync,
-            file_checksum: context.db_options.file_checksum_gen_factory.is_some(),
-            meter: context.meter.clone(),
-            ..BuildParams::default()
-        }
-    }
-}
 
 /// Bytes of properties, metaindex and footer, about.
 const TAIL_BYTES: u64 = 2 << 10;
@@ -186,7 +89,8 @@ impl<'a> Outputs<'a> {
             tombstones,
             cuts,
             partitioner: None,
-            strict_size: kind.level > 0 && kind.context.options.target_file_size_is_upper_bound,
+            strict_size: kind.level > 0
+                && kind.context.family.options.target_file_size_is_upper_bound,
             lower: lower.map(<[u8]>::to_vec),
             open: None,
             files: Vec::new(),
@@ -288,7 +192,7 @@ impl<'a> Outputs<'a> {
 
     /// Ends the current table before `internal`, unless its user key is in it already.
     fn cut_before(&mut self, internal: &[u8]) -> Result<()> {
-        let order = &self.kind.context.order;
+        let order = &self.kind.context.family.order;
         let user = key::user_key(internal);
         let goes_on = self.open.as_ref().is_some_and(|open| {
             order
@@ -315,23 +219,23 @@ impl<'a> Outputs<'a> {
         let file = measured_writes(file, &context.meter, Histogram::SstWriteMicros);
         self.kind.created.lock().push(path);
         let mut builder = TableBuilder::create(file.clone(), self.kind.params(number))?;
-        let (options, level) = (&context.options, self.kind.level);
+        let (options, level) = (&context.family.options, self.kind.level);
         Ok(Open {
             number,
-            collecting: Collecting::new(options, context.family_id, level, &mut builder),
+            collecting: Collecting::new(options, context.family.id, level, &mut builder),
             builder,
             file,
             smallest: Vec::new(),
             oldest_blob: None,
             points: 0,
-            readback: Readback::new(options, self.kind.flushes, &context.order),
+            readback: Readback::new(options, self.kind.flushes, &context.family.order),
         })
     }
 
     /// Ends the current table, which covers the keys before `upper`. A part that has range
     /// tombstones but no entry gets a table for them.
     fn end(&mut self, upper: Option<&[u8]>) -> Result<()> {
-        let order = &self.kind.context.order;
+        let order = &self.kind.context.family.order;
         let mine = || self.tombstones.clipped(order, self.lower.as_deref(), upper);
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -368,7 +272,7 @@ impl<'a> Outputs<'a> {
         let marked = open.collecting.finish(&mut open.builder)?;
         let table = open.builder.finish()?;
         let began = context.meter.began();
-        open.file.sync(context.db_options.use_fsync)?;
+        open.file.sync(context.database.options.use_fsync)?;
         let syncing = match self.kind.flushes {
             true => Histogram::TableSyncMicros,
             false => Histogram::CompactionOutfileSyncMicros,
@@ -392,8 +296,12 @@ impl<'a> Outputs<'a> {
         file.oldest_blob = open.oldest_blob;
         file.oldest_ancester_time = self.kind.oldest_time;
         file.creation_time = self.kind.now;
-        file.unique_id = UniqueId::of_table(&context.db_id, &context.session_id, open.number.0)
-            .map(|id| id.short());
+        file.unique_id = UniqueId::of_table(
+            &context.database.id,
+            &context.database.session_id,
+            open.number.0,
+        )
+        .map(|id| id.short());
         file.tail_size = table.tail_size;
         if let Some(crc) = table.file_crc32c {
             let (checksum, function) = checksum::recorded(crc);

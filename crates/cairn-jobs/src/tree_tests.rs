@@ -22,11 +22,12 @@ use cairn_version::shape::Present;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 use proptest::prelude::*;
 
-use crate::context::{BlobGc, Cancel, JobContext, JobStats, Permit, Spare};
+use crate::context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, Spare};
 use crate::inputs::InputTable;
 use crate::model::{Join, State, Write, lawful, writes};
 use crate::parts;
 use crate::pick::{self, Busy, FilesRequest, Manual, Pick, PickOptions, Step};
+use crate::stats::JobStats;
 use crate::{CompactJob, FlushJob, JobEvents, compact, deeper, flush};
 
 /// How a tree is shaped.
@@ -400,17 +401,21 @@ impl Tree {
             io_priority: IoPriority::Low,
             open: Arc::new(move |file, _| Ok(open(&world, file))),
             new_number: Arc::new(move || FileNumber(number.fetch_add(1, Ordering::Relaxed))),
-            blobs: self.blobs.clone(),
+            family: JobFamily {
+                id: 0,
+                name: "default".to_owned(),
+                order: KeyOrder::Bytewise,
+                options: self.family.clone(),
+                dirs: vec!["/db".into()],
+                blobs: self.blobs.clone(),
+            },
+            database: JobDatabase {
+                options: Arc::new(DbOptions::default()),
+                id: "id".to_owned(),
+                session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
+                host_id: String::new(),
+            },
             blob_gc: BlobGc::new(&self.family),
-            dirs: vec!["/db".into()],
-            family_id: 0,
-            family_name: "default".to_owned(),
-            order: KeyOrder::Bytewise,
-            options: self.family.clone(),
-            db_options: Arc::new(DbOptions::default()),
-            db_id: "id".to_owned(),
-            session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
-            host_id: String::new(),
             snapshots: self.snapshots.iter().copied().map(SequenceNumber).collect(),
             events: self.events.clone().map(|events| events as _),
             cancel: Cancel::default(),
@@ -824,11 +829,14 @@ fn a_compaction_that_reads_its_tables_back_fails_if_they_are_not_what_was_writte
                     let new = file.number.0 >= last;
                     Ok(open(&world, if new { &other } else { file }))
                 }),
-                options: Arc::new(FamilyOptions {
-                    verify_output_flags: flags,
-                    paranoid_file_checks: paranoid,
-                    ..FamilyOptions::clone(&tree.family)
-                }),
+                family: JobFamily {
+                    options: Arc::new(FamilyOptions {
+                        verify_output_flags: flags,
+                        paranoid_file_checks: paranoid,
+                        ..FamilyOptions::clone(&tree.family)
+                    }),
+                    ..tree.context().family.clone()
+                },
                 ..JobContext::clone(&tree.context())
             }),
             pick: Arc::new(pick.clone()),

@@ -17,9 +17,9 @@ use cairn_types::{Error, FileNumber, Result, ValueKind};
 use cairn_version::BlobFileMeta;
 
 use crate::blobs::{BlobReader, BlobWriter};
-use crate::context::BlobsRead;
 use crate::garbage::{self, Garbage};
-use crate::output::Kind;
+use crate::kind::Kind;
+use crate::stats::BlobsRead;
 use crate::visible::Entry;
 
 /// Puts the values of one part of a job in their place.

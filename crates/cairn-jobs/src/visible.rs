@@ -35,11 +35,12 @@ use cairn_types::{
 
 use crate::below::Below;
 use crate::blobs::BlobReader;
-use crate::context::{BlobsRead, Cancel, Dropped};
+use crate::context::Cancel;
 use crate::entity;
 use crate::filter::{Filter, Ruling};
 use crate::garbage::Garbage;
 use crate::runs::Run;
+use crate::stats::{BlobsRead, Dropped};
 
 /// After how many entries a cancellation is looked for.
 const CANCEL_EVERY: u32 = 256;

@@ -134,7 +134,7 @@ mod tests {
     use std::time::Duration;
 
     use cairn_platform::Clock;
-    use cairn_platform::clock::SystemClock;
+    use cairn_platform::SystemClock;
     use cairn_platform::huge::HUGE_PAGE;
 
     use super::*;

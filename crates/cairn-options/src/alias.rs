@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use cairn_types::{Error, Result};
 
-use crate::rows::{Options, Row, unknown};
+use crate::row::{Row, unknown};
 use crate::text::{Text, object};
 
 /// The options of the block-based table stand in a row of their own.
@@ -22,7 +22,7 @@ pub(crate) struct Step<'t, S: 'static> {
 }
 
 /// The name by which a row goes today.
-pub(crate) fn present_name(name: &str) -> &str {
+fn present_name(name: &str) -> &str {
     match name {
         // As 11.1 wrote it.
         "memtable_veirfy_per_key_checksum_on_seek" => "memtable_verify_per_key_checksum_on_seek",
@@ -31,12 +31,23 @@ pub(crate) fn present_name(name: &str) -> &str {
     }
 }
 
-/// The changes of rows that `name=text` asks for.
-pub(crate) fn steps<'t, S: Options>(name: &str, text: &'t str) -> Result<Vec<Step<'t, S>>> {
-    if name == TABLE_FACTORY && text.starts_with('{') && S::row(TABLE_OPTIONS).is_some() {
-        return table_factory(text);
+/// The row of `rows` called `name`, today or in an older release.
+pub(crate) fn find<'r, S>(rows: &'r [Row<S>], name: &str) -> Option<&'r Row<S>> {
+    let name = present_name(name);
+    rows.iter().find(|row| row.name == name)
+}
+
+/// The changes of `rows`, the table of the options called `what`, that `name=text` asks for.
+pub(crate) fn steps<'t, S: Default>(
+    what: &str,
+    rows: &'static [Row<S>],
+    name: &str,
+    text: &'t str,
+) -> Result<Vec<Step<'t, S>>> {
+    if name == TABLE_FACTORY && text.starts_with('{') && find(rows, TABLE_OPTIONS).is_some() {
+        return table_factory(what, rows, text);
     }
-    if let Some(row) = S::row(name) {
+    if let Some(row) = find(rows, name) {
         let text = match row.name {
             "memtable_factory" => memtable_factory(text)?,
             "compression_opts" | "bottommost_compression_opts" | "blob_compression_opts"
@@ -52,15 +63,15 @@ pub(crate) fn steps<'t, S: Options>(name: &str, text: &'t str) -> Result<Vec<Ste
             afresh: false,
         }]);
     }
-    let (group, part) = name.split_once('.').ok_or_else(|| unknown(S::WHAT, name))?;
+    let (group, part) = name.split_once('.').ok_or_else(|| unknown(what, name))?;
     let group = match group {
         TABLE_FACTORY => TABLE_OPTIONS,
         _ => group,
     };
     let is_group = |row: &&Row<S>| (row.get)(&S::default()).starts_with('{');
-    let row = S::row(group)
+    let row = find(rows, group)
         .filter(is_group)
-        .ok_or_else(|| unknown(S::WHAT, name))?;
+        .ok_or_else(|| unknown(what, name))?;
     let text = Cow::Owned(format!("{{{part}={text}}}"));
     Ok(vec![Step {
         row,
@@ -126,10 +137,14 @@ fn compression_list(name: &str, text: &str) -> Result<String> {
 }
 
 /// A kind of table with its options: a new object, so what is not named has its default.
-fn table_factory<'t, S: Options>(text: &'t str) -> Result<Vec<Step<'t, S>>> {
+fn table_factory<'t, S>(
+    what: &str,
+    rows: &'static [Row<S>],
+    text: &'t str,
+) -> Result<Vec<Step<'t, S>>> {
     let refused = |why| Error::invalid_argument(format!("{TABLE_FACTORY}={text}: {why}"));
     let (id, properties) = object(text).map_err(refused)?;
-    let row = |name| S::row(name).ok_or_else(|| unknown(S::WHAT, name));
+    let row = |name| find(rows, name).ok_or_else(|| unknown(what, name));
     let mut steps = vec![Step {
         row: row(TABLE_FACTORY)?,
         text: Cow::Borrowed(id),

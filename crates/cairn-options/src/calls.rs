@@ -1,9 +1,10 @@
 //! Options of single calls: reads, writes, flushes, manual compactions.
 
-use cairn_types::{Error, Result, SequenceNumber};
+use cairn_types::{Result, SequenceNumber};
 
 use crate::choice::{BlobGarbageCollectionPolicy, BottommostLevelCompaction, ReadTier};
 use crate::compaction::Canceled;
+use crate::row::{refuse, refuse_all};
 use crate::rows::{Options, options};
 use crate::table_filter::TableFilter;
 
@@ -128,16 +129,6 @@ options! {
     }
 }
 
-/// Refuses an option of one call whose feature is not built.
-fn refuse(asked: bool, name: &str) -> Result<()> {
-    match asked {
-        false => Ok(()),
-        true => Err(Error::not_supported(format!(
-            "option {name} asks for what Cairn does not do yet"
-        ))),
-    }
-}
-
 impl WriteOptions {
     /// Refuses options whose feature is not built. Cheap enough for every write.
     ///
@@ -170,10 +161,6 @@ impl FlushOptions {
     pub fn check_supported(&self) -> Result<()> {
         refuse_all(&self.unsupported())
     }
-}
-
-pub(crate) fn refuse_all(names: &[&str]) -> Result<()> {
-    refuse(!names.is_empty(), &names.join(", "))
 }
 
 #[cfg(test)]

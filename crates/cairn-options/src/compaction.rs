@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_types::Result;
 
-use crate::calls::refuse_all;
 use crate::choice::{Compression, Temperature};
+use crate::row::refuse_all;
 use crate::rows::{Options, options};
 use crate::text::{NULL, Refusal, Text};
 

@@ -41,6 +41,7 @@ pub mod partition;
 pub mod plugin;
 pub mod presets;
 pub mod registry;
+pub mod row;
 pub mod rows;
 pub mod table;
 pub mod table_filter;
@@ -62,6 +63,7 @@ pub use nested::{
 pub use object::DbPath;
 pub use partition::FixedPrefixPartitions;
 pub use plugin::Plugin;
-pub use rows::{Options, Row, Support};
+pub use row::{Row, Support};
+pub use rows::Options;
 pub use table::TableOptions;
 pub use table_filter::TableFilter;

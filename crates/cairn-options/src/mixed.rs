@@ -5,7 +5,8 @@ use cairn_types::Result;
 
 use crate::db::DbOptions;
 use crate::family::FamilyOptions;
-use crate::rows::{Options, split, unknown};
+use crate::row::unknown;
+use crate::rows::{Options, split};
 
 /// Changes `db` and `family` by `text`, each option where it belongs.
 ///

@@ -1,53 +1,12 @@
-//! The table of options: what a row says, and what every struct made of rows can do.
+//! Tables of options: what every struct made of rows can do, and the macro that declares one.
 
 use std::borrow::Cow;
 
 use cairn_format::options_text::statements;
 use cairn_types::{Error, Result};
 
-use crate::alias::{present_name, steps};
-use crate::text::Refusal;
-
-/// What Cairn does with an option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Support {
-    /// It has the effect that RocksDB documents.
-    Built,
-    /// Any value is accepted, because none changes what a user reads or what survives: a hint about
-    /// time or space, a check that Cairn always makes, or a detail of a feature that another
-    /// option refuses.
-    Hint,
-    /// The feature behind it is not built: values other than the default are refused when a
-    /// database is opened to be written.
-    Missing,
-}
-
-/// One option of the struct `S`.
-pub struct Row<S> {
-    /// RocksDB's name.
-    pub name: &'static str,
-    /// Whether it can change while the database is open.
-    pub dynamic: bool,
-    /// Whether OPTIONS files carry it.
-    pub written: bool,
-    /// Whether RocksDB 7.8 does not know it. It is then left out of files where it has its
-    /// default, so that older releases can read them.
-    pub recent: bool,
-    /// What Cairn does with it.
-    pub support: Support,
-    /// The option's value as text.
-    pub get: fn(&S) -> String,
-    /// Changes the option to what a text says. Of a group, what the text does not name stays.
-    pub set: fn(&mut S, &str) -> Result<(), Refusal>,
-    /// Changes the option to what a text says. Of a group, what the text does not name goes back
-    /// to its default.
-    pub replace: fn(&mut S, &str) -> Result<(), Refusal>,
-    /// [`Text::known_parts`](crate::text::Text::known_parts) of the option's type.
-    pub known_parts: KnownParts,
-}
-
-/// Takes parts that do not exist out of a text, and adds their names to a list.
-pub type KnownParts = for<'t> fn(&'t str, &mut Vec<String>) -> Cow<'t, str>;
+use crate::alias::{find, steps};
+use crate::row::{Row, Support, unknown};
 
 /// What every options struct can do.
 pub trait Options: Clone + Default + Sized + 'static {
@@ -59,8 +18,7 @@ pub trait Options: Clone + Default + Sized + 'static {
 
     /// The row called `name`.
     fn row(name: &str) -> Option<&'static Row<Self>> {
-        let name = present_name(name);
-        Self::rows().iter().find(|row| row.name == name)
+        find(Self::rows(), name)
     }
 
     /// Whether [`Options::set`] takes `name`: an option, or one of older releases.
@@ -88,7 +46,7 @@ pub trait Options: Clone + Default + Sized + 'static {
         if is_retired(name) {
             return Ok(());
         }
-        for step in steps::<Self>(name, text)? {
+        for step in steps(Self::WHAT, Self::rows(), name, text)? {
             let set = if step.afresh {
                 step.row.replace
             } else {
@@ -114,7 +72,7 @@ pub trait Options: Clone + Default + Sized + 'static {
         for (name, text) in changes {
             let (name, text) = (name.as_ref(), text.as_ref());
             if !is_retired(name) {
-                let steps = steps::<Self>(name, text)?;
+                let steps = steps(Self::WHAT, Self::rows(), name, text)?;
                 if steps.iter().any(|step| !step.row.dynamic) {
                     return Err(Error::invalid_argument(format!(
                         "Option not changeable: {name}"
@@ -285,12 +243,6 @@ pub(crate) fn known_statements<'t, S: Options>(
     Cow::Owned(format!("{{{kept}}}"))
 }
 
-/// Nobody knows an option of this name.
-#[cold]
-pub(crate) fn unknown(what: &str, name: &str) -> Error {
-    Error::invalid_argument(format!("unknown option {name} of {what}"))
-}
-
 /// Declares an options struct from rows of the form
 /// `name: Type = default;`, with an optional text name in parentheses where RocksDB's name is no
 /// Rust identifier in snake case, and optional words behind the default:
@@ -344,8 +296,8 @@ macro_rules! options {
         impl $crate::rows::Options for $name {
             const WHAT: &'static str = $what;
 
-            fn rows() -> &'static [$crate::rows::Row<$name>] {
-                const ROWS: &[$crate::rows::Row<$name>] = &[$($crate::rows::row!(
+            fn rows() -> &'static [$crate::row::Row<$name>] {
+                const ROWS: &[$crate::row::Row<$name>] = &[$($crate::rows::row!(
                     $name, $field, $type, ($($text)?), ($($word)*)
                 ),)+];
                 ROWS
@@ -358,12 +310,12 @@ macro_rules! options {
 macro_rules! row {
     ($name:ident, $field:ident, $type:ty, ($($text:literal)?), ($($word:ident)*)) => {{
         #[allow(unused_mut, reason = "a row without words changes nothing")]
-        let mut row = $crate::rows::Row::<$name> {
+        let mut row = $crate::row::Row::<$name> {
             name: $crate::rows::row_name!($field $($text)?),
             dynamic: false,
             written: true,
             recent: false,
-            support: $crate::rows::Support::Built,
+            support: $crate::row::Support::Built,
             get: |options| <$type as $crate::text::Text>::print(&options.$field),
             set: |options, text| <$type as $crate::text::Text>::update(&mut options.$field, text),
             replace: |options, text| {
@@ -399,10 +351,10 @@ macro_rules! row_word {
         $row.recent = true
     };
     ($row:ident hint) => {
-        $row.support = $crate::rows::Support::Hint
+        $row.support = $crate::row::Support::Hint
     };
     ($row:ident missing) => {
-        $row.support = $crate::rows::Support::Missing
+        $row.support = $crate::row::Support::Missing
     };
 }
 

@@ -7,8 +7,6 @@ use std::borrow::Cow;
 
 use cairn_format::options_text::{escape, statements, unescape};
 
-pub use crate::mixed::apply_mixed;
-
 /// Why a value was refused: a clause that continues "`name=value`: ".
 pub type Refusal = String;
 

@@ -1,65 +1,22 @@
-//! The machine's clocks.
-
-#![expect(
-    clippy::disallowed_methods,
-    reason = "this is the clock that others are to wait by"
-)]
+//! Time: the trait by which the engine reads clocks and waits.
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-
-use crate::world::Clock;
-
-/// The clocks of the kernel: the wall clock, and the one that never goes back.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    fn wall_micros(&self) -> u64 {
-        let now = clock_gettime(ClockId::Realtime);
-        // A wall clock set before 1970 counts as 1970.
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        seconds * 1_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000
-    }
-
-    fn monotonic_nanos(&self) -> u64 {
-        nanos_of(ClockId::Monotonic)
-    }
-
+/// Time.
+pub trait Clock: Send + Sync {
+    /// Microseconds since 1970. May jump.
+    fn wall_micros(&self) -> u64;
+    /// Nanoseconds since some moment; never goes back.
+    fn monotonic_nanos(&self) -> u64;
+    /// Waits.
+    fn sleep(&self, duration: Duration);
+    /// Nanoseconds that the processor has worked for the calling thread; 0 where that is not known.
     fn thread_cpu_nanos(&self) -> u64 {
-        nanos_of(ClockId::ThreadCPUTime)
+        0
     }
 
-    fn sleep(&self, duration: Duration) {
-        std::thread::sleep(duration);
-    }
-}
-
-fn nanos_of(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_that_works_uses_the_processor() {
-        let clock = SystemClock;
-        let before = clock.thread_cpu_nanos();
-        let sum = (0..1_000_000_u64).fold(0, |sum, n| sum ^ std::hint::black_box(n));
-        std::hint::black_box(sum);
-        assert!(clock.thread_cpu_nanos() > before);
-    }
-
-    #[test]
-    fn monotonic_time_does_not_go_back_and_wall_time_is_of_this_century() {
-        let clock = SystemClock;
-        let before = clock.monotonic_nanos();
-        assert!(clock.monotonic_nanos() >= before);
-        assert!(clock.wall_seconds() > 1_600_000_000);
+    /// Seconds since 1970.
+    fn wall_seconds(&self) -> u64 {
+        self.wall_micros() / 1_000_000
     }
 }

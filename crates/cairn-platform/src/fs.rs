@@ -86,19 +86,12 @@ pub trait FileSystem: Send + Sync {
     /// Opens an existing file for writing over it from its front: it keeps its length, and the
     /// bytes that nothing was written over, until it is truncated. [`WritableFile::len`] counts
     /// from the front what was written. A file system that cannot keep them empties the file.
-    fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
-        let file = self.open_append(path, mode)?;
-        file.truncate(0)?;
-        Ok(file)
-    }
+    fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
     /// What is at `path`; an error with subcode `PathNotFound` if nothing is.
     fn status(&self, path: &Path) -> Result<Status>;
     /// What is under each of `names` in `dir`, in their order: [`FileSystem::status`] of each, and for many of
-    /// them as fast as the file system can.
-    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
-        let each = names.iter().map(|name| self.status(&dir.join(name)));
-        each.collect()
-    }
+    /// them as fast as the file system can; [`status_of_each`] if it knows no faster way.
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>>;
     /// The names in a directory, without `.` and `..`, in no order.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
     /// Creates a directory and those above it that are missing. No error if it exists.
@@ -122,7 +115,7 @@ pub trait FileSystem: Send + Sync {
     /// Bytes that an unprivileged process may still write to the device of `path`.
     fn free_space(&self, path: &Path) -> Result<u64>;
 
-    /// Whether something is at `path`.
+    /// True if something is at `path`. Always by [`FileSystem::status`].
     fn exists(&self, path: &Path) -> Result<bool> {
         match self.status(path) {
             Ok(_) => Ok(true),
@@ -130,6 +123,16 @@ pub trait FileSystem: Send + Sync {
             Err(error) => Err(error),
         }
     }
+}
+
+/// [`FileSystem::status_each`] by one [`FileSystem::status`] after the other.
+pub fn status_of_each(
+    fs: &(impl FileSystem + ?Sized),
+    dir: &Path,
+    names: &[String],
+) -> Vec<Result<Status>> {
+    let each = names.iter().map(|name| fs.status(&dir.join(name)));
+    each.collect()
 }
 
 /// A held lock; dropping it gives the lock back.
@@ -146,61 +149,99 @@ pub trait RandomAccessFile: Send + Sync {
     /// As [`RandomAccessFile::read_at`], for files whose end means something, as that of a log does:
     /// a read that came back short is held against the length of the file, and read on. One that
     /// stops before the end is an error and never the end.
-    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let mut got = self.read_at(offset, buf)?;
-        while got < buf.len() {
-            let at = offset.saturating_add(got as u64);
-            if self.len()? <= at {
-                break;
-            }
-            let more = self.read_at(at, &mut buf[got..])?;
-            // The length once more: the file may have been cut off in between.
-            if more == 0 && self.len()? > at {
-                return Err(Error::io_text(format!(
-                    "read {}: expected {} bytes at offset {at}, found none, though the file does \
-                     not end there; read it again, or look after the disk",
-                    self.path().display(),
-                    buf.len() - got
-                )));
-            }
-            if more == 0 {
-                break;
-            }
-            got += more;
-        }
-        Ok(got)
-    }
+    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
     /// Carries out all of `reads`, each as [`RandomAccessFile::read_at`] would and in any order;
     /// an error of one says nothing about the others. One after another unless the file system
     /// knows better.
-    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
-        for read in reads {
-            read.got = self.read_at(read.offset, read.buf);
-        }
-    }
+    fn read_many(&self, reads: &mut [ReadAt<'_>]);
     /// Whether the `len` bytes at `offset`, as far as there are so many, may be such as nobody wrote: a
     /// disk that lost them shows zeros.
-    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
-        let mut bytes = vec![0; len];
-        let got = self.read_up_to_end(offset, &mut bytes)?;
-        Ok(bytes[..got].iter().all(|byte| *byte == 0))
-    }
+    fn is_blank(&self, offset: u64, len: usize) -> Result<bool>;
     /// The length of the file in bytes, now.
     fn len(&self) -> Result<u64>;
     /// Where the file was opened; for messages.
     fn path(&self) -> &Path;
     /// Tells the kernel that `len` bytes at `offset` will be read soon. A hint. Whether it was taken: if not,
     /// whoever wants to read ahead does so into memory of his own.
-    fn prefetch(&self, offset: u64, len: usize) -> bool {
-        let _ = (offset, len);
-        false
-    }
+    fn prefetch(&self, offset: u64, len: usize) -> bool;
     /// Tells the kernel in what manner the file will be read. A hint.
-    fn advise(&self, access: Access) {
-        let _ = access;
-    }
+    fn advise(&self, access: Access);
     /// Drops the file's pages from the page cache. A hint.
-    fn drop_cached(&self) {}
+    fn drop_cached(&self);
+}
+
+/// [`RandomAccessFile::read_up_to_end`] by [`RandomAccessFile::read_at`] and the length of the file.
+///
+/// # Errors
+///
+/// Those of both; `IoError` if the file does not end where a read found nothing.
+pub fn read_up_to_end(
+    file: &(impl RandomAccessFile + ?Sized),
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<usize> {
+    let mut got = file.read_at(offset, buf)?;
+    while got < buf.len() {
+        let at = offset.saturating_add(got as u64);
+        if file.len()? <= at {
+            break;
+        }
+        let more = file.read_at(at, &mut buf[got..])?;
+        // The length once more: the file may have been cut off in between.
+        if more == 0 && file.len()? > at {
+            return Err(Error::io_text(format!(
+                "read {}: expected {} bytes at offset {at}, found none, though the file does \
+                 not end there; read it again, or look after the disk",
+                file.path().display(),
+                buf.len() - got
+            )));
+        }
+        if more == 0 {
+            break;
+        }
+        got += more;
+    }
+    Ok(got)
+}
+
+/// The reads of a [`RandomAccessFile`] that has no better way than its `read_at`: one after the other.
+#[macro_export]
+macro_rules! derived_reads {
+    () => {
+        fn read_up_to_end(
+            &self,
+            offset: u64,
+            buf: &mut [u8],
+        ) -> $crate::cairn_types::Result<usize> {
+            $crate::fs::read_up_to_end(self, offset, buf)
+        }
+
+        fn read_many(&self, reads: &mut [$crate::fs::ReadAt<'_>]) {
+            for read in reads {
+                read.got = self.read_at(read.offset, read.buf);
+            }
+        }
+
+        fn is_blank(&self, offset: u64, len: usize) -> $crate::cairn_types::Result<bool> {
+            let mut bytes = vec![0; len];
+            let got = self.read_up_to_end(offset, &mut bytes)?;
+            Ok(bytes[..got].iter().all(|byte| *byte == 0))
+        }
+    };
+}
+
+/// The hints of a [`RandomAccessFile`] that has no use for them.
+#[macro_export]
+macro_rules! no_hints {
+    () => {
+        fn prefetch(&self, _offset: u64, _len: usize) -> bool {
+            false
+        }
+
+        fn advise(&self, _access: $crate::fs::Access) {}
+
+        fn drop_cached(&self) {}
+    };
 }
 
 /// One of several reads of a file.
@@ -233,31 +274,22 @@ pub enum Access {
 pub trait WritableFile: Send + Sync {
     /// Hands `data` to the kernel, behind what was appended before. With direct I/O the last,
     /// partial sector waits in memory until `flush` or `sync`.
-    fn append(&self, data: &[u8]) -> Result<()>;
+    fn append(&self, data: &[u8]) -> Result<()> {
+        self.append_veiled(data, &[])
+    }
     /// The same for a file that may be mapped. Where `veils` are given, in order, a piece that begins a unit is covered
     /// until the one before it is complete: see [`FileMode::mapped`]. A file that is written by calls needs none.
-    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
-        let _ = veils;
-        self.append(data)
-    }
+    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()>;
     /// Hands over what direct I/O still holds in memory.
-    fn flush(&self) -> Result<()> {
-        Ok(())
-    }
+    fn flush(&self) -> Result<()>;
     /// Makes everything appended before this call survive a power cut (`fdatasync`; `fsync` where
     /// `full` is set).
     fn sync(&self, full: bool) -> Result<()>;
     /// Asks the kernel to begin writing back `len` bytes at `offset`, without waiting.
-    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
-        let _ = (offset, len);
-        Ok(())
-    }
+    fn start_writeback(&self, offset: u64, len: u64) -> Result<()>;
     /// Reserves space on the device up to `len` bytes without changing the file's length. A hint:
     /// no error where the file system cannot.
-    fn allocate(&self, len: u64) -> Result<()> {
-        let _ = len;
-        Ok(())
-    }
+    fn allocate(&self, len: u64) -> Result<()>;
     /// Cuts the file to `len` bytes.
     fn truncate(&self, len: u64) -> Result<()>;
     /// Bytes appended so far, counting what was there when the file was opened.
@@ -265,21 +297,14 @@ pub trait WritableFile: Send + Sync {
     /// Where the file was created; for messages.
     fn path(&self) -> &Path;
     /// Whether appends are stores into a mapping now; see [`FileMode::mapped`].
-    fn is_mapped(&self) -> bool {
-        false
-    }
+    fn is_mapped(&self) -> bool;
     /// When the last append ended that waited for 20 milliseconds and more, in nanoseconds of the clock that
     /// [`Clock::monotonic_nanos`](crate::Clock::monotonic_nanos) of the machine tells, and how many of them it waited. None
     /// if there was none, or where the file keeps no account.
-    fn slow_append(&self) -> Option<(u64, u64)> {
-        None
-    }
+    fn slow_append(&self) -> Option<(u64, u64)>;
     /// Creates a file at `path`, which must be free, as [`FileSystem::create`] would, in space that was reserved
     /// while this file was written. None if there is none: nothing is at `path` then that was not there before.
-    fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
-        let _ = (path, mode);
-        Ok(None)
-    }
+    fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>>;
     /// Hands over everything, cuts off space reserved beyond the end, and closes the descriptor.
     /// Does not sync. Dropping an open file closes it too, and then errors are lost.
     fn close(&self) -> Result<()>;

@@ -8,7 +8,6 @@ pub mod clock;
 pub mod cores;
 pub mod encrypted;
 pub mod executor;
-mod forward;
 pub mod fs;
 pub mod io;
 pub mod limited;
@@ -21,19 +20,27 @@ pub mod random;
 pub mod space;
 mod spare;
 pub mod sync;
+pub mod thread_pool;
 mod timer;
 pub mod uri;
 pub mod world;
+pub mod wrapper;
 
+// For the macros of `fs`.
+#[doc(hidden)]
+pub use cairn_types;
+pub use clock::Clock;
 pub use encrypted::{
     BlockCipher, CipherStream, CtrProvider, EncryptedFileSystem, EncryptionProvider,
 };
+pub use executor::{Executor, Job, Priority};
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
 pub use io::{Buffer, Io, ReadRequest};
 pub use limited::{LimitWatch, LimitedFile, Limits};
 pub use limiter::{IoKind, IoPriority, RateLimited, RateLimiter};
 pub use mem::MemFileSystem;
-pub use posix::{PosixFileSystem, Process, huge, region};
+pub use posix::{PosixFileSystem, Process, SystemClock, SystemRandom, huge, region};
 pub use prefetch::prefetch_address;
+pub use random::Random;
 pub use space::SstFileManager;
-pub use world::{Clock, Executor, Priority, Random, World};
+pub use world::World;

@@ -6,11 +6,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_types::Result;
+use cairn_types::{Result, Veil};
 
-use crate::fs::WritableFile;
+use crate::clock::Clock;
+use crate::fs::{FileMode, WritableFile};
 use crate::limiter::{IoKind, IoPriority, Passed, RateLimiter};
-use crate::world::Clock;
+use crate::wrapper;
 
 /// A limiter, and as who its requests are made.
 #[derive(Clone)]
@@ -73,56 +74,39 @@ impl LimitedFile {
     }
 }
 
-impl WritableFile for LimitedFile {
-    fn append(&self, data: &[u8]) -> Result<()> {
+impl wrapper::WritableFileWrapper for LimitedFile {
+    fn target(&self) -> &dyn WritableFile {
+        &*self.file
+    }
+
+    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         let mut rest = data;
         while !rest.is_empty() {
             let token = self.limits.request_token(rest.len() as u64, IoKind::Write);
             let passes = usize::try_from(token).unwrap_or(rest.len());
             let (piece, after) = rest.split_at(passes);
-            self.file.append(piece)?;
+            // The places of veils count from the front of all bytes: those stay together.
+            if veils.is_empty() {
+                self.file.append(piece)?;
+            }
             rest = after;
         }
-        Ok(())
+        match veils.is_empty() {
+            true => Ok(()),
+            false => self.file.append_veiled(data, veils),
+        }
     }
 
-    fn flush(&self) -> Result<()> {
-        self.file.flush()
-    }
-
-    fn sync(&self, full: bool) -> Result<()> {
-        self.file.sync(full)
-    }
-
-    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
-        self.file.start_writeback(offset, len)
-    }
-
-    fn allocate(&self, len: u64) -> Result<()> {
-        self.file.allocate(len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<()> {
-        self.file.truncate(len)
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn close(&self) -> Result<()> {
-        self.file.close()
+    fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+        let limits = self.limits.clone();
+        let made = self.file.successor(path, mode)?;
+        Ok(made.map(|file| Arc::new(LimitedFile { file, limits }) as _))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::FileMode;
     use crate::io::ReadRequest;
     use crate::limiter::RateLimited;
     use crate::{FileSystem, Io, MemFileSystem};
@@ -140,7 +124,7 @@ mod tests {
         let watch = Arc::new(Seen::default());
         let limits = Limits {
             limiter: limiter.clone(),
-            clock: Arc::new(crate::clock::SystemClock),
+            clock: Arc::new(crate::posix::SystemClock),
             priority: IoPriority::High,
             watch: Some(watch.clone()),
         };

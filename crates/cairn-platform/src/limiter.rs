@@ -22,8 +22,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::sync::{AtomicU64, Mutex, Ordering};
-use crate::world::Clock;
 
 /// Who asks, the least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -163,7 +163,7 @@ fn threads_that_wait_are_all_served() {
         RateLimited::AllIo,
         false,
     ));
-    let clock = crate::clock::SystemClock;
+    let clock = crate::posix::SystemClock;
     let started = clock.monotonic_nanos();
     thread::scope(|scope| {
         for priority in [IoPriority::Low, IoPriority::High, IoPriority::User] {

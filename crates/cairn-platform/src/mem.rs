@@ -8,12 +8,15 @@ use std::collections::BTreeMap;
 use std::io::{Error as IoError, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-use cairn_types::{Error, Result};
+use cairn_types::{Error, Result, Veil};
 
-use crate::clock::SystemClock;
-use crate::fs::{FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile};
+use crate::clock::Clock;
+use crate::fs::{
+    FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile,
+    status_of_each,
+};
+use crate::posix::SystemClock;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, RwLock};
-use crate::world::Clock;
 
 /// A file system in memory. Clones are views of the same files.
 #[derive(Clone)]
@@ -191,6 +194,10 @@ impl FileSystem for MemFileSystem {
         }
     }
 
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+        status_of_each(self, dir, names)
+    }
+
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         let tree = self.tree.lock();
         let dir = tree.directory("list", dir)?;
@@ -345,6 +352,9 @@ impl RandomAccessFile for MemReader {
         Ok(len)
     }
 
+    crate::derived_reads!();
+    crate::no_hints!();
+
     fn len(&self) -> Result<u64> {
         Ok(self.contents.bytes.read().len() as u64)
     }
@@ -384,7 +394,7 @@ impl MemWriter {
 }
 
 impl WritableFile for MemWriter {
-    fn append(&self, data: &[u8]) -> Result<()> {
+    fn append_veiled(&self, data: &[u8], _veils: &[Veil]) -> Result<()> {
         self.open("write")?;
         self.contents.touch();
         let mut contents = self.contents.bytes.write();
@@ -399,8 +409,20 @@ impl WritableFile for MemWriter {
         Ok(())
     }
 
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn sync(&self, _full: bool) -> Result<()> {
         self.open("sync")
+    }
+
+    fn start_writeback(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn allocate(&self, _len: u64) -> Result<()> {
+        Ok(())
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
@@ -424,6 +446,18 @@ impl WritableFile for MemWriter {
 
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn is_mapped(&self) -> bool {
+        false
+    }
+
+    fn slow_append(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    fn successor(&self, _path: &Path, _mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+        Ok(None)
     }
 
     fn close(&self) -> Result<()> {

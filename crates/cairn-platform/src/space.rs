@@ -25,8 +25,10 @@ use std::time::Duration;
 
 use cairn_types::{Result, Subcode};
 
+use crate::executor::Priority;
+use crate::fs::FileSystem;
 use crate::sync::{Arc, Mutex, Weak};
-use crate::{FileSystem, Priority, World};
+use crate::world::World;
 
 /// What is put behind the name of a file that waits for its deletion.
 pub const TRASH_SUFFIX: &str = ".trash";

@@ -9,9 +9,10 @@ use std::collections::BinaryHeap;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::clock::SystemClock;
+use crate::clock::Clock;
+use crate::executor::{Job, Priority};
+use crate::posix::SystemClock;
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
-use crate::world::{Clock, Job, Priority};
 
 /// What takes the jobs that are due.
 pub(crate) type Deliver = dyn Fn(Priority, Job) + Send + Sync;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use cairn_types::{Error, Result};
 
-use crate::World;
 use crate::sync::Mutex;
+use crate::world::World;
 
 type Maker = Arc<dyn Fn(&str) -> Result<World> + Send + Sync>;
 

@@ -1,106 +1,15 @@
-//! Time, background threads and randomness, and the bundle of everything the engine touches.
+//! The bundle of everything outside the engine that it touches, and the worlds that this crate offers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::encrypted::{EncryptedFileSystem, EncryptionProvider};
+use crate::executor::Executor;
 use crate::fs::FileSystem;
-
-/// Time.
-pub trait Clock: Send + Sync {
-    /// Microseconds since 1970. May jump.
-    fn wall_micros(&self) -> u64;
-    /// Nanoseconds since some moment; never goes back.
-    fn monotonic_nanos(&self) -> u64;
-    /// Waits.
-    fn sleep(&self, duration: Duration);
-    /// Nanoseconds that the processor has worked for the calling thread; 0 where that is not known.
-    fn thread_cpu_nanos(&self) -> u64 {
-        0
-    }
-
-    /// Seconds since 1970.
-    fn wall_seconds(&self) -> u64 {
-        self.wall_micros() / 1_000_000
-    }
-}
-
-/// The queues of background work, most urgent first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Priority {
-    /// Flushes.
-    High,
-    /// Compactions.
-    Low,
-    /// Compactions into the bottom of the tree, when a pool for them is configured.
-    Bottom,
-    /// Work of users of the pool.
-    User,
-    /// Parts of compactions, beside the threads that run these.
-    Part,
-}
-
-/// A piece of background work.
-pub type Job = Box<dyn FnOnce() + Send>;
-
-/// Background threads.
-///
-/// Who waits for background work calls [`Executor::help`] first, holding no lock, and sleeps on a
-/// condition only when that returns `false`. The simulator's executor has no threads: there, the
-/// waiter runs the jobs it waits for.
-pub trait Executor: Send + Sync {
-    /// Runs `job` on a thread of `priority`, soon.
-    fn spawn(&self, priority: Priority, job: Job);
-    /// Runs `job` on a thread of `priority` once `delay` has passed. A job whose time has not come
-    /// when the executor goes is dropped unrun.
-    fn spawn_after(&self, delay: Duration, priority: Priority, job: Job);
-    /// Like [`Executor::spawn_after`], for work that nobody waits for: [`Executor::help_later`] lets no
-    /// time pass for its sake.
-    fn spawn_at_leisure(&self, delay: Duration, priority: Priority, job: Job) {
-        self.spawn_after(delay, priority, job);
-    }
-    /// Runs one waiting job on the calling thread, if this executor works that way.
-    fn help(&self) -> bool {
-        false
-    }
-    /// Lets time pass until the next delayed job is due and runs it on the calling thread, if this
-    /// executor works that way. Who waits for background work calls it when nothing else is left
-    /// to help with.
-    fn help_later(&self) -> bool {
-        false
-    }
-    /// Makes sure that at least `threads` threads serve `priority`.
-    fn reserve(&self, priority: Priority, threads: usize);
-    /// Lets `threads` threads serve `priority`, more or fewer than before. Jobs that run end
-    /// first.
-    fn set_threads(&self, priority: Priority, threads: usize) {
-        self.reserve(priority, threads);
-    }
-    /// The number of threads reserved or set for `priority`. Without any, its jobs still run.
-    fn threads(&self, priority: Priority) -> usize;
-    /// How many jobs of `priority` wait for a thread.
-    fn queued(&self, priority: Priority) -> usize {
-        let _ = priority;
-        0
-    }
-    /// Lets the device serve the threads of `priority` after all others.
-    fn lower_io_priority(&self, priority: Priority) {
-        let _ = priority;
-    }
-    /// Lets the processor serve the threads of `priority` after all others.
-    fn lower_cpu_priority(&self, priority: Priority) {
-        let _ = priority;
-    }
-    /// Waits until every thread has run what is queued and has ended. Not to be called by a job.
-    /// Jobs that come later run as before; what is to be done at leisure waits for the next of them.
-    fn join_all(&self) {}
-}
-
-/// A source of random numbers; nothing secret depends on it.
-pub trait Random: Send + Sync {
-    /// 64 random bits.
-    fn next_u64(&self) -> u64;
-}
+use crate::mem::MemFileSystem;
+use crate::posix::{PosixFileSystem, SystemClock, SystemRandom};
+use crate::random::Random;
+use crate::thread_pool::ThreadPool;
 
 /// Everything outside the engine that it touches.
 #[derive(Clone)]
@@ -120,10 +29,10 @@ impl World {
     #[must_use]
     pub fn posix() -> World {
         World {
-            fs: Arc::new(crate::posix::PosixFileSystem),
-            clock: Arc::new(crate::clock::SystemClock),
-            executor: crate::executor::ThreadPool::process_wide(),
-            random: Arc::new(crate::random::SystemRandom::new()),
+            fs: Arc::new(PosixFileSystem),
+            clock: Arc::new(SystemClock),
+            executor: ThreadPool::process_wide(),
+            random: Arc::new(SystemRandom::new()),
         }
     }
 
@@ -141,7 +50,7 @@ impl World {
     #[must_use]
     pub fn in_memory() -> World {
         World {
-            fs: Arc::new(crate::mem::MemFileSystem::new()),
+            fs: Arc::new(MemFileSystem::new()),
             ..World::posix()
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cairn_platform::fs::{
     FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile,
+    status_of_each,
 };
 use cairn_platform::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard};
 use cairn_types::{Error, Result};
@@ -344,6 +345,10 @@ impl FileSystem for SimFs {
             },
             modified_micros: 0,
         })
+    }
+
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+        status_of_each(self, dir, names)
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {

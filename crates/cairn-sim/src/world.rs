@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_platform::random::SystemRandom;
+use cairn_platform::Job;
+use cairn_platform::SystemRandom;
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
-use cairn_platform::world::Job;
 use cairn_platform::{Clock, Executor, Priority, World};
 
 use crate::disk::DiskImage;

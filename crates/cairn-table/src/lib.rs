@@ -15,7 +15,7 @@ pub mod reader;
 use cairn_format::key;
 use cairn_types::{Error, KeyOrder, Result};
 
-pub use builder::{BuildParams, TableBuilder, TableStats};
+pub use builder::{BuildParams, TableBuilder, TableIdentity, TableStats, TableTimes};
 pub use reader::{GetOptions, IterOptions, OpenParams, Table, TableGet, TableIter, ValueRef};
 
 /// The order of keys in a file: `order`, or what is left of it when timestamps are cut off.

@@ -7,8 +7,8 @@ use cairn_format::batch::BatchRef;
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::sync::{Arc, AtomicBool, Ordering};
-use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
-use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+use cairn_platform::{FileSystem, RandomAccessFile, WritableFile, wrapper};
+use cairn_types::{Error, FileNumber, Result, SequenceNumber, Veil};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -51,6 +51,9 @@ impl RandomAccessFile for Halting {
         let len = if half { buf.len() / 2 } else { buf.len() };
         self.0.read_at(offset, &mut buf[..len])
     }
+
+    cairn_platform::derived_reads!();
+    cairn_platform::no_hints!();
 
     fn len(&self) -> Result<u64> {
         self.0.len()
@@ -192,28 +195,20 @@ struct Failing {
     fail: AtomicBool,
 }
 
-impl WritableFile for Failing {
-    fn append(&self, data: &[u8]) -> Result<()> {
+impl wrapper::WritableFileWrapper for Failing {
+    fn target(&self) -> &dyn WritableFile {
+        &*self.inner
+    }
+
+    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         if self.fail.swap(false, Ordering::Relaxed) {
             self.inner.append(&data[..data.len() / 2])?;
             return Err(Error::io_text("the disk is gone"));
         }
-        self.inner.append(data)
+        self.inner.append_veiled(data, veils)
     }
-    fn sync(&self, full: bool) -> Result<()> {
-        self.inner.sync(full)
-    }
-    fn truncate(&self, len: u64) -> Result<()> {
-        self.inner.truncate(len)
-    }
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-    fn close(&self) -> Result<()> {
-        self.inner.close()
+    fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+        self.inner.successor(path, mode)
     }
 }
 

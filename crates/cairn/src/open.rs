@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_observe::EventListener;
 use cairn_options::{DbOptions, FamilyOptions, presets};
-use cairn_platform::executor::cores;
+use cairn_platform::thread_pool::cores;
 use cairn_types::Result;
 
 /// Options of a database, and of its default family and the families that have none of their own.
@@ -65,7 +65,7 @@ impl Options {
     ///
     /// `InvalidArgument` names what is unknown or cannot be read.
     pub fn text(mut self, text: &str) -> Result<Options> {
-        cairn_options::text::apply_mixed(&mut self.db, &mut self.family, text)?;
+        cairn_options::apply_mixed(&mut self.db, &mut self.family, text)?;
         Ok(self)
     }
 

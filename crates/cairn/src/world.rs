@@ -2,7 +2,8 @@
 //!
 //! [`World::posix`] is the machine, [`World::in_memory`] keeps files in memory, [`World::encrypted`] encrypts
 //! those of another world. A program can bring its own of any of the four: files on other storage, say, or a
-//! clock for tests. What an implementor promises stands at the traits. [`Db::open_in`](crate::Db::open_in) opens a
+//! clock for tests. What an implementor promises stands at the traits; [`wrapper`] has those of files that
+//! pass calls on to others. [`Db::open_in`](crate::Db::open_in) opens a
 //! database in a world. [`World::by_uri`] finds a world by a text, such as `mem://`, and [`register`] adds those of
 //! a program's own storage.
 //!
@@ -25,8 +26,10 @@
 
 pub use cairn_platform::fs::{
     Access, FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, ReadAt, Status,
-    WritableFile,
+    WritableFile, read_up_to_end, status_of_each,
 };
 pub use cairn_platform::uri::register;
-pub use cairn_platform::world::{Clock, Executor, Job, Priority, Random, World};
+pub use cairn_platform::{Clock, Executor, Job, Priority, Random, World};
 pub use cairn_platform::{MemFileSystem, PosixFileSystem};
+pub use cairn_platform::{derived_reads, no_hints, wrapper};
+pub use cairn_types::Veil;

@@ -4,12 +4,13 @@
 //! with the mode's probability; a failed call does nothing.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use cairn::world::{
-    FileMode, FileSystem, PosixFileSystem, RandomAccessFile, ReadAt, Status, WritableFile,
+    FileMode, FileSystem, PosixFileSystem, RandomAccessFile, ReadAt, Status, Veil, WritableFile,
+    read_up_to_end, wrapper,
 };
 use cairn_types::{Error, Result};
 
@@ -157,7 +158,11 @@ impl FaultyFileSystem {
     }
 }
 
-impl FileSystem for FaultyFileSystem {
+impl wrapper::FileSystemWrapper for FaultyFileSystem {
+    fn target(&self) -> &dyn FileSystem {
+        &self.inner
+    }
+
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
         self.faults.check(Call::Read, "open", path)?;
         Ok(Arc::new(FaultyReadFile {
@@ -196,12 +201,6 @@ impl FileSystem for FaultyFileSystem {
         self.faults.check(Call::Write, "create", dir)?;
         self.inner.create_dir_all(dir)
     }
-    fn remove_dir(&self, dir: &Path) -> Result<()> {
-        self.inner.remove_dir(dir)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.inner.remove(path)
-    }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.faults.check(Call::Write, "rename", from)?;
         self.inner.rename(from, to)
@@ -210,15 +209,6 @@ impl FileSystem for FaultyFileSystem {
         self.faults.check(Call::Write, "link", from)?;
         self.inner.link(from, to)
     }
-    fn canonical(&self, path: &Path) -> Result<PathBuf> {
-        self.inner.canonical(path)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn cairn::world::FileLock>> {
-        self.inner.lock(path)
-    }
-    fn free_space(&self, path: &Path) -> Result<u64> {
-        self.inner.free_space(path)
-    }
 }
 
 struct FaultyReadFile {
@@ -226,10 +216,17 @@ struct FaultyReadFile {
     faults: Arc<Faults>,
 }
 
-impl RandomAccessFile for FaultyReadFile {
+impl wrapper::RandomAccessFileWrapper for FaultyReadFile {
+    fn target(&self) -> &dyn RandomAccessFile {
+        &*self.inner
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.faults.check(Call::Read, "read", self.inner.path())?;
         self.inner.read_at(offset, buf)
+    }
+    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        read_up_to_end(self, offset, buf)
     }
     fn read_many(&self, reads: &mut [ReadAt<'_>]) {
         match self.faults.check(Call::Read, "read", self.inner.path()) {
@@ -241,7 +238,6 @@ impl RandomAccessFile for FaultyReadFile {
             }
         }
     }
-    cairn_platform::forward_hints!(inner);
 }
 
 struct FaultyWritableFile {
@@ -249,41 +245,24 @@ struct FaultyWritableFile {
     faults: Arc<Faults>,
 }
 
-impl WritableFile for FaultyWritableFile {
-    fn append(&self, data: &[u8]) -> Result<()> {
+impl wrapper::WritableFileWrapper for FaultyWritableFile {
+    fn target(&self) -> &dyn WritableFile {
+        &*self.inner
+    }
+
+    fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         self.faults
             .check(Call::Write, "append", self.inner.path())?;
-        self.inner.append(data)
-    }
-    fn flush(&self) -> Result<()> {
-        self.inner.flush()
+        self.inner.append_veiled(data, veils)
     }
     fn sync(&self, full: bool) -> Result<()> {
         self.faults.check(Call::Sync, "sync", self.inner.path())?;
         self.inner.sync(full)
     }
-    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
-        self.inner.start_writeback(offset, len)
-    }
-    fn allocate(&self, len: u64) -> Result<()> {
-        self.inner.allocate(len)
-    }
     fn truncate(&self, len: u64) -> Result<()> {
         self.faults
             .check(Call::Write, "truncate", self.inner.path())?;
         self.inner.truncate(len)
-    }
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-    fn is_mapped(&self) -> bool {
-        self.inner.is_mapped()
-    }
-    fn slow_append(&self) -> Option<(u64, u64)> {
-        self.inner.slow_append()
     }
     fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
         self.faults.check(Call::Write, "create", path)?;
@@ -292,8 +271,5 @@ impl WritableFile for FaultyWritableFile {
             let faults = Arc::clone(&self.faults);
             Arc::new(FaultyWritableFile { inner, faults }) as Arc<dyn WritableFile>
         }))
-    }
-    fn close(&self) -> Result<()> {
-        self.inner.close()
     }
 }

@@ -16,7 +16,7 @@ use cairn_jobs::ttl::merge_operator_name;
 use cairn_options::{Compression, CompressionOptions, DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{Process, World, WritableFile};
-use cairn_table::{BuildParams, TableBuilder};
+use cairn_table::{BuildParams, TableBuilder, TableIdentity, TableTimes};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::file::NO_CHECKSUM_FUNCTION;
 
@@ -156,13 +156,19 @@ impl SstFileWriter {
             compression_options,
             prefix_extractor: family.prefix_extractor.clone(),
             merge_operator: merge_operator_name(family),
-            number: FileNumber(self.next),
-            db_id: WRITER_ID.to_owned(),
-            session_id: self.session.to_string(),
+            identity: TableIdentity {
+                number: FileNumber(self.next),
+                db_id: WRITER_ID.to_owned(),
+                session_id: self.session.to_string(),
+                ..TableIdentity::default()
+            },
             // Any number but zero will do; a bit that is always set keeps it from that.
             base_context: self.world.random.next_u64() as u32 | 1,
-            creation_time: now,
-            file_creation_time: now,
+            times: TableTimes {
+                creation: now,
+                file_creation: now,
+                ..TableTimes::default()
+            },
             target_file_size: family.target_file_size_base,
             external: true,
             strip_timestamps: !family.persist_user_defined_timestamps,
@@ -171,7 +177,8 @@ impl SstFileWriter {
             ..BuildParams::default()
         };
         if let Some((id, name)) = &self.target {
-            (params.family_id, params.family_name) = (*id, name.clone());
+            params.identity.family_id = *id;
+            params.identity.family_name = name.clone();
         }
         params
     }

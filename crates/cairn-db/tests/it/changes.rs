@@ -7,7 +7,7 @@ use cairn_db::{Db, WalFileType, WalIterator, WriteBatch};
 use cairn_options::{DbOptions, FamilyOptions, Options, WriteOptions};
 use cairn_platform::fs::{FileMode, Status};
 use cairn_platform::sync::Mutex;
-use cairn_platform::{FileSystem, MemFileSystem, RandomAccessFile, World, WritableFile};
+use cairn_platform::{FileSystem, MemFileSystem, RandomAccessFile, World, WritableFile, wrapper};
 use cairn_types::{Code, Result, SequenceNumber};
 
 use crate::basic::db_options;
@@ -247,7 +247,11 @@ struct Deleting {
     doomed: Mutex<Option<PathBuf>>,
 }
 
-impl FileSystem for Deleting {
+impl wrapper::FileSystemWrapper for Deleting {
+    fn target(&self) -> &dyn FileSystem {
+        &self.fs
+    }
+
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
         self.fs.open(path, mode)
     }
@@ -257,6 +261,12 @@ impl FileSystem for Deleting {
     fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
         self.fs.open_append(path, mode)
     }
+    fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.fs.open_overwrite(path, mode)
+    }
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+        cairn_platform::fs::status_of_each(self, dir, names)
+    }
     fn status(&self, path: &Path) -> Result<Status> {
         let status = self.fs.status(path);
         let mut doomed = self.doomed.lock();
@@ -265,11 +275,6 @@ impl FileSystem for Deleting {
         }
         status
     }
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.fs.sync_dir(dir)
-    }
-
-    cairn_platform::forward_names!(fs);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use cairn_options::{CompactRangeOptions, Compression, DbOptions, FamilyOptions};
 use cairn_platform::fs::{FileMode, Status};
 use cairn_platform::sync::Mutex;
 use cairn_platform::{FileSystem, MemFileSystem, PosixFileSystem, World};
-use cairn_platform::{RandomAccessFile, WritableFile};
+use cairn_platform::{RandomAccessFile, WritableFile, wrapper};
 use cairn_types::{Code, Result};
 
 const KEYS: u32 = 2000;
@@ -157,7 +157,11 @@ struct Watched {
     opened: Mutex<Vec<FileMode>>,
 }
 
-impl FileSystem for Watched {
+impl wrapper::FileSystemWrapper for Watched {
+    fn target(&self) -> &dyn FileSystem {
+        &self.fs
+    }
+
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
         if path.extension().is_some_and(|extension| extension == "sst") {
             self.opened.lock().push(mode);
@@ -170,14 +174,15 @@ impl FileSystem for Watched {
     fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
         self.fs.open_append(path, mode)
     }
+    fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
+        self.fs.open_overwrite(path, mode)
+    }
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+        cairn_platform::fs::status_of_each(self, dir, names)
+    }
     fn status(&self, path: &Path) -> Result<Status> {
         self.fs.status(path)
     }
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.fs.sync_dir(dir)
-    }
-
-    cairn_platform::forward_names!(fs);
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use cairn_db::{Db, Family, WriteBatch};
 use cairn_options::{CompactionStyle, DbOptions, FamilyOptions, WriteOptions};
+use cairn_platform::Clock;
 use cairn_platform::World;
 use cairn_platform::sync::Mutex;
-use cairn_platform::world::Clock;
 use cairn_types::{Code, Result};
 
 use crate::basic::db_options;

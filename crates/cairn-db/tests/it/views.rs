@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cairn_db::FamilyDescriptor;
 use cairn_options::{CompactRangeOptions, FamilyOptions};
+use cairn_platform::Job;
 use cairn_platform::sync::{AtomicUsize, Ordering};
-use cairn_platform::world::Job;
 use cairn_platform::{Executor, Priority, World};
 
 use crate::basic::{open_at, small};

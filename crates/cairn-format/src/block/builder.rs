@@ -2,10 +2,10 @@
 
 use cairn_types::KeyOrder;
 
-use super::MAX_HASHED_BLOCK_LEN;
 use super::cursor::common_prefix;
 use super::hash::HashIndexBuilder;
 use super::index::IndexForm;
+use super::layout::MAX_HASHED_BLOCK_LEN;
 use super::layout::{HASHED, SEPARATED, UNIFORM};
 use super::prefix;
 use crate::coding::{put_fixed32, put_lps, put_varint32, put_varint64, put_varsigned64, zigzag};

@@ -2,7 +2,8 @@
 
 use cairn_types::{Decoded, Malformed};
 
-use super::MAX_HASHED_BLOCK_LEN;
+/// The largest block in which a footer's bit 31 means a hash index.
+pub const MAX_HASHED_BLOCK_LEN: usize = 1 << 16;
 
 /// What a block is, which decides what its footer may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,6 +26,7 @@ mod builder;
 mod cursor;
 mod data;
 mod hash;
+mod hidden;
 mod index;
 mod layout;
 mod pairs;
@@ -38,9 +39,10 @@ mod words;
 pub use builder::{BlockBuilder, BlockOptions, IndexBlockBuilder, can_hash};
 pub use data::DataCursor;
 pub use hash::{HashHit, hash_lookup};
+pub use hidden::{Block, Hidden, Skipped};
 pub use index::{IndexCursor, IndexEntry, IndexForm};
-pub use layout::{BlockKind, BlockLayout};
-pub use pairs::{Hidden, Skipped, skip_deleted};
+pub use layout::{BlockKind, BlockLayout, MAX_HASHED_BLOCK_LEN};
+pub use pairs::{Passed, Walk, skip_deleted};
 pub use prefix::{EntryForm, expand};
 pub use runs::skip_deletions;
 pub use words::{DataWords, KeyWords};
@@ -63,6 +65,3 @@ pub fn has_room(len: usize, user_key: &[u8], value: &[u8]) -> bool {
     let entry = user_key.len().saturating_add(value.len());
     len.saturating_add(entry) <= MAX_ENTRY_LEN
 }
-
-/// The largest block in which a footer's bit 31 means a hash index.
-pub const MAX_HASHED_BLOCK_LEN: usize = 1 << 16;

@@ -7,191 +7,190 @@
 
 use std::ops::Range;
 
-use cairn_types::{Decoded, SequenceNumber, ValueKind};
+use cairn_types::Decoded;
 
 use super::cursor::{Coding, Entry, append, bad_entry};
 use super::data::{DataCursor, Together, ValuePlace, lengths};
-use super::layout::BlockLayout;
+use super::hidden::{Block, Hidden, Skipped};
 use super::runs::before_limit;
 use crate::key;
 
-/// What may be passed over.
-#[derive(Clone, Copy, Debug)]
-pub struct Hidden<'a> {
-    /// Deletions newer than this are not seen.
-    pub seq: SequenceNumber,
-    /// User keys from here on stay.
-    pub limit: Option<&'a [u8]>,
-    /// At most so many entries are passed over.
-    pub budget: u64,
+/// A cursor and the block that it walks over.
+pub struct Walk<'a> {
+    /// The cursor.
+    pub cursor: &'a mut DataCursor,
+    /// The block.
+    pub block: Block<'a>,
 }
 
-/// What was passed over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
-    /// Deletions.
-    pub deletions: u64,
-    /// Entries that they delete.
-    pub deleted: u64,
+/// The result of [`skip_deleted`].
+#[derive(Debug)]
+pub struct Passed {
+    /// The entries that were passed.
+    pub skipped: Skipped,
+    /// An error if the cursor over the deletions could not move.
+    pub newer_moved: Decoded<()>,
+    /// An error if the cursor over what they delete could not move.
+    pub older_moved: Decoded<()>,
 }
 
-impl Skipped {
-    /// All of them.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.deletions + self.deleted
-    }
-}
-
-/// A data block.
-pub type Block<'a> = (&'a [u8], &'a BlockLayout);
-
-impl Hidden<'_> {
-    /// Whether an entry of this number and kind deletes what is older, for this reader.
-    #[inline]
-    pub(super) fn is_deletion(&self, packed: u64) -> bool {
-        const DELETION: u8 = ValueKind::Deletion as u8;
-        const SINGLE: u8 = ValueKind::SingleDeletion as u8;
-        // Truncation is meant: the kind is the lowest byte.
-        matches!(packed as u8, DELETION | SINGLE) && packed >> 8 <= self.seq.0
-    }
-
-    /// Whether this user key may be passed over.
-    #[inline]
-    pub(super) fn reaches_key(&self, user: &[u8]) -> bool {
-        self.limit
-            .is_none_or(|limit| key::compare_bytewise(user, limit).is_lt())
-    }
-
-    /// Whether the user key that consists of both parts may be passed over.
-    #[inline]
-    fn reaches(&self, head: &[u8], tail: &[u8]) -> bool {
-        let Some(limit) = self.limit else {
-            return true;
-        };
-        match limit.split_at_checked(head.len()) {
-            Some((limit_head, limit_tail)) => (head, tail) < (limit_head, limit_tail),
-            None => head < limit,
-        }
-    }
-}
-
-/// Passes over the deletions on which `a` stands, and over entries that they delete on which `b`
-/// stands, from where both stand on to the end of either block or something else. The user key of
-/// the last deletion passed is left in `last`, which is unchanged if there is none. Keys must order as
-/// their bytes do. Returns what was passed and whether the cursors could move.
+/// Passes over the deletions on which `newer` stands, and over entries that they delete on which
+/// `older` stands, from where both stand on to the end of either block or something else. The user
+/// key of the last deletion passed is left in `last`, which is unchanged if there is none. Keys must
+/// order as their bytes do.
 ///
-/// Both cursors must stand on entries, `a` on one that comes first.
+/// Both cursors must stand on entries, that of `newer` on one that comes first.
 pub fn skip_deleted(
-    (a, a_block): (&mut DataCursor, Block<'_>),
-    (b, b_block): (&mut DataCursor, Block<'_>),
+    newer: Walk<'_>,
+    older: Walk<'_>,
     hidden: &Hidden<'_>,
     last: &mut Vec<u8>,
-) -> (Skipped, Decoded<()>, Decoded<()>) {
-    let mut skipped = Skipped::default();
-    let (mut a_moved, mut b_moved) = (Ok(()), Ok(()));
-    if !a.is_plain(a_block.1) || !b.is_plain(b_block.1) {
-        return (skipped, a_moved, b_moved);
+) -> Passed {
+    let mut passed = Passed {
+        skipped: Skipped::default(),
+        newer_moved: Ok(()),
+        older_moved: Ok(()),
+    };
+    let (a, b) = (newer.cursor, older.cursor);
+    let (a_block, b_block) = (newer.block, older.block);
+    if !a.is_plain(a_block.layout) || !b.is_plain(b_block.layout) {
+        return passed;
     }
-    while a.valid() && b.valid() && skipped.total() < hidden.budget {
-        let (a_key, b_key) = (a.key(a_block.0), b.key(b_block.0));
+    while a.valid() && b.valid() && passed.skipped.total() < hidden.budget {
+        let (a_key, b_key) = (a.key(a_block.bytes), b.key(b_block.bytes));
         let (a_packed, b_packed) = (key::packed(a_key), key::packed(b_key));
         let (a_user, b_user) = (key::user_key(a_key), key::user_key(b_key));
         let order = key::compare_bytewise(b_user, a_user);
         if order.is_lt() {
             // What comes before the next deletion is deleted only as a part of the last one's key.
-            if skipped.deletions == 0 || b_user != &last[..] {
+            if passed.skipped.deletions == 0 || b_user != &last[..] {
                 break;
             }
-            skipped.deleted += 1;
-            b_moved = b.next(b_block.0, b_block.1);
+            passed.skipped.deleted += 1;
+            passed.older_moved = b.next(b_block.bytes, b_block.layout);
             continue;
         }
         if !hidden.is_deletion(a_packed) || !hidden.reaches_key(a_user) {
             break;
         }
+        if order.is_eq() && (b_packed >= a_packed || passed.skipped.total() + 2 > hidden.budget) {
+            break;
+        }
+        last.clear();
+        last.extend_from_slice(a_user);
         if order.is_eq() {
-            if b_packed >= a_packed || skipped.total() + 2 > hidden.budget {
-                break;
-            }
-            last.clear();
-            last.extend_from_slice(a_user);
-            (a_moved, b_moved) = lockstep(
-                (&mut *a, a_block),
-                (&mut *b, b_block),
-                (a_packed, b_packed),
-                hidden,
-                last,
-                &mut skipped,
-            );
+            let pair = Pair {
+                newer: Place {
+                    at: a.position.end(),
+                    packed: a_packed,
+                },
+                older: Place {
+                    at: b.position.end(),
+                    packed: b_packed,
+                },
+            };
+            let (newer, older) = (Walk::of(a, a_block), Walk::of(b, b_block));
+            lockstep(newer, older, pair, hidden, last, &mut passed);
         } else {
-            last.clear();
-            last.extend_from_slice(a_user);
-            skipped.deletions += 1;
-            a_moved = a.next(a_block.0, a_block.1);
+            passed.skipped.deletions += 1;
+            passed.newer_moved = a.next(a_block.bytes, a_block.layout);
         }
     }
-    (skipped, a_moved, b_moved)
+    passed
 }
 
-/// Passes over the deletion on which `a` stands, the entry of the same user key (`user`) on which `b`
-/// stands, and what follows in both for as long as they go on like this. `user` is then the last user
-/// key passed.
+impl<'a> Walk<'a> {
+    fn of(cursor: &'a mut DataCursor, block: Block<'a>) -> Walk<'a> {
+        Walk { cursor, block }
+    }
+}
+
+/// Where a block goes on, and number and kind of the entry before.
+#[derive(Clone, Copy)]
+struct Place {
+    at: usize,
+    packed: u64,
+}
+
+impl Place {
+    /// Makes the cursor of `walk` stand here; the user key of the entry before is `user`.
+    fn settle(self, walk: Walk<'_>, user: &mut Vec<u8>) -> Decoded<()> {
+        stand(walk.cursor, walk.block, self.at, user, self.packed)
+    }
+}
+
+/// The places in both blocks behind a deletion and an entry of the same user key.
+#[derive(Clone, Copy)]
+struct Pair {
+    newer: Place,
+    older: Place,
+}
+
+/// Passes over the deletion on which `newer` stands, the entry of the same user key (`user`) on which
+/// `older` stands, behind both of which is `pair`, and what follows in both for as long as they go on
+/// like this. `user` is then the last user key passed.
 fn lockstep(
-    (a, a_block): (&mut DataCursor, Block<'_>),
-    (b, b_block): (&mut DataCursor, Block<'_>),
-    (mut a_packed, mut b_packed): (u64, u64),
+    newer: Walk<'_>,
+    older: Walk<'_>,
+    mut pair: Pair,
     hidden: &Hidden<'_>,
     user: &mut Vec<u8>,
-    skipped: &mut Skipped,
-) -> (Decoded<()>, Decoded<()>) {
-    let (mut a_at, mut b_at) = (a.position.end(), b.position.end());
+    passed: &mut Passed,
+) {
+    let (a_block, b_block) = (newer.block, older.block);
+    let (a_end, b_end) = (a_block.layout.end(), b_block.layout.end());
     let mut pairs = 1;
-    let most = hidden.budget.saturating_sub(skipped.total()) / 2;
-    let goal = before_limit(a_block, hidden.limit, a_at);
-    while pairs < most && a_at < a_block.1.end() && b_at < b_block.1.end() {
-        let mut pair = Pair {
-            at: (a_at, b_at),
-            packed: (a_packed, b_packed),
+    let most = hidden.budget.saturating_sub(passed.skipped.total()) / 2;
+    let goal = before_limit(a_block, hidden.limit, pair.newer.at);
+    while pairs < most && pair.newer.at < a_end && pair.older.at < b_end {
+        let bounds = Bounds {
+            newer_end: a_end,
+            older_end: b_end,
+            goal,
+            most: most - pairs,
         };
-        let ends = (a_block.1.end(), b_block.1.end());
-        let blocks = (a_block.0, b_block.0);
-        pairs += in_step(blocks, ends, (hidden, goal, most - pairs), &mut pair, user);
-        (a_at, b_at) = pair.at;
-        (a_packed, b_packed) = pair.packed;
-        if pairs >= most || a_at >= a_block.1.end() || b_at >= b_block.1.end() {
+        pairs += in_step(
+            a_block.bytes,
+            b_block.bytes,
+            hidden,
+            bounds,
+            &mut pair,
+            user,
+        );
+        if pairs >= most || pair.newer.at >= a_end || pair.older.at >= b_end {
             break;
         }
-        let (Some(a_head), Some(b_head)) = (head(a_block, a_at), head(b_block, b_at)) else {
+        let heads = (head(a_block, pair.newer.at), head(b_block, pair.older.at));
+        let (Some(a_head), Some(b_head)) = heads else {
             break;
         };
-        let a_part = &a_block.0[a_head.part.clone()];
+        let a_part = &a_block.bytes[a_head.part.clone()];
         let goes_on = a_head.shared <= user.len()
             && b_head.shared <= user.len()
             && b_head.packed < a_head.packed
             && hidden.is_deletion(a_head.packed)
-            && is_same((a_block.0, &a_head), (b_block.0, &b_head), user)
-            && (a_at < goal || hidden.reaches(&user[..a_head.shared], a_part));
+            && is_same((a_block.bytes, &a_head), (b_block.bytes, &b_head), user)
+            && (pair.newer.at < goal || hidden.reaches(&user[..a_head.shared], a_part));
         if !goes_on {
             break;
         }
         user.truncate(a_head.shared);
-        append(user, a_block.0, a_head.part);
-        (a_packed, b_packed) = (a_head.packed, b_head.packed);
-        (a_at, b_at) = (a_head.next, b_head.next);
+        append(user, a_block.bytes, a_head.part.clone());
+        pair = Pair {
+            newer: a_head.behind(),
+            older: b_head.behind(),
+        };
         pairs += 1;
     }
-    skipped.deletions += pairs;
-    skipped.deleted += pairs;
-    (
-        stand(a, a_block, a_at, user, a_packed),
-        stand(b, b_block, b_at, user, b_packed),
-    )
+    passed.skipped.deletions += pairs;
+    passed.skipped.deleted += pairs;
+    passed.newer_moved = pair.newer.settle(newer, user);
+    passed.older_moved = pair.older.settle(older, user);
 }
 
 #[inline]
-fn entry((bytes, layout): Block<'_>, at: usize) -> Option<Entry<ValuePlace>> {
-    Together.entry(bytes, layout, at, &ValuePlace::default())
+fn entry(block: Block<'_>, at: usize) -> Option<Entry<ValuePlace>> {
+    Together.entry(block.bytes, block.layout, at, &ValuePlace::default())
 }
 
 /// The beginning of an entry at offset `at`.
@@ -207,10 +206,17 @@ fn word(window: &[u8; WINDOW], at: usize) -> u64 {
     u64::from_le_bytes(bytes.unwrap_or_default())
 }
 
-/// Where two blocks go on, and numbers and kinds of the entries before.
-struct Pair {
-    at: (usize, usize),
-    packed: (u64, u64),
+/// Where [`in_step`] ends.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// The end of the entries of the block of deletions.
+    newer_end: usize,
+    /// The end of the entries of the other block.
+    older_end: usize,
+    /// An offset in the block of deletions: pairs that begin there or behind are left.
+    goal: usize,
+    /// The most pairs.
+    most: u64,
 }
 
 /// Room for user keys of [`in_step`].
@@ -218,16 +224,16 @@ const ROOM: usize = 64;
 /// More bytes than any entry's lengths, part and number take in [`in_step`].
 const WINDOW: usize = 24;
 
-/// Passes over pairs, at most `most`, that are all alike in both blocks but for their values: short keys
-/// that share as much as each other and add less than 8 bytes. Those that begin at offset `goal` of the
-/// first block or behind it are left. Returns how many there were. What is no such pair is left to the
-/// caller: this is the part of [`lockstep`] where nearly all pairs of most blocks pass, kept so small
-/// that it runs in registers.
+/// Passes over pairs within `bounds` that are all alike in both blocks but for their values: short keys
+/// that share as much as each other and add less than 8 bytes. Returns how many there were. What is no
+/// such pair is left to the caller: this is the part of [`lockstep`] where nearly all pairs of most
+/// blocks pass, kept so small that it runs in registers.
 #[inline(never)]
 fn in_step(
-    (a, b): (&[u8], &[u8]),
-    (a_end, b_end): (usize, usize),
-    (hidden, goal, most): (&Hidden<'_>, usize, u64),
+    a: &[u8],
+    b: &[u8],
+    hidden: &Hidden<'_>,
+    bounds: Bounds,
     pair: &mut Pair,
     user: &mut Vec<u8>,
 ) -> u64 {
@@ -238,11 +244,10 @@ fn in_step(
         return 0;
     };
     room.copy_from_slice(user);
-    let (mut a_at, mut b_at) = pair.at;
-    let mut packed = pair.packed;
+    let (mut newer, mut older) = (pair.newer, pair.older);
     let mut pairs = 0;
-    while pairs < most && a_at < goal && b_at < b_end {
-        let (Some(a_window), Some(b_window)) = (window(a, a_at), window(b, b_at)) else {
+    while pairs < bounds.most && newer.at < bounds.goal && older.at < bounds.older_end {
+        let (Some(a_window), Some(b_window)) = (window(a, newer.at), window(b, older.at)) else {
             break;
         };
         let [shared, delta_len, a_value, ..] = *a_window;
@@ -253,16 +258,16 @@ fn in_step(
             break;
         }
         let (a_part, b_part) = (word(a_window, 3), word(b_window, 3));
-        let next = (word(a_window, 3 + part_len), word(b_window, 3 + part_len));
+        let (a_packed, b_packed) = (word(a_window, 3 + part_len), word(b_window, 3 + part_len));
         let differs = (a_part ^ b_part) & ((1 << (8 * part_len)) - 1) != 0;
-        if differs || next.1 >= next.0 || !hidden.is_deletion(next.0) {
+        if differs || b_packed >= a_packed || !hidden.is_deletion(a_packed) {
             break;
         }
         let shared = usize::from(shared);
         let head_len = 3 + part_len + key::SUFFIX_LEN;
-        let a_next = a_at + head_len + usize::from(a_value);
-        let b_next = b_at + head_len + usize::from(b_value);
-        if shared > len || a_next > a_end || b_next > b_end {
+        let a_next = newer.at + head_len + usize::from(a_value);
+        let b_next = older.at + head_len + usize::from(b_value);
+        if shared > len || a_next > bounds.newer_end || b_next > bounds.older_end {
             break;
         }
         let Some(part) = known
@@ -273,17 +278,20 @@ fn in_step(
         };
         *part = a_part.to_le_bytes();
         len = shared + part_len;
-        (a_at, b_at) = (a_next, b_next);
-        packed = next;
+        newer = Place {
+            at: a_next,
+            packed: a_packed,
+        };
+        older = Place {
+            at: b_next,
+            packed: b_packed,
+        };
         pairs += 1;
     }
     if pairs > 0 {
         user.clear();
         user.extend_from_slice(&known[..len]);
-        *pair = Pair {
-            at: (a_at, b_at),
-            packed,
-        };
+        *pair = Pair { newer, older };
     }
     pairs
 }
@@ -299,15 +307,26 @@ struct Head {
     next: usize,
 }
 
+impl Head {
+    /// The place behind the entry.
+    fn behind(&self) -> Place {
+        Place {
+            at: self.next,
+            packed: self.packed,
+        }
+    }
+}
+
 /// The entry at offset `at`; `None` if there is none, or if it shares a part of its number too.
 #[inline(always)]
-fn head((bytes, layout): Block<'_>, at: usize) -> Option<Head> {
+fn head(block: Block<'_>, at: usize) -> Option<Head> {
+    let bytes = block.bytes;
     let (shared, delta_len, value_len, from) = lengths(bytes, at)?;
     let part_len = (delta_len as usize).checked_sub(key::SUFFIX_LEN)?;
     let suffix_at = from.checked_add(part_len)?;
     let suffix = bytes.get(suffix_at..)?.first_chunk()?;
     let next = (suffix_at + key::SUFFIX_LEN).checked_add(value_len as usize)?;
-    (next <= layout.end()).then_some(Head {
+    (next <= block.layout.end()).then_some(Head {
         shared: shared as usize,
         part: from..suffix_at,
         packed: u64::from_le_bytes(*suffix),
@@ -355,7 +374,7 @@ fn stand(
     user: &mut Vec<u8>,
     packed: u64,
 ) -> Decoded<()> {
-    if at >= block.1.end() {
+    if at >= block.layout.end() {
         cursor.position.clear();
         return Ok(());
     }
@@ -363,7 +382,7 @@ fn stand(
     user.extend_from_slice(&packed.to_le_bytes());
     let moved = match entry(block, at) {
         Some(entry) if entry.shared <= user.len() => {
-            cursor.position.build(block.0, at, &entry, user);
+            cursor.position.build(block.bytes, at, &entry, user);
             Ok(())
         }
         _ => {

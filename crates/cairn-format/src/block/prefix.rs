@@ -20,10 +20,10 @@
 
 use cairn_types::{Decoded, Malformed};
 
-use super::MAX_HASHED_BLOCK_LEN;
 use super::cursor::{Coding, bad_entry};
 use super::data::{Apart, Together, ValuePlace};
 use super::index::{IndexForm, IndexValue};
+use super::layout::MAX_HASHED_BLOCK_LEN;
 use super::layout::{BlockKind, BlockLayout, HASHED, SEPARATED, UNIFORM};
 use crate::coding::{decode_varint32, put_fixed32, put_varint32};
 

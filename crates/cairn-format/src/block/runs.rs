@@ -8,7 +8,7 @@ use cairn_types::Decoded;
 
 use super::cursor::{Coding, bad_entry};
 use super::data::{DataCursor, Together, lengths};
-use super::pairs::{Block, Hidden};
+use super::hidden::{Block, Hidden};
 use crate::key;
 
 /// Deletions passed with their keys before the others are passed without them: to find the last key
@@ -25,7 +25,7 @@ pub fn skip_deletions(
     hidden: &Hidden<'_>,
     last: &mut Vec<u8>,
 ) -> (u64, Decoded<()>) {
-    let (bytes, layout) = block;
+    let Block { bytes, layout } = block;
     let mut passed = LastKey::None;
     let mut moved = Ok(());
     let mut skipped = 0;
@@ -59,12 +59,13 @@ pub fn skip_deletions(
 #[inline]
 fn unseen(
     cursor: &DataCursor,
-    (bytes, layout): Block<'_>,
+    block: Block<'_>,
     hidden: &Hidden<'_>,
     skipped: u64,
 ) -> (u64, usize) {
+    let Block { bytes, layout } = block;
     let mut at = cursor.position.end();
-    let goal = before_limit((bytes, layout), hidden.limit, at);
+    let goal = before_limit(block, hidden.limit, at);
     let end = layout.end().min(bytes.len());
     let most = hidden.budget.saturating_sub(skipped);
     let mut key_len = cursor.position.key_len();
@@ -93,7 +94,8 @@ fn unseen(
 }
 
 /// Makes `cursor` stand on the entry that ends at offset `at`, somewhere behind.
-fn stand_before(cursor: &mut DataCursor, (bytes, layout): Block<'_>, at: usize) -> Decoded<()> {
+fn stand_before(cursor: &mut DataCursor, block: Block<'_>, at: usize) -> Decoded<()> {
+    let Block { bytes, layout } = block;
     let position = &mut cursor.position;
     let restart = layout.restarts_before(bytes, at).saturating_sub(1);
     if layout.restart(bytes, restart) as usize >= position.end() {
@@ -111,7 +113,8 @@ fn stand_before(cursor: &mut DataCursor, (bytes, layout): Block<'_>, at: usize) 
 
 /// An offset before which all entries from `from` on have user keys before `limit`: that of a restart
 /// that has one itself, or the end of the block if there is no limit.
-pub(super) fn before_limit((bytes, layout): Block<'_>, limit: Option<&[u8]>, from: usize) -> usize {
+pub(super) fn before_limit(block: Block<'_>, limit: Option<&[u8]>, from: usize) -> usize {
+    let Block { bytes, layout } = block;
     let Some(limit) = limit else {
         return layout.end();
     };

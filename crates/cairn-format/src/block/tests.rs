@@ -609,13 +609,13 @@ proptest! {
         b.first(&b_bytes, &b_layout).unwrap();
         let hidden = Hidden { seq, limit: limit.as_deref(), budget };
         let mut last = b"untouched".to_vec();
-        let (skipped, a_moved, b_moved) = skip_deleted(
-            (&mut a, (&a_bytes, &a_layout)),
-            (&mut b, (&b_bytes, &b_layout)),
+        let Passed { skipped, newer_moved, older_moved } = skip_deleted(
+            Walk { cursor: &mut a, block: Block { bytes: &a_bytes, layout: &a_layout } },
+            Walk { cursor: &mut b, block: Block { bytes: &b_bytes, layout: &b_layout } },
             &hidden,
             &mut last,
         );
-        prop_assert!(a_moved.is_ok() && b_moved.is_ok());
+        prop_assert!(newer_moved.is_ok() && older_moved.is_ok());
         prop_assert!(skipped.total() <= budget);
         let (a_passed, a_left) = deletions.split_at(skipped.deletions as usize);
         let (b_passed, b_left) = values.split_at(skipped.deleted as usize);
@@ -690,7 +690,8 @@ proptest! {
         let limit = limit.map(user);
         let hidden = Hidden { seq: SequenceNumber(seq), limit: limit.as_deref(), budget };
         let mut last = b"untouched".to_vec();
-        let (skipped, moved) = skip_deletions(&mut cursor, (&bytes, &layout), &hidden, &mut last);
+        let block = Block { bytes: &bytes, layout: &layout };
+        let (skipped, moved) = skip_deletions(&mut cursor, block, &hidden, &mut last);
         prop_assert!(moved.is_ok());
         let passes = |entry: &&(Vec<u8>, Vec<u8>)| {
             let kind = ValueKind::from_u8(key::packed(&entry.0) as u8);
@@ -749,12 +750,13 @@ proptest! {
             let limit = entries.last().map(|(key, _)| key::user_key(key));
             let limited = Hidden { limit, ..hidden };
             for hidden in [limited, hidden] {
-                let _moved = skip_deletions(&mut alone, (&a_bytes, &a_layout), &hidden, &mut last);
+                let block = Block { bytes: &a_bytes, layout: &a_layout };
+                let _moved = skip_deletions(&mut alone, block, &hidden, &mut last);
             }
         }
-        let _moved = skip_deleted(
-            (&mut a, (&a_bytes, &a_layout)),
-            (&mut b, (&b_bytes, &b_layout)),
+        let _passed = skip_deleted(
+            Walk { cursor: &mut a, block: Block { bytes: &a_bytes, layout: &a_layout } },
+            Walk { cursor: &mut b, block: Block { bytes: &b_bytes, layout: &b_layout } },
             &hidden,
             &mut last,
         );

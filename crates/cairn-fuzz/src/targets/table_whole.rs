@@ -35,6 +35,9 @@ impl RandomAccessFile for Bytes {
         Ok(len)
     }
 
+    cairn_platform::derived_reads!();
+    cairn_platform::no_hints!();
+
     fn len(&self) -> Result<u64> {
         Ok(self.0.len() as u64)
     }

@@ -13,7 +13,11 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
 use cairn_version::shape::Present;
 use cairn_version::{FileMeta, Version, bounds};
 
-use super::{Busy, LevelInputs, Pick, PickOptions, Reason, Tree, expand};
+use super::busy::Busy;
+use super::description::{LevelInputs, Pick, Reason, range};
+use super::expand;
+use super::options::PickOptions;
+use super::tree::Tree;
 
 /// A compaction of files that a user names.
 #[derive(Clone, Debug)]
@@ -111,7 +115,7 @@ fn with_all_between(tree: &Tree, request: &FilesRequest<'_>) -> Vec<LevelInputs>
     for level in 0..=request.output_level {
         let all = tree.version.level(level).files();
         let reached = inputs.iter().flat_map(|level| &level.files);
-        let above = expand::range(tree.order(), reached);
+        let above = range(tree.order(), reached);
         if let Some((low, high)) = above.as_ref().filter(|_| level > 0) {
             let touched =
                 tree.version

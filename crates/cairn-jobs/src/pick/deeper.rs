@@ -8,45 +8,9 @@
 //! The pick takes all files of that level that come into question. Which of them become inputs is
 //! chosen by [`crate::deeper`], with the tables at hand.
 
-use cairn_platform::sync::Arc;
-use cairn_version::FileMeta;
-
-use super::{LevelInputs, Output, Pick, Tree, expand};
-
-/// Where a part of a compaction's output may go.
-#[derive(Clone, Debug)]
-pub struct Offer {
-    /// The files of the level below the output level that the inputs touch, by key.
-    pub files: Vec<Arc<FileMeta>>,
-    /// By how many bytes the output level would be too large, about.
-    pub excess: u64,
-    /// What would become of all inputs there.
-    pub whole: Deeper,
-}
-
-impl Offer {
-    /// The most bytes of `files` that become inputs beside others of `input` bytes: a job that empties level 0
-    /// must not take much longer for them.
-    #[must_use]
-    pub fn most_chosen(input: u64) -> u64 {
-        input / 2
-    }
-}
-
-/// A part of a compaction whose output goes to the level below the output level.
-#[derive(Clone, Debug)]
-pub struct Deeper {
-    /// The user key from which on it goes there; `None` from the first of all.
-    pub from: Option<Vec<u8>>,
-    /// The user key from which on it does not; `None` for no end.
-    pub until: Option<Vec<u8>>,
-    /// What is written there.
-    pub output: Output,
-    /// Files of the first level below it that overlap the inputs.
-    pub grandparents: Vec<Arc<FileMeta>>,
-    /// Nothing below it can hold versions of the inputs' keys.
-    pub bottommost: bool,
-}
+use super::description::{Deeper, LevelInputs, Offer, Pick};
+use super::expand;
+use super::tree::Tree;
 
 /// Adds to a pick that empties level 0 where a part of it may go, if the output level would be too
 /// large and nothing is in the way.

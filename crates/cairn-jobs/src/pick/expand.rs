@@ -3,35 +3,16 @@
 use cairn_format::key::InternalKey;
 use cairn_options::CompactionPri;
 use cairn_platform::sync::Arc;
-use cairn_types::{KeyOrder, PartitionContext};
+use cairn_types::PartitionContext;
 use cairn_version::{FileMeta, bounds, shape};
 
-use super::{LevelInputs, Output, Pick, Reason, Start, Tree};
+use super::description::{LevelInputs, Output, Pick, Reason, range};
+use super::tree::{Start, Tree};
 
 /// Files that move to the next level together, at most: more would put too much work on it.
 const MAX_FILES_MOVED: usize = 4;
 
 type Files = Vec<Arc<FileMeta>>;
-
-/// The bounds of some files together; `None` of no files.
-pub(super) fn range<'a>(
-    order: &KeyOrder,
-    files: impl IntoIterator<Item = &'a Arc<FileMeta>>,
-) -> Option<(InternalKey, InternalKey)> {
-    let mut files = files.into_iter();
-    let first = files.next()?;
-    let (mut smallest, mut largest) = (first.smallest.as_bytes(), first.largest.as_bytes());
-    let (mut low, mut high) = (&first.smallest, &first.largest);
-    for file in files {
-        if bounds::min(order, smallest, file.smallest.as_bytes()) != smallest {
-            (smallest, low) = (file.smallest.as_bytes(), &file.smallest);
-        }
-        if bounds::max(order, largest, file.largest.as_bytes()) != largest {
-            (largest, high) = (file.largest.as_bytes(), &file.largest);
-        }
-    }
-    Some((low.clone(), high.clone()))
-}
 
 fn bytes(files: &[Arc<FileMeta>]) -> u64 {
     files

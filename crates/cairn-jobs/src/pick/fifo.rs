@@ -7,7 +7,9 @@
 use cairn_platform::sync::Arc;
 use cairn_version::FileMeta;
 
-use super::{LevelInputs, Pick, Reason, Tree, expand};
+use super::description::{LevelInputs, Pick, Reason};
+use super::expand;
+use super::tree::Tree;
 
 /// Chooses the next compaction of a FIFO tree.
 pub(super) fn pick(tree: &Tree) -> Option<Pick> {

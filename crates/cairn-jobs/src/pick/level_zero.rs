@@ -4,7 +4,9 @@ use cairn_options::CompactionPri;
 use cairn_platform::sync::Arc;
 use cairn_version::{FileMeta, bounds, shape};
 
-use super::{LevelInputs, Pick, Reason, Start, Tree, deeper, expand, order};
+use super::description::{LevelInputs, Pick, Reason, range};
+use super::tree::{Start, Tree};
+use super::{deeper, expand, order};
 
 /// Files that a compaction within level 0 takes at least, when level 0 cannot be emptied.
 const MIN_FILES_WITHIN: usize = 4;
@@ -54,7 +56,7 @@ fn oldest_as_they_are(tree: &Tree, score: f64) -> Option<Pick> {
         });
         // The range of all of them together is checked, so that none of the base level lies
         // between two of them.
-        let (low, high) = expand::range(order, taken.iter().chain([file]))?;
+        let (low, high) = range(order, taken.iter().chain([file]))?;
         let clear = !tree
             .version
             .overlaps(base, Some(low.as_bytes()), Some(high.as_bytes()));
@@ -131,13 +133,13 @@ pub(super) fn with_overlapping(
     output_level: usize,
 ) -> Option<LevelInputs> {
     let order = tree.order();
-    let (smallest, largest) = expand::range(order, &files)?;
+    let (smallest, largest) = range(order, &files)?;
     let (low, high) = (Some(smallest.as_bytes()), Some(largest.as_bytes()));
     let files = tree
         .version
         .level(0)
         .overlapping_level_zero(order, low, high, true);
-    let (smallest, largest) = expand::range(order, &files)?;
+    let (smallest, largest) = range(order, &files)?;
     let blocked = tree.busy.any(&files)
         || (output_level > 0
             && tree

@@ -10,7 +10,11 @@ use cairn_types::{FileNumber, SequenceNumber, ValueKind};
 use cairn_version::shape::Present;
 use cairn_version::{FileMeta, Version};
 
-use super::{Busy, LevelInputs, Pick, PickOptions, Reason, Start, Tree, expand, fifo, universal};
+use super::busy::Busy;
+use super::description::{LevelInputs, Pick, Reason};
+use super::options::PickOptions;
+use super::tree::{Start, Tree};
+use super::{expand, fifo, universal};
 
 /// A request to compact a range of user keys.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use cairn_types::KeyOrder;
 use cairn_version::FileMeta;
 use cairn_version::shape;
 
-use super::Tree;
+use super::tree::Tree;
 
 /// The positions of the files of `level`, the first to compact first.
 pub(super) fn by_priority(tree: &Tree, level: usize) -> Vec<usize> {

@@ -4,7 +4,7 @@
 //! directory should hold, from level 0 on, and one that does not fit goes to the next. The last
 //! directory takes what is left. In a universal tree the size of what is written decides.
 
-use super::PickOptions;
+use super::options::PickOptions;
 
 /// The directory of `level`, by its position.
 pub(super) fn of_level(options: &PickOptions, level: usize) -> u32 {

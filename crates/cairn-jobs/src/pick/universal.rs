@@ -17,7 +17,9 @@ use cairn_options::{CompactionStopStyle, Compression};
 use cairn_platform::sync::Arc;
 use cairn_version::{FileMeta, bounds, shape};
 
-use super::{LevelInputs, Pick, Reason, Start, Tree, expand, level_zero, paths};
+use super::description::{LevelInputs, Pick, Reason, range};
+use super::tree::{Start, Tree};
+use super::{expand, level_zero, paths};
 
 /// A sorted run.
 struct Run {
@@ -170,7 +172,7 @@ fn incremental(tree: &Tree, runs: &[Run], most: f64) -> Option<Pick> {
     };
     let mut inputs = expand::finish(tree, start)?.inputs;
     for run in newer.iter().rev().take_while(|run| run.level > 0) {
-        let (smallest, largest) = expand::range(tree.order(), &inputs[0].files)?;
+        let (smallest, largest) = range(tree.order(), &inputs[0].files)?;
         let inside = |file: &Arc<FileMeta>| {
             let order = |a: &[u8], b: &[u8]| bounds::compare(tree.order(), a, b);
             order(smallest.as_bytes(), file.smallest.as_bytes()).is_le()

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_platform::Clock;
 use cairn_platform::fs::{FileMode, ReadAt, Status};
-use cairn_platform::world::Clock;
-use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
+use cairn_platform::{FileSystem, RandomAccessFile, WritableFile, wrapper};
 use cairn_types::{Result, Veil};
 
 use crate::perf::io::{self, IoMetric};
@@ -39,7 +39,11 @@ impl Counted {
     }
 }
 
-impl FileSystem for Counted {
+impl wrapper::FileSystemWrapper for Counted {
+    fn target(&self) -> &dyn FileSystem {
+        &*self.fs
+    }
+
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
         self.reader(self.opening(|| self.fs.open(path, mode)))
     }
@@ -67,8 +71,6 @@ impl FileSystem for Counted {
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         io::timed(&*self.clock, IoMetric::FsyncNanos, || self.fs.sync_dir(dir))
     }
-
-    cairn_platform::forward_names!(fs);
 }
 
 struct Reader {
@@ -91,7 +93,11 @@ impl Reader {
     }
 }
 
-impl RandomAccessFile for Reader {
+impl wrapper::RandomAccessFileWrapper for Reader {
+    fn target(&self) -> &dyn RandomAccessFile {
+        &*self.file
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.read(|| self.file.read_at(offset, buf))
     }
@@ -108,8 +114,6 @@ impl RandomAccessFile for Reader {
         });
         debug_assert!(all.is_ok(), "a sum does not fail");
     }
-
-    cairn_platform::forward_hints!(file);
 }
 
 struct Writer {
@@ -123,10 +127,9 @@ impl Writer {
     }
 }
 
-impl WritableFile for Writer {
-    #[inline]
-    fn append(&self, data: &[u8]) -> Result<()> {
-        self.append_veiled(data, &[])
+impl wrapper::WritableFileWrapper for Writer {
+    fn target(&self) -> &dyn WritableFile {
+        &*self.file
     }
 
     #[inline]
@@ -163,33 +166,9 @@ impl WritableFile for Writer {
         })
     }
 
-    fn truncate(&self, len: u64) -> Result<()> {
-        self.file.truncate(len)
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn is_mapped(&self) -> bool {
-        self.file.is_mapped()
-    }
-
-    fn slow_append(&self) -> Option<(u64, u64)> {
-        self.file.slow_append()
-    }
-
     fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
         let clock = self.clock.clone();
         let made = self.timed(IoMetric::OpenNanos, || self.file.successor(path, mode))?;
         Ok(made.map(|file| Arc::new(Writer { file, clock }) as _))
-    }
-
-    fn close(&self) -> Result<()> {
-        self.file.close()
     }
 }

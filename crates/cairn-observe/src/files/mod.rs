@@ -3,6 +3,8 @@
 
 mod context;
 mod reads;
+#[cfg(test)]
+mod tests;
 mod told;
 mod writes;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cairn_platform::RandomAccessFile;
 use cairn_platform::fs::ReadAt;
+use cairn_platform::{RandomAccessFile, wrapper};
 use cairn_types::Result;
 
 use crate::activity::Activity;
@@ -87,7 +87,11 @@ impl Counted {
     }
 }
 
-impl RandomAccessFile for Counted {
+impl wrapper::RandomAccessFileWrapper for Counted {
+    fn target(&self) -> &dyn RandomAccessFile {
+        &*self.file
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.count(
             || self.file.read_at(offset, buf),
@@ -115,6 +119,4 @@ impl RandomAccessFile for Counted {
         );
         debug_assert!(made.0 <= reads.len() as u64, "no more than were asked for");
     }
-
-    cairn_platform::forward_hints!(file);
 }

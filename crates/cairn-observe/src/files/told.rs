@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_platform::Clock;
 use cairn_platform::fs::{FileMode, ReadAt, Status};
-use cairn_platform::world::Clock;
-use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
+use cairn_platform::{FileSystem, RandomAccessFile, WritableFile, wrapper};
 use cairn_types::{Result, Veil};
 
 use crate::calls::{Within, within};
@@ -147,7 +147,11 @@ impl ToldFs {
     }
 }
 
-impl FileSystem for ToldFs {
+impl wrapper::FileSystemWrapper for ToldFs {
+    fn target(&self) -> &dyn FileSystem {
+        &*self.fs
+    }
+
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
         let told = self.told.clone();
         let file = self.fs.open(path, mode)?;
@@ -176,12 +180,6 @@ impl FileSystem for ToldFs {
     fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
         self.fs.status_each(dir, names)
     }
-
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.fs.sync_dir(dir)
-    }
-
-    cairn_platform::forward_names!(fs);
 }
 
 struct Reader {
@@ -189,7 +187,11 @@ struct Reader {
     told: Arc<Told>,
 }
 
-impl RandomAccessFile for Reader {
+impl wrapper::RandomAccessFileWrapper for Reader {
+    fn target(&self) -> &dyn RandomAccessFile {
+        &*self.file
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let began = self.told.begin(self.file.path());
         let got = self.file.read_at(offset, buf);
@@ -210,8 +212,6 @@ impl RandomAccessFile for Reader {
             read.got = began.read(read.offset, read.buf.len(), got);
         }
     }
-
-    cairn_platform::forward_hints!(file);
 }
 
 struct Writer {
@@ -233,9 +233,9 @@ impl Writer {
     }
 }
 
-impl WritableFile for Writer {
-    fn append(&self, data: &[u8]) -> Result<()> {
-        self.append_veiled(data, &[])
+impl wrapper::WritableFileWrapper for Writer {
+    fn target(&self) -> &dyn WritableFile {
+        &*self.file
     }
 
     fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
@@ -278,10 +278,6 @@ impl WritableFile for Writer {
         )
     }
 
-    fn allocate(&self, len: u64) -> Result<()> {
-        self.file.allocate(len)
-    }
-
     fn truncate(&self, len: u64) -> Result<()> {
         self.tell(
             |listener, info| listener.on_file_truncate_finish(info),
@@ -289,22 +285,6 @@ impl WritableFile for Writer {
             (len, 0),
             || self.file.truncate(len),
         )
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn is_mapped(&self) -> bool {
-        self.file.is_mapped()
-    }
-
-    fn slow_append(&self) -> Option<(u64, u64)> {
-        self.file.slow_append()
     }
 
     fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_platform::WritableFile;
+use cairn_platform::fs::FileMode;
+use cairn_platform::{WritableFile, wrapper};
 use cairn_types::{Result, Veil};
 
 use crate::activity::Activity;
@@ -34,9 +35,9 @@ struct Measured {
     histogram: Histogram,
 }
 
-impl WritableFile for Measured {
-    fn append(&self, data: &[u8]) -> Result<()> {
-        self.append_veiled(data, &[])
+impl wrapper::WritableFileWrapper for Measured {
+    fn target(&self) -> &dyn WritableFile {
+        &*self.file
     }
 
     fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
@@ -53,43 +54,8 @@ impl WritableFile for Measured {
         appended
     }
 
-    fn flush(&self) -> Result<()> {
-        self.file.flush()
-    }
-
-    fn sync(&self, full: bool) -> Result<()> {
-        self.file.sync(full)
-    }
-
-    fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
-        self.file.start_writeback(offset, len)
-    }
-
-    fn allocate(&self, len: u64) -> Result<()> {
-        self.file.allocate(len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<()> {
-        self.file.truncate(len)
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn is_mapped(&self) -> bool {
-        self.file.is_mapped()
-    }
-
-    fn slow_append(&self) -> Option<(u64, u64)> {
-        self.file.slow_append()
-    }
-
-    fn close(&self) -> Result<()> {
-        self.file.close()
+    fn successor(&self, _path: &Path, _mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+        // Files of jobs have none.
+        Ok(None)
     }
 }

@@ -18,7 +18,7 @@
 
 use std::cell::Cell;
 
-use cairn_platform::world::Clock;
+use cairn_platform::Clock;
 
 use super::{PerfLevel, begin_use, ended, is_in_use, level, listed, set_level};
 

@@ -22,9 +22,9 @@ mod status;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use cairn_platform::executor::current_priority;
 use cairn_platform::sync::{Arc, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering};
-use cairn_platform::world::{Clock, Priority};
+use cairn_platform::thread_pool::current_priority;
+use cairn_platform::{Clock, Priority};
 
 use crate::logger::thread_number;
 

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use cairn_platform::executor::ThreadPool;
+use cairn_platform::thread_pool::ThreadPool;
 use cairn_platform::{Executor, World};
 
 use super::*;

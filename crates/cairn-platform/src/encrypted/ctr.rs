@@ -18,8 +18,8 @@ use std::sync::Arc;
 use cairn_types::{Error, Result};
 
 use super::{CipherStream, EncryptionProvider};
-use crate::random;
-use crate::world::Random;
+use crate::posix::fill_from_kernel;
+use crate::random::Random;
 
 /// Bytes of the prefix.
 const PREFIX_LEN: usize = 4096;
@@ -86,7 +86,7 @@ impl EncryptionProvider for CtrProvider {
                     bytes.copy_from_slice(&random.next_u64().to_le_bytes());
                 }
             }
-            None => random::fill_from_kernel(&mut prefix)?,
+            None => fill_from_kernel(&mut prefix)?,
         }
         Ok(prefix)
     }

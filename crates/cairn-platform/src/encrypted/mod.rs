@@ -26,12 +26,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_types::{Error, Result};
+use cairn_types::{Error, Result, Veil};
 
 pub use self::ctr::{BlockCipher, CtrProvider};
 use crate::fs::{
     Access, FileMode, FileSystem, PathKind, RandomAccessFile, ReadAt, Status, WritableFile,
+    read_up_to_end, status_of_each,
 };
+use crate::wrapper;
 
 /// Says how files are encrypted; the keys are its own affair.
 pub trait EncryptionProvider: Send + Sync {
@@ -139,7 +141,11 @@ fn by_calls(mode: FileMode) -> FileMode {
     }
 }
 
-impl FileSystem for EncryptedFileSystem {
+impl wrapper::FileSystemWrapper for EncryptedFileSystem {
+    fn target(&self) -> &dyn FileSystem {
+        &*self.base
+    }
+
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
         if mode.mapped {
             return Err(Error::invalid_argument(format!(
@@ -190,11 +196,9 @@ impl FileSystem for EncryptedFileSystem {
         Ok(status)
     }
 
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.base.sync_dir(dir)
+    fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
+        status_of_each(self, dir, names)
     }
-
-    crate::forward_names!(base);
 }
 
 /// What a disk writes at once.
@@ -269,6 +273,10 @@ impl RandomAccessFile for EncryptedReader {
         Ok(got)
     }
 
+    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        read_up_to_end(self, offset, buf)
+    }
+
     fn read_many(&self, reads: &mut [ReadAt<'_>]) {
         let Some(stream) = &self.stream else {
             return;
@@ -319,7 +327,7 @@ struct EncryptedWriter {
 }
 
 impl WritableFile for EncryptedWriter {
-    fn append(&self, data: &[u8]) -> Result<()> {
+    fn append_veiled(&self, data: &[u8], _veils: &[Veil]) -> Result<()> {
         let mut encrypted = data.to_vec();
         self.stream.encrypt(self.file.len(), &mut encrypted)?;
         self.file.append(&encrypted)
@@ -352,6 +360,18 @@ impl WritableFile for EncryptedWriter {
 
     fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    fn is_mapped(&self) -> bool {
+        false
+    }
+
+    fn slow_append(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    fn successor(&self, _path: &Path, _mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
+        Ok(None)
     }
 
     fn close(&self) -> Result<()> {

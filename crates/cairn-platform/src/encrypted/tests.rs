@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::MemFileSystem;
-use crate::random::SystemRandom;
+use crate::posix::SystemRandom;
 use crate::sync::{AtomicBool, Ordering};
 
 /// RocksDB's sample cipher, which hides nothing.

@@ -631,10 +631,6 @@ impl Windows {
 }
 
 impl WritableFile for MappedWriter {
-    fn append(&self, data: &[u8]) -> Result<()> {
-        self.append_veiled(data, &[])
-    }
-
     fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         let plain = &self.0.plain;
         // A child has the parent's windows too.
@@ -662,6 +658,10 @@ impl WritableFile for MappedWriter {
         self.append_pieces(&mut current, data, veils)
     }
 
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn sync(&self, full: bool) -> Result<()> {
         self.0.cleaned.store(true, Ordering::Relaxed);
         self.0.written_back.store(true, Ordering::Relaxed);
@@ -674,6 +674,10 @@ impl WritableFile for MappedWriter {
     fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
         self.0.cleaned.store(true, Ordering::Relaxed);
         self.0.plain.start_writeback(offset, len)
+    }
+
+    fn allocate(&self, _len: u64) -> Result<()> {
+        Ok(())
     }
 
     fn truncate(&self, len: u64) -> Result<()> {

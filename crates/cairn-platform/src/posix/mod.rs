@@ -13,6 +13,7 @@
 mod aligned;
 #[cfg(not(miri))]
 mod anonymous;
+mod clock;
 pub mod huge;
 mod interrupts;
 mod lease;
@@ -23,6 +24,7 @@ mod mapping;
 mod prepare;
 pub(crate) mod priority;
 mod process;
+mod random;
 mod read;
 pub mod region;
 mod window;
@@ -41,8 +43,11 @@ use cairn_types::{Error, Result};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, lstat, openat, stat, statvfs};
 use rustix::io::Errno;
 
+pub use self::clock::SystemClock;
 use self::interrupts::repeated;
 pub use self::process::Process;
+pub use self::random::SystemRandom;
+pub(crate) use self::random::fill_from_kernel;
 
 use self::mapped::MappedWriter;
 use self::read::PosixReader;

@@ -101,6 +101,8 @@ impl RandomAccessFile for PosixReader {
         }
     }
 
+    crate::derived_reads!();
+
     fn len(&self) -> Result<u64> {
         match fstat(&self.file) {
             Ok(stat) => Ok(u64::try_from(stat.st_size).unwrap_or(0)),

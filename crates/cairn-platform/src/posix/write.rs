@@ -13,14 +13,14 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::path::{Path, PathBuf};
 
-use cairn_types::{Error, Result};
+use cairn_types::{Error, Result, Veil};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync, ftruncate};
 use rustix::io::{Errno, pwrite};
 
 use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
 use super::interrupts::repeated;
 use super::process::Process;
-use crate::fs::WritableFile;
+use crate::fs::{FileMode, WritableFile};
 use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
 
 unsafe extern "C" {
@@ -196,7 +196,7 @@ impl DirectTail {
 }
 
 impl WritableFile for PosixWriter {
-    fn append(&self, data: &[u8]) -> Result<()> {
+    fn append_veiled(&self, data: &[u8], _veils: &[Veil]) -> Result<()> {
         let at = self.len.load(Ordering::Relaxed);
         if let Some(tail) = &self.direct {
             self.with_file("write", |file| tail.lock().append(file, data))?;
@@ -299,6 +299,22 @@ impl WritableFile for PosixWriter {
 
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn is_mapped(&self) -> bool {
+        false
+    }
+
+    fn slow_append(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    fn successor(
+        &self,
+        _path: &Path,
+        _mode: FileMode,
+    ) -> Result<Option<std::sync::Arc<dyn WritableFile>>> {
+        Ok(None)
     }
 
     fn close(&self) -> Result<()> {

@@ -217,7 +217,7 @@ fn measure_steps(layers: &[usize]) {
 
 /// The shortest time that `measured` takes.
 fn best_nanos(measured: &mut dyn FnMut()) -> u64 {
-    let clock = cairn_platform::clock::SystemClock;
+    let clock = cairn_platform::SystemClock;
     let now = || cairn_platform::Clock::monotonic_nanos(&clock);
     let took = |_| {
         let began = now();

@@ -12,7 +12,7 @@ use cairn_memory::{BlockCache, CacheOptions};
 use cairn_memtable::{FilterOptions, Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
 use cairn_options::{TableOptions, merge};
-use cairn_platform::clock::SystemClock;
+use cairn_platform::SystemClock;
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
 use cairn_platform::{FileSystem, Io};
@@ -353,7 +353,10 @@ impl Builder {
             options: self.options.clone(),
             order: self.order.clone(),
             prefix_extractor: Some(PrefixExtractor::Fixed(1)),
-            number,
+            identity: cairn_table::TableIdentity {
+                number,
+                ..Default::default()
+            },
             ..BuildParams::default()
         };
         let mut table = TableBuilder::create(file.clone(), params).unwrap();

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use cairn_platform::fs::{FileLock, MAPPED_UNIT, RandomAccessFile, WritableFile};
+use cairn_platform::fs::{FileLock, FileMode, MAPPED_UNIT, RandomAccessFile, WritableFile};
 use cairn_platform::sync::{AtomicBool, AtomicUsize, Ordering};
 use cairn_types::{Error, Result, Veil};
 
@@ -73,6 +73,9 @@ impl RandomAccessFile for SimReader {
         }
         Ok(len)
     }
+
+    cairn_platform::derived_reads!();
+    cairn_platform::no_hints!();
 
     fn len(&self) -> Result<u64> {
         let op = self.0.fs.enter(Call::Status, &self.0.path)?;
@@ -202,10 +205,6 @@ impl SimWriter {
 }
 
 impl WritableFile for SimWriter {
-    fn append(&self, data: &[u8]) -> Result<()> {
-        self.append_veiled(data, &[])
-    }
-
     fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         let all = data;
         let data = self.store(all, veils)?;
@@ -257,6 +256,10 @@ impl WritableFile for SimWriter {
         }
     }
 
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn sync(&self, _full: bool) -> Result<()> {
         self.synced.store(true, Ordering::Relaxed);
         let mut op = self.enter(Call::Sync)?;
@@ -277,6 +280,10 @@ impl WritableFile for SimWriter {
                 Err(fault.error(Call::Sync, &self.handle.path))
             }
         }
+    }
+
+    fn start_writeback(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
@@ -335,6 +342,18 @@ impl WritableFile for SimWriter {
 
     fn path(&self) -> &Path {
         &self.handle.path
+    }
+
+    fn slow_append(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    fn successor(
+        &self,
+        _path: &Path,
+        _mode: FileMode,
+    ) -> Result<Option<std::sync::Arc<dyn WritableFile>>> {
+        Ok(None)
     }
 
     fn close(&self) -> Result<()> {

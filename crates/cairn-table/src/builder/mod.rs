@@ -31,7 +31,7 @@ use data::DataBlocks;
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
 use output::{Output, OutputOptions};
-pub use params::BuildParams;
+pub use params::{BuildParams, TableIdentity, TableTimes};
 
 /// What a finished table is, for its place in the tree.
 #[derive(Clone, Debug)]

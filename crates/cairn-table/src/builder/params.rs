@@ -33,32 +33,16 @@ pub struct BuildParams {
     pub prefix_extractor: Option<PrefixExtractor>,
     /// Name of the merge operator; empty for none.
     pub merge_operator: String,
-    /// Id of the column family.
-    pub family_id: u32,
-    /// Name of the column family.
-    pub family_name: String,
-    /// The file's number.
-    pub number: FileNumber,
-    /// Id of the database.
-    pub db_id: String,
-    /// Id of its session.
-    pub session_id: String,
-    /// Name of the host.
-    pub host_id: String,
+    /// Whose the table is.
+    pub identity: TableIdentity,
     /// A random number that the checksums of this file depend on.
     pub base_context: u32,
     /// The level that the file is for; -1 if it is none (a flush).
     pub level: i32,
     /// True if nothing lies below the file.
     pub bottommost: bool,
-    /// When the oldest data was written first, in seconds since 1970.
-    pub creation_time: u64,
-    /// When the oldest key was written, in seconds since 1970.
-    pub oldest_key_time: u64,
-    /// When the newest key was written, in seconds since 1970; 0 if unknown.
-    pub newest_key_time: u64,
-    /// When the file is written, in seconds since 1970.
-    pub file_creation_time: u64,
+    /// When its data and the file were written.
+    pub times: TableTimes,
     /// How large files of the level should be: bounds what waits for a dictionary.
     pub target_file_size: u64,
     /// Whether this is an external file, to be ingested: all entries have sequence number 0.
@@ -73,6 +57,49 @@ pub struct BuildParams {
     pub meter: Meter,
 }
 
+/// The names and numbers that properties record of a table: whose it is, and who wrote it.
+#[derive(Clone, Debug)]
+pub struct TableIdentity {
+    /// Id of the column family.
+    pub family_id: u32,
+    /// Name of the column family.
+    pub family_name: String,
+    /// The file's number.
+    pub number: FileNumber,
+    /// Id of the database.
+    pub db_id: String,
+    /// Id of its session.
+    pub session_id: String,
+    /// Name of the host.
+    pub host_id: String,
+}
+
+impl Default for TableIdentity {
+    fn default() -> TableIdentity {
+        TableIdentity {
+            family_id: UNKNOWN_FAMILY,
+            family_name: String::new(),
+            number: FileNumber(1),
+            db_id: String::new(),
+            session_id: String::new(),
+            host_id: String::new(),
+        }
+    }
+}
+
+/// The times that properties record of a table, in seconds since 1970; 0 if unknown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TableTimes {
+    /// When the oldest data was written first.
+    pub creation: u64,
+    /// When the oldest key was written.
+    pub oldest_key: u64,
+    /// When the newest key was written.
+    pub newest_key: u64,
+    /// When the file is written.
+    pub file_creation: u64,
+}
+
 impl Default for BuildParams {
     fn default() -> BuildParams {
         BuildParams {
@@ -82,19 +109,11 @@ impl Default for BuildParams {
             compression_options: CompressionOptions::default(),
             prefix_extractor: None,
             merge_operator: String::new(),
-            family_id: UNKNOWN_FAMILY,
-            family_name: String::new(),
-            number: FileNumber(1),
-            db_id: String::new(),
-            session_id: String::new(),
-            host_id: String::new(),
+            identity: TableIdentity::default(),
             base_context: 1,
             level: -1,
             bottommost: false,
-            creation_time: 0,
-            oldest_key_time: 0,
-            newest_key_time: 0,
-            file_creation_time: 0,
+            times: TableTimes::default(),
             target_file_size: 64 << 20,
             external: false,
             strip_timestamps: false,
@@ -227,8 +246,8 @@ impl BuildParams {
         let extractor = self.prefix_extractor.as_ref();
         Properties {
             format_version: u64::from(options.format_version),
-            column_family_id: u64::from(self.family_id),
-            column_family_name: self.family_name.clone(),
+            column_family_id: u64::from(self.identity.family_id),
+            column_family_name: self.identity.family_name.clone(),
             comparator: self.order.name().to_owned(),
             merge_operator: or_null(&self.merge_operator),
             prefix_extractor: or_null(&extractor.map(PrefixExtractor::name).unwrap_or_default()),
@@ -237,14 +256,14 @@ impl BuildParams {
                 .filter_policy
                 .map_or_else(String::new, |policy| policy.name().to_owned()),
             compression_options: self.compression_text(),
-            creation_time: self.creation_time,
-            oldest_key_time: self.oldest_key_time,
-            newest_key_time: self.newest_key_time,
-            file_creation_time: self.file_creation_time,
-            db_id: self.db_id.clone(),
-            db_session_id: self.session_id.clone(),
-            db_host_id: self.host_id.clone(),
-            original_file_number: self.number.0,
+            creation_time: self.times.creation,
+            oldest_key_time: self.times.oldest_key,
+            newest_key_time: self.times.newest_key,
+            file_creation_time: self.times.file_creation,
+            db_id: self.identity.db_id.clone(),
+            db_session_id: self.identity.session_id.clone(),
+            db_host_id: self.identity.host_id.clone(),
+            original_file_number: self.identity.number.0,
             data_block_restart_interval: options.block_restart_interval.unsigned_abs().into(),
             index_block_restart_interval: options
                 .index_block_restart_interval

@@ -13,7 +13,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_format::block::{
-    BlockKind, BlockLayout, DataCursor, DataWords, Hidden, Skipped, skip_deleted, skip_deletions,
+    Block, BlockKind, BlockLayout, DataCursor, DataWords, Hidden, Skipped, Walk, skip_deleted,
+    skip_deletions,
 };
 use cairn_format::key;
 use cairn_format::table::Handle;
@@ -222,10 +223,10 @@ impl TableIter {
             return (0, Progress::Ready);
         }
         let moved = match &self.block {
-            Some((block, layout)) => {
+            Some((bytes, layout)) => {
                 let hidden = Hidden { seq, limit, budget };
-                let (count, moved) =
-                    skip_deletions(&mut self.data, (&block[..], layout), &hidden, last);
+                let block = Block { bytes, layout };
+                let (count, moved) = skip_deletions(&mut self.data, block, &hidden, last);
                 skipped = count;
                 moved
             }
@@ -249,19 +250,25 @@ impl TableIter {
         if self.pads || other.pads || !self.valid || !other.valid {
             return (Skipped::default(), Progress::Ready, Progress::Ready);
         }
-        let (Some((block, layout)), Some((other_block, other_layout))) =
+        let (Some((bytes, layout)), Some((other_bytes, other_layout))) =
             (&self.block, &other.block)
         else {
             return (Skipped::default(), Progress::Ready, Progress::Ready);
         };
-        let (skipped, moved, other_moved) = skip_deleted(
-            (&mut self.data, (block, layout)),
-            (&mut other.data, (other_block, other_layout)),
-            hidden,
-            last,
-        );
-        let progress = self.after(moved);
-        (skipped, progress, other.after(other_moved))
+        let newer = Walk {
+            cursor: &mut self.data,
+            block: Block { bytes, layout },
+        };
+        let older = Walk {
+            cursor: &mut other.data,
+            block: Block {
+                bytes: other_bytes,
+                layout: other_layout,
+            },
+        };
+        let passed = skip_deleted(newer, older, hidden, last);
+        let progress = self.after(passed.newer_moved);
+        (passed.skipped, progress, other.after(passed.older_moved))
     }
 
     /// Goes on where the cursor has left its block.

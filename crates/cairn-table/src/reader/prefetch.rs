@@ -153,6 +153,9 @@ mod tests {
         fn read_at(&self, _: u64, _: &mut [u8]) -> Result<usize> {
             Ok(0)
         }
+        cairn_platform::derived_reads!();
+        fn advise(&self, _: cairn_platform::fs::Access) {}
+        fn drop_cached(&self) {}
         fn len(&self) -> Result<u64> {
             Ok(0)
         }

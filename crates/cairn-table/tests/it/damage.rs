@@ -91,6 +91,9 @@ impl RandomAccessFile for Flips {
         Ok(got)
     }
 
+    cairn_platform::derived_reads!();
+    cairn_platform::no_hints!();
+
     fn len(&self) -> Result<u64> {
         self.file.len()
     }

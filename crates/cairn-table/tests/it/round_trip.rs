@@ -12,7 +12,7 @@ use cairn_options::{
     KeyCommonPrefix, TableOptions,
 };
 use cairn_platform::Io;
-use cairn_table::{BuildParams, IterOptions, OpenParams, TableIter};
+use cairn_table::{BuildParams, IterOptions, OpenParams, TableIdentity, TableIter};
 use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
 use proptest::prelude::*;
 
@@ -180,8 +180,11 @@ proptest! {
                 compression,
                 compression_options: codec,
                 prefix_extractor: extractor.clone(),
-                db_id: "a database".to_owned(),
-                session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
+                identity: TableIdentity {
+            db_id: "a database".to_owned(),
+            session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
+            ..TableIdentity::default()
+        },
                 ..BuildParams::default()
             },
             &entries,
@@ -312,10 +315,13 @@ fn tables_for_other_readers() {
                             ..CompressionOptions::default()
                         },
                         prefix_extractor: Some(PrefixExtractor::Fixed(5)),
-                        db_id: "a database".to_owned(),
-                        session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
-                        family_id: 0,
-                        family_name: "default".to_owned(),
+                        identity: TableIdentity {
+                            db_id: "a database".to_owned(),
+                            session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
+                            family_id: 0,
+                            family_name: "default".to_owned(),
+                            ..TableIdentity::default()
+                        },
                         ..BuildParams::default()
                     },
                     &entries,

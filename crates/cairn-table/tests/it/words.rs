@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_compress::Compression;
 use cairn_format::key;
 use cairn_memory::{BlockCache, CacheOptions};
-use cairn_table::{BuildParams, OpenParams, Table};
+use cairn_table::{BuildParams, OpenParams, Table, TableIdentity};
 use cairn_types::{SequenceNumber, ValueKind};
 
 use crate::world::{Entry, build, forward, get, open};
@@ -28,8 +28,11 @@ fn entries(value_len: impl Fn(usize) -> usize) -> Vec<Entry> {
 fn cached(entries: &[Entry], compression: Compression) -> (Arc<Table>, Arc<BlockCache>) {
     let params = BuildParams {
         compression,
-        db_id: "a database".to_owned(),
-        session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
+        identity: TableIdentity {
+            db_id: "a database".to_owned(),
+            session_id: "ABCDEFGHIJKLMNOPQRST".to_owned(),
+            ..TableIdentity::default()
+        },
         ..BuildParams::default()
     };
     let (bytes, _) = build(params, entries, &[]).unwrap();

@@ -1,0 +1,65 @@
+//! The handles of databases, column families and snapshots, and the list of open databases.
+
+use std::path::Path;
+
+use cairn_db::{Db, Family, Snapshot};
+use cairn_platform::sync::Mutex;
+
+use crate::handle::create;
+
+/// An open database.
+pub struct Database {
+    /// The engine's handle.
+    pub db: Db,
+}
+
+handles! {
+    /// An open database.
+    rocksdb_t = Database;
+    /// A column family of an open database.
+    rocksdb_column_family_handle_t = Family;
+    /// A state of the database that stays readable.
+    rocksdb_snapshot_t = Snapshot;
+}
+
+/// The open databases and the addresses of their handles, for what is said in the LOG of all, and
+/// for listeners, who are shown a handle.
+static OPEN: Mutex<Vec<(Db, usize)>> = Mutex::new(Vec::new());
+
+/// The handle of the database in `dir`, or null.
+pub(crate) fn handle_of(dir: &Path) -> *mut rocksdb_t {
+    let open = OPEN.lock();
+    let found = open.iter().find(|(db, _)| db.path() == dir);
+    found.map_or(std::ptr::null_mut(), |(_, handle)| {
+        *handle as *mut rocksdb_t
+    })
+}
+
+/// Writes a line to the LOG of every open database.
+pub(crate) fn log_everywhere(line: &str) {
+    for (db, _) in OPEN.lock().iter() {
+        db.log_line(line);
+    }
+}
+
+/// A handle of an open database.
+pub(crate) fn hold(db: Db) -> *mut rocksdb_t {
+    let shared = db.clone();
+    let handle = create(Database { db });
+    OPEN.lock().push((shared, handle as usize));
+    handle
+}
+
+/// Takes `db`, whose handle is about to end, from the list of open databases.
+pub(crate) fn release(db: &Db) {
+    OPEN.lock().retain(|(open, _)| !open.is_same(db));
+}
+
+/// Says in the LOG of every open database that a function was called that is not built. Freeing what
+/// cannot exist is nothing to speak of.
+#[cold]
+pub fn note_not_built(function: &str, what: &str) {
+    if !function.ends_with("_destroy") {
+        log_everywhere(&format!("Not implemented: {function}: {what}"));
+    }
+}

@@ -1,0 +1,158 @@
+//! What all outputs of a job have in common: where they lie, how they are written, and which of them
+//! exist so far.
+
+use std::path::PathBuf;
+
+use cairn_compress::{CodecOptions, Compression};
+use cairn_options::{CompressionOptions, FamilyOptions, PrepopulateBlobCache, TableOptions};
+use cairn_platform::sync::{Arc, Mutex};
+use cairn_table::{BuildParams, TableIdentity, TableTimes};
+use cairn_types::{FileNumber, Result};
+use cairn_version::Version;
+
+use crate::context::JobContext;
+use crate::ttl;
+
+/// What the tables of a job have in common.
+pub(crate) struct Kind {
+    pub(crate) context: Arc<JobContext>,
+    pub(crate) level: usize,
+    /// Whether memtables are written, not tables.
+    pub(crate) flushes: bool,
+    /// Which of the family's directories they lie in.
+    pub(crate) path_id: u32,
+    pub(crate) compression: Compression,
+    pub(crate) compression_options: CompressionOptions,
+    pub(crate) target_bytes: u64,
+    pub(crate) epoch: u64,
+    /// When the oldest data of the inputs was written, in seconds since 1970.
+    pub(crate) oldest_time: u64,
+    pub(crate) now: u64,
+    /// No snapshot made the job keep versions that it would otherwise have dropped.
+    pub(crate) unhindered: bool,
+    /// Nothing below the output can hold any of its keys.
+    pub(crate) bottommost: bool,
+    /// For an estimate of what range tombstones cover below the output.
+    pub(crate) version: Option<Arc<Version>>,
+    /// Where values go.
+    pub(crate) blobs: BlobPlan,
+    /// Tables and blob files created so far; they are removed if the job fails.
+    pub(crate) created: Mutex<Vec<PathBuf>>,
+}
+
+impl Kind {
+    /// Removes what was created, after a failure. Errors do not matter: files that no version
+    /// holds are removed at the next open.
+    pub(crate) fn remove_all(&self) {
+        for path in self.created.lock().drain(..) {
+            self.context.world.fs.remove(&path).ok();
+        }
+    }
+
+    /// Makes the names of the files survive a power cut.
+    pub(crate) fn sync_names(&self) -> Result<()> {
+        let created = self.created.lock();
+        let mut dirs: Vec<_> = created.iter().filter_map(|path| path.parent()).collect();
+        dirs.sort_unstable();
+        dirs.dedup();
+        dirs.into_iter()
+            .try_for_each(|dir| self.context.world.fs.sync_dir(dir))
+    }
+
+    /// The layout of the tables. Where nothing lies below, a filter only tells of keys that are
+    /// not there at all; who seldom asks for those can spare it.
+    fn table_options(&self) -> TableOptions {
+        let options = &self.context.family.options;
+        let mut table = options.table.clone();
+        if options.optimize_filters_for_hits && self.bottommost {
+            table.filter_policy = None;
+        }
+        table
+    }
+
+    /// Where the table of this number goes.
+    pub(crate) fn path_of(&self, number: FileNumber) -> PathBuf {
+        self.context.path_of(number, self.path_id)
+    }
+
+    pub(crate) fn params(&self, number: FileNumber) -> BuildParams {
+        let context = &self.context;
+        BuildParams {
+            options: Arc::new(self.table_options()),
+            order: context.family.order.clone(),
+            compression: self.compression,
+            compression_options: self.compression_options.clone(),
+            prefix_extractor: context.family.options.prefix_extractor.clone(),
+            merge_operator: ttl::merge_operator_name(&context.family.options),
+            identity: TableIdentity {
+                family_id: context.family.id,
+                family_name: context.family.name.clone(),
+                number,
+                db_id: context.database.id.clone(),
+                session_id: context.database.session_id.clone(),
+                host_id: context.database.host_id.clone(),
+            },
+            // Any number but zero will do; a bit that is always set keeps it from that.
+            base_context: context.world.random.next_u64() as u32 | 1,
+            level: i32::try_from(self.level).unwrap_or(-1),
+            bottommost: self.bottommost,
+            times: TableTimes {
+                creation: self.oldest_time,
+                oldest_key: self.oldest_time,
+                newest_key: 0,
+                file_creation: self.now,
+            },
+            target_file_size: self.target_bytes,
+            bytes_per_sync: context.database.options.bytes_per_sync,
+            file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
+            meter: context.meter.clone(),
+            ..BuildParams::default()
+        }
+    }
+}
+
+/// What a job does with values that are large, or lie in blob files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlobPlan {
+    /// Values of at least so many bytes, and at least one, go to blob files; `None`: no value does.
+    pub(crate) min_bytes: Option<u64>,
+    /// The size at which a blob file ends, in bytes.
+    pub(crate) file_bytes: u64,
+    pub(crate) compression: Compression,
+    pub(crate) codec: CodecOptions,
+    /// Whether large columns of entities go to blob files too.
+    pub(crate) columns: bool,
+    /// Blobs in files before this one are written anew; 0 for none.
+    pub(crate) relocate_below: FileNumber,
+    /// Bytes read at once from the files that are moved out of.
+    pub(crate) readahead: u64,
+    /// Whether what is written enters the blob cache.
+    pub(crate) prepopulate: bool,
+}
+
+impl BlobPlan {
+    /// The plan of a job that writes tables of `level`. `flush` says whether it is a flush.
+    pub(crate) fn new(options: &FamilyOptions, level: usize, flush: bool) -> BlobPlan {
+        let starts = usize::try_from(options.blob_file_starting_level).unwrap_or(0);
+        let separates = options.enable_blob_files && level >= starts;
+        let warm = options.prepopulate_blob_cache == PrepopulateBlobCache::FlushOnly;
+        BlobPlan {
+            min_bytes: separates.then_some(options.min_blob_size.max(1)),
+            file_bytes: options.blob_file_size,
+            compression: options.blob_compression_type,
+            codec: codec(&options.blob_compression_opts),
+            columns: options.enable_blob_columns,
+            relocate_below: FileNumber(0),
+            readahead: options.blob_compaction_readahead_size,
+            prepopulate: flush && warm,
+        }
+    }
+}
+
+fn codec(options: &CompressionOptions) -> CodecOptions {
+    CodecOptions {
+        level: options.level,
+        window_bits: options.window_bits,
+        checksum: options.checksum,
+    }
+}

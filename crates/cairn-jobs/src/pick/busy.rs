@@ -1,0 +1,172 @@
+//! The files and ranges that running compactions of a family have taken.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use cairn_format::key::{self, InternalKey};
+use cairn_platform::sync::Arc;
+use cairn_types::{FileNumber, KeyOrder};
+use cairn_version::FileMeta;
+
+use super::description::{Pick, range};
+
+/// Names a running job in [`Busy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobId(u64);
+
+/// What running compactions of a family have taken.
+#[derive(Clone, Debug, Default)]
+pub struct Busy {
+    files: HashSet<FileNumber>,
+    /// Those of them that are damaged.
+    aside: HashSet<FileNumber>,
+    running: Vec<Running>,
+    next: u64,
+}
+
+/// One running compaction.
+#[derive(Clone, Debug)]
+struct Running {
+    id: JobId,
+    files: Vec<FileNumber>,
+    start_level: usize,
+    output_level: usize,
+    /// The levels it writes to.
+    writes: RangeInclusive<usize>,
+    smallest: InternalKey,
+    largest: InternalKey,
+}
+
+impl Busy {
+    /// Takes the inputs and the output range of `pick`, which is about to run.
+    ///
+    /// # Panics
+    ///
+    /// If an input is taken already: two jobs would then write the same entries.
+    pub fn add(&mut self, order: &KeyOrder, pick: &Pick) -> JobId {
+        let id = JobId(self.next);
+        self.next += 1;
+        let offered = pick.offer.iter().flat_map(|offer| &offer.files);
+        let taken = || pick.files().map(|(_, file)| file).chain(offered.clone());
+        let (smallest, largest) = range(order, taken()).expect("a pick has at least one input");
+        let files: Vec<FileNumber> = taken().map(|file| file.number).collect();
+        for &file in &files {
+            assert!(
+                self.files.insert(file),
+                "table {file} is in a running compaction already"
+            );
+        }
+        self.running.push(Running {
+            id,
+            files,
+            start_level: pick.start_level(),
+            output_level: pick.output.level,
+            writes: pick.output.level..=pick.output.level + usize::from(pick.offer.is_some()),
+            smallest,
+            largest,
+        });
+        id
+    }
+
+    /// Keeps compactions from writing between the two bounds of `level`, where files are about to
+    /// enter from outside; until [`Busy::remove`].
+    pub fn reserve(
+        &mut self,
+        level: usize,
+        smallest: &InternalKey,
+        largest: &InternalKey,
+    ) -> JobId {
+        let id = JobId(self.next);
+        self.next += 1;
+        self.running.push(Running {
+            id,
+            files: Vec::new(),
+            start_level: level,
+            output_level: level,
+            writes: level..=level,
+            smallest: smallest.clone(),
+            largest: largest.clone(),
+        });
+        id
+    }
+
+    /// Gives back what the job had taken; after its edit is installed, or it has failed.
+    pub fn remove(&mut self, id: JobId) {
+        if let Some(at) = self.running.iter().position(|running| running.id == id) {
+            for file in self.running.swap_remove(at).files {
+                if !self.aside.contains(&file) {
+                    self.files.remove(&file);
+                }
+            }
+        }
+    }
+
+    /// Lets picks have again what [`Busy::set_aside`] took.
+    pub fn take_back(&mut self) {
+        for file in std::mem::take(&mut self.aside) {
+            if !self.running.iter().any(|job| job.files.contains(&file)) {
+                self.files.remove(&file);
+            }
+        }
+    }
+
+    /// Takes `file` until [`Busy::take_back`]: no pick has it any more. Whether it was free of that
+    /// before.
+    pub fn set_aside(&mut self, file: FileNumber) -> bool {
+        self.files.insert(file);
+        self.aside.insert(file)
+    }
+
+    /// How many compactions run.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether none runs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Whether the file is an input of a running compaction.
+    #[must_use]
+    pub fn contains(&self, number: FileNumber) -> bool {
+        self.files.contains(&number)
+    }
+
+    /// The inputs of all running compactions.
+    #[must_use]
+    pub fn files(&self) -> &HashSet<FileNumber> {
+        &self.files
+    }
+
+    pub(super) fn any(&self, files: &[Arc<FileMeta>]) -> bool {
+        files.iter().any(|file| self.contains(file.number))
+    }
+
+    /// Whether a compaction of level 0 runs. Only one may: its files overlap.
+    #[must_use]
+    pub fn takes_level_zero(&self) -> bool {
+        self.running.iter().any(|running| running.start_level == 0)
+    }
+
+    /// Whether a running compaction takes files of level 0 to `base`.
+    pub(super) fn empties_level_zero_into(&self, base: usize) -> bool {
+        let mut running = self.running.iter();
+        running.any(|running| running.start_level == 0 && running.output_level == base)
+    }
+
+    /// Whether a running compaction writes to `level` between the two bounds (internal keys).
+    #[must_use]
+    pub fn writes(&self, order: &KeyOrder, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
+        self.running.iter().any(|running| {
+            let compare = |bound: &InternalKey, other: &[u8]| {
+                order.compare_without_timestamp(bound.user_key(), key::user_key(other))
+            };
+            running.writes.contains(&level)
+                && compare(&running.smallest, largest).is_le()
+                && compare(&running.largest, smallest).is_ge()
+        })
+    }
+}

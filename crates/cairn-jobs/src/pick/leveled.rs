@@ -1,0 +1,132 @@
+//! Picks of leveled trees: a level that is too large, or a file that asks for a compaction.
+
+use cairn_platform::sync::Arc;
+use cairn_version::{FileMeta, shape};
+
+use super::description::{LevelInputs, Pick, Reason};
+use super::tree::{Start, Tree};
+use super::{expand, level_zero, order};
+
+/// A compaction of the level that most needs one.
+pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {
+    let scores = shape::scores(
+        tree.version,
+        &tree.targets,
+        tree.busy.files(),
+        &tree.options.shape,
+    );
+    let mut level_zero_waits = false;
+    for (level, score) in scores.into_iter().take_while(|&(_, score)| score >= 1.0) {
+        let base = tree.targets.base_level;
+        if level_zero_waits && level == base && !tree.busy.empties_level_zero_into(base) {
+            // More work on the base level would keep level 0 waiting for ever. While level 0 is
+            // being emptied it has what it needs, and what that leaves of the base level is free.
+            continue;
+        }
+        let found = match level {
+            0 => level_zero::pick(tree, score),
+            _ => sorted_level(tree, level, score),
+        };
+        if found.is_some() {
+            return found;
+        }
+        level_zero_waits |= level == 0;
+    }
+    None
+}
+
+/// A compaction of a level from 1 on: the first file, in the order of priority, that can go.
+fn sorted_level(tree: &Tree, level: usize, score: f64) -> Option<Pick> {
+    for at in order::by_priority(tree, level) {
+        if let Some(inputs) = expand::first_inputs(tree, level, at) {
+            let start = Start {
+                reason: Reason::LevelMaxLevelSize,
+                score,
+                inputs,
+                output_level: level + 1,
+                level_zero_move: false,
+            };
+            if let Some(pick) = expand::finish(tree, start) {
+                return Some(pick);
+            }
+        }
+        if tree.options.pri == cairn_options::CompactionPri::RoundRobin {
+            // Skipping a file would break the turn.
+            return None;
+        }
+    }
+    None
+}
+
+/// Where files that ask for a compaction go.
+#[derive(Clone, Copy)]
+enum Goes {
+    /// To the next level, or from the last one to itself.
+    Down,
+    /// To the next level, but not from the last one.
+    DownUnlessLast,
+    /// To its own level.
+    Nowhere,
+}
+
+/// A compaction of a file that asks for one though its level is not full.
+pub(super) fn marked_files(tree: &Tree) -> Option<Pick> {
+    let marked = tree.marked();
+    let periodic = match tree.options.shape.dynamic {
+        true => Goes::Down,
+        false => Goes::Nowhere,
+    };
+    first_of(tree, Reason::FilesMarked, &marked.content, Goes::Down)
+        .or_else(|| {
+            first_of(
+                tree,
+                Reason::BottommostFiles,
+                &marked.bottommost,
+                Goes::Nowhere,
+            )
+        })
+        .or_else(|| first_of(tree, Reason::Ttl, &marked.expired, Goes::DownUnlessLast))
+        .or_else(|| first_of(tree, Reason::Periodic, &marked.periodic, periodic))
+        .or_else(|| {
+            first_of(
+                tree,
+                Reason::ForcedBlobGc,
+                &tree.forced_by_blobs(),
+                Goes::Nowhere,
+            )
+        })
+        .or_else(|| first_of(tree, Reason::ReadTriggered, &marked.read, Goes::Down))
+}
+
+fn first_of(
+    tree: &Tree,
+    reason: Reason,
+    files: &[(usize, Arc<FileMeta>)],
+    goes: Goes,
+) -> Option<Pick> {
+    let last = tree.version.num_non_empty_levels().saturating_sub(1);
+    files.iter().find_map(|(level, file)| {
+        let output_level = match goes {
+            Goes::Nowhere => *level,
+            Goes::DownUnlessLast if *level == last => return None,
+            Goes::Down if *level == last && *level > 0 => *level,
+            Goes::Down | Goes::DownUnlessLast => tree.next_level(*level),
+        };
+        if *level == 0 && tree.busy.takes_level_zero() {
+            return None;
+        }
+        let files = expand::clean_cut(tree, *level, std::slice::from_ref(file))?;
+        let inputs = match *level {
+            0 => level_zero::with_overlapping(tree, files, output_level)?,
+            level => LevelInputs { level, files },
+        };
+        let start = Start {
+            reason,
+            score: 0.0,
+            inputs,
+            output_level,
+            level_zero_move: false,
+        };
+        expand::finish(tree, start)
+    })
+}

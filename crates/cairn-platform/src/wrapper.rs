@@ -1,0 +1,144 @@
+//! Wrappers of files and file systems, which state only what they change.
+//!
+//! A wrapper implements one of the traits below and with it the trait of what it wraps. Most calls have a
+//! default that passes them on to the target. Those that open files or read have none: a wrapper that
+//! changes one way of reading changes the others too, and a file that it opens has to be wrapped again.
+//!
+//! The traits of files have no defaults for what a file could do in a way of its own. A call that is added
+//! to one of them therefore does not compile before it stands in the list of its wrapper here.
+//!
+//! The traits are implemented by their paths, `impl wrapper::WritableFileWrapper for ...`: with both traits
+//! of a file in scope, calls on the wrapper itself would be ambiguous.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_types::{Result, Veil};
+
+use crate::fs::{
+    Access, FileLock, FileMode, FileSystem, RandomAccessFile, ReadAt, Status, WritableFile,
+};
+
+/// Declares the trait of the wrappers of a trait: the calls that are passed on unless the wrapper states
+/// them, and those that every wrapper states.
+macro_rules! wrapper {
+    (
+        $(#[$doc:meta])*
+        $wrapper:ident of $target:ident
+
+        passes on {
+            $(fn $passed:ident(&self $(, $arg:ident: $type:ty)*) $(-> $result:ty)?;)*
+        }
+        states {
+            $(fn $stated:ident(&self $(, $own_arg:ident: $own_type:ty)*) $(-> $own_result:ty)?;)*
+        }
+    ) => {
+        $(#[$doc])*
+        pub trait $wrapper: Send + Sync {
+            #[doc = concat!("The [`", stringify!($target), "`] that is wrapped.")]
+            fn target(&self) -> &dyn $target;
+
+            $(
+                #[doc = concat!(
+                    "[`", stringify!($target), "::", stringify!($stated), "`] of the wrapper."
+                )]
+                fn $stated(&self $(, $own_arg: $own_type)*) $(-> $own_result)?;
+            )*
+
+            $(
+                #[doc = concat!(
+                    "[`", stringify!($target), "::", stringify!($passed), "`] of the wrapper: \
+                     that of the target, unless the wrapper changes it."
+                )]
+                #[inline]
+                fn $passed(&self $(, $arg: $type)*) $(-> $result)? {
+                    self.target().$passed($($arg),*)
+                }
+            )*
+        }
+
+        impl<W: $wrapper> $target for W {
+            $(
+                #[inline]
+                fn $stated(&self $(, $own_arg: $own_type)*) $(-> $own_result)? {
+                    $wrapper::$stated(self $(, $own_arg)*)
+                }
+            )*
+
+            $(
+                #[inline]
+                fn $passed(&self $(, $arg: $type)*) $(-> $result)? {
+                    $wrapper::$passed(self $(, $arg)*)
+                }
+            )*
+        }
+    };
+}
+
+wrapper! {
+    /// A file system that passes calls on to another one.
+    FileSystemWrapper of FileSystem
+
+    passes on {
+        fn list(&self, dir: &Path) -> Result<Vec<String>>;
+        fn create_dir_all(&self, dir: &Path) -> Result<()>;
+        fn remove_dir(&self, dir: &Path) -> Result<()>;
+        fn remove(&self, path: &Path) -> Result<()>;
+        fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+        fn link(&self, from: &Path, to: &Path) -> Result<()>;
+        fn sync_dir(&self, dir: &Path) -> Result<()>;
+        fn canonical(&self, path: &Path) -> Result<PathBuf>;
+        fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
+        fn free_space(&self, path: &Path) -> Result<u64>;
+    }
+    states {
+        fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>>;
+        fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
+        fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
+        fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
+        fn status(&self, path: &Path) -> Result<Status>;
+        fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>>;
+    }
+}
+
+wrapper! {
+    /// A file that passes reads on to another one.
+    RandomAccessFileWrapper of RandomAccessFile
+
+    passes on {
+        fn is_blank(&self, offset: u64, len: usize) -> Result<bool>;
+        fn len(&self) -> Result<u64>;
+        fn path(&self) -> &Path;
+        fn prefetch(&self, offset: u64, len: usize) -> bool;
+        fn advise(&self, access: Access);
+        fn drop_cached(&self);
+    }
+    states {
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+        fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+        fn read_many(&self, reads: &mut [ReadAt<'_>]);
+    }
+}
+
+wrapper! {
+    /// A file that passes writes on to another one. [`WritableFile::append`] is `append_veiled` of the
+    /// wrapper without veils.
+    WritableFileWrapper of WritableFile
+
+    passes on {
+        fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()>;
+        fn flush(&self) -> Result<()>;
+        fn sync(&self, full: bool) -> Result<()>;
+        fn start_writeback(&self, offset: u64, len: u64) -> Result<()>;
+        fn allocate(&self, len: u64) -> Result<()>;
+        fn truncate(&self, len: u64) -> Result<()>;
+        fn len(&self) -> u64;
+        fn path(&self) -> &Path;
+        fn is_mapped(&self) -> bool;
+        fn slow_append(&self) -> Option<(u64, u64)>;
+        fn close(&self) -> Result<()>;
+    }
+    states {
+        fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>>;
+    }
+}
