@@ -63,7 +63,7 @@ pub fn from_recorded_name(name: &str) -> Option<Arc<dyn MergeOperator>> {
 }
 
 /// All values that `input` stacks up, the oldest first.
-fn stacked<'a>(input: &MergeInput<'a>) -> impl Iterator<Item = &'a [u8]> {
+fn stacked<'a>(input: &MergeInput<'a>) -> impl Iterator<Item = &'a [u8]> + Clone {
     input
         .existing
         .into_iter()
@@ -143,8 +143,11 @@ impl StringAppend {
         }
     }
 
-    fn join<'a>(&self, values: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
-        let mut joined = Vec::new();
+    /// The values one after the other, in memory that is taken at once: they may be long, and memory that grows is
+    /// copied, or taken from the system page by page, again and again.
+    fn join<'a>(&self, values: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<u8> {
+        let len = |value: &[u8]| value.len() + self.delimiter.len();
+        let mut joined = Vec::with_capacity(values.clone().map(len).sum());
         for (at, value) in values.enumerate() {
             if at > 0 {
                 joined.extend_from_slice(self.delimiter.as_bytes());
@@ -311,6 +314,17 @@ mod tests {
             ),
             Some(b"a|b".to_vec())
         );
+    }
+
+    #[test]
+    fn joined_values_take_their_memory_at_once() {
+        let operands: Vec<Vec<u8>> = (0..300).map(|n| vec![b'x'; n]).collect();
+        let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
+        for existing in [None, Some(&b"below"[..])] {
+            let joined = merged("stringappend", existing, &operands).unwrap();
+            // Room for one more delimiter; memory that grew would have more.
+            assert!(joined.capacity() <= joined.len() + 1);
+        }
     }
 
     #[test]

@@ -274,12 +274,21 @@ impl Cover {
         let reader = &mut self.reader;
         let (plain, timestamp) = user_key.split_at(user_key.len() - reader.timestamp_size);
         let is_known = self.window.known;
+        let Window { from, until, .. } = self.window;
+        // All sources begin at or before the key if the window does, and end behind it if the window does.
+        let is_forward = is_known && reader.is_behind_start(&self.sources[from], plain);
+        let is_back = is_known && !is_forward && reader.is_before_end(&self.sources[until], plain);
         self.window.known = false;
         for source in &mut self.sources {
-            if !is_known
-                || !reader.is_before_end(source, plain)
-                || !reader.is_behind_start(source, plain)
+            if is_known
+                && (is_back || reader.is_before_end(source, plain))
+                && (is_forward || reader.is_behind_start(source, plain))
             {
+                continue;
+            }
+            let has_stepped = is_forward && source.step(reader, plain)
+                || is_back && source.step_back(reader, plain);
+            if !has_stepped {
                 source.go_to(reader, plain, timestamp)?;
             }
         }
@@ -360,6 +369,54 @@ impl Reader {
 }
 
 impl Source {
+    /// Moves to the key `plain`, which is not before the end of the region at hand, if it lies in the very next one: the step of a
+    /// walk from tombstone to tombstone, which costs two comparisons of keys. `false` if it does not, or if that region is
+    /// not within the file; then nothing has moved.
+    #[inline]
+    fn step(&mut self, reader: &Reader, plain: &[u8]) -> bool {
+        let (Edge::Fragment(crossed), Some(fragments)) = (self.until, &self.fragments) else {
+            return false;
+        };
+        let next = crossed + 1;
+        let is_less = |a: &[u8], b: &[u8]| compare(&reader.order, a, b).is_lt();
+        let ends_in_file = |end: &[u8]| {
+            let file = self.place.current();
+            file.is_none_or(|file| is_less(end, file.largest.user_key()))
+        };
+        let end = fragments.edge(next);
+        if !end.is_some_and(|end| is_less(plain, end) && ends_in_file(end)) {
+            return false;
+        }
+        self.region = next;
+        self.seq = fragments.newest(next, reader.visible);
+        (self.from, self.until) = (Edge::Fragment(crossed), Edge::Fragment(next));
+        true
+    }
+
+    /// [`Source::step`] to a key before the region at hand.
+    #[inline]
+    fn step_back(&mut self, reader: &Reader, plain: &[u8]) -> bool {
+        let (Edge::Fragment(crossed), Some(fragments)) = (self.from, &self.fragments) else {
+            return false;
+        };
+        let Some(before) = crossed.checked_sub(1) else {
+            return false;
+        };
+        let is_less = |a: &[u8], b: &[u8]| compare(&reader.order, a, b).is_lt();
+        let begins_in_file = |start: &[u8]| {
+            let file = self.place.current();
+            file.is_none_or(|file| is_less(file.smallest.user_key(), start))
+        };
+        let start = fragments.edge(before);
+        if !start.is_some_and(|start| !is_less(plain, start) && begins_in_file(start)) {
+            return false;
+        }
+        self.region = crossed;
+        self.seq = fragments.newest(crossed, reader.visible);
+        (self.from, self.until) = (Edge::Fragment(before), Edge::Fragment(crossed));
+        true
+    }
+
     /// Moves to the key `plain` with this timestamp.
     fn go_to(&mut self, reader: &mut Reader, plain: &[u8], timestamp: &[u8]) -> Result<()> {
         match &self.place {
@@ -509,6 +566,16 @@ fn behind((at, file): (usize, &Arc<FileMeta>)) -> Edge {
 }
 
 impl Place {
+    /// The file whose fragments are at hand; none of a memtable.
+    #[inline]
+    fn current(&self) -> Option<&FileMeta> {
+        let at = match self {
+            Place::Level(.., at) => *at,
+            Place::Memtable | Place::File(_) => 0,
+        };
+        self.file(at)
+    }
+
     #[inline]
     fn file(&self, at: usize) -> Option<&FileMeta> {
         match self {

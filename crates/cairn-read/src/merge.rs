@@ -48,6 +48,7 @@ pub struct MergingIter {
     error: Option<Error>,
     /// Where a child is sent that leaves a hidden range; kept for its memory.
     target: Vec<u8>,
+    trials: Trials,
 }
 
 /// Memory that a merging iterator has allocated, kept for the thread's next one.
@@ -111,6 +112,7 @@ impl MergingIter {
             then: Then::Gather,
             error: None,
             target: Vec::new(),
+            trials: Trials::default(),
         }
     }
 
@@ -310,8 +312,8 @@ impl MergingIter {
         true
     }
 
-    /// Moves child `at` out of the range that ends at `end`, by a few steps, or by a seek if these are not enough. `false` if it does
-    /// not stand there.
+    /// Moves child `at` out of the range that ends at `end`, by a few steps, or by a seek if these are not enough or have not
+    /// been for a while. `false` if it does not stand there.
     fn leave(&mut self, at: usize, end: &[u8]) -> bool {
         let (back, order) = (self.back, &self.order);
         let is_inside = |child: &Child| {
@@ -321,7 +323,7 @@ impl MergingIter {
         if !is_inside(child) {
             return false;
         }
-        for _ in 0..STEPS {
+        for _ in 0..self.trials.steps() {
             let _prefix = match back {
                 false => child.next_prefix(order),
                 true => child.prev_prefix(order),
@@ -331,7 +333,9 @@ impl MergingIter {
             }
         }
         let mut progress = child.progress();
-        if progress.is_ready() && is_inside(child) {
+        let is_still_inside = progress.is_ready() && is_inside(child);
+        self.trials.note(is_still_inside);
+        if is_still_inside {
             let target = self.aim_before(end);
             let child = &mut self.children[at];
             progress = match back {
@@ -596,6 +600,36 @@ impl MergingIter {
 /// steps in a block cost far less than a seek.
 const STEPS: usize = 4;
 
+/// After so many ranges in a row that were too long for steps the next ones are taken to be so too, ...
+const TOO_LONG: u32 = 4;
+
+/// ... and only one of so many is tried.
+const TRIED: u32 = 16;
+
+/// How many ranges in a row were too long for steps.
+#[derive(Default)]
+struct Trials(u32);
+
+impl Trials {
+    /// How many steps to try.
+    #[inline]
+    fn steps(&self) -> usize {
+        match self.0 < TOO_LONG || self.0.is_multiple_of(TRIED) {
+            true => STEPS,
+            false => 0,
+        }
+    }
+
+    /// A range was left by steps, or `in_vain` tried or not tried.
+    #[inline]
+    fn note(&mut self, in_vain: bool) {
+        self.0 = match in_vain {
+            true => self.0.wrapping_add(1),
+            false => 0,
+        };
+    }
+}
+
 /// The prefix of a child that has ended; others may have it too.
 const ENDED: u64 = u64::MAX;
 
@@ -642,5 +676,28 @@ impl<'a> Rules<'a> {
         }
         let order = key::compare(self.order, one.key(), other.key()).then(a.cmp(&b));
         order.is_gt() == self.back
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_out_of_hidden_ranges_are_not_tried_for_long_where_they_do_not_suffice() {
+        let mut trials = Trials::default();
+        let mut steps = 0;
+        for _ in 0..1_000 {
+            steps += trials.steps();
+            trials.note(true);
+        }
+        assert!(steps <= 1_000 / 3, "{steps} steps in 1000 long ranges");
+        // Soon after ranges have become short they are left by steps again, all of them.
+        let seeks = (0..1_000).filter(|_| {
+            let is_sought = trials.steps() == 0;
+            trials.note(is_sought);
+            is_sought
+        });
+        assert!(seeks.count() < TRIED as usize);
     }
 }

@@ -146,6 +146,12 @@ proptest! {
         let tail = DataWords::encode(&bytes, &layout);
         let words = DataWords::parse(&tail);
         prop_assert_eq!(words.is_some(), !layout.is_empty() && !layout.is_separated());
+        if let (Some(words), Some((first, _)), Some((last, _))) = (words, entries.first(), entries.last())
+            && order.is_bytewise()
+        {
+            let pairs = key::user_key(first).iter().zip(key::user_key(last));
+            prop_assert_eq!(words.shared(), pairs.take_while(|(a, b)| a == b).count());
+        }
         let mut cursor = DataCursor::new().with_global_seqno(global.map(SequenceNumber));
         cursor.first(&bytes, &layout).unwrap();
         prop_assert_eq!(&forward(&mut cursor, &bytes, &layout), &wanted);
@@ -760,5 +766,27 @@ proptest! {
             &hidden,
             &mut last,
         );
+    }
+}
+
+#[test]
+fn words_take_their_memory_at_once_and_share_what_all_keys_begin_with() {
+    let key = |user: &str| {
+        InternalKey::new(user.as_bytes(), SequenceNumber(7), ValueKind::Value).into_bytes()
+    };
+    // The last key alone begins otherwise, and it is no restart.
+    for (last, shared) in [("0000000000000039", 14), ("0000000001", 9), ("1", 0)] {
+        let numbered = (0..39).map(|number| key(&format!("{number:016}")));
+        let entries: Entries = numbered
+            .chain([key(last)])
+            .map(|key| (key, vec![0; 90]))
+            .collect();
+        let bytes = built(&entries, BlockOptions::default());
+        let layout = BlockLayout::parse(&bytes, BlockKind::Data).unwrap();
+        let tail = DataWords::encode(&bytes, &layout);
+        assert_eq!(tail.len() as u64, DataWords::encoded_len(40));
+        // Three restarts of 16 entries.
+        assert!(tail.capacity() as u64 <= DataWords::encoded_len(48));
+        assert_eq!(DataWords::parse(&tail).unwrap().shared(), shared);
     }
 }

@@ -168,6 +168,8 @@ fn one_behind_the_other(handles: impl Iterator<Item = Handle>) -> Option<Box<[u6
 const MAX_DATA_BLOCK: usize = 1 << 16;
 const WORD_LEN: usize = 4;
 const OFFSET_LEN: usize = 2;
+/// No entry takes less: three lengths of a byte each, and what a key ends with.
+const MIN_ENTRY: usize = 3 + key::SUFFIX_LEN;
 
 /// The words of a data block; good for this block and for keys in the order of their bytes only.
 #[derive(Clone, Copy)]
@@ -209,21 +211,48 @@ impl<'a> DataWords<'a> {
         if bytes.len() > MAX_DATA_BLOCK || layout.separated || layout.is_empty() {
             return None;
         }
-        let mut position = Position::default();
-        position
-            .jump(&Together, bytes, layout, layout.restarts - 1)
-            .ok()?;
-        let mut last = Vec::new();
-        while position.valid() {
-            last.clear();
-            last.extend_from_slice(key::user_key(position.key(bytes)));
-            position.step(&Together, bytes, layout).ok()?;
+        let restart = |i| {
+            let mut position = Position::default();
+            position.jump(&Together, bytes, layout, i).ok()?;
+            Some(position)
+        };
+        let (first, mut last) = (restart(0)?, restart(layout.restarts - 1)?);
+        let first = key::user_key(first.key(bytes));
+        // Mostly the keys behind the last restart begin as that one does. Where one does not, the last of all says how.
+        let shared = common_prefix(first, key::user_key(last.key(bytes)));
+        let behind = last.at();
+        if let Some(words) = DataWords::with_shared(bytes, layout, shared, behind) {
+            return Some(words);
         }
+        let mut shared = shared;
+        while last.valid() {
+            shared = common_prefix(first, key::user_key(last.key(bytes)));
+            last.step(&Together, bytes, layout).ok()?;
+        }
+        DataWords::with_shared(bytes, layout, shared, bytes.len())
+    }
+
+    /// The words of keys that all begin with the first `shared` bytes of the first one; `None` if one from the offset
+    /// `behind` on does not, or the block is damaged.
+    fn with_shared(
+        bytes: &[u8],
+        layout: &BlockLayout,
+        shared: usize,
+        behind: usize,
+    ) -> Option<Vec<u8>> {
+        let mut position = Position::default();
         position.jump(&Together, bytes, layout, 0).ok()?;
-        let shared = common_prefix(key::user_key(position.key(bytes)), &last);
-        let (mut words, mut offsets) = (Vec::new(), Vec::new());
+        let prefix = key::user_key(position.key(bytes)).get(..shared)?.to_vec();
+        // Most blocks have 16 entries to a restart, and no entry is shorter than its header and trailer.
+        let entries = (layout.restarts as usize * 16).min(bytes.len() / MIN_ENTRY);
+        let mut words = Vec::with_capacity(DataWords::encoded_len(entries as u64) as usize);
+        let mut offsets: Vec<u8> = Vec::with_capacity(entries * OFFSET_LEN);
         while position.valid() {
-            let rest = key::user_key(position.key(bytes)).get(shared..)?;
+            let user = key::user_key(position.key(bytes));
+            if position.at() >= behind && !user.starts_with(&prefix) {
+                return None;
+            }
+            let rest = user.get(shared..)?;
             let mut word = [0; WORD_LEN];
             let known = rest.len().min(WORD_LEN);
             word[..known].copy_from_slice(&rest[..known]);

@@ -289,3 +289,33 @@ fn a_walk_goes_past_a_range_tombstone_at_once() {
         );
     }
 }
+
+#[test]
+fn a_walk_among_long_range_tombstones_takes_few_comparisons_for_each() {
+    let (count, width) = (2_000, 100);
+    let mut changes: Vec<Change> = (0..=count * width)
+        .map(|n| Change::Put(numbered(n), b"value".to_vec()))
+        .collect();
+    let entries = changes.len();
+    let ranges = (0..count).map(|n| {
+        let first = n * width;
+        Change::DeleteRange(numbered(first + 1), numbered(first + width))
+    });
+    changes.extend(ranges);
+    // Tombstones in memory, in level 0 and in a level.
+    for layers in [
+        &[entries][..],
+        &[entries, 0, count as usize],
+        &[entries, count as usize],
+    ] {
+        let counted = Counted::new(&changes, layers);
+        let mut iter = counted.iter();
+        iter.seek_to_first();
+        let (_, cost) = counted.cost(|| (0..1_000).for_each(|_| iter.next()));
+        assert_eq!(iter.key(), numbered(1_000 * width));
+        assert!(cost < 38 * 1_000, "{cost} comparisons for 1000 steps");
+        let (_, cost) = counted.cost(|| (0..1_000).for_each(|_| iter.prev()));
+        assert_eq!(iter.key(), numbered(0));
+        assert!(cost < 42 * 1_000, "{cost} comparisons for 1000 steps back");
+    }
+}

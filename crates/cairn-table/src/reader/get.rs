@@ -1,9 +1,9 @@
 //! Point lookups: the entries of one user key, newest first.
 //!
-//! A get runs from its beginning over what is in memory. When a block is not there it stops and
-//! says so; once the block was supplied it runs from its beginning again and passes over the data
-//! blocks whose entries were seen. In memory it allocates nothing and counts one reference: on
-//! the data block.
+//! A get runs over what is in memory. When a block is not there it stops and says so, and stays where it is in the
+//! index; once the block was supplied it goes on from there, so that a key whose versions fill many blocks costs a step
+//! for each. Blocks that were supplied are let go of with the data block behind which they are not needed. In
+//! memory it allocates nothing and counts one reference: on the data block.
 //!
 //! Who makes several gets at once takes all of them through [`Table::admits`], then through
 //! [`Table::locate`], [`Table::reach`] and [`Table::hold`], before the first is carried out. Each asks
@@ -71,10 +71,8 @@ pub struct TableGet(Option<Box<State>>);
 pub(super) struct State {
     lack: Option<(Lack, GetOptions, ReadRequest)>,
     supplied: Supplied,
-    /// Data blocks that begin before this offset have been seen to their end.
-    done_before: u64,
     filter_passed: bool,
-    /// The walk stands at the first data block that may have the key.
+    /// The walk has begun: it stands at the data block that comes next, or lacks a block of the index on its way there.
     located: bool,
     /// That block, if it was looked for; within, `None` if it is not in memory.
     ahead: Option<Option<Buffer>>,
@@ -181,7 +179,6 @@ impl State {
     fn reset(&mut self) {
         self.lack = None;
         self.supplied.clear();
-        self.done_before = 0;
         self.filter_passed = false;
         self.located = false;
         self.ahead = None;
@@ -265,19 +262,18 @@ impl Table {
     pub fn locate(&self, lookup: &LookupKey, state: &mut TableGet) -> Result<()> {
         let state = state.state();
         // What is resumed, keys that have to be rewritten, and filters that were not there go the usual way.
-        if !state.filter_passed || state.done_before > 0 || self.pad > 0 {
+        if !state.filter_passed || state.located || self.pad > 0 {
             return Ok(());
         }
         state.walk.turn_to(self);
         state.walk.start(Landing::Seek);
+        state.located = true;
         match state.walk.settle(self, &state.supplied, lookup.internal()) {
-            Ok(None) => {
-                state.located = true;
-                if state.walk.valid() {
+            Ok(lack) => {
+                if lack.is_none() && state.walk.valid() {
                     self.announce(state.walk.handle());
                 }
             }
-            Ok(Some(_)) => {}
             Err(error) => {
                 state.reset();
                 return Err(error);
@@ -369,9 +365,10 @@ impl Table {
         state: &mut State,
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Lack>> {
-        if !std::mem::take(&mut state.located) {
+        if !state.located {
             state.walk.turn_to(self);
             state.walk.start(Landing::Seek);
+            state.located = true;
         }
         loop {
             if let Some(lack) = state.walk.settle(self, &state.supplied, target)? {
@@ -381,27 +378,26 @@ impl Table {
                 return Ok(None);
             }
             let handle = state.walk.handle();
-            if handle.offset >= state.done_before {
-                let lack = Lack {
-                    handle,
-                    role: CacheRole::Data,
-                };
-                let found = match state.ahead.take() {
-                    Some(found) => found,
-                    None => self.find_to_search(lack, &state.supplied),
-                };
-                let Some(block) = found else {
-                    self.check(handle, state.walk.found_in(self))?;
-                    return Ok(Some(lack));
-                };
-                if self
-                    .get_in_block(&block, lack, target, state, visit)?
-                    .is_break()
-                {
-                    return Ok(None);
-                }
-                state.done_before = handle.offset.saturating_add(1);
+            let lack = Lack {
+                handle,
+                role: CacheRole::Data,
+            };
+            let found = match state.ahead.take() {
+                Some(found) => found,
+                None => self.find_to_search(lack, &state.supplied),
+            };
+            let Some(block) = found else {
+                self.check(handle, state.walk.found_in(self))?;
+                return Ok(Some(lack));
+            };
+            if self
+                .get_in_block(&block, lack, target, state, visit)?
+                .is_break()
+            {
+                return Ok(None);
             }
+            // What was supplied is used up: the walk holds its own block of the index.
+            state.supplied.clear();
             // The key ran off the end of the block. It goes on in the next one only if the
             // separator between them does not already lie behind it.
             let separator = state.walk.user_key(self);

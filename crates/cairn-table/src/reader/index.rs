@@ -29,8 +29,8 @@ pub(crate) struct RootWords {
     searches: AtomicU8,
 }
 
-/// A get that has to read its block searches the root again once it has it.
-const SEARCHES_OF_A_GET: u8 = 2;
+/// A get searches the root once, also if it has to read its block.
+const SEARCHES_OF_A_GET: u8 = 1;
 
 impl RootWords {
     /// The words, if they are laid.

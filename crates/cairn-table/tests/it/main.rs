@@ -8,6 +8,7 @@
 
 mod damage;
 mod golden;
+mod resumed;
 mod round_trip;
 mod words;
 mod world;

@@ -1,0 +1,111 @@
+//! A get that lacks one block after another goes on where it stopped.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use cairn_format::key::{self, LookupKey};
+use cairn_memory::{BlockCache, CacheOptions};
+use cairn_options::{IndexType, TableOptions};
+use cairn_platform::Io;
+use cairn_table::{BuildParams, GetOptions, OpenParams, Table, TableGet};
+use cairn_types::{Comparator, KeyOrder, Progress, SequenceNumber, ValueKind};
+
+use crate::world::{Entry, build, open};
+
+/// The order of bytes, which counts how often keys are compared.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Comparator for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.0.fetch_add(1, Relaxed);
+        a.cmp(b)
+    }
+}
+
+const VERSIONS: u64 = 1_000;
+
+/// A key of many versions between two of one, and two versions to a block.
+fn entries() -> Vec<Entry> {
+    let entry = |user: &[u8], seq: u64| {
+        let mut key = Vec::new();
+        key::append_internal(&mut key, user, SequenceNumber(seq), ValueKind::Merge);
+        (key, vec![seq as u8; 2_000])
+    };
+    let versions = (1..=VERSIONS).rev().map(|seq| entry(b"many", seq));
+    [entry(b"before", 1)]
+        .into_iter()
+        .chain(versions)
+        .chain([entry(b"none", 1)])
+        .collect()
+}
+
+/// Gets the key of many versions, and returns their numbers and how many blocks were lacking.
+fn get(table: &Table) -> (Vec<u64>, usize) {
+    let lookup = LookupKey::new(b"many", SequenceNumber(VERSIONS));
+    let (mut state, mut seqs, mut lacking) = (TableGet::new(), Vec::new(), 0);
+    let mut step = |state: &mut TableGet| {
+        let progress = table.get(&lookup, &GetOptions::default(), state, &mut |key, value| {
+            assert_eq!(value.bytes()[0], key.seq.0 as u8);
+            seqs.push(key.seq.0);
+            ControlFlow::Continue(())
+        });
+        progress.unwrap()
+    };
+    while step(&mut state) == Progress::Lacks {
+        lacking += 1;
+        let bytes = Io::blocking().read_now(&state.request());
+        state.supply(table, bytes).unwrap();
+    }
+    (seqs, lacking)
+}
+
+#[test]
+fn a_key_that_fills_many_blocks_costs_a_few_comparisons_for_each() {
+    for (index_type, held) in [
+        (IndexType::BinarySearch, true),
+        (IndexType::BinarySearch, false),
+        (IndexType::TwoLevelIndexSearch, false),
+    ] {
+        let counting = Arc::new(Counting::default());
+        let order = KeyOrder::Custom(counting.clone());
+        let options = Arc::new(TableOptions {
+            index_type,
+            metadata_block_size: 256,
+            cache_index_and_filter_blocks: !held,
+            ..TableOptions::default()
+        });
+        let params = BuildParams {
+            order: order.clone(),
+            options: options.clone(),
+            ..BuildParams::default()
+        };
+        let (bytes, _) = build(params, &entries(), &[]).unwrap();
+        let params = OpenParams {
+            order,
+            options,
+            cache: Some(Arc::new(BlockCache::new(8 << 20, CacheOptions::default()))),
+            ..OpenParams::default()
+        };
+        let table = open(&bytes, params).unwrap();
+        let expected: Vec<u64> = (1..=VERSIONS).rev().collect();
+        let mut costs = Vec::new();
+        for first in [true, false] {
+            let before = counting.0.load(Relaxed);
+            let (seqs, lacking) = get(&table);
+            costs.push(counting.0.load(Relaxed) - before);
+            assert_eq!(seqs, expected);
+            assert_eq!(lacking >= VERSIONS as usize / 2, first, "{lacking} blocks");
+        }
+        assert!(
+            costs.iter().all(|&cost| cost < 10 * VERSIONS),
+            "{costs:?} comparisons"
+        );
+    }
+}
