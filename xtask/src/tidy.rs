@@ -84,9 +84,6 @@ const GOLDEN_LIMIT: u64 = 30 << 20;
 /// Most lines of a function, tests aside.
 const FUNCTION_LIMIT: usize = 100;
 
-/// Functions of `cairn-db` that were longer when the limit was set. None is added.
-const LONG: [&str; 3] = ["assemble", "log", "table_properties_text"];
-
 /// Checks every rule and prints each complaint.
 pub fn run(root: &Path) -> Result<(), String> {
     let rust = sources::rust(root);
@@ -199,8 +196,7 @@ fn long_functions(source: &Source, complaints: &mut Vec<String>) {
         let end = format!("{}}}", &line[..line.len() - text.len()]);
         let length = lines[first..].iter().position(|line| *line == end);
         let name = name.split(['(', '<']).next().unwrap_or(name);
-        let known = source.path.starts_with("crates/cairn-db/") && LONG.contains(&name);
-        if length.is_some_and(|length| length >= FUNCTION_LIMIT) && !known {
+        if length.is_some_and(|length| length >= FUNCTION_LIMIT) {
             complaints.push(format!(
                 "{}:{}: `{name}` has more than {FUNCTION_LIMIT} lines; divide it along its sense",
                 source.path,

@@ -25,7 +25,7 @@ use crate::family::{FamilyState, FamilyTable};
 use crate::file_numbers::FileNumbers;
 use crate::jobs::Jobs;
 use crate::lifecycle::Lifecycle;
-use crate::locks::Ranked;
+use crate::locks::{Locks, Rank, Ranked};
 use crate::obsolete_files::{ObsoleteFiles, PurgeHint};
 use crate::open::facts::OpeningFacts;
 use crate::settings::Settings;
@@ -33,12 +33,13 @@ use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
+use crate::write::buffers;
 use crate::write::log::CurrentLog;
 use crate::write::log_set::LogSet;
 use crate::write::order::Order;
 use crate::write::queue::Queue;
 use crate::write::signals::Signals;
-use crate::write::stall::{Condition, Throttle};
+use crate::write::stall::{Condition, Throttle, low_pri_rate};
 use crate::write::wal_locks::WalLocks;
 
 /// The state of an open database.
@@ -83,7 +84,28 @@ pub(crate) struct WritePath {
     pub(crate) buffers: Option<Arc<WriteBufferManager>>,
 }
 
-/// What whoever leads the write queue changes.
+impl WritePath {
+    /// No write yet, and no log.
+    pub(crate) fn new(options: &DbOptions, locks: Locks) -> WritePath {
+        WritePath {
+            queue: Queue::default(),
+            writer: locks.mutex(
+                Rank::Writer,
+                Writer {
+                    log: None,
+                    ended: None,
+                    allocated: SequenceNumber::ZERO,
+                    unflushed_log_bytes: 0,
+                },
+            ),
+            order: Order::default(),
+            low_pri_throttle: Throttle::new(low_pri_rate(options)),
+            buffers: buffers::of(options),
+        }
+    }
+}
+
+/// State of the log, which only the leader of the write queue changes.
 pub(crate) struct Writer {
     /// The log that is written; `None` when closed or read-only.
     pub(crate) log: Option<CurrentLog>,
@@ -105,9 +127,9 @@ pub(crate) struct Tree {
     pub(crate) obsolete: ObsoleteFiles,
     /// Families that were dropped, for as long as handles of them live.
     pub(crate) dropped_families: Vec<Weak<FamilyState>>,
-    /// How gravely writes are slowed down.
+    /// The condition of writes: the worst of all families.
     pub(crate) condition: Condition,
-    /// Who holds writes back by `lock_wal`.
+    /// The holders of `lock_wal`.
     pub(crate) wal_locks: WalLocks,
     /// The largest family id ever used.
     pub(crate) max_family: u32,
@@ -120,13 +142,13 @@ pub(crate) struct FamilyTree {
     /// Logs before this one hold nothing unflushed of the family.
     pub(crate) log_number: FileNumber,
     pub(crate) flushing: bool,
-    /// The memtables of the last flush, until listeners have been told how it ended and what follows.
+    /// The memtables of the last flush, until listeners have its outcome and what follows from it.
     pub(crate) telling: Vec<Arc<Memtable>>,
-    /// Somebody asked for a flush: do not wait for more memtables to merge.
+    /// A flush was requested: it does not wait for more memtables to merge.
     pub(crate) flush_requested: bool,
-    /// Why the next flush runs, if not because a memtable is full.
+    /// The reason of the next flush, if it is not a full memtable.
     pub(crate) flush_reason: Option<FlushReason>,
-    /// What the family alone asks of writers.
+    /// The condition of writes by this family alone.
     pub(crate) condition: Condition,
     /// When flushes may start again after one failed.
     pub(crate) retry_flush: Option<Retry>,
@@ -145,6 +167,22 @@ pub(crate) struct Immutable {
     /// The log that was current when this memtable was switched: with this memtable flushed the
     /// family needs only that one and later ones.
     pub(crate) next_log: FileNumber,
+}
+
+impl Tree {
+    /// A tree without families. Recovery needs no log before `min_log`; `max_family` is the largest id that a family had.
+    pub(crate) fn new(min_log: FileNumber, max_family: u32) -> Tree {
+        Tree {
+            families: BTreeMap::new(),
+            logs: LogSet::new(min_log),
+            jobs: Jobs::default(),
+            obsolete: ObsoleteFiles::default(),
+            dropped_families: Vec::new(),
+            condition: Condition::Normal,
+            wal_locks: WalLocks::default(),
+            max_family,
+        }
+    }
 }
 
 impl FamilyTree {
@@ -210,7 +248,7 @@ impl Shared {
         self.check_failure()
     }
 
-    /// Waits until `done`, which is asked under the lock of the tree. The caller holds no lock. A forked child has no
+    /// Waits until `done`, which is called under the lock of the tree. The caller holds no lock. A forked child has no
     /// jobs to wait for.
     ///
     /// # Errors

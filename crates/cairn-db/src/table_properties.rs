@@ -154,22 +154,22 @@ fn add(sum: &mut Properties, one: &Properties) {
 /// Properties of a table as one line, `name=value; name=value; ...`, in RocksDB's order and words.
 #[must_use]
 pub fn table_properties_text(p: &Properties) -> String {
-    let average = |bytes: u64| match p.num_entries {
-        0 => 0.0,
-        entries => bytes as f64 / entries as f64,
-    };
-    let or_none = |text: &str| {
-        if text.is_empty() {
-            "N/A".to_owned()
-        } else {
-            text.to_owned()
-        }
-    };
     let index = format!(
         "index block size (user-key? {}, delta-value? {})",
         p.index_key_is_user_key, p.index_value_is_delta_encoded
     );
-    let mut rows: Vec<(&str, String)> = vec![
+    let rows = content_rows(p, &index).into_iter().chain(file_rows(p));
+    rows.map(|(name, value)| format!("{name}={value}; "))
+        .collect()
+}
+
+/// The rows about entries and blocks; `index` is the name of the index block's size.
+fn content_rows<'n>(p: &Properties, index: &'n str) -> Vec<(&'n str, String)> {
+    let average = |bytes: u64| match p.num_entries {
+        0 => 0.0,
+        entries => bytes as f64 / entries as f64,
+    };
+    let mut rows: Vec<(&'n str, String)> = vec![
         ("# data blocks", p.num_data_blocks.to_string()),
         (
             "# data blocks compression rejected",
@@ -195,17 +195,29 @@ pub fn table_properties_text(p: &Properties) -> String {
             format!("{:.6}", average(p.raw_value_size)),
         ),
         ("data block size", p.data_size.to_string()),
-        (&index, p.index_size.to_string()),
+        (index, p.index_size.to_string()),
     ];
     if p.index_partitions > 0 {
         rows.push(("# index partitions", p.index_partitions.to_string()));
         rows.push(("top-level index size", p.top_level_index_size.to_string()));
     }
+    rows
+}
+
+/// The rows about the file: its sizes, the options that it was written with, and its origin.
+fn file_rows(p: &Properties) -> Vec<(&'static str, String)> {
+    let or_none = |text: &str| {
+        if text.is_empty() {
+            "N/A".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
     let size = p
         .data_size
         .saturating_add(p.index_size)
         .saturating_add(p.filter_size);
-    rows.extend([
+    vec![
         ("filter block size", p.filter_size.to_string()),
         ("# entries for filter", p.num_filter_entries.to_string()),
         ("(estimated) table size", size.to_string()),
@@ -249,12 +261,7 @@ pub fn table_properties_text(p: &Properties) -> String {
         ("DB session identity", p.db_session_id.clone()),
         ("DB host id", p.db_host_id.clone()),
         ("original file number", p.original_file_number.to_string()),
-    ]);
-    let said: Vec<String> = rows
-        .iter()
-        .map(|(name, value)| format!("{name}={value}; "))
-        .collect();
-    said.concat()
+    ]
 }
 
 /// The map form of added-up properties.

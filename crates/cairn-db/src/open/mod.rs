@@ -43,23 +43,17 @@ use crate::errors::state::Errors;
 use crate::family::FamilyDescriptor;
 use crate::family::{Families, FamilyTable};
 use crate::file_numbers::FileNumbers;
-use crate::jobs::Jobs;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
-use crate::obsolete_files::{ObsoleteFiles, PurgeHint};
+use crate::obsolete_files::PurgeHint;
 use crate::settings::Settings;
-use crate::shared::{FamilyTree, Shared, Tree, WritePath, Writer};
+use crate::shared::{FamilyTree, Shared, Tree, WritePath};
 use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
 use crate::ttl;
-use crate::write::log_set::LogSet;
-use crate::write::order::Order;
-use crate::write::queue::Queue;
 use crate::write::signals::Signals;
-use crate::write::stall::{Condition, Throttle, low_pri_rate};
-use crate::write::wal_locks::WalLocks;
 use facts::OpeningFacts;
 
 pub use dropped::Dropped;
@@ -373,8 +367,8 @@ struct Foundation {
     replay_above: BTreeMap<u32, SequenceNumber>,
 }
 
-/// Puts the state of an open database together. The tree does not change on disk. The directory of the
-/// database has `names`.
+/// Composes the state of an open database from its components, each empty. The tree does not change on disk. The
+/// directory of the database has `names`.
 fn assemble(
     request: &OpenRequest<'_>,
     foundation: Foundation,
@@ -389,48 +383,12 @@ fn assemble(
         threads,
         replay_above,
     } = foundation;
-    let world = World {
-        fs: cairn_observe::files::counted(request.world.fs.clone(), request.world.clock.clone()),
-        ..request.world.clone()
-    };
-    let info = match request.read_only {
-        true => Logger::silent(),
-        false => open_log(&world, &dir, &options, names)?,
-    };
-    let info = Arc::new(info);
-    let (fs, clock) = (world.fs, world.clock.clone());
-    let world = World {
-        fs: cairn_observe::files::told(fs, clock, &options.listeners, &info),
-        ..world
-    };
-    let wal_dir = match options.wal_dir.as_os_str().is_empty() {
-        true => dir.clone(),
-        false => options.wal_dir.clone(),
-    };
-    let db_id = files::identity(request, &options, &dir, recovered)?;
-    let session =
-        cairn_format::id::SessionId::from_random(world.random.next_u64(), world.random.next_u64());
-    if !request.read_only {
-        reserve_threads(&*world.executor, &options);
-    }
     let wal_limit = options.wal_limit(named.iter().map(|(_, family, _)| family));
-    let locks = Locks::new();
-    let context = DbContext {
-        dir,
-        wal_dir,
-        io: Io::blocking(),
-        info,
-        opened_at: world.clock.monotonic_nanos(),
-        db_id,
-        session_id: session.to_string(),
-        host_id: files::host_id(&options, &*world.fs),
-        read_only: request.read_only,
-        process: Process::this(),
-        dated: ttl::is_dated(request),
-        world,
-        locks,
-    };
-    let context = Arc::new(context);
+    let context = Arc::new(context_of(request, &options, dir, recovered, names)?);
+    if !request.read_only {
+        reserve_threads(&*context.world.executor, &options);
+    }
+    let locks = context.locks;
     let shared = Shared {
         telemetry: Arc::new(Telemetry::new(context.clone(), &options, threads)),
         context,
@@ -447,34 +405,11 @@ fn assemble(
         file_numbers: FileNumbers::new(recovered.next_file),
         purge_hint: PurgeHint::default(),
         space: Space::new(&options, request.read_only),
-        writes: WritePath {
-            queue: Queue::default(),
-            writer: locks.mutex(
-                Rank::Writer,
-                Writer {
-                    log: None,
-                    ended: None,
-                    allocated: SequenceNumber::ZERO,
-                    unflushed_log_bytes: 0,
-                },
-            ),
-            order: Order::default(),
-            low_pri_throttle: Throttle::new(low_pri_rate(&options)),
-            buffers: crate::write::buffers::of(&options),
-        },
+        writes: WritePath::new(&options, locks),
         signals: Signals::default(),
         tree: locks.mutex(
             Rank::Tree,
-            Tree {
-                families: BTreeMap::new(),
-                logs: LogSet::new(recovered.min_log_to_keep),
-                jobs: Jobs::default(),
-                obsolete: ObsoleteFiles::default(),
-                dropped_families: Vec::new(),
-                condition: Condition::Normal,
-                wal_locks: WalLocks::default(),
-                max_family: recovered.max_family,
-            },
+            Tree::new(recovered.min_log_to_keep, recovered.max_family),
         ),
         changed: Condvar::new(),
         timers: Timers::default(),
@@ -485,6 +420,58 @@ fn assemble(
     if request.read_only {
         shared.signals.request_attention();
     }
+    add_families(&shared, named);
+    Ok(shared)
+}
+
+/// The facts of the database in `dir`, which has `names`; its info log begins.
+fn context_of(
+    request: &OpenRequest<'_>,
+    options: &DbOptions,
+    dir: PathBuf,
+    recovered: &Recovered,
+    names: &[String],
+) -> Result<DbContext> {
+    let world = World {
+        fs: cairn_observe::files::counted(request.world.fs.clone(), request.world.clock.clone()),
+        ..request.world.clone()
+    };
+    let info = match request.read_only {
+        true => Logger::silent(),
+        false => open_log(&world, &dir, options, names)?,
+    };
+    let info = Arc::new(info);
+    let (fs, clock) = (world.fs, world.clock.clone());
+    let world = World {
+        fs: cairn_observe::files::told(fs, clock, &options.listeners, &info),
+        ..world
+    };
+    let wal_dir = match options.wal_dir.as_os_str().is_empty() {
+        true => dir.clone(),
+        false => options.wal_dir.clone(),
+    };
+    let db_id = files::identity(request, options, &dir, recovered)?;
+    let session =
+        cairn_format::id::SessionId::from_random(world.random.next_u64(), world.random.next_u64());
+    Ok(DbContext {
+        dir,
+        wal_dir,
+        io: Io::blocking(),
+        info,
+        opened_at: world.clock.monotonic_nanos(),
+        db_id,
+        session_id: session.to_string(),
+        host_id: files::host_id(options, &*world.fs),
+        read_only: request.read_only,
+        process: Process::this(),
+        dated: ttl::is_dated(request),
+        world,
+        locks: Locks::new(),
+    })
+}
+
+/// Adds the families that the MANIFEST has, each with an empty memtable.
+fn add_families(shared: &Shared, named: Named<'_>) {
     let mut families = Families::default();
     let mut tree = shared.tree.lock();
     for (family, options, version) in named {
@@ -499,7 +486,6 @@ fn assemble(
     }
     drop(tree);
     shared.families.store(families);
-    Ok(shared)
 }
 
 /// The info log of the database in `dir`, which has `names`.

@@ -1,5 +1,6 @@
 //! Recovering the logs, and the steps that turn a recovered state into an open database.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -126,6 +127,16 @@ struct Replayed {
     used: u64,
 }
 
+/// A log that is being replayed.
+struct LogInReplay {
+    file: WalFile,
+    /// Sizes of timestamps that the log has recorded so far.
+    sizes: RecordedSizes,
+    /// No record has been read.
+    is_at_begin: bool,
+    last_batch: SequenceNumber,
+}
+
 /// Replays logs one after the other.
 struct LogReplay<'a> {
     shared: &'a Arc<Shared>,
@@ -145,121 +156,138 @@ impl LogReplay<'_> {
     fn log(&mut self, file: WalFile) -> Result<Replayed> {
         let fs = &*self.shared.context.world.fs;
         let mut reader = WalReader::open(fs, &file.path, file.number, FileMode::default())?;
-        let mut sizes = RecordedSizes::new();
-        let mut first = true;
-        let mut last_batch = SequenceNumber::ZERO;
+        let mut log = LogInReplay {
+            file,
+            sizes: RecordedSizes::new(),
+            is_at_begin: true,
+            last_batch: SequenceNumber::ZERO,
+        };
         let used = loop {
             let before = reader.whole_up_to();
             reader.advance()?;
             let recycled = reader.is_recycled();
-            match reader.event() {
-                WalEvent::Record { offset, payload } => {
-                    let note = Predecessor::from_batch(payload).filter(|_| first);
-                    if let Some((stated, next)) = &note {
-                        self.look_for_hole(&file, stated, *next)?;
-                    }
-                    if std::mem::take(&mut first) && self.stopped_at.is_some() {
-                        let seq = sequence_of(payload);
-                        if seq.is_none_or(|seq| !self.replay.continues(seq)) {
-                            break before;
-                        }
-                        self.stopped_at = None;
-                    }
-                    if note.is_some() {
-                        continue;
-                    }
-                    last_batch = sequence_of(payload).unwrap_or(last_batch);
-                    let changed = match self.filter(&file, payload)? {
-                        WalDecision::Continue => None,
-                        WalDecision::Change(batch) => Some(batch),
-                        WalDecision::Corrupted => {
-                            let error = Error::corruption("the WAL filter says that it is damaged");
-                            match self.refuse(&file, offset, payload.len() as u64, error)? {
-                                true => continue,
-                                false => break before,
-                            }
-                        }
-                        decision => {
-                            let reason = "the WAL filter leaves it out".to_owned();
-                            self.note(&file, offset, payload.len() as u64, reason);
-                            self.ended = decision == WalDecision::Stop;
-                            match self.ended {
-                                true => break before,
-                                false => continue,
-                            }
-                        }
-                    };
-                    let payload = changed.as_deref().unwrap_or(payload);
-                    let result = self.apply(payload, &file, &sizes);
-                    if let Err(error) = result {
-                        let bytes = payload.len() as u64;
-                        if !self.refuse(&file, offset, bytes, error)? {
-                            break before;
-                        }
-                    }
-                }
+            let next = match reader.event() {
+                WalEvent::Record { offset, payload } => self.record(&mut log, offset, payload)?,
                 WalEvent::TimestampSizes(recorded) => {
-                    sizes.extend(
-                        recorded
-                            .iter()
-                            .map(|(family, size)| (family, usize::from(size))),
-                    );
+                    let recorded = recorded.iter();
+                    log.sizes
+                        .extend(recorded.map(|(family, size)| (family, usize::from(size))));
+                    ControlFlow::Continue(())
                 }
                 WalEvent::Predecessor(stated) => {
-                    if self.shared.options().track_and_verify_wals {
-                        check_predecessor(
-                            file.number,
-                            &stated,
-                            self.before.as_ref(),
-                            self.min_log,
-                        )?;
-                    }
+                    self.compare_predecessor(&log.file, &stated)?;
+                    ControlFlow::Continue(())
                 }
-                WalEvent::Dropped(dropped) => {
-                    // Records of the file's life as another log are nothing that is missing.
-                    if !matches!(dropped.reason, cairn_wal::Reason::OldLogNumber(_)) {
-                        self.note(
-                            &file,
-                            dropped.offset,
-                            dropped.bytes,
-                            dropped.reason.to_string(),
-                        );
-                    }
-                    match self.mode.judge(dropped.reason, recycled) {
-                        Verdict::Skip => {}
-                        Verdict::EndOfLog => break before,
-                        Verdict::Stop => {
-                            self.stopped_at = Some(file.number);
-                            break before;
-                        }
-                        Verdict::Fail => {
-                            return Err(Error::corruption(format!(
-                                "{} at offset {} of {} ({} bytes), which wal_recovery_mode does not tolerate",
-                                dropped.reason,
-                                dropped.offset,
-                                file.path.display(),
-                                dropped.bytes
-                            )));
-                        }
-                    }
-                }
+                WalEvent::Dropped(dropped) => self.left_out(&log.file, &dropped, recycled)?,
                 WalEvent::End(_) => break reader.whole_up_to(),
+            };
+            if next.is_break() {
+                break before;
             }
         };
-        let len = fs.status(&file.path)?.len;
-        if self
-            .stopped_at
-            .is_some_and(|stopped| stopped != file.number)
-            && len > 0
-        {
-            self.note(
-                &file,
-                0,
-                len,
-                "it follows a damaged log and does not carry on from it".to_owned(),
-            );
+        self.end_log(log, reader.whole_up_to(), used)
+    }
+
+    /// Applies the record `payload` at `offset` of `log`, unless a hole, a filter or damage speaks against it. Breaks
+    /// if the log counts only up to it.
+    fn record(
+        &mut self,
+        log: &mut LogInReplay,
+        offset: u64,
+        payload: &[u8],
+    ) -> Result<ControlFlow<()>> {
+        let at_begin = std::mem::take(&mut log.is_at_begin);
+        let note = Predecessor::from_batch(payload).filter(|_| at_begin);
+        if let Some((stated, next)) = &note {
+            self.look_for_hole(&log.file, stated, *next)?;
         }
-        let whole = reader.whole_up_to();
+        if at_begin && self.stopped_at.is_some() {
+            let seq = sequence_of(payload);
+            if seq.is_none_or(|seq| !self.replay.continues(seq)) {
+                return Ok(ControlFlow::Break(()));
+            }
+            self.stopped_at = None;
+        }
+        if note.is_some() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        log.last_batch = sequence_of(payload).unwrap_or(log.last_batch);
+        let bytes = payload.len() as u64;
+        let changed = match self.filter(&log.file, payload)? {
+            WalDecision::Continue => None,
+            WalDecision::Change(batch) => Some(batch),
+            WalDecision::Corrupted => {
+                let error = Error::corruption("the WAL filter says that it is damaged");
+                return self.refuse(&log.file, offset, bytes, error);
+            }
+            decision => {
+                let reason = "the WAL filter leaves it out".to_owned();
+                self.note(&log.file, offset, bytes, reason);
+                self.ended = decision == WalDecision::Stop;
+                return Ok(match self.ended {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                });
+            }
+        };
+        let payload = changed.as_deref().unwrap_or(payload);
+        match self.apply(payload, &log.file, &log.sizes) {
+            Ok(()) => Ok(ControlFlow::Continue(())),
+            Err(error) => self.refuse(&log.file, offset, payload.len() as u64, error),
+        }
+    }
+
+    /// Compares the log before `file` with what `file` says of it, if the options want that.
+    fn compare_predecessor(&self, file: &WalFile, stated: &Predecessor) -> Result<()> {
+        if !self.shared.options().track_and_verify_wals {
+            return Ok(());
+        }
+        check_predecessor(file.number, stated, self.before.as_ref(), self.min_log)
+    }
+
+    /// Judges a part of `file` that is no record, by the recovery mode. Breaks if the log counts only up to it.
+    fn left_out(
+        &mut self,
+        file: &WalFile,
+        dropped: &cairn_wal::Dropped,
+        recycled: bool,
+    ) -> Result<ControlFlow<()>> {
+        // Records of the file's life as another log are nothing that is missing.
+        if !matches!(dropped.reason, cairn_wal::Reason::OldLogNumber(_)) {
+            let reason = dropped.reason.to_string();
+            self.note(file, dropped.offset, dropped.bytes, reason);
+        }
+        match self.mode.judge(dropped.reason, recycled) {
+            Verdict::Skip => Ok(ControlFlow::Continue(())),
+            Verdict::EndOfLog => Ok(ControlFlow::Break(())),
+            Verdict::Stop => {
+                self.stopped_at = Some(file.number);
+                Ok(ControlFlow::Break(()))
+            }
+            Verdict::Fail => Err(Error::corruption(format!(
+                "{} at offset {} of {} ({} bytes), which wal_recovery_mode does not tolerate",
+                dropped.reason,
+                dropped.offset,
+                file.path.display(),
+                dropped.bytes
+            ))),
+        }
+    }
+
+    /// Ends the replay of `log`, whose records reach up to `whole` and count up to `used`.
+    fn end_log(&mut self, log: LogInReplay, whole: u64, used: u64) -> Result<Replayed> {
+        let LogInReplay {
+            file, last_batch, ..
+        } = log;
+        let fs = &*self.shared.context.world.fs;
+        let len = fs.status(&file.path)?.len;
+        let stopped_before = self
+            .stopped_at
+            .is_some_and(|stopped| stopped != file.number);
+        if stopped_before && len > 0 {
+            let reason = "it follows a damaged log and does not carry on from it".to_owned();
+            self.note(&file, 0, len, reason);
+        }
         self.before = Some(WalSummary {
             number: file.number,
             bytes: whole,
@@ -341,17 +369,24 @@ impl LogReplay<'_> {
             .apply(payload, file.number, sizes, &mut self.sink)
     }
 
-    /// A record whose frame is whole and whose batch is not; whether to go on behind it.
-    fn refuse(&mut self, file: &WalFile, offset: u64, bytes: u64, error: Error) -> Result<bool> {
+    /// Judges a record whose frame is whole and whose batch is not, by the recovery mode. Breaks if the log counts
+    /// only up to it.
+    fn refuse(
+        &mut self,
+        file: &WalFile,
+        offset: u64,
+        bytes: u64,
+        error: Error,
+    ) -> Result<ControlFlow<()>> {
         if !error.is_corruption() {
             return Err(error);
         }
         self.note(file, offset, bytes, error.text().to_owned());
         match self.mode {
-            RecoveryMode::SkipAnyCorruptedRecords => Ok(true),
+            RecoveryMode::SkipAnyCorruptedRecords => Ok(ControlFlow::Continue(())),
             RecoveryMode::PointInTimeRecovery => {
                 self.stopped_at = Some(file.number);
-                Ok(false)
+                Ok(ControlFlow::Break(()))
             }
             _ => Err(error.context(file.path.display())),
         }
