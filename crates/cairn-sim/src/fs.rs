@@ -258,10 +258,11 @@ fn failed<T>(call: Call, path: &Path, kind: ErrorKind) -> Result<T> {
 
 /// Parts of the names of functions that say nothing of where a call came from: this crate's own, and
 /// those of wrappers that count what goes through them.
-const PASSED_OVER: [&str; 4] = [
+const PASSED_OVER: [&str; 5] = [
     "cairn_sim::",
     "cairn_model::",
     "cairn_observe::files::",
+    "cairn_platform::wrapper::",
     "cairn_observe::perf::io::",
 ];
 

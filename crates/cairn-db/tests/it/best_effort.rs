@@ -265,3 +265,36 @@ fn what_came_together_stays_though_one_of_it_was_compacted() {
         assert_eq!(found.unwrap().as_deref(), Some(&b"together"[..]));
     }
 }
+
+/// Families that were flushed together, one of which has been compacted since: the others vouch for each other.
+#[test]
+fn what_several_families_flushed_together_stays_though_one_of_them_was_compacted() {
+    let (world, _) = written();
+    let atomic = |options: DbOptions| DbOptions {
+        atomic_flush: true,
+        ..options
+    };
+    let db = try_open(&world, &atomic(db_options())).unwrap();
+    let others = ["one", "two"].map(|name| {
+        db.create_family(name, &FamilyOptions::default())
+            .expect("no family has the name")
+    });
+    let families = [db.default_family(), &others[0], &others[1]];
+    for family in families {
+        family.put(b"came", b"together").unwrap();
+    }
+    db.flush_families(&families).unwrap();
+    let force = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    others[1].compact_range(None, None, &force).unwrap();
+    db.close().unwrap();
+    drop((db, others));
+    world.fs.remove(Path::new("/db/CURRENT")).unwrap();
+    let db = try_open(&world, &atomic(best_effort())).unwrap();
+    for name in ["default", "one", "two"] {
+        let found = db.family(name).unwrap().get(b"came").unwrap();
+        assert_eq!(found.as_deref(), Some(&b"together"[..]), "{name}");
+    }
+}

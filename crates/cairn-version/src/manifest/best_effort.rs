@@ -234,26 +234,38 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// What a family last was counts also where those that changed together with it were whole only
-    /// later: what they had then has gone into something newer since.
+    /// The last state of a family counts also where those that changed together with it were whole only
+    /// later: what they had then has gone into something newer since. Families that are whole now and changed together
+    /// vouch for each other.
     fn settle(&mut self) {
+        let is_candidate =
+            |family: &Family| family.is_whole() && family.whole_at < Some(family.changed_at);
+        let candidates = self.families.iter().filter(|(_, f)| is_candidate(f));
+        let mut candidates: BTreeSet<u32> = candidates.map(|(id, _)| *id).collect();
         loop {
             let settled = |id: &u32, unit: usize| {
                 let mate = self.families.get(id);
-                mate.is_none_or(|mate| mate.whole_at >= Some(unit))
+                candidates.contains(id) || mate.is_none_or(|mate| mate.whole_at >= Some(unit))
             };
-            let found = self.families.iter().find(|(id, family)| {
-                let mut others = family.mates.iter().filter(|mate| mate != id);
-                family.is_whole()
-                    && family.whole_at < Some(family.changed_at)
-                    && others.all(|mate| settled(mate, family.changed_at))
-            });
-            let Some(id) = found.map(|(id, _)| *id) else {
-                return;
+            let holds = |id: &u32| {
+                let family = self.families.get(id);
+                family.is_some_and(|family| {
+                    let mut mates = family.mates.iter();
+                    mates.all(|mate| settled(mate, family.changed_at))
+                })
             };
-            if let Some(family) = self.families.get_mut(&id) {
-                family.whole_at = Some(family.changed_at);
+            let kept: BTreeSet<u32> = candidates.iter().copied().filter(holds).collect();
+            if kept.len() == candidates.len() {
+                break;
             }
+            candidates = kept;
+        }
+        for (_, family) in self
+            .families
+            .iter_mut()
+            .filter(|(id, _)| candidates.contains(id))
+        {
+            family.whole_at = Some(family.changed_at);
         }
     }
 
