@@ -1,4 +1,4 @@
-//! Background work: who flushes and compacts what, and when.
+//! Background work: choosing flushes and compactions, and running them.
 //!
 //! The jobs themselves are functions of `cairn-jobs` over immutable inputs. Here a job is chosen
 //! under the lock of the tree, run without any lock, and its edit installed. A job that fails or
@@ -20,7 +20,7 @@ use crate::jobs::{JobKind, is_called_off};
 use crate::locks::RankedGuard;
 use crate::shared::{Shared, Tree};
 
-/// Makes sure of the threads that jobs may take, and of those that may help one of them.
+/// Reserves the threads for jobs, and those that may help one of them.
 pub(crate) fn reserve_threads(executor: &dyn Executor, options: &DbOptions) {
     let (flushes, compactions) = options.background_limits();
     // One more than flushes: syncs and ends of logs, for which writers may have to wait, and deletions.
@@ -116,12 +116,12 @@ impl Shared {
         catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
     }
 
-    /// What every job begins with.
+    /// Counts a job that a thread has begun to run.
     pub(crate) fn job_begins(&self, kind: JobKind) {
         self.tree.lock().jobs.start_running(kind);
     }
 
-    /// What follows every job: writers and waiters are told, and the next jobs start.
+    /// Ends a job: writers and waiters are woken, and the next jobs start.
     pub(crate) fn job_ended<'t>(
         self: &'t Arc<Self>,
         mut tree: RankedGuard<'t, Tree>,
@@ -131,7 +131,7 @@ impl Shared {
         drop(tree);
         match (&result, kind) {
             (Ok(()), kind) => self.forget_soft_error(kind),
-            // `tell_of_flush` has told of it.
+            // `tell_of_flush` has reported it.
             (Err(_), JobKind::Flush) => {}
             (Err(error), JobKind::Compaction) => {
                 self.errors.count_failed_job(error);
@@ -155,7 +155,7 @@ impl Shared {
 
     /// Waits until no job runs or is due.
     ///
-    /// What waits to be tried again after a failure is tried at once; a second failure is reported.
+    /// A job that failed and waits for its retry is tried at once; a second failure is reported.
     pub(crate) fn wait_until_quiet(self: &Arc<Self>) -> Result<()> {
         self.retry_now();
         self.wait_until(|tree| {

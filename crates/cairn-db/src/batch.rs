@@ -17,7 +17,7 @@ pub struct WriteBatch {
     save_points: Vec<(Mark, bool)>,
     /// The families that records name, but for the default family; each once.
     families: Vec<u32>,
-    /// Whether a record may be of the default family.
+    /// True if a record may be of the default family.
     in_default: bool,
     /// Bytes that [`WriteBatch::data`] may have; 0 for any number.
     max_bytes: usize,
@@ -68,7 +68,7 @@ impl WriteBatch {
         self.refused.get_or_insert(error);
     }
 
-    /// Lets the batch be written without the writes that were not added.
+    /// Allows the batch to be written without the writes that were not added.
     pub fn forget_refused(&mut self) {
         self.refused = None;
     }
@@ -112,7 +112,7 @@ impl WriteBatch {
         self.encoded.as_bytes()
     }
 
-    /// What was added, in that order, log data among it.
+    /// The records in the order in which they were added, log data included.
     ///
     /// ```
     /// use cairn_db::{Record, WriteBatch};
@@ -140,7 +140,7 @@ impl WriteBatch {
         self.encoded.count()
     }
 
-    /// Whether the batch holds nothing, not even log data.
+    /// True if the batch holds nothing, not even log data.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.encoded.is_empty()
@@ -327,12 +327,12 @@ impl WriteBatch {
         }
     }
 
-    /// Whether every write was added.
+    /// Checks that every write was added.
     pub(crate) fn check(&self) -> Result<()> {
         self.refused.clone().map_or(Ok(()), Err)
     }
 
-    /// Whether a record may be of the family with this id.
+    /// True if a record may be of the family with this id.
     pub(crate) fn writes_to(&self, family: u32) -> bool {
         match family {
             0 => self.in_default,

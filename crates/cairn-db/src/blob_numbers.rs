@@ -1,4 +1,4 @@
-//! What a family's blob files and its blob cache hold, in numbers; properties show them.
+//! Counts and sizes of a family's blob files and its blob cache, for properties.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -69,7 +69,7 @@ impl Shared {
     fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
         let fs = &*self.context.world.fs;
         // The live ones first: one that moves meanwhile is then found twice rather than not at all. With an archive
-        // those are all that lie there, for one that nobody needs is on its way; and two of them may arrive in any order.
+        // those are all that lie there, for the deletion of one that is not needed is under way; and two of them may arrive in any order.
         let names = match archives(&self.options()) {
             true => cairn_wal::list(fs, &self.context.wal_dir)?,
             false => Vec::new(),
@@ -205,7 +205,7 @@ pub struct WalIterator {
     waiting: bool,
     /// True if a batch of the file was read.
     in_file: bool,
-    /// Whether the batch of `start` (or what is there in its place) was found.
+    /// The batch of `start`, or the one in its place, was found.
     started: bool,
     valid: bool,
     batch: Vec<u8>,
@@ -246,7 +246,7 @@ impl WalIterator {
         iter
     }
 
-    /// Whether the stream stands at a batch.
+    /// True if the stream stands at a batch.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.valid
@@ -343,7 +343,7 @@ impl WalIterator {
             let recycled = reader.is_recycled();
             match reader.event() {
                 WalEvent::Record { payload, .. } => {
-                    // What a log says of the one before it was written by nobody.
+                    // The description of the log before is no write of the program.
                     let written = Predecessor::from_batch(payload).is_none();
                     let Some((first, last)) = span(payload).filter(|_| written) else {
                         continue;
@@ -409,7 +409,7 @@ fn deleted(number: FileNumber) -> Error {
     ))
 }
 
-/// Whether nothing comes behind `event` in its log, or nothing yet.
+/// True if nothing follows `event` in its log, or nothing yet.
 fn ends_log(event: WalEvent<'_>) -> bool {
     match event {
         WalEvent::End(_) => true,

@@ -104,13 +104,13 @@ impl CoalescingIter {
         self.step(Iter::prev);
     }
 
-    /// Whether the iterator stands on a key.
+    /// True if the iterator stands on a key.
     #[must_use]
     pub fn valid(&self) -> bool {
         !self.at.is_empty()
     }
 
-    /// What went wrong, if the iterator stands nowhere because of it. The next seek forgets it.
+    /// The error for which the iterator stands nowhere, if there is one. The next seek forgets it.
     ///
     /// # Errors
     ///

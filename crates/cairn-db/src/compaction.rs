@@ -38,7 +38,7 @@ pub(crate) struct Chosen {
     pub(crate) id: JobId,
     /// Which blobs are moved, if not those that the family's options say.
     pub(crate) blob_gc: Option<BlobGc>,
-    /// What it may write counts as used until it ends.
+    /// Room for its output, which counts as used until it ends.
     pub(crate) _room: Option<Arc<Reservation>>,
 }
 
@@ -57,7 +57,7 @@ impl Shared {
         }
     }
 
-    /// Lets the release of the oldest snapshot start the compactions that wait for it.
+    /// Has the release of the oldest snapshot start the compactions that wait for it.
     pub(crate) fn wake_with_snapshots(self: &Arc<Self>) {
         let shared = Arc::downgrade(self);
         self.snapshots.on_release(move || {
@@ -321,7 +321,7 @@ impl Shared {
         }
     }
 
-    /// What a job of `family` needs of its surroundings.
+    /// The context of a job of `family`.
     pub(crate) fn job_context(self: &Arc<Self>, family: &FamilyState) -> JobContext {
         let options = self.options();
         let mode = FileMode {
@@ -400,7 +400,7 @@ impl Shared {
             .collect()
     }
 
-    /// Whether a compaction of `family` is due.
+    /// True if a compaction of `family` is due.
     pub(crate) fn wants_compaction(&self, family: &FamilyState, view: &View) -> bool {
         let tree = self.tree.lock();
         tree.families
@@ -408,7 +408,7 @@ impl Shared {
             .is_some_and(|state| self.is_compaction_due(family, &state.busy, &view.version))
     }
 
-    /// Whether a compaction of `version` is due beside what is busy.
+    /// True if a compaction of `version` is due beside those that run.
     pub(crate) fn is_compaction_due(
         &self,
         family: &FamilyState,
@@ -424,7 +424,7 @@ impl Shared {
     }
 }
 
-/// What lists of threads say of the compaction of `pick`.
+/// The entry of the compaction of `pick` in lists of threads.
 fn compaction_operation(job_id: u64, pick: &Pick) -> Operation {
     Operation::Compaction(CompactionOperation {
         job_id,

@@ -59,7 +59,7 @@ impl DbContext {
         !self.process.is_this()
     }
 
-    /// Refuses a child what only the process that opened the database may do. To be asked before any lock.
+    /// Refuses a child what only the process that opened the database may do. Called before any lock.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         self.process

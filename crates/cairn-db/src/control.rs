@@ -107,7 +107,7 @@ impl Shared {
         flushed
     }
 
-    /// Whether nothing runs, and nothing that is held back is due.
+    /// True if nothing runs, and nothing that is held back is due.
     fn is_quiet(&self, tree: &Tree, options: &WaitForCompactOptions) -> bool {
         let runs = !tree.jobs.are_idle();
         let purges = options.wait_for_purge && tree.jobs.have_purges();
@@ -115,7 +115,7 @@ impl Shared {
         !(runs || purges || held && self.is_work_due(tree))
     }
 
-    /// Whether a flush or compaction would start if nothing held it back.
+    /// True if a flush or compaction would start if nothing held it back.
     fn is_work_due(&self, tree: &Tree) -> bool {
         self.families.load().iter().any(|family| {
             let Some(state) = tree.families.get(&family.id()) else {
@@ -131,7 +131,7 @@ impl Shared {
         })
     }
 
-    /// Whether a wait is over, as far as the state of background work goes.
+    /// True if the state of background work ends a wait.
     fn is_wait_over(&self, tree: &Tree, options: &WaitForCompactOptions) -> Result<bool> {
         self.lifecycle.check_open()?;
         if options.abort_on_pause && !tree.jobs.may_flush() {
@@ -182,7 +182,7 @@ impl Shared {
 }
 
 impl Db {
-    /// Lets running flushes and compactions end, and starts no more until
+    /// Waits for running flushes and compactions, and starts no more until
     /// [`Db::continue_background_work`] has been called as often. Writes go on until memtables are
     /// full. In a callback of a job it does not wait.
     pub fn pause_background_work(&self) {

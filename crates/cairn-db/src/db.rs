@@ -78,7 +78,7 @@ impl Db {
         self.shared().context.info.info(format_args!("{line}"));
     }
 
-    /// Whether `other` is a handle of the same opening.
+    /// True if `other` is a handle of the same opening.
     #[must_use]
     pub fn is_same(&self, other: &Db) -> bool {
         Arc::ptr_eq(&self.handle, &other.handle)
@@ -223,7 +223,7 @@ impl Db {
         self.shared().context.is_forked()
     }
 
-    /// What recovery left out of the logs when the database was opened.
+    /// The parts of logs that recovery left out when the database was opened.
     #[must_use]
     pub fn dropped_at_recovery(&self) -> Vec<Dropped> {
         self.shared().opening.dropped()
@@ -235,7 +235,7 @@ impl Db {
         Shared::property_names()
     }
 
-    /// Whether the database is read-only, and why.
+    /// The error that made the database read-only, if there is one.
     #[must_use]
     pub fn background_error(&self) -> Option<Error> {
         let failure = self.shared().errors.failure();

@@ -26,7 +26,7 @@ pub(crate) struct FamilyState {
     options: ArcSwap<FamilyOptions>,
     /// The order of the keys, which never changes.
     order: KeyOrder,
-    /// What reads see. Replaced as a whole when memtables switch and when jobs install.
+    /// The state that reads see. Replaced as a whole when memtables switch and when jobs install.
     pub(crate) view: ArcSwap<View>,
     /// Opens the family's tables. Replaced when options that it goes by change.
     tables: ArcSwap<TableSource>,
@@ -48,13 +48,13 @@ pub(crate) struct FamilyState {
     old_versions: Mutex<Vec<Weak<Version>>>,
     /// How often what reads see was replaced.
     pub(crate) views: AtomicU64,
-    /// What jobs have done.
+    /// The work of jobs so far.
     pub(crate) work: WorkCounts,
     /// The largest epoch that a table of this family has been given.
     last_epoch: AtomicU64,
     /// The timestamp below which history may be gone; empty if never set.
     pub(crate) full_history_ts_low: Vec<u8>,
-    /// Whether tables keep user-defined timestamps.
+    /// True if tables keep user-defined timestamps.
     pub(crate) persist_timestamps: bool,
 }
 
@@ -91,9 +91,9 @@ impl FamilyState {
         state
     }
 
-    /// Whether its writes have to be delayed or stopped.
+    /// True if its writes have to be delayed or stopped.
     pub(crate) fn is_held_back(&self) -> bool {
-        // Acquire pairs with the store of whoever saw it fall behind.
+        // Acquire pairs with the store by which it was held back.
         self.is_held_back.load(Ordering::Acquire)
     }
 
@@ -114,7 +114,7 @@ impl FamilyState {
         self.options.load()
     }
 
-    /// What opens the family's tables now.
+    /// The source of the family's tables now.
     pub(crate) fn tables(&self) -> Guard<Arc<TableSource>> {
         self.tables.load()
     }
@@ -133,12 +133,12 @@ impl FamilyState {
         self.attention_at.store(first, Ordering::Relaxed);
     }
 
-    /// What reads see now, without counting a reference.
+    /// The state that reads see now, without counting a reference.
     pub(crate) fn view(&self) -> Guard<Arc<View>> {
         self.view.load()
     }
 
-    /// The memtable that takes writes. Only whoever leads the write queue may rely on it staying.
+    /// The memtable that takes writes. Only the leader of the write queue may rely on it staying.
     pub(crate) fn memtable(&self) -> Arc<Memtable> {
         self.view.load().memtable.clone()
     }
@@ -148,7 +148,7 @@ impl FamilyState {
         self.options().write_buffer_size
     }
 
-    /// Whether `memtable` has as many range deletions as the family wants in one.
+    /// True if `memtable` has as many range deletions as the family wants in one.
     pub(crate) fn has_too_many_ranges(&self, memtable: &Memtable) -> bool {
         let limit = self.options().memtable_max_range_deletions as usize;
         limit > 0 && memtable.range_deletions() >= limit
@@ -180,7 +180,7 @@ impl FamilyState {
         }
     }
 
-    /// Lets go of the flushed memtables that are kept.
+    /// Releases the flushed memtables that are kept.
     pub(crate) fn forget_history(&self) {
         self.history.lock().clear();
     }

@@ -38,12 +38,12 @@ struct Job {
 enum Goal {
     /// Their entries are in tables.
     InTables,
-    /// And listeners have been told so.
+    /// And listeners have been notified.
     Told,
 }
 
 impl Shared {
-    /// Whether all families are flushed together.
+    /// True if all families are flushed together.
     pub(crate) fn flushes_atomically(&self) -> bool {
         self.options().atomic_flush
     }
@@ -167,7 +167,7 @@ impl Shared {
     /// Writes the immutable memtables of all families to tables and installs them together.
     pub(crate) fn flush_all(self: &Arc<Self>) -> Result<()> {
         let families = self.families.load_full();
-        // Families switch together under this lock: whoever switched with another one waits with it.
+        // Families switch together under this lock: families that switched with another one wait with it.
         let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
             let mut tree = self.tree.lock();
             families
@@ -361,7 +361,7 @@ impl Shared {
                 })
                 .collect()
         };
-        // A flush that fails is tried again, but nobody knows until when.
+        // A flush that fails is tried again, for no known time.
         let failing = |tree: &Tree| {
             goals.iter().find_map(|(id, _)| {
                 let state = tree.families.get(id)?;

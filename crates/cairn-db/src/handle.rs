@@ -40,7 +40,7 @@ impl Shared {
     /// Closes the database where no caller learns how that ended.
     fn close_unwatched(self: &Arc<Self>) {
         if let Err(error) = self.close() {
-            // Nobody is left to be told; `Db::close` is for those who want to know.
+            // No caller is left to report to; `Db::close` reports its error.
             self.context
                 .info
                 .error(format_args!("closing the database failed: {error}"));
@@ -84,7 +84,7 @@ impl Family {
             .error(format_args!("[{}] {line}", self.name()));
     }
 
-    /// Whether the family has been dropped. Its data stays readable through this handle.
+    /// True if the family has been dropped. Its data stays readable through this handle.
     #[must_use]
     pub fn is_dropped(&self) -> bool {
         self.state.is_dropped()

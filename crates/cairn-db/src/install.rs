@@ -18,7 +18,7 @@ use cairn_version::{TreeEdit, Version};
 use crate::family::{Families, FamilyState};
 use crate::shared::{Shared, Tree};
 
-/// What an installation changes beside the tree of files.
+/// A change to install: files, and the memtables and logs that it replaces.
 #[derive(Default)]
 pub(crate) struct Change {
     /// The files that leave and enter.

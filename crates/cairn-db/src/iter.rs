@@ -21,7 +21,7 @@ use crate::snapshot::Snapshot;
 /// When an iterator gets a new view.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Renewal {
-    /// When it is asked to.
+    /// On request.
     OnRequest,
     /// Before each seek.
     BeforeSeeks,
@@ -192,7 +192,7 @@ impl Iter {
         self.inner.as_mut().expect("present until dropped")
     }
 
-    /// Whether a move backward is refused, which is then the status.
+    /// True if a move backward is refused, which is then the status.
     fn refuses_back(&mut self) -> bool {
         if self.renewal == Renewal::BeforeSeeks {
             self.inner_mut().refuse(Error::not_supported(
@@ -255,7 +255,7 @@ impl Iter {
         }
     }
 
-    /// What the iterator says of itself under RocksDB's names.
+    /// A property of the iterator under RocksDB's names.
     ///
     /// # Errors
     ///

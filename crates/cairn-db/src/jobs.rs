@@ -47,7 +47,7 @@ pub(crate) struct Jobs {
     holds: Holds,
 }
 
-/// What keeps jobs from starting.
+/// The holds that keep jobs from starting.
 #[derive(Default)]
 struct Holds {
     /// Pauses that have begun: no compaction starts.

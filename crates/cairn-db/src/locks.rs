@@ -25,7 +25,7 @@ pub(crate) enum Rank {
     Writer,
     /// An OPTIONS file that is written.
     OptionsFile,
-    /// What changes when jobs start and end. Never held across a file operation.
+    /// The state that changes when jobs start and end. Never held across a file operation.
     Tree,
     /// The list of snapshots.
     Snapshots,

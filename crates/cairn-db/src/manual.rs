@@ -222,7 +222,7 @@ impl Shared {
         // The manual compaction goes on, and closing waits for it.
         self.as_job(|| self.purge());
         result.inspect_err(|error| {
-            // Damage too: the program has asked for this compaction, and writes stop as they do with RocksDB.
+            // Damage too: the program has requested this compaction, and writes stop as they do with RocksDB.
             if !is_called_off(error) {
                 self.errors.count_failed_job(error);
                 self.background_error(BackgroundErrorReason::Compaction, error);
@@ -387,7 +387,7 @@ fn table_number(name: &str) -> Result<FileNumber> {
     }
 }
 
-/// Whether a memtable of `family` has something from `begin` to `end`.
+/// True if a memtable of `family` has something from `begin` to `end`.
 fn in_memtables(family: &FamilyState, begin: &[u8], end: &[u8]) -> bool {
     let view = family.view();
     let tables = view.immutables.iter().chain([&view.memtable]);
@@ -453,7 +453,7 @@ impl Family {
         Ok(did.output_files)
     }
 
-    /// [`Family::compact_files`] that returns what a listener is told of the compaction; the paths of the
+    /// [`Family::compact_files`] that returns the information that listeners get; the paths of the
     /// outputs are in it.
     ///
     /// # Errors
@@ -471,7 +471,7 @@ impl Family {
             .compact_files(&self.state, options, files, output_level, path_id)
     }
 
-    /// Lets the files that touch the keys from `begin` to `end` be compacted soon.
+    /// Marks the files that touch the keys from `begin` to `end` for compaction.
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ pub fn latest_options_file(dir: &Path, world: &World) -> Result<PathBuf> {
 }
 
 /// The options in the newest OPTIONS file of the database in `dir`. With `ignore_unknown`, options
-/// that a newer release wrote and nobody here knows are passed over.
+/// of a newer release, which this one does not know, are passed over.
 ///
 /// Objects of a program's own are found by name if they are registered
 /// ([`cairn_options::registry`]); those that are not are named in [`OptionsFile::unknown`], and the
@@ -92,7 +92,7 @@ pub fn check_options_compatibility(
     Ok(())
 }
 
-/// What must not change between two openings of a family; `named` has what the file says of code
+/// Refuses changes of options that must stay between two openings of a family; `named` has what the file says of code
 /// that nobody here knows.
 fn compare(
     family: &str,

@@ -18,7 +18,7 @@ use cairn_options::CompactionStyle;
 use cairn_platform::sync::Ordering;
 use cairn_read::View;
 
-/// What a property is computed from.
+/// The sources of properties.
 struct Sources<'a> {
     shared: &'a Shared,
     family: &'a FamilyState,

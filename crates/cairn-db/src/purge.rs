@@ -36,7 +36,7 @@ pub(crate) struct Keep {
 const OPTIONS_KEPT: usize = 2;
 
 impl Keep {
-    /// Whether the file may be deleted. OPTIONS files are judged together, elsewhere.
+    /// True if the file may be deleted. OPTIONS files are judged together, elsewhere.
     pub(crate) fn is_obsolete(&self, name: FileName) -> bool {
         match name {
             FileName::Wal(number) => number < self.min_log,
@@ -150,7 +150,7 @@ impl Shared {
 
     /// A purge that is counted already.
     pub(crate) fn purge_counted(&self) {
-        // Who is told of it may not wait for it.
+        // Listeners of it may not wait for it.
         self.as_job(|| self.purge());
         self.tree.lock().jobs.end_purge();
         self.changed.notify_all();
@@ -187,7 +187,7 @@ impl Shared {
 impl Shared {
     /// Deletes in the background what a reader that has just left may have kept.
     pub(crate) fn purge_in_background(self: &Arc<Self>) {
-        // A line of the info log may be told with the tree locked: what is obsolete waits for the next purge.
+        // A line of the info log may be written with the tree locked: what is obsolete waits for the next purge.
         let may_lock = self.may_write().is_ok();
         if self.may_have_obsolete() && may_lock && counts_purge(self.tree.lock()) {
             let shared = self.clone();
@@ -214,7 +214,7 @@ impl Shared {
     }
 }
 
-/// Counts a purge, for which whoever waits for quiet, and closing, wait from now on; none once closing is over.
+/// Counts a purge, for which waits for quiet, and closing, wait from now on; none once closing is over.
 fn counts_purge(mut tree: RankedGuard<'_, Tree>) -> bool {
     tree.jobs.begin_purge()
 }

@@ -14,7 +14,7 @@ use crate::release::check_held;
 use crate::shared::Shared;
 
 impl Shared {
-    /// What a read without snapshot sees. The view is taken first: a version that a compaction
+    /// The view and number of a read without a snapshot. The view is taken first: a version that a compaction
     /// drops after that is still in the view, and one that it dropped before was hidden by an
     /// entry that is published by now.
     pub(crate) fn newest(&self, family: &FamilyState) -> (Arc<View>, SequenceNumber) {
@@ -123,7 +123,7 @@ impl Family {
         self.find(key, options)?.into_columns()
     }
 
-    /// What `key` has: [`Family::get_with`] that tells plain values and entities apart.
+    /// The value of `key`: [`Family::get_with`] that tells plain values and entities apart.
     ///
     /// # Errors
     ///

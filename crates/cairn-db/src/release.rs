@@ -137,7 +137,7 @@ impl Shared {
 }
 
 impl Db {
-    /// [`Db::close`], and takes away what the database holds in memory, whoever still has a handle of it:
+    /// [`Db::close`], and takes away what the database holds in memory, even if handles of it are left:
     /// reads by such handles answer `ShutdownInProgress` from then on. Iterators and values keep what they
     /// need.
     ///

@@ -1,10 +1,10 @@
 //! Options of a running database: changing them, and what a change sets in motion.
 //!
-//! A change is all of what was asked or nothing: it is tried on a copy, checked as an opening
+//! A change is made as a whole or not at all: it is tried on a copy, checked as an opening
 //! checks its options, and then put in force as a whole. The new OPTIONS file is on the disk
 //! before the call returns. One change at a time; reads and writes go on meanwhile.
 //!
-//! What was open keeps the options it was opened with: a table its table options, a running job
+//! An open object keeps the options it was opened with: a table its table options, a running job
 //! the options of its start. A memtable that is already larger than a smaller limit is switched by
 //! the next write. A database that is only read changes nothing but what it has in memory.
 
@@ -25,7 +25,7 @@ use crate::write::stall::low_pri_rate;
 /// Names and values of options.
 pub type Changes<'a> = &'a [(&'a str, &'a str)];
 
-/// What 0 means for `bytes_per_sync` when it is set while the database is open.
+/// The value of `bytes_per_sync` when 0 is set while the database is open.
 const BYTES_PER_SYNC: u64 = 1 << 20;
 
 impl Family {
@@ -251,7 +251,7 @@ impl Shared {
     }
 }
 
-/// What was asked, for the log. Options hold no user data.
+/// The changes as text, for the log. Options hold no user data.
 fn said(changes: Changes<'_>) -> String {
     let words: Vec<String> = changes
         .iter()

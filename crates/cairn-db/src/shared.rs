@@ -117,7 +117,7 @@ pub(crate) struct Writer {
     pub(crate) unflushed_log_bytes: u64,
 }
 
-/// What changes when jobs start and end.
+/// The state that changes when jobs start and end.
 pub(crate) struct Tree {
     pub(crate) families: BTreeMap<u32, FamilyTree>,
     pub(crate) logs: LogSet,
@@ -219,12 +219,12 @@ impl Shared {
         self.file_numbers.take()
     }
 
-    /// The number that the next file gets, unless somebody is quicker.
+    /// The number that the next file gets, unless another thread takes it first.
     pub(crate) fn next_file_number(&self) -> FileNumber {
         self.file_numbers.next()
     }
 
-    /// Makes sure that no new file gets `number`.
+    /// Keeps `number` from being given to a new file.
     pub(crate) fn note_used_number(&self, number: FileNumber) {
         self.file_numbers.note_used(number);
     }

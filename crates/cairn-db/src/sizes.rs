@@ -10,12 +10,12 @@ use crate::bounds::{Range, compare};
 use crate::handle::Family;
 use crate::release::check_held;
 
-/// What [`Family::approximate_sizes`] counts.
+/// Options of [`Family::approximate_sizes`].
 #[derive(Clone, Copy, Debug)]
 pub struct SizeApproximationOptions {
-    /// Whether memtables count.
+    /// True if memtables count.
     pub include_memtables: bool,
-    /// Whether files count.
+    /// True if files count.
     pub include_files: bool,
     /// The share of the whole by which the answer for files may be wrong; then files at the ends
     /// of a range are not looked into when they make up less. 0 or less asks for the best answer.
@@ -32,7 +32,7 @@ impl Default for SizeApproximationOptions {
     }
 }
 
-/// Whether a key exists, as far as memory tells.
+/// The existence of a key, as far as memory tells.
 #[derive(Clone, Debug)]
 pub enum MayExist {
     /// It does not.
@@ -44,7 +44,7 @@ pub enum MayExist {
 }
 
 impl Family {
-    /// About how many bytes of files (and, if asked, of memtables) hold the keys of each of
+    /// The approximate bytes of files (and, if included, of memtables) that hold the keys of each of
     /// `ranges`, begin included and end not. Blob files do not count.
     ///
     /// Costs a look into the index of up to two files a level and range; memtables are walked.

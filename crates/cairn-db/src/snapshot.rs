@@ -18,11 +18,11 @@ use crate::locks::{Locks, Rank, Ranked};
 pub(crate) struct Snapshots {
     /// The snapshots by sequence number. Its memory follows the number of live snapshots.
     live: Ranked<BTreeMap<SequenceNumber, Taken>>,
-    /// Whether a snapshot was released since the database was opened.
+    /// A snapshot was released since the database was opened.
     released: AtomicBool,
-    /// Whether new snapshots have to wait. Changed under `live`.
+    /// New snapshots have to wait. Changed under `live`.
     paused: AtomicBool,
-    /// Told when they need not wait any more.
+    /// Notified when they need not wait any more.
     resumed: Condvar,
     /// Called, without any lock, when the oldest snapshot is gone.
     on_release: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -84,15 +84,15 @@ impl Snapshots {
     }
 
     /// Keeps new snapshots waiting: what is about to enter the tree without a sequence number of
-    /// its own would be seen by a snapshot that is older than it. Only whoever leads the write
-    /// queue pauses, and nobody takes a snapshot while holding a lock.
+    /// its own would be seen by a snapshot that is older than it. Only the leader of the write
+    /// queue pauses, and no thread takes a snapshot while it holds a lock.
     pub(crate) fn pause(&self) -> Pause<'_> {
         let _live = self.live.lock();
         self.paused.store(true, Ordering::Relaxed);
         Pause(self)
     }
 
-    /// Lets `wake` be called whenever the oldest snapshot is gone. The first call counts.
+    /// Sets the function that is called whenever the oldest snapshot is gone. The first call counts.
     pub(crate) fn on_release(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.on_release.get_or_init(|| Box::new(wake));
     }

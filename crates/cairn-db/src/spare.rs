@@ -1,8 +1,8 @@
 //! Threads spared for a compaction that runs already.
 //!
-//! While nobody writes, the threads that `max_background_jobs` allows and that have nothing to do help
+//! While there are no writes, the threads that `max_background_jobs` allows and that have nothing to do help
 //! the compactions that run: what a load leaves behind is compacted by all of them, although it may be
-//! one compaction. While somebody writes they leave the processors to him. A look costs a glance at the
+//! one compaction. While there are writes, they leave the processors to the writers. A look costs a glance at the
 //! clock; every [`LOOK_EVERY`] one costs the lock of the tree.
 
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use cairn_platform::sync::Mutex;
 
 use crate::shared::Shared;
 
-/// How long nobody may have written. Longer than a writer waits for a device now and then.
+/// The time without writes. Longer than a writer waits for a device now and then.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Records in that time that still count as nobody writing.
+/// Records in that time that still count as no writes.
 const FEW: u64 = 50;
 
 /// When a job looked last, and which record was the newest then.
@@ -26,7 +26,7 @@ struct Look {
 }
 
 impl Shared {
-    /// What a compaction that begins now asks for threads.
+    /// The source of spare threads for a compaction that begins now.
     pub(crate) fn spare(self: &Arc<Self>) -> Arc<Spare> {
         let shared = self.clone();
         let last = Mutex::new(shared.look());

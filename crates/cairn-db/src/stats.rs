@@ -40,7 +40,7 @@ const COLUMNS: [(&str, &str); 22] = [
     ("WblobGB", "Wblob(GB)"),
 ];
 
-/// What a row says beside the work.
+/// The columns of a row beside the work.
 #[derive(Clone, Copy, Default)]
 struct Present {
     files: usize,

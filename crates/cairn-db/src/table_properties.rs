@@ -18,7 +18,7 @@ use crate::stats_text::Map;
 pub type TablePropertiesCollection = BTreeMap<String, Arc<Properties>>;
 
 impl Family {
-    /// The properties of every table of the family, by path. Tables that nobody has read yet are
+    /// The properties of every table of the family, by path. Tables that have not been read yet are
     /// opened.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ pub(crate) fn agree(dated: bool, family: &str, options: &mut FamilyOptions) -> R
     }
 }
 
-/// Whether values of the database that `request` opens have dates.
+/// True if values of the database that `request` opens have dates.
 pub(crate) fn is_dated(request: &OpenRequest<'_>) -> bool {
     let mut families = request.families.iter();
     let default = families.find(|family| family.name == "default");

@@ -1,4 +1,4 @@
-//! What flushes and compactions have done to each level of a family since it was opened: the
+//! The work of flushes and compactions on each level of a family since it was opened: the
 //! figures behind `rocksdb.cfstats`.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cairn_observe::CompactionReason;
 use cairn_platform::sync::Mutex;
 
-/// What was done to one level, as the output of jobs.
+/// The work on one level, as the output of jobs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LevelWork {
     /// How long jobs took, in microseconds.
@@ -49,7 +49,7 @@ impl LevelWork {
         self.jobs += other.jobs;
     }
 
-    /// What was done since `before`.
+    /// The work since `before`.
     pub(crate) fn minus(&self, before: &LevelWork) -> LevelWork {
         LevelWork {
             micros: self.micros - before.micros,
@@ -72,7 +72,7 @@ impl LevelWork {
     }
 }
 
-/// What was done to a family.
+/// The work on a family.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
     /// By level of the output.

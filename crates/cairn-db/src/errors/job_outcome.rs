@@ -22,7 +22,7 @@ use crate::jobs::JobKind;
 use crate::shared::{Shared, Tree};
 
 impl Shared {
-    /// Whether a job with this history has to wait.
+    /// True if a job with this history has to wait.
     pub(crate) fn must_wait(&self, retry: Option<&Retry>) -> bool {
         let now = || self.context.world.clock.monotonic_nanos();
         retry.is_some_and(|retry| !retry.delay(now()).is_zero())
@@ -81,7 +81,7 @@ impl Shared {
         self.schedule(&mut tree);
     }
 
-    /// Lets compactions read the damaged tables of `family` again: somebody asks for one, and what
+    /// Allows compactions to read the damaged tables of `family` again: a caller requests one, and what
     /// was read wrong once may have been right on the device.
     pub(crate) fn retry_damaged(&self, family: &FamilyState) {
         let mut tree = self.tree.lock();
@@ -93,8 +93,8 @@ impl Shared {
         }
     }
 
-    /// Starts the flushes of `families` that failed and wait to be tried again: somebody asks for
-    /// them, and is told of what goes wrong now, not of what once did.
+    /// Starts the flushes of `families` that failed and wait to be tried again: a caller waits for
+    /// them, and gets the error of now, not an earlier one.
     pub(crate) fn retry_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>]) {
         let mut tree = self.tree.lock();
         let mut waited = false;
@@ -107,7 +107,7 @@ impl Shared {
         }
     }
 
-    /// What failed and waits to be tried again, in any family.
+    /// The first retry that waits, in any family.
     pub(crate) fn first_retry(&self) -> Option<Retry> {
         let tree = self.tree.lock();
         let mut states = tree.families.values();
@@ -149,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// What a flush was doing: writing what is in logs too, or what is nowhere else.
+    /// The reason of errors in a flush: its data is in logs too, or nowhere else.
     pub(crate) fn flush_reason(&self) -> Reason {
         let finished = self.tree.lock().logs.bytes();
         let logged = finished + self.writes.writer.lock().unflushed_log_bytes > 0;

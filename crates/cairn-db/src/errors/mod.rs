@@ -1,4 +1,4 @@
-//! Background errors: what is known of them, who is told, what they stop.
+//! Background errors: their reports to listeners and the info log, and what they stop.
 //!
 //! An error that its caller alone cannot deal with (of a log, MANIFEST, flush or compaction) is
 //! judged (`severity`): it stops nothing, or is kept as the state of the database. From

@@ -6,7 +6,7 @@
 //! 2. All memtables (those that wait, if the log is sound) are written to tables and installed
 //!    together, so that a crash finds one moment of all families. A MANIFEST that failed is
 //!    replaced by a new one.
-//! 3. An edit says that older logs are needed by nobody, even when there was nothing to flush.
+//! 3. An edit says that older logs are not needed, even when there was nothing to flush.
 //! 4. The error is gone. Writers, which have failed until here, go on; jobs start.
 //!
 //! By itself the database begins at once and tries again every `bgerror_resume_retry_interval`,
@@ -29,10 +29,10 @@ use crate::family::FamilyState;
 use crate::jobs::JobKind;
 use crate::shared::Shared;
 
-/// What follows an attempt.
+/// The step after an attempt.
 enum Next {
     Over,
-    /// Flushes run; whoever ends the last of them goes on.
+    /// Flushes run; the end of the last one starts the next attempt.
     WhenFlushed,
     Later,
 }
@@ -100,7 +100,7 @@ impl Shared {
         }
     }
 
-    /// Whether an attempt is worth it: the database may take room, and the device was not full or
+    /// True if an attempt is worth it: the database may take room, and the device was not full or
     /// has more room now.
     fn has_room_to_recover(&self) -> bool {
         if self.lifecycle.is_closing() {
@@ -171,7 +171,7 @@ impl Shared {
         }
     }
 
-    /// Tells how resuming from `old` ended.
+    /// Reports how resuming from `old` ended.
     pub(super) fn end_recovery(&self, old: Option<&Error>, new: Option<&Error>) {
         if let Some(attempts) = self.errors.end_recovery() {
             self.telemetry.record(|update| {
@@ -276,7 +276,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Says durably which logs are needed: those of writes that failed are not, even where nothing
+    /// Records in the MANIFEST which logs are needed: those of writes that failed are not, even where nothing
     /// had to be flushed. It is the first edit in a new MANIFEST if the old one failed.
     fn release_older_logs(&self) -> Result<()> {
         let mut manifest = self.manifest.lock();

@@ -70,7 +70,7 @@ pub struct Damaged {
     pub smallest: Vec<u8>,
     /// The largest user key of which it may hold something.
     pub largest: Vec<u8>,
-    /// What was found.
+    /// The damage.
     pub error: Error,
 }
 

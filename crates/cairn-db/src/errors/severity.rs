@@ -7,12 +7,12 @@
 use cairn_observe::BackgroundErrorReason as Reason;
 use cairn_types::{Code, Error, Severity, Subcode};
 
-/// What follows from an error.
+/// The consequences of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgement {
-    /// What is stopped.
+    /// The work that it stops.
     pub(crate) severity: Severity,
-    /// Whether the database may try to resume by itself.
+    /// True if the database may try to resume by itself.
     pub(crate) may_pass: bool,
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn judge(reason: Reason, error: &Error, paranoid: bool) -> Judgement 
     let severity = match error.code() {
         Code::IoError => of_io(reason, error.subcode(), paranoid),
         Code::Corruption => of_corruption(reason, paranoid),
-        // A job that panicked leaves nobody knows what.
+        // A job that panicked leaves an unknown state.
         Code::Aborted => Severity::Fatal,
         _ => of_anything(reason, paranoid),
     };

@@ -24,7 +24,7 @@ use crate::locks::{Locks, Rank, Ranked};
 pub struct BackgroundError {
     /// The work that failed.
     pub reason: BackgroundErrorReason,
-    /// What it stops: from `Hard` on, writes.
+    /// The work that it stops: from `Hard` on, writes.
     pub severity: Severity,
     /// The cause.
     pub error: Error,

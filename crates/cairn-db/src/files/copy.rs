@@ -65,7 +65,7 @@ pub(crate) fn create_with(
 
 /// Copies the first `limit` bytes of `from` (all of it without a limit) to `to`, which must not
 /// exist. The copy is synced; its name is not. Both are then read again and compared: what is
-/// copied may have no checksum, and a wrong byte would be found by whoever reads the copy, or
+/// copied may have no checksum, and a wrong byte would be found by a reader of the copy, or
 /// never. The second reading comes from the page cache.
 pub(crate) fn copy(
     fs: &dyn FileSystem,
@@ -129,7 +129,7 @@ pub(crate) fn link_synced(
     synced
 }
 
-/// Whether `error` says that this file cannot be linked there, though it could be copied: it lies
+/// True if `error` is that of a file that cannot be linked there, though it could be copied: it lies
 /// on another device, or the file system has no links.
 pub(crate) fn cannot_link(error: &Error) -> bool {
     matches!(
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(crc, crc32c_extend(0, &content).to_be_bytes());
     }
 
-    /// A bit that flipped while a file was copied was found by whoever read the copy, at best.
+    /// A bit that flipped while a file was copied was found by a reader of the copy, at best.
     #[test]
     fn a_bit_that_flips_on_the_way_is_found() {
         for count in 0..3 {

@@ -22,7 +22,7 @@ use crate::open::create::NewFamily;
 use crate::shared::Shared;
 use crate::ttl;
 
-/// What an export consists of: all that an import has to know besides the files.
+/// The description of an export: all that an import has to know besides the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportImportFilesMetaData {
     /// The name of the order of the keys.
@@ -129,7 +129,7 @@ impl Shared {
                     tables,
                 };
                 let _lead = self.lead_alone()?;
-                // Whoever finds the family after a power cut finds every write before it too.
+                // An opening that finds the family after a power cut finds every write before it too.
                 self.flush_wal(true)?;
                 self.create_families_led(vec![family])
             })
@@ -202,7 +202,7 @@ impl Shared {
             }
         }
         fs.sync_dir(dir)?;
-        // Ages are told by epochs only if every file has one.
+        // Epochs order files by age only if every file has one.
         let all_have_epochs = imported.iter().all(|file| file.meta.epoch != 0);
         let mut newest_first: Vec<usize> = (0..imported.len()).collect();
         newest_first.sort_by_key(|&at| std::cmp::Reverse(imported[at].meta.largest_seq));
@@ -220,7 +220,7 @@ impl Shared {
         })
     }
 
-    /// What the tree will know of an exported file.
+    /// The metadata of an exported file in the tree.
     fn import_meta(
         &self,
         reader: &Reader<'_>,

@@ -1,5 +1,5 @@
 //! Which files there are: what belongs to the tree, by name and by content, and keeping it from
-//! being deleted while somebody copies it.
+//! being deleted while it is copied.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub struct LiveFileMetaData {
     pub smallest: Vec<u8>,
     /// Upper bound as an internal key.
     pub largest: Vec<u8>,
-    /// Whether a running compaction reads it.
+    /// True if a running compaction reads it.
     pub being_compacted: bool,
     /// Entries; 0 as long as the table has not been opened.
     pub num_entries: u64,
@@ -120,7 +120,7 @@ pub struct ColumnFamilyMetaData {
     pub blob_files: Vec<BlobMetaData>,
 }
 
-/// Which files of a family somebody asks about.
+/// A selection of the files of a family.
 #[derive(Clone, Debug, Default)]
 pub struct ColumnFamilyMetaDataOptions {
     /// Only tables that may hold this key or larger ones.
@@ -131,7 +131,7 @@ pub struct ColumnFamilyMetaDataOptions {
     pub level: Option<usize>,
 }
 
-/// What a file of a database is.
+/// The kind of a file of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileType {
     /// A write-ahead log.
@@ -172,26 +172,26 @@ pub struct LiveFileStorageInfo {
     pub directory: PathBuf,
     /// The number in its name; 0 for CURRENT.
     pub file_number: u64,
-    /// What it is.
+    /// Its kind.
     pub file_type: FileType,
     /// How many bytes of it belong to the copy.
     pub size: u64,
     /// RocksDB's number for the temperature of its storage.
     pub temperature: u8,
-    /// Checksum of the whole file; empty if none is recorded or asked for.
+    /// Checksum of the whole file; empty if none is recorded or requested.
     pub file_checksum: Vec<u8>,
-    /// The function that made it; `Unknown` if there is none, empty if checksums are not asked for.
+    /// The function that made it; `Unknown` if there is none, empty if checksums are not requested.
     pub file_checksum_func_name: String,
-    /// What the file holds in the copy, if that is not what it holds on disk.
+    /// The content of the file in the copy, if it differs from that on disk.
     pub replacement_contents: Option<Vec<u8>>,
-    /// Whether the file may be longer than `size`, and only its beginning belongs to the copy.
+    /// True if the file may be longer than `size`, and only its beginning belongs to the copy.
     pub trim_to_size: bool,
 }
 
-/// What a list of live files is to be.
+/// Options of a list of live files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveFilesStorageInfoOptions {
-    /// Whether checksums are filled in.
+    /// True if checksums are filled in.
     pub include_checksum_info: bool,
     /// Memtables are flushed first if the logs have so many bytes or more: 0 always, `u64::MAX`
     /// never.
@@ -308,7 +308,7 @@ impl Shared {
         Ok(capture)
     }
 
-    /// What the tree knows of `file`.
+    /// The metadata of `file`.
     fn live_file(
         &self,
         family: &FamilyState,

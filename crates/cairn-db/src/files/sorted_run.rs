@@ -39,7 +39,7 @@ pub struct SortedRunBuilderOptions {
     pub max_write_buffer_number: i32,
     /// How tables are laid out.
     pub table: TableOptions,
-    /// Whether the directory stays when the builder goes.
+    /// True if the directory stays when the builder is dropped.
     pub keep_temp_db: bool,
 }
 
@@ -103,7 +103,7 @@ impl SortedRunBuilderOptions {
             memtable_factory: MemtableFactory::Vector,
             compaction_style: CompactionStyle::Universal,
             disable_auto_compactions: true,
-            // Files of level 0 pile up until the end: nobody waits for them.
+            // Files of level 0 pile up until the end: no reader needs fewer.
             level0_slowdown_writes_trigger: i32::MAX,
             level0_stop_writes_trigger: i32::MAX,
             soft_pending_compaction_bytes_limit: 0,
@@ -118,7 +118,7 @@ impl SortedRunBuilderOptions {
     }
 }
 
-/// What a builder has made.
+/// The result of a builder.
 struct Sorted {
     files: Vec<PathBuf>,
     entries: u64,
@@ -303,7 +303,7 @@ impl SortedRunBuilder {
 impl Drop for SortedRunBuilder {
     fn drop(&mut self) {
         if !self.options.keep_temp_db {
-            // There is nobody to be told; `cleanup` tells.
+            // A drop cannot report errors; `cleanup` does.
             let _ = self.cleanup();
         }
     }

@@ -110,7 +110,7 @@ impl SstFileReader {
         })
     }
 
-    /// What the writer of the table knew about it.
+    /// The properties that the writer of the table recorded.
     #[must_use]
     pub fn properties(&self) -> &Properties {
         self.table.properties()

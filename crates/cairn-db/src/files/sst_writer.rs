@@ -25,7 +25,7 @@ use crate::handle::Family;
 /// The database id in the properties of external tables.
 const WRITER_ID: &str = "SST Writer";
 
-/// What a finished external table is.
+/// The description of a finished external table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExternalSstFileInfo {
     /// Where it lies.
@@ -38,7 +38,7 @@ pub struct ExternalSstFileInfo {
     pub smallest_range_del_key: Vec<u8>,
     /// The key before which the last of them ends.
     pub largest_range_del_key: Vec<u8>,
-    /// Checksum of the whole file; empty if none was asked for.
+    /// Checksum of the whole file; empty if none was requested.
     pub file_checksum: Vec<u8>,
     /// The function that made it, or `Unknown`.
     pub file_checksum_func_name: String,

@@ -120,7 +120,7 @@ impl Shared {
     }
 }
 
-/// What the library can do on this machine.
+/// The features of the library on this machine.
 fn support() -> impl Iterator<Item = String> {
     let codecs = Compression::all().skip(1).map(|codec| {
         let supported = u8::from(codec.is_supported());

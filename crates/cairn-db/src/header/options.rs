@@ -433,7 +433,7 @@ fn cache_text(options: &TableOptions, described: &str) -> String {
     )
 }
 
-/// What the text of a group says of one of its members.
+/// The value of a member in the text of its group.
 fn member_of<'a>(group: &'a str, member: &str) -> &'a str {
     let inner = group.trim_start_matches('{').trim_end_matches('}');
     let mut members = inner.split(';').filter_map(|one| one.split_once('='));

@@ -19,7 +19,7 @@ use super::{OpenRequest, descriptor};
 use crate::files::lost::Lost;
 use crate::shared::Shared;
 
-/// What can be recovered; `None` if there is no MANIFEST.
+/// The recoverable state; `None` if there is no MANIFEST.
 pub(super) fn recover(
     request: &OpenRequest<'_>,
     options: &DbOptions,

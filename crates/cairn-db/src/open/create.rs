@@ -99,13 +99,13 @@ impl Shared {
         FamilyState::new(family, Arc::new(options), view, tables, reserved)
     }
 
-    /// What draws the reads of a family of `options` that are counted on its files, if any are.
+    /// The sampler of the reads that are counted on the files of a family of `options`, if any are.
     pub(crate) fn drawn_by(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
         (options.read_triggered_compaction_threshold > 0.0)
             .then(|| self.context.world.random.clone())
     }
 
-    /// What reads the blob files of a family of `options`.
+    /// The source of the blob files of a family of `options`.
     fn blob_source(&self, options: &FamilyOptions, tables: &TableSource) -> BlobSource {
         let cache = options.blob_cache.clone().map(|cache| BlobCache {
             cache,
@@ -116,7 +116,7 @@ impl Shared {
             .counting(self.telemetry.meter())
     }
 
-    /// What opens the tables of a family of `options`.
+    /// The source of the tables of a family of `options`.
     pub(crate) fn table_source(&self, options: &FamilyOptions) -> TableSource {
         let db = self.options();
         TableSource {
@@ -195,7 +195,7 @@ impl Shared {
             .iter()
             .map(|family| self.prepare_family(family))
             .collect::<Result<Vec<_>>>()?;
-        // With the lead nobody writes, so the families begin with the current log.
+        // With the lead no write is under way, so the families begin with the current log.
         let _lead = self.lead_alone()?;
         self.create_families_led(new)
     }
@@ -418,7 +418,7 @@ impl Shared {
         Ok(log)
     }
 
-    /// What the log after `log` says about it, where the options want it said.
+    /// The description of `log` in the log after it, where the options want one.
     pub(crate) fn predecessor(&self, log: &CurrentLog) -> Option<Predecessor> {
         self.options()
             .track_and_verify_wals
@@ -450,7 +450,7 @@ impl Shared {
         // A writer that waits for an `unlock_wal` leads.
         drop(self.tree.lock());
         self.changed.notify_all();
-        // Nobody leads any more once this thread has led: the next leader finds the database
+        // No thread leads any more once this one has led: the next leader finds the database
         // closing.
         drop(self.lead_alone()?);
         self.wait_until(|tree| tree.jobs.are_over() && !tree.logs.has_ending())?;
@@ -526,7 +526,7 @@ impl Shared {
         {
             return Ok(());
         }
-        // What has no log is lost then, and whoever closes the database learns why.
+        // What has no log is lost then, and the caller that closes the database gets the reason.
         self.check_failure()?;
         let families: Vec<_> = self.families.load().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);

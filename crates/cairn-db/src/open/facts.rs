@@ -1,4 +1,4 @@
-//! What is known of how a database was opened.
+//! Facts about the opening of a database.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use cairn_types::SequenceNumber;
 use super::dropped::Dropped;
 use crate::files::capture::Capture;
 
-/// What is known of how a database was opened.
+/// Facts about the opening of a database.
 #[derive(Default)]
 pub(crate) struct OpeningFacts {
     dropped: Mutex<Vec<Dropped>>,

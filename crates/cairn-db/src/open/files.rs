@@ -109,10 +109,10 @@ fn replace(fs: &dyn FileSystem, temporary: &Path, path: &Path, content: &[u8]) -
     fs.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// The newest OPTIONS file of a database that is being opened, read when it is first asked for.
+/// The newest OPTIONS file of a database that is being opened, read when it is first needed.
 pub(super) struct RecordedOptions<'a> {
     request: &'a OpenRequest<'a>,
-    /// What lies in the directory.
+    /// The names in the directory.
     names: &'a [String],
     file: OnceCell<Option<OptionsFile>>,
 }
@@ -271,7 +271,7 @@ impl Shared {
         Ok(name)
     }
 
-    /// What an opening leaves in place.
+    /// The files that an opening leaves in place.
     pub(super) fn needed(&self, manifest: FileNumber, min_log: FileNumber) -> Keep {
         let mut live = BTreeSet::new();
         for family in self.families.load().iter() {
@@ -318,7 +318,7 @@ impl Shared {
         }
     }
 
-    /// Makes sure that new files get numbers that no file has: not among `own`, which lie in the directory
+    /// Keeps numbers that files have from being given to new ones: not among `own`, which lie in the directory
     /// of the database, nor in any other.
     pub(super) fn skip_used_numbers(&self, own: &[String]) -> Result<()> {
         let fs = &*self.context.world.fs;

@@ -62,7 +62,7 @@ pub(crate) use files::read_small;
 /// Bytes of the block cache that families without one of their own share.
 const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
-/// What to open, and how.
+/// A request to open a database.
 pub struct OpenRequest<'a> {
     /// The directory.
     pub path: &'a Path,
@@ -84,7 +84,7 @@ pub struct OpenRequest<'a> {
 ///
 /// `InvalidArgument` if it does not exist (or must not), if a family was left out or is missing, or
 /// for options that make no sense; `NotSupported` for options and files that Cairn does not know;
-/// `IoError` if somebody else has it open; `Corruption` that names file and offset.
+/// `IoError` if another process or opening has it open; `Corruption` that names file and offset.
 pub fn open(request: &OpenRequest<'_>) -> Result<Db> {
     open_above(request, &BTreeMap::new())
 }
@@ -179,7 +179,7 @@ fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<()> {
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
         return match parent {
             Some(parent) if !known => match fs.sync_dir(parent) {
-                // Somebody else's directory: it was not created here.
+                // A directory of another owner: it was not created here.
                 Err(error) if error.io_kind() == Some(ErrorKind::PermissionDenied) => Ok(()),
                 done => done,
             },
@@ -212,7 +212,7 @@ fn missing(path: &Path, error: &Error) -> Error {
     }
 }
 
-/// What the MANIFEST says, or the state of a database that does not exist yet.
+/// The state that the MANIFEST describes, or that of a database that does not exist yet.
 fn recover_manifest(
     request: &OpenRequest<'_>,
     options: &DbOptions,

@@ -1,4 +1,4 @@
-//! What a read-only opening read of the directory, for copies of the database.
+//! The files that a read-only opening read, for copies of the database.
 //!
 //! A checkpoint of a database that is only read holds the state that the opening found: the beginning of the
 //! MANIFEST, the tables that it names (of families that were left out, too), and of each log what was replayed.
@@ -104,7 +104,7 @@ impl Shared {
         self.table_dirs(&cairn_options::FamilyOptions::default())
     }
 
-    /// What the opening of a database read that is only read.
+    /// The files that the opening of a database read that is only read.
     pub(crate) fn captured_at_opening(&self) -> Result<Capture> {
         let opened = self.opening.capture();
         opened.ok_or_else(|| {

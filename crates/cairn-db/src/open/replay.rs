@@ -50,12 +50,12 @@ impl Replay {
         }
     }
 
-    /// Whether a batch that begins at `first` carries on where replay stands.
+    /// True if a batch that begins at `first` continues where replay stands.
     pub(crate) fn continues(&self, first: SequenceNumber) -> bool {
         self.next == Some(first)
     }
 
-    /// Whether transactions were prepared and not decided.
+    /// The number of transactions that were prepared and not decided.
     pub(crate) fn undecided(&self) -> usize {
         self.prepared.len()
     }

@@ -109,7 +109,7 @@ impl Shared {
     }
 }
 
-/// What joined the tree of `before` to make it `now`; `None` if anything left it.
+/// The files that joined the tree of `before` to make it `now`; `None` if any file left it.
 fn added_to(before: &RecoveredFamily, now: &Version) -> Option<TreeEdit> {
     let base = &before.version;
     let mut added = TreeEdit::default();

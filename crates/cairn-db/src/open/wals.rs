@@ -40,7 +40,7 @@ struct Memtables<'a> {
     logs: std::collections::BTreeMap<u32, FileNumber>,
     /// Entries up to these numbers are in tables already.
     above: std::collections::BTreeMap<u32, SequenceNumber>,
-    /// Whether the budget of memtables holds during recovery too.
+    /// The budget of memtables holds during recovery too.
     enforces_budget: bool,
     /// Tables that a full memtable was flushed to need a new MANIFEST, whatever the options say.
     flushed: bool,
@@ -332,7 +332,7 @@ impl LogReplay<'_> {
         Ok(())
     }
 
-    /// What the user's filter decides about a batch, with which one in its place.
+    /// The decision of the program's filter about a batch.
     fn filter(&mut self, file: &WalFile, batch: &[u8]) -> Result<WalDecision> {
         let options = self.shared.options();
         let Some(filter) = options
@@ -416,7 +416,7 @@ fn entries_of(batch: &[u8]) -> Option<u32> {
 }
 
 impl Shared {
-    /// Says that recovery did without a part of a file.
+    /// Records that recovery left out a part of a file.
     fn note_dropped(&self, dropped: Dropped) {
         let Dropped {
             file,
@@ -444,7 +444,7 @@ impl Shared {
             }
             self.skip_used_numbers(&names)?;
         }
-        // Without it a table that is not right is noticed by whoever reads it.
+        // Without it a table that is not right is noticed by its readers.
         if self.options().paranoid_checks {
             self.check_tables()?;
         }

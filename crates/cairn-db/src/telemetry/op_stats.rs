@@ -117,7 +117,7 @@ impl Telemetry {
         });
     }
 
-    /// Counts a WAL sync that a write asked for, and starts its timer.
+    /// Counts a WAL sync of a write, and starts its timer.
     pub(crate) fn wal_sync_begins(&self) -> Began {
         self.counters.wal_syncs.add(1);
         self.began()

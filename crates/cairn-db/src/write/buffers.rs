@@ -80,7 +80,7 @@ impl Shared {
 
 impl Woken for Shared {
     fn wake(self: Arc<Self>) {
-        // On a thread of its own: whoever gives memory back may hold the lock that waiters need.
+        // On a thread of its own: the thread that gives memory back may hold the lock that waiters need.
         let shared = self.clone();
         self.context.world.executor.spawn(
             Priority::High,

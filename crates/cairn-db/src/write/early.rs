@@ -8,9 +8,9 @@
 //!
 //! All others stay until they are full: smaller tables would have to be merged more often. So do the memtables of families that
 //! do not compact by levels or not by themselves, merge memtables or have room for one only, those of less than [`LEAST_FULL`], those
-//! that are sorted when they are read, and all where families are flushed together or whoever switches logs waits for the old one's sync.
+//! that are sorted when they are read, and all where families are flushed together or a switch of logs waits for the old one's sync.
 //!
-//! Invariants: only whoever leads the write queue looks; nothing ends early while another memtable of the family waits for its
+//! Invariants: only the leader of the write queue looks; nothing ends early while another memtable of the family waits for its
 //! flush. Cost: a leader looks some ten times while a memtable is filled.
 
 use cairn_memtable::Memtable;
@@ -18,7 +18,7 @@ use cairn_options::{CompactionStyle, FamilyOptions, MemtableFactory};
 use cairn_platform::sync::{Arc, AtomicU64, Mutex, Ordering};
 use cairn_version::Version;
 
-/// What two memtables should take together at most, in eighths of `write_buffer_size`.
+/// The most that two memtables should take together, in eighths of `write_buffer_size`.
 const AIM: usize = 10;
 
 /// The smallest `write_buffer_size` whose memtables end early: what smaller ones would save is not worth more tables.
@@ -27,21 +27,21 @@ const LEAST_FULL: usize = 16 << 20;
 /// How many bytes of memtables a flush takes away in a second until one has been seen.
 const FIRST_SPEED: u64 = 350_000_000;
 
-/// What tells when the memtable of a family ends.
+/// The rule by which the memtable of a family ends early.
 pub(crate) struct Early {
-    /// What is known of the memtable: when somebody first looked, in nanoseconds of the monotonic clock, and how large it
+    /// The first look at the memtable: its time, in nanoseconds of the monotonic clock, and how large it
     /// was then.
     mark: Mutex<Option<(u64, usize)>>,
     /// How many bytes of memtables the last flush took away in a second.
     speed: AtomicU64,
 }
 
-/// What becomes of a memtable that was looked at.
+/// The outcome of a look at a memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// It ends now.
     End,
-    /// Somebody looks again when it is that large.
+    /// The next look is when it is that large.
     Next(usize),
 }
 
@@ -54,7 +54,7 @@ impl Default for Early {
     }
 }
 
-/// Whether memtables of a family with `options` may end early.
+/// True if memtables of a family with `options` may end early.
 fn applies(options: &FamilyOptions) -> bool {
     options.write_buffer_size >= LEAST_FULL
         && options.compaction_style == CompactionStyle::Level
@@ -64,12 +64,12 @@ fn applies(options: &FamilyOptions) -> bool {
         && !options.disable_auto_compactions
 }
 
-/// By how much a memtable grows until somebody looks again, where `full` is the size at which it is switched.
+/// The growth of a memtable until the next look, where `full` is the size at which it is switched.
 pub(crate) fn step(full: usize) -> usize {
     full / 16
 }
 
-/// Whether the table of `memtable` would have nothing in `version` to be merged with.
+/// True if the table of `memtable` would have nothing in `version` to be merged with.
 pub(crate) fn lies_apart(memtable: &Arc<Memtable>, version: &Version) -> bool {
     let (mut first, mut last) = (memtable.iter(), memtable.iter());
     first.seek_to_first();
@@ -79,7 +79,7 @@ pub(crate) fn lies_apart(memtable: &Arc<Memtable>, version: &Version) -> bool {
 }
 
 impl Early {
-    /// Another memtable is written from now on. The size at which somebody looks at it first, if it may end early.
+    /// Another memtable is written from now on. The size of the first look at it, if it may end early.
     pub(crate) fn memtable_began(&self, options: &FamilyOptions) -> Option<usize> {
         *self.mark.lock() = None;
         applies(options).then_some(options.write_buffer_size / 4)
@@ -92,7 +92,7 @@ impl Early {
         self.speed.store(speed as u64, Ordering::Relaxed);
     }
 
-    /// What becomes of the memtable, which takes `used` bytes at `now`. `None` if it does not end early.
+    /// The outcome for the memtable, which takes `used` bytes at `now`. `None` if it does not end early.
     pub(crate) fn look(&self, options: &FamilyOptions, used: usize, now: u64) -> Option<Look> {
         if !applies(options) {
             return None;

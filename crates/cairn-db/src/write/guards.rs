@@ -1,4 +1,4 @@
-//! What a writer owes to others, given also when the program's own code panics under it: the lead goes to the
+//! The duties of a writer to others, met also when the program's own code panics under it: the lead goes to the
 //! next writer, the members of a group learn how it ended, and an insertion that is cut short ends with an error,
 //! so that the group is passed like any other.
 
@@ -34,8 +34,8 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// The waiters that a leader took out of the queue, while it has told them nothing yet. Dropped, it tells them that
-/// their write failed; a leader that will tell them more forgets it.
+/// The waiters that a leader took out of the queue, while they have no turn yet. Dropped, it ends their
+/// writes with an error; a leader that gives them their turns forgets it.
 pub(crate) struct Untold<'w>(pub(crate) &'w [Arc<Waiter>]);
 
 impl Drop for Untold<'_> {

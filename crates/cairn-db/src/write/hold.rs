@@ -24,7 +24,7 @@ impl Shared {
     /// error.
     #[inline]
     pub(crate) fn hold_back(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
-        // Acquire pairs with the store of whoever found that a family has to be held back.
+        // Acquire pairs with the store by which a family is held back.
         match self.signals.are_held_back() {
             false => Ok(()),
             true => self.hold_back_slowly(batch, no_slowdown),
@@ -88,7 +88,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// What keeps writes from going on: they wait for nothing then.
+    /// The error that keeps writes from going on: they wait for nothing then.
     pub(crate) fn sleep_while(
         &self,
         delay: Duration,
@@ -122,7 +122,7 @@ impl Shared {
         }
     }
 
-    /// Lets writes of `family` pass, and tells what waited.
+    /// Ends the slow pace of writes of `family`, and reports what waited.
     pub(crate) fn end_pace(&self, family: &FamilyState) {
         if !family.pace.is_on() {
             return;
@@ -162,14 +162,14 @@ impl Shared {
                 family.work.stalled(false, cause, false);
             }
             waited |= !wait.is_zero();
-            // Whoever is kept from writing learns it from the leader.
+            // A writer that may not write gets the error from the leader.
             let _ = self.sleep_while(wait, || family.pace.is_on());
         }
         waited
     }
 }
 
-/// Whether `family` stops writes when its memtable is full.
+/// True if `family` stops writes when its memtable is full.
 pub(crate) fn waits_for_flush(state: &FamilyTree, family: &FamilyState) -> bool {
     let most = usize::try_from(family.options().max_write_buffer_number).unwrap_or(2);
     !state.immutables.is_empty() && state.immutables.len() + 1 >= most

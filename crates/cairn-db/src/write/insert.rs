@@ -12,13 +12,13 @@ use crate::family::FamilyState;
 use crate::shared::Shared;
 use crate::write::successive::merged;
 
-/// Who inserts beside this batch.
+/// The insertions beside this batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
-    /// Nobody, and every earlier write is in the memtables: operands are merged as they are inserted,
+    /// None, and every earlier write is in the memtables: operands are merged as they are inserted,
     /// where `max_successive_merges` asks for it.
     None,
-    /// Nobody of the batch's group, which it is alone in. Batches of later groups may.
+    /// None of the batch's group, which it is alone in. Batches of later groups may.
     OtherGroups,
     /// Others of the batch's group.
     Group,

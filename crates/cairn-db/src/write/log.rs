@@ -2,7 +2,7 @@
 //!
 //! Recovery finds no hole between logs: what a log holds counts only where all before it is there. A log
 //! says how long the one before it is ([`Predecessor`]), and recovery stops in front of one that says more than it
-//! found. So nobody waits for a log that ends. A sync of a log begins with the one before it, back to
+//! found. So no write waits for a log that ends. A sync of a log begins with the one before it, back to
 //! the last that is durable: what survives a power cut survives with everything before it.
 //!
 //! A log that was never synced is not synced at its end either: who asks for no sync pays for none, and most
@@ -22,28 +22,28 @@ use cairn_platform::{FileSystem, WritableFile, fs::FileMode};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_wal::{WalOptions, WalWriter};
 
-/// The WAL that is being written. Owned by whoever leads the write queue.
+/// The WAL that is being written. Owned by the leader of the write queue.
 pub(crate) struct CurrentLog {
     writer: WalWriter,
     file: Arc<LogFile>,
     /// Where the last batch begins; 0 if there is none.
     last_batch: SequenceNumber,
-    /// Length up to which a background sync was asked for; 0 if none was.
+    /// Length up to which a background sync was requested; 0 if none was.
     presynced: u64,
     /// Bytes after which write-back is started; 0 leaves it to the kernel.
     bytes_per_sync: u64,
     /// Length up to which it was started.
     written_back: u64,
-    /// Whether records wait in memory until they are asked for.
+    /// Records wait in memory until they are handed over by a call.
     flushed_by_hand: bool,
-    /// Whether the file may hold more than was written to it, of its life as another log.
+    /// The file may hold more than was written to it, of its life as another log.
     recycled: bool,
 }
 
 /// How a log will be used, as far as one knows.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Expected<'a> {
-    /// Whether it will be synced, now or when it ends: what is written of it is soon on its way to the device.
+    /// It will be synced, now or when it ends: what is written of it is soon on its way to the device.
     pub(crate) synced: bool,
     /// How long it will become; 0 if one does not know.
     pub(crate) len: u64,
@@ -51,15 +51,15 @@ pub(crate) struct Expected<'a> {
     pub(crate) before: Option<&'a CurrentLog>,
 }
 
-/// The file of a log, for whoever syncs it: threads that do not lead too.
+/// The file of a log, for threads that sync it, whether they lead or not.
 pub(crate) struct LogFile {
     file: Arc<dyn WritableFile>,
     number: FileNumber,
     dir: PathBuf,
     use_fsync: bool,
-    /// Whether a sync made the file's name durable: whether the log was ever synced.
+    /// A sync made the file's name durable: the log was synced before.
     name_synced: AtomicBool,
-    /// Whether nobody need sync the log any more: it ended and is durable, or nothing in it is needed.
+    /// No sync of the log is needed any more: it ended and is durable, or nothing in it is needed.
     finished: AtomicBool,
     /// The error after which nothing is written to the file any more. Never locked while something
     /// is waited for: every append looks here.
@@ -119,19 +119,19 @@ impl LogFile {
         Ok(())
     }
 
-    /// Whether anybody has ever synced the log.
+    /// True if the log was ever synced.
     pub(crate) fn was_synced(&self) -> bool {
         self.name_synced.load(Ordering::Acquire)
     }
 
-    /// Whether a write or a sync failed: nothing is written to the log any more.
+    /// True if a write or a sync failed: nothing is written to the log any more.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.lock().is_some()
     }
 
     /// Makes the log, which takes no more writes, durable to its end, and closes it.
     pub(crate) fn finish(&self, fs: &dyn FileSystem) -> Result<()> {
-        // To the end: nobody may begin to sync what is being closed.
+        // To the end: no sync may begin of a file that is being closed.
         let _alone = self.syncing.lock();
         self.sync_alone(fs, |file| file.sync(self.use_fsync))?;
         match self.finished.swap(true, Ordering::AcqRel) {
@@ -222,7 +222,7 @@ impl CurrentLog {
         self.file.file.len()
     }
 
-    /// Whether the log is written through a mapping now.
+    /// True if the log is written through a mapping now.
     pub(crate) fn is_mapped(&self) -> bool {
         self.file.file.is_mapped()
     }
@@ -242,18 +242,18 @@ impl CurrentLog {
         }
     }
 
-    /// Whether a write or a sync failed: nothing is written to it any more.
+    /// True if a write or a sync failed: nothing is written to it any more.
     pub(crate) fn has_failed(&self) -> bool {
         self.file.has_failed()
     }
 
-    /// Says that the log is not to be relied on, whatever failed.
+    /// Marks the log as one not to be relied on, whatever failed.
     pub(crate) fn mark_failed(&mut self) {
         let mut failed = self.file.failed.lock();
         failed.get_or_insert_with(|| Error::io_text("the log was given up after an error"));
     }
 
-    /// Whether no batch was written yet.
+    /// True if no batch was written yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.writer.records() == 0
     }
@@ -305,7 +305,7 @@ impl CurrentLog {
         self.flushed_by_hand = true;
     }
 
-    /// What the next log may say about this one.
+    /// The description of this log in the next one.
     pub(crate) fn as_predecessor(&self) -> Predecessor {
         Predecessor {
             log_number: self.file.number.0,
@@ -314,12 +314,12 @@ impl CurrentLog {
         }
     }
 
-    /// Says at the beginning of the log what the one before it looks like.
+    /// Records the description of the log before it at the beginning of the log.
     pub(crate) fn state_predecessor(&mut self, predecessor: &Predecessor) -> Result<()> {
         self.writer.add_predecessor(predecessor)
     }
 
-    /// Says how long the timestamps of the families' keys are.
+    /// Records the sizes of the timestamps of the families' keys.
     pub(crate) fn state_timestamp_sizes(&mut self, sizes: &[(u32, u16)]) -> Result<()> {
         self.writer.add_timestamp_sizes(sizes)
     }
@@ -332,22 +332,22 @@ impl CurrentLog {
             .add_note(&before.as_predecessor().as_batch(next))
     }
 
-    /// Its file, for whoever syncs it.
+    /// Its file, for syncs.
     pub(crate) fn file(&self) -> Arc<LogFile> {
         self.file.clone()
     }
 
-    /// Whether a background sync has been asked for since the log was created.
+    /// True if a background sync was requested since the log was created.
     pub(crate) fn is_presynced(&self) -> bool {
         self.presynced != 0
     }
 
-    /// Remembers that a background sync of what is there now was asked for.
+    /// Records that a background sync of the present content was requested.
     pub(crate) fn mark_presynced(&mut self) {
         self.presynced = self.len().max(1);
     }
 
-    /// Lets go of a log that failed. Whether its file closes well changes nothing.
+    /// Drops a log that failed. Errors of closing its file change nothing.
     pub(crate) fn give_up(self) {
         let _ = self.file.file.close();
     }

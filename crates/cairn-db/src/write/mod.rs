@@ -51,7 +51,7 @@ use insert::Company;
 use log::CurrentLog;
 use queue::{Group, Kind, Turn, Waiter};
 
-/// A write that takes so many microseconds is told of.
+/// A write that takes so many microseconds is written to the LOG.
 const LONG_MICROS: u64 = 50_000;
 
 impl Shared {
@@ -136,7 +136,7 @@ impl Shared {
         }
     }
 
-    /// Tells the LOG of a write that took long, at most one in a second: what it waited for is told by whoever
+    /// Writes to the LOG that a write took long, at most one in a second: what it waited for is written by whoever
     /// knows, and what is not, it waited for memory, for its turn or for a core.
     #[cold]
     fn tell_of_long_write(&self, bytes: usize, micros: u64) {
@@ -214,7 +214,7 @@ impl Shared {
         written
     }
 
-    /// The rest of [`Shared::lead`]; sets `tells` if listeners may have to be told of something.
+    /// The rest of [`Shared::lead`]; sets `tells` if listeners may have to be notified.
     #[inline]
     fn write_group(self: &Arc<Self>, batch: &[u8], kind: Kind, tells: &mut bool) -> Result<()> {
         let Kind::Batch { no_slowdown, .. } = kind else {
@@ -332,7 +332,7 @@ impl Shared {
             placed.push((next, follower));
             next = next.plus(follower.count());
         }
-        // Whoever sleeps is spared being woken twice.
+        // Sleeping waiters are not woken twice.
         let (looking, carried): (Vec<_>, Vec<_>) = placed
             .into_iter()
             .partition(|(_, follower)| follower.is_looking());

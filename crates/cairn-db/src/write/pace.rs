@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 
-/// Writes go on until they have to wait this long: shorter sleeps take longer than what was asked for.
+/// Writes go on until they have to wait this long: shorter sleeps take longer than requested.
 const LEAST_NANOS: u64 = 1_000_000;
 
 /// How fast the rest of the memtable of a family may be filled.
@@ -33,11 +33,11 @@ struct State {
     slowed: u64,
     /// When the next write may pass.
     next: u64,
-    /// What is known of the waits since then.
+    /// The waits since then.
     waits: Waits,
 }
 
-/// What waited while a memtable was being filled slowly.
+/// The waits while a memtable was filled slowly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waits {
     /// How many writes waited.
@@ -49,9 +49,9 @@ pub(crate) struct Waits {
 }
 
 impl Pace {
-    /// Whether writes are slowed down.
+    /// True if writes are slowed down.
     pub(crate) fn is_on(&self) -> bool {
-        // Acquire pairs with the store of whoever began.
+        // Acquire pairs with the store of the beginning.
         self.is_on.load(Ordering::Acquire)
     }
 
@@ -69,7 +69,7 @@ impl Pace {
         self.is_on.store(true, Ordering::Release);
     }
 
-    /// Lets writes pass again. What waited meanwhile, if something did.
+    /// Ends the slow pace; returns the waits, if there were any.
     pub(crate) fn end(&self, now: u64) -> Option<Waits> {
         if !self.is_on() {
             return None;

@@ -7,15 +7,15 @@
 //! each other and beside the groups after them, and become visible together ([`super::order`]); for a
 //! member that is not running, the leader inserts.
 //!
-//! A writer that finds nobody leading leads at once; alone it takes no lock, for the queue's is that of
+//! A writer that finds no leader leads at once; alone it takes no lock, for the queue's is that of
 //! the list of those who wait. One that waits looks for a while before it sleeps.
 //!
 //! Invariants:
 //!
 //! Q1. At most one thread leads at any time.
 //! Q2. Waiters are served in the order in which they joined.
-//! Q3. Every waiter is told exactly one thing: to lead, to insert, or that its write is over.
-//! Q4. `lead` is `FREE` if nobody leads and nobody waits, `WAITED_FOR` if somebody waits, and `HELD`
+//! Q3. Every waiter gets exactly one turn: to lead, to insert, or the end of its write.
+//! Q4. `lead` is `FREE` without a leader and waiters, `WAITED_FOR` with waiters, and `HELD`
 //!     otherwise. To and from `WAITED_FOR` it changes under the lock of `waiting` only.
 
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ use cairn_platform::sync::{
 };
 use cairn_types::{Error, Result, SequenceNumber};
 
-/// What a waiter may share a group with.
+/// The kind of a write, by which groups are formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A batch to write.
@@ -49,14 +49,14 @@ pub(crate) struct Waiter {
     /// The batch's bytes, header included; empty for [`Kind::Alone`].
     pub(crate) batch: Vec<u8>,
     turn: Mutex<Option<Turn>>,
-    /// Whether there is a turn.
+    /// There is a turn.
     told: AtomicBool,
     /// It runs and looks for its turn, as far as anybody can know.
     looks: AtomicBool,
     changed: Condvar,
 }
 
-/// What a waiter is told to do.
+/// The turn of a waiter.
 pub(crate) enum Turn {
     /// It leads.
     Lead,
@@ -98,7 +98,7 @@ impl Group {
         self.inserting.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// What became of the group, once all have reported.
+    /// The outcome of the group, once all have reported.
     pub(crate) fn outcome(&self) -> Result<()> {
         self.failure.get().cloned().map_or(Ok(()), Err)
     }
@@ -123,17 +123,17 @@ impl Waiter {
         self.changed.notify_one();
     }
 
-    /// Tells the waiter to insert its batch.
+    /// Has the waiter insert its batch.
     pub(crate) fn insert_at(&self, seq: SequenceNumber, group: &Arc<Group>) {
         self.tell(Turn::Insert(seq, group.clone()));
     }
 
-    /// Tells the waiter that its write is over.
+    /// Ends the write of the waiter.
     pub(crate) fn finish(&self, result: Result<()>) {
         self.tell(Turn::Finished(result));
     }
 
-    /// Whether the waiter would begin at once what it is told.
+    /// True if the waiter would take its turn at once.
     pub(crate) fn is_looking(&self) -> bool {
         // Relaxed: a hint, by which only the time of an insertion is decided.
         self.looks.load(Ordering::Relaxed)
@@ -163,11 +163,11 @@ pub(crate) struct Queue {
     waiting: Mutex<VecDeque<Arc<Waiter>>>,
 }
 
-/// Nobody leads.
+/// There is no leader.
 const FREE: u32 = 0;
-/// Somebody leads, and nobody waits.
+/// There is a leader, and no waiter.
 const HELD: u32 = 1;
-/// Somebody leads, and others wait.
+/// There are a leader and waiters.
 const WAITED_FOR: u32 = 2;
 
 impl Queue {
@@ -178,7 +178,7 @@ impl Queue {
             return None;
         }
         let mut waiting = self.waiting.lock();
-        // Those who lead may give the lead up meanwhile, but only while nobody waits (Q4).
+        // A leader may give the lead up meanwhile, but only while there are no waiters (Q4).
         while waiting.is_empty() && !self.change(HELD, WAITED_FOR) {
             if self.change(FREE, HELD) {
                 return None;
@@ -204,7 +204,7 @@ impl Queue {
     }
 
     /// Takes from the queue the waiters that may share a group with a leader of `leader`, up to
-    /// `limit_bytes` of batches, which is asked only if anybody waits.
+    /// `limit_bytes` of batches, which is called only if there are waiters.
     pub(crate) fn followers(
         &self,
         leader: Kind,
@@ -231,7 +231,7 @@ impl Queue {
         group
     }
 
-    /// Gives the lead to the next waiter, or to whoever comes.
+    /// Gives the lead to the next waiter, or frees it.
     pub(crate) fn hand_over(&self) {
         if self.change(HELD, FREE) {
             return;
@@ -245,7 +245,7 @@ impl Queue {
         next.expect("the lead is waited for").tell(Turn::Lead);
     }
 
-    /// Whether `lead` was `from`, and is `to` now.
+    /// True if `lead` was `from`, and is `to` now.
     #[inline]
     fn change(&self, from: u32, to: u32) -> bool {
         // Acquire and release: who leads sees what those did who led before.
@@ -266,7 +266,7 @@ impl Queue {
     }
 }
 
-/// Whether a waiter of kind `next` may be carried by a leader of kind `leader`. A write that does
+/// True if a waiter of kind `next` may be carried by a leader of kind `leader`. A write that does
 /// not sync is not made to wait for one that does, nor one that must not be slowed down for others.
 fn may_follow(leader: Kind, next: Kind) -> bool {
     let (

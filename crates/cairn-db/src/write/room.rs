@@ -21,7 +21,7 @@ use crate::family::FamilyState;
 use crate::shared::{Immutable, Shared};
 
 impl Shared {
-    /// Makes sure that a batch may be written; sets `tells` if listeners may have to be told of something. The
+    /// Makes room for a batch; sets `tells` if listeners may have to be notified. The
     /// caller leads.
     #[inline]
     pub(crate) fn make_room(self: &Arc<Self>, no_slowdown: bool, tells: &mut bool) -> Result<()> {
@@ -38,7 +38,7 @@ impl Shared {
         let mut steps = Steps::begin(&*self.context.world.clock);
         loop {
             self.check_writable()?;
-            // Cleared first: whoever asks from now on is heard by the next leader.
+            // Cleared first: a later request is for the next leader.
             self.signals.clear_attention();
             self.wait_for_insertions();
             steps.done("insertions under way");
@@ -102,7 +102,7 @@ impl Shared {
         self.switch_memtables(&self.flushed_with(&full), asked)
     }
 
-    /// Whether `memtable`, which is that of `family` and takes `used` bytes, ends before it is full. If not, sets the
+    /// True if `memtable`, which is that of `family` and takes `used` bytes, ends before it is full. If not, sets the
     /// size at which the next leader looks at it.
     fn ends_early(&self, family: &FamilyState, memtable: &Arc<Memtable>, used: usize) -> bool {
         let now = self.context.world.clock.monotonic_nanos();
@@ -129,7 +129,7 @@ impl Shared {
         state.is_none_or(|state| !state.immutables.is_empty())
     }
 
-    /// Whether whoever switches logs syncs the old one: something says then how long it is, or it lies in what
+    /// True if a switch of logs syncs the old one: something says then how long it is, or it lies in what
     /// an older one left.
     fn syncs_at_switch(&self) -> bool {
         let options = self.options();
@@ -138,12 +138,12 @@ impl Shared {
             || options.recycle_log_file_num > 0
     }
 
-    /// Whether a log is synced when it ends though nobody asks for that.
+    /// True if a log is synced when it ends though no write requires that.
     pub(crate) fn syncs_ended_logs(&self) -> bool {
         self.syncs_at_switch() || self.has_families() || archive::archives(&self.options())
     }
 
-    /// Whether there are several families, of which none may be ahead of the logs of another.
+    /// True if there are several families, of which none may be ahead of the logs of another.
     fn has_families(&self) -> bool {
         self.families.load().iter().nth(1).is_some()
     }
@@ -200,7 +200,7 @@ impl Shared {
         );
     }
 
-    /// Ends `log` in the background, and syncs it if somebody relies on that. The caller has counted it among the
+    /// Ends `log` in the background, and syncs it if that is relied on. The caller has counted it among the
     /// purges, the logs that end and those that are not synced.
     fn end_log(self: &Arc<Self>, log: CurrentLog) {
         self.spawn(Priority::High, move |shared| {
@@ -223,7 +223,7 @@ impl Shared {
         });
     }
 
-    /// Whether all logs together are larger than `max_total_wal_size`.
+    /// True if all logs together are larger than `max_total_wal_size`.
     fn logs_are_too_large(&self) -> bool {
         let limit = self.signals.wal_limit();
         let finished = self.tree.lock().logs.bytes();

@@ -19,7 +19,7 @@ pub enum Cause {
     PendingBytes,
 }
 
-/// What writers of a family must do. The order is the order of gravity.
+/// The condition of writes of a family, in the order of gravity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Write on.
@@ -46,7 +46,7 @@ impl Condition {
     }
 }
 
-/// What the condition of a family depends on.
+/// The load that the condition of a family depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     /// Memtables that wait to be flushed, the active one not counted.
@@ -57,7 +57,7 @@ pub(crate) struct Load {
     pub(crate) pending_bytes: u64,
 }
 
-/// What writers of a family with this load must do.
+/// The condition of writes of a family with this load.
 pub(crate) fn condition(load: Load, options: &FamilyOptions) -> Condition {
     let at_least = |files: usize, trigger: i32| {
         trigger >= 0 && files >= usize::try_from(trigger).unwrap_or(usize::MAX)
@@ -121,7 +121,7 @@ pub(crate) fn pressure(load: Load, options: &FamilyOptions) -> f64 {
     waiting.max(files).max(bytes)
 }
 
-/// Whether compactions of a family with this load should hurry: a good way before its writes are
+/// True if compactions of a family with this load should hurry: a good way before its writes are
 /// slowed down.
 pub(crate) fn is_behind(load: Load, options: &FamilyOptions) -> bool {
     if options.disable_auto_compactions {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cairn_observe::Logger;
 use cairn_platform::Clock;
 
-/// What takes so long is told.
+/// Steps that take so long are written to the LOG.
 const LONG: Duration = Duration::from_millis(20);
 
 /// The steps of something that writes wait for, with their times.
@@ -37,7 +37,7 @@ impl<'c> Steps<'c> {
         self.ended = now;
     }
 
-    /// Tells `info` how long `what` took and why, if it took long.
+    /// Writes to `info` how long `what` took and why, if it took long.
     #[track_caller]
     pub(crate) fn tell(&self, info: &Logger, what: &str) {
         let took = Duration::from_nanos(self.ended.saturating_sub(self.began));

@@ -22,7 +22,7 @@ use crate::family::FamilyState;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Whether batches must not be inserted beside each other.
+    /// True if batches must not be inserted beside each other.
     #[inline]
     pub(crate) fn inserts_in_turn(&self) -> bool {
         // Relaxed: who sees an option late merges late.
@@ -38,7 +38,7 @@ impl Shared {
     }
 }
 
-/// What takes the place of `operand`, which is about to get `seq`, if it is merged early: a kind
+/// The entry in place of `operand`, which is about to get `seq`, if it is merged early: a kind
 /// and a value.
 pub(crate) fn merged(
     family: &FamilyState,
@@ -86,7 +86,7 @@ pub(crate) fn merged(
     }
 }
 
-/// Whether as many operands as the option allows lie on top of the key.
+/// True if as many operands as the option allows lie on top of the key.
 fn are_many(memtable: &Memtable, before: &LookupKey, options: &FamilyOptions) -> bool {
     let mut count = 0_u64;
     memtable.find(before, |entry| {

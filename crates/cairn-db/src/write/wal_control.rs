@@ -69,7 +69,7 @@ impl Shared {
         }
     }
 
-    /// Waits while somebody holds writes back; whether it had to. The caller leads.
+    /// Waits while `lock_wal` is held; true if it had to. The caller leads.
     pub(crate) fn wait_while_locked(&self, no_slowdown: bool) -> Result<bool> {
         if !self.tree.lock().wal_locks.is_held() {
             return Ok(false);

@@ -67,7 +67,7 @@ impl Shared {
             ))));
         }
         self.flush_overlapped(prepared)?;
-        // Whoever finds the files after a power cut finds every write before them too.
+        // An opening that finds the files after a power cut finds every write before them too.
         self.flush_wal(true)?;
         // No log number will say that the files are newer than what the logs hold.
         let log_reach = self.durable_log_reach();
@@ -367,7 +367,7 @@ impl Shared {
         }
     }
 
-    /// What the tree knows of a file in its place.
+    /// The metadata of a file in its place.
     fn meta(
         &self,
         job: &Prepared<'_>,
@@ -433,7 +433,7 @@ impl Shared {
         self.writes.order.jump(writer.allocated);
     }
 
-    /// Tells listeners of a file that was ingested. Not inlined, so that a stack names it.
+    /// Notifies listeners of a file that was ingested. Not inlined, so that a stack names it.
     #[inline(never)]
     fn tell_ingested(
         &self,
@@ -462,7 +462,7 @@ impl Shared {
             .notify(|listener| listener.on_external_file_ingested(&info));
     }
 
-    /// Says in the info log, and to listeners, what was ingested. The caller holds no lock.
+    /// Reports ingested files to the info log and to listeners. The caller holds no lock.
     pub(super) fn log_ingested(&self, job: &Prepared<'_>) {
         let family = job.family();
         let version = family.view().version.clone();
@@ -486,7 +486,7 @@ impl Shared {
 /// The epoch of files that were ingested behind everything: older than any other.
 const BEHIND_EPOCH: u64 = 1;
 
-/// Whether a table touches `range`, whose upper bound is excluded.
+/// True if a table touches `range`, whose upper bound is excluded.
 fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &FileMeta) -> bool {
     let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
     let end = compare(file.largest.user_key(), range.smallest.user_key());
@@ -499,7 +499,7 @@ impl Prepared<'_> {
         &self.ingestion.family.state
     }
 
-    /// Whether a memtable of `view` has something within the bounds of a file, or of what is
+    /// True if a memtable of `view` has something within the bounds of a file, or of what is
     /// replaced.
     fn overlaps_memtables(&self, view: &View) -> bool {
         let memtables = || view.memtables().filter(|memtable| !memtable.is_empty());

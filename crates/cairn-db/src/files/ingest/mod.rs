@@ -25,7 +25,7 @@ use crate::db::Db;
 use crate::handle::Family;
 use crate::shared::Shared;
 
-/// What is to be replaced by an ingestion.
+/// The part of a family that an ingestion replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplaceRange {
     /// Everything in the family.
@@ -46,7 +46,7 @@ pub struct Ingestion {
     pub checksums: Vec<Vec<u8>>,
     /// The functions that made those, one each.
     pub checksum_functions: Vec<String>,
-    /// What leaves the family as the files enter it. It must contain all of them, and no table may
+    /// The part that leaves the family as the files enter it. It must contain all of them, and no table may
     /// lie across its borders.
     pub replace: Option<ReplaceRange>,
 }

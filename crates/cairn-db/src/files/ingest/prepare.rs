@@ -1,4 +1,4 @@
-//! The part of an ingestion that needs nobody to wait: files are examined and brought under
+//! The part of an ingestion for which no write waits: files are examined and brought under
 //! numbers of the database.
 
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(crate) struct Prepared<'a> {
     pub(crate) files: Vec<PreparedFile>,
     /// Their positions, batch by batch; see [`ingest::batches`].
     pub(crate) batches: Vec<Vec<usize>>,
-    /// What leaves, if something does: internal bounds, or everything.
+    /// The part that leaves, if one does: internal bounds, or everything.
     pub(crate) replaced: Option<Option<Incoming>>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct PreparedFile {
 }
 
 impl FamilyState {
-    /// What reads external files for this family.
+    /// The reader of external files for this family.
     pub(crate) fn external_reader<'a>(&'a self, shared: &'a Shared) -> Reader<'a> {
         Reader {
             fs: &*shared.context.world.fs,
@@ -368,7 +368,7 @@ impl Shared {
     }
 }
 
-/// Whether `file` lies wholly within `range`, whose upper bound is excluded.
+/// True if `file` lies wholly within `range`, whose upper bound is excluded.
 pub(super) fn contains(order: &cairn_types::KeyOrder, range: &Incoming, file: &Incoming) -> bool {
     let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
     let end = compare(file.largest.user_key(), range.largest.user_key());

@@ -1,4 +1,4 @@
-//! What the files of a database say where no MANIFEST does: families from the properties of their
+//! The state of a database as its files describe it where no MANIFEST does: families from the properties of their
 //! tables, the age of tables from the sequence numbers in them.
 //!
 //! All tables go to level 0. There a point read believes the newer table first, and which is newer
@@ -115,7 +115,7 @@ impl<'a> Found<'a> {
 
     fn take_table(&mut self, patient: &Patient<'a>, number: FileNumber, path: &Path) -> Result<()> {
         let io = Io::blocking();
-        // The order is in the file; any one opens it if it is asked for by its name.
+        // The order is in the file; any of them opens it by its name.
         let properties = salvage::properties(patient.world, &patient.orders(), path, &io)?;
         let (id, name) = match properties.column_family_id {
             ANY_FAMILY => (0, "default".to_owned()),
@@ -216,7 +216,7 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    /// What logs need not add: up to its newest flushed table a family has everything. Ingested
+    /// The numbers up to which logs add nothing: a family has everything up to its newest flushed table. Ingested
     /// tables say nothing, for they come past the memtable.
     pub(super) fn floors(&self) -> BTreeMap<u32, SequenceNumber> {
         let of = |family: &Family<'_>| {
@@ -311,7 +311,7 @@ fn oldest_blob(internal: &[u8], value: &[u8]) -> Decoded<Option<FileNumber>> {
     Ok(oldest)
 }
 
-/// Whether `b`, which begins no earlier, shares keys with `a`.
+/// True if `b`, which begins no earlier, shares keys with `a`.
 fn touch(order: &KeyOrder, a: &FileMeta, b: &FileMeta) -> bool {
     bounds::compare(order, a.largest.as_bytes(), b.smallest.as_bytes()).is_ge()
 }

@@ -30,20 +30,20 @@ use found::Found;
 pub struct LostTable {
     /// Where it lies now; where it should have been, if it is missing.
     pub path: PathBuf,
-    /// The family it belonged to; empty if nobody knows.
+    /// The family it belonged to; empty if unknown.
     pub family: String,
     /// The level it was in.
     pub level: usize,
-    /// The first and last user key that it may have had; `None` if nobody knows.
+    /// The first and last user key that it may have had; `None` if unknown.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
     /// Why it left.
     pub reason: String,
 }
 
-/// What a repair did.
+/// The report of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
-    /// Whether a new MANIFEST was made from the tables: the old one was lost.
+    /// True if a new MANIFEST was made from the tables: the old one was lost.
     pub rebuilt: bool,
     /// Tables that the database has now.
     pub kept: usize,
@@ -67,7 +67,7 @@ pub enum Quarantine {
     Tables(Vec<FileNumber>),
 }
 
-/// A database that nobody has open, being repaired.
+/// A database under repair, which is open nowhere.
 struct Patient<'a> {
     world: &'a World,
     dir: PathBuf,
@@ -195,7 +195,7 @@ impl<'a> Patient<'a> {
         built_in.into_iter().chain(given.cloned()).collect()
     }
 
-    /// What the MANIFEST says, if it is whole.
+    /// The state that the MANIFEST describes, if it is whole.
     fn whole_manifest(&self) -> Result<Recovered> {
         let number = manifest::current(self.fs(), &self.dir)?
             .ok_or_else(|| Error::corruption(format!("{} has no CURRENT", self.dir.display())))?;

@@ -40,7 +40,7 @@ pub(super) fn path_in(dirs: &[PathBuf], file: &FileMeta) -> PathBuf {
     dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
 }
 
-/// What reads the tables of a family.
+/// The reader of the tables of a family.
 pub(super) fn reader<'a>(
     world: &'a World,
     io: &'a Io,
@@ -56,7 +56,7 @@ pub(super) fn reader<'a>(
     }
 }
 
-/// What is wrong with a table of the tree, if something is.
+/// The damage of a table of the tree, if there is any.
 pub(super) fn damage(
     world: &World,
     options: &FamilyOptions,

@@ -77,7 +77,7 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
-/// What sleepers are woken by.
+/// The condition that wakes sleepers.
 #[derive(Default)]
 pub(super) struct Condvar(loom::sync::Condvar);
 

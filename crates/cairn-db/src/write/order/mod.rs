@@ -1,7 +1,7 @@
 //! The order in which writes become visible: that of their sequence numbers.
 //!
 //! A group that is logged inserts its entries while the next one is logged already, so that groups may
-//! end their insertions in any order. Each becomes visible when all before it are. Whoever ends one early
+//! end their insertions in any order. Each becomes visible when all before it are. The thread that ends one early
 //! notes that and waits; the one who ends the group that was missing shows them all, for
 //! those who wait may not be running.
 //!
@@ -10,7 +10,7 @@
 //! O1. The group of every number up to `visible` has ended its insertion.
 //! O2. `visible` never goes back, and rests only at the last number of a group. Only who ends the group that
 //!     follows it, or holds `early` and finds that group there, moves it.
-//! O3. A group that has ended is noted in `early` until it is shown; whoever shows the one before it shows it too.
+//! O3. A group that has ended is noted in `early` until it is shown; the thread that shows the one before it shows it too.
 //! O4. Who leads the write queue and sees `visible` at the last number given out is alone with the memtables.
 //!
 //! Cost for a writer that is alone: a load, a swap and two loads.
@@ -28,7 +28,7 @@ use cairn_types::SequenceNumber;
 #[cfg(loom)]
 use loomed::{AtomicU64, Condvar, Mutex, Ordering, patience};
 
-/// What has become visible, and who waits for it.
+/// The visible writes, and the threads that wait for more.
 #[derive(Default)]
 pub(crate) struct Order {
     visible: AtomicU64,
@@ -49,7 +49,7 @@ impl Order {
         SequenceNumber(self.visible.load(Ordering::Acquire))
     }
 
-    /// Shows everything up to `last`. Nobody else writes meanwhile.
+    /// Shows everything up to `last`. No other thread writes meanwhile.
     pub(crate) fn jump(&self, last: SequenceNumber) {
         self.advance(last);
     }
