@@ -1,7 +1,7 @@
 //! The state of an open database.
 //!
 //! It composes the components, each of which owns its part of the state, and the locks that several of them share:
-//! [`Rank`](crate::locks::Rank) lists all locks in the order in which they may be taken together. A thread that waits
+//! [`Rank`] lists all locks in the order in which they may be taken together. A thread that waits
 //! for a job holds none of them but the lead, and helps the executor first.
 
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 //! [`Severity::Hard`] on writes and jobs stop; every write reports the cause, reads go on. What may
 //! pass is tried again by itself (`recovery`).
 //!
-//! [`Errors`] is the state and its rules; here stand the calls of listeners and the lines of the info log.
+//! [`Errors`](state::Errors) is the state and its rules; here stand the calls of listeners and the lines of the info log.
 
 mod job_outcome;
 mod recovery;
