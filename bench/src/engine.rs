@@ -152,7 +152,7 @@ pub trait Cursor {
     fn next(&mut self);
     /// To the entry before; it stands on one.
     fn prev(&mut self);
-    /// Whether it stands on an entry.
+    /// True if it stands on an entry.
     fn valid(&self) -> bool;
     /// The key it stands on.
     fn key(&self) -> &[u8];

@@ -370,7 +370,7 @@ impl Flags {
         self.rounds.unwrap_or(usual).max(1)
     }
 
-    /// Whether worker processes measure, and this one compares and reports.
+    /// True if worker processes measure, and this one compares and reports.
     #[must_use]
     pub fn compares(&self) -> bool {
         self.worker.is_none()

@@ -121,7 +121,7 @@ fn names(dir: &Path) -> std::io::Result<Vec<String>> {
         .collect()
 }
 
-/// Whether a database is there.
+/// True if a database is there.
 #[must_use]
 pub fn has_database(dir: &Path) -> bool {
     dir.join("CURRENT").exists()

@@ -353,11 +353,11 @@ c_functions! {
             of(wbm.cast_const()).set_flush_policy(policy);
         }
     }
-    /// Whether there is a limit.
+    /// True if there is a limit.
     fn rocksdb_write_buffer_manager_enabled(wbm: *mut rocksdb_write_buffer_manager_t) -> bool {
         of(wbm.cast_const()).enabled()
     }
-    /// Whether it is counted in a cache.
+    /// True if it is counted in a cache.
     fn rocksdb_write_buffer_manager_cost_to_cache(wbm: *mut rocksdb_write_buffer_manager_t) -> bool {
         of(wbm.cast_const()).cost_to_cache()
     }

@@ -312,7 +312,7 @@ impl Noted {
 }
 
 impl Cursor {
-    /// Whether a walk whose entry is not noted stands on one.
+    /// True if a walk whose entry is not noted stands on one.
     fn is_on_entry(&self) -> bool {
         matches!(self, Cursor::Joined(iter) if iter.valid())
     }

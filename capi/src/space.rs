@@ -33,11 +33,11 @@ c_functions! {
     fn rocksdb_sst_file_manager_set_compaction_buffer_size(sfm: *mut rocksdb_sst_file_manager_t, compaction_buffer_size: u64) {
         of(sfm.cast_const()).set_compaction_buffer_size(compaction_buffer_size);
     }
-    /// Whether the files have reached the limit.
+    /// True if the files have reached the limit.
     fn rocksdb_sst_file_manager_is_max_allowed_space_reached(sfm: *mut rocksdb_sst_file_manager_t) -> bool {
         of(sfm.cast_const()).is_max_allowed_space_reached()
     }
-    /// Whether they have with what running compactions may write.
+    /// True if they have with what running compactions may write.
     fn rocksdb_sst_file_manager_is_max_allowed_space_reached_including_compactions(sfm: *mut rocksdb_sst_file_manager_t) -> bool {
         of(sfm.cast_const()).is_max_allowed_space_reached_including_compactions()
     }

@@ -78,7 +78,7 @@ pub fn check(root: &Path, archive: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the tools are there.
+/// True if the tools are there.
 fn can_hide() -> bool {
     cfg!(target_os = "linux") && has("objcopy")
 }

@@ -42,7 +42,7 @@ pub fn printed(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// Whether the machine has the program `name`.
+/// True if the machine has the program `name`.
 pub fn has(name: &str) -> bool {
     Command::new(name)
         .arg("--version")

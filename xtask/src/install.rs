@@ -30,7 +30,7 @@ pub struct Place {
     pub libdir: String,
     /// What stands before the prefix while packages are made.
     pub staging: Option<OsString>,
-    /// Whether the build for tests is installed.
+    /// True if the build for tests is installed.
     pub debug: bool,
 }
 

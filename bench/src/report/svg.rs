@@ -214,7 +214,7 @@ pub struct Bar {
     pub words: String,
     /// Its colour.
     pub colour: &'static str,
-    /// Whether it is drawn paler.
+    /// True if it is drawn paler.
     pub pale: bool,
     /// Its length.
     pub value: f64,

@@ -618,7 +618,7 @@ impl Iter<'_> {
         self.valid = unsafe { (self.api.rocksdb_iter_valid)(self.handle) != 0 };
     }
 
-    /// Whether it stands on an entry.
+    /// True if it stands on an entry.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.valid

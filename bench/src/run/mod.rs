@@ -356,7 +356,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         Ok(self.tally)
     }
 
-    /// Whether there is more to do after `done` operations.
+    /// True if there is more to do after `done` operations.
     fn goes_on(&self, done: u64) -> bool {
         match self.deadline {
             Some(deadline) => self.last < deadline,

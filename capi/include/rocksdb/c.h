@@ -2232,10 +2232,10 @@ int rocksdb_write_buffer_manager_flush_policy(struct rocksdb_write_buffer_manage
 void rocksdb_write_buffer_manager_set_flush_policy(struct rocksdb_write_buffer_manager_t *wbm,
                                                    int policy);
 
-// Whether there is a limit.
+// True if there is a limit.
 bool rocksdb_write_buffer_manager_enabled(struct rocksdb_write_buffer_manager_t *wbm);
 
-// Whether it is counted in a cache.
+// True if it is counted in a cache.
 bool rocksdb_write_buffer_manager_cost_to_cache(struct rocksdb_write_buffer_manager_t *wbm);
 
 // Bytes of memtables.
@@ -5668,10 +5668,10 @@ void rocksdb_sst_file_manager_set_max_allowed_space_usage(struct rocksdb_sst_fil
 void rocksdb_sst_file_manager_set_compaction_buffer_size(struct rocksdb_sst_file_manager_t *sfm,
                                                          uint64_t compaction_buffer_size);
 
-// Whether the files have reached the limit.
+// True if the files have reached the limit.
 bool rocksdb_sst_file_manager_is_max_allowed_space_reached(struct rocksdb_sst_file_manager_t *sfm);
 
-// Whether they have with what running compactions may write.
+// True if they have with what running compactions may write.
 bool rocksdb_sst_file_manager_is_max_allowed_space_reached_including_compactions(struct rocksdb_sst_file_manager_t *sfm);
 
 // Bytes of all tables and blob files, trash included.

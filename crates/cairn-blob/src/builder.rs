@@ -20,7 +20,7 @@ use cairn_types::{Error, FileNumber, Result};
 /// Bytes gathered before they are handed to the file.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What a blob file is made with.
+/// Options of a blob file that is built.
 #[derive(Clone, Debug)]
 pub struct BlobParams {
     /// The number in the file's name.
@@ -35,11 +35,11 @@ pub struct BlobParams {
     pub bytes_per_sync: u64,
     /// Compute the CRC32C of the whole file.
     pub file_checksum: bool,
-    /// What measures compression.
+    /// The meter of compression.
     pub meter: Meter,
 }
 
-/// What a finished blob file holds.
+/// The summary of a finished blob file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedBlobs {
     /// The number in the file's name.

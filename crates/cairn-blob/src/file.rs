@@ -106,7 +106,7 @@ impl BlobFile {
         self.len
     }
 
-    /// What its header says.
+    /// Its header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header

@@ -8,7 +8,7 @@ use cairn_types::{Error, Malformed, Result};
 
 use crate::file::BlobFile;
 
-/// What a check of a whole file went through.
+/// The counts of a check of a whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Values.

@@ -209,7 +209,7 @@ impl Compressor {
     }
 }
 
-/// Whether zstd says that the output buffer is too small.
+/// True if zstd says that the output buffer is too small.
 pub(crate) fn is_too_small(code: usize) -> bool {
     zstd_safe::get_error_name(code) == "Destination buffer is too small"
 }

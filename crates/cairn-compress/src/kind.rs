@@ -85,13 +85,13 @@ impl Compression {
         }
     }
 
-    /// Whether Cairn compresses and decompresses with it.
+    /// True if Cairn compresses and decompresses with it.
     #[must_use]
     pub fn is_supported(self) -> bool {
         self != Compression::Xpress
     }
 
-    /// Whether blocks of this codec may be compressed with a dictionary.
+    /// True if blocks of this codec may be compressed with a dictionary.
     #[must_use]
     pub fn takes_dictionary(self) -> bool {
         use Compression::{Lz4, Lz4hc, Zlib, Zstd};

@@ -18,7 +18,7 @@ use crate::shared::Shared;
 const TRIES: usize = 3;
 
 impl Shared {
-    /// What a read without snapshot sees of several families: the state of all of them after one
+    /// The views of a read of several families without a snapshot: the state of all of them after one
     /// and the same write.
     ///
     /// A view shows everything up to a moment if its memtable still takes writes then. If memtables
@@ -92,7 +92,7 @@ impl Family {
         self.batch(keys, options, sorted, Ok)
     }
 
-    /// What `operands` (oldest first) of `key` make of what lies below them: what a read would find
+    /// The value of `operands` (oldest first) over what lies below them at `key`: what a read would find
     /// if they were written.
     ///
     /// # Errors

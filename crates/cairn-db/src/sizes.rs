@@ -83,7 +83,7 @@ impl Family {
         stats_in_memtables(&self.state.view.load_full(), range)
     }
 
-    /// Whether `key` exists, as far as it can be told without reading a file: filters and what is
+    /// The existence of `key`, as far as it can be told without reading a file: filters and what is
     /// in memory are asked. `Perhaps` is always a right answer, `No` is certain.
     #[must_use]
     pub fn key_may_exist(&self, key: &[u8], options: &ReadOptions) -> MayExist {

@@ -195,7 +195,7 @@ impl<'a> Input<'a> {
         self.at
     }
 
-    /// Whether nothing is left.
+    /// True if nothing is left.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -18,7 +18,7 @@ pub const DATE_LEN: usize = 4;
 /// The first date that RocksDB takes for one: 10 May 2013.
 pub const EARLIEST: i32 = 1_368_146_402;
 
-/// Whether there is a date for `unix_seconds`.
+/// True if there is a date for `unix_seconds`.
 #[must_use]
 pub fn is_date(unix_seconds: u64) -> bool {
     i32::try_from(unix_seconds).is_ok_and(|seconds| seconds >= EARLIEST)

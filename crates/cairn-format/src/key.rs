@@ -128,7 +128,7 @@ pub fn copy_user_key(out: &mut Vec<u8>, internal: &[u8]) {
     }
 }
 
-/// Whether two user keys have the same bytes. The same as `a == b`, but those of 8 to 16 bytes are
+/// True if two user keys have the same bytes. The same as `a == b`, but those of 8 to 16 bytes are
 /// told apart without a call, and so are most others.
 #[inline]
 #[must_use]
@@ -303,7 +303,7 @@ impl InternalKey {
         ValueKind::from_u8(packed(&self.0) as u8).unwrap_or(ValueKind::Deletion)
     }
 
-    /// Whether this key, as the largest of a file, is not itself in the file: a range tombstone
+    /// True if this key, as the largest of a file, is not itself in the file: a range tombstone
     /// ends there.
     #[must_use]
     pub fn is_exclusive_bound(&self) -> bool {

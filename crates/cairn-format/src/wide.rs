@@ -80,7 +80,7 @@ impl<'a> Entity<'a> {
         self.count as usize
     }
 
-    /// Whether there is no column.
+    /// True if there is no column.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -99,7 +99,7 @@ impl<'a> Entity<'a> {
         (first.name == DEFAULT_COLUMN).then_some(first.value)
     }
 
-    /// Whether the value of any column lies in a blob file.
+    /// True if the value of any column lies in a blob file.
     #[must_use]
     pub fn has_blobs(&self) -> bool {
         self.columns()

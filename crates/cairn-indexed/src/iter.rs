@@ -79,7 +79,7 @@ impl BatchIter {
         }
     }
 
-    /// Whether the iterator stands on a record.
+    /// True if the iterator stands on a record.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.at.is_some()

@@ -126,7 +126,7 @@ impl JoinedIter {
         }
     }
 
-    /// Whether the iterator stands on a key.
+    /// True if the iterator stands on a key.
     #[must_use]
     pub fn valid(&self) -> bool {
         !matches!(self.at, At::Nowhere)

@@ -34,7 +34,7 @@ impl Below {
         }
     }
 
-    /// Whether an older entry of `user_key` may lie below.
+    /// True if an older entry of `user_key` may lie below.
     #[must_use]
     pub fn may_hold(&mut self, order: &KeyOrder, user_key: &[u8]) -> bool {
         let Some(levels) = &mut self.levels else {
@@ -56,7 +56,7 @@ impl Below {
         })
     }
 
-    /// Whether any file below touches the user keys of `range`, the end excluded. At any time, in
+    /// True if any file below touches the user keys of `range`, the end excluded. At any time, in
     /// any order.
     #[must_use]
     pub fn may_touch(&self, order: &KeyOrder, range: Range<&[u8]>) -> bool {

@@ -153,7 +153,7 @@ impl Cancel {
         }
     }
 
-    /// Whether the job is to end.
+    /// True if the job is to end.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.flags.iter().any(|flag| flag.load(Ordering::Acquire))
@@ -163,7 +163,7 @@ impl Cancel {
 /// Which blobs compactions move to new files, so that old ones can go.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlobGc {
-    /// Whether blobs are moved at all because of their age.
+    /// True if blobs are moved at all because of their age.
     pub enabled: bool,
     /// The share of the blob files, oldest first, that are moved out of.
     pub age_cutoff: f64,

@@ -22,9 +22,9 @@ pub(crate) struct Cuts {
     max_compaction_bytes: u64,
     /// The first file below that does not end before the last key.
     at: usize,
-    /// Whether the last key lies in that file, rather than before it.
+    /// True if the last key lies in that file, rather than before it.
     inside: bool,
-    /// Whether there was a key.
+    /// True if there was a key.
     begun: bool,
     /// Bytes of files below that the current output overlaps.
     overlap: u64,
@@ -59,7 +59,7 @@ impl Cuts {
         }
     }
 
-    /// Whether the current file, of `size` bytes, should end before `key`. To be asked about every
+    /// True if the current file, of `size` bytes, should end before `key`. To be asked about every
     /// key in ascending order; if it is ended, [`Cuts::cut`] is to be called.
     #[inline]
     pub(crate) fn ends_before(&mut self, key: &[u8], size: u64) -> bool {
@@ -120,7 +120,7 @@ impl Cuts {
         bounds::compare(&self.order, key, bound)
     }
 
-    /// Whether a border, just passed, is a good place to end a file of `size` bytes.
+    /// True if a border, just passed, is a good place to end a file of `size` bytes.
     fn is_good(&self, size: u64, borders: u64, overlap_before: u64, in_gap: bool) -> bool {
         if self.overlap.saturating_add(size) > self.max_compaction_bytes {
             return true;

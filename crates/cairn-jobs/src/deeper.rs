@@ -60,7 +60,7 @@ fn bytes_before(context: &JobContext, pick: &Pick, offer: &Offer) -> Result<Vec<
     Ok(before)
 }
 
-/// Whether a part may begin with the offered file at `at`, or end before it: it shares no key with the
+/// True if a part may begin with the offered file at `at`, or end before it: it shares no key with the
 /// one before.
 pub(crate) fn is_border(context: &JobContext, offer: &Offer, at: usize) -> bool {
     if at == 0 || at == offer.files.len() {

@@ -44,7 +44,7 @@ pub fn blob_of(index: &[u8]) -> Result<Option<(FileNumber, u64)>> {
     }
 }
 
-/// Whether columns of an encoded entity may lie in blob files; decided by its first byte.
+/// True if columns of an encoded entity may lie in blob files; decided by its first byte.
 pub(crate) fn may_have_blobs(entity: &[u8]) -> bool {
     entity.first() != Some(&1)
 }
@@ -105,7 +105,7 @@ impl Garbage {
         Ok(())
     }
 
-    /// Whether no blob was seen.
+    /// True if no blob was seen.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()

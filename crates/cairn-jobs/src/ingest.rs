@@ -67,7 +67,7 @@ fn inclusive(largest: &InternalKey) -> InternalKey {
     InternalKey::new(largest.user_key(), SequenceNumber::ZERO, ValueKind::Value)
 }
 
-/// Whether the bounds of `a` and `b` touch.
+/// True if the bounds of `a` and `b` touch.
 #[must_use]
 pub fn overlap(order: &KeyOrder, a: &Incoming, b: &Incoming) -> bool {
     bounds::compare(order, a.smallest.as_bytes(), b.largest.as_bytes()).is_le()
@@ -104,7 +104,7 @@ pub fn batches(order: &KeyOrder, files: &[Incoming]) -> Vec<Vec<usize>> {
     batches
 }
 
-/// Whether `file` touches the range from the first to the last key of `batch`.
+/// True if `file` touches the range from the first to the last key of `batch`.
 fn spans<'a>(
     order: &KeyOrder,
     batch: impl Iterator<Item = &'a Incoming> + Clone,
@@ -327,7 +327,7 @@ fn holds(
             .is_le())
 }
 
-/// Whether `memtable` has a key or range tombstone between the two bounds, both included.
+/// True if `memtable` has a key or range tombstone between the two bounds, both included.
 #[must_use]
 pub fn memtable_holds(
     memtable: &Arc<Memtable>,

@@ -17,7 +17,7 @@ use crate::ttl;
 pub(crate) struct Kind {
     pub(crate) context: Arc<JobContext>,
     pub(crate) level: usize,
-    /// Whether memtables are written, not tables.
+    /// True if memtables are written, not tables.
     pub(crate) flushes: bool,
     /// Which of the family's directories they lie in.
     pub(crate) path_id: u32,
@@ -120,13 +120,13 @@ pub(crate) struct BlobPlan {
     pub(crate) file_bytes: u64,
     pub(crate) compression: Compression,
     pub(crate) codec: CodecOptions,
-    /// Whether large columns of entities go to blob files too.
+    /// True if large columns of entities go to blob files too.
     pub(crate) columns: bool,
     /// Blobs in files before this one are written anew; 0 for none.
     pub(crate) relocate_below: FileNumber,
     /// Bytes read at once from the files that are moved out of.
     pub(crate) readahead: u64,
-    /// Whether what is written enters the blob cache.
+    /// True if what is written enters the blob cache.
     pub(crate) prepopulate: bool,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct State {
 
 /// Operands are joined with commas.
 pub(crate) struct Join {
-    /// Whether operands can be joined without what is below them.
+    /// True if operands can be joined without what is below them.
     pub(crate) partial: bool,
 }
 

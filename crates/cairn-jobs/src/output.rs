@@ -56,7 +56,7 @@ pub(crate) struct Outputs<'a> {
     cuts: Cuts,
     /// Borders of the user's own.
     partitioner: Option<Box<dyn SstPartitioner>>,
-    /// Whether no table may be larger than its target, whatever follows its entries.
+    /// True if no table may be larger than its target, whatever follows its entries.
     strict_size: bool,
     /// The user key from which on the current table covers; `None` from the first of all.
     lower: Option<Vec<u8>>,
@@ -106,7 +106,7 @@ impl<'a> Outputs<'a> {
         self
     }
 
-    /// Whether a border of the user's lies between the last entry and `internal`.
+    /// True if a border of the user's lies between the last entry and `internal`.
     fn is_border(&mut self, internal: &[u8]) -> bool {
         let (Some(partitioner), Some(open)) = (&mut self.partitioner, &self.open) else {
             return false;

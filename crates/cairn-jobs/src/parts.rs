@@ -14,14 +14,14 @@ const MAX_CANDIDATES: usize = 64;
 /// Keys within tables that are looked for, for each part.
 const ANCHORS_EACH_PART: u64 = 8;
 
-/// Whether a part of `pick` may give away the end of its keys while it is worked on. Parts of a compaction
+/// True if a part of `pick` may give away the end of its keys while it is worked on. Parts of a compaction
 /// into level 0 would be files that overlap nothing and yet have one age; keys with timestamps are not
 /// cut apart.
 pub(crate) fn may_give(pick: &Pick, order: &KeyOrder) -> bool {
     pick.output.level > 0 && order.timestamp_size() == 0
 }
 
-/// Whether `pick` may be split before it begins.
+/// True if `pick` may be split before it begins.
 pub(crate) fn may_split(pick: &Pick, order: &KeyOrder) -> bool {
     pick.max_subcompactions > 1
         && may_give(pick, order)

@@ -15,7 +15,7 @@ pub trait Run {
     fn start(&mut self, target: Option<&[u8]>);
     /// Goes to the following entry. Only while the run stands on an entry.
     fn next(&mut self);
-    /// Whether the run stands on an entry.
+    /// True if the run stands on an entry.
     fn valid(&self) -> bool;
     /// The internal key of the entry.
     fn key(&self) -> &[u8];

@@ -17,7 +17,7 @@ pub(crate) struct Span {
     pub(crate) lower: Option<Vec<u8>>,
     /// The first that is no longer in it; without it, there is none.
     pub(crate) upper: Option<Vec<u8>>,
-    /// Whether its outputs go a level deeper than those of the others.
+    /// True if its outputs go a level deeper than those of the others.
     pub(crate) deeper: bool,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Shares<T> {
     state: Mutex<State<T>>,
     /// Signals that a part waits or is finished.
     change: Condvar,
-    /// Whether the thread that waits for the end of all has nothing to do.
+    /// True if the thread that waits for the end of all has nothing to do.
     idle: AtomicBool,
 }
 
@@ -49,12 +49,12 @@ impl<T> Shares<T> {
         }
     }
 
-    /// Whether there are parts that nobody works on.
+    /// True if there are parts that nobody works on.
     pub(crate) fn are_waiting(&self) -> bool {
         !self.state.lock().waiting.is_empty()
     }
 
-    /// Whether all parts are finished.
+    /// True if all parts are finished.
     pub(crate) fn are_finished(&self) -> bool {
         self.state.lock().finished.iter().all(Option::is_some)
     }
@@ -79,7 +79,7 @@ impl<T> Shares<T> {
         self.change.notify_all();
     }
 
-    /// Whether a thread waits for something to do.
+    /// True if a thread waits for something to do.
     pub(crate) fn has_idle(&self) -> bool {
         // Relaxed: who reads late gives later.
         self.idle.load(Ordering::Relaxed)

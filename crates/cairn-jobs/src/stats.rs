@@ -22,7 +22,7 @@ pub struct JobStats {
     pub input_entries: u64,
     /// More of them; of a part of a compaction only if it is the only one.
     pub input_raw: RawInput,
-    /// Whether a filter made it jump over entries, which nobody counted.
+    /// True if a filter made it jump over entries, which nobody counted.
     pub inexact: bool,
     /// Blobs that were read.
     pub blobs_read: BlobsRead,

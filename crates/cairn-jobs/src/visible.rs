@@ -56,7 +56,7 @@ pub struct Rules {
     pub snapshots: Vec<SequenceNumber>,
     /// Combines operands; without one they are written as they are.
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
-    /// Whether values and operands are dated, and that operator knows it. Entities are not.
+    /// True if values and operands are dated, and that operator knows it. Entities are not.
     pub dated: bool,
     /// Range tombstones of all inputs.
     pub tombstones: Arc<Fragments>,
@@ -66,7 +66,7 @@ pub struct Rules {
     pub below: Below,
     /// The user's filter.
     pub filter: Option<Filter>,
-    /// Whether a single deletion above another deletion is an error.
+    /// True if a single deletion above another deletion is an error.
     pub strict_single_deletions: bool,
     /// Who may want the job to end.
     pub cancel: Cancel,
@@ -114,11 +114,11 @@ pub struct Visible<R> {
     key: Vec<u8>,
     made: Vec<u8>,
     queue: VecDeque<Made>,
-    /// Whether the input stands on an entry that was handed out.
+    /// True if the input stands on an entry that was handed out.
     used: bool,
-    /// Whether the next entry is the newest of its key, which the filter is asked about.
+    /// True if the next entry is the newest of its key, which the filter is asked about.
     newest: bool,
-    /// Whether entries were passed without being seen.
+    /// True if entries were passed without being seen.
     jumped: bool,
     until_cancel: u32,
     /// What was passed by and not handed out, and why.
@@ -164,7 +164,7 @@ impl<R: Run> Visible<R> {
         &self.input
     }
 
-    /// Whether a filter made the runs jump over entries, so that nobody knows how many there were.
+    /// True if a filter made the runs jump over entries, so that nobody knows how many there were.
     #[must_use]
     pub fn jumped(&self) -> bool {
         self.jumped
@@ -180,7 +180,7 @@ impl<R: Run> Visible<R> {
             .and(&filtered.unwrap_or_default())
     }
 
-    /// Whether a filter may make the runs jump over entries.
+    /// True if a filter may make the runs jump over entries.
     #[must_use]
     pub fn may_jump(&self) -> bool {
         self.rules.filter.is_some()
@@ -477,7 +477,7 @@ impl<R: Run> Visible<R> {
         }
     }
 
-    /// Whether `stripe` is the oldest.
+    /// True if `stripe` is the oldest.
     fn is_oldest(&self, stripe: SequenceNumber) -> bool {
         self.rules
             .snapshots
@@ -485,7 +485,7 @@ impl<R: Run> Visible<R> {
             .is_none_or(|&oldest| stripe == oldest)
     }
 
-    /// Whether a range tombstone of the same stripe covers an entry of the current key.
+    /// True if a range tombstone of the same stripe covers an entry of the current key.
     #[inline]
     fn is_covered(&mut self, seq: SequenceNumber, stripe: SequenceNumber) -> bool {
         if self.rules.tombstones.is_empty() || self.timestamps {
@@ -496,18 +496,18 @@ impl<R: Run> Visible<R> {
         tombstones.newest(self.region, stripe) > seq
     }
 
-    /// Whether a value of `stripe` may get sequence number 0.
+    /// True if a value of `stripe` may get sequence number 0.
     #[inline]
     fn may_zero(&self, stripe: SequenceNumber) -> bool {
         self.rules.bottommost && !self.timestamps && self.is_oldest(stripe)
     }
 
-    /// Whether a deletion of the current key in `stripe` hides nothing that is left.
+    /// True if a deletion of the current key in `stripe` hides nothing that is left.
     fn may_vanish(&mut self, stripe: SequenceNumber) -> bool {
         !self.timestamps && self.is_oldest(stripe) && !self.is_below()
     }
 
-    /// Whether something below the output may hold the current key.
+    /// True if something below the output may hold the current key.
     fn is_below(&mut self) -> bool {
         !self.rules.bottommost && self.rules.below.may_hold(&self.rules.order, &self.user)
     }

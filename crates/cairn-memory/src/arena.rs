@@ -63,7 +63,7 @@ struct Chunk {
     base: NonNull<u8>,
     len: usize,
     used: AtomicUsize,
-    /// Whether its memory is a part of an extent.
+    /// True if its memory is a part of an extent.
     in_extent: bool,
 }
 

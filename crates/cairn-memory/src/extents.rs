@@ -28,7 +28,7 @@ static WAITING: Mutex<Waiting> = Mutex::new(Waiting::new());
 struct Waiting {
     extents: Vec<HugePage>,
     owners: usize,
-    /// Whether one is being prepared.
+    /// True if one is being prepared.
     prepares: bool,
     /// How many were taken, by all arenas.
     taken: usize,

@@ -75,19 +75,19 @@ impl WriteBufferManager {
         }
     }
 
-    /// Whether there is a limit.
+    /// True if there is a limit.
     #[must_use]
     pub fn enabled(&self) -> bool {
         self.buffer_size() > 0
     }
 
-    /// Whether memtables are charged to a cache.
+    /// True if memtables are charged to a cache.
     #[must_use]
     pub fn cost_to_cache(&self) -> bool {
         self.cache.is_some()
     }
 
-    /// Whether writes wait when the budget is used up.
+    /// True if writes wait when the budget is used up.
     #[must_use]
     pub fn allow_stall(&self) -> bool {
         self.allow_stall.load(Ordering::Relaxed)
@@ -145,7 +145,7 @@ impl WriteBufferManager {
         *self.charged.lock()
     }
 
-    /// Whether a memtable should be flushed for the sake of the budget.
+    /// True if a memtable should be flushed for the sake of the budget.
     #[inline]
     #[must_use]
     pub fn should_flush(&self) -> bool {
@@ -158,7 +158,7 @@ impl WriteBufferManager {
         active > limit / 8 * 7 || (self.memory_usage() >= limit && active >= limit / 2)
     }
 
-    /// Whether writes have to wait.
+    /// True if writes have to wait.
     #[inline]
     #[must_use]
     pub fn should_stall(&self) -> bool {

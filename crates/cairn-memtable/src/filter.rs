@@ -16,7 +16,7 @@ use cairn_types::PrefixExtractor;
 pub struct FilterOptions {
     /// Bytes of the filter; 0 for none.
     pub bytes: usize,
-    /// Whether it knows whole keys.
+    /// True if it knows whole keys.
     pub whole_keys: bool,
     /// The prefixes it knows.
     pub prefix_extractor: Option<PrefixExtractor>,
@@ -56,7 +56,7 @@ impl Filter {
         size_of_val(&*self.lines)
     }
 
-    /// Whether it knows the prefixes that `extractor` takes.
+    /// True if it knows the prefixes that `extractor` takes.
     pub(crate) fn has_prefixes_of(&self, extractor: &PrefixExtractor) -> bool {
         let mine = self.prefix_extractor.as_ref();
         mine.is_some_and(|mine| mine.is_like(extractor))
@@ -73,7 +73,7 @@ impl Filter {
         }
     }
 
-    /// Whether `key`, which has no timestamp, may have been added.
+    /// True if `key`, which has no timestamp, may have been added.
     #[inline]
     pub(crate) fn may_have(&self, key: &[u8]) -> bool {
         if self.whole_keys {
@@ -83,7 +83,7 @@ impl Filter {
         }
     }
 
-    /// Whether a key with the prefix of `key` may have been added; always if `key` has no prefix.
+    /// True if a key with the prefix of `key` may have been added; always if `key` has no prefix.
     #[inline]
     pub(crate) fn may_have_prefix_of(&self, key: &[u8]) -> bool {
         self.prefix(key)

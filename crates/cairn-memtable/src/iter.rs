@@ -18,7 +18,7 @@ pub struct MemtableIter {
     /// Before `table`, and without a destructor: never used once the table is gone.
     at: Option<Entry<'static>>,
     table: Arc<Memtable>,
-    /// Whether seeks ask the table's filter for the prefix of their target.
+    /// True if seeks ask the table's filter for the prefix of their target.
     prefix_filter: bool,
 }
 
@@ -40,7 +40,7 @@ impl MemtableIter {
         self.prefix_filter = on;
     }
 
-    /// Whether a seek to `internal` is spared.
+    /// True if a seek to `internal` is spared.
     #[inline]
     fn lacks_prefix_of(&self, internal: &[u8]) -> bool {
         self.prefix_filter && !self.table.may_have_prefix_of(key::user_key(internal))
@@ -101,7 +101,7 @@ impl MemtableIter {
         self.at = self.at.and_then(|entry| entry.prev());
     }
 
-    /// Whether the iterator stands on an entry.
+    /// True if the iterator stands on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {

@@ -22,7 +22,7 @@ pub struct MemtableOptions {
     pub arena_block_size: usize,
     /// The filter that lookups ask first.
     pub filter: FilterOptions,
-    /// Whether entries are sorted only when the memtable is first read or flushed: for bulk loads.
+    /// True if entries are sorted only when the memtable is first read or flushed: for bulk loads.
     pub sorted_late: bool,
 }
 
@@ -170,7 +170,7 @@ impl Memtable {
         }
     }
 
-    /// Whether somebody asked for that.
+    /// True if somebody asked for that.
     #[inline]
     #[must_use]
     pub fn is_marked_for_flush(&self) -> bool {
@@ -391,7 +391,7 @@ impl Memtable {
         }
     }
 
-    /// Whether there may be point entries of `user_key`, as far as the filter knows; always without
+    /// True if there may be point entries of `user_key`, as far as the filter knows; always without
     /// a filter. Lookups ask by themselves.
     #[inline]
     #[must_use]
@@ -402,7 +402,7 @@ impl Memtable {
         }
     }
 
-    /// Whether there may be point entries with the prefix of `user_key`, as far as the filter knows.
+    /// True if there may be point entries with the prefix of `user_key`, as far as the filter knows.
     #[inline]
     #[must_use]
     pub fn may_have_prefix_of(&self, user_key: &[u8]) -> bool {
@@ -412,7 +412,7 @@ impl Memtable {
         }
     }
 
-    /// Whether the filter knows the prefixes that `extractor` takes.
+    /// True if the filter knows the prefixes that `extractor` takes.
     #[must_use]
     pub fn has_prefixes_of(&self, extractor: Option<&PrefixExtractor>) -> bool {
         let both = self.filter.as_ref().zip(extractor);
@@ -442,7 +442,7 @@ impl Memtable {
         MemtableWalk::new(Arc::clone(self))
     }
 
-    /// Whether there is any range tombstone.
+    /// True if there is any range tombstone.
     #[inline]
     #[must_use]
     pub fn has_range_tombstones(&self) -> bool {
@@ -524,7 +524,7 @@ impl Memtable {
         self.range_deletions.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing was added yet.
+    /// True if nothing was added yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries() == 0

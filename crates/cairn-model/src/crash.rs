@@ -182,7 +182,7 @@ impl<'f> Checker<'f> {
         }
     }
 
-    /// Whether an operation of the script had just been acknowledged, so that more is promised.
+    /// True if an operation of the script had just been acknowledged, so that more is promised.
     fn acknowledged_at(&self, at: usize) -> bool {
         let marks = &self.record.marks;
         let after = marks.partition_point(|mark| mark.ended <= at);

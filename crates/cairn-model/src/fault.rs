@@ -189,7 +189,7 @@ impl<'f> Faulty<'f> {
         &self.trace.operations()[point.at].path
     }
 
-    /// Whether what the fault does to a log cannot be told from a write that was cut short: its
+    /// True if what the fault does to a log cannot be told from a write that was cut short: its
     /// newest entries may then be dropped (R1, I2).
     fn looks_torn(&self, point: &FaultPoint) -> bool {
         point.fault.falsifies() && (point.lasting || is_log(self.path(point)))
@@ -243,7 +243,7 @@ impl<'f> Faulty<'f> {
         }
     }
 
-    /// Whether wrong bytes were read where nobody can know: in the log of a checkpoint that is
+    /// True if wrong bytes were read where nobody can know: in the log of a checkpoint that is
     /// looked at, or in a recycled log, in which wrong bytes are where an older life of it begins.
     fn passes_on(&self, point: &FaultPoint) -> bool {
         if !point.fault.falsifies() {
@@ -281,19 +281,19 @@ impl<'f> Faulty<'f> {
     }
 }
 
-/// Whether a file is a log of writes.
+/// True if a file is a log of writes.
 fn is_log(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "log")
 }
 
-/// Whether a write to this file that is damaged in silence can be noticed. A record that is missing from the end
+/// True if a write to this file that is damaged in silence can be noticed. A record that is missing from the end
 /// of the MANIFEST looks like one that was never written, and CURRENT may go on naming the MANIFEST before.
 fn can_be_noticed(fault: Fault, path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     fault == Fault::FlippedWrite || !(name.starts_with("MANIFEST") || name.ends_with("dbtmp"))
 }
 
-/// Whether logs are recycled at some time.
+/// True if logs are recycled at some time.
 fn recycles(script: &Script) -> bool {
     let text = script.to_string();
     let mut values = text.split("recycle_log_file_num=").skip(1);
@@ -512,7 +512,7 @@ impl Course<'_> {
         );
     }
 
-    /// Whether the operation is about a snapshot that is not held.
+    /// True if the operation is about a snapshot that is not held.
     fn lacks_snapshot(&self, op: &Op) -> bool {
         let line = op.line();
         let named = line

@@ -52,10 +52,10 @@ pub struct Generator {
     pub names: Vec<String>,
     /// The snapshots that are held.
     pub snapshots: BTreeSet<u64>,
-    /// Whether families came or went since the last opening: a snapshot taken before does not say
+    /// True if families came or went since the last opening: a snapshot taken before does not say
     /// what it would see of them.
     pub changed_families: bool,
-    /// Whether every write asks for a sync.
+    /// True if every write asks for a sync.
     pub always_syncs: bool,
     workload: &'static Workload,
     on: BTreeSet<&'static str>,
@@ -133,7 +133,7 @@ impl Generator {
         options
     }
 
-    /// Whether a switch is on.
+    /// True if a switch is on.
     #[must_use]
     pub fn is_on(&self, switch: &str) -> bool {
         self.on.contains(switch)
@@ -181,7 +181,7 @@ impl Generator {
             .then(|| *self.rng.pick(&all))
     }
 
-    /// Whether snapshots are held.
+    /// True if snapshots are held.
     #[must_use]
     pub fn has_snapshots(&self) -> bool {
         !self.snapshots.is_empty()

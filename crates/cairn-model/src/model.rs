@@ -146,7 +146,7 @@ impl Model {
         self.index(name).map(|index| &self.families[index])
     }
 
-    /// Whether there is a family of this name.
+    /// True if there is a family of this name.
     #[must_use]
     pub fn has_family(&self, name: &str) -> bool {
         self.index(name).is_some()
@@ -324,7 +324,7 @@ impl Model {
             .collect()
     }
 
-    /// Whether any family, dropped or not, had this content at any moment.
+    /// True if any family, dropped or not, had this content at any moment.
     #[must_use]
     pub fn ever_had(&self, content: &Entries) -> bool {
         let moments = 0..=self.now();
@@ -346,7 +346,7 @@ impl Model {
         self.families.len()
     }
 
-    /// Whether `key` has been put exactly once since it was last gone, and nothing else was done
+    /// True if `key` has been put exactly once since it was last gone, and nothing else was done
     /// to it: then a single delete is legal.
     #[must_use]
     pub fn single_delete_is_legal(&self, family: &str, key: &[u8]) -> bool {

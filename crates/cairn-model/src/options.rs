@@ -19,7 +19,7 @@ pub struct OptionSet {
     pub table: String,
     /// How operands combine, in every family.
     pub merge: MergeKind,
-    /// Whether writes leave no trace in the WAL. Each family then survives by itself, up to its
+    /// True if writes leave no trace in the WAL. Each family then survives by itself, up to its
     /// last flush at least.
     pub unlogged: bool,
 }
@@ -43,19 +43,19 @@ impl OptionSet {
         all.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// Whether the database option `name` is `true`.
+    /// True if the database option `name` is `true`.
     #[must_use]
     pub fn is_on(&self, name: &str) -> bool {
         OptionSet::value(&self.db, name) == Some("true")
     }
 
-    /// Whether a write that was acknowledged may still be in the memory of the process.
+    /// True if a write that was acknowledged may still be in the memory of the process.
     #[must_use]
     pub fn holds_writes_back(&self) -> bool {
         self.is_on("manual_wal_flush")
     }
 
-    /// Whether all families of an unlogged database survive at one moment.
+    /// True if all families of an unlogged database survive at one moment.
     #[must_use]
     pub fn flushes_atomically(&self) -> bool {
         self.is_on("atomic_flush")

@@ -29,7 +29,7 @@ const POSSIBLE: usize = 64;
 pub struct Failure {
     /// The sentence.
     pub text: String,
-    /// Whether the engine said so, which it may where something was made to fail. Otherwise an
+    /// True if the engine said so, which it may where something was made to fail. Otherwise an
     /// answer was wrong, which none may ever be.
     pub refused: bool,
 }
@@ -134,7 +134,7 @@ pub struct Runner<'f> {
     pub sim: SimWorld,
     /// By the script's name: the engine's, and the moment.
     pub snapshots: BTreeMap<u64, (u64, usize)>,
-    /// Whether files may lie there that nobody needs.
+    /// True if files may lie there that nobody needs.
     pub allows_leftovers: bool,
     factory: &'f dyn Factory,
     engine: Option<Box<dyn Engine>>,
@@ -321,7 +321,7 @@ impl<'f> Runner<'f> {
         Ok(())
     }
 
-    /// Whether the database is open.
+    /// True if the database is open.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.engine.is_some()

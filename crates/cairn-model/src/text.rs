@@ -56,7 +56,7 @@ impl<'l> Line<'l> {
         word.ok_or_else(|| wrong("a word is missing", self.0))
     }
 
-    /// Whether `flag` is one of the words.
+    /// True if `flag` is one of the words.
     #[must_use]
     pub fn has(self, flag: &str) -> bool {
         self.0.split_whitespace().any(|word| word == flag)

@@ -33,7 +33,7 @@ pub struct FaultPoint {
     pub at: usize,
     /// What happens to it.
     pub fault: Fault,
-    /// Whether it happens to those after it too.
+    /// True if it happens to those after it too.
     pub lasting: bool,
 }
 

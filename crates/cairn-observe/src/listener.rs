@@ -123,7 +123,7 @@ pub struct CompactionJobStats {
     pub num_input_files_trivially_moved: u64,
     /// Entries read; of a compaction that failed, the entries of its input files.
     pub num_input_records: u64,
-    /// Whether a filter made it jump over entries, which `num_input_records` leaves out.
+    /// True if a filter made it jump over entries, which `num_input_records` leaves out.
     pub input_records_inexact: bool,
     /// Deletions in the files read, range tombstones not among them. This and the two sums below are what
     /// the properties of the files say; of a part of a compaction they are 0 unless it is the only one.
@@ -163,9 +163,9 @@ pub struct CompactionJobStats {
     pub smallest_output_key_prefix: KeyPrefix,
     /// The first bytes of the largest key written.
     pub largest_output_key_prefix: KeyPrefix,
-    /// Whether all files of the family took part.
+    /// True if all files of the family took part.
     pub is_full_compaction: bool,
-    /// Whether somebody asked for it.
+    /// True if somebody asked for it.
     pub is_manual_compaction: bool,
     /// Entries that were not keys; always 0, such a job fails.
     pub num_corrupt_keys: u64,
@@ -238,7 +238,7 @@ pub struct CompactionJobInfo {
     pub blob_files: Vec<BlobFileAddition>,
     /// Blob files that have more garbage than before.
     pub blob_garbage: Vec<BlobFileGarbage>,
-    /// Whether it was cut short.
+    /// True if it was cut short.
     pub aborted: bool,
 }
 
@@ -454,7 +454,7 @@ pub struct BackgroundJobPressure {
     /// What the family that is nearest to being slowed down has of what slows it down, in percent:
     /// files or runs of level 0, or bytes that wait for compactions. More than 100 when it is.
     pub write_stall_proximity_pct: u64,
-    /// Whether more compactions than one may run because writes wait for them.
+    /// True if more compactions than one may run because writes wait for them.
     pub compaction_speedup_active: bool,
 }
 
@@ -524,7 +524,7 @@ pub trait EventListener: Send + Sync {
     /// A flush or a compaction of the background has ended.
     fn on_background_job_pressure_changed(&self, pressure: &BackgroundJobPressure) {}
 
-    /// Whether it is to be told of calls of files, with the functions below. Asked once, when the
+    /// True if it is to be told of calls of files, with the functions below. Asked once, when the
     /// database is opened. If no listener says so nothing is paid for it.
     ///
     /// These calls are made where the file is used, with locks held: they must not call the database,
@@ -574,7 +574,7 @@ impl Listeners {
         self.0.push(listener);
     }
 
-    /// Whether there is nobody to be told.
+    /// True if there is nobody to be told.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

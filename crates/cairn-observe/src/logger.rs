@@ -182,7 +182,7 @@ impl Logger {
         }
     }
 
-    /// Whether messages of `level` are written. Ask before building an expensive one.
+    /// True if messages of `level` are written. Ask before building an expensive one.
     #[inline]
     #[must_use]
     pub fn wants(&self, level: Level) -> bool {

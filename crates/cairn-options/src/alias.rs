@@ -17,7 +17,7 @@ const BLOCK_BASED: &str = "BlockBasedTable";
 pub(crate) struct Step<'t, S: 'static> {
     pub(crate) row: &'static Row<S>,
     pub(crate) text: Cow<'t, str>,
-    /// Whether parts that the text does not name go back to their defaults.
+    /// True if parts that the text does not name go back to their defaults.
     pub(crate) afresh: bool,
 }
 

@@ -21,39 +21,39 @@ options! {
         iterate_lower_bound: Option<Vec<u8>> = None, unwritten;
         /// The key before which an iterator ends.
         iterate_upper_bound: Option<Vec<u8>> = None, unwritten;
-        /// Whether checksums of blocks are checked as they are read.
+        /// True if checksums of blocks are checked as they are read.
         verify_checksums: bool = true;
-        /// Whether blocks that are read enter the cache.
+        /// True if blocks that are read enter the cache.
         fill_cache: bool = true;
         /// Bytes an iterator reads ahead; 0 grows with use.
         readahead_size: u64 = 0;
-        /// Whether readahead stops at the upper bound.
+        /// True if readahead stops at the upper bound.
         auto_readahead_size: bool = true, hint;
-        /// Whether readahead keeps its size from file to file.
+        /// True if readahead keeps its size from file to file.
         adaptive_readahead: bool = false, hint;
-        /// Whether readahead happens in the background.
+        /// True if readahead happens in the background.
         async_io: bool = false, hint;
-        /// Whether a batched lookup may spend CPU to overlap its reads.
+        /// True if a batched lookup may spend CPU to overlap its reads.
         optimize_multiget_for_io: bool = true, hint;
-        /// Whether an iterator ignores prefix filters and shows every key.
+        /// True if an iterator ignores prefix filters and shows every key.
         total_order_seek: bool = false;
-        /// Whether an iterator uses prefix filters where that hides nothing.
+        /// True if an iterator uses prefix filters where that hides nothing.
         auto_prefix_mode: bool = false;
-        /// Whether an iterator ends with the prefix it was sought to.
+        /// True if an iterator ends with the prefix it was sought to.
         prefix_same_as_start: bool = false;
-        /// Whether an iterator follows new writes.
+        /// True if an iterator follows new writes.
         tailing: bool = false;
-        /// Whether what an iterator has shown stays in memory as long as the iterator.
+        /// True if what an iterator has shown stays in memory as long as the iterator.
         pin_data: bool = false, hint;
         /// Hidden entries after which an iterator gives up with `Incomplete`; 0 for never.
         max_skippable_internal_keys: u64 = 0;
         /// Where the read may look.
         read_tier: ReadTier = ReadTier::All;
-        /// Whether files that an iterator kept alive are deleted in the background.
+        /// True if files that an iterator kept alive are deleted in the background.
         background_purge_on_iterator_cleanup: bool = false, hint;
-        /// Whether an iterator renews its view as the tree changes.
+        /// True if an iterator renews its view as the tree changes.
         auto_refresh_iterator_with_snapshot: bool = false;
-        /// Whether range deletions are ignored.
+        /// True if range deletions are ignored.
         ignore_range_deletions: bool = false;
         /// Microseconds since 1970 at which the read gives up; 0 for never.
         deadline: u64 = 0;
@@ -62,7 +62,7 @@ options! {
         /// More merge operands of one key than this are too many: what a point read combines of more of
         /// them says so. `None` for any number.
         merge_operand_count_threshold: Option<u64> = None, unwritten;
-        /// Whether an iterator reads values in blob files only when it is asked to prepare them.
+        /// True if an iterator reads values in blob files only when it is asked to prepare them.
         allow_unprepared_value: bool = false;
         /// Which tables an iterator looks into.
         table_filter: TableFilter = TableFilter::default(), unwritten;
@@ -74,17 +74,17 @@ options! {
 options! {
     /// How a write works.
     WriteOptions, "WriteOptions" {
-        /// Whether the write survives a power cut once it returns.
+        /// True if the write survives a power cut once it returns.
         sync: bool = false;
         /// Whether the write skips the log: it is lost if the process ends before a flush.
         disable_wal("disableWAL"): bool = false;
-        /// Whether records of dropped families are skipped rather than refused.
+        /// True if records of dropped families are skipped rather than refused.
         ignore_missing_column_families: bool = false;
-        /// Whether the write fails rather than waits when writes are stalled.
+        /// True if the write fails rather than waits when writes are stalled.
         no_slowdown: bool = false;
-        /// Whether the write waits whenever compactions are behind.
+        /// True if the write waits whenever compactions are behind.
         low_pri: bool = false;
-        /// Whether inserts of one batch remember where the last one went.
+        /// True if inserts of one batch remember where the last one went.
         memtable_insert_hint_per_batch: bool = false, hint;
         /// Bytes of checksum for each key of the batch.
         protection_bytes_per_key: u64 = 0, missing;
@@ -94,9 +94,9 @@ options! {
 options! {
     /// How a flush that a user asks for works.
     FlushOptions, "FlushOptions" {
-        /// Whether the call waits for the flush.
+        /// True if the call waits for the flush.
         wait: bool = true;
-        /// Whether the flush may begin where it stalls writes.
+        /// True if the flush may begin where it stalls writes.
         allow_write_stall: bool = false;
     }
 }
@@ -104,9 +104,9 @@ options! {
 options! {
     /// How a compaction that a user asks for works.
     CompactRangeOptions, "CompactRangeOptions" {
-        /// Whether no other compaction runs meanwhile.
+        /// True if no other compaction runs meanwhile.
         exclusive_manual_compaction: bool = false;
-        /// Whether the result moves to the lowest level that can hold it.
+        /// True if the result moves to the lowest level that can hold it.
         change_level: bool = false;
         /// The level it moves to; -1 for the lowest that is possible.
         target_level: i32 = -1;
@@ -115,7 +115,7 @@ options! {
         /// Whether the bottommost level is rewritten.
         bottommost_level_compaction: BottommostLevelCompaction =
             BottommostLevelCompaction::IfHaveCompactionFilter;
-        /// Whether the compaction may begin where it stalls writes.
+        /// True if the compaction may begin where it stalls writes.
         allow_write_stall: bool = false;
         /// Parts that run in parallel; 0 for `max_subcompactions`.
         max_subcompactions: u32 = 0;

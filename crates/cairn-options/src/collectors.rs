@@ -175,7 +175,7 @@ impl TablePropertiesCollector for Density {
 mod tests {
     use super::*;
 
-    /// Whether a table of these entries (true: a deletion) is marked.
+    /// True if a table of these entries (true: a deletion) is marked.
     fn is_marked(rule: CompactOnDeletion, entries: &[bool]) -> bool {
         let context = CollectorContext {
             family_id: 0,

@@ -23,7 +23,7 @@ options! {
         canceled: Canceled = Canceled::default(), unwritten;
         /// Temperature of the outputs.
         output_temperature_override: Temperature = Temperature::Unknown, missing;
-        /// Whether files that overlap nothing are moved without rewriting.
+        /// True if files that overlap nothing are moved without rewriting.
         allow_trivial_move: bool = false;
     }
 }
@@ -31,13 +31,13 @@ options! {
 options! {
     /// How long to wait for flushes and compactions.
     WaitForCompactOptions, "WaitForCompactOptions" {
-        /// Whether the wait ends with `Aborted` while background work is paused.
+        /// True if the wait ends with `Aborted` while background work is paused.
         abort_on_pause: bool = false;
-        /// Whether all families are flushed first.
+        /// True if all families are flushed first.
         flush: bool = false;
-        /// Whether to wait for the deletion of obsolete files too.
+        /// True to wait for the deletion of obsolete files too.
         wait_for_purge: bool = false;
-        /// Whether the database is closed afterwards.
+        /// True if the database is closed afterwards.
         close_db: bool = false;
         /// Microseconds after which the wait ends with `TimedOut`; 0 for never.
         timeout: u64 = 0;
@@ -74,7 +74,7 @@ impl Canceled {
         }
     }
 
-    /// Whether the compaction is called off.
+    /// True if the compaction is called off.
     #[must_use]
     pub fn is_canceled(&self) -> bool {
         self.0

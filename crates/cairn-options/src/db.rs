@@ -19,33 +19,33 @@ use cairn_types::WalFilter;
 options! {
     /// Options of a whole database (RocksDB's `DBOptions`).
     DbOptions, "DBOptions" {
-        /// Whether a database that does not exist is created.
+        /// True if a database that does not exist is created.
         create_if_missing: bool = false;
-        /// Whether column families that do not exist are created.
+        /// True if column families that do not exist are created.
         create_missing_column_families: bool = false;
-        /// Whether a database that exists is refused.
+        /// True if a database that exists is refused.
         error_if_exists: bool = false;
-        /// Whether doubtful data stops writes rather than being worked around.
+        /// True if doubtful data stops writes rather than being worked around.
         paranoid_checks: bool = true, hint;
-        /// Whether a flush counts the entries it wrote.
+        /// True if a flush counts the entries it wrote.
         flush_verify_memtable_count: bool = true, hint;
-        /// Whether a compaction counts the entries it read and wrote.
+        /// True if a compaction counts the entries it read and wrote.
         compaction_verify_record_count: bool = true, hint, recent;
-        /// Whether the MANIFEST lists live WALs.
+        /// True if the MANIFEST lists live WALs.
         track_and_verify_wals_in_manifest: bool = false;
-        /// Whether each WAL names the one before it.
+        /// True if each WAL names the one before it.
         track_and_verify_wals: bool = false, recent;
-        /// Whether tables are checked against the unique ids in the MANIFEST.
+        /// True if tables are checked against the unique ids in the MANIFEST.
         verify_sst_unique_id_in_manifest: bool = true;
         /// Files kept open, ten of which are not tables; -1 for all.
         max_open_files: i32 = -1, dynamic;
         /// Threads that open tables when all are kept open.
         max_file_opening_threads: i32 = 16, hint;
-        /// Whether tables are opened in the background.
+        /// True if tables are opened in the background.
         open_files_async: bool = false, hint, recent;
-        /// Whether opening a table skips what it can.
+        /// True if opening a table skips what it can.
         fast_sst_open: bool = false, dynamic, hint, recent;
-        /// Whether opening skips the statistics of tables.
+        /// True if opening skips the statistics of tables.
         skip_stats_update_on_db_open: bool = false, hint;
         /// Threads of asynchronous reads.
         read_io_executor_threads: i32 = 1, hint, recent;
@@ -68,21 +68,21 @@ options! {
         max_manifest_space_amp_pct: i32 = 500, dynamic, recent;
         /// Bytes reserved for a new MANIFEST.
         manifest_preallocation_size: u64 = 4 << 20, dynamic, hint;
-        /// Whether opening goes on with the MANIFEST it finds, where that is safe: its last record must
+        /// True if opening goes on with the MANIFEST it finds, where that is safe: its last record must
         /// say that all before it is durable, as closing a database with this option makes it say, and
         /// its size must be within `max_manifest_file_size`. Else, after a crash too, a fresh one is written.
         reuse_manifest_on_open: bool = false, recent;
-        /// Whether the MANIFEST is laid out for a fast start.
+        /// True if the MANIFEST is laid out for a fast start.
         optimize_manifest_for_recovery: bool = false, dynamic, hint, recent;
-        /// Whether closing reads the MANIFEST back, and replaces one that is damaged.
+        /// True if closing reads the MANIFEST back, and replaces one that is damaged.
         verify_manifest_content_on_close: bool = false, dynamic, recent;
         /// What recovery does with a damaged log.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery;
-        /// Whether two-phase commits survive in the log.
+        /// True if two-phase commits survive in the log.
         allow_2pc: bool = false, missing;
         /// Old WALs kept to be written again.
         recycle_log_file_num: u64 = 0;
-        /// Whether the next WAL is made in advance.
+        /// True if the next WAL is made in advance.
         async_wal_precreate: bool = false, hint, recent;
         /// Seconds for which old WALs are kept.
         wal_ttl_seconds("WAL_ttl_seconds"): u64 = 0;
@@ -90,7 +90,7 @@ options! {
         wal_size_limit_mb("WAL_size_limit_MB"): u64 = 0;
         /// Compression of WALs: none or zstd.
         wal_compression: Compression = Compression::None;
-        /// Whether the log waits in memory until `flush_wal`.
+        /// True if the log waits in memory until `flush_wal`.
         manual_wal_flush: bool = false;
         /// How WALs are written: `kMapped` or `kPlain`. Cairn's own. A log that is written over another
         /// (`recycle_log_file_num`) is written by calls in any case.
@@ -100,27 +100,27 @@ options! {
         wal_bytes_per_sync: u64 = 0, dynamic;
         /// Bytes of table after which write-back begins; 0 for 4 MiB.
         bytes_per_sync: u64 = 0, dynamic;
-        /// Whether that write-back waits for the one before.
+        /// True if that write-back waits for the one before.
         strict_bytes_per_sync: bool = false, dynamic, hint;
-        /// Whether files are synced with `fsync` rather than `fdatasync`.
+        /// True if files are synced with `fsync` rather than `fdatasync`.
         use_fsync: bool = false;
-        /// Whether space for files is reserved.
+        /// True if space for files is reserved.
         allow_fallocate: bool = true, hint;
-        /// Whether reads bypass the page cache.
+        /// True if reads bypass the page cache.
         use_direct_reads: bool = false;
-        /// Whether flushes and compactions bypass the page cache.
+        /// True if flushes and compactions bypass the page cache.
         use_direct_io_for_flush_and_compaction: bool = false;
-        /// Whether compactions read tables past the page cache, and other reads through it.
+        /// True if compactions read tables past the page cache, and other reads through it.
         use_direct_io_for_compaction_reads: bool = false, recent;
-        /// Whether tables and blob files are read through a mapping, which spares calls. What is read is
+        /// True if tables and blob files are read through a mapping, which spares calls. What is read is
         /// copied into the block cache as without. A device that fails, or a file that others cut off
         /// while the database has it open, may then end the process.
         allow_mmap_reads: bool = false;
-        /// Whether files are written through a mapping.
+        /// True if files are written through a mapping.
         allow_mmap_writes: bool = false, missing;
-        /// Whether the kernel is told that tables are read here and there.
+        /// True if the kernel is told that tables are read here and there.
         advise_random_on_open: bool = true, hint;
-        /// Whether descriptors are closed on exec.
+        /// True if descriptors are closed on exec.
         is_fd_close_on_exec: bool = true, missing;
         /// Bytes that compactions read ahead.
         compaction_readahead_size: u64 = 2 << 20, dynamic;
@@ -136,7 +136,7 @@ options! {
         /// What watches the room that tables and blob files take, and how fast they are deleted. Several
         /// databases may share it. As text its deletion rate in bytes a second.
         sst_file_manager: Option<Arc<SstFileManager>> = None, unwritten;
-        /// Whether that limit holds during recovery.
+        /// True if that limit holds during recovery.
         enforce_write_buffer_manager_during_recovery: bool = true, recent;
         /// What flushes and compactions may write and read a second; several databases may share
         /// it. With it, 0 means 1 MiB for `bytes_per_sync` and the limiter's rate for
@@ -144,16 +144,16 @@ options! {
         rate_limiter("rate_limiter_bytes_per_sec"): Option<Arc<RateLimiter>> = None, unwritten;
         /// Bytes a second that delayed writes get at first; 0 for 16 MiB.
         delayed_write_rate: u64 = 0, dynamic;
-        /// Whether log and memtable of a write group overlap with those of the next.
+        /// True if log and memtable of a write group overlap with those of the next.
         enable_pipelined_write: bool = false, hint;
-        /// Whether writes may reach memtables in any order. They keep their order all the same: what
+        /// True if writes may reach memtables in any order. They keep their order all the same: what
         /// the option gives up is not given up.
         unordered_write: bool = false, hint;
-        /// Whether writes without memtable have a queue of their own.
+        /// True if writes without memtable have a queue of their own.
         two_write_queues: bool = false, missing;
-        /// Whether several threads insert into a memtable at once.
+        /// True if several threads insert into a memtable at once.
         allow_concurrent_memtable_write: bool = true, hint;
-        /// Whether waiting writers spin first.
+        /// True if waiting writers spin first.
         enable_write_thread_adaptive_yield: bool = true, hint;
         /// Microseconds they spin at most.
         write_thread_max_yield_usec: u64 = 100, hint;
@@ -161,13 +161,13 @@ options! {
         write_thread_slow_yield_usec: u64 = 3, hint;
         /// Bytes of a write group.
         max_write_batch_group_size_bytes: u64 = 1 << 20;
-        /// Whether flushes of several families take effect together.
+        /// True if flushes of several families take effect together.
         atomic_flush: bool = false;
-        /// Whether recovery leaves its data in memtables.
+        /// True if recovery leaves its data in memtables.
         avoid_flush_during_recovery: bool = false;
-        /// Whether closing drops data that has no log.
+        /// True if closing drops data that has no log.
         avoid_flush_during_shutdown: bool = false, dynamic;
-        /// Whether opening makes the best of missing files.
+        /// True if opening makes the best of missing files.
         best_efforts_recovery: bool = false;
         /// Attempts to resume after a background error that may pass.
         max_bgerror_resume_count: i32 = i32::MAX;
@@ -177,13 +177,13 @@ options! {
         stats_dump_period_sec: u32 = 600, dynamic;
         /// Seconds between snapshots of statistics; 0 for none.
         stats_persist_period_sec: u32 = 600, dynamic;
-        /// Whether those snapshots are stored in a column family.
+        /// True if those snapshots are stored in a column family.
         persist_stats_to_disk: bool = false, missing;
         /// Bytes of those snapshots in memory.
         stats_history_buffer_size: u64 = 1 << 20, dynamic;
-        /// Whether dumps include the allocator's statistics.
+        /// True if dumps include the allocator's statistics.
         dump_malloc_stats: bool = false, hint;
-        /// Whether flushes, compactions, openings and verifications say what they do, for lists of threads.
+        /// True if flushes, compactions, openings and verifications say what they do, for lists of threads.
         enable_thread_tracking: bool = false;
         /// The least important message that goes to the LOG file.
         info_log_level: InfoLogLevel = InfoLogLevel::Info;
@@ -201,32 +201,32 @@ options! {
         wal_dir: PathBuf = PathBuf::new();
         /// Microseconds between searches for obsolete files.
         delete_obsolete_files_period_micros: u64 = 6 * 3600 * 1_000_000, dynamic, hint;
-        /// Whether the tables of a dropped family are deleted in the background when its last handle goes. What iterators
+        /// True if the tables of a dropped family are deleted in the background when its last handle goes. What iterators
         /// leave behind always is.
         avoid_unnecessary_blocking_io: bool = false;
-        /// Whether obsolete WALs are closed in the background.
+        /// True if obsolete WALs are closed in the background.
         background_close_inactive_wals: bool = false, hint, recent;
         /// Caches that may be used.
         lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier, hint;
-        /// Whether iterators ignore prefixes unless asked.
+        /// True if iterators ignore prefixes unless asked.
         prefix_seek_opt_in_only: bool = false, recent;
-        /// Whether misuse of single deletions fails the compaction that sees it.
+        /// True if misuse of single deletions fails the compaction that sees it.
         enforce_single_del_contracts: bool = true;
-        /// Whether the MANIFEST carries the database's id.
+        /// True if the MANIFEST carries the database's id.
         write_dbid_to_manifest: bool = true;
-        /// Whether the IDENTITY file is written.
+        /// True if the IDENTITY file is written.
         write_identity_file: bool = true, recent;
         /// The host's name in tables and LOG; `__hostname__` stands for the machine's.
         db_host_id: String = "__hostname__".to_owned();
         /// Checksums of whole files.
         file_checksum_gen_factory: Option<FileChecksum> = None;
-        /// Whether key bytes may appear in errors.
+        /// True if key bytes may appear in errors.
         allow_data_in_errors: bool = false, hint;
-        /// Whether ingested files may go below existing data: `cf_allow_ingest_behind` of every family.
+        /// True if ingested files may go below existing data: `cf_allow_ingest_behind` of every family.
         allow_ingest_behind: bool = false;
         /// What sees the log during recovery.
         wal_filter: Plugin<dyn WalFilter> = Plugin::None;
-        /// Whether locks spin first.
+        /// True if locks spin first.
         use_adaptive_mutex: bool = false, hint;
         /// Longest time without looking for compactions that are due by the age of files or by reads, in
         /// seconds. Sooner where statistics come sooner, or a fifth of the shortest such age is shorter.

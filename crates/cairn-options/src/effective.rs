@@ -269,7 +269,7 @@ impl FamilyOptions {
         Ok(())
     }
 
-    /// Whether files may be ingested behind everything, into a last level that is kept for them.
+    /// True if files may be ingested behind everything, into a last level that is kept for them.
     #[must_use]
     pub fn allows_ingest_behind(&self, db: &DbOptions) -> bool {
         self.cf_allow_ingest_behind || db.allow_ingest_behind
@@ -489,7 +489,7 @@ impl FamilyOptions {
         }
     }
 
-    /// Whether compactions are filtered, by the program's filter or because values grow too old.
+    /// True if compactions are filtered, by the program's filter or because values grow too old.
     #[must_use]
     pub fn has_compaction_filter(&self) -> bool {
         self.compaction_filter.is_some()

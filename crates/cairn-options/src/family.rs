@@ -49,7 +49,7 @@ options! {
         /// `memtable_whole_key_filtering` is set. Changes take effect with the next memtable. Not
         /// used with a comparator in which keys of different bytes may be equal.
         memtable_prefix_bloom_size_ratio: f64 = 0.0, dynamic;
-        /// Whether that filter knows whole keys too.
+        /// True if that filter knows whole keys too.
         memtable_whole_key_filtering: bool = false, dynamic;
         /// Range deletions in a memtable at which it is flushed; 0 for any number.
         memtable_max_range_deletions: u32 = 0, dynamic, recent;
@@ -61,19 +61,19 @@ options! {
         memtable_avg_op_scan_flush_trigger: u32 = 0, dynamic, recent;
         /// Huge pages for memtables, in bytes; 0 for none.
         memtable_huge_page_size: u64 = 0, dynamic, hint;
-        /// Whether batched lookups of memtables share work.
+        /// True if batched lookups of memtables share work.
         memtable_batch_lookup_optimization: bool = false, hint, recent;
-        /// Whether seeks check entries against their checksums.
+        /// True if seeks check entries against their checksums.
         memtable_verify_per_key_checksum_on_seek: bool = false, dynamic, missing, recent;
         /// Bytes of checksum for each entry of a memtable.
         memtable_protection_bytes_per_key: u32 = 0, dynamic, missing;
         /// Bytes of checksum for each entry of a block in memory.
         block_protection_bytes_per_key: u32 = 0, dynamic, missing, recent;
-        /// Whether lookups check the order of memtables.
+        /// True if lookups check the order of memtables.
         paranoid_memory_checks: bool = false, dynamic, missing, recent;
         /// The prefix whose last insert is where the next one begins to search.
         memtable_insert_with_hint_prefix_extractor: Option<PrefixExtractor> = None, hint;
-        /// Whether a put may overwrite the value in the memtable.
+        /// True if a put may overwrite the value in the memtable.
         inplace_update_support: bool = false, missing;
         /// Locks for that.
         inplace_update_num_locks: u64 = 10_000, dynamic, hint;
@@ -126,17 +126,17 @@ options! {
         max_bytes_for_level_multiplier: f64 = 10.0, dynamic;
         /// Further factors by level.
         max_bytes_for_level_multiplier_additional: Vec<i32> = vec![1; 7], dynamic;
-        /// Whether sizes of levels follow the size of the last one.
+        /// True if sizes of levels follow the size of the last one.
         level_compaction_dynamic_level_bytes: bool = true;
         /// Size of a table in level 1, in bytes.
         target_file_size_base: u64 = 64 << 20, dynamic;
         /// How many times larger tables are in each further level.
         target_file_size_multiplier: i32 = 1, dynamic;
-        /// Whether no table is larger than its target.
+        /// True if no table is larger than its target.
         target_file_size_is_upper_bound: bool = false, dynamic, recent;
         /// Largest input of a compaction, in bytes; 0 for 25 tables.
         max_compaction_bytes: u64 = 0, dynamic;
-        /// Whether compactions only run when asked for.
+        /// True if compactions only run when asked for.
         disable_auto_compactions: bool = false, dynamic;
         /// Seconds after which data is compacted on; `u64::MAX - 1` for 30 days.
         ttl: u64 = DEFAULT_TTL, dynamic;
@@ -160,21 +160,21 @@ options! {
         min_tombstones_for_range_conversion: u32 = 0, dynamic, missing, recent;
         /// Merge operands of a key at which a write merges them; 0 for never.
         max_successive_merges: u64 = 0, dynamic;
-        /// Whether that may read files.
+        /// True if that may read files.
         strict_max_successive_merges: bool = false, dynamic, recent;
-        /// Whether the bottommost level has no filters.
+        /// True if the bottommost level has no filters.
         optimize_filters_for_hits: bool = false, hint;
-        /// Whether levels are checked as the tree changes.
+        /// True if levels are checked as the tree changes.
         force_consistency_checks: bool = true, hint;
-        /// Whether each new table is read back.
+        /// True if each new table is read back.
         paranoid_file_checks: bool = false, dynamic;
         /// What of a new table is verified: the sum of 1 for the checksums of blocks, 2 for the entries
         /// and 4 for the checksum of the file, and of 1024 for the tables of compactions and 4096 for
         /// those of flushes.
         verify_output_flags: u32 = 0, dynamic, recent;
-        /// Whether the calls of compactions that write files are timed, for their reports.
+        /// True if the calls of compactions that write files are timed, for their reports.
         report_bg_io_stats: bool = false, dynamic;
-        /// Whether large values go to blob files.
+        /// True if large values go to blob files.
         enable_blob_files: bool = false, dynamic;
         /// Smallest value that does, in bytes.
         min_blob_size: u64 = 0, dynamic;
@@ -184,7 +184,7 @@ options! {
         blob_compression_type: Compression = Compression::None, dynamic;
         /// Levels of that codec.
         blob_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic, recent;
-        /// Whether compactions move live blobs out of old files.
+        /// True if compactions move live blobs out of old files.
         enable_blob_garbage_collection: bool = false, dynamic;
         /// Share of the files, oldest first, that are moved out of.
         blob_garbage_collection_age_cutoff: f64 = 0.25, dynamic;
@@ -205,16 +205,16 @@ options! {
         /// number. When they take more, compactions empty the oldest of them. Cairn's own: RocksDB
         /// bounds garbage by age only.
         blob_space_target: f64 = 0.0, dynamic, unwritten;
-        /// Whether large columns of entities go to blob files as large values do. Cairn's own:
+        /// True if large columns of entities go to blob files as large values do. Cairn's own:
         /// RocksDB does so from 11.9 on, and older releases cannot read such entities.
         enable_blob_columns: bool = false, dynamic, unwritten;
-        /// Whether writes put blobs straight into blob files.
+        /// True if writes put blobs straight into blob files.
         enable_blob_direct_write: bool = false, missing, recent;
         /// Blob files written at once then.
         blob_direct_write_partitions: u32 = 1, hint, recent;
         /// How hard obsolete blocks are driven out of the cache.
         uncache_aggressiveness: u32 = 0, dynamic, hint, recent;
-        /// Whether tables keep timestamps.
+        /// True if tables keep timestamps.
         persist_user_defined_timestamps: bool = true, recent;
         /// Temperature of the last level.
         last_level_temperature: Temperature = Temperature::Unknown, dynamic, missing;
@@ -234,14 +234,14 @@ options! {
         sst_partitioner_factory: Plugin<dyn SstPartitionerFactory> = Plugin::None;
         /// What sees the entries of tables as they are written.
         table_properties_collector_factories: Collectors = Collectors::default(), unwritten;
-        /// Whether tables dense with deletions are compacted on soon. Cairn's own: it is as if a
+        /// True if tables dense with deletions are compacted on soon. Cairn's own: it is as if a
         /// `CompactOnDeletion` collector were among the factories above.
         deletion_triggered_compaction: bool = true, dynamic, unwritten;
-        /// Whether ingested files may go below existing data. The last level is then kept for them, and
+        /// True if ingested files may go below existing data. The last level is then kept for them, and
         /// compactions drop no deletion and no sequence number. For universal trees; to be set from
         /// the family's beginning.
         cf_allow_ingest_behind: bool = false, recent;
-        /// Whether the family refuses writes to its memtable.
+        /// True if the family refuses writes to its memtable.
         disallow_memtable_writes: bool = false, missing, recent;
         /// Directories of the family's tables in the place of the database's `db_paths`.
         cf_paths: Vec<DbPath> = Vec::new(), unwritten;

@@ -199,7 +199,7 @@ fn parse_version(text: &str) -> Result<[u32; 3]> {
 /// A file as it is read, section by section.
 struct Reader {
     file: OptionsFile,
-    /// Whether unknown options are left out.
+    /// True if unknown options are left out.
     lenient: bool,
     seen: Vec<(String, Option<String>)>,
 }

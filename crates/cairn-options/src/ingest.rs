@@ -7,38 +7,38 @@ use crate::rows::options;
 options! {
     /// How external tables are ingested.
     IngestExternalFileOptions, "IngestExternalFileOptions" {
-        /// Whether the files are linked into the database and their names given up afterwards.
+        /// True if the files are linked into the database and their names given up afterwards.
         move_files: bool = false;
-        /// Whether the files are linked into the database and keep their names as well.
+        /// True if the files are linked into the database and keep their names as well.
         link_files: bool = false;
-        /// Whether a file that cannot be linked is copied instead.
+        /// True if a file that cannot be linked is copied instead.
         failed_move_fall_back_to_copy: bool = true;
-        /// Whether snapshots that exist already keep from seeing what is ingested.
+        /// True if snapshots that exist already keep from seeing what is ingested.
         snapshot_consistency: bool = true;
-        /// Whether all entries of a file may be given one sequence number of the database, which
+        /// True if all entries of a file may be given one sequence number of the database, which
         /// a file that overlaps others needs.
         allow_global_seqno: bool = true;
-        /// Whether memtables that overlap the files are flushed first; else they are an error.
+        /// True if memtables that overlap the files are flushed first; else they are an error.
         allow_blocking_flush: bool = true;
-        /// Whether the files go below all that is there: keys that exist keep their values. Needs
+        /// True if the files go below all that is there: keys that exist keep their values. Needs
         /// `allow_ingest_behind` or `cf_allow_ingest_behind`.
         ingest_behind: bool = false;
-        /// Whether the sequence number is written into the files too, as releases before 5.16
+        /// True if the sequence number is written into the files too, as releases before 5.16
         /// need it.
         write_global_seqno: bool = false;
-        /// Whether the checksum of every block is verified first.
+        /// True if the checksum of every block is verified first.
         verify_checksums_before_ingest: bool = false;
         /// Bytes read at once for that; 0 for a default.
         verify_checksums_readahead_size: u64 = 0;
-        /// Whether checksums of whole files that the caller gives are verified.
+        /// True if checksums of whole files that the caller gives are verified.
         verify_file_checksum: bool = true;
-        /// Whether a file that cannot go to the last level is refused with `TryAgain`.
+        /// True if a file that cannot go to the last level is refused with `TryAgain`.
         fail_if_not_bottommost_level: bool = false;
-        /// Whether files that a database wrote are taken, with the sequence numbers they have.
+        /// True if files that a database wrote are taken, with the sequence numbers they have.
         allow_db_generated_files: bool = false;
-        /// Whether blocks that the ingestion reads enter the cache. Cairn's reads past it.
+        /// True if blocks that the ingestion reads enter the cache. Cairn's reads past it.
         fill_cache: bool = true, hint;
-        /// Whether index and filter of tables in the last level are read at once.
+        /// True if index and filter of tables in the last level are read at once.
         prefetch_lmax_index_and_filter_blocks: bool = true, hint;
         /// Threads that open the tables.
         file_opening_threads: i32 = 1, hint;
@@ -48,7 +48,7 @@ options! {
 options! {
     /// How the files of an exported column family are brought in.
     ImportColumnFamilyOptions, "ImportColumnFamilyOptions" {
-        /// Whether the files are linked and their names given up, rather than copied.
+        /// True if the files are linked and their names given up, rather than copied.
         move_files: bool = false;
     }
 }

@@ -18,11 +18,11 @@ options! {
         zstd_max_train_bytes: u32 = 0, dynamic;
         /// Threads that compress the blocks of one table.
         parallel_threads: u32 = 1, dynamic, hint;
-        /// Whether these options replace the family's for the bottommost level.
+        /// True if these options replace the family's for the bottommost level.
         enabled: bool = false, dynamic;
         /// Data buffered to sample from before the dictionary is made, in bytes; 0 for no limit.
         max_dict_buffer_bytes: u64 = 0, dynamic;
-        /// Whether zstd's trainer makes the dictionary, rather than its finalizer.
+        /// True if zstd's trainer makes the dictionary, rather than its finalizer.
         use_zstd_dict_trainer: bool = true, dynamic;
         /// A block is kept compressed if that makes it at most this many 1024ths of its size.
         max_compressed_bytes_per_kb: i32 = 896, dynamic, recent;
@@ -52,11 +52,11 @@ options! {
         max_read_amp: i32 = -1, dynamic, recent;
         /// When enough runs are taken.
         stop_style: CompactionStopStyle = CompactionStopStyle::TotalSize, dynamic;
-        /// Whether files that overlap nothing are moved without rewriting.
+        /// True if files that overlap nothing are moved without rewriting.
         allow_trivial_move: bool = false, dynamic;
-        /// Whether large runs are compacted in parts.
+        /// True if large runs are compacted in parts.
         incremental: bool = false, dynamic;
-        /// Whether files wait in a queue without being locked.
+        /// True if files wait in a queue without being locked.
         reduce_file_locking: bool = true, dynamic, recent;
     }
 }
@@ -68,17 +68,17 @@ options! {
         max_table_files_size: u64 = 1 << 30, dynamic;
         /// Total size of tables and blob files at which the oldest is dropped; 0 for tables only.
         max_data_files_size: u64 = 0, dynamic, recent;
-        /// Whether small files are merged.
+        /// True if small files are merged.
         allow_compaction: bool = false, dynamic;
         /// Age at which data is warm, in seconds; replaced by the thresholds below.
         age_for_warm: u64 = 0, dynamic;
         /// Temperatures by age.
         file_temperature_age_thresholds: String = String::new(), dynamic, recent;
-        /// Whether a change of temperature copies the file as it is.
+        /// True if a change of temperature copies the file as it is.
         allow_trivial_copy_when_change_temperature: bool = false, dynamic, recent;
         /// Buffer of that copy, in bytes.
         trivial_copy_buffer_size: u64 = 4096, dynamic, recent;
-        /// Whether the ratio of keys to values steers compaction.
+        /// True if the ratio of keys to values steers compaction.
         use_kv_ratio_compaction: bool = false, dynamic, recent;
     }
 }

@@ -72,7 +72,7 @@ impl<T: ?Sized> Plugin<T> {
         }
     }
 
-    /// Whether there is an object.
+    /// True if there is an object.
     #[must_use]
     pub fn is_some(&self) -> bool {
         self.get().is_some()
@@ -89,7 +89,7 @@ impl<T: ?Sized> Plugin<T> {
         }
     }
 
-    /// Whether a text names an object that is not there.
+    /// True if a text names an object that is not there.
     #[must_use]
     pub fn is_unresolved(&self) -> bool {
         matches!(self, Plugin::Named(_))

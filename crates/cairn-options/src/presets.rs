@@ -20,7 +20,7 @@ fn cache(bytes: usize) -> Option<Arc<BlockCache>> {
     Some(Arc::new(BlockCache::new(bytes, CacheOptions::default())))
 }
 
-/// Whether the release `version` (major, minor) is older than `other`.
+/// True if the release `version` (major, minor) is older than `other`.
 fn older(version: (u32, u32), other: (u32, u32)) -> bool {
     version < other
 }

@@ -24,11 +24,11 @@ pub enum Support {
 pub struct Row<S> {
     /// RocksDB's name.
     pub name: &'static str,
-    /// Whether it can change while the database is open.
+    /// True if it can change while the database is open.
     pub dynamic: bool,
-    /// Whether OPTIONS files carry it.
+    /// True if OPTIONS files carry it.
     pub written: bool,
-    /// Whether RocksDB 7.8 does not know it. It is then left out of files where it has its
+    /// True if RocksDB 7.8 does not know it. It is then left out of files where it has its
     /// default, so that older releases can read them.
     pub recent: bool,
     /// What Cairn does with it.

@@ -21,7 +21,7 @@ pub trait Options: Clone + Default + Sized + 'static {
         find(Self::rows(), name)
     }
 
-    /// Whether [`Options::set`] takes `name`: an option, or one of older releases.
+    /// True if [`Options::set`] takes `name`: an option, or one of older releases.
     fn knows(&self, name: &str) -> bool {
         let group = name.split_once('.').map_or(name, |(group, _)| group);
         Self::row(group).is_some() || is_retired(name)
@@ -198,7 +198,7 @@ const RETIRED: &[&str] = &[
     "verify_checksums_in_compaction",
 ];
 
-/// Whether `name` is an option of older releases that means nothing any more.
+/// True if `name` is an option of older releases that means nothing any more.
 pub(crate) fn is_retired(name: &str) -> bool {
     RETIRED.contains(&name)
 }

@@ -31,15 +31,15 @@ options! {
         checksum: ChecksumKind = ChecksumKind::Xxh3, dynamic;
         /// What kind of filter tables get; none means that every lookup reads a data block.
         filter_policy: Option<FilterPolicy> = None, dynamic;
-        /// Whether filters know whole keys.
+        /// True if filters know whole keys.
         whole_key_filtering: bool = true, dynamic;
-        /// Whether filters are cut into partitions. Needs the two-level index.
+        /// True if filters are cut into partitions. Needs the two-level index.
         partition_filters: bool = false, dynamic;
-        /// Whether partitions of filters end independently of those of the index.
+        /// True if partitions of filters end independently of those of the index.
         decouple_partitioned_filters: bool = true, dynamic, recent;
-        /// Whether filters are sized to what the allocator hands out.
+        /// True if filters are sized to what the allocator hands out.
         optimize_filters_for_memory: bool = true, dynamic, hint;
-        /// Whether a filter is checked against its keys before it is written.
+        /// True if a filter is checked against its keys before it is written.
         detect_filter_construct_corruption: bool = false, dynamic, missing;
         /// The index of a table.
         index_type: IndexType = IndexType::BinarySearch, dynamic;
@@ -49,38 +49,38 @@ options! {
         uniform_cv_threshold: f64 = -1.0, dynamic, hint, recent;
         /// How short the keys of the index are made.
         index_shortening: IndexShortening = IndexShortening::ShortenSeparators, dynamic;
-        /// Whether index blocks are compressed.
+        /// True if index blocks are compressed.
         enable_index_compression: bool = true, dynamic;
         /// The index inside a data block.
         data_block_index_type: DataBlockIndexType = DataBlockIndexType::BinarySearch, dynamic;
         /// Keys per bucket of that index, when it is a hash table.
         data_block_hash_table_util_ratio: f64 = 0.75, dynamic;
-        /// Whether keys leave out what they share with the key before.
+        /// True if keys leave out what they share with the key before.
         use_delta_encoding: bool = true, dynamic, recent;
         /// True if blocks store what all their user keys begin with once. From format version 8 on, with
         /// `use_delta_encoding`, for orders without timestamps.
         optimize_key_common_prefix: KeyCommonPrefix = KeyCommonPrefix::IfFastSeek, dynamic, recent;
-        /// Whether the keys and the values of a data block lie apart.
+        /// True if the keys and the values of a data block lie apart.
         separate_key_value_in_data_block: bool = false, dynamic, recent;
-        /// Whether blocks that are smaller than a page never cross one.
+        /// True if blocks that are smaller than a page never cross one.
         block_align: bool = false, dynamic;
         /// Alignment of groups of blocks, in bytes; 0 for none.
         super_block_alignment_size: u64 = 0, dynamic, recent;
         /// At most one in this many bytes is padding for that alignment.
         super_block_alignment_space_overhead_ratio: u64 = 128, dynamic, recent;
-        /// Whether compressed blocks are decompressed again before they are written.
+        /// True if compressed blocks are decompressed again before they are written.
         verify_compression: bool = false, dynamic;
         /// Where blocks are kept in memory; none makes a cache of 32 MiB when the family is opened.
         block_cache: Option<Arc<BlockCache>> = None, unwritten;
-        /// Whether there is no block cache at all.
+        /// True if there is no block cache at all.
         no_block_cache: bool = false, dynamic;
-        /// Whether indexes and filters live in the block cache rather than in their open table.
+        /// True if indexes and filters live in the block cache rather than in their open table.
         cache_index_and_filter_blocks: bool = false, dynamic;
-        /// Whether they are evicted after data blocks.
+        /// True if they are evicted after data blocks.
         cache_index_and_filter_blocks_with_high_priority: bool = true, dynamic;
-        /// Whether those of level 0 stay in the cache.
+        /// True if those of level 0 stay in the cache.
         pin_l0_filter_and_index_blocks_in_cache: bool = false, dynamic;
-        /// Whether the top of partitioned ones stays in the cache.
+        /// True if the top of partitioned ones stays in the cache.
         pin_top_level_index_and_filter: bool = true, dynamic;
         /// The three pinning rules that replace the two options above.
         metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), dynamic;
@@ -98,9 +98,9 @@ options! {
         flush_block_policy_factory: String = "FlushBlockBySizePolicyFactory".to_owned(), missing;
         /// An index of the user's own making.
         user_defined_index_factory: String = "nullptr".to_owned(), missing, recent;
-        /// Whether a table without that index is refused.
+        /// True if a table without that index is refused.
         fail_if_no_udi_on_open: bool = false, missing, recent;
-        /// Whether that index replaces the built-in one.
+        /// True if that index replaces the built-in one.
         use_udi_as_primary_index: bool = false, missing, recent;
         /// Which of the two a table is opened with.
         index_mode: IndexMode = IndexMode::StandardDefault, hint, recent;

@@ -20,13 +20,13 @@ impl TableFilter {
         TableFilter(Some(Arc::new(choose)))
     }
 
-    /// Whether there is a function.
+    /// True if there is a function.
     #[must_use]
     pub fn is_some(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether the table with these properties is chosen.
+    /// True if the table with these properties is chosen.
     #[must_use]
     pub fn chooses(&self, properties: &Properties) -> bool {
         self.0.as_ref().is_none_or(|choose| choose(properties))

@@ -27,7 +27,7 @@ struct Wrapper {
     name: &'static str,
     /// What the program's object is called in it.
     inner: &'static str,
-    /// Whether it knows the time to live.
+    /// True if it knows the time to live.
     has_ttl: bool,
 }
 

@@ -154,7 +154,7 @@ pub trait RandomAccessFile: Send + Sync {
     /// an error of one says nothing about the others. One after another unless the file system
     /// knows better.
     fn read_many(&self, reads: &mut [ReadAt<'_>]);
-    /// Whether the `len` bytes at `offset`, as far as there are so many, may be such as nobody wrote: a
+    /// True if the `len` bytes at `offset`, as far as there are so many, may be such as nobody wrote: a
     /// disk that lost them shows zeros.
     fn is_blank(&self, offset: u64, len: usize) -> Result<bool>;
     /// The length of the file in bytes, now.
@@ -296,7 +296,7 @@ pub trait WritableFile: Send + Sync {
     fn len(&self) -> u64;
     /// Where the file was created; for messages.
     fn path(&self) -> &Path;
-    /// Whether appends are stores into a mapping now; see [`FileMode::mapped`].
+    /// True if appends are stores into a mapping now; see [`FileMode::mapped`].
     fn is_mapped(&self) -> bool;
     /// When the last append ended that waited for 20 milliseconds and more, in nanoseconds of the clock that
     /// [`Clock::monotonic_nanos`](crate::Clock::monotonic_nanos) of the machine tells, and how many of them it waited. None

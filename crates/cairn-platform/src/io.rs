@@ -68,7 +68,7 @@ impl Buffer {
         true
     }
 
-    /// Whether both are one buffer and not copies.
+    /// True if both are one buffer and not copies.
     #[must_use]
     pub fn is_same(&self, other: &Buffer) -> bool {
         Arc::ptr_eq(&self.all, &other.all)
@@ -270,7 +270,7 @@ impl ReadRequest {
         })
     }
 
-    /// Whether no buffer can hold the bytes.
+    /// True if no buffer can hold the bytes.
     fn is_too_long(&self) -> bool {
         u32::try_from(self.len).is_err()
     }

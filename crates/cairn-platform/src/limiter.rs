@@ -221,7 +221,7 @@ impl RateLimiter {
         total(&waiting, priority)
     }
 
-    /// Whether this kind counts against the limit.
+    /// True if this kind counts against the limit.
     #[must_use]
     pub fn limits(&self, kind: IoKind) -> bool {
         match self.mode {

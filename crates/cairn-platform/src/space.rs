@@ -121,14 +121,14 @@ impl SstFileManager {
         self.state.lock().compaction_buffer = bytes;
     }
 
-    /// Whether the files have reached the limit.
+    /// True if the files have reached the limit.
     #[must_use]
     pub fn is_max_allowed_space_reached(&self) -> bool {
         let state = self.state.lock();
         state.max_allowed > 0 && state.total() >= state.max_allowed
     }
 
-    /// Whether they have with what running compactions may write.
+    /// True if they have with what running compactions may write.
     #[must_use]
     pub fn is_max_allowed_space_reached_including_compactions(&self) -> bool {
         let state = self.state.lock();

@@ -35,7 +35,7 @@ fn rounded(len: usize) -> usize {
     }
 }
 
-/// Whether memory of `length` may be used for `len` bytes.
+/// True if memory of `length` may be used for `len` bytes.
 pub(crate) fn fits(length: usize, len: usize) -> bool {
     (len..=rounded(len)).contains(&length)
 }

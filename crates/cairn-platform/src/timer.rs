@@ -123,7 +123,7 @@ impl Timers {
         }
     }
 
-    /// Whether there is a thread.
+    /// True if there is a thread.
     #[cfg(test)]
     pub(crate) fn is_running(&self) -> bool {
         self.state.lock().thread.is_some()

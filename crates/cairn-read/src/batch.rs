@@ -202,7 +202,7 @@ fn too_large(options: &ReadOptions) -> Error {
 struct Batch<'a> {
     members: Vec<Member<'a>>,
     patience: Patience,
-    /// Whether the times of its steps are counted by level.
+    /// True if the times of its steps are counted by level.
     timed: bool,
 }
 

@@ -38,9 +38,9 @@ pub struct BlobCache {
 /// What a read may do for a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobReadOptions {
-    /// Whether the blob enters the cache.
+    /// True if the blob enters the cache.
     pub fill_cache: bool,
-    /// Whether only the cache may be asked.
+    /// True if only the cache may be asked.
     pub cache_only: bool,
 }
 

@@ -208,7 +208,7 @@ impl Child {
         }
     }
 
-    /// Whether the child stands on an entry.
+    /// True if the child stands on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
@@ -231,7 +231,7 @@ impl Child {
         }
     }
 
-    /// Whether the entry is seen to have another user key than the one before it in the child; `false`
+    /// True if the entry is seen to have another user key than the one before it in the child; `false`
     /// where that cannot be told. User keys are the same if `same` says so.
     #[inline]
     #[must_use]

@@ -64,7 +64,7 @@ impl Columns {
         }
     }
 
-    /// Whether more operands than `merge_operand_count_threshold` were merged into the entity; see
+    /// True if more operands than `merge_operand_count_threshold` were merged into the entity; see
     /// [`Value::has_too_many_operands`]. Coalesced columns do not say.
     #[must_use]
     pub fn has_too_many_operands(&self) -> bool {
@@ -93,7 +93,7 @@ impl Columns {
         self.places.len()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()

@@ -91,7 +91,7 @@ enum Edge {
 /// Keys for which an answer holds: those for which it holds in all sources.
 #[derive(Clone, Copy, Default)]
 struct Window {
-    /// Whether there is an answer at all.
+    /// True if there is an answer at all.
     known: bool,
     /// The sources that have the nearest edges.
     from: usize,
@@ -177,7 +177,7 @@ impl Cover {
         self.find(user_key)
     }
 
-    /// Whether no source can have tombstones.
+    /// True if no source can have tombstones.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.sources.is_empty()
@@ -192,7 +192,7 @@ impl Cover {
         }
     }
 
-    /// Whether it is known, without looking at tables, that no tombstone covers `user_key`.
+    /// True if it is known, without looking at tables, that no tombstone covers `user_key`.
     pub(crate) fn is_known_uncovered(&self, user_key: &[u8]) -> bool {
         self.is_empty() || self.window.seq == SequenceNumber::ZERO && self.holds(user_key)
     }

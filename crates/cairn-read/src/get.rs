@@ -209,9 +209,9 @@ pub(crate) struct PointGet<'a> {
     hit: Hit,
     /// More operands than this are too many.
     most_operands: u64,
-    /// Whether files that have no value of the key count this read.
+    /// True if files that have no value of the key count this read.
     drawn: bool,
-    /// Whether the thread counts by level.
+    /// True if the thread counts by level.
     by_level: bool,
 }
 
@@ -434,19 +434,19 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Whether times of tables are counted by level.
+    /// True if times of tables are counted by level.
     #[inline]
     pub(crate) fn wants_times_by_level(&self) -> bool {
         self.by_level && perf::wants_times()
     }
 
-    /// Whether there is more to do that needs nothing that is not in memory.
+    /// True if there is more to do that needs nothing that is not in memory.
     #[inline]
     pub(crate) fn can_go_on(&self) -> bool {
         self.lack.is_none() && self.stage != Stage::Over
     }
 
-    /// Whether the read waits for what it lacks.
+    /// True if the read waits for what it lacks.
     pub(crate) fn is_stopped(&self) -> bool {
         self.lack.is_some()
     }
@@ -661,7 +661,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Whether `other`, which waits too, lacks the same block.
+    /// True if `other`, which waits too, lacks the same block.
     pub(crate) fn lacks_the_same(&self, other: &PointGet<'_>) -> bool {
         let same_table = match (&self.table, &other.table) {
             (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
@@ -798,7 +798,7 @@ fn shown(stored: Value, dated: bool) -> Result<Value> {
     Ok(stored.slice(0..len))
 }
 
-/// Whether the bounds of `file` are around `user`.
+/// True if the bounds of `file` are around `user`.
 #[inline]
 fn may_hold(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
     !begins_behind(order, file, user)

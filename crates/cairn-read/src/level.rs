@@ -67,7 +67,7 @@ pub struct LevelIter {
     at: usize,
     iter: Option<TableIter>,
     back: bool,
-    /// Whether the seek that goes on counts on the file where it ends.
+    /// True if the seek that goes on counts on the file where it ends.
     drawn: bool,
     error: Option<Error>,
     largest_seq: Option<SequenceNumber>,
@@ -246,7 +246,7 @@ impl LevelIter {
         self.settle(progress)
     }
 
-    /// Whether the iterator stands on an entry.
+    /// True if the iterator stands on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
@@ -260,7 +260,7 @@ impl LevelIter {
         self.iter.as_ref().map_or(&[], TableIter::key)
     }
 
-    /// Whether the entry is seen to begin a user key; see `TableIter::begins_key`.
+    /// True if the entry is seen to begin a user key; see `TableIter::begins_key`.
     #[inline]
     #[must_use]
     pub(crate) fn begins_key(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
@@ -419,7 +419,7 @@ impl LevelIter {
         }
     }
 
-    /// Whether the filter of the current table has said that it has nothing of the prefix that is sought, and the file
+    /// True if the filter of the current table has said that it has nothing of the prefix that is sought, and the file
     /// at position `at`, the next one, begins behind that prefix: nothing further on has it either.
     fn begins_behind_prefix(&self, at: usize) -> bool {
         let Some(target) = self.iter.as_ref().and_then(TableIter::ruled_out) else {

@@ -36,7 +36,7 @@ enum Then {
 pub struct MergingIter {
     order: KeyOrder,
     children: Vec<Child>,
-    /// Whether more than one of them has blocks.
+    /// True if more than one of them has blocks.
     overlaps: bool,
     players: Tournament,
     /// The child with the first key, if `stands`.
@@ -116,20 +116,20 @@ impl MergingIter {
         }
     }
 
-    /// Whether the iterator stands on an entry.
+    /// True if the iterator stands on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
         self.stands
     }
 
-    /// Whether there is no source at all.
+    /// True if there is no source at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.children.is_empty()
     }
 
-    /// Whether the last step waits for bytes that are not in memory.
+    /// True if the last step waits for bytes that are not in memory.
     #[inline]
     #[must_use]
     pub fn lacks(&self) -> bool {
@@ -389,7 +389,7 @@ impl MergingIter {
         skipped
     }
 
-    /// Whether another child may stand on the user key of the entry: if not, none does.
+    /// True if another child may stand on the user key of the entry: if not, none does.
     #[inline]
     #[must_use]
     pub fn may_have_more_of_key(&self) -> bool {
@@ -667,7 +667,7 @@ impl<'a> Rules<'a> {
         Ok(self.oriented(key::prefix(self.order, child.key())))
     }
 
-    /// Whether the entry of child `a` comes before that of `b` in the direction of the walk.
+    /// True if the entry of child `a` comes before that of `b` in the direction of the walk.
     #[inline(never)]
     fn comes_first(&self, a: usize, b: usize) -> bool {
         let (one, other) = (&self.children[a], &self.children[b]);

@@ -14,7 +14,7 @@ use crate::view::Reading;
 const RATE: u64 = 1024;
 
 impl Reading {
-    /// Whether the read that begins is to be counted.
+    /// True if the read that begins is to be counted.
     #[inline]
     pub(crate) fn draws(&self) -> bool {
         self.drawn_by.is_some() && self.draw()
@@ -33,7 +33,7 @@ pub(crate) fn count_in_vain(file: &FileMeta) {
     file.reads_in_vain.add(RATE);
 }
 
-/// Whether a compaction would save a seek that comes to an entry of `kind`.
+/// True if a compaction would save a seek that comes to an entry of `kind`.
 pub(crate) fn is_in_vain(kind: ValueKind) -> bool {
     matches!(
         kind,

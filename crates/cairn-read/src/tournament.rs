@@ -17,7 +17,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// Whether this one wins against `other`; see [`Tournament`] for `comes_first`.
+    /// True if this one wins against `other`; see [`Tournament`] for `comes_first`.
     #[inline]
     #[must_use]
     pub fn beats(self, other: Player, comes_first: impl Fn(usize, usize) -> bool) -> bool {
@@ -143,7 +143,7 @@ impl Tournament {
         })
     }
 
-    /// Whether no other source has the winner's prefix.
+    /// True if no other source has the winner's prefix.
     #[inline]
     #[must_use]
     pub fn wins_by_prefix(&self) -> bool {

@@ -42,7 +42,7 @@ impl Value {
         Value(Place::Owned { bytes, of_too_many })
     }
 
-    /// Whether more operands than `merge_operand_count_threshold` were merged into it by the read: what
+    /// True if more operands than `merge_operand_count_threshold` were merged into it by the read: what
     /// RocksDB says with the subcode `MergeOperandThresholdExceeded`. A compaction of the key, or
     /// writing this value, makes the next read cheaper.
     #[must_use]

@@ -19,7 +19,7 @@ pub struct Reading {
     pub order: KeyOrder,
     /// Combines merge operands with values, both without their dates.
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
-    /// Whether values and operands are stored with their dates ([`cairn_format::dated`]), which no
+    /// True if values and operands are stored with their dates ([`cairn_format::dated`]), which no
     /// reader is shown. Entities have none.
     pub dated: bool,
     /// What prefix filters and prefix scans go by.

@@ -164,7 +164,7 @@ impl Tree {
         self.nodes.values().map(len).sum()
     }
 
-    /// Whether any directory has a name for `inode`.
+    /// True if any directory has a name for `inode`.
     pub(crate) fn is_named(&self, inode: Inode) -> bool {
         inode == ROOT
             || self.nodes.values().any(|node| match node {

@@ -194,7 +194,7 @@ impl FromStr for Fault {
 }
 
 impl Fault {
-    /// Whether an operation of this kind can fail in this manner.
+    /// True if an operation of this kind can fail in this manner.
     #[must_use]
     pub fn applies_to(self, call: Call) -> bool {
         match self {
@@ -237,7 +237,7 @@ impl Fault {
         }
     }
 
-    /// Whether the operation is said to have done what it did not.
+    /// True if the operation is said to have done what it did not.
     #[must_use]
     pub fn is_silent(self) -> bool {
         matches!(
@@ -246,7 +246,7 @@ impl Fault {
         )
     }
 
-    /// Whether wrong bytes are read or written, and nobody is told.
+    /// True if wrong bytes are read or written, and nobody is told.
     #[must_use]
     pub fn falsifies(self) -> bool {
         self == Fault::FlippedBit || self.is_silent()

@@ -70,7 +70,7 @@ impl CrashModel {
         }
     }
 
-    /// Whether the kernel survives, so that what it was handed is there.
+    /// True if the kernel survives, so that what it was handed is there.
     #[must_use]
     pub fn kernel_survives(self) -> bool {
         self == CrashModel::Kill

@@ -30,7 +30,7 @@ impl Rng {
         }
     }
 
-    /// Whether something happens that happens `times` in `of` times.
+    /// True if something happens that happens `times` in `of` times.
     pub fn chance(&mut self, times: usize, of: usize) -> bool {
         self.below(of) < times
     }

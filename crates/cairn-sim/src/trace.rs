@@ -36,7 +36,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Whether it changes what is on the disk, or makes a change durable.
+    /// True if it changes what is on the disk, or makes a change durable.
     pub(crate) fn changes(self) -> bool {
         matches!(
             self,
@@ -54,7 +54,7 @@ impl Call {
         )
     }
 
-    /// Whether it takes a descriptor.
+    /// True if it takes a descriptor.
     pub(crate) fn opens(self) -> bool {
         matches!(
             self,
@@ -175,7 +175,7 @@ impl Trace {
         self.operations.len()
     }
 
-    /// Whether nothing happened.
+    /// True if nothing happened.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
@@ -249,7 +249,7 @@ pub struct Replay<'t> {
 pub(crate) struct Pending {
     /// The index of the operation.
     pub(crate) operation: usize,
-    /// Whether a failed sync made the kernel forget it.
+    /// True if a failed sync made the kernel forget it.
     pub(crate) lost: bool,
 }
 
@@ -320,7 +320,7 @@ impl Replay<'_> {
         bytes.map_or_else(|| Arc::from([]), |bytes| Arc::from(bytes.as_slice()))
     }
 
-    /// Whether the operation before this moment changed what a crash may leave.
+    /// True if the operation before this moment changed what a crash may leave.
     #[must_use]
     pub fn changed(&self) -> bool {
         self.at == 0 || self.trace.operations[self.at - 1].change.is_some()

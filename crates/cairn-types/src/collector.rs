@@ -41,7 +41,7 @@ pub trait TablePropertiesCollector: Send {
     /// What fails the writing of the table.
     fn finish(&mut self) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
 
-    /// Whether the table should be compacted on soon. Asked after [`TablePropertiesCollector::finish`].
+    /// True if the table should be compacted on soon. Asked after [`TablePropertiesCollector::finish`].
     fn need_compact(&self) -> bool {
         false
     }

@@ -35,7 +35,7 @@ pub trait Comparator: Send + Sync {
         let _ = (a_has_timestamp, b_has_timestamp);
         self.compare(a, b)
     }
-    /// Whether keys of different bytes may be equal. Hash indexes are not built then.
+    /// True if keys of different bytes may be equal. Hash indexes are not built then.
     fn different_bytes_may_be_equal(&self) -> bool {
         true
     }
@@ -140,14 +140,14 @@ impl KeyOrder {
         }
     }
 
-    /// Whether keys compare as their bytes do, so that an 8-byte big-endian prefix orders them.
+    /// True if keys compare as their bytes do, so that an 8-byte big-endian prefix orders them.
     #[inline]
     #[must_use]
     pub fn is_bytewise(&self) -> bool {
         matches!(self, KeyOrder::Bytewise)
     }
 
-    /// Whether keys of different bytes may be equal.
+    /// True if keys of different bytes may be equal.
     #[must_use]
     pub fn different_bytes_may_be_equal(&self) -> bool {
         match self {

@@ -267,7 +267,7 @@ impl Error {
         self.0.source.as_ref().map(io::Error::kind)
     }
 
-    /// Whether the bytes were bad (as opposed to unreadable, or the call wrong).
+    /// True if the bytes were bad (as opposed to unreadable, or the call wrong).
     #[must_use]
     pub fn is_corruption(&self) -> bool {
         self.code() == Code::Corruption
@@ -321,7 +321,7 @@ pub struct Malformed {
     pub at: usize,
     /// What is wrong, as a clause: "footer is cut short", "restart count: expected 1 to 7, found 99".
     pub what: Cow<'static, str>,
-    /// Whether the bytes may be right but are of a kind that Cairn does not read.
+    /// True if the bytes may be right but are of a kind that Cairn does not read.
     pub unsupported: bool,
 }
 

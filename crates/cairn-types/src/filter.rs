@@ -22,9 +22,9 @@ pub enum TableFileCreationReason {
 /// What a factory is told about the job that it makes a filter for.
 #[derive(Clone, Debug)]
 pub struct FilterContext {
-    /// Whether all tables of the family are inputs.
+    /// True if all tables of the family are inputs.
     pub is_full_compaction: bool,
-    /// Whether a user asked for the compaction.
+    /// True if a user asked for the compaction.
     pub is_manual_compaction: bool,
     /// The highest level that inputs come from; none for a flush.
     pub input_start_level: Option<usize>,
@@ -79,7 +79,7 @@ pub trait CompactionFilter: Send + Sync {
         None
     }
 
-    /// Whether the filter is asked about versions that snapshots see. As in RocksDB a filter that
+    /// True if the filter is asked about versions that snapshots see. As in RocksDB a filter that
     /// says no fails its compactions with `NotSupported`.
     fn ignore_snapshots(&self) -> bool {
         true
@@ -91,7 +91,7 @@ pub trait CompactionFilterFactory: Send + Sync {
     /// The name that OPTIONS files record.
     fn name(&self) -> &str;
 
-    /// Whether tables that are written for `reason` are filtered.
+    /// True if tables that are written for `reason` are filtered.
     fn should_filter_table_file_creation(&self, reason: TableFileCreationReason) -> bool {
         reason == TableFileCreationReason::Compaction
     }

@@ -27,7 +27,7 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// Whether the step is complete.
+    /// True if the step is complete.
     #[inline]
     #[must_use]
     pub fn is_ready(self) -> bool {

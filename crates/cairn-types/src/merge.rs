@@ -32,7 +32,7 @@ pub trait MergeOperator: Send + Sync {
         None
     }
 
-    /// Whether a single operand may be given to [`MergeOperator::partial_merge`].
+    /// True if a single operand may be given to [`MergeOperator::partial_merge`].
     fn allow_single_operand(&self) -> bool {
         false
     }

@@ -3,9 +3,9 @@
 /// What a factory is told about the compaction that it makes a partitioner for.
 #[derive(Clone, Debug)]
 pub struct PartitionContext<'a> {
-    /// Whether all tables of the family are inputs.
+    /// True if all tables of the family are inputs.
     pub is_full_compaction: bool,
-    /// Whether a user asked for the compaction.
+    /// True if a user asked for the compaction.
     pub is_manual_compaction: bool,
     /// The level of the outputs.
     pub output_level: usize,
@@ -17,10 +17,10 @@ pub struct PartitionContext<'a> {
 
 /// Says where tables end.
 pub trait SstPartitioner: Send {
-    /// Whether a table that ends with `previous` must not go on with `current`.
+    /// True if a table that ends with `previous` must not go on with `current`.
     fn should_partition(&mut self, previous: &[u8], current: &[u8], file_size: u64) -> bool;
 
-    /// Whether a table with these bounds lies within one partition, so that it may move as it is.
+    /// True if a table with these bounds lies within one partition, so that it may move as it is.
     fn can_do_trivial_move(&mut self, smallest: &[u8], largest: &[u8]) -> bool;
 }
 

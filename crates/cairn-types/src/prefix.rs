@@ -10,7 +10,7 @@ pub trait SliceTransform: Send + Sync {
     /// The name that files record; a reader whose extractor has another name does not use the
     /// prefixes in a file.
     fn name(&self) -> &str;
-    /// Whether `key` has a prefix.
+    /// True if `key` has a prefix.
     fn in_domain(&self, key: &[u8]) -> bool;
     /// The length of the prefix of `key`, which is in the domain.
     fn prefix_len(&self, key: &[u8]) -> usize;
@@ -64,7 +64,7 @@ impl PrefixExtractor {
         }
     }
 
-    /// Whether both take the same prefix of every key. Extractors of users go by their names.
+    /// True if both take the same prefix of every key. Extractors of users go by their names.
     #[must_use]
     pub fn is_like(&self, other: &PrefixExtractor) -> bool {
         use PrefixExtractor::{Capped, Custom, Fixed, Noop};

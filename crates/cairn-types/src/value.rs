@@ -98,7 +98,7 @@ impl ValueKind {
         ALL.get(usize::from(byte)).copied()
     }
 
-    /// Whether entries of this kind lie in tables and memtables as point entries.
+    /// True if entries of this kind lie in tables and memtables as point entries.
     #[must_use]
     pub fn is_point(self) -> bool {
         use ValueKind::*;
@@ -115,7 +115,7 @@ impl ValueKind {
         )
     }
 
-    /// Whether this point entry says that its key is gone.
+    /// True if this point entry says that its key is gone.
     #[must_use]
     pub fn is_deletion(self) -> bool {
         use ValueKind::*;

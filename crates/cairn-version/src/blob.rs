@@ -1,5 +1,5 @@
-//! What the tree knows about one blob file: how much was written to it, and how much of that
-//! nobody refers to any more.
+//! The metadata of one blob file: how much was written to it, and how much of that
+//! no table refers to any more.
 
 use cairn_format::blob::{FOOTER_LEN, HEADER_LEN};
 use cairn_types::FileNumber;
@@ -31,7 +31,7 @@ impl BlobFileMeta {
             .saturating_add((HEADER_LEN + FOOTER_LEN) as u64)
     }
 
-    /// Whether every blob is garbage.
+    /// True if every blob is garbage.
     #[must_use]
     pub fn is_all_garbage(&self) -> bool {
         self.garbage_count >= self.total_count

@@ -66,7 +66,7 @@ pub fn space_cutoff(version: &Version, target: f64) -> FileNumber {
 /// When tables are compacted for the sake of blob files.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ForcedOptions {
-    /// Whether blobs are moved because of their age.
+    /// True if blobs are moved because of their age.
     pub enabled: bool,
     /// The share of the blob files, oldest first, that is moved out of.
     pub age_cutoff: f64,
@@ -103,7 +103,7 @@ pub fn forced(
     tables
 }
 
-/// Whether the files that are moved out of by their age hold enough garbage.
+/// True if the files that are moved out of by their age hold enough garbage.
 fn is_age_due(version: &Version, options: &ForcedOptions) -> bool {
     let count = oldest(version, options.age_cutoff).min(version.blob_files().len());
     if !options.enabled || options.force_threshold >= 1.0 || count == 0 {

@@ -16,7 +16,7 @@ pub fn sentinel() -> u64 {
     key::pack(SequenceNumber::MAX, ValueKind::RangeDeletion)
 }
 
-/// Whether `bound` excludes its own user key.
+/// True if `bound` excludes its own user key.
 #[must_use]
 pub fn is_sentinel(bound: &[u8]) -> bool {
     key::packed(bound) == sentinel()

@@ -212,7 +212,7 @@ impl Builder {
     }
 }
 
-/// Drops blob files that nobody can need: those older than the oldest one that a table links to,
+/// Drops blob files that no table can need: those older than the oldest one that a table links to,
 /// and those that hold garbage only and that no table links to.
 fn drop_unreferenced_blobs(version: &mut Version) {
     if version.blob_files.is_empty() {

@@ -27,7 +27,7 @@ pub struct TreeEdit {
 }
 
 impl TreeEdit {
-    /// Whether it changes nothing.
+    /// True if it changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.deleted.is_empty()

@@ -1,4 +1,4 @@
-//! What the tree knows about one table file without opening it, and the place of its open table.
+//! The metadata of one table file, known without opening it, and the place of its open table.
 //!
 //! A [`FileMeta`] never changes once it is part of a version; versions share it. The open table
 //! hangs in a slot of the metadata, so that a read reaches it by pointer, and counts that only the
@@ -99,7 +99,7 @@ pub struct FileMeta {
     pub min_timestamp: Vec<u8>,
     /// The largest timestamp in it; empty without timestamps.
     pub max_timestamp: Vec<u8>,
-    /// Whether its keys carry their timestamps on disk.
+    /// True if its keys carry their timestamps on disk.
     pub timestamps_persisted: bool,
     /// The job that wrote it kept no old version alive for a snapshot, and left no deletion that
     /// could go at the bottom, so compacting it again for their sake would change nothing. Known
@@ -110,9 +110,9 @@ pub struct FileMeta {
     /// The reads that a compaction of it would save; counted only where an option asks for it, and
     /// known only until the database is closed.
     pub reads_in_vain: ReadsInVain,
-    /// What its table says of its entries, once known.
+    /// The counts of its entries, once known.
     pub counts: OnceLock<EntryCounts>,
-    /// The open table, if somebody has needed it.
+    /// The open table, if it was needed.
     pub table: TableSlot,
 }
 
@@ -155,7 +155,7 @@ impl FileMeta {
         }
     }
 
-    /// Whether something asks for a compaction of it: its content, or a user.
+    /// True if something asks for a compaction of it: its content, or a user.
     #[must_use]
     pub fn is_marked(&self) -> bool {
         self.marked || self.suggested.get().is_some()

@@ -146,7 +146,7 @@ impl LevelFiles {
         }
     }
 
-    /// Whether it is known that no file has range tombstones. A file whose table was never open is
+    /// True if it is known that no file has range tombstones. A file whose table was never open is
     /// not known; each is looked at once.
     #[inline]
     #[must_use]
@@ -181,7 +181,7 @@ impl LevelFiles {
         self.files.len()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {

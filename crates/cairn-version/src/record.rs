@@ -15,7 +15,7 @@ fn level_of(level: u32) -> usize {
 }
 
 impl TreeEdit {
-    /// What `record` changes in the tree of its family, taken out of it.
+    /// The changes of `record` to the tree of its family, taken out of it.
     #[must_use]
     pub fn take(record: &mut VersionEdit) -> TreeEdit {
         let deleted = record.deleted_files.iter();

@@ -25,7 +25,7 @@ const SCORE_SCALE: f64 = 10.0;
 /// Bytes of value that a surplus point deletion counts as, in average values.
 const DELETION_WEIGHT: u64 = 2;
 
-/// What decides the shape of a leveled tree, resolved from the options of a family.
+/// The options that decide the shape of a leveled tree, resolved from those of a family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShapeOptions {
     /// Files in level 0 at which a compaction begins.
@@ -36,7 +36,7 @@ pub struct ShapeOptions {
     pub multiplier: f64,
     /// Further factors by level.
     pub additional: Vec<i32>,
-    /// Whether the sizes of levels follow the size of the last one.
+    /// True if the sizes of levels follow the size of the last one.
     pub dynamic: bool,
     /// Seconds after which data moves on towards the last level; 0 for never.
     pub ttl: u64,
@@ -321,7 +321,7 @@ pub fn pending_compaction_bytes(
     needed
 }
 
-/// What the age and the content of files are judged by.
+/// The times and limits by which the age and the content of files are judged.
 #[derive(Clone, Debug)]
 pub struct Present {
     /// Seconds since 1970.
@@ -411,7 +411,7 @@ fn is_older(time: u64, limit: Option<u64>) -> bool {
     time > 0 && limit.is_some_and(|limit| time < limit)
 }
 
-/// Whether versions that snapshots kept alive in this bottommost file can go now.
+/// True if versions that snapshots kept alive in this bottommost file can go now.
 fn wants_bottommost(
     version: &Version,
     level: usize,
@@ -444,7 +444,7 @@ fn wants_bottommost(
     is_bottommost(version, level, file)
 }
 
-/// Whether no other file can hold older versions of the keys of `file`, which lies in `level`.
+/// True if no other file can hold older versions of the keys of `file`, which lies in `level`.
 #[must_use]
 pub fn is_bottommost(version: &Version, level: usize, file: &FileMeta) -> bool {
     let oldest = version.level(level).files().last();
@@ -455,7 +455,7 @@ pub fn is_bottommost(version: &Version, level: usize, file: &FileMeta) -> bool {
     !range_exists_below(version, level, begin, end)
 }
 
-/// Whether a level below `level` has files that touch the user keys from `begin` to `end`. Below
+/// True if a level below `level` has files that touch the user keys from `begin` to `end`. Below
 /// level 0, any file counts.
 #[must_use]
 pub fn range_exists_below(version: &Version, level: usize, begin: &[u8], end: &[u8]) -> bool {

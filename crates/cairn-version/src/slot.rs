@@ -9,7 +9,7 @@
 //! from their slots. A table whose readers have not left is closed to new readers only; its file
 //! is closed when the last of them leaves.
 //!
-//! What was opened without a limit is not closed by a limit that is set later, as in RocksDB: it
+//! A table that was opened without a limit is not closed by a limit that is set later, as in RocksDB: it
 //! goes when a compaction replaces the file.
 //!
 //! Locks: the ring before that of a slot. What is taken out of slots is dropped, and its files
@@ -28,7 +28,7 @@ pub struct TableSlot {
     kept: OnceLock<Arc<Table>>,
     /// A table that may be closed.
     closable: OnceLock<Arc<Closable>>,
-    /// What the table said of its age, which stays known when it is closed.
+    /// The times that the table recorded, which stay known when it is closed.
     times: OnceLock<Times>,
 }
 
@@ -51,7 +51,7 @@ pub enum TableRef<'a> {
 }
 
 impl TableRef<'_> {
-    /// The table, for whoever outlives the metadata.
+    /// The table, for holders that outlive the metadata.
     #[must_use]
     pub fn into_arc(self) -> Arc<Table> {
         match self {
@@ -76,7 +76,7 @@ impl Deref for TableRef<'_> {
 /// A slot that is emptied when there are too many open tables.
 struct Closable {
     table: RwLock<Option<Arc<Table>>>,
-    /// Somebody has used the table since the hand of the clock came by.
+    /// The table was used since the hand of the clock came by.
     used: AtomicBool,
     owner: Arc<OpenTables>,
 }
@@ -97,7 +97,7 @@ impl Closable {
         Some(table)
     }
 
-    /// Whether a reader holds the table.
+    /// True if a reader holds the table.
     fn is_read(&self) -> bool {
         let table = self.table.read();
         table
@@ -156,7 +156,7 @@ impl TableSlot {
         self.kept.get_or_init(|| table)
     }
 
-    /// Hangs `table` in and keeps to the limit of `owner`. If somebody else was quicker, theirs is
+    /// Hangs `table` in and keeps to the limit of `owner`. If another thread was quicker, its table is
     /// used.
     pub(crate) fn put(&self, table: Arc<Table>, owner: &Arc<OpenTables>) -> TableRef<'_> {
         let properties = table.properties();
@@ -188,7 +188,7 @@ impl TableSlot {
         TableRef::Held(held)
     }
 
-    /// What the table said of its age, once it was opened.
+    /// The times that the table recorded, once it was opened.
     pub(crate) fn times(&self) -> Times {
         self.times.get().copied().unwrap_or_default()
     }

@@ -19,7 +19,7 @@ use cairn_types::{KeyOrder, PrefixExtractor, Result};
 use crate::file::{EntryCounts, FileMeta};
 use crate::slot::{OpenTables, TableRef};
 
-/// What a family's tables are opened with.
+/// The source of a family's open tables: how they are opened, and with which cache.
 pub struct TableSource {
     /// Where files lie.
     pub fs: Arc<dyn FileSystem>,
@@ -33,13 +33,13 @@ pub struct TableSource {
     pub options: Arc<TableOptions>,
     /// The block cache.
     pub cache: Option<Arc<BlockCache>>,
-    /// Whether the unique id in the MANIFEST is verified.
+    /// True if the unique id in the MANIFEST is verified.
     pub verify_unique_id: bool,
     /// How files are opened.
     pub mode: FileMode,
-    /// Whether the kernel is told that tables are read here and there.
+    /// True if the kernel is told that tables are read here and there.
     pub advise_random: bool,
-    /// What counts and measures the tables' reads.
+    /// The meter of the tables' reads.
     pub meter: Meter,
     /// The last level that there can be.
     pub last_level: usize,
@@ -62,7 +62,7 @@ impl TableSource {
         self.paths.get(file.path_id as usize).or(self.paths.first())
     }
 
-    /// The table of `file`, opened if it was not. It stays open for whoever holds it, and for
+    /// The table of `file`, opened if it was not. It stays open for its holders, and for
     /// others as long as there are not too many.
     ///
     /// # Errors

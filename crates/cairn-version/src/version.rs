@@ -37,7 +37,7 @@ impl Version {
         }
     }
 
-    /// What collects edits on top of this version.
+    /// A builder of the next version, on top of this one.
     #[must_use]
     pub fn builder(&self) -> Builder {
         Builder::from(self)
@@ -143,7 +143,7 @@ impl Version {
         }
     }
 
-    /// Whether any file of `level` touches the bounds `begin` and `end`.
+    /// True if any file of `level` touches the bounds `begin` and `end`.
     #[must_use]
     pub fn overlaps(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> bool {
         match level {

@@ -44,7 +44,7 @@ pub fn among(names: &[String], dir: &Path) -> Vec<WalFile> {
     wals
 }
 
-/// What was found of a WAL while it was read.
+/// The findings about a WAL while it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalSummary {
     /// Its number.

@@ -6,7 +6,7 @@
 //!
 //! Durability is the caller's: `add` frames into memory, `hand_over` gives everything to the
 //! kernel in one call, `sync` makes it survive a power cut. An error of the file ends a writer for
-//! good, because nobody knows how much of what it handed over is in the file.
+//! good, because it is not known how much of what it handed over is in the file.
 
 mod directory;
 mod reader;

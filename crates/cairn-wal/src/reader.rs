@@ -13,7 +13,7 @@ use cairn_types::{Error, FileNumber, Result};
 
 use crate::MAX_RECORD_LEN;
 
-/// What a WAL holds next.
+/// The next item of a WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalEvent<'a> {
     /// A write batch.
@@ -25,7 +25,7 @@ pub enum WalEvent<'a> {
     },
     /// The sizes of user-defined timestamps in the batches that follow.
     TimestampSizes(TimestampSizes<'a>),
-    /// What the log before this one should look like; see [`crate::check_predecessor`].
+    /// The description of the log before this one; see [`crate::check_predecessor`].
     Predecessor(Predecessor),
     /// Bytes had to be left out. Reading may go on.
     Dropped(Dropped),
@@ -104,7 +104,7 @@ impl WalReader {
         self.file.path()
     }
 
-    /// Whether the file holds recyclable records; `false` before the first one.
+    /// True if the file holds recyclable records; `false` before the first one.
     #[must_use]
     pub fn is_recycled(&self) -> bool {
         self.log.is_recycled()

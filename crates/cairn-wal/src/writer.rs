@@ -20,7 +20,7 @@ pub struct WalOptions {
     pub recyclable: bool,
     /// `None` or `Zstd`.
     pub compression: Compression,
-    /// Whoever creates the file asks for a mapping of it.
+    /// The file is created with a mapping.
     pub mapped: bool,
 }
 
@@ -100,7 +100,7 @@ impl WalWriter {
         self.frames.offset()
     }
 
-    /// Whether the log has no byte.
+    /// True if the log has no byte.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

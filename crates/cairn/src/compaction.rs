@@ -152,7 +152,7 @@ impl Db {
             .compact_files(options, files, output_level, path_id)
     }
 
-    /// Lets the files of the default family that touch the keys from `begin` to `end` be compacted
+    /// Marks the files of the default family that touch the keys from `begin` to `end` for compaction
     /// soon.
     ///
     /// # Errors
@@ -214,9 +214,9 @@ impl Db {
         self.inner.enable_auto_compaction()
     }
 
-    /// Lets running flushes and compactions end, and starts no more until
+    /// Waits for running flushes and compactions, and starts no more until
     /// [`Db::continue_background_work`] has been called as often. Writes go on until memtables are
-    /// full; a flush that somebody asks for waits.
+    /// full; a flush that is requested waits.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

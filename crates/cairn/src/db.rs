@@ -47,8 +47,8 @@ impl Db {
         Db::open_in(World::posix(), path.as_ref(), options, families, false)
     }
 
-    /// Opens the database for reading only: no file of it is changed, and nobody else is kept from
-    /// opening it. What somebody else writes to it meanwhile may make reads fail.
+    /// Opens the database for reading only: no file of it is changed, and no other opening is kept from
+    /// opening it. Writes of another opening meanwhile may make reads fail.
     ///
     /// # Errors
     ///
@@ -318,7 +318,7 @@ impl Db {
         self.inner.statistics()
     }
 
-    /// What threads do for this database now, if it was opened with `enable_thread_tracking`: an entry for
+    /// The work of threads for this database now, if it was opened with `enable_thread_tracking`: an entry for
     /// each flush, compaction and verification, in the order in which they began.
     /// [`threads::list`](crate::observe::threads::list) has those of all databases of the process, and
     /// openings.
@@ -341,7 +341,7 @@ impl Db {
         self.inner.thread_list()
     }
 
-    /// What tickers grew by, in slices of `stats_persist_period_sec` each, of those that ended at
+    /// The growth of tickers, in slices of `stats_persist_period_sec` each, of those that ended at
     /// `from` or later and before `to`, in seconds since 1970; the oldest first. They lie in memory,
     /// in at most `stats_history_buffer_size` bytes: the oldest go first.
     #[must_use]
@@ -365,7 +365,7 @@ impl Db {
         cairn_db::Db::property_names()
     }
 
-    /// What recovery left out of the logs when the database was opened.
+    /// The parts of logs that recovery left out when the database was opened.
     #[must_use]
     pub fn dropped_at_recovery(&self) -> Vec<Dropped> {
         self.inner.dropped_at_recovery()

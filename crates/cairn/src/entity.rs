@@ -129,8 +129,8 @@ impl Db {
         self.inner.timed_put(key, value, unix_seconds)
     }
 
-    /// What `key` was set to, and the operands that were merged to it since, from the oldest to the
-    /// newest; nothing if it has no value. The merge operator is not asked.
+    /// The value that `key` was set to, and the operands that were merged to it since, from the oldest to the
+    /// newest; nothing if it has no value. The merge operator is not called.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a database does after errors that its callers alone could not deal with.
+//! Background errors: the state of a database after errors that its callers alone cannot deal with.
 
 use cairn_types::Result;
 

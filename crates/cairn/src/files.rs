@@ -27,7 +27,7 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 //!
-//! What does not come in key order, and does not fit into memory, is sorted first:
+//! Input that is not in key order, and does not fit into memory, is sorted first:
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a database shows of itself while it works: listeners and the info log.
+//! Watching a database at work: listeners and the info log.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();

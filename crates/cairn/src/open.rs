@@ -93,7 +93,7 @@ impl Options {
         self
     }
 
-    /// Who is told of flushes, compactions and the like; one more beside those already there.
+    /// Adds a listener of flushes, compactions and the like to those already there.
     #[must_use]
     pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Options {
         self.db.listeners.push(listener);

@@ -1,4 +1,4 @@
-//! What a database says of itself.
+//! Properties of a database.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

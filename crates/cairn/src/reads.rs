@@ -163,7 +163,7 @@ impl Db {
         self.inner.approximate_sizes(ranges, options)
     }
 
-    /// Whether `key` exists, as far as it can be told without reading a file. `Perhaps` is always
+    /// The existence of `key`, as far as it can be told without reading a file. `Perhaps` is always
     /// a right answer, `No` is certain.
     ///
     /// ```

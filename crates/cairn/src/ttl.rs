@@ -153,7 +153,7 @@ impl Family<'_> {
         self.options().value_ttl
     }
 
-    /// Lets values live for `seconds`, or for ever with 0, those that are there too.
+    /// Sets the time to live of values to `seconds`, or for ever with 0, also of those that are there.
     ///
     /// # Errors
     ///

@@ -141,7 +141,7 @@ pub struct WalIterator<'db> {
 }
 
 impl WalIterator<'_> {
-    /// Whether the stream stands at a batch.
+    /// True if the stream stands at a batch.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.inner.valid()

@@ -129,7 +129,7 @@ pub struct Generator {
     /// How many keys were put to be taken by a single delete, and those that were not yet.
     once: u64,
     untaken: Vec<u64>,
-    /// Whether keys are set to entities too.
+    /// True if keys are set to entities too.
     entities: bool,
 }
 

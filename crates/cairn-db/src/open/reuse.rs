@@ -61,7 +61,7 @@ impl Shared {
         })
     }
 
-    /// What the opening did to the database that `recovered` describes; `None` if it did more than to
+    /// The edits of the opening to the database that `recovered` describes; `None` if it did more than to
     /// add to it.
     fn edits_of_opening(
         &self,

@@ -122,7 +122,7 @@ pub enum PreparePolicy {
 }
 
 impl Record<'_> {
-    /// Whether the record takes a sequence number.
+    /// True if the record takes a sequence number.
     #[inline]
     #[must_use]
     pub fn is_counted(&self) -> bool {

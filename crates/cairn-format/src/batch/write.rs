@@ -130,7 +130,7 @@ impl WriteBatch {
         self.bytes.capacity()
     }
 
-    /// Whether there is no record, counted or not.
+    /// True if there is no record, counted or not.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -17,12 +17,12 @@ use crate::table::handle::Handle;
 pub struct BlockOptions {
     /// Entries from one whole key to the next; at least 1.
     pub restart_interval: usize,
-    /// Whether keys leave out what they share with the key before.
+    /// True if keys leave out what they share with the key before.
     pub delta_encoding: bool,
     /// Keys per bucket of a hash index over user keys, if there shall be one. The keys must then
     /// be internal keys, of an order for which [`can_hash`] holds.
     pub hash_util_ratio: Option<f64>,
-    /// Whether values lie apart from keys. Data blocks only.
+    /// True if values lie apart from keys. Data blocks only.
     pub separate_values: bool,
     /// True if what all user keys have in common is stored once (format version 8). The keys must then
     /// be internal keys, and leave out what they share.
@@ -61,7 +61,7 @@ impl BlockOptions {
     }
 }
 
-/// Whether blocks of keys in `order` may have a hash index: equal keys must have equal bytes, and
+/// True if blocks of keys in `order` may have a hash index: equal keys must have equal bytes, and
 /// a lookup must know all of them, which it does not where keys end with a timestamp.
 #[must_use]
 pub fn can_hash(order: &KeyOrder) -> bool {
@@ -263,7 +263,7 @@ impl BlockBuilder {
         self.entries += 1;
     }
 
-    /// Whether nothing has been added.
+    /// True if nothing has been added.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -439,7 +439,7 @@ impl IndexBlockBuilder {
         self.form
     }
 
-    /// Whether nothing has been added.
+    /// True if nothing has been added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0

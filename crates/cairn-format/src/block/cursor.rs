@@ -89,7 +89,7 @@ pub(super) struct Position<V> {
     pub value: V,
     /// Which entry of the block it is, most likely; kept up by movements that go by words.
     index: usize,
-    /// Whether the key is in `buffer`, which then ends with it, rather than in the block.
+    /// True if the key is in `buffer`, which then ends with it, rather than in the block.
     owned: bool,
     key_at: usize,
     key_len: usize,
@@ -722,7 +722,7 @@ impl<V: Copy + Default> Position<V> {
         self.back_over_restart(coding, bytes, layout)
     }
 
-    /// Whether the words of a data block tell the entry's user key from that of the one before.
+    /// True if the words of a data block tell the entry's user key from that of the one before.
     #[inline]
     pub fn begins_key(&self, words: &DataWords<'_>) -> bool {
         words

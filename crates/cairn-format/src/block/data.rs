@@ -197,14 +197,14 @@ impl DataCursor {
         self.position.memory_usage()
     }
 
-    /// Whether the cursor stands on an entry.
+    /// True if the cursor stands on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
         self.position.valid()
     }
 
-    /// Whether keys of a block of this layout are shown as they are, each before its value.
+    /// True if keys of a block of this layout are shown as they are, each before its value.
     pub(super) fn is_plain(&self, layout: &BlockLayout) -> bool {
         self.global.is_none() && !layout.separated
     }
@@ -386,7 +386,7 @@ impl DataCursor {
         }
     }
 
-    /// Whether the entry is seen to have another user key than the one before it: by the words that lie
+    /// True if the entry is seen to have another user key than the one before it: by the words that lie
     /// behind the block, or by that key if it is at hand. User keys are the same if `same` says so.
     #[inline]
     #[must_use]

@@ -48,7 +48,7 @@ pub(super) struct HashIndexBuilder {
     buckets_per_key: f64,
     wanted: f64,
     keys: Vec<(u32, u8)>,
-    /// Whether every key's restart can be named so far.
+    /// True if every key's restart can be named so far.
     usable: bool,
 }
 

@@ -43,7 +43,7 @@ pub struct Block<'a> {
 }
 
 impl Hidden<'_> {
-    /// Whether an entry of this number and kind deletes what is older, for this reader.
+    /// True if an entry of this number and kind deletes what is older, for this reader.
     #[inline]
     pub(super) fn is_deletion(&self, packed: u64) -> bool {
         const DELETION: u8 = ValueKind::Deletion as u8;
@@ -52,14 +52,14 @@ impl Hidden<'_> {
         matches!(packed as u8, DELETION | SINGLE) && packed >> 8 <= self.seq.0
     }
 
-    /// Whether this user key may be passed over.
+    /// True if this user key may be passed over.
     #[inline]
     pub(super) fn reaches_key(&self, user: &[u8]) -> bool {
         self.limit
             .is_none_or(|limit| key::compare_bytewise(user, limit).is_lt())
     }
 
-    /// Whether the user key that consists of both parts may be passed over.
+    /// True if the user key that consists of both parts may be passed over.
     #[inline]
     pub(super) fn reaches(&self, head: &[u8], tail: &[u8]) -> bool {
         let Some(limit) = self.limit else {

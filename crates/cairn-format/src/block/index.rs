@@ -244,7 +244,7 @@ impl IndexCursor {
         self.form
     }
 
-    /// Whether the cursor stands on an entry.
+    /// True if the cursor stands on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
@@ -471,7 +471,7 @@ impl IndexCursor {
         )
     }
 
-    /// Whether the separator on which the cursor stands is before `target`, an internal key.
+    /// True if the separator on which the cursor stands is before `target`, an internal key.
     #[must_use]
     pub fn is_before(&self, bytes: &[u8], order: &KeyOrder, target: &[u8]) -> bool {
         let key = self.key(bytes);

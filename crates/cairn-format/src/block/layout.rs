@@ -144,20 +144,20 @@ impl BlockLayout {
         self.restarts
     }
 
-    /// Whether the block has no entry.
+    /// True if the block has no entry.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries_end == 0
     }
 
-    /// Whether the writer found the keys evenly spread; a hint for searches, not used here.
+    /// True if the writer found the keys evenly spread; a hint for searches, not used here.
     #[must_use]
     pub fn is_uniform(&self) -> bool {
         self.uniform
     }
 
-    /// Whether there is a hash index.
+    /// True if there is a hash index.
     #[inline]
     #[must_use]
     pub fn is_hashed(&self) -> bool {
@@ -181,7 +181,7 @@ impl BlockLayout {
         self.entries_end as usize
     }
 
-    /// Whether values lie apart from keys.
+    /// True if values lie apart from keys.
     #[must_use]
     pub fn is_separated(&self) -> bool {
         self.separated

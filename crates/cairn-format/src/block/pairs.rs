@@ -334,7 +334,7 @@ fn head(block: Block<'_>, at: usize) -> Option<Head> {
     })
 }
 
-/// Whether two entries have the same user key; what they share they share with `user`, which is as
+/// True if two entries have the same user key; what they share they share with `user`, which is as
 /// long at least.
 #[inline]
 fn is_same((a_bytes, a): (&[u8], &Head), (b_bytes, b): (&[u8], &Head), user: &[u8]) -> bool {
@@ -354,7 +354,7 @@ fn is_same((a_bytes, a): (&[u8], &Head), (b_bytes, b): (&[u8], &Head), user: &[u
     is_same_key(user, (a.shared, a_part), (b.shared, b_part))
 }
 
-/// Whether two keys are the same: each is so many bytes of `user` and a part of its own.
+/// True if two keys are the same: each is so many bytes of `user` and a part of its own.
 #[inline(never)]
 fn is_same_key(user: &[u8], (a_shared, a): (usize, &[u8]), (b_shared, b): (usize, &[u8])) -> bool {
     let (long, short) = match a_shared > b_shared {

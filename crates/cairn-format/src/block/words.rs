@@ -38,7 +38,7 @@ pub struct KeyWords {
     /// Of each restart's user key the 8 bytes behind the prefix, as a big-endian number; what is
     /// missing counts as zeros.
     words: Sorted,
-    /// Whether every entry is a restart.
+    /// True if every entry is a restart.
     dense: bool,
     /// Where the block of each entry begins, and where that of the last one ends; empty unless the
     /// blocks lie one behind the other, as writers that pad nothing leave them.
@@ -187,7 +187,7 @@ pub(super) struct Place {
     pub at: usize,
     /// The bytes of its user key behind the shared ones, as far as they are known.
     pub word: [u8; WORD_LEN],
-    /// Whether the user key may be the one that a search looks for, rather than surely greater.
+    /// True if the user key may be the one that a search looks for, rather than surely greater.
     pub may_be_equal: bool,
 }
 
@@ -354,7 +354,7 @@ impl<'a> DataWords<'a> {
         self.offsets.binary_search_by_key(&at, offset).ok()
     }
 
-    /// Whether entry `index` is seen to have another user key than the one before it.
+    /// True if entry `index` is seen to have another user key than the one before it.
     #[inline]
     pub(super) fn begins_key(&self, index: usize) -> bool {
         match index.checked_sub(1).map(|before| self.words.get(before)) {

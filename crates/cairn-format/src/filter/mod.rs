@@ -137,7 +137,7 @@ impl FilterKind {
         }
     }
 
-    /// Whether `key` may have been added to the filter `bytes`.
+    /// True if `key` may have been added to the filter `bytes`.
     #[inline]
     #[must_use]
     pub fn may_match(&self, bytes: &[u8], key: &FilterKey<'_>) -> bool {
@@ -189,7 +189,7 @@ fn legacy(len: usize, lines: u32, probes: u8) -> FilterKind {
     }
 }
 
-/// Whether `key` may have been added to the filter `bytes`; for one question to one filter.
+/// True if `key` may have been added to the filter `bytes`; for one question to one filter.
 #[must_use]
 pub fn may_match(bytes: &[u8], key: &[u8]) -> bool {
     FilterKind::parse(bytes).may_match(bytes, &FilterKey::new(key))

@@ -131,7 +131,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether the file just ends too early, as it does when a write was cut short.
+    /// True if the file just ends too early, as it does when a write was cut short.
     #[must_use]
     pub fn is_torn(self) -> bool {
         matches!(
@@ -234,7 +234,7 @@ impl<S: Source> LogReader<S> {
         self
     }
 
-    /// Whether the file holds recyclable records; `false` before the first record.
+    /// True if the file holds recyclable records; `false` before the first record.
     #[must_use]
     pub fn is_recycled(&self) -> bool {
         self.recycled == Some(true)

@@ -73,7 +73,7 @@ fn framing() -> impl Strategy<Value = Framing> {
     ]
 }
 
-/// Whether `some` are among `all`, in order.
+/// True if `some` are among `all`, in order.
 fn is_subsequence(some: &[Vec<u8>], all: &[Vec<u8>]) -> bool {
     let mut all = all.iter();
     some.iter().all(|record| all.any(|other| other == record))

@@ -94,7 +94,7 @@ pub fn mark_later_in_group(out: &mut Vec<u8>) {
     crate::coding::put_lps(out, &[]);
 }
 
-/// Whether `record`, or its beginning, is marked by [`mark_later_in_group`].
+/// True if `record`, or its beginning, is marked by [`mark_later_in_group`].
 #[must_use]
 pub fn is_later_in_group(record: &[u8]) -> bool {
     let mut mark = Vec::new();

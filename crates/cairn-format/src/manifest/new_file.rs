@@ -42,7 +42,7 @@ pub struct NewFile {
     pub smallest_seq: SequenceNumber,
     /// Largest sequence number in it; of an ingested file, the number of all its entries.
     pub largest_seq: SequenceNumber,
-    /// Whether it asks for a compaction.
+    /// True if it asks for a compaction.
     pub marked_for_compaction: bool,
     /// The oldest blob file that it refers to.
     pub oldest_blob_file: Option<FileNumber>,
@@ -68,7 +68,7 @@ pub struct NewFile {
     pub compensated_range_deletion_size: u64,
     /// Bytes behind its data blocks; zero if unknown.
     pub tail_size: u64,
-    /// Whether its keys carry their user-defined timestamps.
+    /// True if its keys carry their user-defined timestamps.
     pub timestamps_persisted: bool,
 }
 

@@ -23,7 +23,7 @@ impl Handle {
     /// The handle that points nowhere.
     pub const NULL: Handle = Handle { offset: 0, size: 0 };
 
-    /// Whether it points nowhere.
+    /// True if it points nowhere.
     #[must_use]
     pub fn is_null(&self) -> bool {
         *self == Handle::NULL

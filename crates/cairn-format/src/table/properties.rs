@@ -105,7 +105,7 @@ macro_rules! properties {
             pub external_version: Option<u32>,
             /// The sequence number that an ingesting database wrote into an external file.
             pub global_seqno: Option<SequenceNumber>,
-            /// Whether the keys have no timestamps although the family's keys do.
+            /// True if the keys have no timestamps although the family's keys do.
             pub timestamps_stripped: bool,
             /// Smallest and largest timestamp of the keys, where known.
             pub timestamps: Option<(Vec<u8>, Vec<u8>)>,
@@ -395,7 +395,7 @@ impl Properties {
         encode_entries(rows, Restarts::First)
     }
 
-    /// Whether this is an external file whose entries all have one sequence number that the
+    /// True if this is an external file whose entries all have one sequence number that the
     /// file itself need not know.
     #[must_use]
     pub fn has_global_seqno(&self) -> bool {

@@ -147,7 +147,7 @@ fn with_all_between(tree: &Tree, request: &FilesRequest<'_>) -> Vec<LevelInputs>
     inputs
 }
 
-/// Whether two neighbours of a sorted level have versions of one key.
+/// True if two neighbours of a sorted level have versions of one key.
 fn shares_key(tree: &Tree, left: &FileMeta, right: &FileMeta) -> bool {
     bounds::compare(
         tree.order(),

@@ -123,13 +123,13 @@ impl Busy {
         self.running.len()
     }
 
-    /// Whether none runs.
+    /// True if none runs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// Whether the file is an input of a running compaction.
+    /// True if the file is an input of a running compaction.
     #[must_use]
     pub fn contains(&self, number: FileNumber) -> bool {
         self.files.contains(&number)
@@ -145,19 +145,19 @@ impl Busy {
         files.iter().any(|file| self.contains(file.number))
     }
 
-    /// Whether a compaction of level 0 runs. Only one may: its files overlap.
+    /// True if a compaction of level 0 runs. Only one may: its files overlap.
     #[must_use]
     pub fn takes_level_zero(&self) -> bool {
         self.running.iter().any(|running| running.start_level == 0)
     }
 
-    /// Whether a running compaction takes files of level 0 to `base`.
+    /// True if a running compaction takes files of level 0 to `base`.
     pub(super) fn empties_level_zero_into(&self, base: usize) -> bool {
         let mut running = self.running.iter();
         running.any(|running| running.start_level == 0 && running.output_level == base)
     }
 
-    /// Whether a running compaction writes to `level` between the two bounds (internal keys).
+    /// True if a running compaction writes to `level` between the two bounds (internal keys).
     #[must_use]
     pub fn writes(&self, order: &KeyOrder, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
         self.running.iter().any(|running| {

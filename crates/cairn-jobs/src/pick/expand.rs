@@ -287,7 +287,7 @@ fn clean_within(
     Some(all[from..until].to_vec())
 }
 
-/// Whether nothing below the output can hold versions of the inputs' keys.
+/// True if nothing below the output can hold versions of the inputs' keys.
 fn is_bottommost(
     tree: &Tree,
     inputs: &[LevelInputs],
@@ -338,7 +338,7 @@ fn next_cursor(tree: &Tree, inputs: &LevelInputs) -> Option<InternalKey> {
     Some(next.smallest.clone())
 }
 
-/// Whether the inputs can be handed to the output level as they are.
+/// True if the inputs can be handed to the output level as they are.
 fn is_trivial_move(tree: &Tree, pick: &Pick, level_zero_move: bool) -> bool {
     let (level, output) = (pick.start_level(), &pick.output);
     let start = &pick.inputs[0].files;
@@ -365,7 +365,7 @@ fn is_trivial_move(tree: &Tree, pick: &Pick, level_zero_move: bool) -> bool {
         })
 }
 
-/// Whether a file of the start level holds a border of the user's own, at which it would be cut.
+/// True if a file of the start level holds a border of the user's own, at which it would be cut.
 fn crosses_border(tree: &Tree, pick: &Pick) -> bool {
     let Some(factory) = tree.options.partitioner.get() else {
         return false;

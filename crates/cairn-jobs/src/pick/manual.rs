@@ -193,7 +193,7 @@ impl Manual {
         }
     }
 
-    /// Whether files of `level` move further down. Those of level 0 always do.
+    /// True if files of `level` move further down. Those of level 0 always do.
     fn may_go_down(&self, tree: &Tree, level: usize) -> bool {
         let levels = match tree.options.shape.dynamic {
             true => tree.version.num_levels(),

@@ -69,7 +69,7 @@ pub fn pick(
     }
 }
 
-/// Whether [`pick`] is worth asking: some level is due, or some file is marked. It may still find
+/// True if [`pick`] is worth asking: some level is due, or some file is marked. It may still find
 /// nothing while other compactions run.
 #[must_use]
 pub fn is_due(version: &Version, busy: &Busy, present: &Present, options: &PickOptions) -> bool {

@@ -48,13 +48,13 @@ pub struct PickOptions {
     pub compression_options: CompressionOptions,
     /// The same for the bottommost level, where `enabled`.
     pub bottommost_compression_options: CompressionOptions,
-    /// Whether compactions are filtered.
+    /// True if compactions are filtered.
     pub filtered: bool,
-    /// Whether no table may be larger than its target.
+    /// True if no table may be larger than its target.
     pub strict_target: bool,
     /// Borders of the user's own.
     pub partitioner: Plugin<dyn SstPartitionerFactory>,
-    /// Whether the last level is kept for files that are ingested behind everything.
+    /// True if the last level is kept for files that are ingested behind everything.
     pub keeps_last_level: bool,
 }
 
@@ -109,7 +109,7 @@ impl PickOptions {
         }
     }
 
-    /// Whether tables of `level` are compressed as the bottommost level is.
+    /// True if tables of `level` are compressed as the bottommost level is.
     fn is_bottommost(version: &Version, level: usize) -> bool {
         level + 1 >= version.num_non_empty_levels()
     }

@@ -450,7 +450,7 @@ fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Op
     Some(pick)
 }
 
-/// Whether the outputs are compressed: not if older runs are already as large a share of the tree
+/// True if the outputs are compressed: not if older runs are already as large a share of the tree
 /// as is to be compressed.
 fn is_compressed(tree: &Tree, runs: &[Run], range: &Range<usize>, reason: Reason) -> bool {
     let by_size = matches!(
@@ -468,7 +468,7 @@ fn is_compressed(tree: &Tree, runs: &[Run], range: &Range<usize>, reason: Reason
     range.end == runs.len() || u128::from(older) * 100 < u128::from(total) * u128::from(percent)
 }
 
-/// Whether no two inputs share a key, so that all of them can be moved as they are.
+/// True if no two inputs share a key, so that all of them can be moved as they are.
 fn is_disjoint(tree: &Tree, pick: &Pick) -> bool {
     let mut files: Vec<_> = pick.files().map(|(_, file)| file).collect();
     files.sort_by(|a, b| {

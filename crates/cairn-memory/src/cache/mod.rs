@@ -194,7 +194,7 @@ impl BlockCache {
         self.shard(hash).lock().prefetch(hash, key);
     }
 
-    /// Whether `key` is here. Counts nothing and promotes nothing.
+    /// True if `key` is here. Counts nothing and promotes nothing.
     #[must_use]
     pub fn contains(&self, key: &CacheKey) -> bool {
         let hash = key.hash();

@@ -26,7 +26,7 @@ const AT_ONCE: usize = if cfg!(debug_assertions) { 3 } else { 256 };
 /// The insertions that are put off.
 pub(super) struct Late {
     state: Mutex<State>,
-    /// Whether there are any.
+    /// True if there are any.
     pub(super) waiting: AtomicBool,
     /// So many are not put off.
     at_once: AtomicUsize,
@@ -96,7 +96,7 @@ impl List {
         }
     }
 
-    /// Whether nothing is put off for now.
+    /// True if nothing is put off for now.
     #[inline]
     fn is_at_once(&self) -> bool {
         // Relaxed: a number that orders nothing else, here and where it is set.
@@ -107,7 +107,7 @@ impl List {
         left > 0 || self.entries() < LARGE
     }
 
-    /// Whether `target` goes right behind the last insertion at `hint`.
+    /// True if `target` goes right behind the last insertion at `hint`.
     #[inline]
     fn goes_behind(&self, target: &Target<'_>, hint: &InsertHint) -> bool {
         let Some(last) = NonNull::new(hint.prev[0]).filter(|_| hint.list == self.number) else {

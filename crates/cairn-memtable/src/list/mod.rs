@@ -208,7 +208,7 @@ impl<'l> Entry<'l> {
         }
     }
 
-    /// Whether this is an entry of `list`.
+    /// True if this is an entry of `list`.
     pub(crate) fn is_of(&self, list: &List) -> bool {
         ptr::eq(self.list.as_ptr(), list)
     }
@@ -432,7 +432,7 @@ impl List {
             .or(Some(height))
     }
 
-    /// Whether the node behind `node` on `level` is before `target`.
+    /// True if the node behind `node` on `level` is before `target`.
     ///
     /// # Safety
     ///

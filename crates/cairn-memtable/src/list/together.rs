@@ -80,7 +80,7 @@ impl List {
         }
     }
 
-    /// Whether the first of `additions` goes next to where `hint` is.
+    /// True if the first of `additions` goes next to where `hint` is.
     #[inline]
     fn is_near(&self, additions: &[Addition<'_>], hint: &InsertHint) -> bool {
         let height = self.height.load(Ordering::Relaxed);

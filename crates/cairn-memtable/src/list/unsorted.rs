@@ -17,7 +17,7 @@ use super::{InsertHint, List};
 #[derive(Default)]
 pub(super) struct Unsorted {
     nodes: Mutex<Vec<(NonNull<Node>, usize)>>,
-    /// Whether there are any.
+    /// True if there are any.
     waiting: AtomicBool,
 }
 

@@ -63,7 +63,7 @@ impl Possible {
         }
     }
 
-    /// Whether this is one of the states.
+    /// True if this is one of the states.
     pub(super) fn explain(&self, found: &BTreeMap<String, Entries>) -> bool {
         self.models.iter().any(|model| self.explains(model, found))
     }

@@ -31,7 +31,7 @@ const DIR: &str = "/checkpoint";
 
 #[derive(Debug)]
 struct Checkpoint {
-    /// Whether memtables are flushed first.
+    /// True if memtables are flushed first.
     flush: bool,
 }
 

@@ -110,7 +110,7 @@ pub trait Operation: Debug + Send + Sync {
     /// doubt whether a failed operation was carried out.
     fn apply(&self, _model: &mut Model) {}
 
-    /// Whether it can have succeeded in this state; where several are possible, the others are out.
+    /// True if it can have succeeded in this state; where several are possible, the others are out.
     fn fits(&self, _model: &Model) -> bool {
         true
     }

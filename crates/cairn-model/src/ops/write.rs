@@ -38,7 +38,7 @@ const NONE: &str = "none";
 pub struct Batch {
     /// Its entries.
     pub writes: Vec<Write>,
-    /// Whether the WAL is synced before it is acknowledged.
+    /// True if the WAL is synced before it is acknowledged.
     pub sync: bool,
 }
 

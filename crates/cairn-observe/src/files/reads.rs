@@ -14,7 +14,7 @@ use crate::statistics::{Histogram, Meter, Ticker};
 pub enum ReadOf {
     /// A table; whether it lies in the last level that there can be.
     Table {
-        /// Whether it does.
+        /// True if it does.
         last_level: bool,
     },
     /// A blob file.

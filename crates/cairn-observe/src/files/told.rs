@@ -122,7 +122,7 @@ impl Began<'_> {
     }
 }
 
-/// Whether the file at `path` is a matter of the engine: not the info log, which tells of listeners.
+/// True if the file at `path` is a matter of the engine: not the info log, which tells of listeners.
 fn is_told(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     !name.is_some_and(|name| name.contains("LOG"))

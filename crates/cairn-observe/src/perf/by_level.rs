@@ -76,7 +76,7 @@ pub fn clear() {
     with(|counters| counters.sums.take());
 }
 
-/// Whether the calling thread counts by level: it does if it has enabled that and its level is
+/// True if the calling thread counts by level: it does if it has enabled that and its level is
 /// [`PerfLevel::EnableCount`] or above.
 #[inline]
 #[must_use]

@@ -115,7 +115,7 @@ thread_local! {
     };
 }
 
-/// Whether anybody has ever asked for counters.
+/// True if anybody has ever asked for counters.
 #[inline]
 #[must_use]
 pub fn is_in_use() -> bool {
@@ -145,7 +145,7 @@ fn count_slowly(change: impl FnOnce(&Counters)) {
     });
 }
 
-/// Whether the thread wants times.
+/// True if the thread wants times.
 #[inline]
 #[must_use]
 pub fn wants_times() -> bool {

@@ -68,7 +68,7 @@ impl SamplesOf {
         SamplesOf(AtomicU64::new(0))
     }
 
-    /// Whether the samples are of `generation`.
+    /// True if the samples are of `generation`.
     #[inline]
     pub(super) fn are_of(&self, generation: u64) -> bool {
         // Acquire pairs with the release of who cleared them: no older ones are read.

@@ -156,7 +156,7 @@ impl Totals {
         Totals(sums)
     }
 
-    /// Whether gets of any kind add to `ticker`.
+    /// True if gets of any kind add to `ticker`.
     pub(super) fn tell_of(ticker: Ticker) -> bool {
         TICKERS.contains(&ticker)
     }

@@ -78,7 +78,7 @@ impl Meter {
         self.0.as_ref().map(|(statistics, _)| statistics)
     }
 
-    /// Whether times are measured.
+    /// True if times are measured.
     #[must_use]
     pub fn wants_times(&self) -> bool {
         self.statistics().is_some_and(|s| s.wants_times())

@@ -165,14 +165,14 @@ impl Statistics {
         self.level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// Whether times are measured.
+    /// True if times are measured.
     #[inline]
     #[must_use]
     pub fn wants_times(&self) -> bool {
         self.level.load(Ordering::Relaxed) > StatsLevel::ExceptTimers as u8
     }
 
-    /// Whether times of single blocks and the like are measured.
+    /// True if times of single blocks and the like are measured.
     #[inline]
     #[must_use]
     pub fn wants_detailed_times(&self) -> bool {

@@ -83,7 +83,7 @@ macro_rules! counts {
         }
 
         impl TableCounts {
-            /// Whether nothing was counted.
+            /// True if nothing was counted.
             #[inline]
             #[must_use]
             pub fn is_empty(&self) -> bool {

@@ -263,7 +263,7 @@ impl Drop for AtStage {
     }
 }
 
-/// Whether anything is tracked.
+/// True if anything is tracked.
 #[inline]
 pub(crate) fn is_in_use() -> bool {
     COUNT.load(Ordering::Relaxed) > 0

@@ -55,7 +55,7 @@ pub(super) fn round_down(offset: u64) -> u64 {
     offset & !(ALIGNMENT as u64 - 1)
 }
 
-/// Whether address, length and offset suit direct I/O as they are.
+/// True if address, length and offset suit direct I/O as they are.
 pub(super) fn is_aligned(bytes: &[u8], offset: u64) -> bool {
     bytes.as_ptr().align_offset(ALIGNMENT) == 0
         && bytes.len().is_multiple_of(ALIGNMENT)

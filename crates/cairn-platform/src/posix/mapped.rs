@@ -84,9 +84,9 @@ struct Windows {
     plain: PosixWriter,
     /// The window that is written; none once the file is written by calls.
     current: Mutex<Option<Current>>,
-    /// Whether pages may have been written back since they were touched.
+    /// True if pages may have been written back since they were touched.
     cleaned: AtomicBool,
-    /// Whether windows are written back that are full.
+    /// True if windows are written back that are full.
     written_back: AtomicBool,
     /// What the file was created with.
     mode: FileMode,
@@ -441,7 +441,7 @@ impl Windows {
         prepared
     }
 
-    /// Whether a spare is to be made, now that the file is `len` long. Says so once.
+    /// True if a spare is to be made, now that the file is `len` long. Says so once.
     fn begins_spare(&self, len: u64) -> bool {
         let expected = self.mode.expected_len;
         let mut spare = self.spare.lock();

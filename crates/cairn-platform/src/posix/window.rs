@@ -86,7 +86,7 @@ impl Window {
         self.range().contains(&offset)
     }
 
-    /// Whether it begins at `offset`.
+    /// True if it begins at `offset`.
     pub(super) fn begins_at(&self, offset: u64) -> bool {
         self.offset == offset
     }

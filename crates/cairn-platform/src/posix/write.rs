@@ -49,7 +49,7 @@ struct DirectTail {
     filled: usize,
     /// Where in the file the buffer begins; a multiple of the alignment.
     offset: u64,
-    /// Whether the file has all of the buffer's bytes.
+    /// True if the file has all of the buffer's bytes.
     flushed: bool,
 }
 

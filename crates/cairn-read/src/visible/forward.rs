@@ -276,7 +276,7 @@ impl DbIter {
         true
     }
 
-    /// Whether runs of deletions can be passed over at once: keys order as their bytes do.
+    /// True if runs of deletions can be passed over at once: keys order as their bytes do.
     #[inline]
     fn skips_runs(&self) -> bool {
         matches!(self.view.family.order, KeyOrder::Bytewise) && self.prefix.is_none()
@@ -313,7 +313,7 @@ impl DbIter {
         }
     }
 
-    /// Whether the current entry is one of the memtable that takes writes.
+    /// True if the current entry is one of the memtable that takes writes.
     fn is_waste(&self) -> bool {
         let seq = SequenceNumber(key::packed(self.merging.key()) >> 8);
         self.waste.as_ref().is_some_and(|waste| waste.has(seq))

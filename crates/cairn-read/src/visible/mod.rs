@@ -107,7 +107,7 @@ pub struct DbIter {
     upper: Option<Vec<u8>>,
     /// How prefix filters are used.
     prefix_use: PrefixUse,
-    /// Whether seeks ask prefix filters now.
+    /// True if seeks ask prefix filters now.
     filtering: bool,
     /// Only keys with the prefix of the seek target are shown.
     same_prefix: bool,
@@ -525,7 +525,7 @@ impl DbIter {
         true
     }
 
-    /// Whether an entry with this key is a plain value that the read sees.
+    /// True if an entry with this key is a plain value that the read sees.
     #[inline]
     fn is_plain_value(&self, internal: &[u8]) -> bool {
         let packed = key::packed(internal);
@@ -539,7 +539,7 @@ impl DbIter {
         key::copy_user_key(&mut self.key, self.merging.key());
     }
 
-    /// Whether the iterator stands on a key.
+    /// True if the iterator stands on a key.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {

@@ -27,19 +27,19 @@ enum Extent {
 }
 
 impl Reach {
-    /// Whether there may be plain steps at all.
+    /// True if there may be plain steps at all.
     #[inline]
     pub(super) fn is_somewhere(&self) -> bool {
         self.extent != Extent::Nowhere
     }
 
-    /// Whether a step forward to the user key `user` is plain; it is not if it leads to the limit.
+    /// True if a step forward to the user key `user` is plain; it is not if it leads to the limit.
     #[inline]
     pub(super) fn has_forward(&self, user: &[u8]) -> bool {
         self.extent != Extent::Limited || key::compare_bytewise(user, &self.limit).is_lt()
     }
 
-    /// Whether a step back to the user key `user` is plain; it is not if it leads to the limit.
+    /// True if a step back to the user key `user` is plain; it is not if it leads to the limit.
     #[inline]
     pub(super) fn has_back(&self, user: &[u8]) -> bool {
         self.extent != Extent::Limited || key::compare_bytewise(user, &self.limit).is_gt()
@@ -113,7 +113,7 @@ impl DbIter {
         back.limit(from.into_iter().flatten(), Ord::max);
     }
 
-    /// Whether it is known that no range tombstone covers `user`: what plain steps rely on.
+    /// True if it is known that no range tombstone covers `user`: what plain steps rely on.
     pub(super) fn is_uncovered(&self, user: &[u8]) -> bool {
         let cover = self.cover.as_ref();
         cover.is_none_or(|cover| cover.is_known_uncovered(user))

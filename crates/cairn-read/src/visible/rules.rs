@@ -127,7 +127,7 @@ fn chosen(
     Ok(Some(Arc::new(files.filtered(keep))))
 }
 
-/// Whether `file` may hold anything within the bounds.
+/// True if `file` may hold anything within the bounds.
 fn is_within(view: &View, file: &Arc<FileMeta>, options: &ReadOptions) -> bool {
     let order = &view.family.order;
     let plain = |user| key::strip_timestamp(user, order.timestamp_size());
@@ -142,7 +142,7 @@ fn is_within(view: &View, file: &Arc<FileMeta>, options: &ReadOptions) -> bool {
 }
 
 impl DbIter {
-    /// Whether two user keys are the same but for their timestamps.
+    /// True if two user keys are the same but for their timestamps.
     #[inline]
     pub(super) fn is_same(&self, a: &[u8], b: &[u8]) -> bool {
         let order = &self.view.family.order;
@@ -152,7 +152,7 @@ impl DbIter {
         order.compare_without_timestamp(a, b).is_eq()
     }
 
-    /// Whether the timestamp of `user` is newer than the read's.
+    /// True if the timestamp of `user` is newer than the read's.
     #[inline]
     pub(super) fn is_too_new(&self, user: &[u8]) -> bool {
         let Some(read_ts) = &self.read_ts else {
@@ -170,7 +170,7 @@ impl DbIter {
         compare(&self.view.family.order, a, b)
     }
 
-    /// Whether a forward walk ends before `user`.
+    /// True if a forward walk ends before `user`.
     #[inline]
     pub(super) fn is_behind_end(&self, user: &[u8]) -> bool {
         (self.upper.is_some() || self.prefix.is_some()) && self.is_behind(user)
@@ -184,7 +184,7 @@ impl DbIter {
         self.upper.as_ref().is_some_and(behind) || self.has_other_prefix(plain)
     }
 
-    /// Whether a backward walk ends before it comes to `user`.
+    /// True if a backward walk ends before it comes to `user`.
     #[inline]
     pub(super) fn is_before_start(&self, user: &[u8]) -> bool {
         (self.lower.is_some() || self.prefix.is_some()) && self.is_before(user)
@@ -231,7 +231,7 @@ impl DbIter {
         }
     }
 
-    /// Whether every key from `target` up to the upper bound has the prefix of `target`.
+    /// True if every key from `target` up to the upper bound has the prefix of `target`.
     fn upper_ends_prefix_of(&self, target: &[u8]) -> bool {
         let family = &self.view.family;
         let (Some(upper), Some(extractor)) = (&self.upper, &family.prefix_extractor) else {
@@ -309,7 +309,7 @@ impl DbIter {
     }
 }
 
-/// Whether `b` is the next of the byte strings of one length after `a`.
+/// True if `b` is the next of the byte strings of one length after `a`.
 fn is_successor(a: &[u8], b: &[u8]) -> bool {
     let mut next = a.to_vec();
     for byte in next.iter_mut().rev() {

@@ -44,7 +44,7 @@ impl Waste {
         }))
     }
 
-    /// Whether an entry of this number is one of the memtable.
+    /// True if an entry of this number is one of the memtable.
     pub(super) fn has(&self, seq: SequenceNumber) -> bool {
         seq >= self.from
     }

@@ -99,7 +99,7 @@ pub(super) struct SimWriter {
     pub(super) over: Option<AtomicUsize>,
     /// Whether appends are stores into a mapping, in a file that began so.
     pub(super) mapped: Option<AtomicBool>,
-    /// Whether it was synced since the last append: the next one is a call then.
+    /// True if it was synced since the last append: the next one is a call then.
     pub(super) synced: AtomicBool,
 }
 

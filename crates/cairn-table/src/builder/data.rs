@@ -25,7 +25,7 @@ pub(crate) struct Packer {
     auto_skip: Option<AutoSkip>,
     verify: bool,
     scratch: Vec<u8>,
-    /// Whether any block was stored compressed.
+    /// True if any block was stored compressed.
     pub used: bool,
     /// Blocks that did not shrink enough.
     pub rejected: u64,
@@ -240,13 +240,13 @@ impl DataBlocks {
         })
     }
 
-    /// Whether the current block has no entry.
+    /// True if the current block has no entry.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.block.is_empty()
     }
 
-    /// Whether the current block should end before this entry.
+    /// True if the current block should end before this entry.
     #[inline]
     pub(crate) fn is_full_for(&self, key: &[u8], value: &[u8]) -> bool {
         if self.block.is_empty() {

@@ -107,7 +107,7 @@ impl FilterKeys {
         self.hashes.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }

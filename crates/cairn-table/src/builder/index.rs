@@ -20,7 +20,7 @@ pub(crate) struct IndexRows {
     /// First internal keys of the blocks, when the index has them.
     first_keys: Option<(Vec<u8>, Vec<usize>)>,
     handles: Vec<Handle>,
-    /// Whether the same user key stands on both sides of a border between blocks.
+    /// True if the same user key stands on both sides of a border between blocks.
     needs_internal_keys: bool,
     scratch: Vec<u8>,
 }

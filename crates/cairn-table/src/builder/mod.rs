@@ -283,7 +283,7 @@ impl TableBuilder {
         self.properties.num_entries
     }
 
-    /// Whether nothing was added yet.
+    /// True if nothing was added yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.properties.num_entries == 0

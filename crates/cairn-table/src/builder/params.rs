@@ -45,9 +45,9 @@ pub struct BuildParams {
     pub times: TableTimes,
     /// How large files of the level should be: bounds what waits for a dictionary.
     pub target_file_size: u64,
-    /// Whether this is an external file, to be ingested: all entries have sequence number 0.
+    /// True if this is an external file, to be ingested: all entries have sequence number 0.
     pub external: bool,
-    /// Whether timestamps are cut from the keys.
+    /// True if timestamps are cut from the keys.
     pub strip_timestamps: bool,
     /// Ask for writeback after so many bytes; 0 never.
     pub bytes_per_sync: u64,

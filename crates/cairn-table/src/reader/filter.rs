@@ -22,9 +22,9 @@ pub(crate) struct Filter {
     pub partitioned: bool,
     /// How the index over the partitions is coded.
     pub form: IndexForm,
-    /// Whether it knows whole keys.
+    /// True if it knows whole keys.
     pub whole_keys: bool,
-    /// Whether it knows prefixes.
+    /// True if it knows prefixes.
     pub prefixes: bool,
     /// Partitions held in memory, by offset; usually none.
     pub partitions: Blocks,

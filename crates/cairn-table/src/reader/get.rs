@@ -461,7 +461,7 @@ impl Table {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Whether two user keys of the file are the same but for their timestamps.
+    /// True if two user keys of the file are the same but for their timestamps.
     #[inline]
     fn same_key(&self, a: &[u8], b: &[u8]) -> bool {
         if self.order.is_bytewise() {

@@ -126,13 +126,13 @@ impl IndexWalk {
         self.leaf_block = None;
     }
 
-    /// Whether nothing is to be done.
+    /// True if nothing is to be done.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.root_todo.is_none() && self.leaf_todo.is_none()
     }
 
-    /// Whether the walk stands on an entry, when it is settled.
+    /// True if the walk stands on an entry, when it is settled.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         self.root.valid() && (!self.two_level || self.leaf.valid())

@@ -108,7 +108,7 @@ pub struct TableIter {
     /// The filter has said that nothing has the prefix of the target.
     ruled_out: bool,
     target: Vec<u8>,
-    /// Whether keys get a timestamp that the file does not have; they then lie in `padded`.
+    /// True if keys get a timestamp that the file does not have; they then lie in `padded`.
     pads: bool,
     padded: Vec<u8>,
     valid: bool,
@@ -285,7 +285,7 @@ impl TableIter {
         &self.table
     }
 
-    /// Whether the iterator stands on an entry.
+    /// True if the iterator stands on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
@@ -302,7 +302,7 @@ impl TableIter {
         self.data.key(self.bytes())
     }
 
-    /// Whether the entry is seen to have another user key than the one before it in the table; `false`
+    /// True if the entry is seen to have another user key than the one before it in the table; `false`
     /// where that cannot be told. User keys are the same if `same` says so.
     #[inline]
     #[must_use]
@@ -759,7 +759,7 @@ impl TableIter {
         Ok(None)
     }
 
-    /// Whether the current block is the one at `handle`.
+    /// True if the current block is the one at `handle`.
     #[inline]
     fn has_block(&self, handle: Handle) -> bool {
         self.block.is_some() && self.block_handle == handle

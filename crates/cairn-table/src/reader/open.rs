@@ -131,7 +131,7 @@ pub(crate) enum Tier {
     Whole,
 }
 
-/// Whether a part stays in memory while its table is open.
+/// True if a part stays in memory while its table is open.
 fn is_pinned(params: &OpenParams, tier: Tier) -> bool {
     let options = &params.options;
     let pinned = &options.metadata_cache_options;

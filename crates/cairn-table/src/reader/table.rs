@@ -87,7 +87,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Whether prefixes in the table are those that `extractor` takes.
+    /// True if prefixes in the table are those that `extractor` takes.
     #[must_use]
     pub fn has_prefixes_of(&self, extractor: Option<&PrefixExtractor>) -> bool {
         let mine = self.prefix_extractor.as_ref();

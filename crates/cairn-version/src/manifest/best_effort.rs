@@ -118,7 +118,7 @@ fn unsteady(path: &Path) -> Error {
     ))
 }
 
-/// What is known of a family while the MANIFEST is looked through.
+/// The state of a family while the MANIFEST is looked through.
 #[derive(Default)]
 struct Family {
     name: String,
@@ -126,7 +126,7 @@ struct Family {
     tables: BTreeMap<FileNumber, Option<FileNumber>>,
     missing: BTreeSet<FileNumber>,
     /// Blob files that are not there, each with its blobs that are not garbage. One of nothing but
-    /// garbage leaves the tree, and is missed by nobody.
+    /// garbage leaves the tree, and is not needed.
     missing_blobs: BTreeMap<FileNumber, u64>,
     /// How many units had been taken at its last whole state.
     whole_at: Option<usize>,

@@ -25,7 +25,7 @@ pub(super) const DEFAULT_FAMILY: &str = "default";
 /// The comparator of families for which none is recorded.
 const DEFAULT_COMPARATOR: &str = "leveldb.BytewiseComparator";
 
-/// What a MANIFEST says.
+/// The state that a MANIFEST describes.
 #[derive(Clone, Debug)]
 pub struct Recovered {
     /// The MANIFEST.
@@ -63,7 +63,7 @@ pub struct Unread {
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// What is not right there.
+    /// The reason.
     pub reason: String,
 }
 
@@ -88,7 +88,7 @@ impl Ending {
         most_bytes(self.fresh_bytes, limit, percent)
     }
 
-    /// What the record of `edit` at `offset` is, if it is such a one.
+    /// The ending that the record of `edit` at `offset` is, if it is one.
     fn of(edit: &VersionEdit, offset: u64) -> Option<Ending> {
         let fresh_bytes = edit.compacted_manifest_bytes?;
         (*edit == VersionEdit::of_end(fresh_bytes)).then_some(Ending {
@@ -98,7 +98,7 @@ impl Ending {
     }
 }
 
-/// What a MANIFEST says about one family.
+/// The state of one family in a MANIFEST.
 #[derive(Clone, Debug)]
 pub struct RecoveredFamily {
     /// Its id.
@@ -111,7 +111,7 @@ pub struct RecoveredFamily {
     pub log_number: FileNumber,
     /// Timestamps below this one may be gone; empty if never set.
     pub full_history_ts_low: Vec<u8>,
-    /// Whether its tables store user-defined timestamps.
+    /// True if its tables store user-defined timestamps.
     pub persist_timestamps: bool,
 }
 

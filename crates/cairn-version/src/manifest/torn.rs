@@ -1,6 +1,6 @@
 //! Telling an append that a power cut cut short from damage.
 //!
-//! A disk writes sectors, in any order. Of an append that nobody synced some sectors may be there
+//! A disk writes sectors, in any order. Of an append that was not synced some sectors may be there
 //! and others not, and where the file already has its length the missing ones read as zeros. Such
 //! an append was never acknowledged, so the MANIFEST ends before it. Damage to what was synced
 //! looks different: bits are wrong in sectors that are not zero, or records stand behind it. The
@@ -12,7 +12,7 @@ use cairn_format::manifest::is_later_in_group;
 use cairn_platform::RandomAccessFile;
 use cairn_types::Result;
 
-/// What a disk writes at once.
+/// The unit that a disk writes at once.
 const SECTOR: u64 = 512;
 /// An append that is longer than this was not cut short, it is damaged.
 pub(super) const MAX_APPEND: u64 = 256 << 10;
@@ -59,7 +59,7 @@ fn lacks_a_sector(file: &dyn RandomAccessFile, offset: u64, len: usize) -> Resul
     Ok(false)
 }
 
-/// Whether a record of another append, or the first piece of one, stands anywhere in `rest`. Later
+/// True if a record of another append, or the first piece of one, stands anywhere in `rest`. Later
 /// pieces may be those of the record that was cut short, and later records of a group may belong to
 /// the append that was.
 fn has_a_record(rest: &[u8], offset: u64) -> bool {

@@ -50,7 +50,7 @@ pub struct FamilyContents<'a> {
     pub log_number: FileNumber,
     /// Timestamps below this one may be gone; empty if never set.
     pub full_history_ts_low: &'a [u8],
-    /// Whether its tables store user-defined timestamps.
+    /// True if its tables store user-defined timestamps.
     pub persist_timestamps: bool,
 }
 
@@ -118,7 +118,7 @@ pub struct Manifest {
     log: LogWriter,
     fresh_bytes: u64,
     failed: bool,
-    /// Whether the last record is an [`Ending`].
+    /// True if the last record is an [`Ending`].
     ended: bool,
     /// Measures how long it is synced.
     meter: Meter,
@@ -203,7 +203,7 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// Says at the end that everything before is durable, so that [`Manifest::reopen`] can go on there.
+    /// Records at the end that everything before is durable, so that [`Manifest::reopen`] can go on there.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl Manifest {
         self.log.offset()
     }
 
-    /// Whether a fresh MANIFEST should replace it: it is larger than `limit`, and it has grown by
+    /// True if a fresh MANIFEST should replace it: it is larger than `limit`, and it has grown by
     /// more than `percent` of what it began with, or a large tree would be written anew with each
     /// edit.
     #[must_use]
@@ -248,7 +248,7 @@ impl Manifest {
         self.failed = true;
     }
 
-    /// Whether a write to it failed, so that nothing more can be appended.
+    /// True if a write to it failed, so that nothing more can be appended.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failed

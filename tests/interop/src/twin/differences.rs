@@ -30,7 +30,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether this row is about these answers.
+    /// True if this row is about these answers.
     #[must_use]
     pub fn covers(&self, set: &str, op: &str, rocksdb: &str, cairn: &str) -> bool {
         matches(&self.set, set)
@@ -55,7 +55,7 @@ pub fn all() -> Vec<Difference> {
     list.difference
 }
 
-/// Whether `text` has the form of `pattern`.
+/// True if `text` has the form of `pattern`.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or("");

@@ -56,9 +56,9 @@ struct Maker<'a> {
     set: &'a Set,
     random: Random,
     stamp: u16,
-    /// Whether ranges are deleted.
+    /// True if ranges are deleted.
     ranges: bool,
-    /// Whether iterators may be tailing.
+    /// True if iterators may be tailing.
     tails: bool,
     /// After an opening for reading: how many operations until the next one.
     reopen_in: Option<u64>,

@@ -22,7 +22,7 @@ pub struct Twins {
     pub accepted: Vec<Difference>,
     /// How often each of those did.
     pub met: Vec<u64>,
-    /// Whether every operation is printed.
+    /// True if every operation is printed.
     pub loud: bool,
 }
 
@@ -306,7 +306,7 @@ impl Side {
     }
 }
 
-/// Whether an operation is made on a database that is open for reading.
+/// True if an operation is made on a database that is open for reading.
 fn reads(op: &Op) -> bool {
     match op {
         Op::Iter(_, step) => *step != Move::Refresh,

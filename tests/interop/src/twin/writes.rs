@@ -20,7 +20,7 @@ fn family_of(change: &Change) -> Cf {
 }
 
 impl Side {
-    /// Whether a change keeps to what single deletes allow: one put, then one delete. Notes that it
+    /// True if a change keeps to what single deletes allow: one put, then one delete. Notes that it
     /// will have been made.
     fn allowed(&mut self, change: &Change) -> bool {
         match change {

@@ -140,7 +140,7 @@ fn rounds() -> u64 {
     std::env::var("CAIRN_INTEROP_ROUNDS").map_or(1, |text| text.parse().expect("a number"))
 }
 
-/// Whether `CAIRN_INTEROP_SHAPE`, if it is set, is part of the shape's name.
+/// True if `CAIRN_INTEROP_SHAPE`, if it is set, is part of the shape's name.
 fn is_wanted(name: &str) -> bool {
     std::env::var("CAIRN_INTEROP_SHAPE").map_or(true, |part| name.contains(&part))
 }
@@ -167,7 +167,7 @@ fn common(shape: &str) -> String {
     format!("write_buffer_size=65536;{shape}")
 }
 
-/// Whether RocksDB 7.8 knows everything in tables of this shape.
+/// True if RocksDB 7.8 knows everything in tables of this shape.
 fn is_old(shape: &str) -> bool {
     (2..=5).any(|version| shape.contains(&format!("format_version={version}")))
 }
