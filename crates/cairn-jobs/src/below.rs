@@ -1,4 +1,4 @@
-//! Whether a key may have older entries below the output of a job.
+//! A test for older entries of a key below the output of a job.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use cairn_platform::sync::Arc;
 use cairn_types::KeyOrder;
 use cairn_version::{FileMeta, Version, bounds};
 
-/// What lies below the output of a job. Asked about keys in ascending order.
+/// The files below the output of a job. Keys are looked up in ascending order.
 #[derive(Clone, Debug, Default)]
 pub struct Below {
     /// Files of the levels below, each with the position of the first that may hold the key.
@@ -21,7 +21,7 @@ impl Below {
         Below { levels: None }
     }
 
-    /// What of `version` lies below `output_level`.
+    /// The files of `version` below `output_level`.
     #[must_use]
     pub fn level(version: &Version, output_level: usize) -> Below {
         if output_level == 0 {

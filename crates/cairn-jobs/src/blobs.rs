@@ -135,9 +135,9 @@ impl<'a> BlobWriter<'a> {
 pub(crate) struct BlobReader {
     context: Arc<JobContext>,
     readahead: u64,
-    /// What was read ahead of each file, and where it begins.
+    /// The bytes read ahead of each file, and the offset of the first.
     ahead: HashMap<FileNumber, (u64, Buffer)>,
-    /// What was read.
+    /// Counts of what was read.
     pub(crate) read: BlobsRead,
 }
 

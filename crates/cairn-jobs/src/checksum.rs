@@ -13,7 +13,7 @@ pub const NAME: &str = "FileChecksumCrc32c";
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
 
-/// What a MANIFEST holds of a file whose CRC-32C is `crc`: the checksum, with its most significant
+/// The record in a MANIFEST of a file whose CRC-32C is `crc`: the checksum, with its most significant
 /// byte first, and the name of the function.
 #[must_use]
 pub fn recorded(crc: u32) -> (Vec<u8>, String) {

@@ -8,7 +8,7 @@ use cairn_types::{
     TablePropertiesCollectorFactory, ValueKind,
 };
 
-/// What collects properties of one table.
+/// The collectors of properties of one table.
 pub(crate) struct Collecting {
     collectors: Vec<Box<dyn TablePropertiesCollector>>,
 }

@@ -5,7 +5,7 @@
 //! cannot change. Some of them may go a level deeper than the rest: they read that level too.
 //!
 //! There are two ways to more than one part. `max_subcompactions` says into how many a compaction is
-//! split before it begins. And whoever works on a part asks from time to time whether a thread may be
+//! split before it begins. And the thread that works on a part asks from time to time whether another may be
 //! spared ([`JobContext::spare`]), and gives it the second half of what is left of his own: so an
 //! idle machine ends a compaction sooner, and a busy one writes the same tables as ever.
 //! The calling thread works on parts as long as there are any, so a compaction ends even if no other
@@ -45,7 +45,7 @@ use crate::stripes;
 use crate::ttl;
 use crate::visible::{Rules, Visible};
 
-/// After how many entries a part asks whether it may give half of what is left to somebody.
+/// Entries after which a part asks whether it may give half of what is left to another thread.
 const ASK_EVERY: u32 = if cfg!(test) { 3 } else { 256 };
 
 /// Bytes of inputs that are worth a thread.
@@ -55,7 +55,7 @@ const WORTH_GIVING: u64 = if cfg!(test) { 1 } else { 512 << 10 };
 pub struct CompactJob {
     /// The surroundings.
     pub context: Arc<JobContext>,
-    /// What to compact.
+    /// The files to compact, and the form of the output.
     pub pick: Arc<Pick>,
     /// The version that the pick was made from.
     pub version: Arc<Version>,
@@ -99,16 +99,16 @@ struct Work {
     runs: Vec<Vec<InputTable>>,
     /// Where outputs go: to the output level and, for the parts of `deeper`, to the level below it.
     targets: Vec<Target>,
-    /// What a factory of filters is told.
+    /// The context for a factory of filters.
     filter_context: FilterContext,
     parts: Shares<Part>,
     /// How many threads `max_subcompactions` allows beside this one.
     helpers: usize,
-    /// What lists of threads say of it, if they do.
+    /// Its entry in lists of threads, if it has one.
     tracked: Option<Arc<Tracked>>,
 }
 
-/// What is read and written for one level of outputs.
+/// The inputs and outputs of one level of outputs.
 struct Target {
     kind: Kind,
     output: Output,
@@ -122,7 +122,7 @@ struct Target {
     below: Below,
 }
 
-/// What came of one part.
+/// The result of one part.
 struct Part {
     /// Where its keys begin.
     lower: Option<Vec<u8>>,
@@ -209,7 +209,7 @@ impl Work {
         }
     }
 
-    /// Lets another thread work on what waits, with the leave of `permit`.
+    /// Has another thread work on the parts that wait, under `permit`.
     fn call_help(self: &Arc<Work>, permit: Option<Permit>) {
         // One that comes too late must not keep the inputs, which are deleted when all is done.
         let work = Arc::downgrade(self);
@@ -361,7 +361,7 @@ impl Work {
         })
     }
 
-    /// What is written to `target` of the inputs, from the user key `lower` on.
+    /// The entries of the inputs that are written to `target`, from the user key `lower` on.
     fn entries(&self, target: &Target, lower: Option<&[u8]>) -> Result<Visible<Merge<Tables>>> {
         let context = &self.context;
         let options = IterOptions {
@@ -443,7 +443,7 @@ impl Work {
         Ok(done)
     }
 
-    /// What the properties of the inputs say of their entries.
+    /// The counts of entries in the properties of the inputs.
     fn input_raw(&self) -> RawInput {
         let mut raw = RawInput::default();
         for input in self.runs.iter().flatten() {

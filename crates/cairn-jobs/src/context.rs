@@ -1,4 +1,4 @@
-//! What every job needs of its surroundings.
+//! The context of a job.
 
 use std::path::{Path, PathBuf};
 
@@ -27,12 +27,12 @@ pub type Spare = dyn Fn() -> Option<Permit> + Send + Sync;
 /// The leave to let one thread more work for a job; ends when it is dropped.
 pub type Permit = Box<dyn Send>;
 
-/// What every job needs of its surroundings.
+/// The context of a job: the family, the database, and the state of readers at its start.
 #[derive(Clone)]
 pub struct JobContext {
     /// Files, time, threads, randomness.
     pub world: World,
-    /// Who carries reads out.
+    /// The executor of reads.
     pub io: Io,
     /// How urgent its reads and writes are to a rate limiter.
     pub io_priority: IoPriority,
@@ -46,16 +46,16 @@ pub struct JobContext {
     pub database: JobDatabase,
     /// Which blobs a compaction moves to new files.
     pub blob_gc: BlobGc,
-    /// Sequence numbers at which somebody reads, ascending, as they were when the job's inputs
+    /// Sequence numbers of snapshots, ascending, as they were when the job's inputs
     /// had become immutable. Snapshots taken later see all of the inputs.
     pub snapshots: Vec<SequenceNumber>,
-    /// Who is told what the job does.
+    /// The receiver of the events of the job.
     pub events: Option<Arc<dyn JobEvents>>,
-    /// Who may want the job to end. It then fails with `Aborted` soon.
+    /// The flags that end the job: it then fails with `Aborted` soon.
     pub cancel: Cancel,
-    /// What counts and measures the job's work.
+    /// The meter of the job's work.
     pub meter: Meter,
-    /// Whether the machine has a thread to spare for the job; asked often while it runs. Without it,
+    /// The source of spare threads for the job; called often while it runs. Without it,
     /// never.
     pub spare: Option<Arc<Spare>>,
 }
@@ -138,7 +138,7 @@ impl JobContext {
     }
 }
 
-/// What may tell a job to end: any of several flags.
+/// The flags of which each ends a job.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     flags: Vec<Arc<AtomicBool>>,
@@ -173,7 +173,7 @@ pub struct BlobGc {
 }
 
 impl BlobGc {
-    /// What the options of a family say.
+    /// The settings by the options of a family.
     #[must_use]
     pub fn new(options: &FamilyOptions) -> BlobGc {
         BlobGc {

@@ -1,6 +1,6 @@
 //! The user's compaction filter, asked about one entry at a time.
 //!
-//! What a filter sees is what a reader would: values that lie in blob files are read first,
+//! A filter sees what a reader would: values that lie in blob files are read first,
 //! unless the filter can tell by the key. What it decides comes back as the bytes to write.
 
 use std::cell::Cell;
@@ -20,7 +20,7 @@ use crate::garbage;
 use crate::stats::BlobsRead;
 use crate::ttl;
 
-/// What becomes of an entry.
+/// The fate of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ruling {
     /// It stays as it is.
@@ -114,7 +114,7 @@ impl Filter {
         self.read.get()
     }
 
-    /// What becomes of an entry of `key` (with timestamp) of one of the kinds that hold a value.
+    /// The fate of an entry of `key` (with timestamp) of one of the kinds that hold a value.
     pub(crate) fn rule(&self, key: &[u8], kind: ValueKind, value: &[u8]) -> Result<Ruling> {
         let began = self.meter.began_detail();
         let ruled = self.decide(key, kind, value);
@@ -139,7 +139,7 @@ impl Filter {
         ruling(decision)
     }
 
-    /// What becomes of a merge operand.
+    /// The fate of a merge operand.
     pub(crate) fn rule_operand(&self, key: &[u8], operand: &[u8]) -> Result<Ruling> {
         match self.ask(key, FilterValue::MergeOperand(operand)) {
             FilterDecision::ChangeEntity(_) => Ok(Ruling::Keep),

@@ -1,6 +1,6 @@
 //! Counting blobs that a compaction leaves without a reference.
 //!
-//! What goes in with the inputs and does not come out with the outputs is garbage of its blob
+//! A blob that goes in with the inputs and does not come out with the outputs is garbage of its blob
 //! file from then on.
 
 use std::collections::BTreeMap;
@@ -122,7 +122,7 @@ impl Garbage {
         }
     }
 
-    /// What became garbage.
+    /// The garbage, by blob file.
     #[must_use]
     pub fn counted(&self) -> Vec<BlobGarbage> {
         let files = self.files.iter();

@@ -32,7 +32,7 @@ pub struct Incoming {
     pub first_overlap: Option<usize>,
 }
 
-/// What decides the places of all files of one ingestion into one family.
+/// The options that decide the places of all files of one ingestion into one family.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// How the family is compacted.
@@ -49,7 +49,7 @@ pub struct Rules {
     pub last_level_only: bool,
     /// The files go below everything.
     pub behind: bool,
-    /// What lies in the way leaves the tree with the same edit.
+    /// True if files in the way leave the tree with the same edit.
     pub replaces: bool,
 }
 

@@ -95,7 +95,7 @@ impl Tables {
         }
     }
 
-    /// What is left to do after a step inside a table that did not end on an entry at once.
+    /// The rest of a step inside a table that did not end on an entry at once.
     #[cold]
     fn leave(&mut self, step: Progress) {
         let Some(iter) = &mut self.iter else {

@@ -1,4 +1,4 @@
-//! What all outputs of a job have in common: where they lie, how they are written, and which of them
+//! The common traits of all outputs of a job: where they lie, how they are written, and which of them
 //! exist so far.
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use cairn_version::Version;
 use crate::context::JobContext;
 use crate::ttl;
 
-/// What the tables of a job have in common.
+/// The common traits of the tables of a job.
 pub(crate) struct Kind {
     pub(crate) context: Arc<JobContext>,
     pub(crate) level: usize,
@@ -111,7 +111,7 @@ impl Kind {
     }
 }
 
-/// What a job does with values that are large, or lie in blob files.
+/// The treatment of values that are large, or lie in blob files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlobPlan {
     /// Values of at least so many bytes, and at least one, go to blob files; `None`: no value does.

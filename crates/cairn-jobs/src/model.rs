@@ -121,7 +121,7 @@ impl State {
         }
     }
 
-    /// What a reader at `seq` sees of `key`.
+    /// The value of `key` for a reader at `seq`.
     pub(crate) fn read(&self, key: u8, seq: u64) -> Option<Vec<u8>> {
         let user = user(key);
         let covered = self.tombstones.iter().filter(|tombstone| {
@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    /// What readers at all of `seqs` see.
+    /// The values for readers at all of `seqs`.
     pub(crate) fn read_all(&self, seqs: &[u64]) -> Vec<Vec<Option<Vec<u8>>>> {
         let at = |&seq: &u64| (0..20).map(|key| self.read(key, seq)).collect();
         seqs.iter().map(at).collect()
@@ -212,7 +212,7 @@ impl Run for List {
     }
 }
 
-/// What is written of `state`, whose entries come in `runs` runs.
+/// The entries that are written of `state`, which come in `runs` runs.
 pub(crate) fn compact(
     state: &State,
     runs: usize,

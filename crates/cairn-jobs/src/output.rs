@@ -44,7 +44,7 @@ struct Open {
     oldest_blob: Option<FileNumber>,
     points: u64,
     collecting: Collecting,
-    /// What is compared with the table once it is written; `None` if it is not read back.
+    /// The comparison with the table once it is written; `None` if it is not read back.
     readback: Option<Readback>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Outputs<'a> {
     pub(crate) stats: JobStats,
 }
 
-/// What one part of a job wrote.
+/// The files that one part of a job wrote.
 pub(crate) struct Written {
     pub(crate) files: Vec<Arc<FileMeta>>,
     pub(crate) blobs: Vec<Arc<BlobFileMeta>>,

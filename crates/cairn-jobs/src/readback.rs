@@ -45,7 +45,7 @@ impl Entries {
     }
 }
 
-/// What is verified of a table, and what it must hold.
+/// The verification of a table that was written: the checks, and the entries that it must hold.
 pub(crate) struct Readback {
     what: u32,
     order: KeyOrder,
@@ -53,7 +53,7 @@ pub(crate) struct Readback {
 }
 
 impl Readback {
-    /// What `options` want of the tables of a flush or of a compaction; `None` for nothing.
+    /// The verification that `options` want of the tables of a flush or of a compaction; `None` for none.
     pub(crate) fn new(
         options: &FamilyOptions,
         flushes: bool,

@@ -34,7 +34,7 @@ pub struct Merge<R> {
     order: KeyOrder,
     runs: Vec<R>,
     players: Tournament,
-    /// Who would win without the winner, while that is known.
+    /// The winner without the present one, while that is known.
     runner_up: Option<Player>,
     /// Entries that were passed by.
     passed: u64,
@@ -69,7 +69,7 @@ impl<R: Run> Merge<R> {
         }
     }
 
-    /// Whoever would win without the winner.
+    /// The winner without the present one.
     #[inline]
     fn runner_up(&self) -> Option<Player> {
         let comes_first = comes_first(&self.order, &self.runs);

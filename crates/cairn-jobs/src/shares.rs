@@ -31,13 +31,13 @@ pub(crate) struct Shares<T> {
 }
 
 struct State<T> {
-    /// Parts that nobody works on yet, and their numbers.
+    /// Parts that no thread works on yet, and their numbers.
     waiting: VecDeque<(usize, Span)>,
     finished: Vec<Option<Result<T>>>,
 }
 
 impl<T> Shares<T> {
-    /// Nobody works on any of `spans` yet.
+    /// The parts `spans`, of which no thread works on any yet.
     pub(crate) fn new(spans: Vec<Span>) -> Shares<T> {
         Shares {
             state: Mutex::new(State {
@@ -49,7 +49,7 @@ impl<T> Shares<T> {
         }
     }
 
-    /// True if there are parts that nobody works on.
+    /// True if there are parts that no thread works on.
     pub(crate) fn are_waiting(&self) -> bool {
         !self.state.lock().waiting.is_empty()
     }
@@ -59,7 +59,7 @@ impl<T> Shares<T> {
         self.state.lock().finished.iter().all(Option::is_some)
     }
 
-    /// A part that nobody works on, which is then the caller's, and its number.
+    /// A part that no thread works on, which is then the caller's, and its number.
     pub(crate) fn take(&self) -> Option<(Taken<'_, T>, Span)> {
         let (number, span) = self.state.lock().waiting.pop_front()?;
         let taken = Taken {
@@ -108,7 +108,7 @@ impl<T> Shares<T> {
     }
 }
 
-/// What waiting ended with.
+/// The end of a wait.
 pub(crate) enum Wait<T> {
     /// A part waits.
     More,

@@ -3,7 +3,7 @@
 use cairn_observe::perf::io::FileTimes;
 use cairn_version::TreeEdit;
 
-/// What a job did.
+/// The statistics of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     /// The change that makes its outputs part of the tree. Nothing is visible, and nothing may be
@@ -13,7 +13,7 @@ pub struct Done {
     pub stats: JobStats,
 }
 
-/// What a job read and wrote.
+/// The counts of what a job read and wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobStats {
     /// Bytes of the input tables or memtables.
@@ -22,7 +22,7 @@ pub struct JobStats {
     pub input_entries: u64,
     /// More of them; of a part of a compaction only if it is the only one.
     pub input_raw: RawInput,
-    /// True if a filter made it jump over entries, which nobody counted.
+    /// True if a filter made it jump over entries, which were not counted.
     pub inexact: bool,
     /// Blobs that were read.
     pub blobs_read: BlobsRead,
@@ -38,7 +38,7 @@ pub struct JobStats {
     pub output_blob_bytes: u64,
     /// Bytes of keys and values of the tables written, as they were before they were packed.
     pub output_raw_bytes: u64,
-    /// What was read and not written, and why.
+    /// The entries that were read and not written, by cause.
     pub dropped: Dropped,
     /// Blobs that were moved to other files, or into tables.
     pub relocated_blobs: u64,
@@ -71,7 +71,7 @@ impl JobStats {
     }
 }
 
-/// What the properties of the tables that a compaction reads say of their entries.
+/// The counts of entries in the properties of the tables that a compaction reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawInput {
     /// Bytes of their internal keys, range tombstones included.
@@ -107,7 +107,7 @@ impl BlobsRead {
     }
 }
 
-/// What a job read and did not write. An entry counts under every heading that fits it.
+/// The entries that a job read and did not write. An entry counts under every heading that fits it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Entries below a newer one of the same key, or below a range tombstone.

@@ -1,9 +1,9 @@
 //! Values with a time to live: jobs see them as they are stored, with their dates
 //! ([`cairn_format::dated`]), and the program's filter and merge operator see them without.
 //!
-//! RocksDB's rules: what is older than the time to live goes, whoever reads it; operands stay until
+//! RocksDB's rules: values older than the time to live go, whether or not a snapshot reads them; operands stay until
 //! they are merged; what a merge makes has the date of the merge. A value without a date that makes
-//! sense, which a read calls damaged, stays: nobody knows how old it is. Entities have no date and stay.
+//! sense, which a read calls damaged, stays: its age is unknown. Entities have no date and stay.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use cairn_options::{FamilyOptions, ttl};
 use cairn_platform::Clock;
 use cairn_types::{CompactionFilter, FilterDecision, FilterValue, MergeInput, MergeOperator};
 
-/// What combines operands with values as a family of `options` stores them.
+/// The merge operator over values as a family of `options` stores them.
 pub(crate) fn merge_operator(
     options: &FamilyOptions,
     clock: &Arc<dyn Clock>,
@@ -37,7 +37,7 @@ pub fn merge_operator_name(options: &FamilyOptions) -> String {
     }
 }
 
-/// What drops what is too old in a family of `options`, and else asks the program's `filter`. None if
+/// The filter that drops what is too old in a family of `options`, and else calls the program's `filter`. None if
 /// there is nothing to do.
 pub(crate) fn filter(
     options: &FamilyOptions,
@@ -122,7 +122,7 @@ impl DatedFilter {
         end.is_some_and(|end| end < self.now)
     }
 
-    /// What the program decides of `value`. What it changes keeps `date`.
+    /// The program's decision about `value`. A changed value keeps `date`.
     fn ask(
         &self,
         level: usize,

@@ -214,7 +214,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// What becomes of a column of `entity` that lies in a blob file.
+    /// The fate of a column of `entity` that lies in a blob file.
     fn move_column(&mut self, entity: &[u8], user_key: &[u8], index: &[u8]) -> Result<Place> {
         let blob = garbage::blob_of(index)?;
         let moved = blob.filter(|(number, _)| *number < self.kind.blobs.relocate_below);

@@ -1,4 +1,4 @@
-//! What of the merged inputs a flush or compaction writes.
+//! The entries of the merged inputs that a flush or compaction writes.
 //!
 //! Entries of one user key come newest first. Snapshots cut the sequence numbers into *stripes*:
 //! two entries are in one stripe if no snapshot sees the older without the newer. Of one stripe
@@ -48,11 +48,11 @@ const CANCEL_EVERY: u32 = 256;
 /// Entries that are passed one by one when a filter skips keys, before the runs are sought anew.
 const STEPS_BEFORE_SEEK: u32 = 64;
 
-/// What decides which entries are written.
+/// The rules by which entries are written.
 pub struct Rules {
     /// The order of the keys.
     pub order: KeyOrder,
-    /// Sequence numbers at which somebody reads, ascending.
+    /// Sequence numbers of snapshots, ascending.
     pub snapshots: Vec<SequenceNumber>,
     /// Combines operands; without one they are written as they are.
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
@@ -68,9 +68,9 @@ pub struct Rules {
     pub filter: Option<Filter>,
     /// True if a single deletion above another deletion is an error.
     pub strict_single_deletions: bool,
-    /// Who may want the job to end.
+    /// The flags that end the job.
     pub cancel: Cancel,
-    /// What measures the merge operator.
+    /// The meter of the merge operator.
     pub meter: Meter,
 }
 
@@ -121,7 +121,7 @@ pub struct Visible<R> {
     /// True if entries were passed without being seen.
     jumped: bool,
     until_cancel: u32,
-    /// What was passed by and not handed out, and why.
+    /// The entries that were passed and not returned, by cause.
     pub dropped: Dropped,
     /// Nanoseconds in the merge operator, if times are wanted.
     merging: Cell<u64>,
@@ -132,7 +132,7 @@ pub struct Visible<R> {
 }
 
 impl<R: Run> Visible<R> {
-    /// What is written of `input`, which stands on its first entry.
+    /// The entries to write of `input`, which stands on its first entry.
     #[must_use]
     pub fn new(input: R, rules: Rules) -> Visible<R> {
         debug_assert!(rules.snapshots.is_sorted(), "snapshots ascend");
@@ -164,7 +164,7 @@ impl<R: Run> Visible<R> {
         &self.input
     }
 
-    /// True if a filter made the runs jump over entries, so that nobody knows how many there were.
+    /// True if a filter made the runs jump over entries, so that their number is unknown.
     #[must_use]
     pub fn jumped(&self) -> bool {
         self.jumped
@@ -296,7 +296,7 @@ impl<R: Run> Visible<R> {
         Ok(None)
     }
 
-    /// What the filter decides of the current entry.
+    /// The filter's decision about the current entry.
     fn rule(&self, kind: ValueKind) -> Result<Ruling> {
         use ValueKind::{BlobIndex, Value, WideColumnEntity};
         match (&self.rules.filter, kind) {
@@ -680,7 +680,7 @@ impl<R: Run> Visible<R> {
         }
     }
 
-    /// What the filter decides of the operand that is the current entry. Snapshots keep theirs.
+    /// The filter's decision about the operand that is the current entry. Snapshots keep theirs.
     fn rule_operand(&self, seq: SequenceNumber) -> Result<Ruling> {
         match &self.rules.filter {
             Some(filter) if self.rules.snapshots.last().is_none_or(|&last| seq > last) => {
@@ -691,7 +691,7 @@ impl<R: Run> Visible<R> {
         }
     }
 
-    /// What `operands` and `base`, the current entry, amount to.
+    /// The value of `operands` over `base`, the current entry.
     fn merge_into(
         &mut self,
         base: &Base,
@@ -760,7 +760,7 @@ impl<R: Run> Visible<R> {
         self.timed_merge(|| operator.partial_merge(key, &operands))
     }
 
-    /// What the merge operator makes of something.
+    /// The result of the merge operator, whose time is measured.
     fn timed_merge<T>(&self, merge: impl FnOnce() -> T) -> T {
         let began = self.rules.meter.began();
         let merged = merge();
@@ -797,7 +797,7 @@ fn count_blobs(
     }
 }
 
-/// What `merge`, which expects a date and makes one, makes of a column, which has none.
+/// The result of `merge`, which expects a date and makes one, for a column, which has none.
 fn undated_merge(
     column: Option<&[u8]>,
     merge: impl FnOnce(Option<&[u8]>) -> Result<Vec<u8>>,
@@ -808,7 +808,7 @@ fn undated_merge(
     Ok(merged)
 }
 
-/// What merge operands apply to.
+/// The base that merge operands apply to.
 enum Base {
     /// The value that the input stands on.
     Value,

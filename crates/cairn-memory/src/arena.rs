@@ -47,12 +47,12 @@ pub struct Arena {
     reserved: AtomicUsize,
 }
 
-/// What an arena owns.
+/// The memory that an arena owns.
 #[derive(Default)]
 struct Chunks {
     /// Every chunk, from `Box::into_raw`.
     all: Vec<NonNull<Chunk>>,
-    /// What chunks are cut from.
+    /// The extents that chunks are cut from.
     extents: Extents,
     /// How much of the last extent chunks were cut from.
     cut: usize,
@@ -171,7 +171,7 @@ impl Drop for Arena {
             // SAFETY: leaked from a box in `grow`, and owned by `chunks` alone (I1).
             let chunk = unsafe { Box::from_raw(chunk.as_ptr()) };
             if !chunk.in_extent {
-                // SAFETY: allocated with this layout in `Chunk::new`; nobody uses the arena any more.
+                // SAFETY: allocated with this layout in `Chunk::new`; the arena is not used any more.
                 unsafe { dealloc(chunk.base.as_ptr(), Chunk::layout(chunk.len)) };
             }
         }

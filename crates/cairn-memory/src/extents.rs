@@ -67,7 +67,7 @@ impl Waiting {
 /// Adds an extent to those that wait.
 fn prepare() {
     let extent = HugePage::taken();
-    // If nobody wants it any more, the lock is given back before the extent is.
+    // If it is not wanted any more, the lock is given back before the extent is.
     let mut waiting = WAITING.lock();
     waiting.prepares = false;
     if waiting.owners > 0 && waiting.extents.len() < MOST_KEPT {
@@ -116,7 +116,7 @@ impl Extents {
 }
 
 impl Drop for Extents {
-    /// Gives all of them up. Nobody uses them any more.
+    /// Gives all of them up. They are not used any more.
     fn drop(&mut self) {
         if self.all.is_empty() {
             return;

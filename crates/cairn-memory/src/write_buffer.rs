@@ -22,7 +22,7 @@ use crate::cache::BlockCache;
 /// The cache is charged by steps of so many bytes.
 const STEP: usize = 256 << 10;
 
-/// Somebody who waits for memory.
+/// A waiter for memory.
 pub trait Woken: Send + Sync {
     /// Memory was given back. Called while locks may be held: it must not take any, nor wait.
     fn wake(self: Arc<Self>);

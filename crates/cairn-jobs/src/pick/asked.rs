@@ -1,4 +1,4 @@
-//! What a user asks for by naming files, levels or ranges, rather than by the shape of the tree.
+//! Compactions that a program requests by files, levels or ranges, rather than the shape of the tree.
 //!
 //! Each function turns one request into a pick, or says why it cannot be. Like all picks these
 //! are pure: the caller takes the inputs, runs and installs.

@@ -14,7 +14,7 @@ use super::description::{Pick, range};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobId(u64);
 
-/// What running compactions of a family have taken.
+/// The inputs and outputs of running compactions of a family.
 #[derive(Clone, Debug, Default)]
 pub struct Busy {
     files: HashSet<FileNumber>,
@@ -101,7 +101,7 @@ impl Busy {
         }
     }
 
-    /// Lets picks have again what [`Busy::set_aside`] took.
+    /// Gives back to picks what [`Busy::set_aside`] took.
     pub fn take_back(&mut self) {
         for file in std::mem::take(&mut self.aside) {
             if !self.running.iter().any(|job| job.files.contains(&file)) {

@@ -52,7 +52,7 @@ pub struct LevelInputs {
     pub files: Vec<Arc<FileMeta>>,
 }
 
-/// What the outputs of a compaction look like.
+/// The form of the outputs of a compaction.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// The level they belong to.
@@ -78,10 +78,10 @@ pub struct Pick {
     pub reason: Reason,
     /// The score of the level at that moment; 0 where no score decided.
     pub score: f64,
-    /// What is read: the files of the start level, those of the output level, if any, and those of the
+    /// The files to read: those of the start level, those of the output level, if any, and those of the
     /// level below it, if a part of the output goes there.
     pub inputs: Vec<LevelInputs>,
-    /// What is written.
+    /// The form of the output.
     pub output: Output,
     /// Files of the first level below the output that overlap the inputs.
     pub grandparents: Vec<Arc<FileMeta>>,
@@ -166,7 +166,7 @@ pub struct Offer {
     pub files: Vec<Arc<FileMeta>>,
     /// By how many bytes the output level would be too large, about.
     pub excess: u64,
-    /// What would become of all inputs there.
+    /// The output if all inputs went there.
     pub whole: Deeper,
 }
 
@@ -186,7 +186,7 @@ pub struct Deeper {
     pub from: Option<Vec<u8>>,
     /// The user key from which on it does not; `None` for no end.
     pub until: Option<Vec<u8>>,
-    /// What is written there.
+    /// The form of the output there.
     pub output: Output,
     /// Files of the first level below it that overlap the inputs.
     pub grandparents: Vec<Arc<FileMeta>>,

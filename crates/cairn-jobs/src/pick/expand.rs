@@ -306,7 +306,7 @@ fn is_bottommost(
     !shape::range_exists_below(tree.version, output_level, begin, end)
 }
 
-/// What files of `level` look like. With something below them, a file may grow to twice its
+/// The form of files of `level`. With something below them, a file may grow to twice its
 /// target before it is cut, so that it can end where a file below ends.
 fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
     let target_bytes = tree.options.target_bytes(&tree.targets, level);

@@ -168,7 +168,7 @@ fn tiers(tree: &Tree) -> Option<Pick> {
     expand::assemble(tree, Reason::FifoReduceNumFiles, 0.0, inputs, 0, false)
 }
 
-/// What tables take of the limit on tables and blob files when it is reached.
+/// The share of tables in the limit on tables and blob files when it is reached.
 fn table_share_of_limit(tree: &Tree) -> Option<u64> {
     let (tables, blobs) = (table_bytes(tree), blob_bytes(tree));
     if tables == 0 {

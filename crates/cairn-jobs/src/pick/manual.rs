@@ -50,7 +50,7 @@ enum At {
     Done,
 }
 
-/// What a manual compaction does next.
+/// The next step of a manual compaction.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Run this, install its edit, and ask again.
@@ -61,7 +61,7 @@ pub enum Step {
     Done,
 }
 
-/// What came of looking for files to compact.
+/// The result of a search for files to compact.
 enum Found {
     Pick(Box<Pick>, Option<InternalKey>),
     Nothing,
@@ -98,7 +98,7 @@ impl Manual {
         self.reached
     }
 
-    /// What to do next, now that `version` is the tree.
+    /// The next step, now that `version` is the tree.
     #[must_use]
     pub fn next(
         &mut self,
@@ -284,7 +284,7 @@ impl Manual {
                 }
                 pick.output.path_id = self.path_id;
                 let stays = pick.files().all(|(_, file)| file.path_id == self.path_id);
-                // Whoever compacts by hand wants the filter asked.
+                // A manual compaction has to call the filter.
                 pick.trivial_move &= stays && !tree.options.filtered;
                 Found::Pick(Box::new(pick), next)
             }

@@ -4,7 +4,7 @@
 //! the same pick. Who runs the pick adds it to [`Busy`] first and removes it after its edit is
 //! installed, so that the next pick keeps clear of it.
 //!
-//! What every pick keeps, whatever level it is of:
+//! Invariants of every pick, of any level:
 //!
 //! 1. No file is an input of two running jobs, and no two jobs write overlapping ranges to one
 //!    level.

@@ -1,4 +1,4 @@
-//! What decides a pick, resolved from the options of a family.
+//! The options that decide a pick, resolved from those of a family.
 
 use cairn_options::{
     CompactionPri, CompactionStyle, Compression, CompressionOptions, DbOptions, FamilyOptions,
@@ -9,14 +9,14 @@ use cairn_version::Version;
 use cairn_version::blob_gc::ForcedOptions;
 use cairn_version::shape::{ShapeOptions, Targets};
 
-/// What decides a pick.
+/// The options that decide a pick.
 #[derive(Clone, Debug)]
 pub struct PickOptions {
     /// How the tree is shaped.
     pub style: CompactionStyle,
-    /// What decides in a universal tree.
+    /// The options of a universal tree.
     pub universal: UniversalCompactionOptions,
-    /// What decides in a FIFO tree.
+    /// The options of a FIFO tree.
     pub fifo: FifoCompactionOptions,
     /// Runs at which writes stop.
     pub level0_stop: usize,

@@ -9,7 +9,7 @@ use super::busy::Busy;
 use super::description::{LevelInputs, Reason};
 use super::options::PickOptions;
 
-/// What a pick is made from.
+/// The tree that a pick is made from.
 pub(super) struct Tree<'a> {
     pub(super) version: &'a Version,
     pub(super) busy: &'a Busy,

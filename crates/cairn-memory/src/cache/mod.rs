@@ -3,7 +3,7 @@
 //! The cache is cut into shards by the hash of the key; each shard is one short lock around a hash
 //! table and three queues (`shard`). A hit costs a hash, the lock, one or two cache lines and one
 //! reference on the [`Buffer`]; nothing is allocated and no queue is touched. Most of that is waiting
-//! for memory, so whoever looks for several entries first announces each, then asks for the memory of
+//! for memory, so a search for several entries first announces each, then asks for the memory of
 //! each, and then takes them: [`BlockCache::announce`], [`BlockCache::prefetch`].
 //!
 //! Entries have a priority, and each priority has a pool:
@@ -18,7 +18,7 @@
 //!   are gone before those that are used again and again.
 //!
 //! Every entry counts with its bytes and what the cache itself needs for it, whether or not
-//! somebody else holds its buffer. Evicting a buffer that somebody holds frees nothing, so such
+//! a reader holds its buffer. Evicting a buffer that is held frees nothing, so such
 //! entries are passed over while there are others.
 
 mod role;
@@ -31,7 +31,7 @@ use cairn_platform::{Buffer, prefetch_address};
 pub use role::{CachePriority, CacheRole, RoleCounts};
 use shard::{Limits, Shard};
 
-/// What names an entry: a file, and a place in it. Made by the caller so that equal keys mean
+/// The name of an entry: a file, and a place in it. Made by the caller so that equal keys mean
 /// equal bytes, also across databases and processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
@@ -102,7 +102,7 @@ pub struct BlockCache {
 #[repr(align(128))]
 struct Padded {
     /// Where the lines of the table lie; changed under the lock. Read without it, one by one: wrong
-    /// numbers ask for memory that nobody needs.
+    /// numbers ask for memory that is not needed.
     lines_at: AtomicUsize,
     lines_mask: AtomicUsize,
     shard: Mutex<Shard>,
@@ -175,7 +175,7 @@ impl BlockCache {
         self.shard(hash).lock().get(hash, key, role)
     }
 
-    /// Says that `key` will be looked up: asks for the memory in which its entry most likely lies.
+    /// Announces that `key` will be looked up: asks for the memory in which its entry most likely lies.
     #[inline]
     pub fn announce(&self, key: &CacheKey) {
         let hash = key.hash();
@@ -225,7 +225,7 @@ impl BlockCache {
     }
 
     /// `buffer`, which `key` most likely has, with the tail `tail`, and the same for `key`. The tail is laid
-    /// into the buffer's own memory if that has room and nobody else holds it; otherwise a copy takes the
+    /// into the buffer's own memory if that has room and no reader holds it; otherwise a copy takes the
     /// place of the one that `key` has, if it has one. Counts as no insertion.
     pub fn lay_tail(&self, key: &CacheKey, buffer: Buffer, tail: &[u8]) -> Buffer {
         let hash = key.hash();
@@ -248,7 +248,7 @@ impl BlockCache {
         erased.is_some()
     }
 
-    /// Drops every entry that nobody holds.
+    /// Drops every entry that is not held.
     pub fn erase_unused(&self) {
         for shard in &self.shards {
             let mut evicted = Vec::new();
@@ -267,7 +267,7 @@ impl BlockCache {
         entries + self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Somebody who used `before` bytes of the capacity for something else uses `now`.
+    /// Changes the part of the capacity that is reserved for other uses from `before` bytes to `now`.
     pub(crate) fn set_reserved(&self, before: usize, now: usize) {
         // Relaxed, here and below: what counts are the limits under each shard's lock.
         self.reserved.fetch_add(now, Ordering::Relaxed);
@@ -275,7 +275,7 @@ impl BlockCache {
         self.set_capacity(self.capacity());
     }
 
-    /// Bytes of entries whose buffer somebody holds. Walks the whole cache.
+    /// Bytes of entries whose buffer is held. Walks the whole cache.
     #[must_use]
     pub fn pinned_usage(&self) -> usize {
         self.shards
@@ -329,13 +329,13 @@ impl BlockCache {
         self.role_counts(role).usage
     }
 
-    /// What happened to entries of `role` so far.
+    /// The counts of entries of `role` so far.
     #[must_use]
     pub fn role_counts(&self, role: CacheRole) -> RoleCounts {
         self.sum(|shard| shard.counts(role))
     }
 
-    /// What happened to all entries so far.
+    /// The counts of all entries so far.
     #[must_use]
     pub fn counts(&self) -> RoleCounts {
         let mut all = RoleCounts::default();

@@ -1,6 +1,6 @@
-//! What a cache entry is, how much it is worth, and what is counted about it.
+//! The roles of cache entries, their worth, and their counts.
 
-/// What an entry is; for accounting only.
+/// The role of an entry; for accounting only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CacheRole {
@@ -77,7 +77,7 @@ impl CachePriority {
     }
 }
 
-/// What is there of one role, and what happened to it since the cache was made.
+/// The entries of one role, and their counts since the cache was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleCounts {
     /// Bytes in the cache now.

@@ -11,14 +11,14 @@ use super::role::{CachePriority, CacheRole, RoleCounts};
 use super::table::{Hashed, Table};
 use super::{CacheKey, CacheOptions};
 
-/// What the cache itself needs for an entry, roughly: its line and those left free, node, reference
+/// The memory of the cache itself for an entry, roughly: its line and those left free, node, reference
 /// counts.
 pub(super) const ENTRY_OVERHEAD: usize = 176;
 
 /// An entry keeps at most this many touches: so many times is it spared.
 const MAX_TOUCHES: u8 = 3;
 
-/// How many entries an eviction spares before it takes the next one that nobody holds.
+/// How many entries an eviction spares before it takes the next one that is not held.
 const SPARED: usize = 32;
 
 /// How many entries an eviction looks at before it gives up because all are held.
@@ -26,7 +26,7 @@ const EXAMINED: usize = 256;
 
 const NONE: u32 = u32::MAX;
 
-/// What a shard may use, in bytes.
+/// The limits of a shard, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     capacity: usize,
@@ -193,7 +193,7 @@ impl Shard {
         true
     }
 
-    /// Lays `tail` behind `buffer`, if that is what `key` has, it has room, and nobody else holds it; gives
+    /// Lays `tail` behind `buffer`, if that is what `key` has, it has room, and no reader holds it; gives
     /// it back unchanged otherwise.
     pub(super) fn lay_tail(
         &mut self,

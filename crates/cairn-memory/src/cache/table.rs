@@ -1,13 +1,13 @@
 //! The hash table of a shard: open addressing with linear probing, a cache line an entry.
 //!
 //! A lookup waits for memory once: the line of an entry has all that a hit needs, and where it most
-//! likely lies follows from the hash alone, so that whoever knows the address of the lines can ask
+//! likely lies follows from the hash alone, so that a caller that knows the address of the lines can ask
 //! for it ahead of the lookup and without the shard's lock. Removal closes the gap that it leaves, so
 //! that there are no tombstones.
 //!
 //! At most two thirds of the places are taken; memory is 96 to 192 bytes an entry.
 
-/// What lies in a table and can say its own hash.
+/// An item of a table, which knows its own hash.
 pub(super) trait Hashed {
     /// The hash of the key; the lowest bits say where it lies.
     fn hash(&self) -> u64;
@@ -73,7 +73,7 @@ impl<T: Hashed> Table<T> {
         let mut gap = self.place_of(hash, is)?;
         let removed = self.places[gap].0.take();
         self.len -= 1;
-        // Whoever could not have its place because the gap was taken moves into it.
+        // An item that could not have its place because the gap was taken moves into it.
         let mut at = gap;
         loop {
             at = (at + 1) & self.mask();
