@@ -5,7 +5,7 @@
 //! the next: the index is asked; the memory of the data block is asked for; the block is taken hold of; it is
 //! searched. Each step, and each round of filters, asks for the memory of the next one, so that the misses of
 //! the processor's cache overlap. A key whose block is not in memory stops there while the others go
-//! on; when nobody can go on without a file, the blocks that all of them lack, of whatever files
+//! on; when none can go on without a file, the blocks that all of them lack, of whatever files
 //! and levels, are read as one batch, each once, and the keys continue. The same batch carries
 //! blocks of indexes and filters; values in blob files follow in a batch of their own.
 //!
@@ -35,7 +35,7 @@ const TOGETHER_UNDER_LIMIT: usize = 32;
 
 /// One key of a batch.
 pub struct Wanted<'a> {
-    /// What the read sees of the key's family.
+    /// The view of the key's family.
     pub view: &'a View,
     /// The key.
     pub lookup: LookupKey,
@@ -117,11 +117,11 @@ fn in_order(wanted: &[Wanted<'_>]) -> Vec<usize> {
 }
 
 thread_local! {
-    /// What searching tables needs besides the tables, kept for the thread's next batch.
+    /// The state of searches in tables, kept for the thread's next batch.
     static STATES: Cell<Vec<TableGet>> = const { Cell::new(Vec::new()) };
 }
 
-/// What statistics hear of a batch.
+/// The counts of a batch for statistics.
 struct Tally<'a> {
     reading: Option<&'a Reading>,
     began: Option<Began>,

@@ -35,7 +35,7 @@ pub struct BlobCache {
     pub salt: u64,
 }
 
-/// What a read may do for a blob.
+/// The reach of a read for a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobReadOptions {
     /// True if the blob enters the cache.

@@ -79,7 +79,7 @@ impl Child {
         }
     }
 
-    /// What the last movement came to.
+    /// The outcome of the last movement.
     #[inline]
     pub fn progress(&self) -> Progress {
         match self {
@@ -297,7 +297,7 @@ impl Child {
     ///
     /// # Errors
     ///
-    /// What ended the iteration.
+    /// The error that ended the iteration.
     pub fn status(&self) -> Result<()> {
         match self {
             Child::Memtable(_) => Ok(()),
@@ -306,7 +306,7 @@ impl Child {
         }
     }
 
-    /// What the child lacks, or `None` if it lacks nothing.
+    /// The block that the child lacks; `None` if it lacks nothing.
     #[must_use]
     pub fn request(&self) -> Option<ReadRequest> {
         match self {

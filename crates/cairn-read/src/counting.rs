@@ -1,4 +1,4 @@
-//! What statistics hear of point reads.
+//! The counts of point reads for statistics.
 
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Hit, TableCounts, Update};

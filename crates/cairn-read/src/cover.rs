@@ -36,7 +36,7 @@ pub(crate) struct Cover {
     window: Window,
 }
 
-/// Who asks, and what for.
+/// The reader: its view, snapshot and timestamp.
 struct Reader {
     order: KeyOrder,
     /// Bytes of timestamp at the end of keys.

@@ -31,7 +31,7 @@ use crate::sampling;
 use crate::value::{Value, mergeable};
 use crate::view::{Reading, View};
 
-/// What a point read found.
+/// The result of a point read.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// The key has no value.
@@ -93,7 +93,7 @@ enum Stage {
     Over,
 }
 
-/// What a point read lacks.
+/// The block or file that a point read lacks.
 enum Lack<'a> {
     /// A table that is not open yet.
     Table(&'a Arc<FileMeta>, usize),
@@ -101,7 +101,7 @@ enum Lack<'a> {
     Block,
 }
 
-/// Whether older versions matter.
+/// The need for older versions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// They do.
@@ -112,7 +112,7 @@ enum End {
     Reached,
 }
 
-/// What the versions seen so far amount to.
+/// The value of the versions seen so far.
 struct Versions<'a> {
     /// Merge operands, newest first.
     operands: Vec<Value>,
@@ -678,7 +678,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// What must be read for a plain value that lies in a blob file; `None` for other results, and
+    /// The read of a plain value that lies in a blob file; `None` for other results, and
     /// where it is in memory.
     pub(crate) fn blob_request(&mut self) -> Result<Option<(BlobPlace, ReadRequest)>> {
         let Newest::Blob(index) = &self.versions.newest else {
@@ -708,7 +708,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// What the versions amount to. The read is then used up.
+    /// The value of the versions. The read is then used up.
     #[inline]
     pub(crate) fn finish(&mut self) -> Result<Found> {
         if self.versions.operands.is_empty() && !self.view.family.dated {
@@ -752,7 +752,7 @@ impl<'a> PointGet<'a> {
         )
     }
 
-    /// What lies below the operands, and then those, oldest first.
+    /// The value below the operands, and then those, oldest first.
     fn finish_operands(mut self) -> Result<Vec<Value>> {
         let dated = self.view.family.dated;
         let below = match self.stored()? {
@@ -792,7 +792,7 @@ impl<'a> PointGet<'a> {
     }
 }
 
-/// What a merge would see of `stored`.
+/// The form of `stored` that a merge would see.
 fn shown(stored: Value, dated: bool) -> Result<Value> {
     let len = mergeable(&stored, dated)?.len();
     Ok(stored.slice(0..len))
@@ -873,7 +873,7 @@ pub fn is_written_since(
     Ok(get.versions.newest_seq.max(get.versions.covered_by) > since)
 }
 
-/// What the key of `lookup` was set to and the operands since, oldest first, unmerged: as `get`
+/// The value that the key of `lookup` was set to and the operands since, oldest first, unmerged: as `get`
 /// would merge them. Nothing if the key has no value.
 ///
 /// # Errors
@@ -889,10 +889,10 @@ pub fn operands(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Resul
     get.finish_operands()
 }
 
-/// What searching a table needs besides the table, kept for the next get so that its memory is allocated
+/// The state of a search in a table, kept for the next get so that its memory is allocated
 /// once.
 ///
-/// [`get`] keeps one for each thread. Whoever keeps something for each thread anyway can keep one of these
+/// [`get`] keeps one for each thread. A caller that keeps something for each thread anyway can keep one of these
 /// beside it and use [`get_in`]: to find what belongs to a thread is a call in a shared library.
 #[derive(Default)]
 pub struct GetScratch(Cell<TableGet>);

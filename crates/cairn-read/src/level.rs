@@ -192,7 +192,7 @@ impl LevelIter {
         prefix
     }
 
-    /// What the last movement came to.
+    /// The outcome of the last movement.
     #[inline]
     pub fn progress(&self) -> Progress {
         let iter = self.iter.as_ref();
@@ -313,7 +313,7 @@ impl LevelIter {
     ///
     /// # Errors
     ///
-    /// What ended the iteration.
+    /// The error that ended the iteration.
     pub fn status(&self) -> Result<()> {
         match (&self.error, &self.iter) {
             (Some(error), _) => Err(error.clone()),
@@ -322,7 +322,7 @@ impl LevelIter {
         }
     }
 
-    /// What the iterator lacks.
+    /// The block that the iterator lacks.
     #[must_use]
     pub fn request(&self) -> Option<ReadRequest> {
         self.iter.as_ref().map(TableIter::request)

@@ -3,7 +3,7 @@
 //! A read is given a [`View`] (memtables and tables of one family at one moment) and a sequence
 //! number. [`get()`] finds one key; a [`DbIter`] walks all of them. Both run over what is in memory
 //! and stop where something lacks; a small loop around them fetches it, blocking or in a future.
-//! Who asks, and which view is the present one, is not known here.
+//! Callers, and which view is the present one, are not known here.
 
 pub mod batch;
 pub mod blob;

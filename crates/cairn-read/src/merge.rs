@@ -22,7 +22,7 @@ use crate::child::Child;
 use crate::tournament::{Player, Tournament};
 use crate::value::Value;
 
-/// What is left to do when the last lacking child was supplied.
+/// The rest of a movement when the last lacking child was supplied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     /// All children have moved: find the first.
@@ -226,7 +226,7 @@ impl MergingIter {
     ///
     /// # Errors
     ///
-    /// What ended the iteration.
+    /// The error that ended the iteration.
     pub fn status(&self) -> Result<()> {
         self.error.clone().map_or(Ok(()), Err)
     }
@@ -444,7 +444,7 @@ impl MergingIter {
         skipped
     }
 
-    /// What the iterator lacks: each with the child that lacks it.
+    /// The blocks that the iterator lacks, each with the child that lacks it.
     pub fn requests(&self) -> impl Iterator<Item = (usize, ReadRequest)> {
         let request = |&at: &usize| Some((at, self.children[at].request()?));
         self.lacking.iter().filter_map(request)
@@ -650,13 +650,13 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// What a child plays with whose key has this prefix.
+    /// The rank in the tournament of a child whose key has this prefix.
     #[inline]
     fn oriented(&self, prefix: u64) -> u64 {
         if self.back { !prefix } else { prefix }
     }
 
-    /// What child `at` plays with. An error is what ended it.
+    /// The rank in the tournament of child `at`. An error is the one that ended it.
     // A call would hand the result over through memory.
     #[inline(always)]
     fn prefix(&self, at: usize) -> Result<u64> {

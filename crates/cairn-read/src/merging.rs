@@ -9,7 +9,7 @@ use cairn_types::{Code, Error, MergeInput, Result, Subcode};
 use crate::columns::merge_default;
 use crate::view::Reading;
 
-/// What operands are merged into.
+/// The base that operands are merged into.
 #[derive(Clone, Copy, Debug)]
 pub enum Below<'a> {
     /// Nothing, or something deleted.

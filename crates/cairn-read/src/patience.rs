@@ -79,7 +79,7 @@ impl Patience {
         }
     }
 
-    /// What `read` brings, unless it begins or ends too late.
+    /// The result of `read`, unless it begins or ends too late.
     fn within<T>(self, reading: &Reading, read: impl FnOnce() -> T) -> Result<T> {
         self.check(reading)?;
         let began = reading.clock.monotonic_nanos();
@@ -96,7 +96,7 @@ impl Patience {
     }
 }
 
-/// What `read` brings for `activity`; how long it took goes to the statistics and the thread's
+/// The result of `read` for `activity`; its time goes to the statistics and the thread's
 /// counters, if they want it.
 fn timed<T>(reading: &Reading, activity: Activity, read: impl FnOnce() -> T) -> T {
     let statistics = reading.statistics.as_ref().filter(|s| s.wants_times());

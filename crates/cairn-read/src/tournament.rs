@@ -28,7 +28,7 @@ impl Player {
     }
 }
 
-/// Stands where nobody has lost yet.
+/// The entry of a place where no player has lost yet.
 const NOBODY: Player = Player {
     prefix: 0,
     source: usize::MAX,
@@ -123,14 +123,14 @@ impl Tournament {
         select_unpredictable(changes, other, player)
     }
 
-    /// Who won all games; `None` if there are no sources.
+    /// The winner of all games; `None` if there are no sources.
     #[inline]
     #[must_use]
     pub fn winner(&self) -> Option<Player> {
         self.losers.first().copied()
     }
 
-    /// Those who lost against the winner itself: whoever would win without it is one of them.
+    /// The players that lost against the winner itself: the winner without it is one of them.
     #[inline]
     pub fn rivals(&self) -> impl Iterator<Item = Player> {
         let mut game = match self.winner() {

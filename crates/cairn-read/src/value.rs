@@ -1,4 +1,4 @@
-//! The result of a read: bytes where they lie, kept alive while somebody looks at them.
+//! The result of a read: bytes where they lie, kept alive while the result lives.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -37,7 +37,7 @@ impl Value {
         Value(Place::Memtable(entry, 0..len))
     }
 
-    /// What operands were merged into, and whether they were more than the reader asked for.
+    /// The value of merged operands; `of_too_many` if they were more than the reader wants.
     pub(crate) fn merged(bytes: Vec<u8>, of_too_many: bool) -> Value {
         Value(Place::Owned { bytes, of_too_many })
     }
@@ -98,7 +98,7 @@ pub(crate) fn undated(stored: &[u8]) -> Result<&[u8]> {
     decoded.map(|(value, _)| value).map_err(no_date)
 }
 
-/// What a merge sees of an operand, or of the value below operands, which may be `dated`. As in RocksDB
+/// The form of an operand, or of the value below operands, that a merge sees; it may be `dated`. As in RocksDB
 /// nobody asks what date it is.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What a read sees: the memtables and the version of one family at one moment.
+//! The view of a read: the memtables and the version of one family at one moment.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use cairn_version::{TableSource, Version};
 
 use crate::blob::BlobSource;
 
-/// What does not change while a family is open.
+/// The facts of a family that do not change while it is open.
 pub struct Reading {
     /// The name, for messages.
     pub family: String,
@@ -22,7 +22,7 @@ pub struct Reading {
     /// True if values and operands are stored with their dates ([`cairn_format::dated`]), which no
     /// reader is shown. Entities have none.
     pub dated: bool,
-    /// What prefix filters and prefix scans go by.
+    /// The extractor of prefix filters and prefix scans.
     pub prefix_extractor: Option<PrefixExtractor>,
     /// Hidden entries that an iterator steps over before it seeks past them.
     pub max_sequential_skip: u64,
@@ -39,14 +39,14 @@ pub struct Reading {
     pub blobs: Arc<BlobSource>,
     /// Carries reads out.
     pub io: Io,
-    /// What deadlines are measured by.
+    /// The clock of deadlines.
     pub clock: Arc<dyn Clock>,
-    /// What is counted about reads.
+    /// The statistics of reads.
     pub statistics: Option<Arc<Statistics>>,
 }
 
-/// What a read sees of one family. Immutable; a new one replaces it when memtables switch and when
-/// jobs install. Whoever holds it keeps its memtables in memory and its files on disk.
+/// The state of one family that a read sees. Immutable; a new one replaces it when memtables switch and when
+/// jobs install. A holder keeps its memtables in memory and its files on disk.
 #[derive(Clone)]
 pub struct View {
     /// The memtable that takes writes.
@@ -55,7 +55,7 @@ pub struct View {
     pub immutables: Vec<Arc<Memtable>>,
     /// The tables.
     pub version: Arc<Version>,
-    /// What does not change while the family is open.
+    /// The facts that do not change while the family is open.
     pub family: Arc<Reading>,
     /// How many views of the family came before this one, and one more.
     pub number: u64,
@@ -64,7 +64,7 @@ pub struct View {
 }
 
 /// Notes the ends of views: each clone sets a flag that all share as it is dropped. Files that only a view kept can be deleted
-/// from then on, and nobody need look for such before.
+/// from then on, and no look for such is needed before.
 #[derive(Clone, Debug, Default)]
 pub struct ViewEnd(Arc<AtomicBool>);
 

@@ -6,7 +6,7 @@
 //! block that they lack (see `cairn_types::iter`). A [`TableBuilder`] makes a table of sorted
 //! entries.
 //!
-//! What this crate leaves to others: which tables there are, visibility, merge operands, and the
+//! Left to other crates: which tables there are, visibility, merge operands, and the
 //! meaning of values.
 
 pub mod builder;

@@ -1,11 +1,11 @@
-//! What statistics hear of an iterator: at each seek, and when it is dropped, what it did since.
+//! The counts of an iterator for statistics: at each seek, and when it is dropped, what it did since.
 
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Ticker, Update};
 
 use super::{At, DbIter, Part};
 
-/// What an iterator did since it last brought that in.
+/// The counts since an iterator last brought them in.
 #[derive(Default)]
 pub(super) struct IterCounts {
     pub next: u64,

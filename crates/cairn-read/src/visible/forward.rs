@@ -319,7 +319,7 @@ impl DbIter {
         self.waste.as_ref().is_some_and(|waste| waste.has(seq))
     }
 
-    /// Counts the current entry, which is passed over, if somebody wants to know.
+    /// Counts the current entry, which is passed over, if that is counted.
     #[inline]
     fn count_waste(&mut self) {
         if self.waste.is_some()

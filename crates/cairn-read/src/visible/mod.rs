@@ -1,4 +1,4 @@
-//! What a user sees of a view when walking it: one entry a key, the newest that is visible, if it
+//! A view as an iterator shows it: one entry a key, the newest that is visible, if it
 //! is a value.
 //!
 //! The merging iterator below shows every version of every key, newest first. [`DbIter`] picks:
@@ -69,7 +69,7 @@ enum Part {
     Column(Range<usize>),
 }
 
-/// What the iterator is doing while it stands nowhere.
+/// The work of the iterator while it stands nowhere.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
     /// Nothing.
@@ -85,7 +85,7 @@ enum Task {
     Newest,
 }
 
-/// What the versions of one key amount to, gathered from the oldest.
+/// The value of the versions of one key, gathered from the oldest.
 enum Newest {
     Missing,
     Value(Value),
@@ -101,7 +101,7 @@ pub struct DbIter {
     untimed: bool,
     /// Values and operands are stored with their dates, which are not shown.
     dated: bool,
-    /// Neither, and nobody limits what is passed over.
+    /// Neither, and there is no limit of entries passed over.
     simple: bool,
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
@@ -146,7 +146,7 @@ pub struct DbIter {
     error: Option<Error>,
     counts: IterCounts,
     has_statistics: bool,
-    /// What is passed over in the memtable, if that may have it flushed.
+    /// The count of entries passed over in the memtable, if they may have it flushed.
     waste: Option<Box<Waste>>,
     /// The last field: when a view is let go of, nothing else keeps its files.
     view: Arc<View>,
@@ -626,7 +626,7 @@ impl DbIter {
     ///
     /// # Errors
     ///
-    /// What ended the iteration: an error of a file, of a merge or of the options; `Incomplete`
+    /// The error that ended the iteration: an error of a file, of a merge or of the options; `Incomplete`
     /// when `read_tier` or `max_skippable_internal_keys` forbade to go on.
     pub fn status(&self) -> Result<()> {
         self.error.clone().map_or(Ok(()), Err)
@@ -650,7 +650,7 @@ impl DbIter {
         self.fail(error);
     }
 
-    /// What the iterator reads.
+    /// The view that the iterator reads.
     #[must_use]
     pub fn view(&self) -> &Arc<View> {
         &self.view
@@ -758,7 +758,7 @@ impl DbIter {
         Ok(Progress::Ready)
     }
 
-    /// What of `value`, which is stored so, is shown.
+    /// The part of the stored `value` that is shown.
     fn without_date(&self, value: Value) -> Result<Value> {
         match self.dated {
             true => value.undated(),

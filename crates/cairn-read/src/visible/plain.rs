@@ -84,7 +84,7 @@ impl DbIter {
             return;
         }
         let [after, before] = match cover.map(Cover::uncovered) {
-            // Tombstones hide what comes next, or nobody knows.
+            // Tombstones hide what comes next, or may do so.
             Some(None) => return,
             Some(Some(edges)) => edges,
             None => [None; 2],

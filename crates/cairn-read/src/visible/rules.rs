@@ -1,4 +1,4 @@
-//! What an iterator shows and where it ends: bounds, prefixes, timestamps, and the sources that its
+//! The extent of an iterator: bounds, prefixes, timestamps, and the sources that its
 //! options leave.
 
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use cairn_types::SequenceNumber;
 
 use crate::view::View;
 
-/// What a walk has passed over in the memtable.
+/// The entries that a walk has passed over in the memtable.
 pub(super) struct Waste {
     memtable: Arc<Memtable>,
     /// Entries from here on are taken for the memtable's. Files that were ingested since its first
@@ -26,7 +26,7 @@ pub(super) struct Waste {
 }
 
 impl Waste {
-    /// What a walk over `view` counts; `None` if nobody wants to know. Walks that follow new writes
+    /// The counter of a walk over `view`; `None` if there is none. Walks that follow new writes
     /// are left out, as in RocksDB.
     pub(super) fn of(view: &View, options: &ReadOptions) -> Option<Box<Waste>> {
         let per_step = u64::from(view.family.memtable_op_scan_flush_trigger);

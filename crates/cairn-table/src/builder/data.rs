@@ -33,7 +33,7 @@ pub(crate) struct Packer {
     counts: Packed,
 }
 
-/// What became of blocks and, in each case, how many there were and their bytes.
+/// The fates of blocks, with their number and bytes in each case.
 #[derive(Default)]
 struct Packed {
     compressed: (u64, u64),
@@ -325,7 +325,7 @@ impl DataBlocks {
         Ok(())
     }
 
-    /// What compressed the data blocks.
+    /// The packer of the data blocks.
     pub(crate) fn packer(&self) -> &Packer {
         &self.packer
     }

@@ -1,4 +1,4 @@
-//! What goes into a table's filter: hashes of keys and prefixes, kept until the table is finished,
+//! The input of a table's filter: hashes of keys and prefixes, kept until the table is finished,
 //! because only then their number is known.
 
 use cairn_format::hash::{hash32, hash64};

@@ -1,4 +1,4 @@
-//! What goes into a table's index: a separator and a handle for every data block, kept until the
+//! The input of a table's index: a separator and a handle for every data block, kept until the
 //! table is finished, because only then it is known whether user keys tell all blocks apart.
 
 use std::cmp::Ordering;

@@ -33,7 +33,7 @@ use index::{IndexRows, PrefixRows};
 use output::{Output, OutputOptions};
 pub use params::{BuildParams, TableIdentity, TableTimes};
 
-/// What a finished table is, for its place in the tree.
+/// The description of a finished table, for its place in the tree.
 #[derive(Clone, Debug)]
 pub struct TableStats {
     /// The properties that the file has.

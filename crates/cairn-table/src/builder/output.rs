@@ -18,7 +18,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// would wait behind a whole table.
 const WRITEBACK_BYTES: u64 = 4 << 20;
 
-/// What the output does beyond writing.
+/// The options of the output beyond writing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OutputOptions {
     pub checksum: ChecksumKind,

@@ -1,4 +1,4 @@
-//! What a table is to be.
+//! The parameters of a table to build.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::builder::filter::FilterKeys;
 /// The column family id of files that belong to none yet.
 const UNKNOWN_FAMILY: u32 = 0x7fff_ffff;
 
-/// What a table is to be: options, and the facts that its properties record.
+/// The parameters of a table to build: options, and the facts that its properties record.
 #[derive(Clone)]
 pub struct BuildParams {
     /// The layout.
@@ -53,7 +53,7 @@ pub struct BuildParams {
     pub bytes_per_sync: u64,
     /// Compute the CRC32C of the whole file.
     pub file_checksum: bool,
-    /// What counts blocks and measures what becomes of them.
+    /// The meter of blocks.
     pub meter: Meter,
 }
 

@@ -141,7 +141,7 @@ fn decompressed(
     }
 }
 
-/// What `decode` makes of `file`'s bytes at `offset` when they are read anew, after those that were
+/// The result of `decode` for `file`'s bytes at `offset` when they are read anew, after those that were
 /// read first (`len` of them) proved damaged. What damaged them may have been on the way: memory, a
 /// cable, the drive's own cache. If the second reading is no better, the first one's error stands.
 #[cold]

@@ -1,4 +1,4 @@
-//! What statistics hear of a table.
+//! The counts of a table for statistics.
 
 use cairn_format::table::TRAILER_LEN;
 use cairn_memory::CacheRole;
@@ -11,7 +11,7 @@ use cairn_observe::statistics::{
 
 use super::table::{Lack, Table};
 
-/// What a block is for tickers.
+/// The kind of a block for tickers.
 #[inline]
 pub(crate) fn part_of(role: CacheRole) -> BlockPart {
     match role {

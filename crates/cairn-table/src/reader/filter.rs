@@ -71,7 +71,7 @@ impl Bits {
     }
 }
 
-/// What the filter says, or the block that it lacks.
+/// The answer of the filter, or the block that it lacks.
 pub(crate) type Answer = Result<Result<bool, Lack>>;
 
 impl Table {
@@ -101,7 +101,7 @@ impl Table {
         Ok(Ok(true))
     }
 
-    /// What filters of whole keys know the key of `lookup` by.
+    /// The key of `lookup` in filters of whole keys.
     #[inline]
     fn whole_key_of<'a>(&self, lookup: &'a LookupKey) -> FilterKey<'a> {
         match self.params.order.timestamp_size() {
@@ -110,7 +110,7 @@ impl Table {
         }
     }
 
-    /// What filters of prefixes know the key of `lookup` by.
+    /// The prefix of the key of `lookup` in filters of prefixes.
     fn prefix_of<'a>(&self, lookup: &'a LookupKey) -> Option<FilterKey<'a>> {
         let user_key = strip_timestamp(lookup.user(), self.params.order.timestamp_size());
         let prefix = self.prefix_extractor.as_ref()?.prefix(user_key)?;

@@ -5,7 +5,7 @@
 //! for each. Blocks that were supplied are let go of with the data block behind which they are not needed. In
 //! memory it allocates nothing and counts one reference: on the data block.
 //!
-//! Who makes several gets at once takes all of them through [`Table::admits`], then through
+//! A caller that makes several gets at once takes all of them through [`Table::admits`], then through
 //! [`Table::locate`], [`Table::reach`] and [`Table::hold`], before the first is carried out. Each asks
 //! for the memory that the next step touches and does not wait for it, so that the misses overlap.
 
@@ -99,7 +99,7 @@ impl TableGet {
         }
     }
 
-    /// What was counted since this was asked last; nothing before the first table was asked.
+    /// The counts since the last call; none before the first table was searched.
     #[inline]
     #[must_use]
     pub fn counts(&self) -> Option<&TableCounts> {
@@ -113,7 +113,7 @@ impl TableGet {
         }
     }
 
-    /// What the get lacks.
+    /// The block that the get lacks.
     ///
     /// # Panics
     ///

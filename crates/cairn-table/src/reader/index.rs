@@ -119,7 +119,7 @@ impl IndexWalk {
         self.leaf_block = None;
     }
 
-    /// Lets go of the blocks; the walk is over.
+    /// Releases the blocks; the walk is over.
     #[inline]
     pub(crate) fn let_go(&mut self) {
         self.root_block = None;

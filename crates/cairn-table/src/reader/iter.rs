@@ -4,7 +4,7 @@
 //! what is to be done (a step in the index, a landing in a data block) and does it as far as
 //! blocks are in memory; when one is not, it stops there and goes on when it was supplied.
 //!
-//! Who seeks with several iterators takes all of them through [`TableIter::set_out`], then through
+//! A caller that seeks with several iterators takes all of them through [`TableIter::set_out`], then through
 //! [`TableIter::reach`], then through [`TableIter::hold`], before the first arrives. Each asks for the
 //! memory that the next step touches and does not wait for it, so that the misses overlap.
 
@@ -463,7 +463,7 @@ impl TableIter {
         }
     }
 
-    /// What the last movement came to.
+    /// The outcome of the last movement.
     #[inline]
     pub fn progress(&self) -> Progress {
         match self.lack {
@@ -566,7 +566,7 @@ impl TableIter {
         }
     }
 
-    /// What the iterator lacks.
+    /// The block that the iterator lacks.
     ///
     /// # Panics
     ///

@@ -23,7 +23,7 @@ use super::filter::{Bits, Filter};
 use super::index::{Index, RootWords};
 use super::table::{Part, Table};
 
-/// What a table is opened with.
+/// The parameters of an opening of a table.
 #[derive(Clone)]
 pub struct OpenParams {
     /// The file's number.
@@ -34,7 +34,7 @@ pub struct OpenParams {
     pub order: KeyOrder,
     /// The family's prefix extractor; used for filters when the table was built with the same.
     pub prefix_extractor: Option<PrefixExtractor>,
-    /// What is cached and pinned, and how far is read ahead.
+    /// The options of caching, pinning and reading ahead.
     pub options: Arc<TableOptions>,
     /// The block cache, or `None` to keep nothing.
     pub cache: Option<Arc<BlockCache>>,
@@ -44,7 +44,7 @@ pub struct OpenParams {
     pub largest_seq: Option<SequenceNumber>,
     /// Bytes behind the data blocks, where known: read at once.
     pub tail_size: Option<u64>,
-    /// What counts and measures reads.
+    /// The meter of reads.
     pub meter: Meter,
 }
 
@@ -123,7 +123,7 @@ impl Opening<'_> {
     }
 }
 
-/// What a part of the metadata is, for the rules of pinning.
+/// The kind of a part of the metadata, for the rules of pinning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tier {
     TopLevel,
@@ -502,7 +502,7 @@ pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
     )
 }
 
-/// What cache keys of this file are made of: its unique id, well mixed, so that offsets of one
+/// The base of cache keys of this file: its unique id, well mixed, so that offsets of one
 /// file do not meet those of another; or a number of this process for files without one.
 fn cache_file(params: &OpenParams, id: Option<UniqueId>) -> [u64; 2] {
     static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -5,7 +5,7 @@
 //! bytes, and twice as many each time, up to `max_auto_readahead_size`. A read elsewhere starts
 //! anew. A fixed readahead applies from the first read on.
 //!
-//! What is long is read in pieces of [`PIECE`] bytes, and the kernel is asked to have the rest ready: a
+//! Long ranges are read in pieces of [`PIECE`] bytes, and the kernel is asked to have the rest ready: a
 //! compaction of twenty tables then holds 5 MB of them in memory of its own, and not 40. Where the file cannot do that
 //! (direct reads) all of it is read at once.
 
@@ -15,11 +15,11 @@ use cairn_format::table::{Handle, TRAILER_LEN};
 use cairn_options::TableOptions;
 use cairn_platform::{Buffer, RandomAccessFile};
 
-/// What is read at once where the kernel has the rest ready: long enough for a call to cost little, and short
+/// The bytes read at once where the kernel has the rest ready: long enough for a call to cost little, and short
 /// enough to be in the processor's cache when it is used.
 const PIECE: u64 = 256 << 10;
 
-/// What an iterator knows about its reads.
+/// The state of an iterator's reads.
 #[derive(Default)]
 pub(crate) struct Prefetch {
     /// Bytes to read ahead in any case; 0 to find out.

@@ -95,7 +95,7 @@ impl Table {
             .is_some_and(|(mine, other)| mine.is_like(other))
     }
 
-    /// What the writer of the table knew about it.
+    /// The properties that the writer of the table recorded.
     #[must_use]
     pub fn properties(&self) -> &Properties {
         &self.properties
@@ -184,7 +184,7 @@ impl Table {
         Some(found)
     }
 
-    /// Says that the data block at `handle` will be looked for in the cache.
+    /// Announces that the data block at `handle` will be looked up in the cache.
     #[inline]
     pub(crate) fn announce(&self, handle: Handle) {
         if let Some(cache) = &self.params.cache {
@@ -304,7 +304,7 @@ impl Table {
         Ok(buffer)
     }
 
-    /// What the entries of blocks of `role` are, if they have such.
+    /// The form of the entries of blocks of `role`, if they have entries.
     fn form_of(&self, role: CacheRole) -> Option<EntryForm> {
         match role {
             CacheRole::Data => Some(EntryForm::Data),
