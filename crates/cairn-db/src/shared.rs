@@ -33,7 +33,6 @@ use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
-use crate::write::buffers;
 use crate::write::log::CurrentLog;
 use crate::write::log_set::LogSet;
 use crate::write::order::Order;
@@ -100,9 +99,17 @@ impl WritePath {
             ),
             order: Order::default(),
             low_pri_throttle: Throttle::new(low_pri_rate(options)),
-            buffers: buffers::of(options),
+            buffers: budget_of(options),
         }
     }
+}
+
+/// The budget of memtables that a database with `options` keeps: the one it shares with others, or one of its own.
+fn budget_of(options: &DbOptions) -> Option<Arc<WriteBufferManager>> {
+    options.write_buffer_manager.clone().or_else(|| {
+        let size = usize::try_from(options.db_write_buffer_size).unwrap_or(usize::MAX);
+        (size > 0).then(|| Arc::new(WriteBufferManager::new(size, None, false)))
+    })
 }
 
 /// State of the log, which only the leader of the write queue changes.

@@ -2,22 +2,12 @@
 
 use std::sync::Arc;
 
-use cairn_memory::WriteBufferManager;
 use cairn_memory::write_buffer::{FlushPolicy, Woken};
-use cairn_options::DbOptions;
 use cairn_platform::Priority;
 use cairn_types::{Error, Result};
 
 use crate::family::FamilyState;
 use crate::shared::Shared;
-
-/// The budget that a database with `options` keeps.
-pub(crate) fn of(options: &DbOptions) -> Option<Arc<WriteBufferManager>> {
-    options.write_buffer_manager.clone().or_else(|| {
-        let size = usize::try_from(options.db_write_buffer_size).unwrap_or(usize::MAX);
-        (size > 0).then(|| Arc::new(WriteBufferManager::new(size, None, false)))
-    })
-}
 
 impl Shared {
     pub(crate) fn buffers_want_a_flush(&self) -> bool {
