@@ -78,7 +78,7 @@ type PutCf =
 /// `deleted_cf(state, family, key)`.
 type DeletedCf = Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize)>;
 
-/// What a walk over a batch calls.
+/// The functions that a walk over a batch calls.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Handlers {
     pub put: Put,

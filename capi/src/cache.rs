@@ -71,7 +71,7 @@ c_functions! {
         let options = of(opt);
         new_cache(options.capacity, options.build)
     }
-    /// Tells the cache that the process ends, so that its memory need not be freed.
+    /// Notes that the process ends, so that its memory need not be freed.
     fn rocksdb_cache_disown_data(cache: *mut rocksdb_cache_t) {
         // One share is never given up: the memory stays until the process ends.
         std::mem::forget(Arc::clone(of(cache.cast_const())));
@@ -88,7 +88,7 @@ c_functions! {
     fn rocksdb_cache_get_usage(cache: *const rocksdb_cache_t) -> usize {
         of(cache).usage()
     }
-    /// Bytes in the cache that somebody uses.
+    /// Bytes in the cache that are in use.
     fn rocksdb_cache_get_pinned_usage(cache: *const rocksdb_cache_t) -> usize {
         of(cache).pinned_usage()
     }

@@ -22,7 +22,7 @@ pub struct FlushWal {
 const UNLIMITED: c_int = 4;
 
 handles! {
-    /// What to wait for.
+    /// Options of a wait.
     rocksdb_wait_for_compact_options_t = Checked<WaitForCompactOptions>;
     /// How the log is handed over.
     rocksdb_flushwaloptions_t = FlushWal;
@@ -93,7 +93,7 @@ fn database<'a>(db: *mut rocksdb_t) -> &'a Db {
 }
 
 c_functions! {
-    /// What to wait for: nothing but flushes and compactions, for ever.
+    /// Options of a wait for flushes and compactions alone, for ever.
     fn rocksdb_wait_for_compact_options_create() -> *mut rocksdb_wait_for_compact_options_t {
         create(Checked::new(WaitForCompactOptions::default()))
     }
@@ -105,7 +105,7 @@ c_functions! {
     ) {
         report(errptr, || database(db).wait_for_compact(of(options.cast_const())));
     }
-    /// Lets running flushes and compactions end, and starts no more until
+    /// Waits for running flushes and compactions, and starts no more until
     /// `rocksdb_continue_background_work` was called as often.
     fn rocksdb_pause_background_work(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || {
@@ -171,11 +171,11 @@ c_functions! {
     fn rocksdb_abort_all_compactions(db: *mut rocksdb_t) {
         database(db).abort_all_compactions();
     }
-    /// Lets compactions run again.
+    /// Allows compactions again.
     fn rocksdb_resume_all_compactions(db: *mut rocksdb_t) {
         database(db).resume_all_compactions();
     }
-    /// Lets the files that touch a range of the default family be compacted soon.
+    /// Marks the files that touch a range of the default family for compaction.
     fn rocksdb_suggest_compact_range(
         db: *mut rocksdb_t,
         start_key: *const c_char,
@@ -229,11 +229,11 @@ c_functions! {
     fn rocksdb_flushwaloptions_create() -> *mut rocksdb_flushwaloptions_t {
         create(FlushWal { sync: false, rate_limiter_priority: UNLIMITED })
     }
-    /// Whether the log is handed to the disk, too.
+    /// True if the log is handed to the disk, too.
     fn rocksdb_flushwaloptions_set_sync(opt: *mut rocksdb_flushwaloptions_t, v: c_uchar) {
         of_mut(opt).sync = v != 0;
     }
-    /// Whether the log is handed to the disk, too.
+    /// True if the log is handed to the disk, too.
     fn rocksdb_flushwaloptions_get_sync(opt: *mut rocksdb_flushwaloptions_t) -> c_uchar {
         of(opt.cast_const()).sync.into()
     }
@@ -241,7 +241,7 @@ c_functions! {
     fn rocksdb_flushwaloptions_set_rate_limiter_priority(opt: *mut rocksdb_flushwaloptions_t, v: c_int) {
         of_mut(opt).rate_limiter_priority = v;
     }
-    /// What was set last; 4, nothing is limited, at first.
+    /// The priority that was set last; at first 4, without a limit.
     fn rocksdb_flushwaloptions_get_rate_limiter_priority(opt: *mut rocksdb_flushwaloptions_t) -> c_int {
         of(opt.cast_const()).rate_limiter_priority
     }

@@ -97,19 +97,19 @@ c_functions! {
     fn rocksdb_env_join_all_threads(env: *mut rocksdb_env_t) {
         of(env.cast_const()).world.executor.join_all();
     }
-    /// Lets the device serve compactions after everything else.
+    /// Has the device serve compactions after everything else.
     fn rocksdb_env_lower_thread_pool_io_priority(env: *mut rocksdb_env_t) {
         of(env.cast_const()).world.executor.lower_io_priority(Priority::Low);
     }
-    /// Lets the device serve flushes after everything else.
+    /// Has the device serve flushes after everything else.
     fn rocksdb_env_lower_high_priority_thread_pool_io_priority(env: *mut rocksdb_env_t) {
         of(env.cast_const()).world.executor.lower_io_priority(Priority::High);
     }
-    /// Lets the processor serve compactions after everything else.
+    /// Has the processor serve compactions after everything else.
     fn rocksdb_env_lower_thread_pool_cpu_priority(env: *mut rocksdb_env_t) {
         of(env.cast_const()).world.executor.lower_cpu_priority(Priority::Low);
     }
-    /// Lets the processor serve flushes after everything else.
+    /// Has the processor serve flushes after everything else.
     fn rocksdb_env_lower_high_priority_thread_pool_cpu_priority(env: *mut rocksdb_env_t) {
         of(env.cast_const()).world.executor.lower_cpu_priority(Priority::High);
     }

@@ -23,7 +23,7 @@ use crate::handle::{create, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_options_t, rocksdb_readoptions_t};
 
 handles! {
-    /// What estimates of sizes count, and how well.
+    /// Options of estimates of sizes.
     rocksdb_size_approximation_options_t = Checked<SizeApproximationOptions>;
     /// A budget of memtables, for several databases.
     rocksdb_write_buffer_manager_t = Arc<WriteBufferManager>;
@@ -103,7 +103,7 @@ unsafe fn sizes(
     }
 }
 
-/// Whether a key may exist; its value is stored if it is at hand and wanted. As in RocksDB, that there
+/// True if a key may exist; its value is stored if it is at hand and wanted. As in RocksDB, that there
 /// is none is a value that was found too: null, without length.
 ///
 /// # Safety
@@ -277,7 +277,7 @@ c_functions! {
         let options = maybe(options).map_or(Ok(&defaults), Checked::checked);
         sizes(of(column_family.cast_const()), &ranges, options, sizes_list, errptr);
     }
-    /// Whether a key of the default family may exist, by what is in memory. With `value_found` its
+    /// True if a key of the default family may exist, by what is in memory. With `value_found` its
     /// value is copied if it is at hand.
     fn rocksdb_key_may_exist(
         db: *mut rocksdb_t,

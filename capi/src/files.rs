@@ -259,7 +259,7 @@ c_functions! {
     fn rocksdb_wal_readoptions_set_verify_checksums(options: *mut rocksdb_wal_readoptions_t, verify_checksums: c_uchar) {
         of_mut(options).verify_checksums = verify_checksums != 0;
     }
-    /// What was set last; 1 at first.
+    /// The value that was set last; 1 at first.
     fn rocksdb_wal_readoptions_get_verify_checksums(options: *mut rocksdb_wal_readoptions_t) -> c_uchar {
         of(options.cast_const()).verify_checksums.into()
     }
@@ -283,7 +283,7 @@ c_functions! {
             stream.next();
         }
     }
-    /// Whether the stream stands at a batch.
+    /// True if the stream stands at a batch.
     fn rocksdb_wal_iter_valid(iter: *const rocksdb_wal_iterator_t) -> c_uchar {
         let (stream, _mark) = enter(iter.cast_mut());
         stream.as_ref().is_ok_and(WalIterator::valid).into()

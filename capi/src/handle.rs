@@ -59,7 +59,7 @@ pub struct Own<B: Beside> {
     shells: Queue,
     /// [`Leaving`] looks after it when the thread ends, which is reached more slowly.
     beside: ManuallyDrop<B>,
-    /// Whether that is so.
+    /// True if that is so.
     looked_after: Cell<bool>,
 }
 
@@ -145,7 +145,7 @@ pub unsafe trait Handle: Sized + 'static {
     type Object: 'static;
     /// The C type.
     const NAME: &'static str;
-    /// Whether objects may be [`ready`]. Where they may not, the word has one value while they live.
+    /// True if objects may be [`ready`]. Where they may not, the word has one value while they live.
     const NOTES: bool = false;
     /// True if objects have owners, and may be detached from them.
     const OWNED: bool = false;
@@ -651,7 +651,7 @@ mod tests {
         number_t = u64, NOTES;
     }
 
-    /// Whether there is memory that [`Beside::clear`] would give back.
+    /// True if there is memory that [`Beside::clear`] would give back.
     pub struct Kept(Cell<bool>);
 
     static CLEARED: AtomicU32 = AtomicU32::new(0);

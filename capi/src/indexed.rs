@@ -235,7 +235,7 @@ c_functions! {
             batch.write_to(&of(db.cast_const()).db, of(options).checked()?)
         });
     }
-    /// What the batch alone sets a key of the default family to, copied; null if it does not.
+    /// The value that the batch alone sets a key of the default family to, copied; null if it does not.
     fn rocksdb_writebatch_wi_get_from_batch(
         wbwi: *mut rocksdb_writebatch_wi_t,
         options: *const rocksdb_options_t,

@@ -275,7 +275,7 @@ unsafe fn pointer_to(
     }
 }
 
-/// Whether a walk stands on an entry that is not noted.
+/// True if a walk stands on an entry that is not noted.
 ///
 /// # Safety
 ///
@@ -413,7 +413,7 @@ c_functions! {
             Ok(())
         });
     }
-    /// Lets the walk show the present state; it then stands nowhere.
+    /// Renews the walk to the present state; it then stands nowhere.
     fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
         report(errptr, || {
             let (walk, _mark) = enter(iter.cast_mut());
@@ -425,7 +425,7 @@ c_functions! {
             }
         });
     }
-    /// Whether the walk stands on an entry.
+    /// True if the walk stands on an entry.
     fn rocksdb_iter_valid(iter: *const rocksdb_iterator_t) -> c_uchar {
         match ready(iter) {
             Some(_) => 1,

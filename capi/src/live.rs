@@ -1,4 +1,4 @@
-//! What a copy of a database needs, file by file, and its logs.
+//! The parts of a copy of a database, file by file, and its logs.
 
 use std::ffi::{CString, c_char, c_int, c_uchar};
 use std::ptr::null;
@@ -177,7 +177,7 @@ c_functions! {
     ) -> *const c_char {
         at(info, index).checksum_function.as_ptr()
     }
-    /// What a file holds in the copy, if that is not what it holds on disk; else of no length.
+    /// The content of a file in the copy, if it differs from that on disk; else of no length.
     fn rocksdb_livefiles_storage_info_replacement_contents(
         info: *const rocksdb_livefiles_storage_info_t,
         index: usize,
@@ -187,7 +187,7 @@ c_functions! {
         store(size, contents.len());
         contents.as_ptr().cast()
     }
-    /// Whether a file may be longer than its size here, and only its beginning belongs to the copy.
+    /// True if a file may be longer than its size here, and only its beginning belongs to the copy.
     fn rocksdb_livefiles_storage_info_trim_to_size(
         info: *const rocksdb_livefiles_storage_info_t,
         index: usize,

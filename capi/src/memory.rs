@@ -1,4 +1,4 @@
-//! What databases and caches hold in memory.
+//! The memory of databases and caches.
 
 use std::ffi::c_char;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Consumers {
 handles! {
     /// Databases and caches whose memory is asked for.
     rocksdb_memory_consumers_t = Consumers;
-    /// What they hold.
+    /// Their memory.
     rocksdb_memory_usage_t = MemoryUsage;
 }
 
@@ -45,7 +45,7 @@ c_functions! {
     fn rocksdb_memory_consumers_add_cache(consumers: *mut rocksdb_memory_consumers_t, cache: *mut rocksdb_cache_t) {
         of_mut(consumers).caches.push(of(cache.cast_const()).clone());
     }
-    /// What the databases and caches of a list hold now.
+    /// The memory of the databases and caches of a list now.
     fn rocksdb_approximate_memory_usage_create(
         consumers: *mut rocksdb_memory_consumers_t,
         errptr: *mut *mut c_char,

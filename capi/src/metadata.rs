@@ -1,4 +1,4 @@
-//! What the tree consists of, and copies of it: lists of files, checkpoints, exports and imports.
+//! The parts of the tree, and copies of it: lists of files, checkpoints, exports and imports.
 
 use std::ffi::{CString, c_char, c_int, c_uchar};
 use std::path::Path;
@@ -32,13 +32,13 @@ handles! {
     rocksdb_livefile_t = LiveFile;
     /// Files of a database.
     rocksdb_livefiles_t = Vec<LiveFile>;
-    /// Which tables of a family somebody asks about.
+    /// A selection of the tables of a family.
     rocksdb_column_family_metadata_options_t = MetadataOptions;
-    /// What a family consists of.
+    /// The files of a family.
     rocksdb_column_family_metadata_t = ColumnFamilyMetaData;
-    /// What a level consists of.
+    /// The files of a level.
     rocksdb_level_metadata_t = LevelMetaData;
-    /// What a table is.
+    /// The description of a table.
     rocksdb_sst_file_metadata_t = LiveFileMetaData;
     /// Makes copies of a database.
     rocksdb_checkpoint_t = Db;
@@ -299,18 +299,18 @@ c_functions! {
         of_mut(file).meta.num_deletions = deletions;
     }
 
-    /// What the default family consists of.
+    /// The files of the default family.
     fn rocksdb_get_column_family_metadata(db: *mut rocksdb_t) -> *mut rocksdb_column_family_metadata_t {
         family_metadata(of(db.cast_const()).db.default_family())
     }
-    /// What a family consists of.
+    /// The files of a family.
     fn rocksdb_get_column_family_metadata_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
     ) -> *mut rocksdb_column_family_metadata_t {
         family_metadata(of(column_family.cast_const()))
     }
-    /// Which tables somebody asks about: all.
+    /// A selection of all tables.
     fn rocksdb_column_family_metadata_options_create() -> *mut rocksdb_column_family_metadata_options_t {
         create(MetadataOptions { start_key: None, end_key: None, level: -1 })
     }
@@ -352,14 +352,14 @@ c_functions! {
     fn rocksdb_column_family_metadata_options_get_level(opt: *mut rocksdb_column_family_metadata_options_t) -> c_int {
         of(opt.cast_const()).level
     }
-    /// What the default family consists of, as far as it is asked about, without empty levels; null for all.
+    /// The selected files of the default family, without empty levels; null for all.
     fn rocksdb_get_column_family_metadata_with_options(
         db: *mut rocksdb_t,
         options: *const rocksdb_column_family_metadata_options_t,
     ) -> *mut rocksdb_column_family_metadata_t {
         asked_metadata(of(db.cast_const()).db.default_family(), options)
     }
-    /// What a family consists of, as far as it is asked about, without empty levels; null for all.
+    /// The selected files of a family, without empty levels; null for all.
     fn rocksdb_get_column_family_metadata_cf_with_options(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -436,12 +436,12 @@ c_functions! {
     fn rocksdb_disable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || of(db.cast_const()).db.disable_file_deletions());
     }
-    /// Lets obsolete files go again.
+    /// Allows obsolete files to be deleted again.
     fn rocksdb_enable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || of(db.cast_const()).db.enable_file_deletions());
     }
 
-    /// What makes copies of a database.
+    /// An object that makes copies of a database.
     fn rocksdb_checkpoint_object_create(db: *mut rocksdb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t {
         report_ptr(errptr, || Ok(create(of(db.cast_const()).db.clone())))
     }

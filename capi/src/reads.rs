@@ -59,11 +59,11 @@ handles! {
 }
 
 c_destructors! {
-    /// Lets go of the values of a batch, and of its errors.
+    /// Destroys the values of a batch, and its errors.
     rocksdb_pinnable_multi_get_destroy(rocksdb_pinnable_multi_get_t);
-    /// Lets go of a value.
+    /// Destroys a value.
     rocksdb_pinnableslice_destroy(rocksdb_pinnableslice_t);
-    /// Lets go of a value.
+    /// Destroys a value.
     rocksdb_pinnable_handle_destroy(rocksdb_pinnable_handle_t);
 }
 
@@ -501,7 +501,7 @@ c_functions! {
     fn rocksdb_pinnable_multi_get_count(multi_get: *const rocksdb_pinnable_multi_get_t) -> usize {
         of(multi_get).len()
     }
-    /// What became of a key: one of the numbers `rocksdb_pinnable_multi_get_...`. A value or an error lies
+    /// The outcome for a key: one of the numbers `rocksdb_pinnable_multi_get_...`. A value or an error lies
     /// where the pointers say as long as the handle lives; what there is not of it is null.
     fn rocksdb_pinnable_multi_get_result(
         multi_get: *const rocksdb_pinnable_multi_get_t,

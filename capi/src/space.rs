@@ -9,7 +9,7 @@ use crate::handle::{create, maybe, of, of_mut};
 use crate::options::rocksdb_options_t;
 
 handles! {
-    /// What watches the room that files take, for several databases.
+    /// A manager of the room that files take, for several databases.
     rocksdb_sst_file_manager_t = Arc<SstFileManager>;
 }
 
@@ -65,7 +65,7 @@ c_functions! {
     fn rocksdb_sst_file_manager_set_max_trash_db_ratio(sfm: *mut rocksdb_sst_file_manager_t, ratio: f64) {
         of(sfm.cast_const()).set_max_trash_db_ratio(ratio);
     }
-    /// What watches the room that the database's files take. The program still destroys its handle.
+    /// Sets the manager of the room that the database's files take. The program still destroys its handle.
     fn rocksdb_options_set_sst_file_manager(opt: *mut rocksdb_options_t, sfm: *mut rocksdb_sst_file_manager_t) {
         of_mut(opt).db.sst_file_manager = maybe(sfm.cast_const()).cloned();
     }

@@ -11,7 +11,7 @@ use crate::handle::{create, of, of_mut};
 use crate::options::rocksdb_options_t;
 
 handles! {
-    /// What is told of a histogram.
+    /// The summary of a histogram.
     rocksdb_statistics_histogram_data_t = HistogramData;
 }
 
@@ -70,7 +70,7 @@ c_functions! {
             statistics.set_level(StatsLevel::from_number(i64::from(level)));
         }
     }
-    /// What statistics leave out: everything, if there are none.
+    /// The level of what statistics leave out: everything, if there are none.
     fn rocksdb_options_get_statistics_level(opt: *mut rocksdb_options_t) -> c_int {
         kept(opt).map_or(StatsLevel::DisableAll, |statistics| statistics.level()) as c_int
     }

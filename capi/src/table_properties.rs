@@ -108,11 +108,11 @@ numbers! {
     rocksdb_table_properties_index_partitions => index_partitions;
     /// Bytes of the top-level index.
     rocksdb_table_properties_top_level_index_size => top_level_index_size;
-    /// Whether index keys are user keys.
+    /// True if index keys are user keys.
     rocksdb_table_properties_index_key_is_user_key => index_key_is_user_key;
-    /// Whether handles in the index are coded as differences.
+    /// True if handles in the index are coded as differences.
     rocksdb_table_properties_index_value_is_delta_encoded => index_value_is_delta_encoded;
-    /// Whether a user's index is to be read first.
+    /// True if a user's index is to be read first.
     rocksdb_table_properties_udi_is_primary_index => udi_is_primary_index;
     /// Bytes of the filter.
     rocksdb_table_properties_filter_size => filter_size;
@@ -157,9 +157,9 @@ numbers! {
     rocksdb_table_properties_newest_key_time => newest_key_time;
     /// When the file was written, in seconds since 1970.
     rocksdb_table_properties_file_creation_time => file_creation_time;
-    /// What a slow codec would have made of the data, estimated from samples.
+    /// The size of the data by a slow codec, estimated from samples.
     rocksdb_table_properties_slow_compression_estimated_data_size => slow_compression_estimate;
-    /// What a fast codec would have made of the data, estimated from samples.
+    /// The size of the data by a fast codec, estimated from samples.
     rocksdb_table_properties_fast_compression_estimated_data_size => fast_compression_estimate;
     /// Offset of the first byte behind the data blocks.
     rocksdb_table_properties_tail_start_offset => tail_start_offset;
@@ -167,7 +167,7 @@ numbers! {
     rocksdb_table_properties_data_block_restart_interval => data_block_restart_interval;
     /// Restart interval of index blocks.
     rocksdb_table_properties_index_block_restart_interval => index_block_restart_interval;
-    /// Whether keys and values of data blocks lie apart.
+    /// True if keys and values of data blocks lie apart.
     rocksdb_table_properties_separate_key_value_in_data_block => separate_key_value_in_data_block;
 }
 
@@ -204,14 +204,14 @@ fn of_keys(properties: &Properties, seqno: u64) -> u64 {
     }
 }
 
-/// Whether an iterator looks into the table with these properties.
+/// True if an iterator looks into the table with these properties.
 pub type rocksdb_readoptions_table_filter_cb =
     Option<unsafe extern "C" fn(*mut c_void, *const rocksdb_table_properties_t) -> c_uchar>;
 
 c_functions! {
-    /// Lets iterators look only into the tables for which `table_filter` returns a number that is not 0; it
+    /// Has iterators look only into the tables for which `table_filter` returns a number that is not 0; it
     /// is called from any thread. Without a function they look into all. `destructor` is called with
-    /// `state` when nobody uses the function any more.
+    /// `state` when the function is not used any more.
     fn rocksdb_readoptions_set_table_filter(
         opt: *mut rocksdb_readoptions_t,
         state: *mut c_void,
@@ -225,16 +225,16 @@ c_functions! {
             Some(chooses) => TableFilter::new(move |table| unsafe { chooses(state.pointer(), shown(table)) } != 0),
         };
     }
-    /// Lets iterators look into all tables.
+    /// Has iterators look into all tables.
     fn rocksdb_readoptions_clear_table_filter(opt: *mut rocksdb_readoptions_t) {
         of_mut(opt).table_filter = TableFilter::default();
     }
-    /// Whether there is a function that chooses tables.
+    /// True if there is a function that chooses tables.
     fn rocksdb_readoptions_has_table_filter(opt: *const rocksdb_readoptions_t) -> c_uchar {
         of(opt).table_filter.is_some().into()
     }
 
-    /// Whether keys have their timestamps.
+    /// True if keys have their timestamps.
     fn rocksdb_table_properties_user_defined_timestamps_persisted(props: *const rocksdb_table_properties_t) -> u64 {
         u64::from(!of_table(props).timestamps_stripped)
     }
@@ -246,11 +246,11 @@ c_functions! {
     fn rocksdb_table_properties_key_smallest_seqno(props: *const rocksdb_table_properties_t) -> u64 {
         of_keys(of_table(props), of_table(props).key_smallest_seqno)
     }
-    /// Whether the largest sequence number is known.
+    /// True if the largest sequence number is known.
     fn rocksdb_table_properties_has_key_largest_seqno(props: *const rocksdb_table_properties_t) -> c_uchar {
         (rocksdb_table_properties_key_largest_seqno(props) != u64::MAX).into()
     }
-    /// Whether the smallest sequence number is known.
+    /// True if the smallest sequence number is known.
     fn rocksdb_table_properties_has_key_smallest_seqno(props: *const rocksdb_table_properties_t) -> c_uchar {
         (rocksdb_table_properties_key_smallest_seqno(props) != u64::MAX).into()
     }

@@ -53,7 +53,7 @@ void cairn_lru_cache_options_set_high_pri_pool_ratio(rocksdb_lru_cache_options_t
 // none if nothing is said.
 void cairn_lru_cache_options_set_low_pri_pool_ratio(rocksdb_lru_cache_options_t *opt, double ratio);
 
-// Whether an insertion is refused rather than that the cache grows beyond its capacity.
+// True if an insertion is refused rather than that the cache grows beyond its capacity.
 void cairn_lru_cache_options_set_strict_capacity_limit(rocksdb_lru_cache_options_t *opt,
                                                        unsigned char strict);
 
@@ -65,12 +65,12 @@ size_t cairn_cache_get_role_usage(const rocksdb_cache_t *cache, const char *role
 // once, and not before both were used for the last time.
 rocksdb_readoptions_t *cairn_readoptions_create_copy(const rocksdb_readoptions_t *options);
 
-// Lets go of columns.
+// Destroys columns.
 //
 // Null is passed over.
 void cairn_columns_destroy(struct cairn_columns_t *handle);
 
-// Lets go of operands.
+// Destroys operands.
 //
 // Null is passed over.
 void cairn_operands_destroy(struct cairn_operands_t *handle);
@@ -152,7 +152,7 @@ const char *cairn_columns_get(const struct cairn_columns_t *columns,
                               size_t name_len,
                               size_t *len);
 
-// What `key` was set to, and the operands that were merged to it since, which the program
+// The value that `key` was set to, and the operands that were merged to it since, which the program
 // destroys. The merge operator is not asked. `Incomplete` if there are more than `max`. A null
 // family is the default one.
 struct cairn_operands_t *cairn_get_merge_operands(rocksdb_t *db,
@@ -198,7 +198,7 @@ struct cairn_damaged_tables_t *cairn_repair(const rocksdb_options_t *options,
                                             const rocksdb_options_t *const *column_family_options,
                                             char **errptr);
 
-// Whether a new MANIFEST was made.
+// True if a new MANIFEST was made.
 unsigned char cairn_damaged_tables_rebuilt(const struct cairn_damaged_tables_t *tables);
 
 // How many tables are in the list.
@@ -207,22 +207,22 @@ size_t cairn_damaged_tables_count(const struct cairn_damaged_tables_t *tables);
 // Where the table `index` lies now. The text belongs to the list, as do those of the others.
 const char *cairn_damaged_tables_path(const struct cairn_damaged_tables_t *tables, size_t index);
 
-// The family of the table `index`; empty if nobody knows.
+// The family of the table `index`; empty if unknown.
 const char *cairn_damaged_tables_column_family(const struct cairn_damaged_tables_t *tables,
                                                size_t index);
 
 // The level of the table `index`.
 int cairn_damaged_tables_level(const struct cairn_damaged_tables_t *tables, size_t index);
 
-// What is wrong with the table `index`.
+// The damage of the table `index`.
 const char *cairn_damaged_tables_reason(const struct cairn_damaged_tables_t *tables, size_t index);
 
-// The smallest key of which the table `index` may have had something; null if nobody knows.
+// The smallest key of which the table `index` may have had something; null if unknown.
 const char *cairn_damaged_tables_smallestkey(const struct cairn_damaged_tables_t *tables,
                                              size_t index,
                                              size_t *len);
 
-// The largest key of which the table `index` may have had something; null if nobody knows.
+// The largest key of which the table `index` may have had something; null if unknown.
 const char *cairn_damaged_tables_largestkey(const struct cairn_damaged_tables_t *tables,
                                             size_t index,
                                             size_t *len);
@@ -235,10 +235,10 @@ void cairn_background_error_destroy(struct cairn_background_error_t *handle);
 // The error that the database is in, which the program destroys; null if it is in none.
 struct cairn_background_error_t *cairn_background_error(rocksdb_t *db);
 
-// What the error stops: one of `cairn_severity_*`.
+// The severity of the error: one of `cairn_severity_*`.
 int cairn_background_error_severity(const struct cairn_background_error_t *state);
 
-// What was being done: the number that a listener for background errors is given.
+// The reason of the error: the number that a listener for background errors is given.
 uint32_t cairn_background_error_reason(const struct cairn_background_error_t *state);
 
 // The cause, in the words of an `errptr`. It belongs to the description.

@@ -369,16 +369,16 @@ typedef struct rocksdb_checkpoint_t rocksdb_checkpoint_t;
 // A column family of an open database.
 typedef struct rocksdb_column_family_handle_t rocksdb_column_family_handle_t;
 
-// Which tables of a family somebody asks about.
+// A selection of the tables of a family.
 typedef struct rocksdb_column_family_metadata_options_t rocksdb_column_family_metadata_options_t;
 
-// What a family consists of.
+// The files of a family.
 typedef struct rocksdb_column_family_metadata_t rocksdb_column_family_metadata_t;
 
 // A table that takes part in a compaction.
 typedef struct rocksdb_compaction_file_info_t rocksdb_compaction_file_info_t;
 
-// What a compaction did.
+// The statistics of a compaction.
 typedef struct rocksdb_compaction_job_stats_t rocksdb_compaction_job_stats_t;
 
 // How named files are compacted.
@@ -390,13 +390,13 @@ typedef struct rocksdb_compaction_service_options_override_t rocksdb_compaction_
 // A compaction filter.
 typedef struct rocksdb_compactionfilter_t rocksdb_compactionfilter_t;
 
-// What a factory is told about a compaction.
+// The context of a compaction for a factory.
 typedef struct rocksdb_compactionfiltercontext_t rocksdb_compactionfiltercontext_t;
 
-// What makes compaction filters.
+// A factory of compaction filters.
 typedef struct rocksdb_compactionfilterfactory_t rocksdb_compactionfilterfactory_t;
 
-// What a compaction did.
+// The report of a compaction.
 typedef struct rocksdb_compactionjobinfo_t rocksdb_compactionjobinfo_t;
 
 // An object of a feature that is not built.
@@ -432,19 +432,19 @@ typedef struct rocksdb_eventlistener_t rocksdb_eventlistener_t;
 // Tables that were exported.
 typedef struct rocksdb_export_import_files_metadata_t rocksdb_export_import_files_metadata_t;
 
-// What was ingested.
+// The report of an ingestion.
 typedef struct rocksdb_externalfileingestioninfo_t rocksdb_externalfileingestioninfo_t;
 
 // How FIFO compaction drops files.
 typedef struct rocksdb_fifo_compaction_options_t rocksdb_fifo_compaction_options_t;
 
-// What computes the checksums of whole files.
+// A factory of the checksums of whole files.
 typedef struct rocksdb_file_checksum_gen_factory_t rocksdb_file_checksum_gen_factory_t;
 
 // A filter policy.
 typedef struct rocksdb_filterpolicy_t rocksdb_filterpolicy_t;
 
-// What a flush did.
+// The report of a flush.
 typedef struct rocksdb_flushjobinfo_t rocksdb_flushjobinfo_t;
 
 // How a flush works.
@@ -465,7 +465,7 @@ typedef struct rocksdb_ingestexternalfileoptions_t rocksdb_ingestexternalfileopt
 // A walk over the keys of a family.
 typedef struct rocksdb_iterator_t rocksdb_iterator_t;
 
-// What a level consists of.
+// The files of a level.
 typedef struct rocksdb_level_metadata_t rocksdb_level_metadata_t;
 
 // A file of a database.
@@ -492,7 +492,7 @@ typedef struct rocksdb_memory_allocator_t rocksdb_memory_allocator_t;
 // Databases and caches whose memory is asked for.
 typedef struct rocksdb_memory_consumers_t rocksdb_memory_consumers_t;
 
-// What they hold.
+// Their memory.
 typedef struct rocksdb_memory_usage_t rocksdb_memory_usage_t;
 
 // Which memtable takes no more writes.
@@ -534,7 +534,7 @@ typedef struct rocksdb_readoptions_t rocksdb_readoptions_t;
 // An object of a feature that is not built.
 typedef struct rocksdb_restore_options_t rocksdb_restore_options_t;
 
-// What estimates of sizes count, and how well.
+// Options of estimates of sizes.
 typedef struct rocksdb_size_approximation_options_t rocksdb_size_approximation_options_t;
 
 // A prefix extractor.
@@ -543,31 +543,31 @@ typedef struct rocksdb_slicetransform_t rocksdb_slicetransform_t;
 // A state of the database that stays readable.
 typedef struct rocksdb_snapshot_t rocksdb_snapshot_t;
 
-// What watches the room that files take, for several databases.
+// A manager of the room that files take, for several databases.
 typedef struct rocksdb_sst_file_manager_t rocksdb_sst_file_manager_t;
 
-// What a table is.
+// The description of a table.
 typedef struct rocksdb_sst_file_metadata_t rocksdb_sst_file_metadata_t;
 
-// What cuts tables at borders between keys.
+// A factory of partitioners, which cut tables between keys.
 typedef struct rocksdb_sst_partitioner_factory_t rocksdb_sst_partitioner_factory_t;
 
 // Writes tables for ingestion.
 typedef struct rocksdb_sstfilewriter_t rocksdb_sstfilewriter_t;
 
-// What is told of a histogram.
+// The summary of a histogram.
 typedef struct rocksdb_statistics_histogram_data_t rocksdb_statistics_histogram_data_t;
 
 // An error that a listener may take back.
 typedef struct rocksdb_status_ptr_t rocksdb_status_ptr_t;
 
-// What a part of a compaction did.
+// The report of a part of a compaction.
 typedef struct rocksdb_subcompactionjobinfo_t rocksdb_subcompactionjobinfo_t;
 
 // An open database.
 typedef struct rocksdb_t rocksdb_t;
 
-// What makes collectors of table properties.
+// A factory of collectors of table properties.
 typedef struct rocksdb_table_properties_collector_factory_t rocksdb_table_properties_collector_factory_t;
 
 // The properties of a table.
@@ -588,7 +588,7 @@ typedef struct rocksdb_transactiondb_t rocksdb_transactiondb_t;
 // How universal compaction chooses runs.
 typedef struct rocksdb_universal_compaction_options_t rocksdb_universal_compaction_options_t;
 
-// What to wait for.
+// Options of a wait.
 typedef struct rocksdb_wait_for_compact_options_t rocksdb_wait_for_compact_options_t;
 
 // A log.
@@ -668,7 +668,7 @@ typedef struct rocksdb_slice_t {
 // `void (*)(void*)`.
 typedef void (*Destructor)(void*);
 
-// Whether an iterator looks into the table with these properties.
+// True if an iterator looks into the table with these properties.
 typedef unsigned char (*rocksdb_readoptions_table_filter_cb)(void*,
                                                              const struct rocksdb_table_properties_t*);
 
@@ -967,7 +967,7 @@ struct rocksdb_cache_t *rocksdb_cache_create_hyper_clock(size_t capacity,
 // A cache with options.
 struct rocksdb_cache_t *rocksdb_cache_create_hyper_clock_opts(const struct rocksdb_hyper_clock_cache_options_t *opt);
 
-// Tells the cache that the process ends, so that its memory need not be freed.
+// Notes that the process ends, so that its memory need not be freed.
 void rocksdb_cache_disown_data(struct rocksdb_cache_t *cache);
 
 // Changes the capacity, in bytes.
@@ -979,7 +979,7 @@ size_t rocksdb_cache_get_capacity(const struct rocksdb_cache_t *cache);
 // Bytes in the cache.
 size_t rocksdb_cache_get_usage(const struct rocksdb_cache_t *cache);
 
-// Bytes in the cache that somebody uses.
+// Bytes in the cache that are in use.
 size_t rocksdb_cache_get_pinned_usage(const struct rocksdb_cache_t *cache);
 
 // Slots of the cache's table.
@@ -1048,7 +1048,7 @@ struct rocksdb_compactionfilter_t *rocksdb_compactionfilter_create(void *state,
                                                                                            unsigned char*),
                                                                    const char *(*name)(void*));
 
-// Whether the filter is asked about what snapshots see.
+// True if the filter is called for entries that snapshots see.
 void rocksdb_compactionfilter_set_ignore_snapshots(struct rocksdb_compactionfilter_t *filter,
                                                    unsigned char ignore);
 
@@ -1059,17 +1059,17 @@ struct rocksdb_compactionfilterfactory_t *rocksdb_compactionfilterfactory_create
                                                                                                                                                 struct rocksdb_compactionfiltercontext_t*),
                                                                                  const char *(*name)(void*));
 
-// Whether all tables of the family are inputs.
+// True if all tables of the family are inputs.
 unsigned char rocksdb_compactionfiltercontext_is_full_compaction(struct rocksdb_compactionfiltercontext_t *context);
 
-// Whether a program asked for the compaction.
+// True if a program requested the compaction.
 unsigned char rocksdb_compactionfiltercontext_is_manual_compaction(struct rocksdb_compactionfiltercontext_t *context);
 
 // The filter of all compactions. The options share it; the program still destroys its handle.
 void rocksdb_options_set_compaction_filter(struct rocksdb_options_t *opt,
                                            struct rocksdb_compactionfilter_t *filter);
 
-// What makes a filter for each compaction; the options own it from now on.
+// Sets the factory of a filter for each compaction; the options own it from now on.
 void rocksdb_options_set_compaction_filter_factory(struct rocksdb_options_t *opt,
                                                    struct rocksdb_compactionfilterfactory_t *factory);
 
@@ -1161,7 +1161,7 @@ uint64_t rocksdb_compaction_job_stats_total_input_raw_key_bytes(const struct roc
 // Bytes of the values in the tables read, as they stood there.
 uint64_t rocksdb_compaction_job_stats_total_input_raw_value_bytes(const struct rocksdb_compaction_job_stats_t *stats);
 
-// Whether the number of entries read is exact: unless a filter had keys skipped.
+// True if the number of entries read is exact: unless a filter had keys skipped.
 unsigned char rocksdb_compaction_job_stats_has_accurate_num_input_records(const struct rocksdb_compaction_job_stats_t *stats);
 
 // Blobs read: for filters, for merge operands above them, and to move them.
@@ -1188,10 +1188,10 @@ size_t rocksdb_compaction_job_stats_num_output_files(const struct rocksdb_compac
 // Blob files written.
 size_t rocksdb_compaction_job_stats_num_output_files_blob(const struct rocksdb_compaction_job_stats_t *stats);
 
-// Whether all tables of the family took part.
+// True if all tables of the family took part.
 unsigned char rocksdb_compaction_job_stats_is_full_compaction(const struct rocksdb_compaction_job_stats_t *stats);
 
-// Whether a program asked for it.
+// True if a program requested it.
 unsigned char rocksdb_compaction_job_stats_is_manual_compaction(const struct rocksdb_compaction_job_stats_t *stats);
 
 // Bytes of the tables read.
@@ -1230,7 +1230,7 @@ uint64_t rocksdb_compaction_job_stats_file_prepare_write_nanos(const struct rock
 // Entries that were not keys: none, such a job fails.
 uint64_t rocksdb_compaction_job_stats_num_corrupt_keys(const struct rocksdb_compaction_job_stats_t *stats);
 
-// Whether another process did it: never.
+// True if another process did it: never.
 unsigned char rocksdb_compaction_job_stats_is_remote_compaction(const struct rocksdb_compaction_job_stats_t *stats);
 
 // Tables that were left unread because a range tombstone covered them: none, all are read.
@@ -1280,13 +1280,13 @@ uint32_t rocksdb_subcompactionjobinfo_blob_compression_type(const struct rocksdb
 // The codec of the tables written.
 uint32_t rocksdb_compactionjobinfo_compression(const struct rocksdb_compactionjobinfo_t *info);
 
-// What it did.
+// Its statistics.
 const struct rocksdb_compaction_job_stats_t *rocksdb_compactionjobinfo_stats(const struct rocksdb_compactionjobinfo_t *info);
 
 // The codec of the tables written.
 uint32_t rocksdb_subcompactionjobinfo_compression(const struct rocksdb_subcompactionjobinfo_t *info);
 
-// What it did.
+// Its statistics.
 const struct rocksdb_compaction_job_stats_t *rocksdb_subcompactionjobinfo_stats(const struct rocksdb_subcompactionjobinfo_t *info);
 
 // Which part of the compaction it is.
@@ -1310,7 +1310,7 @@ const struct rocksdb_table_properties_t *rocksdb_flushjobinfo_table_properties(c
 // Tables in level 0 when it began or ended.
 int rocksdb_compactionjobinfo_num_l0_files(const struct rocksdb_compactionjobinfo_t *info);
 
-// Whether it was cut short.
+// True if it was cut short.
 unsigned char rocksdb_compactionjobinfo_aborted(const struct rocksdb_compactionjobinfo_t *info);
 
 // How many inputs more is said of.
@@ -1447,10 +1447,10 @@ const char *rocksdb_flushjobinfo_cf_name(const struct rocksdb_flushjobinfo_t *in
 // The table that was written.
 const char *rocksdb_flushjobinfo_file_path(const struct rocksdb_flushjobinfo_t *info, size_t *size);
 
-// Whether writes are slowed down by it.
+// True if writes are slowed down by it.
 unsigned char rocksdb_flushjobinfo_triggered_writes_slowdown(const struct rocksdb_flushjobinfo_t *info);
 
-// Whether writes are stopped by it.
+// True if writes are stopped by it.
 unsigned char rocksdb_flushjobinfo_triggered_writes_stop(const struct rocksdb_flushjobinfo_t *info);
 
 // The newest entry.
@@ -1647,7 +1647,7 @@ void rocksdb_table_properties_collector_factory_destroy(struct rocksdb_table_pro
 // Cuts tables where the first `prefix_len` bytes of keys change.
 struct rocksdb_sst_partitioner_factory_t *rocksdb_sst_partitioner_fixed_prefix_factory_create(size_t prefix_len);
 
-// What cuts tables. The options share it; the program still destroys its handle.
+// Sets the factory of partitioners. The options share it; the program still destroys its handle.
 void rocksdb_options_set_sst_partitioner_factory(struct rocksdb_options_t *opt,
                                                  struct rocksdb_sst_partitioner_factory_t *factory);
 
@@ -1742,7 +1742,7 @@ uint64_t rocksdb_wait_for_compact_options_get_timeout(struct rocksdb_wait_for_co
 // The value of `wait_for_purge`.
 unsigned char rocksdb_wait_for_compact_options_get_wait_for_purge(struct rocksdb_wait_for_compact_options_t *opt);
 
-// What to wait for: nothing but flushes and compactions, for ever.
+// Options of a wait for flushes and compactions alone, for ever.
 struct rocksdb_wait_for_compact_options_t *rocksdb_wait_for_compact_options_create(void);
 
 // Waits until no flush or compaction runs or is due.
@@ -1750,7 +1750,7 @@ void rocksdb_wait_for_compact(struct rocksdb_t *db,
                               struct rocksdb_wait_for_compact_options_t *options,
                               char **errptr);
 
-// Lets running flushes and compactions end, and starts no more until
+// Waits for running flushes and compactions, and starts no more until
 // `rocksdb_continue_background_work` was called as often.
 void rocksdb_pause_background_work(struct rocksdb_t *db, char **errptr);
 
@@ -1786,10 +1786,10 @@ void rocksdb_enable_manual_compaction(struct rocksdb_t *db);
 // Calls off every compaction, and refuses new ones.
 void rocksdb_abort_all_compactions(struct rocksdb_t *db);
 
-// Lets compactions run again.
+// Allows compactions again.
 void rocksdb_resume_all_compactions(struct rocksdb_t *db);
 
-// Lets the files that touch a range of the default family be compacted soon.
+// Marks the files that touch a range of the default family for compaction.
 void rocksdb_suggest_compact_range(struct rocksdb_t *db,
                                    const char *start_key,
                                    size_t start_key_len,
@@ -1826,17 +1826,17 @@ void rocksdb_delete_file_in_range_cf(struct rocksdb_t *db,
 // The log is handed to the system and not synced.
 struct rocksdb_flushwaloptions_t *rocksdb_flushwaloptions_create(void);
 
-// Whether the log is handed to the disk, too.
+// True if the log is handed to the disk, too.
 void rocksdb_flushwaloptions_set_sync(struct rocksdb_flushwaloptions_t *opt, unsigned char v);
 
-// Whether the log is handed to the disk, too.
+// True if the log is handed to the disk, too.
 unsigned char rocksdb_flushwaloptions_get_sync(struct rocksdb_flushwaloptions_t *opt);
 
 // Changes nothing: a rate limiter does not hold back logs.
 void rocksdb_flushwaloptions_set_rate_limiter_priority(struct rocksdb_flushwaloptions_t *opt,
                                                        int v);
 
-// What was set last; 4, nothing is limited, at first.
+// The priority that was set last; at first 4, without a limit.
 int rocksdb_flushwaloptions_get_rate_limiter_priority(struct rocksdb_flushwaloptions_t *opt);
 
 // Hands the log to the system and, if the options say so, to the disk.
@@ -2078,16 +2078,16 @@ int rocksdb_env_get_bottom_priority_background_threads(struct rocksdb_env_t *env
 // new ones.
 void rocksdb_env_join_all_threads(struct rocksdb_env_t *env);
 
-// Lets the device serve compactions after everything else.
+// Has the device serve compactions after everything else.
 void rocksdb_env_lower_thread_pool_io_priority(struct rocksdb_env_t *env);
 
-// Lets the device serve flushes after everything else.
+// Has the device serve flushes after everything else.
 void rocksdb_env_lower_high_priority_thread_pool_io_priority(struct rocksdb_env_t *env);
 
-// Lets the processor serve compactions after everything else.
+// Has the processor serve compactions after everything else.
 void rocksdb_env_lower_thread_pool_cpu_priority(struct rocksdb_env_t *env);
 
-// Lets the processor serve flushes after everything else.
+// Has the processor serve flushes after everything else.
 void rocksdb_env_lower_high_priority_thread_pool_cpu_priority(struct rocksdb_env_t *env);
 
 // Sets `files_size_error_margin`.
@@ -2180,7 +2180,7 @@ void rocksdb_approximate_sizes_cf_with_options(struct rocksdb_t *db,
                                                uint64_t *sizes_list,
                                                char **errptr);
 
-// Whether a key of the default family may exist, by what is in memory. With `value_found` its
+// True if a key of the default family may exist, by what is in memory. With `value_found` its
 // value is copied if it is at hand.
 unsigned char rocksdb_key_may_exist(struct rocksdb_t *db,
                                     const struct rocksdb_readoptions_t *options,
@@ -2536,7 +2536,7 @@ struct rocksdb_wal_readoptions_t *rocksdb_wal_readoptions_create(void);
 void rocksdb_wal_readoptions_set_verify_checksums(struct rocksdb_wal_readoptions_t *options,
                                                   unsigned char verify_checksums);
 
-// What was set last; 1 at first.
+// The value that was set last; 1 at first.
 unsigned char rocksdb_wal_readoptions_get_verify_checksums(struct rocksdb_wal_readoptions_t *options);
 
 // The batches written from the sequence number `seq_number` on. Null stands for the default options.
@@ -2548,7 +2548,7 @@ struct rocksdb_wal_iterator_t *rocksdb_get_updates_since(struct rocksdb_t *db,
 // Goes to the next batch.
 void rocksdb_wal_iter_next(struct rocksdb_wal_iterator_t *iter);
 
-// Whether the stream stands at a batch.
+// True if the stream stands at a batch.
 unsigned char rocksdb_wal_iter_valid(const struct rocksdb_wal_iterator_t *iter);
 
 // The error that ended the stream, if one did.
@@ -2742,7 +2742,7 @@ void rocksdb_write_writebatch_wi(struct rocksdb_t *db,
                                  struct rocksdb_writebatch_wi_t *wbwi,
                                  char **errptr);
 
-// What the batch alone sets a key of the default family to, copied; null if it does not.
+// The value that the batch alone sets a key of the default family to, copied; null if it does not.
 char *rocksdb_writebatch_wi_get_from_batch(struct rocksdb_writebatch_wi_t *wbwi,
                                            const struct rocksdb_options_t *options,
                                            const char *key,
@@ -2838,10 +2838,10 @@ void rocksdb_create_iterators(struct rocksdb_t *db,
                               size_t size,
                               char **errptr);
 
-// Lets the walk show the present state; it then stands nowhere.
+// Renews the walk to the present state; it then stands nowhere.
 void rocksdb_iter_refresh(const struct rocksdb_iterator_t *iter, char **errptr);
 
-// Whether the walk stands on an entry.
+// True if the walk stands on an entry.
 unsigned char rocksdb_iter_valid(const struct rocksdb_iterator_t *iter);
 
 // Goes to the first entry.
@@ -2983,12 +2983,12 @@ const char *rocksdb_livefiles_storage_info_file_checksum(const struct rocksdb_li
 const char *rocksdb_livefiles_storage_info_file_checksum_func_name(const struct rocksdb_livefiles_storage_info_t *info,
                                                                    size_t index);
 
-// What a file holds in the copy, if that is not what it holds on disk; else of no length.
+// The content of a file in the copy, if it differs from that on disk; else of no length.
 const char *rocksdb_livefiles_storage_info_replacement_contents(const struct rocksdb_livefiles_storage_info_t *info,
                                                                 size_t index,
                                                                 size_t *size);
 
-// Whether a file may be longer than its size here, and only its beginning belongs to the copy.
+// True if a file may be longer than its size here, and only its beginning belongs to the copy.
 unsigned char rocksdb_livefiles_storage_info_trim_to_size(const struct rocksdb_livefiles_storage_info_t *info,
                                                           size_t index);
 
@@ -3046,7 +3046,7 @@ void rocksdb_memory_consumers_add_db(struct rocksdb_memory_consumers_t *consumer
 void rocksdb_memory_consumers_add_cache(struct rocksdb_memory_consumers_t *consumers,
                                         struct rocksdb_cache_t *cache);
 
-// What the databases and caches of a list hold now.
+// The memory of the databases and caches of a list now.
 struct rocksdb_memory_usage_t *rocksdb_approximate_memory_usage_create(struct rocksdb_memory_consumers_t *consumers,
                                                                        char **errptr);
 
@@ -3202,14 +3202,14 @@ void rocksdb_livefile_set_num_entries(struct rocksdb_livefile_t *file, uint64_t 
 // Sets the number of deletions.
 void rocksdb_livefile_set_num_deletions(struct rocksdb_livefile_t *file, uint64_t deletions);
 
-// What the default family consists of.
+// The files of the default family.
 struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata(struct rocksdb_t *db);
 
-// What a family consists of.
+// The files of a family.
 struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_cf(struct rocksdb_t *db,
                                                                                struct rocksdb_column_family_handle_t *column_family);
 
-// Which tables somebody asks about: all.
+// A selection of all tables.
 struct rocksdb_column_family_metadata_options_t *rocksdb_column_family_metadata_options_create(void);
 
 // Only tables that may hold this key or larger ones; null for any.
@@ -3237,11 +3237,11 @@ void rocksdb_column_family_metadata_options_set_level(struct rocksdb_column_fami
 // The level as it was set; -1 by default.
 int rocksdb_column_family_metadata_options_get_level(struct rocksdb_column_family_metadata_options_t *opt);
 
-// What the default family consists of, as far as it is asked about, without empty levels; null for all.
+// The selected files of the default family, without empty levels; null for all.
 struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_with_options(struct rocksdb_t *db,
                                                                                          const struct rocksdb_column_family_metadata_options_t *options);
 
-// What a family consists of, as far as it is asked about, without empty levels; null for all.
+// The selected files of a family, without empty levels; null for all.
 struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_cf_with_options(struct rocksdb_t *db,
                                                                                             struct rocksdb_column_family_handle_t *column_family,
                                                                                             const struct rocksdb_column_family_metadata_options_t *options);
@@ -3295,10 +3295,10 @@ char *rocksdb_sst_file_metadata_get_largestkey(struct rocksdb_sst_file_metadata_
 // Keeps obsolete files, so that they can be copied.
 void rocksdb_disable_file_deletions(struct rocksdb_t *db, char **errptr);
 
-// Lets obsolete files go again.
+// Allows obsolete files to be deleted again.
 void rocksdb_enable_file_deletions(struct rocksdb_t *db, char **errptr);
 
-// What makes copies of a database.
+// An object that makes copies of a database.
 struct rocksdb_checkpoint_t *rocksdb_checkpoint_object_create(struct rocksdb_t *db, char **errptr);
 
 // Makes a copy of the database in `checkpoint_dir`, which must not exist. Logs above
@@ -3592,7 +3592,7 @@ void rocksdb_readoptions_set_merge_operand_count_threshold(struct rocksdb_readop
 // Any number of merge operands is right.
 void rocksdb_readoptions_clear_merge_operand_count_threshold(struct rocksdb_readoptions_t *opt);
 
-// Whether there is a number of merge operands from which they are too many.
+// True if there is a number of merge operands from which they are too many.
 unsigned char rocksdb_readoptions_has_merge_operand_count_threshold(struct rocksdb_readoptions_t *opt);
 
 // That number; 0 if there is none.
@@ -3977,7 +3977,7 @@ struct rocksdb_dbpath_t *rocksdb_dbpath_create(const char *path_name, uint64_t t
 // The factory of CRC-32C checksums.
 struct rocksdb_file_checksum_gen_factory_t *rocksdb_file_checksum_gen_crc32c_factory_create(void);
 
-// What computes the checksums of whole files, which the MANIFEST then holds. The caller still
+// Sets the factory of the checksums of whole files, which the MANIFEST then holds. The caller still
 // owns the factory; null changes nothing.
 void rocksdb_options_set_file_checksum_gen_factory(struct rocksdb_options_t *opt,
                                                    struct rocksdb_file_checksum_gen_factory_t *file_checksum_gen_factory);
@@ -4004,7 +4004,7 @@ const char *rocksdb_options_get_db_log_dir(struct rocksdb_options_t *opt, size_t
 // Directory of write-ahead logs; empty for that of the database. It belongs to the options.
 const char *rocksdb_options_get_wal_dir(struct rocksdb_options_t *opt, size_t *size);
 
-// What tables say of the host that wrote them; `__hostname__` for its name.
+// Sets the name that tables record of the host that wrote them; `__hostname__` for its name.
 void rocksdb_options_set_db_host_id(struct rocksdb_options_t *opt, const char *v);
 
 // That of the options, to which it belongs.
@@ -4074,7 +4074,7 @@ void rocksdb_options_set_bottommost_compression_options_zstd_max_train_bytes(str
                                                                              int bytes,
                                                                              unsigned char enabled);
 
-// Whether zstd's trainer makes the bottommost level's dictionary.
+// True if zstd's trainer makes the bottommost level's dictionary.
 void rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer(struct rocksdb_options_t *opt,
                                                                               unsigned char use_trainer,
                                                                               unsigned char enabled);
@@ -5497,17 +5497,17 @@ char *rocksdb_perfcontext_report(struct rocksdb_perfcontext_t *context,
 // One counter; 0 for a number that none has.
 uint64_t rocksdb_perfcontext_metric(struct rocksdb_perfcontext_t *context, int metric);
 
-// Lets go of the values of a batch, and of its errors.
+// Destroys the values of a batch, and its errors.
 //
 // Null is passed over.
 void rocksdb_pinnable_multi_get_destroy(struct rocksdb_pinnable_multi_get_t *handle);
 
-// Lets go of a value.
+// Destroys a value.
 //
 // Null is passed over.
 void rocksdb_pinnableslice_destroy(struct rocksdb_pinnableslice_t *handle);
 
-// Lets go of a value.
+// Destroys a value.
 //
 // Null is passed over.
 void rocksdb_pinnable_handle_destroy(struct rocksdb_pinnable_handle_t *handle);
@@ -5642,7 +5642,7 @@ struct rocksdb_pinnable_multi_get_t *rocksdb_batched_multi_get_pinned_cf(struct 
 // How many keys were asked for.
 size_t rocksdb_pinnable_multi_get_count(const struct rocksdb_pinnable_multi_get_t *multi_get);
 
-// What became of a key: one of the numbers `rocksdb_pinnable_multi_get_...`. A value or an error lies
+// The outcome for a key: one of the numbers `rocksdb_pinnable_multi_get_...`. A value or an error lies
 // where the pointers say as long as the handle lives; what there is not of it is null.
 int rocksdb_pinnable_multi_get_result(const struct rocksdb_pinnable_multi_get_t *multi_get,
                                       size_t index,
@@ -5694,7 +5694,7 @@ double rocksdb_sst_file_manager_get_max_trash_db_ratio(struct rocksdb_sst_file_m
 void rocksdb_sst_file_manager_set_max_trash_db_ratio(struct rocksdb_sst_file_manager_t *sfm,
                                                      double ratio);
 
-// What watches the room that the database's files take. The program still destroys its handle.
+// Sets the manager of the room that the database's files take. The program still destroys its handle.
 void rocksdb_options_set_sst_file_manager(struct rocksdb_options_t *opt,
                                           struct rocksdb_sst_file_manager_t *sfm);
 
@@ -5738,7 +5738,7 @@ void rocksdb_options_enable_statistics(struct rocksdb_options_t *opt);
 // ends.
 void rocksdb_options_set_statistics_level(struct rocksdb_options_t *opt, int level);
 
-// What statistics leave out: everything, if there are none.
+// The level of what statistics leave out: everything, if there are none.
 int rocksdb_options_get_statistics_level(struct rocksdb_options_t *opt);
 
 // All tickers and histograms as text, or null if there are no statistics. Freed with `free`.
@@ -5771,13 +5771,13 @@ uint64_t rocksdb_table_properties_index_partitions(const struct rocksdb_table_pr
 // Bytes of the top-level index.
 uint64_t rocksdb_table_properties_top_level_index_size(const struct rocksdb_table_properties_t *props);
 
-// Whether index keys are user keys.
+// True if index keys are user keys.
 uint64_t rocksdb_table_properties_index_key_is_user_key(const struct rocksdb_table_properties_t *props);
 
-// Whether handles in the index are coded as differences.
+// True if handles in the index are coded as differences.
 uint64_t rocksdb_table_properties_index_value_is_delta_encoded(const struct rocksdb_table_properties_t *props);
 
-// Whether a user's index is to be read first.
+// True if a user's index is to be read first.
 uint64_t rocksdb_table_properties_udi_is_primary_index(const struct rocksdb_table_properties_t *props);
 
 // Bytes of the filter.
@@ -5844,10 +5844,10 @@ uint64_t rocksdb_table_properties_newest_key_time(const struct rocksdb_table_pro
 // When the file was written, in seconds since 1970.
 uint64_t rocksdb_table_properties_file_creation_time(const struct rocksdb_table_properties_t *props);
 
-// What a slow codec would have made of the data, estimated from samples.
+// The size of the data by a slow codec, estimated from samples.
 uint64_t rocksdb_table_properties_slow_compression_estimated_data_size(const struct rocksdb_table_properties_t *props);
 
-// What a fast codec would have made of the data, estimated from samples.
+// The size of the data by a fast codec, estimated from samples.
 uint64_t rocksdb_table_properties_fast_compression_estimated_data_size(const struct rocksdb_table_properties_t *props);
 
 // Offset of the first byte behind the data blocks.
@@ -5859,7 +5859,7 @@ uint64_t rocksdb_table_properties_data_block_restart_interval(const struct rocks
 // Restart interval of index blocks.
 uint64_t rocksdb_table_properties_index_block_restart_interval(const struct rocksdb_table_properties_t *props);
 
-// Whether keys and values of data blocks lie apart.
+// True if keys and values of data blocks lie apart.
 uint64_t rocksdb_table_properties_separate_key_value_in_data_block(const struct rocksdb_table_properties_t *props);
 
 // Id of the database that wrote the file.
@@ -5906,21 +5906,21 @@ const char *rocksdb_table_properties_compression_name(const struct rocksdb_table
 const char *rocksdb_table_properties_compression_options(const struct rocksdb_table_properties_t *props,
                                                          size_t *size);
 
-// Lets iterators look only into the tables for which `table_filter` returns a number that is not 0; it
+// Has iterators look only into the tables for which `table_filter` returns a number that is not 0; it
 // is called from any thread. Without a function they look into all. `destructor` is called with
-// `state` when nobody uses the function any more.
+// `state` when the function is not used any more.
 void rocksdb_readoptions_set_table_filter(struct rocksdb_readoptions_t *opt,
                                           void *state,
                                           Destructor destructor,
                                           rocksdb_readoptions_table_filter_cb table_filter);
 
-// Lets iterators look into all tables.
+// Has iterators look into all tables.
 void rocksdb_readoptions_clear_table_filter(struct rocksdb_readoptions_t *opt);
 
-// Whether there is a function that chooses tables.
+// True if there is a function that chooses tables.
 unsigned char rocksdb_readoptions_has_table_filter(const struct rocksdb_readoptions_t *opt);
 
-// Whether keys have their timestamps.
+// True if keys have their timestamps.
 uint64_t rocksdb_table_properties_user_defined_timestamps_persisted(const struct rocksdb_table_properties_t *props);
 
 // The largest sequence number in the file; the largest `uint64_t` without any.
@@ -5929,10 +5929,10 @@ uint64_t rocksdb_table_properties_key_largest_seqno(const struct rocksdb_table_p
 // The smallest sequence number in the file; the largest `uint64_t` without any.
 uint64_t rocksdb_table_properties_key_smallest_seqno(const struct rocksdb_table_properties_t *props);
 
-// Whether the largest sequence number is known.
+// True if the largest sequence number is known.
 unsigned char rocksdb_table_properties_has_key_largest_seqno(const struct rocksdb_table_properties_t *props);
 
-// Whether the smallest sequence number is known.
+// True if the smallest sequence number is known.
 unsigned char rocksdb_table_properties_has_key_smallest_seqno(const struct rocksdb_table_properties_t *props);
 
 // When which sequence numbers were given out, encoded.

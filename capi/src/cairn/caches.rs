@@ -26,7 +26,7 @@ c_functions! {
     fn cairn_lru_cache_options_set_low_pri_pool_ratio(opt: *mut rocksdb_lru_cache_options_t, ratio: f64) {
         of_mut(opt).build.low_pri_pool_ratio = share(ratio);
     }
-    /// Whether an insertion is refused rather than that the cache grows beyond its capacity.
+    /// True if an insertion is refused rather than that the cache grows beyond its capacity.
     fn cairn_lru_cache_options_set_strict_capacity_limit(opt: *mut rocksdb_lru_cache_options_t, strict: c_uchar) {
         of_mut(opt).build.strict_capacity_limit = strict != 0;
     }

@@ -25,9 +25,9 @@ handles! {
 }
 
 c_destructors! {
-    /// Lets go of columns.
+    /// Destroys columns.
     cairn_columns_destroy(cairn_columns_t);
-    /// Lets go of operands.
+    /// Destroys operands.
     cairn_operands_destroy(cairn_operands_t);
 }
 
@@ -196,7 +196,7 @@ c_functions! {
         }
     }
 
-    /// What `key` was set to, and the operands that were merged to it since, which the program
+    /// The value that `key` was set to, and the operands that were merged to it since, which the program
     /// destroys. The merge operator is not asked. `Incomplete` if there are more than `max`. A null
     /// family is the default one.
     fn cairn_get_merge_operands(

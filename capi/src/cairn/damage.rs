@@ -136,7 +136,7 @@ c_functions! {
             })
         })
     }
-    /// Whether a new MANIFEST was made.
+    /// True if a new MANIFEST was made.
     fn cairn_damaged_tables_rebuilt(tables: *const cairn_damaged_tables_t) -> c_uchar {
         of(tables).rebuilt.into()
     }
@@ -148,7 +148,7 @@ c_functions! {
     fn cairn_damaged_tables_path(tables: *const cairn_damaged_tables_t, index: usize) -> *const c_char {
         element(&of(tables).tables, index, "cairn_damaged_tables_path").path.as_ptr()
     }
-    /// The family of the table `index`; empty if nobody knows.
+    /// The family of the table `index`; empty if unknown.
     fn cairn_damaged_tables_column_family(tables: *const cairn_damaged_tables_t, index: usize) -> *const c_char {
         element(&of(tables).tables, index, "cairn_damaged_tables_column_family").family.as_ptr()
     }
@@ -156,11 +156,11 @@ c_functions! {
     fn cairn_damaged_tables_level(tables: *const cairn_damaged_tables_t, index: usize) -> c_int {
         element(&of(tables).tables, index, "cairn_damaged_tables_level").level
     }
-    /// What is wrong with the table `index`.
+    /// The damage of the table `index`.
     fn cairn_damaged_tables_reason(tables: *const cairn_damaged_tables_t, index: usize) -> *const c_char {
         element(&of(tables).tables, index, "cairn_damaged_tables_reason").reason.as_ptr()
     }
-    /// The smallest key of which the table `index` may have had something; null if nobody knows.
+    /// The smallest key of which the table `index` may have had something; null if unknown.
     fn cairn_damaged_tables_smallestkey(
         tables: *const cairn_damaged_tables_t,
         index: usize,
@@ -174,7 +174,7 @@ c_functions! {
             }
         }
     }
-    /// The largest key of which the table `index` may have had something; null if nobody knows.
+    /// The largest key of which the table `index` may have had something; null if unknown.
     fn cairn_damaged_tables_largestkey(
         tables: *const cairn_damaged_tables_t,
         index: usize,

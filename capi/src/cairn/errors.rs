@@ -66,11 +66,11 @@ c_functions! {
             }),
         }
     }
-    /// What the error stops: one of `cairn_severity_*`.
+    /// The severity of the error: one of `cairn_severity_*`.
     fn cairn_background_error_severity(state: *const cairn_background_error_t) -> c_int {
         of(state).severity
     }
-    /// What was being done: the number that a listener for background errors is given.
+    /// The reason of the error: the number that a listener for background errors is given.
     fn cairn_background_error_reason(state: *const cairn_background_error_t) -> u32 {
         of(state).reason
     }

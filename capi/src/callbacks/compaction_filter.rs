@@ -17,9 +17,9 @@ use crate::options::rocksdb_options_t;
 handles! {
     /// A compaction filter.
     rocksdb_compactionfilter_t = Arc<Filter>;
-    /// What makes compaction filters.
+    /// A factory of compaction filters.
     rocksdb_compactionfilterfactory_t = Arc<dyn CompactionFilterFactory>;
-    /// What a factory is told about a compaction.
+    /// The context of a compaction for a factory.
     rocksdb_compactionfiltercontext_t = FilterContext;
 }
 
@@ -140,7 +140,7 @@ c_functions! {
             ignore_snapshots: AtomicBool::new(true),
         }))
     }
-    /// Whether the filter is asked about what snapshots see.
+    /// True if the filter is called for entries that snapshots see.
     fn rocksdb_compactionfilter_set_ignore_snapshots(filter: *mut rocksdb_compactionfilter_t, ignore: c_uchar) {
         of(filter.cast_const()).ignore_snapshots.store(ignore != 0, Ordering::Relaxed);
     }
@@ -158,11 +158,11 @@ c_functions! {
         create(Arc::new(Factory { name: state.name(name, "no name"), state, create: make })
             as Arc<dyn CompactionFilterFactory>)
     }
-    /// Whether all tables of the family are inputs.
+    /// True if all tables of the family are inputs.
     fn rocksdb_compactionfiltercontext_is_full_compaction(context: *mut rocksdb_compactionfiltercontext_t) -> c_uchar {
         of(context.cast_const()).is_full_compaction.into()
     }
-    /// Whether a program asked for the compaction.
+    /// True if a program requested the compaction.
     fn rocksdb_compactionfiltercontext_is_manual_compaction(context: *mut rocksdb_compactionfiltercontext_t) -> c_uchar {
         of(context.cast_const()).is_manual_compaction.into()
     }
@@ -173,7 +173,7 @@ c_functions! {
             false => Plugin::Object(of(filter.cast_const()).clone()),
         };
     }
-    /// What makes a filter for each compaction; the options own it from now on.
+    /// Sets the factory of a filter for each compaction; the options own it from now on.
     fn rocksdb_options_set_compaction_filter_factory(
         opt: *mut rocksdb_options_t,
         factory: *mut rocksdb_compactionfilterfactory_t,

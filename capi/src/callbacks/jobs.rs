@@ -1,4 +1,4 @@
-//! What reports of jobs say beyond the first release of the interface: numbers, statistics, lists of
+//! Fields of reports of jobs beyond the first release of the interface: numbers, statistics, lists of
 //! files, properties of tables.
 //!
 //! A pointer to a part of a report belongs to the report, and is good as long as that.
@@ -19,7 +19,7 @@ use crate::error::bytes;
 use crate::handle::{create, misuse, of};
 use crate::table_properties::{rocksdb_table_properties_t, seen, shown, words, words_at};
 
-/// What a compaction did.
+/// The statistics of a compaction.
 pub struct rocksdb_compaction_job_stats_t(());
 /// A table that takes part in a compaction.
 pub struct rocksdb_compaction_file_info_t(());
@@ -116,7 +116,7 @@ statistics! {
     rocksdb_compaction_job_stats_total_input_raw_key_bytes -> u64 => |stats| stats.total_input_raw_key_bytes;
     /// Bytes of the values in the tables read, as they stood there.
     rocksdb_compaction_job_stats_total_input_raw_value_bytes -> u64 => |stats| stats.total_input_raw_value_bytes;
-    /// Whether the number of entries read is exact: unless a filter had keys skipped.
+    /// True if the number of entries read is exact: unless a filter had keys skipped.
     rocksdb_compaction_job_stats_has_accurate_num_input_records -> c_uchar => |stats| (!stats.input_records_inexact).into();
     /// Blobs read: for filters, for merge operands above them, and to move them.
     rocksdb_compaction_job_stats_num_blobs_read -> u64 => |stats| stats.num_blobs_read;
@@ -134,9 +134,9 @@ statistics! {
     rocksdb_compaction_job_stats_num_output_files -> usize => |stats| size(stats.num_output_files);
     /// Blob files written.
     rocksdb_compaction_job_stats_num_output_files_blob -> usize => |stats| size(stats.num_output_files_blob);
-    /// Whether all tables of the family took part.
+    /// True if all tables of the family took part.
     rocksdb_compaction_job_stats_is_full_compaction -> c_uchar => |stats| stats.is_full_compaction.into();
-    /// Whether a program asked for it.
+    /// True if a program requested it.
     rocksdb_compaction_job_stats_is_manual_compaction -> c_uchar => |stats| stats.is_manual_compaction.into();
     /// Bytes of the tables read.
     rocksdb_compaction_job_stats_total_input_bytes -> u64 => |stats| stats.total_input_bytes;
@@ -165,7 +165,7 @@ statistics! {
 }
 
 absent! {
-    /// Whether another process did it: never.
+    /// True if another process did it: never.
     rocksdb_compaction_job_stats_is_remote_compaction -> c_uchar;
     /// Tables that were left unread because a range tombstone covered them: none, all are read.
     rocksdb_compaction_job_stats_num_filtered_input_files -> usize;
@@ -230,7 +230,7 @@ c_functions! {
     fn rocksdb_compactionjobinfo_compression(info: *const rocksdb_compactionjobinfo_t) -> u32 {
         of(info).compression as u32
     }
-    /// What it did.
+    /// Its statistics.
     fn rocksdb_compactionjobinfo_stats(info: *const rocksdb_compactionjobinfo_t) -> *const rocksdb_compaction_job_stats_t {
         shown(&of(info).stats)
     }
@@ -238,7 +238,7 @@ c_functions! {
     fn rocksdb_subcompactionjobinfo_compression(info: *const rocksdb_subcompactionjobinfo_t) -> u32 {
         of(info).compression as u32
     }
-    /// What it did.
+    /// Its statistics.
     fn rocksdb_subcompactionjobinfo_stats(info: *const rocksdb_subcompactionjobinfo_t) -> *const rocksdb_compaction_job_stats_t {
         shown(&of(info).stats)
     }
@@ -270,7 +270,7 @@ c_functions! {
     fn rocksdb_compactionjobinfo_num_l0_files(info: *const rocksdb_compactionjobinfo_t) -> c_int {
         c_int::try_from(of(info).num_l0_files).unwrap_or(c_int::MAX)
     }
-    /// Whether it was cut short.
+    /// True if it was cut short.
     fn rocksdb_compactionjobinfo_aborted(info: *const rocksdb_compactionjobinfo_t) -> c_uchar {
         of(info).aborted.into()
     }

@@ -19,13 +19,13 @@ use crate::options::rocksdb_options_t;
 handles! {
     /// A listener.
     rocksdb_eventlistener_t = Callbacks;
-    /// What a flush did.
+    /// The report of a flush.
     rocksdb_flushjobinfo_t = FlushJobInfo;
-    /// What a compaction did.
+    /// The report of a compaction.
     rocksdb_compactionjobinfo_t = CompactionJobInfo;
-    /// What a part of a compaction did.
+    /// The report of a part of a compaction.
     rocksdb_subcompactionjobinfo_t = SubcompactionJobInfo;
-    /// What was ingested.
+    /// The report of an ingestion.
     rocksdb_externalfileingestioninfo_t = ExternalFileIngestionInfo;
     /// How writes are held back.
     rocksdb_writestallinfo_t = Stall;
@@ -289,11 +289,11 @@ c_functions! {
     fn rocksdb_flushjobinfo_file_path(info: *const rocksdb_flushjobinfo_t, size: *mut usize) -> *const c_char {
         words(&of(info).file_path, size)
     }
-    /// Whether writes are slowed down by it.
+    /// True if writes are slowed down by it.
     fn rocksdb_flushjobinfo_triggered_writes_slowdown(info: *const rocksdb_flushjobinfo_t) -> c_uchar {
         of(info).triggered_writes_slowdown.into()
     }
-    /// Whether writes are stopped by it.
+    /// True if writes are stopped by it.
     fn rocksdb_flushjobinfo_triggered_writes_stop(info: *const rocksdb_flushjobinfo_t) -> c_uchar {
         of(info).triggered_writes_stop.into()
     }

@@ -44,7 +44,7 @@ impl State {
         self.pointer
     }
 
-    /// What the program calls the object; `otherwise` if it says nothing.
+    /// The program's name of the object; `otherwise` if it has none.
     pub(crate) fn name(&self, name: Name, otherwise: &str) -> String {
         let Some(name) = name else {
             return otherwise.to_owned();

@@ -1,4 +1,4 @@
-//! What looks at tables as they are written: partitioners, collectors of properties.
+//! Objects that look at tables as they are written: partitioners, collectors of properties.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use crate::handle::{create, of, of_mut};
 use crate::options::rocksdb_options_t;
 
 handles! {
-    /// What cuts tables at borders between keys.
+    /// A factory of partitioners, which cut tables between keys.
     rocksdb_sst_partitioner_factory_t = Arc<dyn SstPartitionerFactory>;
-    /// What makes collectors of table properties.
+    /// A factory of collectors of table properties.
     rocksdb_table_properties_collector_factory_t = Arc<dyn TablePropertiesCollectorFactory>;
 }
 
@@ -41,7 +41,7 @@ c_functions! {
     fn rocksdb_sst_partitioner_fixed_prefix_factory_create(prefix_len: usize) -> *mut rocksdb_sst_partitioner_factory_t {
         create(Arc::new(FixedPrefixPartitions::new(prefix_len)) as Arc<dyn SstPartitionerFactory>)
     }
-    /// What cuts tables. The options share it; the program still destroys its handle.
+    /// Sets the factory of partitioners. The options share it; the program still destroys its handle.
     fn rocksdb_options_set_sst_partitioner_factory(
         opt: *mut rocksdb_options_t,
         factory: *mut rocksdb_sst_partitioner_factory_t,

@@ -20,7 +20,7 @@ c_destructors! {
 
 /// Returns the prefix of a key and stores its length.
 type Transform = unsafe extern "C" fn(*mut c_void, *const c_char, usize, *mut usize) -> *mut c_char;
-/// Whether a key has a prefix.
+/// True if a key has a prefix.
 type InDomain = unsafe extern "C" fn(*mut c_void, *const c_char, usize) -> c_uchar;
 
 struct Callbacks {

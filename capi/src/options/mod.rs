@@ -318,7 +318,7 @@ c_functions! {
     fn rocksdb_readoptions_clear_merge_operand_count_threshold(opt: *mut rocksdb_readoptions_t) {
         of_mut(opt).merge_operand_count_threshold = None;
     }
-    /// Whether there is a number of merge operands from which they are too many.
+    /// True if there is a number of merge operands from which they are too many.
     fn rocksdb_readoptions_has_merge_operand_count_threshold(
         opt: *mut rocksdb_readoptions_t,
     ) -> c_uchar {

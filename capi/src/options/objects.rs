@@ -18,7 +18,7 @@ use crate::table_properties::words;
 handles! {
     /// A directory of tables and the bytes it should hold.
     rocksdb_dbpath_t = DbPath;
-    /// What computes the checksums of whole files.
+    /// A factory of the checksums of whole files.
     rocksdb_file_checksum_gen_factory_t = FileChecksum;
 }
 
@@ -65,7 +65,7 @@ c_functions! {
     fn rocksdb_file_checksum_gen_crc32c_factory_create() -> *mut rocksdb_file_checksum_gen_factory_t {
         create(FileChecksum::Crc32c)
     }
-    /// What computes the checksums of whole files, which the MANIFEST then holds. The caller still
+    /// Sets the factory of the checksums of whole files, which the MANIFEST then holds. The caller still
     /// owns the factory; null changes nothing.
     fn rocksdb_options_set_file_checksum_gen_factory(
         opt: *mut rocksdb_options_t,
@@ -107,7 +107,7 @@ c_functions! {
     fn rocksdb_options_get_wal_dir(opt: *mut rocksdb_options_t, size: *mut usize) -> *const c_char {
         words(of(opt.cast_const()).db.wal_dir.as_os_str().as_bytes(), size)
     }
-    /// What tables say of the host that wrote them; `__hostname__` for its name.
+    /// Sets the name that tables record of the host that wrote them; `__hostname__` for its name.
     fn rocksdb_options_set_db_host_id(opt: *mut rocksdb_options_t, v: *const c_char) {
         of_mut(opt).db.db_host_id = text(v);
     }
@@ -233,7 +233,7 @@ c_functions! {
         options.zstd_max_train_bytes = bytes.cast_unsigned();
         options.enabled = enabled != 0;
     }
-    /// Whether zstd's trainer makes the bottommost level's dictionary.
+    /// True if zstd's trainer makes the bottommost level's dictionary.
     fn rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer(
         opt: *mut rocksdb_options_t,
         use_trainer: c_uchar,
