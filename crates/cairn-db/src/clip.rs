@@ -1,7 +1,7 @@
 //! Cutting a family down to a range of keys.
 //!
-//! Costs no rewriting: two range deletions cover what lies outside, tables that lie there as a whole
-//! go at once, and compactions free the space of the rest. The deletions come first, and durably:
+//! Costs no rewriting: two range deletions cover what lies outside, hidden keys included, tables that lie there as a
+//! whole go at once, and compactions free the space of the rest. The deletions come first, and durably:
 //! whatever becomes of the process or the machine, all keys outside are there or none.
 
 use cairn_options::{ReadOptions, WriteOptions};
@@ -37,22 +37,16 @@ impl Family {
             fill_cache: false,
             ..ReadOptions::default()
         };
+        let (first, last) = self.outermost_keys(&options)?;
         let mut batch = WriteBatch::new();
-        let mut iter = self.iter_with(&options);
-        iter.seek_to_first();
-        if iter.valid() && order.compare(iter.key(), begin).is_lt() {
-            batch.delete_range_in(self, iter.key(), begin);
+        if let Some(first) = first.filter(|first| order.compare(first, begin).is_lt()) {
+            batch.delete_range_in(self, &first, begin);
         }
-        // The next seek forgets why this one found nothing.
-        iter.status()?;
-        iter.seek_to_last();
-        if iter.valid() && order.compare(iter.key(), end).is_ge() {
+        if let Some(last) = last.filter(|last| order.compare(last, end).is_ge()) {
             // The end of a range is not in it.
-            batch.delete_range_in(self, end, iter.key());
-            batch.delete_in(self, iter.key());
+            batch.delete_range_in(self, end, &last);
+            batch.delete_in(self, &last);
         }
-        iter.status()?;
-        drop(iter);
         if batch.is_empty() {
             return Ok(());
         }
@@ -62,5 +56,32 @@ impl Family {
         };
         self.db.shared.write(&batch, &synced)?;
         self.delete_files_in_ranges(&[(None, Some(begin)), (Some(end), None)], false)
+    }
+
+    /// The smallest and the largest user key that the family may have anything of: a key that is seen, or a bound of a
+    /// table. Keys that are not seen count because a table that goes may be the one that hides them.
+    fn outermost_keys(&self, options: &ReadOptions) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>)> {
+        let order = self.state.order();
+        let mut iter = self.iter_with(options);
+        iter.seek_to_first();
+        let first = iter.valid().then(|| iter.key().to_vec());
+        // The next seek forgets why this one found nothing.
+        iter.status()?;
+        iter.seek_to_last();
+        let last = iter.valid().then(|| iter.key().to_vec());
+        iter.status()?;
+        let version = self.state.view().version.clone();
+        let files = || version.files().map(|(_, file)| file);
+        let smallest = files().map(|file| file.smallest.user_key().to_vec());
+        let largest = files().map(|file| file.largest.user_key().to_vec());
+        Ok((
+            first
+                .into_iter()
+                .chain(smallest)
+                .min_by(|a, b| order.compare(a, b)),
+            last.into_iter()
+                .chain(largest)
+                .max_by(|a, b| order.compare(a, b)),
+        ))
     }
 }

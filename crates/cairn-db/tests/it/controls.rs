@@ -1,13 +1,14 @@
 //! What a user can tell compactions: which files, where to, not now, no more.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use cairn_db::Db;
+use cairn_db::{Db, SstFileWriter};
 use cairn_options::{
     BottommostLevelCompaction, Canceled, CompactRangeOptions, CompactionOptions, FamilyOptions,
-    WaitForCompactOptions,
+    IngestExternalFileOptions, WaitForCompactOptions,
 };
 use cairn_platform::World;
 use cairn_types::{Code, CompactionFilter, FilterDecision, FilterValue, KeyOrder, Subcode};
@@ -399,4 +400,34 @@ fn automatic_compactions_can_be_turned_on() {
     db.wait_for_compact(&WaitForCompactOptions::default())
         .unwrap();
     assert_eq!(files(&db, 7)[0], 0);
+}
+
+/// A table that only hides a key of another one lies wholly outside, and goes at once: the key stays hidden.
+#[test]
+fn a_clip_brings_no_deleted_key_back() {
+    let world = World::in_memory();
+    let db = open_with(&world, &manual_only()).unwrap();
+    db.put(b"0", b"outside").unwrap();
+    db.put(b"a", b"inside").unwrap();
+    db.put(b"z", b"outside").unwrap();
+    let deep = CompactRangeOptions {
+        change_level: true,
+        target_level: 5,
+        ..CompactRangeOptions::default()
+    };
+    db.compact_range(None, None, &deep).unwrap();
+    let mut writer = SstFileWriter::for_family(db.default_family());
+    writer.open(Path::new("/deletion.sst")).unwrap();
+    writer.delete(b"z").unwrap();
+    writer.finish().unwrap();
+    db.ingest_external_file(["/deletion.sst"], &IngestExternalFileOptions::default())
+        .unwrap();
+    assert!(db.get(b"z").unwrap().is_none());
+    db.default_family().clip(b"a", b"m").unwrap();
+    for compacted in [false, true] {
+        assert!(db.get(b"z").unwrap().is_none(), "{compacted}");
+        assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"inside"[..]));
+        db.compact_range(None, None, &CompactRangeOptions::default())
+            .unwrap();
+    }
 }
