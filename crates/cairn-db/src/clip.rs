@@ -37,7 +37,7 @@ impl Family {
             fill_cache: false,
             ..ReadOptions::default()
         };
-        let (first, last) = self.outermost_keys(&options)?;
+        let [first, last] = self.outermost_keys(&options)?;
         let mut batch = WriteBatch::new();
         if let Some(first) = first.filter(|first| order.compare(first, begin).is_lt()) {
             batch.delete_range_in(self, &first, begin);
@@ -60,7 +60,7 @@ impl Family {
 
     /// The smallest and the largest user key that the family may have anything of: a key that is seen, or a bound of a
     /// table. Keys that are not seen count because a table that goes may be the one that hides them.
-    fn outermost_keys(&self, options: &ReadOptions) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>)> {
+    fn outermost_keys(&self, options: &ReadOptions) -> Result<[Option<Vec<u8>>; 2]> {
         let order = self.state.order();
         let mut iter = self.iter_with(options);
         iter.seek_to_first();
@@ -74,14 +74,11 @@ impl Family {
         let files = || version.files().map(|(_, file)| file);
         let smallest = files().map(|file| file.smallest.user_key().to_vec());
         let largest = files().map(|file| file.largest.user_key().to_vec());
-        Ok((
-            first
-                .into_iter()
-                .chain(smallest)
-                .min_by(|a, b| order.compare(a, b)),
-            last.into_iter()
-                .chain(largest)
-                .max_by(|a, b| order.compare(a, b)),
-        ))
+        let first = first.into_iter().chain(smallest);
+        let last = last.into_iter().chain(largest);
+        Ok([
+            first.min_by(|a, b| order.compare(a, b)),
+            last.max_by(|a, b| order.compare(a, b)),
+        ])
     }
 }
