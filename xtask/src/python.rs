@@ -11,6 +11,9 @@ use crate::commands::{fresh, printed, target};
 
 const PACKAGE: &str = "rockstore==0.2.0";
 
+/// Its sources are taken, and packages that are needed to build it as they are published.
+const NO_WHEEL: &str = "--no-binary=rockstore";
+
 /// Fetches the package's sources once and runs its tests against the installed library.
 pub fn run(root: &Path, libraries: &Path) -> Result<(), String> {
     let work = target(root).join("python");
@@ -41,7 +44,7 @@ fn fetch(work: &Path) -> Result<(), String> {
         )
     };
     pip(&["install", "cffi", "pytest"])?;
-    pip(&["download", "--no-deps", "--no-binary=:all:", PACKAGE])?;
+    pip(&["download", "--no-deps", NO_WHEEL, PACKAGE])?;
     printed(
         Command::new("tar")
             .args(["-xzf", "rockstore-0.2.0.tar.gz"])
