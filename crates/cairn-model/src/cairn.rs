@@ -192,7 +192,9 @@ impl Cairn {
             live_blobs.extend(family.version.blob_files().keys().copied());
         }
         let needed = recovered.families.iter().map(|family| family.log_number);
+        // A log of batches without entries is in no family's need, and stays until an edit says so.
         let oldest_log = needed.min().unwrap_or_default();
+        let oldest_log = oldest_log.min(recovered.min_log_to_keep);
         let (mut found, mut found_blobs) = (BTreeSet::new(), BTreeSet::new());
         // Obsolete logs may wait to be written over as new ones.
         let recycles = self.db.options().recycle_log_file_num > 0;
