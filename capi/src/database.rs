@@ -55,7 +55,7 @@ pub(crate) fn release(db: &Db) {
     OPEN.lock().retain(|(open, _)| !open.is_same(db));
 }
 
-/// Says in the LOG of every open database that a function was called that is not built. Freeing what
+/// Writes to the LOG of every open database that a function was called that is not built. Freeing what
 /// cannot exist is nothing to speak of.
 #[cold]
 pub fn note_not_built(function: &str, what: &str) {

@@ -174,3 +174,39 @@ fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Error::aborted(format!("{what} panicked: {}", said.unwrap_or_default()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use cairn_options::DbOptions;
+    use cairn_platform::{Priority, World};
+
+    use crate::{OpenRequest, open};
+
+    #[test]
+    fn a_job_that_panics_makes_the_database_read_only() {
+        let options = DbOptions {
+            create_if_missing: true,
+            ..DbOptions::default()
+        };
+        let db = open(&OpenRequest {
+            path: Path::new("/db"),
+            options: &options,
+            families: &[],
+            others: None,
+            world: World::in_memory(),
+            read_only: false,
+        })
+        .unwrap();
+        db.put(b"a", b"1").unwrap();
+        db.shared().spawn(Priority::High, |_| panic!("a defect"));
+        // The wait is for the job, which has nothing else to notify.
+        while db.background_error().is_none() {
+            std::thread::yield_now();
+        }
+        let error = db.put(b"b", b"2").unwrap_err();
+        assert!(error.to_string().contains("a defect"), "{error}");
+        assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    }
+}

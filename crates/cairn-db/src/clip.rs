@@ -72,8 +72,14 @@ impl Family {
         iter.status()?;
         let version = self.state.view().version.clone();
         let files = || version.files().map(|(_, file)| file);
-        let smallest = files().map(|file| file.smallest.user_key().to_vec());
-        let largest = files().map(|file| file.largest.user_key().to_vec());
+        let smallest = files().map(|file| file.smallest.user_key());
+        let smallest = smallest
+            .min_by(|a, b| order.compare(a, b))
+            .map(<[u8]>::to_vec);
+        let largest = files().map(|file| file.largest.user_key());
+        let largest = largest
+            .max_by(|a, b| order.compare(a, b))
+            .map(<[u8]>::to_vec);
         let first = first.into_iter().chain(smallest);
         let last = last.into_iter().chain(largest);
         Ok([

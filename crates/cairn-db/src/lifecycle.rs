@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!
-//! C1. A database that is closing never stops doing so, and its jobs are canceled.
+//! C1. A database that is closing never stops doing so, and its jobs end.
 //! C2. One thread closes; others that want to wait for it.
 //! C3. The directory is released when closing is complete, and not before.
 
@@ -16,9 +16,8 @@ use crate::locks::{Locks, Rank, Ranked};
 
 /// The state of closing.
 pub(crate) struct Lifecycle {
-    closing: AtomicBool,
-    /// Read by running jobs, which end if it is set.
-    canceled: Arc<AtomicBool>,
+    /// Set from the beginning of closing on; running jobs read it too, and end.
+    closing: Arc<AtomicBool>,
     /// True once closing is complete. Held while a thread closes.
     closed: Ranked<bool>,
     /// The lock on the directory; none of a database that is only read.
@@ -29,8 +28,7 @@ impl Lifecycle {
     /// An open database that holds `directory`.
     pub(crate) fn new(directory: Option<Box<dyn FileLock>>, locks: Locks) -> Lifecycle {
         Lifecycle {
-            closing: AtomicBool::new(false),
-            canceled: Arc::default(),
+            closing: Arc::default(),
             closed: locks.mutex(Rank::Closing, false),
             directory: Mutex::new(directory),
         }
@@ -39,7 +37,6 @@ impl Lifecycle {
     /// Begins to close: nothing new starts, and jobs that run end soon.
     pub(crate) fn begin_closing(&self) {
         self.closing.store(true, Ordering::Release);
-        self.canceled.store(true, Ordering::Release);
     }
 
     /// True from the beginning of closing on.
@@ -59,7 +56,7 @@ impl Lifecycle {
 
     /// The flag that ends a job when the database is closed.
     pub(crate) fn cancel_flag(&self) -> Arc<AtomicBool> {
-        self.canceled.clone()
+        self.closing.clone()
     }
 
     /// Runs `close` unless that was done; waits for another thread that does.

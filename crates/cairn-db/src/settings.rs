@@ -31,7 +31,7 @@ pub(crate) struct Change<'a> {
 }
 
 /// The right to write and list OPTIONS files.
-pub(crate) struct FileLock<'a> {
+pub(crate) struct OptionsFileLock<'a> {
     _alone: RankedGuard<'a, ()>,
 }
 
@@ -59,8 +59,8 @@ impl Settings {
     }
 
     /// Waits for a file that is being written. The caller takes no lock until it drops the result.
-    pub(crate) fn lock_file(&self) -> FileLock<'_> {
-        FileLock {
+    pub(crate) fn lock_file(&self) -> OptionsFileLock<'_> {
+        OptionsFileLock {
             _alone: self.file.lock(),
         }
     }

@@ -85,7 +85,7 @@ pub struct RawInput {
 /// Blobs that a job read: for filters, for merge operands above them, and to move them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlobsRead {
-    /// How many, each time that one was read.
+    /// Their number, each time that one was read.
     pub count: u64,
     /// Bytes of their records, as they are stored.
     pub bytes: u64,

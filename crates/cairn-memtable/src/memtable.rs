@@ -170,7 +170,7 @@ impl Memtable {
         }
     }
 
-    /// True if somebody asked for that.
+    /// True if that was requested.
     #[inline]
     #[must_use]
     pub fn is_marked_for_flush(&self) -> bool {

@@ -243,7 +243,7 @@ impl<'f> Faulty<'f> {
         }
     }
 
-    /// True if wrong bytes were read where nobody can know: in the log of a checkpoint that is
+    /// True if wrong bytes were read where no check can find it: in the log of a checkpoint that is
     /// looked at, or in a recycled log, in which wrong bytes are where an older life of it begins.
     fn passes_on(&self, point: &FaultPoint) -> bool {
         if !point.fault.falsifies() {

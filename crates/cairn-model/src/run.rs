@@ -134,7 +134,7 @@ pub struct Runner<'f> {
     pub sim: SimWorld,
     /// By the script's name: the engine's, and the moment.
     pub snapshots: BTreeMap<u64, (u64, usize)>,
-    /// True if files may lie there that nobody needs.
+    /// True if files that are not needed may lie there.
     pub allows_leftovers: bool,
     factory: &'f dyn Factory,
     engine: Option<Box<dyn Engine>>,

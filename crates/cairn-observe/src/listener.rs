@@ -165,7 +165,7 @@ pub struct CompactionJobStats {
     pub largest_output_key_prefix: KeyPrefix,
     /// True if all files of the family took part.
     pub is_full_compaction: bool,
-    /// True if somebody asked for it.
+    /// True if it was requested.
     pub is_manual_compaction: bool,
     /// Entries that were not keys; always 0, such a job fails.
     pub num_corrupt_keys: u64,
@@ -574,7 +574,7 @@ impl Listeners {
         self.0.push(listener);
     }
 
-    /// True if there is nobody to be told.
+    /// True if there are no listeners.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

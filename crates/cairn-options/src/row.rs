@@ -6,7 +6,7 @@ use cairn_types::{Error, Result};
 
 use crate::text::Refusal;
 
-/// What Cairn does with an option.
+/// The treatment of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// It has the effect that RocksDB documents.
@@ -31,7 +31,7 @@ pub struct Row<S> {
     /// True if RocksDB 7.8 does not know it. It is then left out of files where it has its
     /// default, so that older releases can read them.
     pub recent: bool,
-    /// What Cairn does with it.
+    /// Its treatment.
     pub support: Support,
     /// The option's value as text.
     pub get: fn(&S) -> String,

@@ -22,7 +22,7 @@ pub type Job = Box<dyn FnOnce() + Send>;
 
 /// Background threads.
 ///
-/// Who waits for background work calls [`Executor::help`] first, holding no lock, and sleeps on a
+/// A thread that waits for background work calls [`Executor::help`] first, holding no lock, and sleeps on a
 /// condition only when that returns `false`. The simulator's executor has no threads: there, the
 /// waiter runs the jobs it waits for.
 pub trait Executor: Send + Sync {
@@ -31,7 +31,7 @@ pub trait Executor: Send + Sync {
     /// Runs `job` on a thread of `priority` once `delay` has passed. A job whose time has not come
     /// when the executor goes is dropped unrun.
     fn spawn_after(&self, delay: Duration, priority: Priority, job: Job);
-    /// Like [`Executor::spawn_after`], for work that nobody waits for: [`Executor::help_later`] lets no
+    /// Like [`Executor::spawn_after`], for work that no caller waits for: [`Executor::help_later`] lets no
     /// time pass for its sake.
     fn spawn_at_leisure(&self, delay: Duration, priority: Priority, job: Job) {
         self.spawn_after(delay, priority, job);
@@ -40,7 +40,7 @@ pub trait Executor: Send + Sync {
     fn help(&self) -> bool {
         false
     }
-    /// Lets time pass until the next delayed job is due and runs it on the calling thread, if this
+    /// Advances the time until the next delayed job is due and runs it on the calling thread, if this
     /// executor works that way. Who waits for background work calls it when nothing else is left
     /// to help with.
     fn help_later(&self) -> bool {
@@ -48,23 +48,23 @@ pub trait Executor: Send + Sync {
     }
     /// Makes sure that at least `threads` threads serve `priority`.
     fn reserve(&self, priority: Priority, threads: usize);
-    /// Lets `threads` threads serve `priority`, more or fewer than before. Jobs that run end
+    /// Has `threads` threads serve `priority`, more or fewer than before. Jobs that run end
     /// first.
     fn set_threads(&self, priority: Priority, threads: usize) {
         self.reserve(priority, threads);
     }
     /// The number of threads reserved or set for `priority`. Without any, its jobs still run.
     fn threads(&self, priority: Priority) -> usize;
-    /// How many jobs of `priority` wait for a thread.
+    /// The number of jobs of `priority` that wait for a thread.
     fn queued(&self, priority: Priority) -> usize {
         let _ = priority;
         0
     }
-    /// Lets the device serve the threads of `priority` after all others.
+    /// Has the device serve the threads of `priority` after all others.
     fn lower_io_priority(&self, priority: Priority) {
         let _ = priority;
     }
-    /// Lets the processor serve the threads of `priority` after all others.
+    /// Has the processor serve the threads of `priority` after all others.
     fn lower_cpu_priority(&self, priority: Priority) {
         let _ = priority;
     }

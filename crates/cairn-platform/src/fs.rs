@@ -154,7 +154,7 @@ pub trait RandomAccessFile: Send + Sync {
     /// an error of one says nothing about the others. One after another unless the file system
     /// knows better.
     fn read_many(&self, reads: &mut [ReadAt<'_>]);
-    /// True if the `len` bytes at `offset`, as far as there are so many, may be such as nobody wrote: a
+    /// True if the `len` bytes at `offset`, as far as there are so many, may be such as were never written: a
     /// disk that lost them shows zeros.
     fn is_blank(&self, offset: u64, len: usize) -> Result<bool>;
     /// The length of the file in bytes, now.
@@ -241,6 +241,36 @@ macro_rules! no_hints {
         fn advise(&self, _access: $crate::fs::Access) {}
 
         fn drop_cached(&self) {}
+    };
+}
+
+/// The calls of a [`WritableFile`] that is never mapped and never reports a slow append.
+#[macro_export]
+macro_rules! not_mapped {
+    () => {
+        fn is_mapped(&self) -> bool {
+            false
+        }
+
+        $crate::no_successor!();
+    };
+}
+
+/// The calls of a [`WritableFile`] that prepares no file after it and reports no slow append.
+#[macro_export]
+macro_rules! no_successor {
+    () => {
+        fn slow_append(&self) -> Option<(u64, u64)> {
+            None
+        }
+
+        fn successor(
+            &self,
+            _path: &::std::path::Path,
+            _mode: $crate::fs::FileMode,
+        ) -> $crate::cairn_types::Result<Option<::std::sync::Arc<dyn $crate::fs::WritableFile>>> {
+            Ok(None)
+        }
     };
 }
 

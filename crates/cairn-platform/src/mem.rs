@@ -448,17 +448,7 @@ impl WritableFile for MemWriter {
         &self.path
     }
 
-    fn is_mapped(&self) -> bool {
-        false
-    }
-
-    fn slow_append(&self) -> Option<(u64, u64)> {
-        None
-    }
-
-    fn successor(&self, _path: &Path, _mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
-        Ok(None)
-    }
+    crate::not_mapped!();
 
     fn close(&self) -> Result<()> {
         if !self.closed.swap(true, Ordering::Relaxed) {

@@ -35,7 +35,7 @@ struct Lane {
     low_cpu: AtomicBool,
 }
 
-/// What `Lane::state` guards.
+/// The state that `Lane::state` guards.
 struct LaneState {
     queue: VecDeque<Job>,
     limit: usize,
@@ -84,14 +84,14 @@ thread_local! {
     static SERVES: Cell<Option<Priority>> = const { Cell::new(None) };
 }
 
-/// What the calling thread is there for, if it is one of a pool: the priority whose jobs it takes. `None` for
+/// The priority whose jobs the calling thread takes, if it is one of a pool. `None` for
 /// other threads.
 #[must_use]
 pub fn current_priority() -> Option<Priority> {
     SERVES.get()
 }
 
-/// How many threads this machine runs at once; 1 if it does not say.
+/// The number of threads that this machine runs at once; 1 if unknown.
 #[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -161,7 +161,7 @@ impl Executor for ThreadPool {
 }
 
 impl Drop for ThreadPool {
-    /// Lets the threads end when their queues are empty, without waiting for them: the last
+    /// Has the threads end when their queues are empty, without waiting for them: the last
     /// handle may be dropped by one of the jobs. Jobs whose time has not come are dropped.
     fn drop(&mut self) {
         self.timers.close();
@@ -265,7 +265,7 @@ impl Lane {
         loop {
             if state.started > state.limit.max(1) {
                 state.started -= 1;
-                // Whoever was woken for a job in place of this thread.
+                // For the thread that was woken for a job in place of this one.
                 self.work.notify_one();
                 return None;
             }

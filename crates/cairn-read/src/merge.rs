@@ -606,12 +606,12 @@ const TOO_LONG: u32 = 4;
 /// ... and only one of so many is tried.
 const TRIED: u32 = 16;
 
-/// How many ranges in a row were too long for steps.
+/// The number of ranges in a row that were too long for steps.
 #[derive(Default)]
 struct Trials(u32);
 
 impl Trials {
-    /// How many steps to try.
+    /// The number of steps to try.
     #[inline]
     fn steps(&self) -> usize {
         match self.0 < TOO_LONG || self.0.is_multiple_of(TRIED) {

@@ -246,7 +246,7 @@ impl Fault {
         )
     }
 
-    /// True if wrong bytes are read or written, and nobody is told.
+    /// True if wrong bytes are read or written without an error.
     #[must_use]
     pub fn falsifies(self) -> bool {
         self == Fault::FlippedBit || self.is_silent()

@@ -50,7 +50,7 @@ struct State {
     recovery: Recovery,
 }
 
-/// How far resuming has come.
+/// The progress of resuming.
 #[derive(Default)]
 struct Recovery {
     under_way: UnderWay,

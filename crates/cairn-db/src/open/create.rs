@@ -526,7 +526,7 @@ impl Shared {
         {
             return Ok(());
         }
-        // What has no log is lost then, and the caller that closes the database gets the reason.
+        // Writes without a log are lost then, and the caller that closes the database gets the reason.
         self.check_failure()?;
         let families: Vec<_> = self.families.load().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);

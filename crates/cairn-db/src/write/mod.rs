@@ -136,7 +136,7 @@ impl Shared {
         }
     }
 
-    /// Writes to the LOG that a write took long, at most one in a second: what it waited for is written by whoever
+    /// Writes to the LOG that a write took long, at most one in a second: what it waited for is written by the code that
     /// knows, and what is not, it waited for memory, for its turn or for a core.
     #[cold]
     fn tell_of_long_write(&self, bytes: usize, micros: u64) {

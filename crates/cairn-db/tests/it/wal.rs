@@ -22,7 +22,7 @@ pub fn open_with(world: &World, options: &DbOptions, read_only: bool) -> Db {
     .expect("it opens")
 }
 
-/// True if somebody who opens the database now, after a `kill -9`, finds `key`.
+/// True if an opening of the database now, after a `kill -9`, finds `key`.
 fn survives_a_kill(world: &World, key: &[u8]) -> bool {
     let reader = open_with(world, &DbOptions::default(), true);
     reader.get(key).expect("a read meets no error").is_some()

@@ -5,7 +5,7 @@ use cairn_types::{SequenceNumber, ValueKind};
 use super::layout::BlockLayout;
 use crate::key;
 
-/// What may be passed over.
+/// The limits within which deletions of a block may be passed over.
 #[derive(Clone, Copy, Debug)]
 pub struct Hidden<'a> {
     /// Deletions newer than this are not seen.
@@ -16,7 +16,7 @@ pub struct Hidden<'a> {
     pub budget: u64,
 }
 
-/// What was passed over.
+/// The deletions that were passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Deletions.

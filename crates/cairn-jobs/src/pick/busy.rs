@@ -117,7 +117,7 @@ impl Busy {
         self.aside.insert(file)
     }
 
-    /// How many compactions run.
+    /// The number of running compactions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.running.len()

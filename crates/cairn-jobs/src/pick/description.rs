@@ -61,7 +61,7 @@ pub struct Output {
     pub path_id: u32,
     /// The compression of their blocks.
     pub compression: Compression,
-    /// How hard to compress.
+    /// The options of the codec.
     pub compression_options: CompressionOptions,
     /// The size that files should have, in bytes.
     pub target_bytes: u64,

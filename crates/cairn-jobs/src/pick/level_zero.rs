@@ -125,6 +125,29 @@ fn into_base(tree: &Tree, score: f64) -> Option<Pick> {
     }
 }
 
+/// The compaction of `file` of `level`, which is marked, into `output_level`, with all files that must go with it.
+pub(super) fn of_file(
+    tree: &Tree,
+    level: usize,
+    file: &Arc<FileMeta>,
+    output_level: usize,
+    reason: Reason,
+) -> Option<Pick> {
+    let files = expand::clean_cut(tree, level, std::slice::from_ref(file))?;
+    let inputs = match level {
+        0 => with_overlapping(tree, files, output_level)?,
+        level => LevelInputs { level, files },
+    };
+    let start = Start {
+        reason,
+        score: 0.0,
+        inputs,
+        output_level,
+        level_zero_move: false,
+    };
+    expand::finish(tree, start)
+}
+
 /// `files` of level 0 and all that overlap them, directly or through others; `None` if a running
 /// compaction is in the way.
 pub(super) fn with_overlapping(

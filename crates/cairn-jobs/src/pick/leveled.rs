@@ -3,7 +3,7 @@
 use cairn_platform::sync::Arc;
 use cairn_version::{FileMeta, shape};
 
-use super::description::{LevelInputs, Pick, Reason};
+use super::description::{Pick, Reason};
 use super::tree::{Start, Tree};
 use super::{expand, level_zero, order};
 
@@ -115,18 +115,6 @@ fn first_of(
         if *level == 0 && tree.busy.takes_level_zero() {
             return None;
         }
-        let files = expand::clean_cut(tree, *level, std::slice::from_ref(file))?;
-        let inputs = match *level {
-            0 => level_zero::with_overlapping(tree, files, output_level)?,
-            level => LevelInputs { level, files },
-        };
-        let start = Start {
-            reason,
-            score: 0.0,
-            inputs,
-            output_level,
-            level_zero_move: false,
-        };
-        expand::finish(tree, start)
+        level_zero::of_file(tree, *level, file, output_level, reason)
     })
 }

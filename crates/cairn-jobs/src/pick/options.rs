@@ -44,7 +44,7 @@ pub struct PickOptions {
     pub compression_per_level: Vec<Compression>,
     /// Compression of the bottommost level.
     pub bottommost_compression: Option<Compression>,
-    /// How hard to compress.
+    /// The options of the codec.
     pub compression_options: CompressionOptions,
     /// The same for the bottommost level, where `enabled`.
     pub bottommost_compression_options: CompressionOptions,

@@ -392,19 +392,7 @@ fn downwards(
             None if *level == 0 => last,
             None => return None,
         };
-        let files = expand::clean_cut(tree, *level, std::slice::from_ref(file))?;
-        let inputs = match *level {
-            0 => level_zero::with_overlapping(tree, files, output_level)?,
-            level => LevelInputs { level, files },
-        };
-        let start = Start {
-            reason,
-            score: 0.0,
-            inputs,
-            output_level,
-            level_zero_move: false,
-        };
-        expand::finish(tree, start)
+        level_zero::of_file(tree, *level, file, output_level, reason)
     })
 }
 

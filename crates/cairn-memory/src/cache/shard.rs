@@ -18,7 +18,7 @@ pub(super) const ENTRY_OVERHEAD: usize = 176;
 /// An entry keeps at most this many touches: so many times is it spared.
 const MAX_TOUCHES: u8 = 3;
 
-/// How many entries an eviction spares before it takes the next one that is not held.
+/// Entries that an eviction spares before it takes the next one that is not held.
 const SPARED: usize = 32;
 
 /// How many entries an eviction looks at before it gives up because all are held.

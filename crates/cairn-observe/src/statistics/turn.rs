@@ -10,7 +10,7 @@ impl Turn {
         Turn(AtomicBool::new(false))
     }
 
-    /// True if the caller has it now. Whoever gets `true` gives it back.
+    /// True if the caller has it now; it then gives it back.
     #[inline]
     pub(super) fn take(&self) -> bool {
         // Acquire pairs with the release of whoever had it before: what he stored is loaded.

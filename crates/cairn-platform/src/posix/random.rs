@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use crate::random::Random;
 use crate::sync::{AtomicU64, Ordering};
 
-/// What the state grows by each step: 2^64 divided by the golden ratio, so that successive states
+/// The increment of the state at each step: 2^64 divided by the golden ratio, so that successive states
 /// are far apart.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -20,7 +20,7 @@ use rustix::io::{Errno, pwrite};
 use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
 use super::interrupts::repeated;
 use super::process::Process;
-use crate::fs::{FileMode, WritableFile};
+use crate::fs::WritableFile;
 use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
 
 unsafe extern "C" {
@@ -301,21 +301,7 @@ impl WritableFile for PosixWriter {
         &self.path
     }
 
-    fn is_mapped(&self) -> bool {
-        false
-    }
-
-    fn slow_append(&self) -> Option<(u64, u64)> {
-        None
-    }
-
-    fn successor(
-        &self,
-        _path: &Path,
-        _mode: FileMode,
-    ) -> Result<Option<std::sync::Arc<dyn WritableFile>>> {
-        Ok(None)
-    }
+    crate::not_mapped!();
 
     fn close(&self) -> Result<()> {
         self.check_process()?;

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use cairn_platform::fs::{FileLock, FileMode, MAPPED_UNIT, RandomAccessFile, WritableFile};
+use cairn_platform::fs::{FileLock, MAPPED_UNIT, RandomAccessFile, WritableFile};
 use cairn_platform::sync::{AtomicBool, AtomicUsize, Ordering};
 use cairn_types::{Error, Result, Veil};
 
@@ -344,17 +344,7 @@ impl WritableFile for SimWriter {
         &self.handle.path
     }
 
-    fn slow_append(&self) -> Option<(u64, u64)> {
-        None
-    }
-
-    fn successor(
-        &self,
-        _path: &Path,
-        _mode: FileMode,
-    ) -> Result<Option<std::sync::Arc<dyn WritableFile>>> {
-        Ok(None)
-    }
+    cairn_platform::no_successor!();
 
     fn close(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {

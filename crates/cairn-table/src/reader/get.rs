@@ -396,7 +396,7 @@ impl Table {
             {
                 return Ok(None);
             }
-            // What was supplied is used up: the walk holds its own block of the index.
+            // The supplied blocks are used up: the walk holds its own block of the index.
             state.supplied.clear();
             // The key ran off the end of the block. It goes on in the next one only if the
             // separator between them does not already lie behind it.
