@@ -4,7 +4,8 @@
 //!
 //! - A log leaves the set only when the MANIFEST does not need it and its ending job, and those of all logs before it, are done.
 //! - `first_needed` never decreases.
-//! - A log to be recycled is not needed, and its last write did not fail. Asserted.
+//! - A log to be recycled is not needed, this opening created it, and its last write did not fail. Asserted. The records of
+//!   an older log may lack the number of their log, and would count again in the log that takes over the file.
 //!
 //! The lock of the tree guards the set. No method touches a file.
 
@@ -25,6 +26,8 @@ pub(crate) struct LogSet {
     failed: BTreeSet<FileNumber>,
     /// Obsolete logs whose files will be reused, oldest first.
     recycled: VecDeque<FileNumber>,
+    /// The first log that this opening created.
+    first_created: Option<FileNumber>,
     /// Logs whose ending job has not finished: it truncates the file to the records written, and may sync it.
     ending: BTreeSet<FileNumber>,
     /// Replaced logs that are not known to be durable.
@@ -58,6 +61,7 @@ impl LogSet {
     pub(crate) fn add_current(&mut self, number: FileNumber) {
         let is_new = self.lengths.insert(number, 0).is_none();
         assert!(is_new, "log {number} is new");
+        self.first_created.get_or_insert(number);
     }
 
     /// Sets the length of a log that takes no more records, and adds it if it is not in the set.
@@ -184,9 +188,11 @@ impl LogSet {
         ending.map_or(self.first_needed, |ending| ending.min(self.first_needed))
     }
 
-    /// Queues the file of a removed log for reuse, unless `most` files are queued. Returns true if it was queued.
+    /// Queues the file of a removed log for reuse, unless an earlier opening created it or `most` files are queued.
+    /// Returns true if it was queued.
     pub(crate) fn recycle(&mut self, number: FileNumber, most: usize) -> bool {
-        if self.recycled.len() >= most {
+        let is_created_here = self.first_created.is_some_and(|first| first <= number);
+        if !is_created_here || self.recycled.len() >= most {
             return false;
         }
         assert!(
@@ -276,6 +282,9 @@ mod tests {
     #[test]
     fn logs_are_recycled_oldest_first_up_to_the_limit() {
         let mut set = LogSet::new(number(9));
+        assert!(!set.recycle(number(3), 2), "no log is of this opening");
+        set.add_current(number(3));
+        assert!(!set.recycle(number(2), 2), "2 is of an earlier opening");
         assert!(set.recycle(number(3), 2) && set.recycle(number(5), 2));
         assert!(!set.recycle(number(7), 2));
         assert_eq!(set.next_recycled(), Some(number(3)));
@@ -287,6 +296,7 @@ mod tests {
     #[should_panic(expected = "may be recycled")]
     fn a_log_whose_write_failed_is_not_recycled() {
         let mut set = LogSet::new(number(9));
+        set.add_current(number(3));
         set.mark_failed(number(3));
         set.recycle(number(3), 1);
     }

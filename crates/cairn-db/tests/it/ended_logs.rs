@@ -83,6 +83,35 @@ fn a_log_of_empty_batches_outlives_compactions() {
     }
 }
 
+/// A log of an earlier opening may hold records without the number of their log, which would count again in a log
+/// that takes over its file.
+#[test]
+fn logs_of_an_earlier_opening_are_not_recycled() {
+    let sim = SimWorld::new(1);
+    let keeping = DbOptions {
+        avoid_flush_during_shutdown: true,
+        avoid_flush_during_recovery: true,
+        ..db_options()
+    };
+    let db = open_on(&sim, &keeping, &several()).expect("no file fails");
+    db.put(b"1", b"in the first log").expect("no file fails");
+    db.close().expect("no file fails");
+
+    let recycling = DbOptions {
+        recycle_log_file_num: 2,
+        ..keeping
+    };
+    let db = open_on(&sim, &recycling, &several()).expect("no file fails");
+    db.delete_range(b"1", b"2").expect("no file fails");
+    for _ in 0..4 {
+        db.put(b"2", b"in a table").expect("no file fails");
+        db.flush().expect("no file fails");
+        let killed = SimWorld::on(sim.fs.image(), 2);
+        let reopened = open_on(&killed, &recycling, &several()).expect("no file fails");
+        assert_eq!(found(&reopened), "2");
+    }
+}
+
 /// Options of families of which several memtables may wait.
 fn several() -> FamilyOptions {
     FamilyOptions {
