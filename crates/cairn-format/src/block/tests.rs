@@ -152,6 +152,14 @@ proptest! {
             let pairs = key::user_key(first).iter().zip(key::user_key(last));
             prop_assert_eq!(words.shared(), pairs.take_while(|(a, b)| a == b).count());
         }
+        if let Some(words) = words {
+            for (i, (key, _)) in entries.iter().enumerate() {
+                let known = &key::user_key(key)[words.shared()..];
+                let word: Vec<u8> = known.iter().chain(&[0; 4]).take(4).copied().collect();
+                prop_assert_eq!(&words.place(i).unwrap().word[..], &word[..]);
+            }
+            prop_assert!(words.place(entries.len()).is_none());
+        }
         let mut cursor = DataCursor::new().with_global_seqno(global.map(SequenceNumber));
         cursor.first(&bytes, &layout).unwrap();
         prop_assert_eq!(&forward(&mut cursor, &bytes, &layout), &wanted);

@@ -179,6 +179,19 @@ pub struct DataWords<'a> {
     shared: usize,
 }
 
+/// The first `len` bytes of `word`, and zeros behind them.
+#[inline]
+fn leading(word: [u8; WORD_LEN], len: usize) -> [u8; WORD_LEN] {
+    match len {
+        0 => [0; WORD_LEN],
+        1..WORD_LEN => {
+            let behind = 8 * (WORD_LEN - len) as u32;
+            (u32::from_be_bytes(word) >> behind << behind).to_be_bytes()
+        }
+        _ => word,
+    }
+}
+
 /// An entry as its words know it.
 pub(super) struct Place {
     /// Which entry of the block it is.
@@ -234,31 +247,48 @@ impl<'a> DataWords<'a> {
 
     /// The words of keys that all begin with the first `shared` bytes of the first one; `None` if one from the offset
     /// `behind` on does not, or the block is damaged.
+    ///
+    /// Of each key only the bytes of its word are put together, not the key.
     fn with_shared(
         bytes: &[u8],
         layout: &BlockLayout,
         shared: usize,
         behind: usize,
     ) -> Option<Vec<u8>> {
-        let mut position = Position::default();
-        position.jump(&Together, bytes, layout, 0).ok()?;
-        let prefix = key::user_key(position.key(bytes)).get(..shared)?.to_vec();
+        let mut at = layout.restart(bytes, 0) as usize;
+        let prefix = Together.whole_key(bytes, layout, at)?.get(..shared)?;
         // Most blocks have 16 entries to a restart, and no entry is shorter than its header and trailer.
         let entries = (layout.restarts as usize * 16).min(bytes.len() / MIN_ENTRY);
         let mut words = Vec::with_capacity(DataWords::encoded_len(entries as u64) as usize);
         let mut offsets: Vec<u8> = Vec::with_capacity(entries * OFFSET_LEN);
-        while position.valid() {
-            let user = key::user_key(position.key(bytes));
-            if position.at() >= behind && !user.starts_with(&prefix) {
+        let mut key_len = 0;
+        // The bytes of the key from `shared` on, those of its suffix included, and how much of `prefix` the key begins with.
+        let mut window = [0; WORD_LEN];
+        let mut begins_with = 0;
+        while at < layout.entries_end as usize {
+            let entry = Together.entry(bytes, layout, at, &Default::default())?;
+            if entry.shared > key_len {
                 return None;
             }
-            let rest = user.get(shared..)?;
-            let mut word = [0; WORD_LEN];
-            let known = rest.len().min(WORD_LEN);
-            word[..known].copy_from_slice(&rest[..known]);
-            words.extend_from_slice(&word);
-            offsets.extend_from_slice(&u16::try_from(position.at()).ok()?.to_le_bytes());
-            position.step(&Together, bytes, layout).ok()?;
+            let delta = entry.delta(bytes);
+            if entry.shared < shared && entry.shared <= begins_with {
+                begins_with = entry.shared + common_prefix(&prefix[entry.shared..], delta);
+            }
+            if entry.shared < shared + WORD_LEN {
+                let kept = entry.shared.saturating_sub(shared);
+                let fresh = delta.get(shared.saturating_sub(entry.shared)..);
+                for (to, from) in window[kept..].iter_mut().zip(fresh.unwrap_or_default()) {
+                    *to = *from;
+                }
+            }
+            key_len = entry.shared + entry.delta_len;
+            let known = key_len.checked_sub(key::SUFFIX_LEN + shared)?;
+            if at >= behind && begins_with < shared {
+                return None;
+            }
+            words.extend_from_slice(&leading(window, known));
+            offsets.extend_from_slice(&u16::try_from(at).ok()?.to_le_bytes());
+            at = entry.next;
         }
         words.extend_from_slice(&offsets);
         words.extend_from_slice(&u16::try_from(shared).ok()?.to_le_bytes());
