@@ -87,6 +87,10 @@ impl Landing {
     fn is_back(self) -> bool {
         matches!(self, Landing::Last | Landing::SeekForPrev)
     }
+
+    fn is_search(self) -> bool {
+        matches!(self, Landing::Seek | Landing::SeekForPrev)
+    }
 }
 
 /// Blocks found in the cache before an iterator brings that in.
@@ -116,6 +120,29 @@ pub struct TableIter {
     lack: Option<(Lack, ReadRequest)>,
     supplied: Supplied,
     prefetch: Prefetch,
+    /// The number of searches so far, as far as it matters.
+    searches: u8,
+}
+
+/// From this search on the words of the keys are laid behind the blocks that an iterator reads for a search as they are read.
+/// It is a scan over many range tombstones, or an iterator that is kept to seek with: these blocks will be searched again.
+const MANY_SEARCHES: u8 = 4;
+
+/// The contents of the block that was read as `raw`; `searched` if the words of its keys are to be laid.
+fn take(
+    table: &Table,
+    options: &IterOptions,
+    lack: Lack,
+    raw: Raw<'_>,
+    searched: bool,
+) -> Result<Buffer> {
+    let block = table.take(lack, &raw, options.verify_checksums, options.fill_cache)?;
+    // The words find room in the memory of the block only if nothing else holds it.
+    drop(raw);
+    Ok(match searched && options.fill_cache {
+        true => table.with_words(lack, block),
+        false => block,
+    })
 }
 
 impl Drop for TableIter {
@@ -181,6 +208,7 @@ impl TableIter {
             walk: IndexWalk::new(&table),
             data: data.with_global_seqno(table.global_seqno),
             target,
+            searches: 0,
             prefetch: Prefetch::new(options.readahead),
             pads: table.pad > 0,
             table,
@@ -590,16 +618,12 @@ impl TableIter {
             if lack.role == CacheRole::Data && self.prefetch.keep(lack.handle, &bytes) {
                 self.table.count_ahead(bytes.len());
             }
-            let IterOptions {
-                verify_checksums,
-                fill_cache,
-                ..
-            } = self.options;
             let raw = match bytes.len() == len {
                 true => Raw::Whole(bytes),
                 false => Raw::Part(&bytes[..len]),
             };
-            self.table.take(lack, &raw, verify_checksums, fill_cache)
+            let searched = self.searches_often() && self.landing.is_some_and(Landing::is_search);
+            take(&self.table, &self.options, lack, raw, searched)
         });
         match taken {
             Ok(buffer) => {
@@ -621,6 +645,11 @@ impl TableIter {
         }
     }
 
+    /// True if the iterator has made so many searches that the blocks it reads for more of them will be searched again.
+    fn searches_often(&self) -> bool {
+        self.searches >= MANY_SEARCHES
+    }
+
     /// Begins a movement that does not depend on where the iterator stands.
     fn begin(&mut self, index: IndexLanding, landing: Landing, target: Option<&[u8]>) -> Progress {
         self.aim(index, landing, target);
@@ -639,6 +668,7 @@ impl TableIter {
             let stored = self.table.stored_target(target, &mut buffer);
             self.target.extend_from_slice(stored);
         }
+        self.searches = self.searches.saturating_add(u8::from(target.is_some()));
         self.ask_filter = self.options.prefix_filter && target.is_some();
         self.ruled_out = false;
         self.walk.start(index);
@@ -788,16 +818,12 @@ impl TableIter {
             }
             None => {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
-                let IterOptions {
-                    verify_checksums,
-                    fill_cache,
-                    ..
-                } = self.options;
+                let searched = self.searches_often() && landing.is_search();
                 match self.prefetch.take(handle) {
                     Some(raw) => {
                         self.table.count_found_ahead(raw.len());
                         let raw = Raw::Part(raw);
-                        let taken = self.table.take(lack, &raw, verify_checksums, fill_cache);
+                        let taken = take(&self.table, &self.options, lack, raw, searched);
                         (taken?, ALL_CALM)
                     }
                     None => return Ok(Some(lack)),

@@ -205,11 +205,21 @@ impl Table {
     #[inline]
     pub(crate) fn find_to_search(&self, lack: Lack, supplied: &Supplied) -> Option<Buffer> {
         let block = self.find(lack, supplied)?;
-        let bare = matches!(block.tail().len(), 0 | TRAILER_LEN);
-        if bare && supplied.blocks.is_empty() && self.room(lack.handle) > 0 {
-            return Some(self.lay_words(lack, block));
+        match supplied.blocks.is_empty() {
+            true => Some(self.with_words(lack, block)),
+            false => Some(block),
         }
-        Some(block)
+    }
+
+    /// `block`, a data block that is in the cache, with the words of its keys if it can have any.
+    #[inline]
+    pub(crate) fn with_words(&self, lack: Lack, block: Buffer) -> Buffer {
+        let is_bare = matches!(block.tail().len(), 0 | TRAILER_LEN);
+        let wants_words = is_bare && lack.role == CacheRole::Data && self.room(lack.handle) > 0;
+        match wants_words {
+            true => self.lay_words(lack, block),
+            false => block,
+        }
     }
 
     #[cold]

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use cairn_compress::Compression;
+use cairn_format::block::DataWords;
+use cairn_format::id::UniqueId;
 use cairn_format::key;
-use cairn_memory::{BlockCache, CacheOptions};
-use cairn_table::{BuildParams, OpenParams, Table, TableIdentity};
+use cairn_memory::{BlockCache, CacheKey, CacheOptions};
+use cairn_platform::Io;
+use cairn_table::{BuildParams, IterOptions, OpenParams, Table, TableIdentity, TableIter};
 use cairn_types::{SequenceNumber, ValueKind};
 
 use crate::world::{Entry, build, forward, get, open};
@@ -64,6 +67,44 @@ fn blocks_of_entries_alike_stay_where_they_were_read_to() {
         let read = cache.usage();
         assert_eq!(used_after_gets(&table, &cache, &entries), read);
         assert_eq!(used_after_gets(&table, &cache, &entries), read);
+    }
+}
+
+#[test]
+fn an_iterator_of_many_searches_has_words_laid_as_blocks_are_read() {
+    let entries = entries(|_| 100);
+    for compression in [Compression::None, Compression::Lz4] {
+        let (table, cache) = cached(&entries, compression);
+        let io = Io::blocking();
+        let mut iter = TableIter::new(table.clone(), IterOptions::default());
+        for (key, value) in entries.iter().step_by(50) {
+            let progress = iter.seek(key);
+            iter.complete(progress, &io);
+            assert!(iter.valid());
+            assert_eq!((iter.key(), iter.value()), (&key[..], &value[..]));
+        }
+        let properties = table.properties();
+        let id = UniqueId::of_table(
+            &properties.db_id,
+            &properties.db_session_id,
+            properties.original_file_number,
+        );
+        let [first, second, _] = id.expect("the table has an identity").external();
+        let blocks = (0..properties.data_size)
+            .filter_map(|offset| cache.get(&CacheKey::of_block([first, second], offset)));
+        let (mut with_words, mut without) = (0, 0);
+        for block in blocks {
+            match DataWords::parse(block.tail()) {
+                Some(_) => with_words += 1,
+                None => without += 1,
+            }
+        }
+        assert!(
+            with_words > 30,
+            "{with_words} {without} {}",
+            cache.entries()
+        );
+        assert_eq!(without, 3, "the blocks of the first searches");
     }
 }
 
