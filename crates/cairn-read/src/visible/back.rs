@@ -20,14 +20,14 @@ impl DbIter {
                     return Ok(Progress::Lacks);
                 }
                 self.merging.status()?;
-                if self.same_key && self.stand_gathered()? {
+                if self.versions.same_key && self.stand_gathered()? {
                     return Ok(Progress::Ready);
                 }
                 return self.end();
             }
             let internal = self.merging.key();
             let user = key::user_key(internal);
-            if self.same_key {
+            if self.versions.same_key {
                 if self.is_same(user, &self.key) {
                     self.gather()?;
                     if self.task != Task::Backward {
@@ -44,32 +44,32 @@ impl DbIter {
                 return self.stand(At::Nowhere);
             }
             if let Some(cover) = &mut self.cover {
-                self.covered_by = cover.covering(user)?;
+                self.versions.covered_by = cover.covering(user)?;
                 // Should a child of newer entries stand on the same key, that comes next.
                 let seq = SequenceNumber(key::packed(internal) >> 8);
-                if seq < self.covered_by && self.skip_covered()? {
-                    self.counts.back += 1;
+                if seq < self.versions.covered_by && self.skip_covered()? {
+                    self.passed.counts.back += 1;
                     continue;
                 }
             }
             let internal = self.merging.key();
             let user = key::user_key(internal);
-            if self.untimed
-                && self.skipped < self.view.family.max_sequential_skip
+            if self.rules.untimed
+                && self.passed.skipped < self.view.family.max_sequential_skip
                 && self
                     .merging
                     .is_hidden(user, self.seq, |a, b| self.is_same(a, b))
             {
-                self.skipped += 1;
-                self.counts.back += 1;
+                self.passed.skipped += 1;
+                self.passed.counts.back += 1;
                 let _progress = self.merging.prev();
                 continue;
             }
             let packed = key::packed(internal);
             let seq = SequenceNumber(packed >> 8);
-            if self.untimed
+            if self.rules.untimed
                 && seq <= self.seq
-                && seq >= self.covered_by
+                && seq >= self.versions.covered_by
                 && self
                     .merging
                     .stands_on_newest(user, |a, b| self.is_same(a, b))
@@ -77,14 +77,14 @@ impl DbIter {
                 // Truncation is meant: the kind is the lowest byte.
                 match ValueKind::from_u8(packed as u8) {
                     Some(ValueKind::Value) => {
-                        self.skipped = 0;
-                        self.counts.back += 1;
+                        self.passed.skipped = 0;
+                        self.passed.counts.back += 1;
                         return self.stand_on(Part::All);
                     }
                     Some(kind) if kind.is_deletion() => {
-                        self.hidden += 1;
-                        self.counts.back += 1;
-                        self.counts.back_deletions += 1;
+                        self.passed.hidden += 1;
+                        self.passed.counts.back += 1;
+                        self.passed.counts.back_deletions += 1;
                         let _progress = self.merging.prev();
                         continue;
                     }
@@ -92,10 +92,10 @@ impl DbIter {
                 }
             }
             self.take_key();
-            self.same_key = true;
-            self.skipped = 0;
-            self.newest = Newest::Missing;
-            self.operands.clear();
+            self.versions.same_key = true;
+            self.passed.skipped = 0;
+            self.versions.newest = Newest::Missing;
+            self.versions.operands.clear();
         }
     }
 
@@ -103,17 +103,17 @@ impl DbIter {
     fn gather(&mut self) -> Result<()> {
         let internal = self.merging.key();
         let parsed = key::parse(internal).map_err(|_| unknown_kind(internal))?;
-        self.skipped += 1;
-        if self.skipped > self.view.family.max_sequential_skip {
+        self.passed.skipped += 1;
+        if self.passed.skipped > self.view.family.max_sequential_skip {
             // Too many versions to walk through them: the newest one is sought instead.
-            self.counts.reseeks += 1;
-            self.skipped = 0;
-            self.operands.clear();
+            self.passed.counts.reseeks += 1;
+            self.passed.skipped = 0;
+            self.versions.operands.clear();
             let user = std::mem::take(&mut self.key);
             let size = self.view.family.order.timestamp_size();
             self.aim_before(key::strip_timestamp(&user, size));
             self.key = user;
-            self.covered_by = Default::default();
+            self.versions.covered_by = Default::default();
             let _progress = self.merging.seek(&self.target);
             self.task = Task::Newest;
             return Ok(());
@@ -128,23 +128,23 @@ impl DbIter {
             self.key.clear();
             self.key.extend_from_slice(parsed.user_key);
             if let Some(cover) = &mut self.cover {
-                self.covered_by = cover.covering(parsed.user_key)?;
+                self.versions.covered_by = cover.covering(parsed.user_key)?;
             }
         }
-        let kind = match parsed.seq < self.covered_by {
+        let kind = match parsed.seq < self.versions.covered_by {
             true => ValueKind::Deletion,
             false => parsed.kind,
         };
         match kind {
-            ValueKind::Merge => self.operands.push(self.merging.value_pin()),
+            ValueKind::Merge => self.versions.operands.push(self.merging.value_pin()),
             kind => {
-                self.operands.clear();
-                self.newest = self.version(kind)?;
+                self.versions.operands.clear();
+                self.versions.newest = self.version(kind)?;
             }
         }
-        self.hidden += u64::from(kind.is_deletion());
-        self.counts.back += 1;
-        self.counts.back_deletions += u64::from(kind.is_deletion());
+        self.passed.hidden += u64::from(kind.is_deletion());
+        self.passed.counts.back += 1;
+        self.passed.counts.back_deletions += u64::from(kind.is_deletion());
         let _progress = self.merging.prev();
         Ok(())
     }
@@ -168,14 +168,14 @@ impl DbIter {
 
     /// All versions of `key` are gathered: stands on it if they amount to a value.
     fn stand_gathered(&mut self) -> Result<bool> {
-        self.same_key = false;
-        let newest = std::mem::replace(&mut self.newest, Newest::Missing);
+        self.versions.same_key = false;
+        let newest = std::mem::replace(&mut self.versions.newest, Newest::Missing);
         let newest = match newest {
             Newest::Blob(index) => Newest::Value(self.blob(&index)?),
             Newest::Entity(entity) => Newest::Entity(self.whole_entity(entity)?),
             other => other,
         };
-        if !self.operands.is_empty() {
+        if !self.versions.operands.is_empty() {
             let below = match &newest {
                 Newest::Value(value) | Newest::Blob(value) => Below::Value(value),
                 Newest::Entity(entity) => Below::Entity(entity),

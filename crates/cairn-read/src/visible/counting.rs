@@ -80,20 +80,20 @@ impl DbIter {
         self.note_plain();
         let found = self.valid();
         if found {
-            self.counts.bytes += self.entry_len();
+            self.passed.counts.bytes += self.entry_len();
         }
         let reading = &self.view.family;
         perf::count(|perf| {
-            self.counts.bring_to_perf(perf);
+            self.passed.counts.bring_to_perf(perf);
             perf.add(PerfMetric::IterSeekCount, 1);
         });
         let Some(statistics) = &reading.statistics else {
-            self.counts = IterCounts::default();
+            self.passed.counts = IterCounts::default();
             return;
         };
         let micros = began.micros(&*reading.clock);
         let counted = statistics.update(|update| {
-            self.counts.bring_to(update);
+            self.passed.counts.bring_to(update);
             update.add(Ticker::NumberDbSeek, 1);
             update.add(Ticker::NumberDbSeekFound, u64::from(found));
             if let Some(micros) = micros {
@@ -101,7 +101,7 @@ impl DbIter {
             }
         });
         if !counted {
-            self.counts = IterCounts::default();
+            self.passed.counts = IterCounts::default();
         }
     }
 }
@@ -110,10 +110,10 @@ impl DbIter {
     /// A step has ended on an entry whose key and value have so many bytes.
     #[inline]
     pub(super) fn count_plain_step(&mut self, back: bool, bytes: u64) {
-        if !self.has_statistics && !perf::is_in_use() {
+        if !self.rules.has_statistics && !perf::is_in_use() {
             return;
         }
-        let counts = &mut self.counts;
+        let counts = &mut self.passed.counts;
         let (steps, steps_found) = match back {
             false => (&mut counts.next, &mut counts.next_found),
             true => (&mut counts.prev, &mut counts.prev_found),
@@ -130,12 +130,12 @@ impl DbIter {
     /// A step has ended. The thread's counters hear of it at once, statistics later.
     #[inline]
     pub(super) fn count_step(&mut self, back: bool) {
-        if !self.has_statistics && !perf::is_in_use() {
+        if !self.rules.has_statistics && !perf::is_in_use() {
             return;
         }
         let found = u64::from(self.valid());
         let bytes = if found > 0 { self.entry_len() } else { 0 };
-        let counts = &mut self.counts;
+        let counts = &mut self.passed.counts;
         let (steps, steps_found) = match back {
             false => (&mut counts.next, &mut counts.next_found),
             true => (&mut counts.prev, &mut counts.prev_found),
@@ -152,7 +152,7 @@ impl DbIter {
     pub(super) fn count_end(&mut self) {
         if let Some(statistics) = &self.view.family.statistics {
             statistics.update(|update| {
-                self.counts.bring_to(update);
+                self.passed.counts.bring_to(update);
                 update.add(Ticker::NoIteratorDeleted, 1);
             });
         }
@@ -160,10 +160,10 @@ impl DbIter {
 
     #[cold]
     fn bring_counts(&mut self) {
-        perf::count(|perf| self.counts.bring_to_perf(perf));
+        perf::count(|perf| self.passed.counts.bring_to_perf(perf));
         let statistics = self.view.family.statistics.as_ref();
-        if !statistics.is_some_and(|all| all.update(|update| self.counts.bring_to(update))) {
-            self.counts = IterCounts::default();
+        if !statistics.is_some_and(|all| all.update(|update| self.passed.counts.bring_to(update))) {
+            self.passed.counts = IterCounts::default();
         }
     }
 }

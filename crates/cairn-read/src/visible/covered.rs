@@ -29,7 +29,7 @@ impl DbIter {
     fn set_out_apart(&mut self) -> Result<bool> {
         let back = self.back;
         if let Some(cover) = &mut self.cover
-            && self.untimed
+            && self.rules.untimed
             && cover.covering(key::user_key(&self.target))? > SequenceNumber::ZERO
             && let Some((child, end)) = cover.newest_end(back)
         {
@@ -43,7 +43,7 @@ impl DbIter {
     /// child holds is hidden; `false` if not.
     #[inline(never)]
     pub(super) fn skip_covered(&mut self) -> Result<bool> {
-        let (Some(cover), true) = (&self.cover, self.untimed) else {
+        let (Some(cover), true) = (&self.cover, self.rules.untimed) else {
             return Ok(false);
         };
         let back = self.back;

@@ -24,7 +24,7 @@ impl DbIter {
             }
             let internal = self.merging.key();
             let user = key::user_key(internal);
-            if self.same_key && self.is_same(user, &self.key) {
+            if self.versions.same_key && self.is_same(user, &self.key) {
                 self.pass_over(Passed::Older)?;
                 continue;
             }
@@ -34,13 +34,13 @@ impl DbIter {
             let packed = key::packed(internal);
             let seq = SequenceNumber(packed >> 8);
             if seq > self.seq || self.is_too_new(user) {
-                self.counts.recent += 1;
+                self.passed.counts.recent += 1;
                 self.pass_over(Passed::Newer)?;
                 continue;
             }
             if let Some(cover) = &mut self.cover {
-                self.covered_by = cover.covering(user)?;
-                if seq < self.covered_by {
+                self.versions.covered_by = cover.covering(user)?;
+                if seq < self.versions.covered_by {
                     if self.skip_covered()? {
                         continue;
                     }
@@ -59,7 +59,7 @@ impl DbIter {
                         continue;
                     }
                     self.hide_key();
-                    self.counts.deletions += 1;
+                    self.passed.counts.deletions += 1;
                     self.count_hidden()?;
                     self.count_waste();
                     let _progress = self.merging.next();
@@ -89,7 +89,7 @@ impl DbIter {
                 let column = default_column(value)?;
                 self.stand_on(Part::Column(column))
             }
-            ValueKind::BlobIndex if self.unprepared && !self.back => {
+            ValueKind::BlobIndex if self.rules.unprepared && !self.back => {
                 self.hide_key();
                 let index = self.merging.value_pin();
                 self.stand(At::Index(index))
@@ -102,8 +102,8 @@ impl DbIter {
             }
             ValueKind::Merge => {
                 self.hide_key();
-                self.operands.clear();
-                self.operands.push(self.merging.value_pin());
+                self.versions.operands.clear();
+                self.versions.operands.push(self.merging.value_pin());
                 self.task = Task::Collect;
                 let _progress = self.merging.next();
                 Ok(Progress::Ready)
@@ -124,14 +124,14 @@ impl DbIter {
             }
             let internal = self.merging.key();
             let parsed = key::parse(internal).map_err(|_| unknown_kind(internal))?;
-            if !self.is_same(parsed.user_key, &self.key) || parsed.seq < self.covered_by {
+            if !self.is_same(parsed.user_key, &self.key) || parsed.seq < self.versions.covered_by {
                 return self.merge_into(Below::Nothing);
             }
             let value = self.merging.value_pin();
             return match parsed.kind {
                 ValueKind::Merge => {
                     self.count_hidden()?;
-                    self.operands.push(value);
+                    self.versions.operands.push(value);
                     let _progress = self.merging.next();
                     continue;
                 }
@@ -156,20 +156,22 @@ impl DbIter {
 
     /// Stands on `key` with what its operands (newest first) make of what lies below them.
     fn merge_into(&mut self, below: Below<'_>) -> Result<Progress> {
-        self.operands.reverse();
+        self.versions.operands.reverse();
         self.merge_gathered(below)
     }
 
     /// Stands on `key` with what its operands (oldest first) make of what lies below them.
     pub(super) fn merge_gathered(&mut self, below: Below<'_>) -> Result<Progress> {
-        let operands = self.operands.iter();
-        let operands: Result<Vec<&[u8]>> = operands.map(|one| mergeable(one, self.dated)).collect();
+        let operands = self.versions.operands.iter();
+        let operands: Result<Vec<&[u8]>> = operands
+            .map(|one| mergeable(one, self.rules.dated))
+            .collect();
         let below = match below {
-            Below::Value(value) => Below::Value(mergeable(value, self.dated)?),
+            Below::Value(value) => Below::Value(mergeable(value, self.rules.dated)?),
             other => other,
         };
         let merged = full_merge(&self.view.family, &self.key, below, &operands?)?;
-        self.operands.clear();
+        self.versions.operands.clear();
         match merged {
             Merged::Value(value) => self.stand(At::Value(value.into())),
             Merged::Entity(entity) => {
@@ -188,10 +190,15 @@ impl DbIter {
 
     /// `entity`, the value of `key`, with the columns that lie in blob files.
     pub(super) fn whole_entity(&self, entity: Value) -> Result<Value> {
-        if self.cache_only && has_blobs(&entity)? {
+        if self.rules.cache_only && has_blobs(&entity)? {
             return Err(nothing_may_be_read());
         }
-        with_blobs(&self.view.family, &self.key, entity, self.blob_options)
+        with_blobs(
+            &self.view.family,
+            &self.key,
+            entity,
+            self.rules.blob_options,
+        )
     }
 
     /// The merging iterator stands on the newest visible version of `key`, or `key` has none.
@@ -216,9 +223,9 @@ impl DbIter {
             return self.go_back();
         };
         if let Some(cover) = &mut self.cover {
-            self.covered_by = cover.covering(parsed.user_key)?;
+            self.versions.covered_by = cover.covering(parsed.user_key)?;
         }
-        if parsed.seq < self.covered_by {
+        if parsed.seq < self.versions.covered_by {
             return self.go_back();
         }
         let _progress = self.stand_or_collect(parsed.kind)?;
@@ -247,7 +254,7 @@ impl DbIter {
             ));
         }
         self.sought.clone_from(&self.target);
-        self.same_key = false;
+        self.versions.same_key = false;
         self.task = Task::Backward;
         Ok(Progress::Ready)
     }
@@ -261,33 +268,33 @@ impl DbIter {
         }
         let hidden = Hidden {
             seq: self.seq,
-            limit: self.upper.as_deref(),
+            limit: self.bounds.upper.as_deref(),
             budget: self.hidden_budget(),
         };
         let skipped = self.merging.skip_deleted(&hidden, &mut self.key);
         if skipped.total() == 0 {
             return false;
         }
-        self.same_key = true;
-        self.skipped = 0;
-        self.hidden += skipped.total();
-        self.counts.skipped += skipped.total();
-        self.counts.deletions += skipped.deletions;
+        self.versions.same_key = true;
+        self.passed.skipped = 0;
+        self.passed.hidden += skipped.total();
+        self.passed.counts.skipped += skipped.total();
+        self.passed.counts.deletions += skipped.deletions;
         true
     }
 
     /// True if runs of deletions can be passed over at once: keys order as their bytes do.
     #[inline]
     fn skips_runs(&self) -> bool {
-        matches!(self.view.family.order, KeyOrder::Bytewise) && self.prefix.is_none()
+        matches!(self.view.family.order, KeyOrder::Bytewise) && self.bounds.prefix.is_none()
     }
 
     /// How many more entries may be passed over.
     #[inline]
     fn hidden_budget(&self) -> u64 {
-        match self.max_hidden {
+        match self.rules.max_hidden {
             0 => u64::MAX,
-            max => max.saturating_sub(self.hidden),
+            max => max.saturating_sub(self.passed.hidden),
         }
     }
 
@@ -299,16 +306,16 @@ impl DbIter {
             return;
         }
         let budget = self.hidden_budget();
-        let (seq, upper) = (self.seq, self.upper.as_deref());
-        let wasted = self.waste.is_some() && self.is_waste();
+        let (seq, upper) = (self.seq, self.bounds.upper.as_deref());
+        let wasted = self.passed.waste.is_some() && self.is_waste();
         // The last of them becomes the key whose older entries are passed over.
         let skipped = self
             .merging
             .skip_deletions(seq, upper, budget, &mut self.key);
-        self.hidden += skipped;
-        self.counts.skipped += skipped;
-        self.counts.deletions += skipped;
-        if let Some(waste) = self.waste.as_mut().filter(|_| wasted) {
+        self.passed.hidden += skipped;
+        self.passed.counts.skipped += skipped;
+        self.passed.counts.deletions += skipped;
+        if let Some(waste) = self.passed.waste.as_mut().filter(|_| wasted) {
             waste.passed(skipped);
         }
     }
@@ -316,15 +323,18 @@ impl DbIter {
     /// True if the current entry is one of the memtable that takes writes.
     fn is_waste(&self) -> bool {
         let seq = SequenceNumber(key::packed(self.merging.key()) >> 8);
-        self.waste.as_ref().is_some_and(|waste| waste.has(seq))
+        self.passed
+            .waste
+            .as_ref()
+            .is_some_and(|waste| waste.has(seq))
     }
 
     /// Counts the current entry, which is passed over, if that is counted.
     #[inline]
     fn count_waste(&mut self) {
-        if self.waste.is_some()
+        if self.passed.waste.is_some()
             && self.is_waste()
-            && let Some(waste) = &mut self.waste
+            && let Some(waste) = &mut self.passed.waste
         {
             waste.passed(1);
         }
@@ -334,9 +344,9 @@ impl DbIter {
     #[inline]
     fn hide_key(&mut self) {
         // Entries are counted by key: many keys with few entries each are no reason to seek.
-        self.skipped = 0;
+        self.passed.skipped = 0;
         self.take_key();
-        self.same_key = true;
+        self.versions.same_key = true;
     }
 
     /// Passes over the current entry; seeks when there have been many.
@@ -346,12 +356,12 @@ impl DbIter {
         if passed == Passed::Older {
             self.count_waste();
         }
-        self.skipped += 1;
-        if self.skipped <= self.view.family.max_sequential_skip {
+        self.passed.skipped += 1;
+        if self.passed.skipped <= self.view.family.max_sequential_skip {
             let _progress = self.merging.next();
             return Ok(());
         }
-        self.skipped = 0;
+        self.passed.skipped = 0;
         match passed {
             Passed::Older => self.aim_last_version(),
             Passed::Newer => {
@@ -364,7 +374,7 @@ impl DbIter {
         let is_further =
             self.sought.is_empty() || key::compare(order, &self.target, &self.sought).is_gt();
         if is_further {
-            self.counts.reseeks += 1;
+            self.passed.counts.reseeks += 1;
             self.sought.clone_from(&self.target);
             let _progress = self.merging.seek(&self.target);
         } else {
@@ -375,13 +385,13 @@ impl DbIter {
 
     #[inline]
     pub(super) fn count_hidden(&mut self) -> Result<()> {
-        self.hidden += 1;
-        self.counts.skipped += 1;
-        if self.max_hidden > 0 && self.hidden > self.max_hidden {
+        self.passed.hidden += 1;
+        self.passed.counts.skipped += 1;
+        if self.rules.max_hidden > 0 && self.passed.hidden > self.rules.max_hidden {
             return Err(Error::incomplete(format!(
                 "the iterator passed over more than {} hidden entries \
                  (max_skippable_internal_keys)",
-                self.max_hidden
+                self.rules.max_hidden
             )));
         }
         Ok(())

@@ -61,6 +61,16 @@ enum PrefixUse {
     Harmless,
 }
 
+impl PrefixUse {
+    fn of(view: &View, options: &ReadOptions) -> PrefixUse {
+        match view.family.prefix_extractor {
+            Some(_) if options.auto_prefix_mode && !options.total_order_seek => PrefixUse::Harmless,
+            Some(_) if !options.total_order_seek => PrefixUse::Always,
+            _ => PrefixUse::Never,
+        }
+    }
+}
+
 /// A part of an entry's value.
 enum Part {
     All,
@@ -96,28 +106,8 @@ enum Newest {
 /// Walks the keys of a view in order, as its sequence number sees them.
 pub struct DbIter {
     seq: SequenceNumber,
-    read_ts: Option<Vec<u8>>,
-    /// Keys have no timestamps.
-    untimed: bool,
-    /// Values and operands are stored with their dates, which are not shown.
-    dated: bool,
-    /// Neither, and there is no limit of entries passed over.
-    simple: bool,
-    lower: Option<Vec<u8>>,
-    upper: Option<Vec<u8>>,
-    /// How prefix filters are used.
-    prefix_use: PrefixUse,
-    /// True if seeks ask prefix filters now.
-    filtering: bool,
-    /// Only keys with the prefix of the seek target are shown.
-    same_prefix: bool,
-    prefix: Option<Vec<u8>>,
-    cache_only: bool,
-    /// Values in blob files are read when they are asked for.
-    unprepared: bool,
-    blob_options: BlobReadOptions,
-    max_hidden: u64,
-    patience: Patience,
+    rules: Rules,
+    bounds: Bounds,
     merging: MergingIter,
     cover: Option<Cover>,
     at: At,
@@ -129,27 +119,71 @@ pub struct DbIter {
     plain: [Reach; 2],
     /// The user key of the entry, or the key to pass over.
     key: Vec<u8>,
-    /// Entries of `key` are passed over (forward), or gathered (backward).
-    same_key: bool,
-    /// The tombstone over `key`.
-    covered_by: SequenceNumber,
-    /// Operands of `key`: newest first forward, oldest first backward.
-    operands: Vec<Value>,
-    newest: Newest,
-    /// Entries passed over since the last seek below, and since the user's call.
-    skipped: u64,
-    hidden: u64,
+    versions: Versions,
+    passed: Passed,
     target: Vec<u8>,
     /// The last target of a seek that passes over entries in this direction. The next one lies
     /// further on, so that files with their keys out of order cannot lead around in circles.
     sought: Vec<u8>,
     error: Option<Error>,
-    counts: IterCounts,
-    has_statistics: bool,
-    /// The count of entries passed over in the memtable, if they may have it flushed.
-    waste: Option<Box<Waste>>,
     /// The last field: when a view is let go of, nothing else keeps its files.
     view: Arc<View>,
+}
+
+/// The read options and the properties of the family that decide what is shown, and how it is read.
+struct Rules {
+    read_ts: Option<Vec<u8>>,
+    /// Keys have no timestamps.
+    untimed: bool,
+    /// Values and operands are stored with their dates, which are not shown.
+    dated: bool,
+    /// Neither, and there is no limit of entries passed over.
+    simple: bool,
+    /// How prefix filters are used.
+    prefix_use: PrefixUse,
+    /// Only keys with the prefix of the seek target are shown.
+    same_prefix: bool,
+    cache_only: bool,
+    /// Values in blob files are read when they are asked for.
+    unprepared: bool,
+    blob_options: BlobReadOptions,
+    /// The most entries that a step may pass over; 0 for any number.
+    max_hidden: u64,
+    patience: Patience,
+    has_statistics: bool,
+}
+
+/// The keys that the iterator shows.
+struct Bounds {
+    lower: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    /// The prefix that all keys must have, since the last seek.
+    prefix: Option<Vec<u8>>,
+    /// True if seeks ask prefix filters now.
+    filtering: bool,
+}
+
+/// The versions of `DbIter::key` seen so far.
+struct Versions {
+    /// Entries of the key are passed over (forward), or gathered (backward).
+    same_key: bool,
+    /// The tombstone over the key.
+    covered_by: SequenceNumber,
+    /// Operands: newest first forward, oldest first backward.
+    operands: Vec<Value>,
+    newest: Newest,
+}
+
+/// Counts of the entries passed over.
+struct Passed {
+    /// Since the last seek in the sources.
+    skipped: u64,
+    /// Since the user's call.
+    hidden: u64,
+    /// For statistics.
+    counts: IterCounts,
+    /// The count of entries passed over in the memtable, if they may have it flushed.
+    waste: Option<Box<Waste>>,
 }
 
 /// Memory that an iterator has allocated, empty, kept for the thread's next one.
@@ -171,7 +205,7 @@ thread_local! {
 impl Drop for DbIter {
     fn drop(&mut self) {
         self.count_end();
-        if let Some(waste) = &mut self.waste {
+        if let Some(waste) = &mut self.passed.waste {
             waste.walk_ended();
         }
         if self.key.capacity() + self.target.capacity() <= KEPT_BYTES {
@@ -219,33 +253,30 @@ impl DbIter {
         let (untimed, dated) = (order.timestamp_size() == 0, view.family.dated);
         DbIter {
             seq,
-            read_ts,
-            untimed,
-            dated,
-            simple: untimed && !dated && options.max_skippable_internal_keys == 0,
-            lower: options.iterate_lower_bound.clone(),
-            upper: options.iterate_upper_bound.clone(),
-            prefix_use: match view.family.prefix_extractor {
-                Some(_) if options.auto_prefix_mode && !options.total_order_seek => {
-                    PrefixUse::Harmless
-                }
-                Some(_) if !options.total_order_seek => PrefixUse::Always,
-                _ => PrefixUse::Never,
-            },
-            filtering: false,
-            unprepared: options.allow_unprepared_value,
-            same_prefix: options.prefix_same_as_start && view.family.prefix_extractor.is_some(),
-            prefix: None,
-            cache_only,
-            blob_options: BlobReadOptions {
-                fill_cache: options.fill_cache,
+            rules: Rules {
+                read_ts,
+                untimed,
+                dated,
+                simple: untimed && !dated && options.max_skippable_internal_keys == 0,
+                prefix_use: PrefixUse::of(&view, options),
+                same_prefix: options.prefix_same_as_start && view.family.prefix_extractor.is_some(),
                 cache_only,
+                unprepared: options.allow_unprepared_value,
+                blob_options: BlobReadOptions {
+                    fill_cache: options.fill_cache,
+                    cache_only,
+                },
+                max_hidden: options.max_skippable_internal_keys,
+                patience: Patience::of(options),
+                has_statistics,
             },
-            max_hidden: options.max_skippable_internal_keys,
-            patience: Patience::of(options),
-            waste: Waste::of(&view, options),
+            bounds: Bounds {
+                lower: options.iterate_lower_bound.clone(),
+                upper: options.iterate_upper_bound.clone(),
+                prefix: None,
+                filtering: false,
+            },
             merging: MergingIter::new(order, children),
-            view,
             cover,
             at: At::Nowhere,
             task: Task::Rest,
@@ -253,17 +284,22 @@ impl DbIter {
             astray: false,
             plain: Default::default(),
             key,
-            same_key: false,
-            covered_by: SequenceNumber::ZERO,
-            operands: Vec::new(),
-            newest: Newest::Missing,
-            skipped: 0,
-            hidden: 0,
+            versions: Versions {
+                same_key: false,
+                covered_by: SequenceNumber::ZERO,
+                operands: Vec::new(),
+                newest: Newest::Missing,
+            },
+            passed: Passed {
+                skipped: 0,
+                hidden: 0,
+                counts: IterCounts::default(),
+                waste: Waste::of(&view, options),
+            },
             target,
             sought: Vec::new(),
             error,
-            counts: IterCounts::default(),
-            has_statistics,
+            view,
         }
     }
 
@@ -278,15 +314,15 @@ impl DbIter {
         if !self.begin(false) {
             return;
         }
-        self.prefix = self.prefix_of(target);
-        let lower = self.lower.take();
+        self.bounds.prefix = self.prefix_of(target);
+        let lower = self.bounds.lower.take();
         let from = match &lower {
             Some(lower) if self.compare(target, lower).is_lt() => lower,
             _ => target,
         };
         self.choose_filter(Some(from), false);
         self.aim_before(from);
-        self.lower = lower;
+        self.bounds.lower = lower;
         self.walk(Task::Forward);
     }
 
@@ -299,6 +335,7 @@ impl DbIter {
 
     fn seek_backward(&mut self, target: &[u8]) {
         if self
+            .bounds
             .upper
             .as_ref()
             .is_some_and(|upper| self.compare(target, upper).is_ge())
@@ -308,7 +345,7 @@ impl DbIter {
         if !self.begin(true) {
             return;
         }
-        self.prefix = self.prefix_of(target);
+        self.bounds.prefix = self.prefix_of(target);
         self.choose_filter(Some(target), true);
         self.aim_behind(target);
         self.walk(Task::Backward);
@@ -325,19 +362,19 @@ impl DbIter {
         if !self.begin(false) {
             return;
         }
-        self.prefix = None;
+        self.bounds.prefix = None;
         self.choose_filter(None, false);
-        if let Some(lower) = self.lower.take() {
+        if let Some(lower) = self.bounds.lower.take() {
             // With `prefix_same_as_start` the bound is where the walk starts.
-            self.prefix = self.prefix_of(&lower);
+            self.bounds.prefix = self.prefix_of(&lower);
             self.aim_before(&lower);
-            self.lower = Some(lower);
+            self.bounds.lower = Some(lower);
             self.walk(Task::Forward);
         } else {
             let _progress = self.merging.seek_to_first();
             self.run(Task::Forward);
             if self.valid() {
-                self.prefix = self.prefix_of(self.key());
+                self.bounds.prefix = self.prefix_of(self.key());
             }
         }
     }
@@ -354,10 +391,10 @@ impl DbIter {
             return;
         }
         self.choose_filter(None, true);
-        self.prefix = prefix;
-        if let Some(upper) = self.upper.take() {
+        self.bounds.prefix = prefix;
+        if let Some(upper) = self.bounds.upper.take() {
             self.aim_before_all(&upper);
-            self.upper = Some(upper);
+            self.bounds.upper = Some(upper);
             self.walk(Task::Backward);
         } else {
             let _progress = self.merging.seek_to_last();
@@ -381,9 +418,9 @@ impl DbIter {
     /// Moves to the next key, and shows the entry if `SHOWS`; says whether there is one.
     #[inline(always)]
     fn step_forward<const SHOWS: bool>(&mut self, show: &mut impl FnMut(&[u8], &[u8])) -> bool {
-        self.hidden = 0;
-        self.skipped = 0;
-        if let Some(waste) = &mut self.waste {
+        self.passed.hidden = 0;
+        self.passed.skipped = 0;
+        if let Some(waste) = &mut self.passed.waste {
             waste.step();
         }
         let plain =
@@ -418,7 +455,7 @@ impl DbIter {
             }
             _ => {}
         }
-        self.same_key = true;
+        self.versions.same_key = true;
         self.at = At::Nowhere;
         self.run(Task::Forward);
         self.note_plain_again();
@@ -427,7 +464,7 @@ impl DbIter {
 
     /// Moves to the previous key. Only while the iterator is valid; otherwise it stays nowhere.
     pub fn prev(&mut self) {
-        self.hidden = 0;
+        self.passed.hidden = 0;
         match &self.at {
             At::Nowhere => return,
             At::Entry(part) if self.back => {
@@ -441,14 +478,14 @@ impl DbIter {
         }
         if !self.back || self.astray {
             self.back = true;
-            if self.prefix_use == PrefixUse::Harmless {
+            if self.rules.prefix_use == PrefixUse::Harmless {
                 // The upper bound says nothing about what lies before.
                 self.choose_filter(None, true);
             }
             self.seek_before_key();
         }
         self.at = At::Nowhere;
-        self.same_key = false;
+        self.versions.same_key = false;
         self.sought.clear();
         self.run(Task::Backward);
         self.note_plain_again();
@@ -478,12 +515,12 @@ impl DbIter {
             };
             let user = key::user_key(internal);
             if self.is_same(user, &self.key) {
-                if self.skipped >= self.view.family.max_sequential_skip {
+                if self.passed.skipped >= self.view.family.max_sequential_skip {
                     return false;
                 }
-                self.skipped += 1;
-                self.hidden += 1;
-                self.counts.skipped += 1;
+                self.passed.skipped += 1;
+                self.passed.hidden += 1;
+                self.passed.counts.skipped += 1;
                 continue;
             }
             if !self.is_plain_value(internal) || !self.plain[0].has_forward(user) {
@@ -560,7 +597,7 @@ impl DbIter {
     #[must_use]
     pub fn key(&self) -> &[u8] {
         let key = self.whole_key();
-        match self.untimed {
+        match self.rules.untimed {
             true => key,
             false => key::strip_timestamp(key, self.view.family.order.timestamp_size()),
         }
@@ -668,12 +705,12 @@ impl DbIter {
         self.task = Task::Rest;
         self.back = back;
         self.astray = false;
-        self.same_key = false;
-        self.skipped = 0;
-        self.hidden = 0;
+        self.versions.same_key = false;
+        self.passed.skipped = 0;
+        self.passed.hidden = 0;
         self.sought.clear();
-        self.operands.clear();
-        if let Some(waste) = &mut self.waste {
+        self.versions.operands.clear();
+        if let Some(waste) = &mut self.passed.waste {
             waste.walk_ended();
         }
         if self.merging.is_empty() && self.error.is_some() {
@@ -714,12 +751,12 @@ impl DbIter {
 
     #[cold]
     fn wait(&mut self) {
-        if self.cache_only {
+        if self.rules.cache_only {
             self.fail(nothing_may_be_read());
             return;
         }
         let view = self.view.clone();
-        let patience = self.patience;
+        let patience = self.rules.patience;
         self.merging
             .wait_by(|requests| patience.read_batch(&view.family, Activity::DbIterator, requests));
     }
@@ -729,7 +766,7 @@ impl DbIter {
         self.error = Some(error);
         self.at = At::Nowhere;
         self.task = Task::Rest;
-        self.operands.clear();
+        self.versions.operands.clear();
     }
 
     /// Stands on this part of the merging iterator's entry.
@@ -738,7 +775,7 @@ impl DbIter {
         self.take_key();
         self.at = At::Entry(part);
         self.task = Task::Rest;
-        match self.dated {
+        match self.rules.dated {
             true => self.leave_date_out(),
             false => Ok(Progress::Ready),
         }
@@ -760,7 +797,7 @@ impl DbIter {
 
     /// The part of the stored `value` that is shown.
     fn without_date(&self, value: Value) -> Result<Value> {
-        match self.dated {
+        match self.rules.dated {
             true => value.undated(),
             false => Ok(value),
         }

@@ -68,14 +68,16 @@ impl DbIter {
             .iter_mut()
             .for_each(|reach| reach.extent = Extent::Nowhere);
         // Hidden entries are counted by step, which plain steps do not know of.
-        if !self.simple || self.waste.is_some() {
+        if !self.rules.simple || self.passed.waste.is_some() {
             return;
         }
         let cover = self.cover.as_mut().and_then(|cover| {
             cover.forget_levels();
             (!cover.is_empty()).then_some(&*cover)
         });
-        let bounded = self.upper.is_some() || self.lower.is_some() || self.prefix.is_some();
+        let bounded = self.bounds.upper.is_some()
+            || self.bounds.lower.is_some()
+            || self.bounds.prefix.is_some();
         if cover.is_none() && !bounded {
             // Most walks: nothing ends them, and a seek need not look for what does.
             for reach in &mut self.plain {
@@ -89,7 +91,7 @@ impl DbIter {
             Some(Some(edges)) => edges,
             None => [None; 2],
         };
-        let end_of_prefix = match &self.prefix {
+        let end_of_prefix = match &self.bounds.prefix {
             Some(prefix) => {
                 let extractor = self.view.family.prefix_extractor.as_ref();
                 match extractor.and_then(|extractor| end_of_prefix(extractor, prefix)) {
@@ -99,8 +101,8 @@ impl DbIter {
             }
             None => None,
         };
-        let [upper, lower, prefix] =
-            [&self.upper, &self.lower, &self.prefix].map(|bound| bound.as_deref());
+        let [upper, lower, prefix] = [&self.bounds.upper, &self.bounds.lower, &self.bounds.prefix]
+            .map(|bound| bound.as_deref());
         let until = [upper, end_of_prefix.as_deref(), before];
         let from = [lower, prefix, after];
         if !matches!(self.view.family.order, KeyOrder::Bytewise)

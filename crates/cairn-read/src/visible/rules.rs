@@ -155,7 +155,7 @@ impl DbIter {
     /// True if the timestamp of `user` is newer than the read's.
     #[inline]
     pub(super) fn is_too_new(&self, user: &[u8]) -> bool {
-        let Some(read_ts) = &self.read_ts else {
+        let Some(read_ts) = &self.rules.read_ts else {
             return false;
         };
         // Of keys that differ in their timestamps only, the newer comes first.
@@ -173,7 +173,7 @@ impl DbIter {
     /// True if a forward walk ends before `user`.
     #[inline]
     pub(super) fn is_behind_end(&self, user: &[u8]) -> bool {
-        (self.upper.is_some() || self.prefix.is_some()) && self.is_behind(user)
+        (self.bounds.upper.is_some() || self.bounds.prefix.is_some()) && self.is_behind(user)
     }
 
     /// Not where walks without bounds would have to make room for it.
@@ -181,25 +181,25 @@ impl DbIter {
     fn is_behind(&self, user: &[u8]) -> bool {
         let plain = self.without_timestamp(user);
         let behind = |upper: &Vec<u8>| self.compare(plain, upper).is_ge();
-        self.upper.as_ref().is_some_and(behind) || self.has_other_prefix(plain)
+        self.bounds.upper.as_ref().is_some_and(behind) || self.has_other_prefix(plain)
     }
 
     /// True if a backward walk ends before it comes to `user`.
     #[inline]
     pub(super) fn is_before_start(&self, user: &[u8]) -> bool {
-        (self.lower.is_some() || self.prefix.is_some()) && self.is_before(user)
+        (self.bounds.lower.is_some() || self.bounds.prefix.is_some()) && self.is_before(user)
     }
 
     #[inline(never)]
     fn is_before(&self, user: &[u8]) -> bool {
         let plain = self.without_timestamp(user);
         let before = |lower: &Vec<u8>| self.compare(plain, lower).is_lt();
-        self.lower.as_ref().is_some_and(before) || self.has_other_prefix(plain)
+        self.bounds.lower.as_ref().is_some_and(before) || self.has_other_prefix(plain)
     }
 
     #[inline]
     fn without_timestamp<'k>(&self, user: &'k [u8]) -> &'k [u8] {
-        match self.untimed {
+        match self.rules.untimed {
             true => user,
             false => key::strip_timestamp(user, self.view.family.order.timestamp_size()),
         }
@@ -207,7 +207,7 @@ impl DbIter {
 
     #[inline]
     fn has_other_prefix(&self, plain: &[u8]) -> bool {
-        let Some(prefix) = &self.prefix else {
+        let Some(prefix) = &self.bounds.prefix else {
             return false;
         };
         let same = |other| key::is_same_bytes(other, prefix);
@@ -219,13 +219,13 @@ impl DbIter {
 
     /// Decides whether a seek to `target` may leave out tables by their prefix filters.
     pub(super) fn choose_filter(&mut self, target: Option<&[u8]>, back: bool) {
-        let on = match (self.prefix_use, target) {
+        let on = match (self.rules.prefix_use, target) {
             (PrefixUse::Always, Some(_)) => true,
             (PrefixUse::Harmless, Some(target)) => !back && self.upper_ends_prefix_of(target),
             _ => false,
         };
-        if on != self.filtering {
-            self.filtering = on;
+        if on != self.bounds.filtering {
+            self.bounds.filtering = on;
             let extractor = self.view.family.prefix_extractor.as_ref();
             self.merging.set_prefix_filter(on, extractor);
         }
@@ -234,7 +234,7 @@ impl DbIter {
     /// True if every key from `target` up to the upper bound has the prefix of `target`.
     fn upper_ends_prefix_of(&self, target: &[u8]) -> bool {
         let family = &self.view.family;
-        let (Some(upper), Some(extractor)) = (&self.upper, &family.prefix_extractor) else {
+        let (Some(upper), Some(extractor)) = (&self.bounds.upper, &family.prefix_extractor) else {
             return false;
         };
         let Some(prefix) = extractor.prefix(target) else {
@@ -252,7 +252,7 @@ impl DbIter {
     pub(super) fn prefix_of(&self, target: &[u8]) -> Option<Vec<u8>> {
         let extractor = self.view.family.prefix_extractor.as_ref();
         extractor
-            .filter(|_| self.same_prefix)
+            .filter(|_| self.rules.same_prefix)
             .and_then(|extractor| extractor.prefix(target))
             .map(<[u8]>::to_vec)
     }
@@ -263,7 +263,7 @@ impl DbIter {
         self.target.clear();
         self.target.reserve(plain.len() + size + key::SUFFIX_LEN);
         self.target.extend_from_slice(plain);
-        match &self.read_ts {
+        match &self.rules.read_ts {
             Some(read_ts) => self.target.extend_from_slice(read_ts),
             None => self.target.resize(plain.len() + size, 0xff),
         }
@@ -305,7 +305,7 @@ impl DbIter {
         let family = &self.view.family;
         family
             .blobs
-            .read(index, &self.key, &family.io, self.blob_options)
+            .read(index, &self.key, &family.io, self.rules.blob_options)
     }
 }
 
