@@ -21,7 +21,7 @@ pub(crate) enum Rank {
     Lead,
     /// Changes of versions, one at a time.
     Manifest,
-    /// The current log and the last sequence number that was given out.
+    /// The current log.
     Writer,
     /// An OPTIONS file that is written.
     OptionsFile,

@@ -33,10 +33,9 @@ use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
+use crate::write::commit::CommitPipeline;
 use crate::write::log::CurrentLog;
 use crate::write::log_set::LogSet;
-use crate::write::order::Order;
-use crate::write::queue::Queue;
 use crate::write::signals::Signals;
 use crate::write::stall::{Condition, Throttle, low_pri_rate};
 use crate::write::wal_locks::WalLocks;
@@ -73,10 +72,8 @@ pub(crate) struct Shared {
 
 /// The writers' own state.
 pub(crate) struct WritePath {
-    pub(crate) queue: Queue,
+    pub(crate) commits: CommitPipeline,
     pub(crate) writer: Ranked<Writer>,
-    /// The order in which writes become visible.
-    pub(crate) order: Order,
     /// The rate of writes of low priority while compactions are behind.
     pub(crate) low_pri_throttle: Throttle,
     /// The budget that memtables keep, if there is one.
@@ -87,17 +84,15 @@ impl WritePath {
     /// No write yet, and no log.
     pub(crate) fn new(options: &DbOptions, locks: Locks) -> WritePath {
         WritePath {
-            queue: Queue::default(),
+            commits: CommitPipeline::new(Some(locks)),
             writer: locks.mutex(
                 Rank::Writer,
                 Writer {
                     log: None,
                     ended: None,
-                    allocated: SequenceNumber::ZERO,
                     unflushed_log_bytes: 0,
                 },
             ),
-            order: Order::default(),
             low_pri_throttle: Throttle::new(low_pri_rate(options)),
             buffers: budget_of(options),
         }
@@ -118,8 +113,6 @@ pub(crate) struct Writer {
     pub(crate) log: Option<CurrentLog>,
     /// The log before it, and its length.
     pub(crate) ended: Option<(FileNumber, u64)>,
-    /// The last sequence number that was given out.
-    pub(crate) allocated: SequenceNumber,
     /// Length of the current log.
     pub(crate) unflushed_log_bytes: u64,
 }
@@ -213,7 +206,7 @@ impl FamilyTree {
 impl Shared {
     /// The last write that reads see.
     pub(crate) fn published(&self) -> SequenceNumber {
-        self.writes.order.visible()
+        self.writes.commits.visible()
     }
 
     /// The options in effect now. Ask once and keep the answer where two of them belong together.

@@ -262,10 +262,8 @@ impl Shared {
         self.families.store(families);
         self.state_timestamp_sizes(&created)?;
         if let Some(largest) = largest {
-            let mut writer = self.writes.writer.lock();
-            writer.allocated = writer.allocated.max(largest);
             // A reader that sees the number sees the family that has it.
-            self.writes.order.jump(writer.allocated);
+            self.writes.commits.skip_to(largest);
         }
         self.update_wal_limit();
         drop(manifest);

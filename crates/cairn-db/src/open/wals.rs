@@ -474,8 +474,7 @@ impl Shared {
         let outcome = self.replay_logs(recovered, logs)?;
         let files = self.largest_sequence_in_files();
         let last = outcome.last.max(recovered.last_sequence).max(files);
-        self.writes.order.jump(last);
-        self.writes.writer.lock().allocated = last;
+        self.writes.commits.skip_to(last);
         if self.context.read_only {
             let used = outcome.logs.iter().map(|log| (log.file.number, log.used));
             return self.note_opened(recovered, &found, &used.collect::<Vec<_>>());

@@ -1,53 +1,12 @@
-//! The duties of a writer to others, met also when the program's own code panics under it: the lead goes to the
-//! next writer, the members of a group learn how it ended, and an insertion that is cut short ends with an error,
-//! so that the group is passed like any other.
-
-use std::sync::Arc;
+//! Callbacks of the program and writes: a callback may not write where that could wait for its own thread, and an insertion
+//! that a panic of the program's code cuts short ends with an error, so that its group is passed like any other.
 
 use cairn_memtable::{RULE, is_comparing};
 use cairn_observe::calls::{self, Within};
 use cairn_types::{Error, Result, SequenceNumber};
 
-use super::insert::Company;
-use super::queue::{Queue, Waiter};
-use crate::locks::Held;
+use super::commit::Company;
 use crate::shared::Shared;
-
-/// The lead of the write queue. Dropped, it goes to the next writer.
-pub(crate) struct Lead<'q> {
-    queue: &'q Queue,
-    _held: Held,
-}
-
-impl<'q> Lead<'q> {
-    /// The lead, which the caller has; `held` notes that it does.
-    #[inline]
-    pub(crate) fn new(queue: &'q Queue, held: Held) -> Lead<'q> {
-        Lead { queue, _held: held }
-    }
-}
-
-impl Drop for Lead<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.queue.hand_over();
-    }
-}
-
-/// The waiters that a leader took out of the queue, while they have no turn yet. Dropped, it ends their
-/// writes with an error; a leader that gives them their turns forgets it.
-pub(crate) struct Untold<'w>(pub(crate) &'w [Arc<Waiter>]);
-
-impl Drop for Untold<'_> {
-    #[cold]
-    fn drop(&mut self) {
-        for follower in self.0 {
-            follower.finish(Err(Error::aborted(
-                "the writer that carried this write panicked",
-            )));
-        }
-    }
-}
 
 impl Shared {
     /// True if the thread may lead, and change options.

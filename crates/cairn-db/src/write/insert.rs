@@ -7,22 +7,11 @@ use cairn_memtable::{Memtable, Point, TOGETHER};
 use cairn_platform::sync::Ordering;
 use cairn_types::{Result, SequenceNumber, ValueKind};
 
+use super::commit::Company;
 use super::entry::{Entry, entry};
 use crate::family::FamilyState;
 use crate::shared::Shared;
 use crate::write::successive::merged;
-
-/// The insertions beside this batch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Company {
-    /// None, and every earlier write is in the memtables: operands are merged as they are inserted,
-    /// where `max_successive_merges` asks for it.
-    None,
-    /// None of the batch's group, which it is alone in. Batches of later groups may.
-    OtherGroups,
-    /// Others of the batch's group.
-    Group,
-}
 
 /// Points of a batch that are to be added together.
 struct Waiting<'a> {

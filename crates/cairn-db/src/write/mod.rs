@@ -1,18 +1,14 @@
-//! Writes: from a batch to visible, logged entries.
+//! Writes: the checks before a batch is committed, and what the commit pipeline ([`commit`]) needs of the database.
 //!
 //! ```text
-//! batch -> [held back while its families are behind] -> queue -> [make room] -> sequence numbers -> one log append (and sync) for the group
-//!       -> hand over the lead -> every member inserts its own batch -> visible once all before it are
+//! batch -> [checked] -> [held back while its families are behind] -> commit pipeline -> [listeners notified]
 //! ```
 //!
-//! The next group is logged while this one inserts. Who needs memtables to himself (to switch them, to read what
-//! earlier writes left before merging early) waits, with the lead, for those that still insert.
-//!
-//! Cost of an uncontended write: two swaps of the queue's lead, the writer's lock, one append, the insertions,
-//! one swap.
+//! The pipeline runs over [`DbEnv`]: room in memtables and log ([`room`]), the log ([`log`]), insertions ([`insert`]).
 
 pub(crate) mod archive;
 pub(crate) mod buffers;
+pub(crate) mod commit;
 mod conditions;
 pub(crate) mod early;
 pub(crate) mod entry;
@@ -21,6 +17,8 @@ pub(crate) mod hold;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod log_set;
+#[cfg(loom)]
+mod loomed;
 pub(crate) mod order;
 pub(crate) mod pace;
 pub(crate) mod queue;
@@ -32,6 +30,7 @@ pub(crate) mod successive;
 pub(crate) mod wal_control;
 pub(crate) mod wal_locks;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_format::dated;
@@ -43,13 +42,11 @@ use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
 use crate::family::FamilyState;
-use crate::locks::Rank;
 use crate::shared::{Shared, Writer};
 use crate::telemetry::GroupCounts;
-use guards::{Lead, Untold};
-use insert::Company;
+use commit::{CommitEnv, Company, Lead, LoggedGroup};
 use log::CurrentLog;
-use queue::{Group, Kind, Turn, Waiter};
+use queue::Mode;
 
 /// A write that takes so many microseconds is written to the LOG.
 const LONG_MICROS: u64 = 50_000;
@@ -163,28 +160,22 @@ impl Shared {
     /// Writes a batch that may be written.
     fn write_checked(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.hold_back(batch, options.no_slowdown)?;
-        let kind = Kind::Batch {
+        self.may_write()?;
+        let env = DbEnv {
+            shared: self,
+            notifies: Cell::new(false),
+        };
+        let mode = Mode {
             sync: options.sync,
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
         };
-        self.may_write()?;
-        let waiter = match self
-            .writes
-            .queue
-            .join(|| Waiter::new(kind, batch.data().to_vec()))
-        {
-            None => return self.lead(batch.data(), kind),
-            Some(waiter) => waiter,
-        };
-        match waiter.wait() {
-            Turn::Lead => self.lead(batch.data(), kind),
-            Turn::Insert(seq, group) => {
-                let inserted = self.insert_guarded(&waiter.batch, seq, Company::Group);
-                self.end_insertion(&group, inserted)
-            }
-            Turn::Finished(result) => result,
+        let committed = self.writes.commits.commit(&env, batch.data(), mode);
+        if env.notifies.get() {
+            // Without the lead, and with the write visible: a listener may write too.
+            self.telemetry.deliver();
         }
+        committed
     }
 
     /// Refuses a batch for families that do not exist any more, before any of it is logged.
@@ -203,202 +194,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes the caller's batch and those of its group. The caller leads.
-    fn lead(self: &Arc<Self>, batch: &[u8], kind: Kind) -> Result<()> {
-        let mut tells = false;
-        let written = self.write_group(batch, kind, &mut tells);
-        if tells {
-            // Without the lead, and with the write visible: a listener may write too.
-            self.telemetry.deliver();
-        }
-        written
-    }
-
-    /// The rest of [`Shared::lead`]; sets `tells` if listeners may have to be notified.
-    #[inline]
-    fn write_group(self: &Arc<Self>, batch: &[u8], kind: Kind, tells: &mut bool) -> Result<()> {
-        let Kind::Batch { no_slowdown, .. } = kind else {
-            unreachable!("a batch is written");
-        };
-        let held = self.context.locks.hold(Rank::Lead);
-        let lead = Lead::new(&self.writes.queue, held);
-        self.make_room(no_slowdown, tells)?;
-        let limit = || {
-            let limit = self.options().max_write_batch_group_size_bytes;
-            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            // A small write is not made to wait for a large group.
-            match batch.len() <= limit / 8 {
-                true => batch.len() + limit / 8,
-                false => limit,
-            }
-        };
-        let followers = self.writes.queue.followers(kind, limit);
-        let untold = Untold(&followers);
-        let result = match self.log_group(batch, kind, &followers) {
-            Ok(before) if self.inserts_in_turn() => self.insert_in_turn(batch, before, &followers),
-            Ok(before) => {
-                std::mem::forget(untold);
-                drop(lead);
-                return match followers.is_empty() {
-                    true => self.insert_alone(batch, before),
-                    false => self.insert_group(batch, before, &followers),
-                };
-            }
-            Err(error) => Err(error),
-        };
-        std::mem::forget(untold);
-        for follower in &followers {
-            follower.finish(result.clone());
-        }
-        drop(lead);
-        result
-    }
-
-    /// Gives a group its sequence numbers and logs it; returns the last number before them. After a failure
-    /// the group is in doubt and the database read-only.
-    fn log_group(
-        &self,
-        batch: &[u8],
-        kind: Kind,
-        followers: &[Arc<Waiter>],
-    ) -> Result<SequenceNumber> {
-        let Kind::Batch {
-            sync, disable_wal, ..
-        } = kind
-        else {
-            unreachable!("a batch is written");
-        };
-        let bytes: usize = followers.iter().map(|follower| follower.batch.len()).sum();
-        let keys = u64::from(count_of(batch))
-            + followers
-                .iter()
-                .map(|follower| follower.count())
-                .sum::<u64>();
-        self.telemetry.record_group(&GroupCounts {
-            batches: 1 + followers.len(),
-            keys,
-            bytes: batch.len() + bytes,
-            logged: !disable_wal,
-        });
-        if disable_wal {
-            self.signals.note_unlogged();
-        }
-        let mut writer = self.writes.writer.lock();
-        let before = writer.allocated;
-        if !disable_wal {
-            let first = before.plus(1);
-            let logged = if followers.is_empty() {
-                self.append(&mut writer, &[(first, batch)], sync)
-            } else {
-                let mut next = first.plus(u64::from(count_of(batch)));
-                let mut batches = vec![(first, batch)];
-                for follower in followers {
-                    batches.push((next, &follower.batch));
-                    next = next.plus(follower.count());
-                }
-                self.append(&mut writer, &batches, sync)
-            };
-            if let Err(error) = logged {
-                self.log_failed(&error);
-                return Err(error);
-            }
-        }
-        self.telemetry.record_keys(keys);
-        writer.allocated = before.plus(keys);
-        Ok(before)
-    }
-
-    /// Inserts a batch that is a group of its own, and waits until it is visible.
-    fn insert_alone(&self, batch: &[u8], before: SequenceNumber) -> Result<()> {
-        let inserted = self
-            .telemetry
-            .perf_timed(PerfMetric::WriteMemtableTime, || {
-                self.insert_guarded(batch, before.plus(1), Company::OtherGroups)
-            });
-        self.show_group(before, before.plus(u64::from(count_of(batch))), inserted)
-    }
-
-    /// Inserts the batches of a group beside each other, and waits until they are visible.
-    fn insert_group(
-        &self,
-        batch: &[u8],
-        before: SequenceNumber,
-        followers: &[Arc<Waiter>],
-    ) -> Result<()> {
-        let first = before.plus(1);
-        let mut next = first.plus(u64::from(count_of(batch)));
-        let mut placed = Vec::with_capacity(followers.len());
-        for follower in followers {
-            placed.push((next, follower));
-            next = next.plus(follower.count());
-        }
-        // Sleeping waiters are not woken twice.
-        let (looking, carried): (Vec<_>, Vec<_>) = placed
-            .into_iter()
-            .partition(|(_, follower)| follower.is_looking());
-        let group = Group::new(1 + looking.len(), before, SequenceNumber(next.0 - 1));
-        for (seq, follower) in looking {
-            follower.insert_at(seq, &group);
-        }
-        let inserted = self
-            .telemetry
-            .perf_timed(PerfMetric::WriteMemtableTime, || {
-                self.insert_guarded(batch, first, Company::Group)?;
-                carried.iter().try_for_each(|(seq, follower)| {
-                    self.insert_guarded(&follower.batch, *seq, Company::Group)
-                })
-            });
-        let result = self.end_insertion(&group, inserted);
-        for (_, follower) in carried {
-            follower.finish(result.clone());
-        }
-        result
-    }
-
-    /// Inserts the batches of a group one after the other, each of which sees those before it, and shows them.
-    /// The caller leads.
-    fn insert_in_turn(
-        &self,
-        batch: &[u8],
-        before: SequenceNumber,
-        followers: &[Arc<Waiter>],
-    ) -> Result<()> {
-        self.writes.order.wait_for(before);
-        let mut inserted = Ok(());
-        let mut next = before.plus(1);
-        let batches = followers.iter().map(|follower| &*follower.batch);
-        for batch in std::iter::once(batch).chain(batches) {
-            inserted = inserted.and_then(|()| self.insert_guarded(batch, next, Company::None));
-            next = next.plus(u64::from(count_of(batch)));
-        }
-        self.show_group(before, SequenceNumber(next.0 - 1), inserted)
-    }
-
-    /// Ends the part of a member of `group`: the last one shows the group, and the others wait for that.
-    fn end_insertion(&self, group: &Group, inserted: Result<()>) -> Result<()> {
-        if group.inserted(inserted) {
-            return self.show_group(group.before, group.last, group.outcome());
-        }
-        self.writes.order.wait_for(group.last);
-        group.outcome()
-    }
-
-    /// Shows the group of the numbers after `before` up to `last`, which ended as `inserted` says. One that
-    /// was logged and could not be inserted is in doubt, and nothing more is written; it is passed like any
-    /// other, so that nobody waits for it.
-    fn show_group(
-        &self,
-        before: SequenceNumber,
-        last: SequenceNumber,
-        inserted: Result<()>,
-    ) -> Result<()> {
-        if let Err(error) = &inserted {
-            self.background_error(BackgroundErrorReason::MemTable, error);
-        }
-        self.writes.order.show(before, last);
-        inserted
-    }
-
     /// Takes the lead for something that no other write may share, with all earlier writes inserted and
     /// visible, until the result is dropped.
     ///
@@ -407,17 +202,7 @@ impl Shared {
     /// `Busy` in a callback that may not write.
     pub(crate) fn lead_alone(&self) -> Result<Lead<'_>> {
         self.may_write()?;
-        let held = self.context.locks.hold(Rank::Lead);
-        self.writes.queue.lead_alone();
-        let lead = Lead::new(&self.writes.queue, held);
-        self.wait_for_insertions();
-        Ok(lead)
-    }
-
-    /// Waits until all that was logged is inserted. The caller leads.
-    pub(crate) fn wait_for_insertions(&self) {
-        let last = self.writes.writer.lock().allocated;
-        self.writes.order.wait_for(last);
+        Ok(self.writes.commits.lead_alone())
     }
 
     /// Appends `batches` to the log, and syncs it if `sync` asks for it.
@@ -445,15 +230,71 @@ impl Shared {
     }
 }
 
-impl Waiter {
-    /// How many sequence numbers its batch takes.
-    fn count(&self) -> u64 {
-        u64::from(count_of(&self.batch))
-    }
+/// An open database as the commit pipeline needs it, for one write.
+struct DbEnv<'a> {
+    shared: &'a Arc<Shared>,
+    /// Set if listeners may have to be notified after the write.
+    notifies: Cell<bool>,
 }
 
-/// How many sequence numbers the batch `bytes` takes.
-fn count_of(bytes: &[u8]) -> u32 {
-    let count = bytes.get(8..12).and_then(<[u8]>::first_chunk);
-    u32::from_le_bytes(*count.expect("a batch has its header"))
+impl CommitEnv for DbEnv<'_> {
+    #[inline]
+    fn prepare(&self, no_slowdown: bool) -> Result<()> {
+        self.shared.make_room(no_slowdown, &self.notifies)
+    }
+
+    /// A small write is not made to wait for a large group.
+    fn group_limit(&self, bytes: usize) -> usize {
+        let limit = self.shared.options().max_write_batch_group_size_bytes;
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        match bytes <= limit / 8 {
+            true => bytes + limit / 8,
+            false => limit,
+        }
+    }
+
+    fn log(&self, group: &LoggedGroup<'_>) -> Result<()> {
+        let shared = self.shared;
+        let LoggedGroup {
+            batches,
+            keys,
+            mode,
+        } = *group;
+        shared.telemetry.record_group(&GroupCounts {
+            batches: batches.len(),
+            keys,
+            bytes: batches.iter().map(|(_, batch)| batch.len()).sum(),
+            logged: !mode.disable_wal,
+        });
+        match mode.disable_wal {
+            true => shared.signals.note_unlogged(),
+            false => {
+                let appended = shared.append(&mut shared.writes.writer.lock(), batches, mode.sync);
+                // After a failure the group is in doubt and the database read-only.
+                appended.inspect_err(|error| shared.log_failed(error))?;
+            }
+        }
+        shared.telemetry.record_keys(keys);
+        Ok(())
+    }
+
+    #[inline]
+    fn inserts_in_turn(&self) -> bool {
+        self.shared.inserts_in_turn()
+    }
+
+    #[inline]
+    fn insert(&self, batch: &[u8], first: SequenceNumber, company: Company) -> Result<()> {
+        let timed = &self.shared.telemetry;
+        timed.perf_timed(PerfMetric::WriteMemtableTime, || {
+            self.shared.insert_guarded(batch, first, company)
+        })
+    }
+
+    /// Nothing more is written: the group is logged and not in the memtables.
+    #[cold]
+    fn insertion_failed(&self, error: &Error) {
+        self.shared
+            .background_error(BackgroundErrorReason::MemTable, error);
+    }
 }

@@ -21,24 +21,35 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+#[cfg(not(loom))]
 use cairn_platform::patience;
+#[cfg(not(loom))]
 use cairn_platform::sync::{
     AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, OnceLock, Ordering,
 };
 use cairn_types::{Error, Result, SequenceNumber};
 
+#[cfg(loom)]
+use super::loomed::{
+    AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, patience,
+};
+
+/// The demands of a batch on its write, by which groups are formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mode {
+    /// It waits for a sync of the log.
+    pub(crate) sync: bool,
+    /// It skips the log.
+    pub(crate) disable_wal: bool,
+    /// It fails rather than waits when writes are slowed down.
+    pub(crate) no_slowdown: bool,
+}
+
 /// The kind of a write, by which groups are formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A batch to write.
-    Batch {
-        /// It waits for a sync of the log.
-        sync: bool,
-        /// It skips the log.
-        disable_wal: bool,
-        /// It fails rather than waits when writes are slowed down.
-        no_slowdown: bool,
-    },
+    Batch(Mode),
     /// Something that needs the lead for itself: a memtable switch, a sync.
     Alone,
 }
@@ -254,6 +265,12 @@ impl Queue {
             .is_ok()
     }
 
+    /// True if some thread leads.
+    pub(crate) fn is_led(&self) -> bool {
+        // Relaxed: for assertions of the leader.
+        self.lead.load(Ordering::Relaxed) != FREE
+    }
+
     /// Takes the lead for something that no other write may share.
     pub(crate) fn lead_alone(&self) {
         if let Some(waiter) = self.join(|| Waiter::new(Kind::Alone, Vec::new())) {
@@ -269,38 +286,28 @@ impl Queue {
 /// True if a waiter of kind `next` may be carried by a leader of kind `leader`. A write that does
 /// not sync is not made to wait for one that does, nor one that must not be slowed down for others.
 fn may_follow(leader: Kind, next: Kind) -> bool {
-    let (
-        Kind::Batch {
-            sync,
-            disable_wal,
-            no_slowdown,
-        },
-        Kind::Batch {
-            sync: next_sync,
-            disable_wal: next_disable,
-            no_slowdown: next_no_slowdown,
-        },
-    ) = (leader, next)
-    else {
+    let (Kind::Batch(leader), Kind::Batch(next)) = (leader, next) else {
         return false;
     };
-    disable_wal == next_disable && no_slowdown == next_no_slowdown && (sync || !next_sync)
+    leader.disable_wal == next.disable_wal
+        && leader.no_slowdown == next.no_slowdown
+        && (leader.sync || !next.sync)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
-    const PLAIN: Kind = Kind::Batch {
+    const PLAIN: Kind = Kind::Batch(Mode {
         sync: false,
         disable_wal: false,
         no_slowdown: false,
-    };
-    const SYNC: Kind = Kind::Batch {
+    });
+    const SYNC: Kind = Kind::Batch(Mode {
         sync: true,
         disable_wal: false,
         no_slowdown: false,
-    };
+    });
 
     fn join(queue: &Queue, kind: Kind, len: usize) -> Option<Arc<Waiter>> {
         queue.join(|| Waiter::new(kind, vec![0; len]))

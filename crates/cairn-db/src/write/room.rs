@@ -3,6 +3,7 @@
 //! Memtables that are full are switched, most of a log that is synced when it ends is synced ahead of that,
 //! and all writes wait while the log is locked or the budget of memtables used up.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_format::manifest::{VersionEdit, WalAddition};
@@ -21,15 +22,19 @@ use crate::family::FamilyState;
 use crate::shared::{Immutable, Shared};
 
 impl Shared {
-    /// Makes room for a batch; sets `tells` if listeners may have to be notified. The
+    /// Makes room for a batch; sets `notifies` if listeners may have to be notified. The
     /// caller leads.
     #[inline]
-    pub(crate) fn make_room(self: &Arc<Self>, no_slowdown: bool, tells: &mut bool) -> Result<()> {
+    pub(crate) fn make_room(
+        self: &Arc<Self>,
+        no_slowdown: bool,
+        notifies: &Cell<bool>,
+    ) -> Result<()> {
         // Acquire pairs with the stores that ask for attention.
         if !self.signals.wants_attention() {
             return Ok(());
         }
-        *tells = true;
+        notifies.set(true);
         self.make_room_slowly(no_slowdown)
     }
 
@@ -40,7 +45,7 @@ impl Shared {
             self.check_writable()?;
             // Cleared first: a later request is for the next leader.
             self.signals.clear_attention();
-            self.wait_for_insertions();
+            self.writes.commits.wait_for_insertions();
             steps.done("insertions under way");
             let waited = self.wait_while_locked(no_slowdown)?;
             steps.done("the locked log");
@@ -268,11 +273,11 @@ impl Shared {
         let mut steps = Steps::begin(&*self.context.world.clock);
         self.switch_log(&mut steps)
             .inspect_err(|error| self.log_failed(error))?;
-        let (current, last) = {
+        let current = {
             let writer = self.writes.writer.lock();
-            let current = writer.log.as_ref().map(|log| log.number());
-            (current, writer.allocated)
+            writer.log.as_ref().map(|log| log.number())
         };
+        let last = self.writes.commits.allocated();
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let all = self.families.load_full();
         let now = self.context.world.clock.monotonic_nanos();
@@ -409,7 +414,7 @@ impl Shared {
         steps: &mut Steps<'_>,
     ) -> Result<(CurrentLog, FileNumber)> {
         let mut writer = self.writes.writer.lock();
-        let first = writer.allocated.plus(1);
+        let first = self.writes.commits.allocated().plus(1);
         let Some(log) = writer.log.as_mut() else {
             return Err(Error::shutdown("the database is closed"));
         };

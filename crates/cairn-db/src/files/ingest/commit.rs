@@ -416,7 +416,6 @@ impl Shared {
 
     /// Shows the new versions to readers, and then the new sequence number.
     fn show(&self, prepared: &[Prepared<'_>], entering: &[Entering], last: SequenceNumber) {
-        let mut writer = self.writes.writer.lock();
         let mut tree = self.tree.lock();
         for (job, entering) in prepared.iter().zip(entering) {
             let family = job.family();
@@ -428,9 +427,8 @@ impl Shared {
         }
         self.purge_hint.note_obsolete();
         drop(tree);
-        writer.allocated = writer.allocated.max(last);
         // A reader that sees the number sees the files that have it.
-        self.writes.order.jump(writer.allocated);
+        self.writes.commits.skip_to(last);
     }
 
     /// Notifies listeners of a file that was ingested. Not inlined, so that a stack names it.

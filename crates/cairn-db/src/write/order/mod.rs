@@ -17,16 +17,15 @@
 
 #[cfg(all(test, loom))]
 mod loom_tests;
-#[cfg(loom)]
-mod loomed;
 
 #[cfg(not(loom))]
 use cairn_platform::patience;
 #[cfg(not(loom))]
 use cairn_platform::sync::{AtomicU64, Condvar, Mutex, Ordering};
 use cairn_types::SequenceNumber;
+
 #[cfg(loom)]
-use loomed::{AtomicU64, Condvar, Mutex, Ordering, patience};
+use super::loomed::{AtomicU64, Condvar, Mutex, Ordering, patience};
 
 /// The visible writes, and the threads that wait for more.
 #[derive(Default)]

@@ -1,0 +1,378 @@
+//! The commit pipeline: from a batch to logged entries in the memtables that reads see.
+//!
+//! ```text
+//! batch -> queue -> [prepare] -> sequence numbers -> one log append (and sync) for the group
+//!       -> hand over the lead -> every member inserts its own batch -> visible once all before it are
+//! ```
+//!
+//! The pipeline owns the write queue, the sequence numbers, and the order in which groups become visible. Everything else
+//! it needs of a database is behind [`CommitEnv`], so that tests run it over a log and a memtable of their own.
+//!
+//! The next group is logged while this one inserts. An operation that needs the memtables to itself takes the lead alone
+//! ([`CommitPipeline::lead_alone`]), which waits for the insertions under way.
+//!
+//! Invariants:
+//!
+//! C1. Only the leader assigns sequence numbers; each group gets the numbers that follow those of the group before it, and
+//!     groups are logged in that order.
+//! C2. A batch is inserted only after its group is logged, and visible only after it and all before it are inserted.
+//! C3. Every member of a group learns how the group ended, also when the leader panics.
+//! C4. The numbers of a group that is logged count as used even if an insertion fails: the group is passed like any other,
+//!     so that later groups become visible.
+//!
+//! Cost of an uncontended commit: two swaps of the queue's lead, the calls of the environment, one swap.
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::sync::Arc;
+
+#[cfg(not(loom))]
+use cairn_platform::sync::{AtomicU64, Ordering};
+use cairn_types::{Error, Result, SequenceNumber};
+
+#[cfg(loom)]
+use super::loomed::{AtomicU64, Ordering};
+use super::order::Order;
+use super::queue::{Group, Kind, Mode, Queue, Turn, Waiter};
+use crate::locks::{Held, Locks, Rank};
+
+/// The services that a commit needs from the rest of the database.
+pub(crate) trait CommitEnv {
+    /// Prepares memtables and log for the next group. The caller leads; an error fails its batch alone.
+    fn prepare(&self, no_slowdown: bool) -> Result<()>;
+
+    /// The most bytes of batches in a group whose leader writes `bytes`.
+    fn group_limit(&self, bytes: usize) -> usize;
+
+    /// Appends a group to the log, and syncs it if its mode asks for that. After an error the group is in doubt, and the
+    /// environment must refuse later ones.
+    fn log(&self, group: &LoggedGroup<'_>) -> Result<()>;
+
+    /// True if the batches of a group must be inserted one after the other, with earlier groups visible.
+    fn inserts_in_turn(&self) -> bool;
+
+    /// Inserts a batch whose first record has the sequence number `first`. Does not panic.
+    fn insert(&self, batch: &[u8], first: SequenceNumber, company: Company) -> Result<()>;
+
+    /// Handles the failure of an insertion of a group that is logged.
+    fn insertion_failed(&self, error: &Error);
+}
+
+/// A group on its way to the log.
+pub(crate) struct LoggedGroup<'a> {
+    /// The batches, each with the sequence number of its first record.
+    pub(crate) batches: &'a [(SequenceNumber, &'a [u8])],
+    /// Sequence numbers that the batches take together.
+    pub(crate) keys: u64,
+    pub(crate) mode: Mode,
+}
+
+/// The insertions beside this batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// None, and every earlier write is in the memtables: operands are merged as they are inserted,
+    /// where `max_successive_merges` asks for it.
+    None,
+    /// None of the batch's group, which it is alone in. Batches of later groups may.
+    OtherGroups,
+    /// Others of the batch's group.
+    Group,
+}
+
+/// The commit pipeline of one database.
+pub(crate) struct CommitPipeline {
+    queue: Queue,
+    order: Order,
+    /// The last sequence number that was assigned. Only the leader changes it.
+    allocated: AtomicU64,
+    /// The locks of the database, of which the lead is one; `None` in tests.
+    locks: Option<Locks>,
+}
+
+impl CommitPipeline {
+    /// A pipeline without writes, for a database with these locks.
+    pub(crate) fn new(locks: Option<Locks>) -> CommitPipeline {
+        CommitPipeline {
+            queue: Queue::default(),
+            order: Order::default(),
+            allocated: AtomicU64::new(0),
+            locks,
+        }
+    }
+
+    /// The last sequence number that reads see.
+    #[inline]
+    pub(crate) fn visible(&self) -> SequenceNumber {
+        self.order.visible()
+    }
+
+    /// The last sequence number that was assigned. Only the leader may rely on it.
+    #[inline]
+    pub(crate) fn allocated(&self) -> SequenceNumber {
+        // Relaxed: the lead goes from thread to thread with acquire and release.
+        SequenceNumber(self.allocated.load(Ordering::Relaxed))
+    }
+
+    /// Makes every sequence number up to `last` assigned and visible, for entries that came another way: recovery, an
+    /// ingestion. No insertion is under way; the caller leads, or opens the database.
+    pub(crate) fn skip_to(&self, last: SequenceNumber) {
+        let last = self.allocated().max(last);
+        assert!(self.visible() <= last, "visible numbers are assigned");
+        self.allocated.store(last.0, Ordering::Relaxed);
+        self.order.jump(last);
+    }
+
+    /// Commits `batch`: when this returns without an error, it is logged as `mode` asks for, inserted and visible. Batches of
+    /// other threads may share the group.
+    ///
+    /// # Errors
+    ///
+    /// Those of the environment, for the group that the batch was in.
+    pub(crate) fn commit(&self, env: &impl CommitEnv, batch: &[u8], mode: Mode) -> Result<()> {
+        let kind = Kind::Batch(mode);
+        let Some(waiter) = self.queue.join(|| Waiter::new(kind, batch.to_vec())) else {
+            return self.lead(env, batch, mode);
+        };
+        match waiter.wait() {
+            Turn::Lead => self.lead(env, batch, mode),
+            Turn::Insert(seq, group) => {
+                let inserted = env.insert(&waiter.batch, seq, Company::Group);
+                self.end_insertion(env, &group, inserted)
+            }
+            Turn::Finished(result) => result,
+        }
+    }
+
+    /// Takes the lead for an operation that no write may share, with all earlier writes inserted and visible, until the
+    /// result is dropped.
+    pub(crate) fn lead_alone(&self) -> Lead<'_> {
+        // First: a lock out of order panics before anything waits for the lead.
+        let held = self.note_lead();
+        self.queue.lead_alone();
+        let lead = self.lead_of(held);
+        self.wait_for_insertions();
+        lead
+    }
+
+    /// Waits until all that was logged is inserted and visible. The caller leads.
+    pub(crate) fn wait_for_insertions(&self) {
+        debug_assert!(self.queue.is_led(), "the caller leads");
+        self.order.wait_for(self.allocated());
+    }
+
+    #[inline]
+    fn note_lead(&self) -> Option<Held> {
+        self.locks.map(|locks| locks.hold(Rank::Lead))
+    }
+
+    #[inline]
+    fn lead_of(&self, held: Option<Held>) -> Lead<'_> {
+        Lead {
+            queue: &self.queue,
+            _held: held,
+        }
+    }
+
+    /// Commits the caller's batch and those of its group. The caller leads.
+    #[inline]
+    fn lead(&self, env: &impl CommitEnv, batch: &[u8], mode: Mode) -> Result<()> {
+        let lead = self.lead_of(self.note_lead());
+        env.prepare(mode.no_slowdown)?;
+        let limit = || env.group_limit(batch.len());
+        let followers = self.queue.followers(Kind::Batch(mode), limit);
+        let untold = Untold(&followers);
+        let result = match self.log_group(env, batch, mode, &followers) {
+            Ok(before) if env.inserts_in_turn() => {
+                self.insert_in_turn(env, batch, before, &followers)
+            }
+            Ok(before) => {
+                std::mem::forget(untold);
+                drop(lead);
+                return match followers.is_empty() {
+                    true => self.insert_alone(env, batch, before),
+                    false => self.insert_group(env, batch, before, &followers),
+                };
+            }
+            Err(error) => Err(error),
+        };
+        std::mem::forget(untold);
+        for follower in &followers {
+            follower.finish(result.clone());
+        }
+        drop(lead);
+        result
+    }
+
+    /// Assigns a group its sequence numbers and logs it; returns the last number before them.
+    fn log_group(
+        &self,
+        env: &impl CommitEnv,
+        batch: &[u8],
+        mode: Mode,
+        followers: &[Arc<Waiter>],
+    ) -> Result<SequenceNumber> {
+        let before = self.allocated();
+        debug_assert!(self.visible() <= before, "visible numbers are assigned");
+        let first = before.plus(1);
+        let mut next = first.plus(count_of(batch));
+        if followers.is_empty() {
+            let batches = &[(first, batch)];
+            let keys = next.0 - first.0;
+            env.log(&LoggedGroup {
+                batches,
+                keys,
+                mode,
+            })?;
+        } else {
+            let mut batches = Vec::with_capacity(1 + followers.len());
+            batches.push((first, batch));
+            for follower in followers {
+                batches.push((next, &follower.batch));
+                next = next.plus(count_of(&follower.batch));
+            }
+            let (batches, keys) = (&*batches, next.0 - first.0);
+            env.log(&LoggedGroup {
+                batches,
+                keys,
+                mode,
+            })?;
+        }
+        // Relaxed: the next leader gets the lead with acquire and release.
+        self.allocated.store(next.0 - 1, Ordering::Relaxed);
+        Ok(before)
+    }
+
+    /// Inserts a batch that is a group of its own, and waits until it is visible.
+    #[inline]
+    fn insert_alone(
+        &self,
+        env: &impl CommitEnv,
+        batch: &[u8],
+        before: SequenceNumber,
+    ) -> Result<()> {
+        let inserted = env.insert(batch, before.plus(1), Company::OtherGroups);
+        self.show_group(env, before, before.plus(count_of(batch)), inserted)
+    }
+
+    /// Inserts the batches of a group beside each other, and waits until they are visible.
+    fn insert_group(
+        &self,
+        env: &impl CommitEnv,
+        batch: &[u8],
+        before: SequenceNumber,
+        followers: &[Arc<Waiter>],
+    ) -> Result<()> {
+        let first = before.plus(1);
+        let mut next = first.plus(count_of(batch));
+        let mut placed = Vec::with_capacity(followers.len());
+        for follower in followers {
+            placed.push((next, follower));
+            next = next.plus(count_of(&follower.batch));
+        }
+        // Sleeping waiters are not woken twice.
+        let (looking, carried): (Vec<_>, Vec<_>) = placed
+            .into_iter()
+            .partition(|(_, follower)| follower.is_looking());
+        let group = Group::new(1 + looking.len(), before, SequenceNumber(next.0 - 1));
+        for (seq, follower) in looking {
+            follower.insert_at(seq, &group);
+        }
+        let inserted = env.insert(batch, first, Company::Group).and_then(|()| {
+            carried
+                .iter()
+                .try_for_each(|(seq, follower)| env.insert(&follower.batch, *seq, Company::Group))
+        });
+        let result = self.end_insertion(env, &group, inserted);
+        for (_, follower) in carried {
+            follower.finish(result.clone());
+        }
+        result
+    }
+
+    /// Inserts the batches of a group one after the other, each of which sees those before it, and shows them.
+    /// The caller leads.
+    fn insert_in_turn(
+        &self,
+        env: &impl CommitEnv,
+        batch: &[u8],
+        before: SequenceNumber,
+        followers: &[Arc<Waiter>],
+    ) -> Result<()> {
+        self.order.wait_for(before);
+        let mut inserted = Ok(());
+        let mut next = before.plus(1);
+        let batches = followers.iter().map(|follower| &*follower.batch);
+        for batch in std::iter::once(batch).chain(batches) {
+            inserted = inserted.and_then(|()| env.insert(batch, next, Company::None));
+            next = next.plus(count_of(batch));
+        }
+        self.show_group(env, before, SequenceNumber(next.0 - 1), inserted)
+    }
+
+    /// Ends the part of a member of `group`: the last one shows the group, and the others wait for that.
+    fn end_insertion(
+        &self,
+        env: &impl CommitEnv,
+        group: &Group,
+        inserted: Result<()>,
+    ) -> Result<()> {
+        if group.inserted(inserted) {
+            return self.show_group(env, group.before, group.last, group.outcome());
+        }
+        self.order.wait_for(group.last);
+        group.outcome()
+    }
+
+    /// Shows the group of the numbers after `before` up to `last`, whose insertion ended as `inserted` says (C4).
+    #[inline]
+    fn show_group(
+        &self,
+        env: &impl CommitEnv,
+        before: SequenceNumber,
+        last: SequenceNumber,
+        inserted: Result<()>,
+    ) -> Result<()> {
+        if let Err(error) = &inserted {
+            env.insertion_failed(error);
+        }
+        self.order.show(before, last);
+        inserted
+    }
+}
+
+/// The lead of the write queue. Dropped, it goes to the next writer.
+pub(crate) struct Lead<'q> {
+    queue: &'q Queue,
+    _held: Option<Held>,
+}
+
+impl Drop for Lead<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.queue.hand_over();
+    }
+}
+
+/// The waiters that a leader took out of the queue, while they have no turn yet. Dropped, it ends their
+/// writes with an error; a leader that gives them their turns forgets it.
+struct Untold<'w>(&'w [Arc<Waiter>]);
+
+impl Drop for Untold<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        for follower in self.0 {
+            follower.finish(Err(Error::aborted(
+                "the writer that carried this write panicked",
+            )));
+        }
+    }
+}
+
+/// The number of sequence numbers that the batch `bytes` takes.
+fn count_of(bytes: &[u8]) -> u64 {
+    let count = bytes.get(8..12).and_then(<[u8]>::first_chunk);
+    u64::from(u32::from_le_bytes(*count.expect("a batch has its header")))
+}

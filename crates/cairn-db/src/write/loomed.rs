@@ -1,0 +1,162 @@
+//! The primitives of the commit pipeline as loom replaces them: the same calls, of which loom tries every interleaving.
+//!
+//! Loom takes sequentially consistent loads and stores for weaker ones, and knows only fences to be so.
+//! Two of them, around each, make of an operation what the language says it is.
+
+pub(super) use cairn_platform::sync::Ordering;
+
+pub(super) use std::sync::OnceLock;
+
+use std::ops::{Deref, DerefMut};
+
+use loom::sync::MutexGuard;
+use loom::sync::atomic::fence;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident, $number:ty) => {
+        $(#[$doc])*
+        #[derive(Default)]
+        pub(super) struct $name(loom::sync::atomic::$name);
+
+        #[allow(dead_code, reason = "each number needs some of the calls")]
+        impl $name {
+            pub(super) fn new(value: $number) -> $name {
+                $name(loom::sync::atomic::$name::new(value))
+            }
+
+            pub(super) fn load(&self, ordering: Ordering) -> $number {
+                fenced(ordering, |ordering| match ordering {
+                    Ordering::AcqRel => self.0.load(Ordering::Acquire),
+                    weaker => self.0.load(weaker),
+                })
+            }
+
+            pub(super) fn store(&self, value: $number, ordering: Ordering) {
+                fenced(ordering, |ordering| match ordering {
+                    Ordering::AcqRel => self.0.store(value, Ordering::Release),
+                    weaker => self.0.store(value, weaker),
+                });
+            }
+
+            pub(super) fn fetch_add(&self, value: $number, ordering: Ordering) -> $number {
+                fenced(ordering, |ordering| self.0.fetch_add(value, ordering))
+            }
+
+            pub(super) fn fetch_sub(&self, value: $number, ordering: Ordering) -> $number {
+                fenced(ordering, |ordering| self.0.fetch_sub(value, ordering))
+            }
+
+            pub(super) fn compare_exchange(
+                &self,
+                from: $number,
+                to: $number,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$number, $number> {
+                self.0.compare_exchange(from, to, success, failure)
+            }
+        }
+    };
+}
+
+number!(AtomicU64, u64);
+number!(AtomicU32, u32);
+number!(AtomicUsize, usize);
+
+/// A flag that threads share.
+pub(super) struct AtomicBool(loom::sync::atomic::AtomicBool);
+
+impl AtomicBool {
+    pub(super) fn new(value: bool) -> AtomicBool {
+        AtomicBool(loom::sync::atomic::AtomicBool::new(value))
+    }
+
+    pub(super) fn load(&self, ordering: Ordering) -> bool {
+        self.0.load(ordering)
+    }
+
+    pub(super) fn store(&self, value: bool, ordering: Ordering) {
+        self.0.store(value, ordering);
+    }
+}
+
+fn fenced<T>(ordering: Ordering, operation: impl FnOnce(Ordering) -> T) -> T {
+    if ordering != Ordering::SeqCst {
+        return operation(ordering);
+    }
+    fence(Ordering::SeqCst);
+    let done = operation(Ordering::AcqRel);
+    fence(Ordering::SeqCst);
+    done
+}
+
+/// A lock that does not poison.
+#[derive(Default)]
+pub(super) struct Mutex<T>(loom::sync::Mutex<T>);
+
+/// A lock that is held; empty only while its holder sleeps.
+pub(super) struct Guard<'a, T>(Option<MutexGuard<'a, T>>);
+
+impl<T> Mutex<T> {
+    pub(super) fn new(value: T) -> Mutex<T> {
+        Mutex(loom::sync::Mutex::new(value))
+    }
+
+    pub(super) fn lock(&self) -> Guard<'_, T> {
+        Guard(self.0.lock().ok())
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        let held = self.0.as_ref();
+        held.expect("a thread that sleeps looks at nothing")
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        let held = self.0.as_mut();
+        held.expect("a thread that sleeps looks at nothing")
+    }
+}
+
+/// The condition that wakes sleepers.
+#[derive(Default)]
+pub(super) struct Condvar(loom::sync::Condvar);
+
+impl Condvar {
+    pub(super) fn new() -> Condvar {
+        Condvar::default()
+    }
+
+    pub(super) fn wait<T>(&self, guard: &mut Guard<'_, T>) {
+        let held = guard.0.take().expect("a thread that sleeps calls nothing");
+        guard.0 = self.0.wait(held).ok();
+    }
+
+    pub(super) fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub(super) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// The waits before a thread sleeps, of no time: loom has none.
+pub(super) mod patience {
+    pub(in super::super) fn looks() -> u32 {
+        0
+    }
+
+    pub(in super::super) fn look(done: impl Fn() -> bool) -> bool {
+        done()
+    }
+
+    pub(in super::super) fn let_others_run(_done: impl Fn() -> bool) -> bool {
+        false
+    }
+}
