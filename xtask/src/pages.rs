@@ -83,6 +83,7 @@ pub struct Stand {
 pub fn run(root: &Path, stand: &Stand, selection: &Selection) -> Result<(), String> {
     let mut unused: Vec<&str> = ELSEWHERE.iter().map(|(command, _)| *command).collect();
     let mut failures = Vec::new();
+    let works = std::env::temp_dir().join(format!("cairn-pages-{}", std::process::id()));
     for page in pages(root)? {
         let name = page
             .strip_prefix(root)
@@ -102,15 +103,12 @@ pub fn run(root: &Path, stand: &Stand, selection: &Selection) -> Result<(), Stri
         let page = Page {
             root,
             stand,
-            work: std::env::temp_dir()
-                .join(format!("cairn-pages-{}", std::process::id()))
-                .join(name.replace('/', "-")),
+            work: works.join(name.replace('/', "-")),
         };
         let started = Instant::now();
         let count = page.run(&here, &mut |line, problem| {
             failures.push(format!("{name}:{line}: {problem}"));
         })?;
-        fs::remove_dir_all(&page.work).map_err(|e| format!("{}: {e}", page.work.display()))?;
         let seconds = started.elapsed().as_secs_f64();
         println!("{name}: {count} commands, {seconds:.0} s");
         let mut reasons: Vec<_> = blocks.iter().filter_map(|b| left_out(b.section)).collect();
@@ -119,6 +117,7 @@ pub fn run(root: &Path, stand: &Stand, selection: &Selection) -> Result<(), Stri
             println!("{name}: a section is left out (no {need})");
         }
     }
+    fs::remove_dir_all(&works).map_err(|error| format!("{}: {error}", works.display()))?;
     for start in unused {
         failures.push(format!(
             "xtask/src/pages.rs: no page has a command that begins with `{start}`"
