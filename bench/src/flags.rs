@@ -253,10 +253,12 @@ fn flag(arg: &str) -> Option<(String, Option<&str>)> {
     long.then_some((name, value))
 }
 
+/// True if `name` is an option of the engine. `statistics` is a flag of db_bench; `--options` takes the option.
 fn is_engine_option(name: &str) -> bool {
-    FamilyOptions::row(name).is_some()
+    let known = FamilyOptions::row(name).is_some()
         || DbOptions::row(name).is_some()
-        || TableOptions::row(name).is_some()
+        || TableOptions::row(name).is_some();
+    known && name != "statistics"
 }
 
 /// The statement that sets engine option `name`, wherever it belongs.
@@ -496,6 +498,14 @@ mod tests {
             cairn_options::MemtableFactory::Vector
         );
         assert!(family.table.filter_policy.is_some() && family.table.block_cache.is_some());
+    }
+
+    /// `--statistics` was taken for the option of that name, whose value cannot be `true`.
+    #[test]
+    fn statistics_is_a_flag() {
+        let flags = parsed("cairn bench --statistics --num=5");
+        assert!(flags.statistics);
+        assert_eq!(flags.engine_options(), "statistics=BasicStatistics;");
     }
 
     #[test]

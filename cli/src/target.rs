@@ -108,6 +108,7 @@ impl<'a> Settings<'a> {
         // These say how the last one opened it, not what the database is.
         db.error_if_exists = false;
         db.create_missing_column_families = false;
+        db.best_efforts_recovery = false;
         apply_mixed(&mut db, &mut FamilyOptions::default(), text)?;
         Ok(Settings { db, base, text })
     }

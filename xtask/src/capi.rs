@@ -3,9 +3,9 @@
 //! Builds `librocksdb.so`, compares what it exports with the functions of RocksDB 11.1.1's library
 //! (`capi/symbols.txt`), runs the C programs of `capi/tests` under AddressSanitizer and with the other
 //! engine's header or library (`exchange`), installs the libraries and builds with what build systems
-//! find (`prefix`), and runs the tests of the published crate `rocksdb`, whose library is replaced by
-//! Cairn's. Tests that need what is not built are left out by name, with the reason, in
-//! `capi/rocksdb-crate.txt`.
+//! find (`prefix`), runs the tests of the published crate `rocksdb`, whose library is replaced by
+//! Cairn's, and the commands of the documentation (`pages`). Tests that need what is not built are left out by name,
+//! with the reason, in `capi/rocksdb-crate.txt`.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::needs::Selection;
-use crate::{exchange, leaks, prefix, registry, unbuilt};
+use crate::{exchange, leaks, pages, prefix, registry, unbuilt};
 
 /// C programs that run to their end.
 const PROGRAMS: [&str; 10] = [
@@ -82,11 +82,12 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     refused(root, &libraries)?;
     leaks::run(root, selection)?;
     exchange::run(root, selection)?;
-    prefix::run(root, selection)?;
-    match selection.has("rocksdb-crate") {
-        true => published_crate(root, &target),
-        false => Ok(()),
+    let stand = prefix::run(root, selection)?;
+    if selection.has("rocksdb-crate") {
+        published_crate(root, &target)?;
     }
+    cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
+    pages::run(root, &stand, selection)
 }
 
 /// Nothing but the interface is exported, and all of it.

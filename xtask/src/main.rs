@@ -14,6 +14,8 @@
 //! cargo xtask soak --minutes 60
 //!                              all kinds of load on real files against a model; fails if memory, threads or
 //!                              descriptors grow (part of test for 20 seconds)
+//! cargo xtask pages [--without NAME]...
+//!                              the commands of the README and of docs/guide (part of capi)
 //! cargo xtask reference        RocksDB's newest library for this processor, to compare with
 //! cargo xtask pgo              command line and C libraries, optimized by a profile
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
@@ -34,6 +36,7 @@ mod leaks;
 mod loom;
 mod needs;
 mod packages;
+mod pages;
 mod pgo;
 mod prefix;
 mod python;
@@ -62,9 +65,10 @@ fn main() -> ExitCode {
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
         Some("install") => install::run(&root(), &words[1..]),
         Some("reference") if words.len() == 1 => reference::run(&root()),
+        Some("pages") => pages::alone(&root(), &words[1..]),
         Some("soak") => soak::run(&root(), &words[1..]),
         Some("test") => stages::run(&root(), &words[1..]),
-        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask install --prefix DIR, cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
+        _ => Err("cargo xtask tidy, cargo xtask compat, cargo xtask header, cargo xtask counts [update], cargo xtask advisories, cargo xtask pages [--without NAME]..., cargo xtask install --prefix DIR, cargo xtask soak --minutes N, cargo xtask reference, or cargo xtask test [STAGE...] [--without NAME]".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

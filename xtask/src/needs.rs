@@ -68,7 +68,10 @@ pub const NEEDS: [Need; 14] = [
         name: "ldb",
         parts: &[program("ldb", "rocksdb-tools")],
         cached: None,
-        steps: &[("interop", "databases read and written by RocksDB's tools")],
+        steps: &[
+            ("interop", "databases read and written by RocksDB's tools"),
+            ("capi", "commands of docs/guide that need them"),
+        ],
         whole: None,
     },
     Need {

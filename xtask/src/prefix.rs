@@ -6,6 +6,7 @@ use std::process::Command;
 use crate::commands::{compiler, fresh, printed, target};
 use crate::install::{Place, install, versions};
 use crate::needs::Selection;
+use crate::pages::Stand;
 use crate::{archive, go, python};
 
 /// A project that builds one program with each of the libraries.
@@ -18,8 +19,8 @@ const CMAKE: &str = "cmake_minimum_required(VERSION 3.16)\n\
     endforeach()\n";
 
 /// Installs the build for tests into the target directory, and builds and runs a program with
-/// pkg-config's flags and with CMake's targets.
-pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
+/// pkg-config's flags and with CMake's targets. Returns where everything lies.
+pub fn run(root: &Path, selection: &Selection) -> Result<Stand, String> {
     let work = target(root).join("installed");
     fresh(&work)?;
     let place = Place {
@@ -52,10 +53,14 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     if selection.has("python") {
         python::run(root, &programs.lib)?;
     }
-    match selection.has("go") {
-        true => go::run(root, &place.prefix, &programs.lib),
-        false => Ok(()),
+    if selection.has("go") {
+        go::run(root, &place.prefix, &programs.lib)?;
     }
+    Ok(Stand {
+        programs: target(root).join("debug"),
+        prefix: place.prefix,
+        lib: programs.lib,
+    })
 }
 
 /// The installed library has no debug sections, and names the file that has them.

@@ -96,6 +96,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     }
     layers(root, &mut complaints);
     architecture(root, &mut complaints);
+    dependencies(root, &mut complaints);
     compat::check(root, &mut complaints);
     unbuilt::check(root, &mut complaints);
     fuzz_targets(root, &mut complaints);
@@ -291,6 +292,31 @@ fn architecture(root: &Path, complaints: &mut Vec<String>) {
     }
 }
 
+/// The page of dependencies, with the reason for each.
+const DEPENDENCIES: &str = "docs/dependencies.md";
+
+/// Every dependency of the workspace manifest that is not a crate of the workspace has a row in [`DEPENDENCIES`].
+fn dependencies(root: &Path, complaints: &mut Vec<String>) {
+    let page = sources::read(root, &root.join(DEPENDENCIES)).text;
+    for name in foreign(&sources::read(root, &root.join("Cargo.toml")).text) {
+        if !page.contains(&format!("`{name}`")) {
+            complaints.push(format!("{DEPENDENCIES}: {name} has no reason"));
+        }
+    }
+}
+
+/// The names of the dependencies in a workspace's manifest that have no path.
+fn foreign(manifest: &str) -> Vec<&str> {
+    let section = manifest
+        .split("\n[")
+        .find(|part| part.starts_with("workspace.dependencies]"));
+    let lines = section.unwrap_or("").lines().skip(1);
+    let rows = lines.filter(|line| !line.starts_with('#') && !line.contains("path = "));
+    rows.filter_map(|line| line.split_once(" = "))
+        .map(|(name, _)| name)
+        .collect()
+}
+
 fn is_path(word: &str) -> bool {
     const STARTS: [&str; 9] = [
         "crates/", "cli/", "bench/", "tests/", "fuzz/", "xtask/", "docs/", ".ci/", "capi/",
@@ -380,6 +406,13 @@ mod tests {
         let manifest = "[package]\nname = \"x\"\n\n[dependencies]\ncairn-types.workspace = true\n\
                         zstd = \"1\"\n\n[dev-dependencies]\ncairn-db.workspace = true\n";
         assert_eq!(uses(manifest), ["cairn-types"]);
+    }
+
+    #[test]
+    fn foreign_dependencies_are_those_without_a_path() {
+        let manifest = "[workspace]\n\n[workspace.dependencies]\ncairn = { path = \"crates/cairn\" }\n\
+                        # Codecs.\nsnap = \"1\"\n\n[profile.dev]\ndebug = 1\n";
+        assert_eq!(foreign(manifest), ["snap"]);
     }
 
     #[test]

@@ -183,3 +183,17 @@ fn a_text_of_a_database_may_name_options_of_its_families() {
         assert!(shown.contains(statement), "{statement} in {shown}");
     }
 }
+
+/// A write was missing from later reads: best-efforts recovery, which reads no logs, was taken over from the OPTIONS
+/// file of the opening that it was given to.
+#[test]
+fn best_efforts_recovery_is_for_one_opening() {
+    let (_dir, db) = place();
+    printed(&["put", "--db", &db, "--create", "a", "1"]);
+    let once = ["--options", "best_efforts_recovery=true"];
+    printed(&[&["flush", "--db", &db][..], &once].concat());
+    printed(&[&["put", "--db", &db, "b", "2"][..], &once].concat());
+    assert_eq!(printed(&["get", "--db", &db, "b"]), "2\n");
+    printed(&["put", "--db", &db, "c", "3"]);
+    assert_eq!(printed(&["get", "--db", &db, "b"]), "2\n");
+}

@@ -163,7 +163,7 @@ options! {
         /// True if that may read files.
         strict_max_successive_merges: bool = false, dynamic, recent;
         /// True if the bottommost level has no filters.
-        optimize_filters_for_hits: bool = false, hint;
+        optimize_filters_for_hits: bool = false;
         /// True if levels are checked as the tree changes.
         force_consistency_checks: bool = true, hint;
         /// True if each new table is read back.
