@@ -1,6 +1,6 @@
-//! Background work: choosing flushes and compactions, and running them.
+//! Background jobs as the scheduler needs them: flushes and compactions are chosen, run and finished here.
 //!
-//! The jobs themselves are functions of `cairn-jobs` over immutable inputs. Here a job is chosen
+//! The jobs themselves are functions of `cairn-jobs` over immutable inputs. A job is chosen
 //! under the lock of the tree, run without any lock, and its edit installed. A job that fails or
 //! panics makes the database read-only with its cause; a job that was cut short by the closing of
 //! the database changes nothing.
@@ -15,9 +15,10 @@ use cairn_options::DbOptions;
 use cairn_platform::{Executor, Priority};
 use cairn_types::{Error, Result};
 
+use crate::compaction::Chosen;
 use crate::family::FamilyState;
-use crate::jobs::{JobKind, is_called_off};
-use crate::locks::RankedGuard;
+use crate::jobs::{JobKind, Jobs, is_called_off};
+use crate::scheduler::{self, Work};
 use crate::shared::{Shared, Tree};
 
 /// Reserves the threads for jobs, and those that may help one of them.
@@ -29,62 +30,168 @@ pub(crate) fn reserve_threads(executor: &dyn Executor, options: &DbOptions) {
     executor.reserve(Priority::Part, flushes + compactions - 1);
 }
 
-impl Shared {
-    /// Starts the jobs that are due, as far as the limits allow.
-    pub(crate) fn schedule(self: &Arc<Self>, tree: &mut Tree) {
+/// A job that is due, with what it has reserved.
+pub(crate) enum DueJob {
+    /// The memtables of a family that wait for their flush.
+    Flush(Arc<FamilyState>),
+    /// Those of all families.
+    AtomicFlush,
+    Compaction(Arc<FamilyState>, Chosen),
+}
+
+/// The end of a background job.
+pub(crate) struct JobEnd {
+    result: Result<()>,
+    /// True if a listener has reset the error.
+    forgiven: bool,
+}
+
+impl Work for Shared {
+    type State = Tree;
+    type Job = DueJob;
+    type Outcome = JobEnd;
+
+    fn with_state<T>(&self, change: impl FnOnce(&mut Tree) -> T) -> T {
+        change(&mut self.tree.lock())
+    }
+
+    fn choose(
+        self: &Arc<Self>,
+        tree: &mut Tree,
+        kind: JobKind,
+        start: &mut dyn FnMut(&mut Tree, DueJob),
+    ) {
         if self.context.read_only || self.lifecycle.is_closing() || self.errors.stop_writes() {
             return;
         }
-        let families = self.families.load_full();
-        if tree.jobs.may_flush() {
-            self.schedule_flushes(tree, &families);
-        }
-        if tree.jobs.may_compact() {
-            for family in families.iter() {
-                while self.schedule_compaction(tree, family) {}
+        match kind {
+            JobKind::Flush if self.flushes_atomically() => {
+                if self.reserve_atomic_flush(tree) {
+                    start(tree, DueJob::AtomicFlush);
+                }
+            }
+            JobKind::Flush => {
+                for family in self.families.load_full().iter() {
+                    if self.reserve_flush(tree, family) {
+                        start(tree, DueJob::Flush(family.clone()));
+                    }
+                }
+            }
+            JobKind::Compaction => {
+                for family in self.families.load_full().iter() {
+                    while let Some(chosen) = self.reserve_compaction(tree, family) {
+                        start(tree, DueJob::Compaction(family.clone(), chosen));
+                    }
+                }
             }
         }
     }
 
-    /// Starts a compaction of `family` if one is due; whether it did.
-    fn schedule_compaction(self: &Arc<Self>, tree: &mut Tree, family: &Arc<FamilyState>) -> bool {
-        if tree.jobs.compactions() >= self.options().background_limits().1
-            || family.options().disable_auto_compactions
-        {
-            return false;
-        }
-        let history = tree.families.get(&family.id());
-        if self.must_wait(history.and_then(|state| state.retry_compaction.as_ref())) {
-            return false;
-        }
-        let Some(chosen) = self.choose(tree, family) else {
-            return false;
+    fn spawn(self: &Arc<Self>, kind: JobKind, run: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let priority = match kind {
+            JobKind::Flush => Priority::High,
+            JobKind::Compaction => Priority::Low,
         };
-        tree.jobs.begin(JobKind::Compaction);
-        let family = family.clone();
-        self.spawn(Priority::Low, move |shared| {
-            shared.job_begins(JobKind::Compaction);
-            let result = shared.guarded("a compaction", || {
-                match shared.run_compaction(&family, &chosen, None) {
+        self.spawn_job(priority, run);
+    }
+
+    fn run(self: &Arc<Self>, job: &mut DueJob) -> JobEnd {
+        let result = match job {
+            DueJob::Flush(family) => self.guarded("a flush", || self.flush_family(family)),
+            DueJob::AtomicFlush => self.guarded("an atomic flush", || self.flush_all()),
+            DueJob::Compaction(family, chosen) => self.guarded("a compaction", || {
+                match self.run_compaction(family, chosen, None) {
                     Err(error) if is_called_off(&error) => Ok(()),
                     result => result.map(|_| ()),
                 }
+            }),
+        };
+        let forgiven = match job {
+            DueJob::Flush(_) | DueJob::AtomicFlush => self.tell_of_flush(&result),
+            DueJob::Compaction(..) => false,
+        };
+        JobEnd { result, forgiven }
+    }
+
+    /// The job is dropped under the lock: what it holds would keep from deletion its inputs, and all tables of a family that was
+    /// dropped.
+    fn finish(self: &Arc<Self>, tree: &mut Tree, job: DueJob, end: JobEnd) -> JobEnd {
+        let JobEnd { result, forgiven } = end;
+        match job {
+            DueJob::Flush(family) => {
+                self.finish_flush(tree, &family, &result, forgiven);
+                JobEnd { result, forgiven }
+            }
+            DueJob::AtomicFlush => {
+                self.finish_atomic_flush(tree, &result, forgiven);
+                JobEnd { result, forgiven }
+            }
+            DueJob::Compaction(family, chosen) => {
+                self.release(tree, &family, &chosen);
+                let result = self.compaction_ended(tree, &family, &chosen.pick, result);
+                JobEnd { result, forgiven }
+            }
+        }
+    }
+
+    fn settle(self: &Arc<Self>, kind: JobKind, end: JobEnd, then: impl FnOnce(&mut Tree)) {
+        match (&end.result, kind) {
+            (Ok(()), kind) => self.forget_soft_error(kind),
+            // `tell_of_flush` has reported it.
+            (Err(_), JobKind::Flush) => {}
+            (Err(error), JobKind::Compaction) => {
+                self.errors.count_failed_job(error);
+                self.background_error(BackgroundErrorReason::Compaction, error);
+            }
+        }
+        let mut tree = self.tree.lock();
+        self.recovery_goes_on(tree.jobs.flushes());
+        self.update_conditions(&mut tree);
+        then(&mut tree);
+        if self.telemetry.has_listeners() {
+            let pressure = self.pressure(&tree);
+            self.telemetry.notify_later(move |listener| {
+                listener.on_background_job_pressure_changed(&pressure)
             });
-            let mut tree = shared.tree.lock();
-            tree.jobs.end(JobKind::Compaction);
-            shared.release(&mut tree, &family, &chosen);
-            let result = shared.compaction_ended(&mut tree, &family, &chosen.pick, result);
-            // What they hold would keep from being deleted the inputs, and all tables of a family
-            // that was dropped.
-            drop((chosen, family));
-            shared.job_ended(tree, JobKind::Compaction, result);
-        });
-        true
+        }
+        self.changed.notify_all();
+        self.purge_as_job(tree);
+    }
+}
+
+impl AsMut<Jobs> for Tree {
+    fn as_mut(&mut self) -> &mut Jobs {
+        &mut self.jobs
+    }
+}
+
+impl Shared {
+    /// Starts the jobs that are due, as far as holds and limits allow.
+    pub(crate) fn schedule(self: &Arc<Self>, tree: &mut Tree) {
+        scheduler::schedule(self, tree);
+    }
+
+    /// Reserves the inputs of a compaction of `family`, if one is due.
+    fn reserve_compaction(
+        self: &Arc<Self>,
+        tree: &mut Tree,
+        family: &Arc<FamilyState>,
+    ) -> Option<Chosen> {
+        if tree.jobs.compactions() >= self.options().background_limits().1
+            || family.options().disable_auto_compactions
+        {
+            return None;
+        }
+        let history = tree.families.get(&family.id());
+        if self.must_wait(history.and_then(|state| state.retry_compaction.as_ref())) {
+            return None;
+        }
+        self.choose_compaction(tree, family)
     }
 
     /// Runs `job` in the background with the database. A panic that the job does not catch itself makes the database
     /// read-only, so that no caller waits for what the job was to do.
-    pub(crate) fn spawn(
+    pub(crate) fn spawn_job(
         self: &Arc<Self>,
         priority: Priority,
         job: impl FnOnce(&Arc<Shared>) + Send + 'static,
@@ -114,43 +221,6 @@ impl Shared {
     #[inline]
     pub(crate) fn guarded<T>(&self, what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
         catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
-    }
-
-    /// Counts a job that a thread has begun to run.
-    pub(crate) fn job_begins(&self, kind: JobKind) {
-        self.tree.lock().jobs.start_running(kind);
-    }
-
-    /// Ends a job: writers and waiters are woken, and the next jobs start.
-    pub(crate) fn job_ended<'t>(
-        self: &'t Arc<Self>,
-        mut tree: RankedGuard<'t, Tree>,
-        kind: JobKind,
-        result: Result<()>,
-    ) {
-        drop(tree);
-        match (&result, kind) {
-            (Ok(()), kind) => self.forget_soft_error(kind),
-            // `tell_of_flush` has reported it.
-            (Err(_), JobKind::Flush) => {}
-            (Err(error), JobKind::Compaction) => {
-                self.errors.count_failed_job(error);
-                self.background_error(BackgroundErrorReason::Compaction, error);
-            }
-        }
-        tree = self.tree.lock();
-        self.recovery_goes_on(tree.jobs.flushes());
-        self.update_conditions(&mut tree);
-        self.schedule(&mut tree);
-        tree.jobs.stop_running(kind);
-        if self.telemetry.has_listeners() {
-            let pressure = self.pressure(&tree);
-            self.telemetry.notify_later(move |listener| {
-                listener.on_background_job_pressure_changed(&pressure)
-            });
-        }
-        self.changed.notify_all();
-        self.purge_as_job(tree);
     }
 
     /// Waits until no job runs or is due.
@@ -200,7 +270,8 @@ mod tests {
         })
         .unwrap();
         db.put(b"a", b"1").unwrap();
-        db.shared().spawn(Priority::High, |_| panic!("a defect"));
+        db.shared()
+            .spawn_job(Priority::High, |_| panic!("a defect"));
         // The wait is for the job, which has nothing else to notify.
         while db.background_error().is_none() {
             std::thread::yield_now();

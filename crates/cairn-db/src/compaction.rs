@@ -89,7 +89,7 @@ impl Shared {
     }
 
     /// Chooses a compaction of `family`, if one is due, and takes its inputs.
-    pub(crate) fn choose(
+    pub(crate) fn choose_compaction(
         self: &Arc<Self>,
         tree: &mut Tree,
         family: &FamilyState,

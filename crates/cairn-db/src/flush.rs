@@ -12,11 +12,10 @@ use cairn_observe::listener::{FlushJobInfo, ManualFlushInfo};
 use cairn_observe::threads::{self, Stage, Working};
 use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_options::FlushOptions;
-use cairn_platform::Priority;
 use cairn_types::{Error, Result, TableFileCreationReason};
 
 use crate::db::Db;
-use crate::family::{Families, FamilyState};
+use crate::family::FamilyState;
 use crate::handle::Family;
 use crate::install::Change;
 use crate::jobs::JobKind;
@@ -57,23 +56,14 @@ impl Shared {
         }
     }
 
-    /// Starts the flushes that are due.
-    pub(crate) fn schedule_flushes(self: &Arc<Self>, tree: &mut Tree, families: &Families) {
-        if self.flushes_atomically() {
-            return self.schedule_flush_of_all(tree);
-        }
-        for family in families.iter() {
-            self.schedule_flush(tree, family);
-        }
-    }
-
-    fn schedule_flush(self: &Arc<Self>, tree: &mut Tree, family: &Arc<FamilyState>) {
+    /// Reserves the memtables of `family` that wait for a flush; false if none is due.
+    pub(crate) fn reserve_flush(&self, tree: &mut Tree, family: &FamilyState) -> bool {
         let to_merge = family.options().min_write_buffer_number_to_merge.max(1) as usize;
         if tree.jobs.flushes() >= self.options().background_limits().0 {
-            return;
+            return false;
         }
         let Some(state) = tree.families.get_mut(&family.id()) else {
-            return;
+            return false;
         };
         let enough = state.flush_requested || state.immutables.len() >= to_merge;
         if state.flushing
@@ -81,30 +71,31 @@ impl Shared {
             || !enough
             || self.must_wait(state.retry_flush.as_ref())
         {
-            return;
+            return false;
         }
         state.flushing = true;
-        tree.jobs.begin(JobKind::Flush);
-        let family = family.clone();
-        self.spawn(Priority::High, move |shared| {
-            shared.job_begins(JobKind::Flush);
-            let result = shared.guarded("a flush", || shared.flush_family(&family));
-            let forgiven = shared.tell_of_flush(&result);
-            let mut tree = shared.tree.lock();
-            tree.jobs.end(JobKind::Flush);
-            shared.note_outcome(&mut tree, family.id(), JobKind::Flush, &result, forgiven);
-            if let Some(state) = tree.families.get_mut(&family.id()) {
-                state.flushing = false;
-                state.telling.clear();
-                state.flush_requested &= !state.immutables.is_empty();
-            }
-            // The last to know a family that was dropped would keep its tables from deletion.
-            drop(family);
-            shared.job_ended(tree, JobKind::Flush, result);
-        });
+        true
     }
 
-    fn schedule_flush_of_all(self: &Arc<Self>, tree: &mut Tree) {
+    /// Ends what [`Shared::reserve_flush`] began.
+    pub(crate) fn finish_flush(
+        self: &Arc<Self>,
+        tree: &mut Tree,
+        family: &FamilyState,
+        result: &Result<()>,
+        forgiven: bool,
+    ) {
+        self.note_outcome(tree, family.id(), JobKind::Flush, result, forgiven);
+        if let Some(state) = tree.families.get_mut(&family.id()) {
+            assert!(state.flushing, "a flush ends that was begun");
+            state.flushing = false;
+            state.telling.clear();
+            state.flush_requested &= !state.immutables.is_empty();
+        }
+    }
+
+    /// Reserves the memtables of all families that wait for an atomic flush; false if none is due.
+    pub(crate) fn reserve_atomic_flush(&self, tree: &mut Tree) -> bool {
         let waits = tree
             .families
             .values()
@@ -113,9 +104,8 @@ impl Shared {
         let mut retries = tree.families.values().map(|state| &state.retry_flush);
         if tree.jobs.flushes() > 0 || !waits || retries.any(|retry| self.must_wait(retry.as_ref()))
         {
-            return;
+            return false;
         }
-        tree.jobs.begin(JobKind::Flush);
         let mut reasons = tree
             .families
             .values()
@@ -125,31 +115,33 @@ impl Shared {
         for state in tree.families.values_mut() {
             state.flushing = !state.immutables.is_empty();
         }
-        self.spawn(Priority::High, move |shared| {
-            shared.job_begins(JobKind::Flush);
-            let result = shared.guarded("an atomic flush", || shared.flush_all());
-            let forgiven = shared.tell_of_flush(&result);
-            let mut tree = shared.tree.lock();
-            tree.jobs.end(JobKind::Flush);
-            let flushed: Vec<u32> = {
-                let flushing = tree.families.iter().filter(|(_, state)| state.flushing);
-                flushing.map(|(id, _)| *id).collect()
-            };
-            for id in flushed {
-                shared.note_outcome(&mut tree, id, JobKind::Flush, &result, forgiven);
-            }
-            for state in tree.families.values_mut() {
-                state.flushing = false;
-                state.telling.clear();
-                state.flush_requested = false;
-            }
-            shared.job_ended(tree, JobKind::Flush, result);
-        });
+        true
+    }
+
+    /// Ends what [`Shared::reserve_atomic_flush`] began.
+    pub(crate) fn finish_atomic_flush(
+        self: &Arc<Self>,
+        tree: &mut Tree,
+        result: &Result<()>,
+        forgiven: bool,
+    ) {
+        let flushed: Vec<u32> = {
+            let flushing = tree.families.iter().filter(|(_, state)| state.flushing);
+            flushing.map(|(id, _)| *id).collect()
+        };
+        for id in flushed {
+            self.note_outcome(tree, id, JobKind::Flush, result, forgiven);
+        }
+        for state in tree.families.values_mut() {
+            state.flushing = false;
+            state.telling.clear();
+            state.flush_requested = false;
+        }
     }
 
     /// Notifies listeners of the end of a flush, and of the stall that it causes, before callers that wait for the
     /// flush return. True if a listener has reset the error.
-    fn tell_of_flush(self: &Arc<Self>, result: &Result<()>) -> bool {
+    pub(crate) fn tell_of_flush(self: &Arc<Self>, result: &Result<()>) -> bool {
         let forgiven = match result {
             Ok(()) => false,
             Err(error) => {

@@ -41,6 +41,7 @@ mod properties;
 mod purge;
 mod reads;
 mod release;
+mod scheduler;
 mod set_options;
 mod settings;
 mod shared;

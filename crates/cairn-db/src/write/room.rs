@@ -208,7 +208,7 @@ impl Shared {
     /// Ends `log` in the background, and syncs it if that is relied on. The caller has counted it among the
     /// purges, the logs that end and those that are not synced.
     fn end_log(self: &Arc<Self>, log: CurrentLog) {
-        self.spawn(Priority::High, move |shared| {
+        self.spawn_job(Priority::High, move |shared| {
             let number = log.number();
             let ended = log.end().and_then(|file| {
                 let synced = file.was_synced() || shared.syncs_ended_logs();
