@@ -253,6 +253,7 @@ impl CommitEnv for DbEnv<'_> {
         }
     }
 
+    #[inline]
     fn log(&self, group: &LoggedGroup<'_>) -> Result<()> {
         let shared = self.shared;
         let LoggedGroup {

@@ -131,6 +131,7 @@ impl CommitPipeline {
     /// # Errors
     ///
     /// Those of the environment, for the group that the batch was in.
+    #[inline]
     pub(crate) fn commit(&self, env: &impl CommitEnv, batch: &[u8], mode: Mode) -> Result<()> {
         let kind = Kind::Batch(mode);
         let Some(waiter) = self.queue.join(|| Waiter::new(kind, batch.to_vec())) else {
@@ -177,7 +178,8 @@ impl CommitPipeline {
     }
 
     /// Commits the caller's batch and those of its group. The caller leads.
-    #[inline]
+    // Inlined with what it calls for a group of one: each call hands its outcome over through memory.
+    #[inline(always)]
     fn lead(&self, env: &impl CommitEnv, batch: &[u8], mode: Mode) -> Result<()> {
         let lead = self.lead_of(self.note_lead());
         env.prepare(mode.no_slowdown)?;
@@ -207,6 +209,7 @@ impl CommitPipeline {
     }
 
     /// Assigns a group its sequence numbers and logs it; returns the last number before them.
+    #[inline(always)]
     fn log_group(
         &self,
         env: &impl CommitEnv,
@@ -218,35 +221,32 @@ impl CommitPipeline {
         debug_assert!(self.visible() <= before, "visible numbers are assigned");
         let first = before.plus(1);
         let mut next = first.plus(count_of(batch));
-        if followers.is_empty() {
-            let batches = &[(first, batch)];
-            let keys = next.0 - first.0;
-            env.log(&LoggedGroup {
-                batches,
-                keys,
-                mode,
-            })?;
-        } else {
-            let mut batches = Vec::with_capacity(1 + followers.len());
-            batches.push((first, batch));
+        let (alone, mut all) = ([(first, batch)], Vec::new());
+        if !followers.is_empty() {
+            all.reserve_exact(1 + followers.len());
+            all.extend(alone);
             for follower in followers {
-                batches.push((next, &follower.batch));
+                all.push((next, &*follower.batch));
                 next = next.plus(count_of(&follower.batch));
             }
-            let (batches, keys) = (&*batches, next.0 - first.0);
-            env.log(&LoggedGroup {
-                batches,
-                keys,
-                mode,
-            })?;
         }
+        let batches: &[(SequenceNumber, &[u8])] = match followers.is_empty() {
+            true => &alone,
+            false => &all,
+        };
+        let keys = next.0 - first.0;
+        env.log(&LoggedGroup {
+            batches,
+            keys,
+            mode,
+        })?;
         // Relaxed: the next leader gets the lead with acquire and release.
         self.allocated.store(next.0 - 1, Ordering::Relaxed);
         Ok(before)
     }
 
     /// Inserts a batch that is a group of its own, and waits until it is visible.
-    #[inline]
+    #[inline(always)]
     fn insert_alone(
         &self,
         env: &impl CommitEnv,
