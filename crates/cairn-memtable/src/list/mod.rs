@@ -24,10 +24,10 @@
     reason = "nodes of variable size in an arena, linked by atomics"
 )]
 
-mod ahead;
 pub(crate) mod held;
 mod late;
 mod node;
+mod prefetch;
 mod together;
 mod unsorted;
 
@@ -66,10 +66,10 @@ use std::ptr::{self, NonNull};
 use cairn_memory::Arena;
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
-pub(crate) use ahead::Ahead;
 use atomic::{AtomicUsize, Ordering};
 use late::Late;
 use node::{MAX_HEIGHT, Node, Target};
+pub(crate) use prefetch::Ahead;
 pub(crate) use together::Addition;
 pub use together::TOGETHER;
 use unsorted::Unsorted;
