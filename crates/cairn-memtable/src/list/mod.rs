@@ -24,8 +24,8 @@
     reason = "nodes of variable size in an arena, linked by atomics"
 )]
 
+mod deferred_insert;
 pub(crate) mod held;
-mod late;
 mod node;
 mod prefetch;
 mod together;
@@ -67,7 +67,7 @@ use cairn_memory::Arena;
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
 use atomic::{AtomicUsize, Ordering};
-use late::Late;
+use deferred_insert::Late;
 use node::{MAX_HEIGHT, Node, Target};
 pub(crate) use prefetch::Ahead;
 pub(crate) use together::Addition;
