@@ -11,9 +11,9 @@ use std::cmp::Ordering as Order;
 use std::ptr::NonNull;
 
 use super::atomic::{AtomicBool, AtomicUsize, Mutex, Ordering};
+use super::batch_insert::{Search, TOGETHER};
 use super::held::{holding, must_be_free};
 use super::node::{Node, Target};
-use super::together::{Search, TOGETHER};
 use super::{InsertHint, List};
 
 /// Entries of a list from which on searches in it wait for memory. Builds with assertions put off as much

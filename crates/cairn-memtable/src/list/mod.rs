@@ -24,11 +24,11 @@
     reason = "nodes of variable size in an arena, linked by atomics"
 )]
 
+mod batch_insert;
 mod deferred_insert;
 pub(crate) mod held;
 mod node;
 mod prefetch;
-mod together;
 mod unsorted;
 
 #[cfg(not(loom))]
@@ -67,11 +67,11 @@ use cairn_memory::Arena;
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
 use atomic::{AtomicUsize, Ordering};
+pub(crate) use batch_insert::Addition;
+pub use batch_insert::TOGETHER;
 use deferred_insert::Late;
 use node::{MAX_HEIGHT, Node, Target};
 pub(crate) use prefetch::Ahead;
-pub(crate) use together::Addition;
-pub use together::TOGETHER;
 use unsorted::Unsorted;
 
 /// The list; see the module's documentation.
