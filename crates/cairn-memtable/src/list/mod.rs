@@ -29,7 +29,7 @@ mod deferred_insert;
 pub(crate) mod held;
 mod node;
 mod prefetch;
-mod unsorted;
+mod unsorted_buffer;
 
 #[cfg(not(loom))]
 mod atomic {
@@ -72,7 +72,7 @@ pub use batch_insert::TOGETHER;
 use deferred_insert::Late;
 use node::{MAX_HEIGHT, Node, Target};
 pub(crate) use prefetch::Ahead;
-use unsorted::Unsorted;
+use unsorted_buffer::Unsorted;
 
 /// The list; see the module's documentation.
 pub(crate) struct List {
