@@ -34,7 +34,7 @@ mod pin;
 
 pub use filter::FilterOptions;
 pub use iter::{MemtableIter, MemtableWalk};
-pub use list::held::{RULE, is_comparing};
+pub use list::comparator_guard::{RULE, is_comparing};
 pub use list::{Entry, InsertHint, TOGETHER};
 pub use memtable::{Memtable, MemtableOptions, Point, RangeTombstones};
 pub use pin::PinnedEntry;

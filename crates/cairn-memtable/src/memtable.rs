@@ -11,7 +11,7 @@ use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
 
 use crate::filter::{Filter, FilterOptions};
 use crate::iter::{MemtableIter, MemtableWalk};
-use crate::list::held::{holding, must_be_free};
+use crate::list::comparator_guard::{holding, must_be_free};
 use crate::list::{Addition, Entry, InsertHint, List, TOGETHER};
 use crate::pin::PinnedEntry;
 

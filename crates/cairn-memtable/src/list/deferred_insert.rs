@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 
 use super::atomic::{AtomicBool, AtomicUsize, Mutex, Ordering};
 use super::batch_insert::{Search, TOGETHER};
-use super::held::{holding, must_be_free};
+use super::comparator_guard::{holding, must_be_free};
 use super::node::{Node, Target};
 use super::{InsertHint, List};
 

@@ -25,8 +25,8 @@
 )]
 
 mod batch_insert;
+pub(crate) mod comparator_guard;
 mod deferred_insert;
-pub(crate) mod held;
 mod node;
 mod prefetch;
 mod unsorted_buffer;

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use cairn_format::key;
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 
-use super::held::{holding, must_be_free};
+use super::comparator_guard::{holding, must_be_free};
 use super::node::{Node, Target};
 use super::{InsertHint, List};
 
