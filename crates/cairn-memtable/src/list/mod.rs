@@ -590,7 +590,7 @@ fn height_of(nth: u64) -> usize {
 }
 
 #[cfg(all(test, not(loom)))]
-mod panics;
+mod panic_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
