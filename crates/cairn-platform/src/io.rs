@@ -13,7 +13,7 @@ use cairn_types::{Error, Result};
 
 use crate::fs::{RandomAccessFile, ReadAt};
 use crate::limited::Limits;
-use crate::{prefetch, prefetch_address, spare};
+use crate::{buffer_pool, prefetch, prefetch_address};
 
 /// Immutable bytes in shared memory: a block as it was read, or decompressed. Cloning counts one
 /// reference more; the bytes live as long as any clone.
@@ -31,7 +31,7 @@ impl Buffer {
     /// A copy of `bytes` with the tail `tail`.
     #[must_use]
     pub fn with_tail(bytes: &[u8], tail: &[u8]) -> Buffer {
-        let mut whole = spare::memory(bytes.len() + tail.len());
+        let mut whole = buffer_pool::memory(bytes.len() + tail.len());
         let parts = Arc::get_mut(&mut whole).expect("nobody else has it yet");
         let (first, rest) = parts.split_at_mut(bytes.len());
         first.copy_from_slice(bytes);
@@ -49,7 +49,7 @@ impl Buffer {
         if room == 0 {
             return Buffer::from(bytes);
         }
-        let mut whole = spare::memory(bytes.len() + room);
+        let mut whole = buffer_pool::memory(bytes.len() + room);
         let parts = Arc::get_mut(&mut whole).expect("nobody else has it yet");
         parts[..bytes.len()].copy_from_slice(bytes);
         Buffer::of(whole, bytes.len())
@@ -157,8 +157,8 @@ impl Buffer {
     ) -> Result<Buffer, E> {
         let mut bytes = spent
             .map(|spent| spent.all)
-            .filter(|all| spare::fits(all.len(), len + room) && Arc::strong_count(all) == 1)
-            .unwrap_or_else(|| spare::memory(len + room));
+            .filter(|all| buffer_pool::fits(all.len(), len + room) && Arc::strong_count(all) == 1)
+            .unwrap_or_else(|| buffer_pool::memory(len + room));
         fill(&mut Arc::get_mut(&mut bytes).expect("nobody else has it")[..len])?;
         Ok(Buffer::of(bytes, len))
     }
@@ -166,7 +166,7 @@ impl Buffer {
     /// Gives the buffer up. If nobody else holds it, the thread's next buffer of about its length may take
     /// its memory.
     pub fn recycle(self) {
-        spare::keep(self.all);
+        buffer_pool::keep(self.all);
     }
 
     /// How many hold these bytes.
@@ -356,7 +356,7 @@ impl Io {
         for batch in requests.chunk_by(same_file) {
             let mut bytes: Vec<Arc<[u8]>> = batch
                 .iter()
-                .map(|request| spare::memory(request.len + request.room))
+                .map(|request| buffer_pool::memory(request.len + request.room))
                 .collect();
             let mut reads: Vec<ReadAt<'_>> = batch
                 .iter()

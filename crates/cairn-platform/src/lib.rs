@@ -4,6 +4,7 @@
 //! reaches files, clocks and threads only through it; the simulator hands it another one, and the
 //! whole engine runs in that.
 
+mod buffer_pool;
 pub mod clock;
 pub mod cores;
 pub mod encrypted;
@@ -18,7 +19,6 @@ pub mod posix;
 mod prefetch;
 pub mod random;
 pub mod space;
-mod spare;
 pub mod sync;
 pub mod thread_pool;
 mod timer;
