@@ -18,7 +18,6 @@ pub mod huge;
 mod interrupts;
 mod lease;
 mod lock;
-mod look;
 mod mapped;
 mod mapping;
 mod prepare;
@@ -27,6 +26,7 @@ mod process;
 mod random;
 mod read;
 pub mod region;
+mod stat_batch;
 mod window;
 mod write;
 
@@ -118,7 +118,7 @@ impl FileSystem for PosixFileSystem {
     }
 
     fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
-        look::status_each(dir, names)
+        stat_batch::status_each(dir, names)
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
