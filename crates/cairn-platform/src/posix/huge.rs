@@ -74,7 +74,7 @@ impl Drop for HugePage {
 #[must_use]
 pub fn prepare_ahead(work: impl FnOnce() + Send + 'static) -> bool {
     // Miri counts threads that outlive a test as mistakes.
-    !cfg!(miri) && super::prepare::PAGES.ask(work)
+    !cfg!(miri) && super::background_worker::PAGES.ask(work)
 }
 
 #[cfg(not(miri))]

@@ -41,9 +41,9 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::aligned::{ALIGNMENT, round_down};
+use super::background_worker::{SPARES, WINDOWS, WRITEBACK};
 use super::interrupts::repeated;
 use super::lease::{self, Leased};
-use super::prepare::{SPARES, WINDOWS, WRITEBACK};
 use super::window::{HEAD, Window};
 use super::write::PosixWriter;
 use super::{common_flags, permissions};

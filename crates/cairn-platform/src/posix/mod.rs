@@ -13,6 +13,7 @@
 mod aligned;
 #[cfg(not(miri))]
 mod anonymous;
+mod background_worker;
 mod clock;
 pub mod huge;
 mod interrupts;
@@ -20,7 +21,6 @@ mod lease;
 mod lock;
 mod mapped;
 mod mapping;
-mod prepare;
 pub(crate) mod priority;
 mod process;
 mod random;
