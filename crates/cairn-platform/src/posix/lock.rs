@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::interrupts::repeated;
+use super::eintr::repeated;
 use super::process::Process;
 use crate::fs::FileLock;
 use crate::sync::Mutex;

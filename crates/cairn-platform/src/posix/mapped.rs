@@ -42,7 +42,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::aligned::{ALIGNMENT, round_down};
 use super::background_worker::{SPARES, WINDOWS, WRITEBACK};
-use super::interrupts::repeated;
+use super::eintr::repeated;
 use super::lease::{self, Leased};
 use super::window::{HEAD, Window};
 use super::write::PosixWriter;

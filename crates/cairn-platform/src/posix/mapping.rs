@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::param::page_size;
 
-use super::interrupts::repeated;
+use super::eintr::repeated;
 use crate::fs::Access;
 use crate::sync::{AtomicU64, Ordering};
 

@@ -15,8 +15,8 @@ mod aligned;
 mod anonymous;
 mod background_worker;
 mod clock;
+mod eintr;
 pub mod huge;
-mod interrupts;
 mod lease;
 mod lock;
 mod mapped;
@@ -44,7 +44,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, lstat, openat, stat, 
 use rustix::io::Errno;
 
 pub use self::clock::SystemClock;
-use self::interrupts::repeated;
+use self::eintr::repeated;
 pub use self::process::Process;
 pub use self::random::SystemRandom;
 pub(crate) use self::random::fill_from_kernel;

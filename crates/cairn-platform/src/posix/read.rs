@@ -9,7 +9,7 @@ use rustix::fs::{Advice, fadvise, fstat};
 use rustix::io::pread;
 
 use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, round_down};
-use super::interrupts::repeated;
+use super::eintr::repeated;
 use super::mapping::Mapping;
 use crate::fs::{Access, FileMode, RandomAccessFile};
 

@@ -11,7 +11,7 @@ use cairn_types::Result;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
 
-use super::interrupts::repeated;
+use super::eintr::repeated;
 use super::{failed, status_of};
 use crate::cores;
 use crate::fs::Status;

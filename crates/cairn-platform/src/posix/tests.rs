@@ -225,7 +225,7 @@ fn a_page_of_a_mapping_costs_one_call_and_then_none() {
     std::fs::write(&path, vec![7; 1 << 20]).unwrap();
     let file = PosixFileSystem.open(&path, FROM_A_MAPPING).unwrap();
     let read = |at: u64| {
-        interrupts::injected::during(|| {
+        eintr::injected::during(|| {
             let mut buf = [0; 100];
             assert_eq!(file.read_at(at, &mut buf).unwrap(), 100);
             assert_eq!(buf, [7; 100]);
@@ -256,7 +256,7 @@ fn a_mapped_file_that_is_cut_off_before_it_is_read_ends_early_and_ends_nobody() 
 #[test]
 fn nobody_hears_of_signals_that_come_between() {
     let dir = tempfile::tempdir().unwrap();
-    let came = interrupts::injected::during(|| {
+    let came = eintr::injected::during(|| {
         conformance(&PosixFileSystem, &dir.path().join("db"));
     });
     assert!(came > 40, "{came}");

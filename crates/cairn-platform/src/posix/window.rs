@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::aligned::{ALIGNMENT, round_down};
-use super::interrupts::repeated;
+use super::eintr::repeated;
 use super::write::write_fully;
 use crate::fs::MAPPED_UNIT;
 use crate::sync::{Ordering, fence};

@@ -18,7 +18,7 @@ use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync, ftruncate};
 use rustix::io::{Errno, pwrite};
 
 use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
-use super::interrupts::repeated;
+use super::eintr::repeated;
 use super::process::Process;
 use crate::fs::WritableFile;
 use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
