@@ -40,7 +40,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::aligned::{ALIGNMENT, round_down};
+use super::aligned_buffer::{ALIGNMENT, round_down};
 use super::background_worker::{SPARES, WINDOWS, WRITEBACK};
 use super::eintr::repeated;
 use super::lease::{self, Leased};

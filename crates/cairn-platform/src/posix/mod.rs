@@ -10,7 +10,7 @@
     reason = "this is the file system that others are to use"
 )]
 
-mod aligned;
+mod aligned_buffer;
 #[cfg(not(miri))]
 mod anonymous;
 mod background_worker;

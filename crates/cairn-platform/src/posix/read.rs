@@ -8,7 +8,7 @@ use cairn_types::{Error, Result};
 use rustix::fs::{Advice, fadvise, fstat};
 use rustix::io::pread;
 
-use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, round_down};
+use super::aligned_buffer::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, round_down};
 use super::eintr::repeated;
 use super::mapping::Mapping;
 use crate::fs::{Access, FileMode, RandomAccessFile};

@@ -26,7 +26,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use super::aligned::{ALIGNMENT, round_down};
+use super::aligned_buffer::{ALIGNMENT, round_down};
 use super::eintr::repeated;
 use super::write::write_fully;
 use crate::fs::MAPPED_UNIT;

@@ -17,7 +17,7 @@ use cairn_types::{Error, Result, Veil};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync, ftruncate};
 use rustix::io::{Errno, pwrite};
 
-use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
+use super::aligned_buffer::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
 use super::eintr::repeated;
 use super::process::Process;
 use crate::fs::WritableFile;
