@@ -19,7 +19,7 @@ mod eintr;
 pub mod huge;
 mod lease;
 mod lock;
-mod mapped;
+mod mapped_append;
 mod mapping;
 pub(crate) mod priority;
 mod process;
@@ -49,7 +49,7 @@ pub use self::process::Process;
 pub use self::random::SystemRandom;
 pub(crate) use self::random::fill_from_kernel;
 
-use self::mapped::MappedWriter;
+use self::mapped_append::MappedWriter;
 use self::read::PosixReader;
 use self::write::PosixWriter;
 use crate::fs::{FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile};
