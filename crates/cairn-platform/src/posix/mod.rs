@@ -20,7 +20,7 @@ pub mod huge;
 mod lease;
 mod lock;
 mod mapped_append;
-mod mapping;
+mod mapped_read;
 pub(crate) mod priority;
 mod process;
 mod random;

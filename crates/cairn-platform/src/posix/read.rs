@@ -10,7 +10,7 @@ use rustix::io::pread;
 
 use super::aligned_buffer::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, round_down};
 use super::eintr::repeated;
-use super::mapping::Mapping;
+use super::mapped_read::Mapping;
 use crate::fs::{Access, FileMode, RandomAccessFile};
 
 /// A regular file open for reading, through the page cache or around it.
