@@ -12,7 +12,7 @@ use std::sync::Arc;
 use cairn_types::{Error, Result};
 
 use crate::fs::{RandomAccessFile, ReadAt};
-use crate::limited::Limits;
+use crate::rate_limited_file::Limits;
 use crate::{buffer_pool, prefetch, prefetch_address};
 
 /// Immutable bytes in shared memory: a block as it was read, or decompressed. Cloning counts one
