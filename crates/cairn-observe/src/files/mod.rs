@@ -2,13 +2,13 @@
 //! them, and for listeners.
 
 mod context;
+mod notify;
 mod reads;
 #[cfg(test)]
 mod tests;
-mod told;
 mod writes;
 
 pub use context::counted;
+pub use notify::told;
 pub use reads::{ReadOf, counted_reads};
-pub use told::told;
 pub use writes::measured_writes;
