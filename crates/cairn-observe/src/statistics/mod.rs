@@ -28,12 +28,12 @@
 //! ```
 
 mod atomics;
-mod beginning;
 mod distribution;
 mod gets;
 mod histogram;
 pub mod history;
 mod meter;
+mod reset;
 pub(crate) mod rows;
 mod samples;
 mod shard;

@@ -26,10 +26,10 @@
 use cairn_platform::cores;
 use cairn_platform::sync::{Mutex, MutexGuard, OnceLock};
 
-use super::beginning::{Generation, SamplesOf, Start};
 use super::distribution::Distribution;
 use super::gets::{self, Gets, Kind};
 use super::histogram::Histogram;
+use super::reset::{Generation, SamplesOf, Start};
 use super::samples::{Samples, Usual};
 use super::slots::SLOTS;
 use super::ticker::Ticker;
