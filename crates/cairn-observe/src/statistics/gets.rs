@@ -8,9 +8,9 @@
 
 use std::array;
 
+use super::single_writer::Sum;
 use super::tables::TableCounts;
 use super::ticker::Ticker;
-use super::turn::Sum;
 
 /// How many kinds there are.
 pub(super) const KINDS: usize = 129;

@@ -37,12 +37,12 @@ mod reset;
 pub(crate) mod rows;
 mod samples;
 mod shard;
+mod single_writer;
 mod slots;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod ticker;
-mod turn;
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;

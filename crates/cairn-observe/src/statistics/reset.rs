@@ -96,7 +96,7 @@ impl SamplesOf {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::super::turn::Sum;
+    use super::super::single_writer::Sum;
     use super::*;
     use loom::sync::{Arc, Mutex};
 

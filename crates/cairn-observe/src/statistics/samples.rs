@@ -1,7 +1,7 @@
 //! The samples of one histogram, as one thread at a time adds to them.
 
 use super::distribution::{BUCKETS, Distribution, LIMITS, bucket_of};
-use super::turn::Sum;
+use super::single_writer::Sum;
 
 /// The samples of one histogram in one shard.
 pub(super) struct Samples {

@@ -31,9 +31,9 @@ use super::gets::{self, Gets, Kind};
 use super::histogram::Histogram;
 use super::reset::{Generation, SamplesOf, Start};
 use super::samples::{Samples, Usual};
+use super::single_writer::{Sum, Turn};
 use super::slots::SLOTS;
 use super::ticker::Ticker;
-use super::turn::{Sum, Turn};
 
 /// What gets add bytes to: these sums lie in the first line of a shard. Those behind are what a get adds to
 /// that is of no kind.

@@ -175,7 +175,7 @@ mod tests {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::super::turn::Sum;
+    use super::super::single_writer::Sum;
     use super::*;
     use loom::sync::Arc;
 
