@@ -29,7 +29,7 @@
 
 mod atomics;
 mod distribution;
-mod gets;
+mod get_kinds;
 mod histogram;
 pub mod history;
 mod meter;
@@ -51,8 +51,8 @@ use cairn_platform::cores;
 use cairn_platform::sync::{AtomicU8, Ordering};
 
 pub use distribution::{Distribution, HistogramData};
-pub use gets::Hit;
-use gets::Kind;
+pub use get_kinds::Hit;
+use get_kinds::Kind;
 pub use histogram::Histogram;
 pub use meter::{Began, Meter};
 use shard::{Shard, Shards};

@@ -27,7 +27,7 @@ use cairn_platform::cores;
 use cairn_platform::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::distribution::Distribution;
-use super::gets::{self, Gets, Kind};
+use super::get_kinds::{self, Gets, Kind};
 use super::histogram::Histogram;
 use super::reset::{Generation, SamplesOf, Start};
 use super::samples::{Samples, Usual};
@@ -321,15 +321,15 @@ impl Shards {
     fn add_ticker(&self, sum: u64, ticker: Ticker) -> u64 {
         let sums = self.all().map(|shard| shard.sum(ticker).get());
         let sum = sums.fold(sum, u64::wrapping_add);
-        match gets::Totals::tell_of(ticker) {
+        match get_kinds::Totals::tell_of(ticker) {
             true => sum.wrapping_add(self.gets().ticker(ticker)),
             false => sum,
         }
     }
 
     /// The gets of each kind.
-    fn gets(&self) -> gets::Totals {
-        gets::Totals::of(self.all().map(|shard| &shard.gets))
+    fn gets(&self) -> get_kinds::Totals {
+        get_kinds::Totals::of(self.all().map(|shard| &shard.gets))
     }
 
     /// The sums of all tickers, by their numbers.
