@@ -9,7 +9,7 @@
 use std::array;
 
 use super::single_writer::Sum;
-use super::tables::TableCounts;
+use super::table_counts::TableCounts;
 use super::ticker::Ticker;
 
 /// How many kinds there are.

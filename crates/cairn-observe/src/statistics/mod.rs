@@ -39,7 +39,7 @@ mod samples;
 mod shard;
 mod single_writer;
 mod slots;
-mod tables;
+mod table_counts;
 #[cfg(test)]
 mod tests;
 mod ticker;
@@ -56,7 +56,7 @@ use get_kinds::Kind;
 pub use histogram::Histogram;
 pub use meter::{Began, Meter};
 use shard::{Shard, Shards};
-pub use tables::{BlockPart, CacheEvent, TableCounts, count};
+pub use table_counts::{BlockPart, CacheEvent, TableCounts, count};
 pub use ticker::Ticker;
 
 /// What statistics leave out.
