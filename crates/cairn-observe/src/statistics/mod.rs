@@ -32,13 +32,13 @@ mod distribution;
 mod get_kinds;
 mod histogram;
 pub mod history;
-mod meter;
 mod reset;
 pub(crate) mod rows;
 mod samples;
 mod shard;
 mod single_writer;
 mod slots;
+mod stopwatch;
 mod table_counts;
 #[cfg(test)]
 mod tests;
@@ -54,8 +54,8 @@ pub use distribution::{Distribution, HistogramData};
 pub use get_kinds::Hit;
 use get_kinds::Kind;
 pub use histogram::Histogram;
-pub use meter::{Began, Meter};
 use shard::{Shard, Shards};
+pub use stopwatch::{Began, Meter};
 pub use table_counts::{BlockPart, CacheEvent, TableCounts, count};
 pub use ticker::Ticker;
 
