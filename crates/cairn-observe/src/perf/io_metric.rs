@@ -1,8 +1,8 @@
 //! RocksDB's I/O counters, in the order in which it reports them.
 
-use crate::statistics::rows::rows;
+use crate::statistics::numbered_enum::numbered_enum;
 
-rows! {
+numbered_enum! {
     /// A sum of what one thread's operations did to files. Times are nanoseconds.
     IoMetric {
         BytesRead = "bytes_read",

@@ -1,8 +1,8 @@
 //! RocksDB's perf counters by level, in the order in which it reports them.
 
-use crate::statistics::rows::rows;
+use crate::statistics::numbered_enum::numbered_enum;
 
-rows! {
+numbered_enum! {
     /// A sum of what one thread's operations did in the tables of one level.
     LevelMetric {
         BloomFilterUseful = "bloom_filter_useful",

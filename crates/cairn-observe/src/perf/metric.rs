@@ -1,8 +1,8 @@
 //! RocksDB's perf counters, in the order in which it reports them.
 
-use crate::statistics::rows::rows;
+use crate::statistics::numbered_enum::numbered_enum;
 
-rows! {
+numbered_enum! {
     /// A sum of what one thread's operations did.
     PerfMetric {
         UserKeyComparisonCount = "user_key_comparison_count",

@@ -1,8 +1,8 @@
 //! RocksDB's tickers, in its order: the place of a row is its number in RocksDB 11.9's C interface.
 
-use super::rows::rows;
+use super::numbered_enum::numbered_enum;
 
-rows! {
+numbered_enum! {
     /// A number that only grows: how often something happened, or how much of it.
     Ticker {
         BlockCacheMiss = "rocksdb.block.cache.miss",

@@ -1,7 +1,7 @@
 //! How the lists of tickers and histograms are written down: a row is a word for the code and
 //! RocksDB's name.
 
-macro_rules! rows {
+macro_rules! numbered_enum {
     ($(#[$doc:meta])* $kind:ident { $($row:ident = $name:literal,)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,4 +38,4 @@ macro_rules! rows {
     };
 }
 
-pub(crate) use rows;
+pub(crate) use numbered_enum;
