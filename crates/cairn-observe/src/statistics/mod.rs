@@ -37,11 +37,11 @@ mod reset;
 mod samples;
 mod shard;
 mod single_writer;
-mod slots;
 mod stopwatch;
 mod table_counts;
 #[cfg(test)]
 mod tests;
+mod thread_slots;
 mod ticker;
 
 use std::fmt::{self, Write as _};
@@ -187,7 +187,7 @@ impl Statistics {
         let counts = level > StatsLevel::DisableAll as u8;
         if counts {
             let shards = &self.shards;
-            match slots::current() {
+            match thread_slots::current() {
                 Some(slot) => change(&Update {
                     shards,
                     shard: shards.of_slot(slot),

@@ -32,7 +32,7 @@ use super::histogram::Histogram;
 use super::reset::{Generation, SamplesOf, Start};
 use super::samples::{Samples, Usual};
 use super::single_writer::{Sum, Turn};
-use super::slots::SLOTS;
+use super::thread_slots::SLOTS;
 use super::ticker::Ticker;
 
 /// What gets add bytes to: these sums lie in the first line of a shard. Those behind are what a get adds to

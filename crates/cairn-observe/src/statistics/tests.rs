@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 
-use super::slots::PATIENCE;
+use super::thread_slots::PATIENCE;
 use super::*;
 
 #[test]
