@@ -28,9 +28,9 @@
 //! ```
 
 mod atomics;
-mod distribution;
 mod get_kinds;
 mod histogram;
+mod histogram_data;
 pub mod history;
 pub(crate) mod numbered_enum;
 mod reset;
@@ -50,10 +50,10 @@ use std::sync::Arc;
 use cairn_platform::cores;
 use cairn_platform::sync::{AtomicU8, Ordering};
 
-pub use distribution::{Distribution, HistogramData};
 pub use get_kinds::Hit;
 use get_kinds::Kind;
 pub use histogram::Histogram;
+pub use histogram_data::{Distribution, HistogramData};
 use shard::{Shard, Shards};
 pub use stopwatch::{Began, Meter};
 pub use table_counts::{BlockPart, CacheEvent, TableCounts, count};

@@ -1,6 +1,6 @@
 //! The samples of one histogram, as one thread at a time adds to them.
 
-use super::distribution::{BUCKETS, Distribution, LIMITS, bucket_of};
+use super::histogram_data::{BUCKETS, Distribution, LIMITS, bucket_of};
 use super::single_writer::Sum;
 
 /// The samples of one histogram in one shard.

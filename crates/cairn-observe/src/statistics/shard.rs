@@ -26,9 +26,9 @@
 use cairn_platform::cores;
 use cairn_platform::sync::{Mutex, MutexGuard, OnceLock};
 
-use super::distribution::Distribution;
 use super::get_kinds::{self, Gets, Kind};
 use super::histogram::Histogram;
+use super::histogram_data::Distribution;
 use super::reset::{Generation, SamplesOf, Start};
 use super::samples::{Samples, Usual};
 use super::single_writer::{Sum, Turn};
