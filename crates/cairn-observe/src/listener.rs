@@ -18,7 +18,7 @@ use cairn_format::table::properties::Properties;
 use cairn_types::{Error, SequenceNumber, TableFileCreationReason};
 
 use crate::logger::{Level, Logger};
-use crate::perf::io::FileTimes;
+use crate::perf::iostats::FileTimes;
 use crate::reason::{BackgroundErrorReason, CompactionReason, FlushReason, StallCondition};
 
 /// A flush.

@@ -263,7 +263,7 @@ const PASSED_OVER: [&str; 5] = [
     "cairn_model::",
     "cairn_observe::files::",
     "cairn_platform::wrapper::",
-    "cairn_observe::perf::io::",
+    "cairn_observe::perf::iostats::",
 ];
 
 /// The frames of the stack that are the engine's, innermost first.

@@ -8,10 +8,10 @@ use cairn_platform::fs::{FileMode, ReadAt, Status};
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile, wrapper};
 use cairn_types::{Result, Veil};
 
-use crate::perf::io::{self, IoMetric};
+use crate::perf::iostats::{self, IoMetric};
 use crate::threads;
 
-/// `fs`, whose calls count for the thread that makes them ([`crate::perf::io`], [`crate::threads`]). While nobody
+/// `fs`, whose calls count for the thread that makes them ([`crate::perf::iostats`], [`crate::threads`]). While nobody
 /// asks for such counters a call pays for a look at two numbers.
 #[must_use]
 pub fn counted(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Arc<dyn FileSystem> {
@@ -35,7 +35,7 @@ impl Counted {
     }
 
     fn opening<T>(&self, open: impl FnOnce() -> T) -> T {
-        io::timed(&*self.clock, IoMetric::OpenNanos, open)
+        iostats::timed(&*self.clock, IoMetric::OpenNanos, open)
     }
 }
 
@@ -69,7 +69,7 @@ impl wrapper::FileSystemWrapper for Counted {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        io::timed(&*self.clock, IoMetric::FsyncNanos, || self.fs.sync_dir(dir))
+        iostats::timed(&*self.clock, IoMetric::FsyncNanos, || self.fs.sync_dir(dir))
     }
 }
 
@@ -80,13 +80,13 @@ struct Reader {
 
 impl Reader {
     fn read(&self, read: impl FnOnce() -> Result<usize>) -> Result<usize> {
-        let got = io::timed_io(
+        let got = iostats::timed_io(
             &*self.clock,
             (IoMetric::ReadNanos, IoMetric::CpuReadNanos),
             read,
         );
         if let Ok(bytes) = &got {
-            io::add(IoMetric::BytesRead, *bytes as u64);
+            iostats::add(IoMetric::BytesRead, *bytes as u64);
             threads::count_read(*bytes as u64);
         }
         got
@@ -123,7 +123,7 @@ struct Writer {
 
 impl Writer {
     fn timed<T>(&self, metric: IoMetric, call: impl FnOnce() -> T) -> T {
-        io::timed(&*self.clock, metric, call)
+        iostats::timed(&*self.clock, metric, call)
     }
 }
 
@@ -138,10 +138,10 @@ impl wrapper::WritableFileWrapper for Writer {
             return self.file.append_veiled(data, veils);
         }
         let metrics = (IoMetric::WriteNanos, IoMetric::CpuWriteNanos);
-        io::timed_io(&*self.clock, metrics, || {
+        iostats::timed_io(&*self.clock, metrics, || {
             self.file.append_veiled(data, veils)
         })?;
-        io::add(IoMetric::BytesWritten, data.len() as u64);
+        iostats::add(IoMetric::BytesWritten, data.len() as u64);
         threads::count_written(data.len() as u64);
         Ok(())
     }

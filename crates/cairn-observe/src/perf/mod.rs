@@ -16,8 +16,8 @@
 //! ```
 
 pub mod by_level;
-pub mod io;
 mod io_metric;
+pub mod iostats;
 mod level_metric;
 mod metric;
 

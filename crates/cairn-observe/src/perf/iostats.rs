@@ -6,14 +6,14 @@
 //! [`PerfLevel::EnableTimeAndCpuTimeExceptForMutex`] on.
 //!
 //! ```
-//! use cairn_observe::perf::io::{self, IoMetric};
+//! use cairn_observe::perf::iostats::{self, IoMetric};
 //! use cairn_observe::perf::{self, PerfLevel};
 //!
 //! perf::set_level(PerfLevel::EnableCount);
-//! io::reset();
-//! io::add(IoMetric::BytesRead, 7);
-//! assert_eq!(io::metric(IoMetric::BytesRead), 7);
-//! assert_eq!(io::report(true), "bytes_read = 7");
+//! iostats::reset();
+//! iostats::add(IoMetric::BytesRead, 7);
+//! assert_eq!(iostats::metric(IoMetric::BytesRead), 7);
+//! assert_eq!(iostats::report(true), "bytes_read = 7");
 //! ```
 
 use std::cell::Cell;
