@@ -4,7 +4,6 @@
 //! has no dependency. Start with [`error`] for what can go wrong and [`iter`] for the contract
 //! that every iterator of the engine keeps.
 
-pub mod collector;
 pub mod comparator;
 pub mod error;
 pub mod filter;
@@ -13,11 +12,11 @@ pub mod merge;
 pub mod number;
 pub mod partition;
 pub mod prefix;
+pub mod properties_collector;
 pub mod value;
 pub mod veil;
 pub mod wal_filter;
 
-pub use collector::{CollectorContext, TablePropertiesCollector, TablePropertiesCollectorFactory};
 pub use comparator::{Comparator, KeyOrder};
 pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
 pub use filter::{
@@ -29,6 +28,9 @@ pub use merge::{MergeInput, MergeOperator};
 pub use number::{FileNumber, SequenceNumber};
 pub use partition::{PartitionContext, SstPartitioner, SstPartitionerFactory};
 pub use prefix::{PrefixExtractor, SliceTransform};
+pub use properties_collector::{
+    CollectorContext, TablePropertiesCollector, TablePropertiesCollectorFactory,
+};
 pub use value::ValueKind;
 pub use veil::Veil;
 pub use wal_filter::{WalDecision, WalFilter};
