@@ -4,9 +4,9 @@
 //! has no dependency. Start with [`error`] for what can go wrong and [`iter`] for the contract
 //! that every iterator of the engine keeps.
 
+pub mod compaction_filter;
 pub mod comparator;
 pub mod error;
-pub mod filter;
 pub mod iter;
 pub mod merge;
 pub mod number;
@@ -17,12 +17,12 @@ pub mod value;
 pub mod veil;
 pub mod wal_filter;
 
-pub use comparator::{Comparator, KeyOrder};
-pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
-pub use filter::{
+pub use compaction_filter::{
     CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision, FilterValue,
     TableFileCreationReason,
 };
+pub use comparator::{Comparator, KeyOrder};
+pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
 pub use iter::Progress;
 pub use merge::{MergeInput, MergeOperator};
 pub use number::{FileNumber, SequenceNumber};
