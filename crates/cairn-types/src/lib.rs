@@ -8,7 +8,7 @@ pub mod compaction_filter;
 pub mod comparator;
 pub mod error;
 pub mod iter;
-pub mod merge;
+pub mod merge_operator;
 pub mod number;
 pub mod partition;
 pub mod prefix;
@@ -24,7 +24,7 @@ pub use compaction_filter::{
 pub use comparator::{Comparator, KeyOrder};
 pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
 pub use iter::Progress;
-pub use merge::{MergeInput, MergeOperator};
+pub use merge_operator::{MergeInput, MergeOperator};
 pub use number::{FileNumber, SequenceNumber};
 pub use partition::{PartitionContext, SstPartitioner, SstPartitionerFactory};
 pub use prefix::{PrefixExtractor, SliceTransform};
