@@ -10,9 +10,9 @@ pub mod error;
 pub mod iter;
 pub mod merge_operator;
 pub mod number;
-pub mod partition;
 pub mod prefix;
 pub mod properties_collector;
+pub mod sst_partitioner;
 pub mod value;
 pub mod veil;
 pub mod wal_filter;
@@ -26,11 +26,11 @@ pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
 pub use iter::Progress;
 pub use merge_operator::{MergeInput, MergeOperator};
 pub use number::{FileNumber, SequenceNumber};
-pub use partition::{PartitionContext, SstPartitioner, SstPartitionerFactory};
 pub use prefix::{PrefixExtractor, SliceTransform};
 pub use properties_collector::{
     CollectorContext, TablePropertiesCollector, TablePropertiesCollectorFactory,
 };
+pub use sst_partitioner::{PartitionContext, SstPartitioner, SstPartitionerFactory};
 pub use value::ValueKind;
 pub use veil::Veil;
 pub use wal_filter::{WalDecision, WalFilter};
