@@ -10,7 +10,7 @@ pub mod error;
 pub mod iter;
 pub mod merge_operator;
 pub mod number;
-pub mod prefix;
+pub mod prefix_extractor;
 pub mod properties_collector;
 pub mod sst_partitioner;
 pub mod value;
@@ -26,7 +26,7 @@ pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
 pub use iter::Progress;
 pub use merge_operator::{MergeInput, MergeOperator};
 pub use number::{FileNumber, SequenceNumber};
-pub use prefix::{PrefixExtractor, SliceTransform};
+pub use prefix_extractor::{PrefixExtractor, SliceTransform};
 pub use properties_collector::{
     CollectorContext, TablePropertiesCollector, TablePropertiesCollectorFactory,
 };
