@@ -13,7 +13,7 @@ pub mod number;
 pub mod prefix_extractor;
 pub mod properties_collector;
 pub mod sst_partitioner;
-pub mod value;
+pub mod value_kind;
 pub mod veil;
 pub mod wal_filter;
 
@@ -31,6 +31,6 @@ pub use properties_collector::{
     CollectorContext, TablePropertiesCollector, TablePropertiesCollectorFactory,
 };
 pub use sst_partitioner::{PartitionContext, SstPartitioner, SstPartitionerFactory};
-pub use value::ValueKind;
+pub use value_kind::ValueKind;
 pub use veil::Veil;
 pub use wal_filter::{WalDecision, WalFilter};

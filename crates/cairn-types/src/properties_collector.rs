@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::number::SequenceNumber;
-use crate::value::ValueKind;
+use crate::value_kind::ValueKind;
 
 /// What a factory is told about the table that it makes a collector for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
