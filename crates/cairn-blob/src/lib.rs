@@ -9,12 +9,12 @@
 //! garbage, is the version's affair.
 
 mod builder;
-mod file;
+mod reader;
 mod verify;
 
 #[cfg(test)]
 mod tests;
 
 pub use builder::{BlobBuilder, BlobParams, FinishedBlobs};
-pub use file::{BlobFile, BlobValue};
+pub use reader::{BlobFile, BlobValue};
 pub use verify::Verified;

@@ -6,7 +6,7 @@ use cairn_format::names;
 use cairn_platform::io::{Buffer, ReadRequest};
 use cairn_types::{Error, Malformed, Result};
 
-use crate::file::BlobFile;
+use crate::reader::BlobFile;
 
 /// The counts of a check of a whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
