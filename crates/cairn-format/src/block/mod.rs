@@ -26,12 +26,12 @@ mod builder;
 mod cursor;
 mod data;
 mod hash;
-mod hidden;
 mod index;
 mod layout;
 mod pairs;
 mod prefix;
 mod runs;
+mod skip_limits;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -39,12 +39,12 @@ mod words;
 pub use builder::{BlockBuilder, BlockOptions, IndexBlockBuilder, can_hash};
 pub use data::DataCursor;
 pub use hash::{HashHit, hash_lookup};
-pub use hidden::{Block, Hidden, Skipped};
 pub use index::{IndexCursor, IndexEntry, IndexForm};
 pub use layout::{BlockKind, BlockLayout, MAX_HASHED_BLOCK_LEN};
 pub use pairs::{Passed, Walk, skip_deleted};
 pub use prefix::{EntryForm, expand};
 pub use runs::skip_deletions;
+pub use skip_limits::{Block, Hidden, Skipped};
 pub use words::{DataWords, KeyWords};
 
 /// The longest block: offsets in it are 32 bits wide, here and in RocksDB.

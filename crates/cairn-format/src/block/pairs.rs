@@ -11,8 +11,8 @@ use cairn_types::Decoded;
 
 use super::cursor::{Coding, Entry, append, bad_entry};
 use super::data::{DataCursor, Together, ValuePlace, lengths};
-use super::hidden::{Block, Hidden, Skipped};
 use super::runs::before_limit;
+use super::skip_limits::{Block, Hidden, Skipped};
 use crate::key;
 
 /// A cursor and the block that it walks over.

@@ -8,7 +8,7 @@ use cairn_types::Decoded;
 
 use super::cursor::{Coding, bad_entry};
 use super::data::{DataCursor, Together, lengths};
-use super::hidden::{Block, Hidden};
+use super::skip_limits::{Block, Hidden};
 use crate::key;
 
 /// Deletions passed with their keys before the others are passed without them: to find the last key
