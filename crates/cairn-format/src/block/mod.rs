@@ -30,7 +30,7 @@ mod index;
 mod layout;
 mod pairs;
 mod prefix;
-mod runs;
+mod skip_deletions;
 mod skip_limits;
 #[cfg(test)]
 mod tests;
@@ -43,7 +43,7 @@ pub use index::{IndexCursor, IndexEntry, IndexForm};
 pub use layout::{BlockKind, BlockLayout, MAX_HASHED_BLOCK_LEN};
 pub use pairs::{Passed, Walk, skip_deleted};
 pub use prefix::{EntryForm, expand};
-pub use runs::skip_deletions;
+pub use skip_deletions::skip_deletions;
 pub use skip_limits::{Block, Hidden, Skipped};
 pub use words::{DataWords, KeyWords};
 

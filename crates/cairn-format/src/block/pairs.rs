@@ -11,7 +11,7 @@ use cairn_types::Decoded;
 
 use super::cursor::{Coding, Entry, append, bad_entry};
 use super::data::{DataCursor, Together, ValuePlace, lengths};
-use super::runs::before_limit;
+use super::skip_deletions::before_limit;
 use super::skip_limits::{Block, Hidden, Skipped};
 use crate::key;
 
