@@ -15,8 +15,8 @@ use std::ops::Range;
 
 use cairn_types::{Decoded, Malformed};
 
+use super::key_words::{DataWords, Place};
 use super::layout::BlockLayout;
-use super::words::{DataWords, Place};
 
 /// How entries of a kind of block are laid out.
 pub(super) trait Coding {

@@ -7,8 +7,8 @@ use cairn_types::{Decoded, KeyOrder, SequenceNumber};
 
 use super::cursor::{Coding, Entry, Position};
 use super::hash::{HashHit, hash_lookup};
+use super::key_words::DataWords;
 use super::layout::BlockLayout;
-use super::words::DataWords;
 use crate::coding::decode_varint32;
 use crate::key;
 

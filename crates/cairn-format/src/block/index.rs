@@ -19,8 +19,8 @@ use cairn_types::{Decoded, KeyOrder};
 
 use super::cursor::{Coding, Entry, Position};
 use super::data::lengths;
+use super::key_words::KeyWords;
 use super::layout::{BlockKind, BlockLayout};
-use super::words::KeyWords;
 use crate::coding::{Input, decode_varint32, short_varint64, unzigzag};
 use crate::key;
 use crate::table::TRAILER_LEN;

@@ -27,6 +27,7 @@ mod cursor;
 mod data;
 mod hash;
 mod index;
+mod key_words;
 mod layout;
 mod prefix;
 mod skip_deleted;
@@ -34,18 +35,17 @@ mod skip_deletions;
 mod skip_limits;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub use builder::{BlockBuilder, BlockOptions, IndexBlockBuilder, can_hash};
 pub use data::DataCursor;
 pub use hash::{HashHit, hash_lookup};
 pub use index::{IndexCursor, IndexEntry, IndexForm};
+pub use key_words::{DataWords, KeyWords};
 pub use layout::{BlockKind, BlockLayout, MAX_HASHED_BLOCK_LEN};
 pub use prefix::{EntryForm, expand};
 pub use skip_deleted::{Passed, Walk, skip_deleted};
 pub use skip_deletions::skip_deletions;
 pub use skip_limits::{Block, Hidden, Skipped};
-pub use words::{DataWords, KeyWords};
 
 /// The longest block: offsets in it are 32 bits wide, here and in RocksDB.
 pub const MAX_BLOCK_LEN: usize = u32::MAX as usize;
