@@ -2,12 +2,12 @@
 
 use cairn_types::KeyOrder;
 
+use super::common_prefix;
 use super::cursor::common_prefix;
 use super::hash::HashIndexBuilder;
 use super::index::IndexForm;
 use super::layout::MAX_HASHED_BLOCK_LEN;
 use super::layout::{HASHED, SEPARATED, UNIFORM};
-use super::prefix;
 use crate::coding::{put_fixed32, put_lps, put_varint32, put_varint64, put_varsigned64, zigzag};
 use crate::key;
 use crate::table::handle::Handle;
@@ -140,7 +140,7 @@ impl Restarts {
     fn strip(&mut self, entries: &mut Vec<u8>, lengths: usize) {
         let len = self.prefix_len();
         if len > 0 {
-            *entries = prefix::strip(entries, &mut self.offsets, len, lengths);
+            *entries = common_prefix::strip(entries, &mut self.offsets, len, lengths);
         }
     }
 

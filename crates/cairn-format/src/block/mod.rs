@@ -23,13 +23,13 @@
 //! building the keys it passes; `next` copies only what a key does not share with the one before.
 
 mod builder;
+mod common_prefix;
 mod cursor;
 mod data;
 mod hash;
 mod index;
 mod key_words;
 mod layout;
-mod prefix;
 mod skip_deleted;
 mod skip_deletions;
 mod skip_limits;
@@ -37,12 +37,12 @@ mod skip_limits;
 mod tests;
 
 pub use builder::{BlockBuilder, BlockOptions, IndexBlockBuilder, can_hash};
+pub use common_prefix::{EntryForm, expand};
 pub use data::DataCursor;
 pub use hash::{HashHit, hash_lookup};
 pub use index::{IndexCursor, IndexEntry, IndexForm};
 pub use key_words::{DataWords, KeyWords};
 pub use layout::{BlockKind, BlockLayout, MAX_HASHED_BLOCK_LEN};
-pub use prefix::{EntryForm, expand};
 pub use skip_deleted::{Passed, Walk, skip_deleted};
 pub use skip_deletions::skip_deletions;
 pub use skip_limits::{Block, Hidden, Skipped};
