@@ -4,7 +4,7 @@ use cairn_types::KeyOrder;
 
 use super::common_prefix;
 use super::cursor::common_prefix;
-use super::hash::HashIndexBuilder;
+use super::hash_index::HashIndexBuilder;
 use super::index::IndexForm;
 use super::layout::MAX_HASHED_BLOCK_LEN;
 use super::layout::{HASHED, SEPARATED, UNIFORM};

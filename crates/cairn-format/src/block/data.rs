@@ -6,7 +6,7 @@ use std::ops::Range;
 use cairn_types::{Decoded, KeyOrder, SequenceNumber};
 
 use super::cursor::{Coding, Entry, Position};
-use super::hash::{HashHit, hash_lookup};
+use super::hash_index::{HashHit, hash_lookup};
 use super::key_words::DataWords;
 use super::layout::BlockLayout;
 use crate::coding::decode_varint32;
