@@ -27,11 +27,11 @@ use cairn_types::{Decoded, KeyOrder, Malformed, SequenceNumber, ValueKind};
 use crate::block::{BlockKind, BlockLayout, DataCursor};
 use crate::key::{self, InternalKey};
 use crate::sorted::{Sorted, word};
-use apart::Apart;
+use disjoint::Apart;
 use edges::Edges;
 use stacks::Stacks;
 
-mod apart;
+mod disjoint;
 mod edges;
 mod stacks;
 #[cfg(test)]
