@@ -27,7 +27,7 @@
 //! [`RecoveryMode`] says what a database does about that. None of them touches a file.
 
 mod reader;
-mod recovery;
+mod recovery_mode;
 mod writer;
 
 #[cfg(test)]
@@ -36,7 +36,7 @@ mod tests;
 use cairn_types::{Decoded, Malformed, SequenceNumber};
 
 pub use reader::{Bytes, Dropped, End, Event, LogReader, Reason, Source};
-pub use recovery::{RecoveryMode, Verdict};
+pub use recovery_mode::{RecoveryMode, Verdict};
 pub use writer::{Framing, LogWriter};
 
 use crate::coding::Input;
