@@ -26,14 +26,14 @@
 //! [`WriteBatch`] builds the bytes, [`BatchRef`] reads them without copying. Neither knows what
 //! families exist, what a save point is, or how much a batch may hold.
 
-mod write;
+mod builder;
 
 #[cfg(test)]
 mod tests;
 
 use cairn_types::{Decoded, Malformed, SequenceNumber, ValueKind};
 
-pub use write::{Mark, WriteBatch, check_entry};
+pub use builder::{Mark, WriteBatch, check_entry};
 
 use crate::coding::Input;
 
