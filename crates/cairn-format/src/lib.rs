@@ -19,6 +19,6 @@ pub mod manifest;
 pub mod names;
 pub mod options_text;
 pub mod range_del;
-mod sorted;
+mod sorted_u64;
 pub mod table;
 pub mod wide;

@@ -24,7 +24,7 @@ use super::data::Together;
 use super::index::IndexForm;
 use super::layout::BlockLayout;
 use crate::key;
-use crate::sorted::{Sorted, word};
+use crate::sorted_u64::{Sorted, word};
 use crate::table::TRAILER_LEN;
 use crate::table::handle::Handle;
 

@@ -26,7 +26,7 @@ use cairn_types::{Decoded, KeyOrder, Malformed, SequenceNumber, ValueKind};
 
 use crate::block::{BlockKind, BlockLayout, DataCursor};
 use crate::key::{self, InternalKey};
-use crate::sorted::{Sorted, word};
+use crate::sorted_u64::{Sorted, word};
 use disjoint::Apart;
 use edges::Edges;
 use stacks::Stacks;
