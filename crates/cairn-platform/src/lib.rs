@@ -4,6 +4,7 @@
 //! reaches files, clocks and threads only through it; the simulator hands it another one, and the
 //! whole engine runs in that.
 
+pub mod backoff;
 mod buffer_pool;
 pub mod clock;
 pub mod cores;
@@ -13,7 +14,7 @@ pub mod fs;
 pub mod io;
 pub mod limiter;
 pub mod mem;
-pub mod patience;
+
 pub mod posix;
 mod prefetch;
 pub mod random;

@@ -21,7 +21,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use cairn_platform::patience;
+use cairn_platform::backoff;
 use cairn_platform::sync::{
     AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, OnceLock, Ordering,
 };
@@ -142,9 +142,9 @@ impl Waiter {
     /// Waits for its turn.
     pub(crate) fn wait(&self) -> Turn {
         let told = || self.told.load(Ordering::Acquire);
-        if !patience::look(told) {
+        if !backoff::look(told) {
             self.looks.store(false, Ordering::Relaxed);
-            patience::let_others_run(told);
+            backoff::let_others_run(told);
         }
         let mut turn = self.turn.lock();
         loop {
@@ -191,7 +191,7 @@ impl Queue {
 
     /// Looks for a while whether the lead becomes free; whether the caller has it now.
     fn look_for_the_lead(&self) -> bool {
-        for _ in 0..patience::looks() {
+        for _ in 0..backoff::looks() {
             // Relaxed: what is acted on is what `change` finds.
             match self.lead.load(Ordering::Relaxed) {
                 HELD => std::hint::spin_loop(),

@@ -93,7 +93,7 @@ impl Condvar {
 }
 
 /// The waits before a thread sleeps, of no time: loom has none.
-pub(super) mod patience {
+pub(super) mod backoff {
     pub(in super::super) fn look(done: impl Fn() -> bool) -> bool {
         done()
     }
