@@ -10,7 +10,7 @@ use cairn_types::{Result, Veil};
 
 use crate::clock::Clock;
 use crate::fs::{FileMode, WritableFile};
-use crate::limiter::{IoKind, IoPriority, Passed, RateLimiter};
+use crate::rate_limiter::{IoKind, IoPriority, Passed, RateLimiter};
 use crate::wrapper;
 
 /// A limiter, and as who its requests are made.
@@ -108,7 +108,7 @@ impl wrapper::WritableFileWrapper for LimitedFile {
 mod tests {
     use super::*;
     use crate::io::ReadRequest;
-    use crate::limiter::RateLimited;
+    use crate::rate_limiter::RateLimited;
     use crate::{FileSystem, Io, MemFileSystem};
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cairn_platform::Clock;
-use cairn_platform::limiter::Passed;
+use cairn_platform::rate_limiter::Passed;
 use cairn_platform::{IoKind, LimitWatch};
 
 use super::{Histogram, Statistics, Ticker, Update};

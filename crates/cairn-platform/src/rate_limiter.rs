@@ -10,7 +10,7 @@
 //! costs one lock.
 //!
 //! ```
-//! use cairn_platform::limiter::{RateLimited, RateLimiter};
+//! use cairn_platform::rate_limiter::{RateLimited, RateLimiter};
 //!
 //! // 64 MiB a second, refilled ten times a second; one refill in ten serves the lower
 //! // priorities first. Only writes count.
@@ -424,5 +424,5 @@ impl std::fmt::Debug for RateLimiter {
 }
 
 #[cfg(test)]
-#[path = "limiter_tests.rs"]
+#[path = "rate_limiter_tests.rs"]
 mod tests;
