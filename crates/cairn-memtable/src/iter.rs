@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use cairn_format::key;
 
-use crate::list::{Ahead, Entry};
 use crate::memtable::Memtable;
 use crate::pin::PinnedEntry;
+use crate::skiplist::{Entry, Prefetcher};
 
 /// Walks the point entries of a memtable in internal-key order, by the contract of
 /// `cairn_types::iter`. Entries that are added meanwhile may or may not be met.
@@ -142,7 +142,7 @@ impl MemtableIter {
 pub struct MemtableWalk {
     iter: MemtableIter,
     /// Of the list in `iter`; followed only while that is there.
-    ahead: Ahead,
+    ahead: Prefetcher,
 }
 
 impl MemtableWalk {
@@ -151,7 +151,7 @@ impl MemtableWalk {
     pub fn new(table: Arc<Memtable>) -> MemtableWalk {
         MemtableWalk {
             iter: MemtableIter::new(table),
-            ahead: Ahead::NONE,
+            ahead: Prefetcher::NONE,
         }
     }
 
@@ -161,11 +161,11 @@ impl MemtableWalk {
         match target {
             Some(target) => {
                 self.iter.seek(target);
-                self.ahead = Ahead::NONE;
+                self.ahead = Prefetcher::NONE;
             }
             None => {
                 self.iter.seek_to_first();
-                self.ahead = Ahead::of(self.iter.table.list());
+                self.ahead = Prefetcher::of(self.iter.table.list());
             }
         }
     }

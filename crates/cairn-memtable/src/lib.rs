@@ -4,7 +4,7 @@
 //! a lock on either side. It is a skiplist in an arena (`list`) for point entries and a
 //! list of range tombstones beside it, of which readers share fragments that are built as they come, and if asked for a Bloom filter (`filter`) that saves
 //! lookups the walk. A lone writer may have his entries linked in some at a time, before anybody reads
-//! ([`Memtable::add_late`]). For bulk loads it can be sorted late, when it is first read. When it is full, the database stops writing to it, flushes
+//! ([`Memtable::add_deferred`]). For bulk loads it can be sorted late, when it is first read. When it is full, the database stops writing to it, flushes
 //! it to a table and drops it as a whole.
 //!
 //! ```
@@ -28,13 +28,13 @@
 
 mod filter;
 mod iter;
-mod list;
 mod memtable;
 mod pin;
+mod skiplist;
 
 pub use filter::FilterOptions;
 pub use iter::{MemtableIter, MemtableWalk};
-pub use list::comparator_guard::{RULE, is_comparing};
-pub use list::{Entry, InsertHint, TOGETHER};
 pub use memtable::{Memtable, MemtableOptions, Point, RangeTombstones};
 pub use pin::PinnedEntry;
+pub use skiplist::comparator_guard::{COMPARATOR_RULE, in_comparator};
+pub use skiplist::{Entry, INSERT_BATCH, InsertHint};

@@ -11,9 +11,9 @@ use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
 
 use crate::filter::{Filter, FilterOptions};
 use crate::iter::{MemtableIter, MemtableWalk};
-use crate::list::comparator_guard::{holding, must_be_free};
-use crate::list::{Addition, Entry, InsertHint, List, TOGETHER};
 use crate::pin::PinnedEntry;
+use crate::skiplist::comparator_guard::{assert_not_held, holding};
+use crate::skiplist::{Addition, Entry, INSERT_BATCH, InsertHint, SkipList};
 
 /// How a memtable is built.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct MemtableOptions {
     /// The filter that lookups ask first.
     pub filter: FilterOptions,
     /// True if entries are sorted only when the memtable is first read or flushed: for bulk loads.
-    pub sorted_late: bool,
+    pub sort_on_read: bool,
 }
 
 impl Default for MemtableOptions {
@@ -31,7 +31,7 @@ impl Default for MemtableOptions {
         MemtableOptions {
             arena_block_size: 1 << 20,
             filter: FilterOptions::default(),
-            sorted_late: false,
+            sort_on_read: false,
         }
     }
 }
@@ -51,7 +51,7 @@ pub struct Point<'a> {
 
 /// Recent writes of a column family, sorted; see the crate's documentation.
 pub struct Memtable {
-    list: List,
+    list: SkipList,
     filter: Option<Filter>,
     /// Where the last insertion without a hint of its own went.
     hint: Mutex<InsertHint>,
@@ -132,9 +132,9 @@ impl Memtable {
         };
         Memtable {
             filter,
-            list: match options.sorted_late {
-                true => List::new(order, options.arena_block_size).sorted_late(),
-                false => List::new(order, options.arena_block_size),
+            list: match options.sort_on_read {
+                true => SkipList::new(order, options.arena_block_size).sort_on_read(),
+                false => SkipList::new(order, options.arena_block_size),
             },
             hint: Mutex::new(InsertHint::default()),
             deletions: AtomicUsize::new(0),
@@ -243,7 +243,7 @@ impl Memtable {
     ) -> bool {
         let kind = match kind {
             ValueKind::RangeDeletion => return self.add_range(seq, user_key, value),
-            kind => self.kind_here(kind, user_key),
+            kind => self.stored_kind(kind, user_key),
         };
         let packed = key::pack(seq, kind);
         let is_new = self.list.insert(user_key, packed, value, hint);
@@ -259,18 +259,25 @@ impl Memtable {
     /// # Panics
     ///
     /// As for [`Memtable::add`].
-    pub fn add_late(&self, seq: SequenceNumber, kind: ValueKind, user_key: &[u8], value: &[u8]) {
+    pub fn add_deferred(
+        &self,
+        seq: SequenceNumber,
+        kind: ValueKind,
+        user_key: &[u8],
+        value: &[u8],
+    ) {
         if kind == ValueKind::RangeDeletion {
             self.add_range(seq, user_key, value);
             return;
         }
-        let kind = self.kind_here(kind, user_key);
-        self.list.insert_late(user_key, key::pack(seq, kind), value);
+        let kind = self.stored_kind(kind, user_key);
+        self.list
+            .insert_deferred(user_key, key::pack(seq, kind), value);
         self.count_point(seq, kind, user_key, value);
     }
 
     /// Adds point entries of ascending sequence numbers as [`Memtable::add`] does, faster: the
-    /// searches for their places wait for memory together, [`TOGETHER`] at a time.
+    /// searches for their places wait for memory together, [`INSERT_BATCH`] at a time.
     ///
     /// # Panics
     ///
@@ -279,15 +286,15 @@ impl Memtable {
         let mut own = InsertHint::default();
         let mut shared = self.hint.try_lock();
         let hint = shared.as_deref_mut().unwrap_or(&mut own);
-        for points in points.chunks(TOGETHER) {
-            let mut additions: [Addition<'_>; TOGETHER] = [(&[], 0, &[]); TOGETHER];
-            let mut kinds = [ValueKind::Value; TOGETHER];
+        for points in points.chunks(INSERT_BATCH) {
+            let mut additions: [Addition<'_>; INSERT_BATCH] = [(&[], 0, &[]); INSERT_BATCH];
+            let mut kinds = [ValueKind::Value; INSERT_BATCH];
             for (at, point) in points.iter().enumerate() {
-                kinds[at] = self.kind_here(point.kind, point.key);
+                kinds[at] = self.stored_kind(point.kind, point.key);
                 additions[at] = (point.key, key::pack(point.seq, kinds[at]), point.value);
             }
             let additions = &additions[..points.len()];
-            self.list.insert_together(additions, hint, |at, is_new| {
+            self.list.insert_batch(additions, hint, |at, is_new| {
                 if is_new {
                     let point = &points[at];
                     self.count_point(point.seq, kinds[at], point.key, point.value);
@@ -298,7 +305,7 @@ impl Memtable {
 
     /// The kind that an entry of `kind` has here; its key is made known to the filter.
     #[inline]
-    fn kind_here(&self, kind: ValueKind, user_key: &[u8]) -> ValueKind {
+    fn stored_kind(&self, kind: ValueKind, user_key: &[u8]) -> ValueKind {
         assert!(
             kind.is_point(),
             "memtables hold point entries and range deletions"
@@ -452,7 +459,7 @@ impl Memtable {
     /// The fragments of all range tombstones. Readers tell those that are too new for them by their sequence numbers.
     #[must_use]
     pub fn range_tombstones(&self) -> RangeTombstones {
-        must_be_free(self.order(), &self.ranges);
+        assert_not_held(self.order(), &self.ranges);
         let mut ranges = self.ranges.lock();
         holding(self.order(), &self.ranges, || ranges.build(self.order()));
         Arc::clone(&ranges.shown)
@@ -471,24 +478,24 @@ impl Memtable {
         self.list.order()
     }
 
-    pub(crate) fn list(&self) -> &List {
+    pub(crate) fn list(&self) -> &SkipList {
         &self.list
     }
 
     /// Bytes of memory in use, range tombstones and the whole filter included.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
-        self.list.arena().memory_usage() + self.bytes_beside()
+        self.list.arena().memory_usage() + self.bytes_outside_list()
     }
 
     /// Bytes taken from the allocator: [`Memtable::memory_usage`] and what is still unused.
     #[must_use]
     pub fn memory_reserved(&self) -> usize {
-        self.list.arena().memory_reserved() + self.bytes_beside()
+        self.list.arena().memory_reserved() + self.bytes_outside_list()
     }
 
     /// Bytes of what is beside the list.
-    fn bytes_beside(&self) -> usize {
+    fn bytes_outside_list(&self) -> usize {
         self.filter.as_ref().map_or(0, Filter::bytes) + self.range_bytes()
     }
 

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::list::Entry;
 use crate::memtable::Memtable;
+use crate::skiplist::Entry;
 
 /// An entry of a memtable with a share in the memtable: its key and value stay readable for as long
 /// as this is kept, and with them all of the memtable's memory.

@@ -148,7 +148,7 @@ impl Shared {
         let memtable = cairn_memtable::MemtableOptions {
             arena_block_size: options.arena_block_size,
             filter: memtable_filter(options),
-            sorted_late: options.memtable_factory == MemtableFactory::Vector,
+            sort_on_read: options.memtable_factory == MemtableFactory::Vector,
         };
         let memtable = Memtable::new(options.comparator.clone(), memtable).created_after(last);
         Arc::new(match &self.writes.buffers {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use cairn_memtable::{RULE, is_comparing};
+use cairn_memtable::{COMPARATOR_RULE, in_comparator};
 use cairn_observe::calls::{self, Within};
 use cairn_types::{Error, Result, SequenceNumber};
 
@@ -113,8 +113,8 @@ impl Shared {
 
 /// A comparator may run under the lock of a memtable, for which a job or another writer waits.
 fn is_not_comparing() -> Result<()> {
-    match is_comparing() {
-        true => Err(Error::busy(RULE)),
+    match in_comparator() {
+        true => Err(Error::busy(COMPARATOR_RULE)),
         false => Ok(()),
     }
 }

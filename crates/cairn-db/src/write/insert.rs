@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use cairn_format::batch::BatchRef;
-use cairn_memtable::{Memtable, Point, TOGETHER};
+use cairn_memtable::{INSERT_BATCH, Memtable, Point};
 use cairn_platform::sync::Ordering;
 use cairn_types::{Result, SequenceNumber, ValueKind};
 
@@ -26,7 +26,7 @@ pub(crate) enum Company {
 
 /// Points of a batch that are to be added together.
 struct Waiting<'a> {
-    points: [Point<'a>; TOGETHER],
+    points: [Point<'a>; INSERT_BATCH],
     len: usize,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Waiting<'a> {
             value: &[],
         };
         Waiting {
-            points: [none; TOGETHER],
+            points: [none; INSERT_BATCH],
             len: 0,
         }
     }
@@ -55,7 +55,7 @@ impl<'a> Waiting<'a> {
             value,
         };
         self.len += 1;
-        if self.len == TOGETHER {
+        if self.len == INSERT_BATCH {
             self.add_to(memtable);
         }
     }
@@ -122,7 +122,7 @@ impl Shared {
                 } else if let Some(waiting) = waiting.as_mut().filter(|_| entry.kind.is_point()) {
                     waiting.push(seq, &entry, memtable);
                 } else if company == Company::OtherGroups {
-                    memtable.add_late(seq, entry.kind, entry.key, entry.value);
+                    memtable.add_deferred(seq, entry.kind, entry.key, entry.value);
                 } else {
                     memtable.add(seq, entry.kind, entry.key, entry.value);
                 }

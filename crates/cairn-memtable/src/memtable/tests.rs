@@ -432,7 +432,7 @@ fn what_is_added_late_is_read_and_counted_as_anything_else() {
             ValueKind::RangeDeletion => &[0xff; 9],
             _ => b"value",
         };
-        late.add_late(seq(n), kind, &key, value);
+        late.add_deferred(seq(n), kind, &key, value);
         assert!(plain.add(seq(n), kind, &key, value));
         if n % 50 == 0 {
             assert_eq!(versions(&late, &key, n), versions(&plain, &key, n));

@@ -267,7 +267,7 @@ impl Node {
     /// As for [`Node::link`].
     #[inline]
     pub(super) unsafe fn next(node: NonNull<Node>, level: usize) -> Option<NonNull<Node>> {
-        // Acquire pairs with the release in `List::insert`: a node that is reached is complete.
+        // Acquire pairs with the release in `SkipList::insert`: a node that is reached is complete.
         // SAFETY: the caller's promise.
         NonNull::new(unsafe { Node::link(node, level) }.load(Ordering::Acquire))
     }

@@ -9,28 +9,28 @@ use std::ptr::NonNull;
 use cairn_format::key;
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 
-use super::comparator_guard::{holding, must_be_free};
+use super::comparator_guard::{assert_not_held, holding};
 use super::node::{Node, Target};
-use super::{InsertHint, List};
+use super::{InsertHint, SkipList};
 
 /// The entries that wait; nodes of the list that this is in (N1), each with its height.
 #[derive(Default)]
-pub(super) struct Unsorted {
+pub(super) struct UnsortedBuffer {
     nodes: Mutex<Vec<(NonNull<Node>, usize)>>,
     /// True if there are any.
     waiting: AtomicBool,
 }
 
-impl List {
+impl SkipList {
     /// A list that is sorted only when it is read.
-    pub(crate) fn sorted_late(mut self) -> List {
+    pub(crate) fn sort_on_read(mut self) -> SkipList {
         self.unsorted = Some(Box::default());
         self
     }
 
     pub(super) fn append(
         &self,
-        unsorted: &Unsorted,
+        unsorted: &UnsortedBuffer,
         target: &Target<'_>,
         value: &[u8],
         height: usize,
@@ -38,22 +38,22 @@ impl List {
         let node = Node::create(&self.arena, height, target, value);
         let mut nodes = unsorted.nodes.lock();
         nodes.push((node, height));
-        // Release pairs with the acquire in `sort_waiting`. That the reader of a published sequence number
+        // Release pairs with the acquire in `sort_pending`. That the reader of a published sequence number
         // sees it follows from the publication.
         unsorted.waiting.store(true, Ordering::Release);
     }
 
     /// Sees to it that what was appended can be read.
     #[inline]
-    pub(super) fn sort_waiting(&self, unsorted: &Unsorted) {
+    pub(super) fn sort_pending(&self, unsorted: &UnsortedBuffer) {
         if unsorted.waiting.load(Ordering::Acquire) {
             self.sort_in(unsorted);
         }
     }
 
     #[cold]
-    fn sort_in(&self, unsorted: &Unsorted) {
-        must_be_free(&self.order, unsorted);
+    fn sort_in(&self, unsorted: &UnsortedBuffer) {
+        assert_not_held(&self.order, unsorted);
         // Held to the end: other readers need all of it as well.
         let mut nodes = unsorted.nodes.lock();
         holding(&self.order, unsorted, || self.sort_and_link(&mut nodes));

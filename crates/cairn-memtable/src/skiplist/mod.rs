@@ -4,7 +4,7 @@
 //! An insertion finds its place on every level, writes a node that nobody sees, and links it from
 //! the lowest level up, each with one compare-and-swap; who loses a swap looks on from where it
 //! stands. Readers follow links and wait for nobody, unless a lone writer has put off what they have to
-//! see (`late.rs`). Nodes are not removed.
+//! see (`deferred.rs`). Nodes are not removed.
 //!
 //! Invariants of the list, cited by number:
 //!
@@ -68,14 +68,14 @@ use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
 use atomic::{AtomicUsize, Ordering};
 pub(crate) use batch_insert::Addition;
-pub use batch_insert::TOGETHER;
-use deferred_insert::Late;
+pub use batch_insert::INSERT_BATCH;
+use deferred_insert::Deferred;
 use node::{MAX_HEIGHT, Node, Target};
-pub(crate) use prefetch::Ahead;
-use unsorted_buffer::Unsorted;
+pub(crate) use prefetch::Prefetcher;
+use unsorted_buffer::UnsortedBuffer;
 
 /// The list; see the module's documentation.
-pub(crate) struct List {
+pub(crate) struct SkipList {
     order: KeyOrder,
     head: NonNull<Node>,
     /// Levels in use; only a hint where to begin.
@@ -86,16 +86,16 @@ pub(crate) struct List {
     number: u64,
     arena: Arena,
     /// What a lone writer has not linked in yet.
-    late: Late,
+    deferred: Deferred,
     /// What is not linked in yet, if the list is sorted only when it is read.
-    unsorted: Option<Box<Unsorted>>,
+    unsorted: Option<Box<UnsortedBuffer>>,
 }
 
 // SAFETY: all that threads share are nodes, which are immutable but for their atomic links (N2) and
 // live as long as the list (N1).
-unsafe impl Send for List {}
+unsafe impl Send for SkipList {}
 // SAFETY: as above.
-unsafe impl Sync for List {}
+unsafe impl Sync for SkipList {}
 
 /// The number of no list.
 const NO_LIST: u64 = 0;
@@ -125,9 +125,9 @@ impl Default for InsertHint {
 pub struct Entry<'l> {
     /// A pointer although a reference is meant: an entry may be stored beside the owner of its
     /// list, and the two may be passed to the function that drops both.
-    list: NonNull<List>,
+    list: NonNull<SkipList>,
     node: NonNull<Node>,
-    lifetime: PhantomData<&'l List>,
+    lifetime: PhantomData<&'l SkipList>,
 }
 
 // SAFETY: an entry is a reference to an immutable node (N2) of a list that is `Sync`.
@@ -176,7 +176,7 @@ impl<'l> Entry<'l> {
     }
 
     #[inline]
-    fn list(&self) -> &'l List {
+    fn list(&self) -> &'l SkipList {
         // SAFETY: the list is borrowed for `'l`.
         unsafe { self.list.as_ref() }
     }
@@ -209,13 +209,13 @@ impl<'l> Entry<'l> {
     }
 
     /// True if this is an entry of `list`.
-    pub(crate) fn is_of(&self, list: &List) -> bool {
+    pub(crate) fn is_of(&self, list: &SkipList) -> bool {
         ptr::eq(self.list.as_ptr(), list)
     }
 }
 
-impl List {
-    pub(crate) fn new(order: KeyOrder, arena_block: usize) -> List {
+impl SkipList {
+    pub(crate) fn new(order: KeyOrder, arena_block: usize) -> SkipList {
         use cairn_platform::sync::{AtomicU64 as Counter, Ordering::Relaxed};
         static LISTS: Counter = Counter::new(1);
         let arena = Arena::new(arena_block);
@@ -224,14 +224,14 @@ impl List {
             user: &[],
             packed: 0,
         };
-        List {
+        SkipList {
             order,
             head: Node::create(&arena, MAX_HEIGHT, &nothing, &[]),
             height: AtomicUsize::new(1),
             entries: AtomicUsize::new(0),
             number: LISTS.fetch_add(1, Relaxed),
             arena,
-            late: Late::default(),
+            deferred: Deferred::default(),
             unsorted: None,
         }
     }
@@ -250,7 +250,7 @@ impl List {
     }
 
     /// Inserts an entry, beginning the search at `hint`. `false` if exactly this internal key is
-    /// here already; then nothing changes. A list that is sorted late takes every entry and keeps
+    /// here already; then nothing changes. A list that is sorted deferred takes every entry and keeps
     /// one of two equal ones.
     pub(crate) fn insert(
         &self,
@@ -271,12 +271,12 @@ impl List {
 
     /// Sees to it that what was not linked in yet can be read.
     #[inline]
-    fn settle(&self) {
-        if self.late.waiting.load(Ordering::Acquire) {
-            self.settle_late();
+    fn link_pending(&self) {
+        if self.deferred.waiting.load(Ordering::Acquire) {
+            self.link_deferred_now();
         }
         if let Some(unsorted) = &self.unsorted {
-            self.sort_waiting(unsorted);
+            self.sort_pending(unsorted);
         }
     }
 
@@ -380,7 +380,7 @@ impl List {
     }
 
     /// Leaves in `hint`, on every level, a node before `target` that is close to it. It is the hint of no list until
-    /// [`List::link_up`].
+    /// [`SkipList::link_up`].
     #[inline(always)]
     fn find_place(&self, target: &Target<'_>, hint: &mut InsertHint) {
         let height = self.height.load(Ordering::Relaxed);
@@ -513,7 +513,7 @@ impl List {
     /// The last node before `target` (or the head), and the one behind it.
     #[inline]
     fn search(&self, target: &Target<'_>) -> (NonNull<Node>, Option<NonNull<Node>>) {
-        self.settle();
+        self.link_pending();
         let mut node = self.head;
         for level in (1..self.height.load(Ordering::Relaxed)).rev() {
             // SAFETY: `node` is the head or was reached on this level or a higher one (N4).
@@ -538,14 +538,14 @@ impl List {
 
     /// The first entry.
     pub(crate) fn first(&self) -> Option<Entry<'_>> {
-        self.settle();
+        self.link_pending();
         // SAFETY: the head has all links.
         self.entry(unsafe { Node::next(self.head, 0) })
     }
 
     /// The last entry.
     pub(crate) fn last(&self) -> Option<Entry<'_>> {
-        self.settle();
+        self.link_pending();
         let mut node = self.head;
         for level in (0..self.height.load(Ordering::Relaxed)).rev() {
             // SAFETY: `node` is the head or was reached on this level or a higher one (N4).

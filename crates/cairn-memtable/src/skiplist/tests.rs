@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 
 const CASES: u64 = if cfg!(miri) { 60 } else { 5_000 };
 
-fn list() -> List {
-    List::new(KeyOrder::Bytewise, 4096)
+fn list() -> SkipList {
+    SkipList::new(KeyOrder::Bytewise, 4096)
 }
 
-fn all(list: &List) -> Vec<(&[u8], u64, &[u8])> {
+fn all(list: &SkipList) -> Vec<(&[u8], u64, &[u8])> {
     std::iter::successors(list.first(), Entry::next)
         .map(|entry| (entry.user_key(), entry.seq().0, entry.value()))
         .collect()
 }
 
-fn insert(list: &List, hint: &mut InsertHint, user: &[u8], seq: u64, value: &[u8]) -> bool {
+fn insert(list: &SkipList, hint: &mut InsertHint, user: &[u8], seq: u64, value: &[u8]) -> bool {
     list.insert(user, seq << 8 | 1, value, hint)
 }
 
@@ -123,7 +123,7 @@ fn every_built_in_order_agrees_with_its_comparator() {
         KeyOrder::ReverseBytewiseU64Ts,
     ];
     for order in orders {
-        let list = List::new(order.clone(), 4096);
+        let list = SkipList::new(order.clone(), 4096);
         let mut hint = InsertHint::default();
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for n in 0..CASES.min(300) {
@@ -170,15 +170,15 @@ fn threads_insert_while_others_read() {
 }
 
 /// Inserts values that are copies of their keys, together as far as `together` goes.
-fn insert_all(list: &List, hint: &mut InsertHint, keys: &[(Vec<u8>, u64)]) -> Vec<bool> {
+fn insert_all(list: &SkipList, hint: &mut InsertHint, keys: &[(Vec<u8>, u64)]) -> Vec<bool> {
     let mut new = vec![None; keys.len()];
-    for (nth, keys) in keys.chunks(TOGETHER).enumerate() {
+    for (nth, keys) in keys.chunks(INSERT_BATCH).enumerate() {
         let additions: Vec<Addition<'_>> = keys
             .iter()
             .map(|(user, seq)| (&**user, seq << 8 | 1, &**user))
             .collect();
-        list.insert_together(&additions, hint, |at, is_new| {
-            assert_eq!(new[nth * TOGETHER + at].replace(is_new), None);
+        list.insert_batch(&additions, hint, |at, is_new| {
+            assert_eq!(new[nth * INSERT_BATCH + at].replace(is_new), None);
         });
     }
     new.into_iter()
@@ -189,7 +189,7 @@ fn insert_all(list: &List, hint: &mut InsertHint, keys: &[(Vec<u8>, u64)]) -> Ve
 #[test]
 fn insertions_together_end_as_one_by_one() {
     for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
-        let [together, alone] = [(); 2].map(|()| List::new(order.clone(), 4096));
+        let [together, alone] = [(); 2].map(|()| SkipList::new(order.clone(), 4096));
         let (mut hint, mut other) = (InsertHint::default(), InsertHint::default());
         let mut state = 3_u64;
         let mut seq = 0;
@@ -276,9 +276,9 @@ fn what_is_put_off_is_there_whenever_somebody_reads() {
                 0 if pattern > 0 => {
                     assert!(insert(&list, &mut InsertHint::default(), &key, n, b"v"))
                 }
-                _ => list.insert_late(&key, n << 8 | 1, b"v"),
+                _ => list.insert_deferred(&key, n << 8 | 1, b"v"),
             }
-            put_off += usize::from(list.late.waiting.load(Ordering::Relaxed));
+            put_off += usize::from(list.deferred.waiting.load(Ordering::Relaxed));
             model.insert((key, u64::MAX - n), n);
             let versions = || model.iter().map(|((key, _), n)| (*key, *n));
             let named = |entry: Entry<'_>| {
@@ -320,7 +320,7 @@ fn readers_find_what_was_published_before_they_came() {
     std::thread::scope(|threads| {
         threads.spawn(|| {
             for n in 1..CASES {
-                list.insert_late(&key(n), n << 8 | 1, b"v");
+                list.insert_deferred(&key(n), n << 8 | 1, b"v");
                 published.store(n as usize, Ordering::Release);
                 if n % 512 == 0 {
                     std::thread::yield_now();
@@ -349,7 +349,7 @@ fn readers_find_what_was_published_before_they_came() {
 
 #[test]
 fn a_list_that_is_sorted_late_reads_as_any_other() {
-    let late = list().sorted_late();
+    let late = list().sort_on_read();
     let mut hint = InsertHint::default();
     let mut expected = BTreeMap::new();
     let mut state = 7_u64;
@@ -380,7 +380,7 @@ fn a_list_that_is_sorted_late_reads_as_any_other() {
 /// Of two entries with one internal key one stays, and the other is not counted.
 #[test]
 fn entries_that_are_there_already_are_forgotten_when_the_list_is_sorted() {
-    let late = list().sorted_late();
+    let late = list().sort_on_read();
     let mut hint = InsertHint::default();
     for value in [b"1", b"1"] {
         insert(&late, &mut hint, b"a", 1, value);
@@ -414,7 +414,7 @@ fn keys_and_values_have_any_length() {
 /// hold less, and so flushes and all that follows them more frequent.
 #[test]
 fn an_entry_takes_little_more_than_its_bytes() {
-    let list = List::new(KeyOrder::Bytewise, 1 << 20);
+    let list = SkipList::new(KeyOrder::Bytewise, 1 << 20);
     let mut hint = InsertHint::default();
     let before = list.arena().memory_usage();
     for n in 0..1000_u64 {

@@ -9,10 +9,10 @@ use std::ptr::NonNull;
 
 use super::atomic::Ordering;
 use super::node::{MAX_HEIGHT, Node, Target};
-use super::{InsertHint, List};
+use super::{InsertHint, SkipList};
 
 /// How many entries look for their places in a memtable together, at most.
-pub const TOGETHER: usize = 8;
+pub const INSERT_BATCH: usize = 8;
 
 /// Levels from which on a hint is so near that no search is worth sharing.
 const NEAR: usize = 2;
@@ -43,20 +43,20 @@ impl Search<'_> {
     }
 }
 
-impl List {
-    /// Inserts all of `additions`, [`TOGETHER`] at most, as [`List::insert`] does it, and tells `done`
+impl SkipList {
+    /// Inserts all of `additions`, [`INSERT_BATCH`] at most, as [`SkipList::insert`] does it, and tells `done`
     /// of each whether it was new.
-    pub(crate) fn insert_together(
+    pub(crate) fn insert_batch(
         &self,
         additions: &[Addition<'_>],
         hint: &mut InsertHint,
         mut done: impl FnMut(usize, bool),
     ) {
         debug_assert!(
-            additions.len() <= TOGETHER,
+            additions.len() <= INSERT_BATCH,
             "no more than there are searches for"
         );
-        let mut searches: [Option<Search<'_>>; TOGETHER] = [const { None }; TOGETHER];
+        let mut searches: [Option<Search<'_>>; INSERT_BATCH] = [const { None }; INSERT_BATCH];
         let shared =
             additions.len() > 1 && self.unsorted.is_none() && !self.is_near(additions, hint);
         if shared {
@@ -91,11 +91,11 @@ impl List {
         })
     }
 
-    /// Fills `searches` with the places of `targets`, [`TOGETHER`] at most.
+    /// Fills `searches` with the places of `targets`, [`INSERT_BATCH`] at most.
     pub(super) fn find_places<'k>(
         &self,
         targets: impl Iterator<Item = Target<'k>>,
-        searches: &mut [Option<Search<'k>>; TOGETHER],
+        searches: &mut [Option<Search<'k>>; INSERT_BATCH],
     ) {
         let top = self.height.load(Ordering::Relaxed) - 1;
         // A bit for each search that goes on.

@@ -31,7 +31,7 @@ impl Comparator for Shaky {
 }
 
 /// Inserts keys in no order, every few of which the comparator panics; each way of insertion has its turn.
-fn fill(list: &List, shaky: &Shaky) -> (Vec<u64>, Vec<u64>) {
+fn fill(list: &SkipList, shaky: &Shaky) -> (Vec<u64>, Vec<u64>) {
     let (mut hint, mut done, mut cut) = (InsertHint::default(), Vec::new(), Vec::new());
     for n in 0..ROUNDS {
         let key = |n: usize| (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
@@ -40,10 +40,10 @@ fn fill(list: &List, shaky: &Shaky) -> (Vec<u64>, Vec<u64>) {
         let count = if n % 3 == 2 { 3 } else { 1 };
         let inserted = catch_unwind(AssertUnwindSafe(|| match n % 3 {
             0 => drop(list.insert(&keys[0], 1 << 8 | 1, b"v", &mut hint)),
-            1 => list.insert_late(&keys[0], 1 << 8 | 1, b"v"),
+            1 => list.insert_deferred(&keys[0], 1 << 8 | 1, b"v"),
             _ => {
                 let additions = keys.each_ref().map(|key| (&key[..], 1 << 8 | 1, &b"v"[..]));
-                list.insert_together(&additions, &mut hint, |_, _| {});
+                list.insert_batch(&additions, &mut hint, |_, _| {});
             }
         }));
         shaky.0.store(0, SeqCst);
@@ -66,11 +66,11 @@ fn fill(list: &List, shaky: &Shaky) -> (Vec<u64>, Vec<u64>) {
 
 #[test]
 fn a_comparator_that_panics_leaves_a_list_that_is_sorted_and_has_all_that_was_inserted() {
-    for sorted_late in [false, true] {
+    for sort_on_read in [false, true] {
         let shaky = Arc::new(Shaky(AtomicUsize::new(0)));
-        let list = List::new(KeyOrder::Custom(shaky.clone()), 4096);
-        let list = match sorted_late {
-            true => list.sorted_late(),
+        let list = SkipList::new(KeyOrder::Custom(shaky.clone()), 4096);
+        let list = match sort_on_read {
+            true => list.sort_on_read(),
             false => list,
         };
         let (done, cut) = fill(&list, &shaky);
@@ -87,14 +87,14 @@ fn a_comparator_that_panics_leaves_a_list_that_is_sorted_and_has_all_that_was_in
         }
         let known = |key: &u64| done.contains(key) || cut.contains(key);
         assert!(found.iter().all(known));
-        assert!(sorted_late || !cut.is_empty(), "some were cut short");
+        assert!(sort_on_read || !cut.is_empty(), "some were cut short");
     }
 }
 
 #[test]
 fn a_comparator_that_reads_its_own_list_panics_with_the_rule() {
     /// Reads a list while it compares.
-    struct Reader(std::sync::OnceLock<std::sync::Weak<List>>);
+    struct Reader(std::sync::OnceLock<std::sync::Weak<SkipList>>);
     impl Comparator for Reader {
         fn name(&self) -> &str {
             "reader"
@@ -107,11 +107,11 @@ fn a_comparator_that_reads_its_own_list_panics_with_the_rule() {
         }
     }
     let reader = Arc::new(Reader(std::sync::OnceLock::new()));
-    let list = Arc::new(List::new(KeyOrder::Custom(reader.clone()), 4096));
-    let late = Arc::new(List::new(KeyOrder::Custom(reader.clone()), 4096).sorted_late());
+    let list = Arc::new(SkipList::new(KeyOrder::Custom(reader.clone()), 4096));
+    let late = Arc::new(SkipList::new(KeyOrder::Custom(reader.clone()), 4096).sort_on_read());
     for list in [&list, &late] {
         for n in 0..5u8 {
-            list.insert_late(&[n ^ 1], 1 << 8 | 1, b"v");
+            list.insert_deferred(&[n ^ 1], 1 << 8 | 1, b"v");
         }
     }
     reader.0.set(Arc::downgrade(&late)).unwrap();

@@ -8,7 +8,8 @@ use std::cell::RefCell;
 use cairn_types::KeyOrder;
 
 /// What such a comparator is told.
-pub const RULE: &str = "a comparator may not read or change the database whose keys it compares";
+pub const COMPARATOR_RULE: &str =
+    "a comparator may not read or change the database whose keys it compares";
 
 thread_local! {
     /// What the thread holds while it compares: the places of the locks.
@@ -37,7 +38,7 @@ pub(crate) fn holding<L, T>(order: &KeyOrder, lock: &L, work: impl FnOnce() -> T
 
 /// True if the thread holds a lock of some memtable while the program's comparator runs: others may wait for it.
 #[must_use]
-pub fn is_comparing() -> bool {
+pub fn in_comparator() -> bool {
     HELD.with_borrow(|held| !held.is_empty())
 }
 
@@ -46,9 +47,12 @@ pub fn is_comparing() -> bool {
 /// # Panics
 ///
 /// If it does.
-pub(crate) fn must_be_free<L>(order: &KeyOrder, lock: &L) {
+pub(crate) fn assert_not_held<L>(order: &KeyOrder, lock: &L) {
     if matches!(order, KeyOrder::Custom(_)) {
         let place = std::ptr::from_ref(lock).addr();
-        assert!(!HELD.with_borrow(|held| held.contains(&place)), "{RULE}");
+        assert!(
+            !HELD.with_borrow(|held| held.contains(&place)),
+            "{COMPARATOR_RULE}"
+        );
     }
 }

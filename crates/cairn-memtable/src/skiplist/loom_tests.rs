@@ -6,11 +6,11 @@ use super::*;
 use loom::sync::Arc;
 use loom::thread;
 
-fn insert(list: &List, user: &[u8], seq: u64) {
+fn insert(list: &SkipList, user: &[u8], seq: u64) {
     assert!(list.insert(user, seq << 8 | 1, user, &mut InsertHint::default()));
 }
 
-fn keys(list: &List) -> Vec<Vec<u8>> {
+fn keys(list: &SkipList) -> Vec<Vec<u8>> {
     std::iter::successors(list.first(), Entry::next)
         .map(|entry| {
             assert_eq!(
@@ -34,7 +34,7 @@ fn explore(first: &'static [u8], second: &'static [u8]) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let list = Arc::new(List::new(KeyOrder::Bytewise, 4096));
+        let list = Arc::new(SkipList::new(KeyOrder::Bytewise, 4096));
         list.entries.store(both_high(), Ordering::Relaxed);
         let writers: Vec<_> = [first, second]
             .into_iter()
@@ -71,12 +71,12 @@ fn two_inserted_together_and_one_beside_them_are_all_there() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let list = Arc::new(List::new(KeyOrder::Bytewise, 4096));
+        let list = Arc::new(SkipList::new(KeyOrder::Bytewise, 4096));
         list.entries.store(both_high(), Ordering::Relaxed);
         let other = Arc::clone(&list);
         let beside = thread::spawn(move || insert(&other, b"b", 1));
         let additions: [Addition<'_>; 2] = [(b"c", 2 << 8 | 1, b"c"), (b"a", 3 << 8 | 1, b"a")];
-        list.insert_together(&additions, &mut InsertHint::default(), |_, is_new| {
+        list.insert_batch(&additions, &mut InsertHint::default(), |_, is_new| {
             assert!(is_new);
         });
         beside.join().unwrap();
@@ -91,15 +91,15 @@ fn what_is_put_off_is_found_by_who_knows_of_it() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
-        let list = Arc::new(List::new(KeyOrder::Bytewise, 4096));
+        let list = Arc::new(SkipList::new(KeyOrder::Bytewise, 4096));
         let published = Arc::new(AtomicUsize::new(0));
         list.entries.store(both_high(), Ordering::Relaxed);
         // It makes the hint, behind which the others do not go.
-        list.insert_late(b"z", 1 << 8 | 1, b"z");
+        list.insert_deferred(b"z", 1 << 8 | 1, b"z");
         let (shared, shown) = (Arc::clone(&list), Arc::clone(&published));
         let writer = thread::spawn(move || {
             for (at, user) in [b"b", b"a"].into_iter().enumerate() {
-                shared.insert_late(user, (at as u64 + 2) << 8 | 1, user);
+                shared.insert_deferred(user, (at as u64 + 2) << 8 | 1, user);
                 shown.store(at + 1, Ordering::Release);
             }
         });
