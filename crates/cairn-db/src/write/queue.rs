@@ -142,9 +142,9 @@ impl Waiter {
     /// Waits for its turn.
     pub(crate) fn wait(&self) -> Turn {
         let told = || self.told.load(Ordering::Acquire);
-        if !backoff::look(told) {
+        if !backoff::spin_until(told) {
             self.looks.store(false, Ordering::Relaxed);
-            backoff::let_others_run(told);
+            backoff::yield_until(told);
         }
         let mut turn = self.turn.lock();
         loop {
@@ -191,7 +191,7 @@ impl Queue {
 
     /// Looks for a while whether the lead becomes free; whether the caller has it now.
     fn look_for_the_lead(&self) -> bool {
-        for _ in 0..backoff::looks() {
+        for _ in 0..backoff::spin_limit() {
             // Relaxed: what is acted on is what `change` finds.
             match self.lead.load(Ordering::Relaxed) {
                 HELD => std::hint::spin_loop(),

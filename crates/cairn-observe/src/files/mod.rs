@@ -9,6 +9,6 @@ mod tests;
 mod writes;
 
 pub use context::counted;
-pub use notify::told;
+pub use notify::notifying;
 pub use reads::{ReadOf, counted_reads};
 pub use writes::measured_writes;

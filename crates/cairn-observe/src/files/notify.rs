@@ -16,7 +16,7 @@ use crate::logger::Logger;
 /// `fs`, whose files tell those of `listeners` of their calls that want to hear of them; `fs` itself if
 /// none does. `info` hears of listeners that panic.
 #[must_use]
-pub fn told(
+pub fn notifying(
     fs: Arc<dyn FileSystem>,
     clock: Arc<dyn Clock>,
     listeners: &Listeners,
@@ -123,7 +123,7 @@ impl Began<'_> {
 }
 
 /// True if the file at `path` is a matter of the engine: not the info log, which tells of listeners.
-fn is_told(path: &Path) -> bool {
+fn is_reported(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     !name.is_some_and(|name| name.contains("LOG"))
 }
@@ -140,7 +140,7 @@ impl ToldFs {
         file: Result<Arc<dyn WritableFile>>,
     ) -> Result<Arc<dyn WritableFile>> {
         let told = self.told.clone();
-        match is_told(path) {
+        match is_reported(path) {
             true => file.map(|file| Arc::new(Writer { file, told }) as _),
             false => file,
         }
@@ -155,7 +155,7 @@ impl wrapper::FileSystemWrapper for ToldFs {
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
         let told = self.told.clone();
         let file = self.fs.open(path, mode)?;
-        Ok(match is_told(path) {
+        Ok(match is_reported(path) {
             true => Arc::new(Reader { file, told }),
             false => file,
         })

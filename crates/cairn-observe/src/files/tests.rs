@@ -12,7 +12,7 @@ use cairn_platform::{
 };
 use cairn_types::{Result, Veil};
 
-use super::{ReadOf, counted, counted_reads, measured_writes, told};
+use super::{ReadOf, counted, counted_reads, measured_writes, notifying};
 use crate::listener::{EventListener, Listeners};
 use crate::logger::Logger;
 use crate::statistics::{Histogram, Meter, Statistics, StatsLevel};
@@ -350,7 +350,7 @@ fn no_wrapper_of_a_file_system_swallows_a_call() {
     let mut listeners = Listeners::default();
     listeners.push(Arc::new(Curious));
     let info = Arc::new(Logger::silent());
-    let fs = told(Arc::new(recorder.clone()), clock, &listeners, &info);
+    let fs = notifying(Arc::new(recorder.clone()), clock, &listeners, &info);
     check_file_system("told", &recorder, &*fs);
 }
 

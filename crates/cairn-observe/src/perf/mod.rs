@@ -69,12 +69,12 @@ impl PerfLevel {
 }
 
 /// The counters of one thread.
-pub struct Counters {
+pub struct PerfContext {
     level: Cell<PerfLevel>,
     sums: [Cell<u64>; PerfMetric::COUNT],
 }
 
-impl Counters {
+impl PerfContext {
     /// Adds to a counter.
     #[inline]
     pub fn add(&self, metric: PerfMetric, count: u64) {
@@ -107,8 +107,8 @@ impl Counters {
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    static COUNTERS: Counters = const {
-        Counters {
+    static COUNTERS: PerfContext = const {
+        PerfContext {
             level: Cell::new(PerfLevel::EnableCount),
             sums: [const { Cell::new(0) }; PerfMetric::COUNT],
         }
@@ -130,14 +130,14 @@ pub fn begin_use() {
 
 /// Brings in what an operation counted.
 #[inline]
-pub fn count(change: impl FnOnce(&Counters)) {
+pub fn count(change: impl FnOnce(&PerfContext)) {
     if is_in_use() {
         count_slowly(change);
     }
 }
 
 #[cold]
-fn count_slowly(change: impl FnOnce(&Counters)) {
+fn count_slowly(change: impl FnOnce(&PerfContext)) {
     COUNTERS.with(|counters| {
         if counters.level.get() >= PerfLevel::EnableCount {
             change(counters);

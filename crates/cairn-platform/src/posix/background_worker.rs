@@ -3,7 +3,7 @@
 //!
 //! None of it is long work, but whoever would do it at the moment of need is a writer, and the kernel may take
 //! milliseconds for it. Each kind has a thread for the whole process, so that a window does not wait for a
-//! page; it ends when nothing was asked for during [`PATIENCE`], and is started again.
+//! page; it ends when nothing was asked for during [`IDLE_TIMEOUT`], and is started again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,38 +12,38 @@ use super::process::Process;
 use crate::sync::{Condvar, Mutex};
 
 /// For how long a thread waits for work before it ends.
-const PATIENCE: Duration = Duration::from_secs(2);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Something to be prepared.
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Prepares windows of logs.
-pub(super) static WINDOWS: Preparer = Preparer::named("cairn-windows");
+pub(super) static WINDOWS: BackgroundWorker = BackgroundWorker::named("cairn-windows");
 /// Asks for writeback of what is written of logs: the call waits where the device has much to do.
-pub(super) static WRITEBACK: Preparer = Preparer::named("cairn-writeback");
+pub(super) static WRITEBACK: BackgroundWorker = BackgroundWorker::named("cairn-writeback");
 /// Makes spare files of logs: space is reserved, for which the file system may wait for the device.
-pub(super) static SPARES: Preparer = Preparer::named("cairn-spares");
+pub(super) static SPARES: BackgroundWorker = BackgroundWorker::named("cairn-spares");
 /// Prepares large pages.
-pub(super) static PAGES: Preparer = Preparer::named("cairn-pages");
+pub(super) static PAGES: BackgroundWorker = BackgroundWorker::named("cairn-pages");
 
 /// A thread that is there while there is work.
-pub(super) struct Preparer {
+pub(super) struct BackgroundWorker {
     name: &'static str,
-    state: Mutex<Asked>,
+    state: Mutex<Queue>,
     asked: Condvar,
 }
 
-struct Asked {
+struct Queue {
     work: VecDeque<Work>,
     /// The process whose thread serves, if there is one. A child has none of its parent's.
     started: Option<Process>,
 }
 
-impl Preparer {
-    const fn named(name: &'static str) -> Preparer {
-        Preparer {
+impl BackgroundWorker {
+    const fn named(name: &'static str) -> BackgroundWorker {
+        BackgroundWorker {
             name,
-            state: Mutex::new(Asked {
+            state: Mutex::new(Queue {
                 work: VecDeque::new(),
                 started: None,
             }),
@@ -79,7 +79,8 @@ impl Preparer {
                 drop(state);
                 work();
                 state = self.state.lock();
-            } else if self.asked.wait_for(&mut state, PATIENCE).timed_out() && state.work.is_empty()
+            } else if self.asked.wait_for(&mut state, IDLE_TIMEOUT).timed_out()
+                && state.work.is_empty()
             {
                 state.started = None;
                 return;

@@ -2,12 +2,12 @@
 //!
 //! A signal handler of the program (a profiler's timer, say) makes slow calls end with `EINTR`,
 //! mostly on file systems of a network or in user space. Nothing has happened then, and nobody
-//! above this layer is to know: every call that may wait is made through [`repeated`].
+//! above this layer is to know: every call that may wait is made through [`retry_on_eintr`].
 
 use rustix::io::{Errno, retry_on_intr};
 
 /// Makes `call` until no signal comes between.
-pub(super) fn repeated<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub(super) fn retry_on_eintr<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     retry_on_intr(|| {
         #[cfg(test)]
         if injected::comes_now() {

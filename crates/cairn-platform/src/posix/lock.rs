@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::eintr::repeated;
+use super::eintr::retry_on_eintr;
 use super::process::Process;
 use crate::fs::FileLock;
 use crate::sync::Mutex;
@@ -92,7 +92,7 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
             let _stays_open = file.into_raw_fd();
             return Err(held_here(path));
         }
-        repeated(|| fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive))
+        retry_on_eintr(|| fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive))
             .map_err(|errno| failed(path, errno))?;
         // Somebody may have removed or replaced the file before it was locked; then this lock
         // keeps nobody out.
@@ -141,11 +141,11 @@ fn open(path: &Path, held: &BTreeMap<Identity, Held>) -> Result<Option<File>> {
             if held.contains_key(&identity(&found)) {
                 return Err(held_here(path));
             }
-            repeated(|| openat(CWD, path, flags, mode))
+            retry_on_eintr(|| openat(CWD, path, flags, mode))
         }
         Err(Errno::NOENT) => {
             let create = flags | OFlags::CREATE | OFlags::EXCL;
-            repeated(|| openat(CWD, path, create, mode))
+            retry_on_eintr(|| openat(CWD, path, create, mode))
         }
         Err(errno) => Err(errno),
     };

@@ -42,7 +42,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::aligned_buffer::{ALIGNMENT, round_down};
 use super::background_worker::{SPARES, WINDOWS, WRITEBACK};
-use super::eintr::repeated;
+use super::eintr::retry_on_eintr;
 use super::lease::{self, Leased};
 use super::window::{HEAD, Window};
 use super::write::PosixWriter;
@@ -461,7 +461,7 @@ impl Windows {
             return;
         };
         let flags = OFlags::RDWR | OFlags::TMPFILE | common_flags(mode);
-        let Ok(spare) = repeated(|| openat(CWD, &dir, flags, permissions(mode))) else {
+        let Ok(spare) = retry_on_eintr(|| openat(CWD, &dir, flags, permissions(mode))) else {
             return;
         };
         // A little more than this one has: the next may become longer, and what lies behind it is cut off.
@@ -470,7 +470,7 @@ impl Windows {
         let mut room = 0;
         while room < wanted && file.strong_count() > 0 {
             let len = MAX_RESERVED.min(wanted - room);
-            if repeated(|| fallocate(&spare, FallocateFlags::KEEP_SIZE, room, len)).is_err() {
+            if retry_on_eintr(|| fallocate(&spare, FallocateFlags::KEEP_SIZE, room, len)).is_err() {
                 return;
             }
             room += len;

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::param::page_size;
 
-use super::eintr::repeated;
+use super::eintr::retry_on_eintr;
 use crate::fs::Access;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -86,7 +86,7 @@ impl Mapping {
     /// Brings the pages from `first` to `last` in.
     fn bring(&self, first: usize, last: usize) -> Result<(), Errno> {
         let len = (last + 1 - first) * self.page;
-        let result = repeated(|| {
+        let result = retry_on_eintr(|| {
             // SAFETY: the pages lie in the mapping, the last of them perhaps in part; their content
             // does not change.
             unsafe {

@@ -3,7 +3,7 @@
 //! What a database directory may contain is decided here: regular files. Devices, pipes, sockets
 //! and links that lead nowhere are refused before they are opened, for opening alone can block or
 //! have effects. New files are created exclusively, with mode 0644 or 0600 under the umask.
-//! Interrupted calls are repeated and short transfers continued.
+//! Interrupted calls are retry_on_eintr and short transfers continued.
 
 #![expect(
     clippy::disallowed_methods,
@@ -44,7 +44,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, lstat, openat, stat, 
 use rustix::io::Errno;
 
 pub use self::clock::SystemClock;
-use self::eintr::repeated;
+use self::eintr::retry_on_eintr;
 pub use self::process::Process;
 pub use self::random::SystemRandom;
 pub(crate) use self::random::fill_from_kernel;
@@ -68,8 +68,9 @@ impl PosixFileSystem {
         // Should a pipe take the file's place now, it is opened without waiting for its other
         // end, found out below, and closed.
         let flags = flags | common_flags(mode) | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let descriptor = lease::waited(|| repeated(|| openat(CWD, path, flags, Mode::empty())))
-            .map_err(|errno| open_failed(path, mode, errno))?;
+        let descriptor =
+            lease::waited(|| retry_on_eintr(|| openat(CWD, path, flags, Mode::empty())))
+                .map_err(|errno| open_failed(path, mode, errno))?;
         let found = fstat(&descriptor).map_err(|errno| failed("look at", path, errno))?;
         refuse_special(&found, path)?;
         Ok((File::from(descriptor), found))
@@ -85,12 +86,13 @@ impl FileSystem for PosixFileSystem {
 
     fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | common_flags(mode);
-        let descriptor = repeated(|| openat(CWD, path, flags, permissions(mode))).map_err(
-            |errno| match errno {
-                Errno::INVAL if mode.direct => open_failed(path, mode, errno),
-                errno => failed("create", path, errno),
-            },
-        )?;
+        let descriptor =
+            retry_on_eintr(|| openat(CWD, path, flags, permissions(mode))).map_err(|errno| {
+                match errno {
+                    Errno::INVAL if mode.direct => open_failed(path, mode, errno),
+                    errno => failed("create", path, errno),
+                }
+            })?;
         let file = File::from(descriptor);
         if mode.mapped && !mode.direct {
             return MappedWriter::create(file, path.to_owned(), mode, 0);
@@ -158,9 +160,9 @@ impl FileSystem for PosixFileSystem {
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = repeated(|| openat(CWD, dir, flags, Mode::empty()))
+        let descriptor = retry_on_eintr(|| openat(CWD, dir, flags, Mode::empty()))
             .map_err(|errno| failed("open directory", dir, errno))?;
-        repeated(|| rustix::fs::fsync(&descriptor))
+        retry_on_eintr(|| rustix::fs::fsync(&descriptor))
             .map_err(|errno| failed("sync directory", dir, errno))
     }
 
@@ -173,7 +175,7 @@ impl FileSystem for PosixFileSystem {
     }
 
     fn free_space(&self, path: &Path) -> Result<u64> {
-        let found = repeated(|| statvfs(path))
+        let found = retry_on_eintr(|| statvfs(path))
             .map_err(|errno| failed("ask for free space at", path, errno))?;
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }

@@ -9,7 +9,7 @@ use rustix::fs::{Advice, fadvise, fstat};
 use rustix::io::pread;
 
 use super::aligned_buffer::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, round_down};
-use super::eintr::repeated;
+use super::eintr::retry_on_eintr;
 use super::mapped_read::Mapping;
 use crate::fs::{Access, FileMode, RandomAccessFile};
 
@@ -47,7 +47,7 @@ impl PosixReader {
         let mut got = 0;
         while got < buf.len() {
             let at = offset + got as u64;
-            match repeated(|| pread(&self.file, &mut buf[got..], at)) {
+            match retry_on_eintr(|| pread(&self.file, &mut buf[got..], at)) {
                 Ok(0) => break,
                 Ok(more) => got += more,
                 Err(errno) => return Err(Error::io("read", &self.path, errno.into())),

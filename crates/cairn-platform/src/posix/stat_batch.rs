@@ -11,7 +11,7 @@ use cairn_types::Result;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
 
-use super::eintr::repeated;
+use super::eintr::retry_on_eintr;
 use super::{failed, status_of};
 use crate::cores;
 use crate::fs::Status;
@@ -45,7 +45,7 @@ fn look_at(dir: &Path, names: &[String]) -> Vec<Result<Status>> {
         openat(CWD, dir, flags, Mode::empty())
     };
     // If the directory cannot be opened, the paths say why.
-    let opened: Option<OwnedFd> = repeated(open).ok();
+    let opened: Option<OwnedFd> = retry_on_eintr(open).ok();
     let look = |name: &String| {
         let path = || dir.join(name);
         let found = match &opened {

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::aligned_buffer::{ALIGNMENT, round_down};
-use super::eintr::repeated;
+use super::eintr::retry_on_eintr;
 use super::write::write_fully;
 use crate::fs::MAPPED_UNIT;
 use crate::sync::{Ordering, fence};
@@ -56,7 +56,7 @@ impl Window {
             offset.is_multiple_of(MAPPED_UNIT) && (len as u64).is_multiple_of(MAPPED_UNIT),
             "a window consists of whole units"
         );
-        repeated(|| fallocate(file, FallocateFlags::empty(), offset, len as u64))?;
+        retry_on_eintr(|| fallocate(file, FallocateFlags::empty(), offset, len as u64))?;
         for from in (0..len).step_by(ZEROS.len()) {
             let now = ZEROS.len().min(len - from);
             write_fully(file, &ZEROS[..now], offset + from as u64, &mut 0)?;

@@ -18,7 +18,7 @@ use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync, ftruncate};
 use rustix::io::{Errno, pwrite};
 
 use super::aligned_buffer::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
-use super::eintr::repeated;
+use super::eintr::retry_on_eintr;
 use super::process::Process;
 use crate::fs::WritableFile;
 use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
@@ -127,7 +127,7 @@ pub(super) fn write_fully(
 ) -> Result<(), Errno> {
     while *done < data.len() {
         let at = offset + *done as u64;
-        match repeated(|| pwrite(file, &data[*done..], at))? {
+        match retry_on_eintr(|| pwrite(file, &data[*done..], at))? {
             0 => return Err(Errno::NOSPC),
             wrote => *done += wrote,
         }
@@ -145,7 +145,7 @@ impl DirectTail {
         };
         if tail.filled > 0 {
             let page = &mut tail.buffer.bytes_mut()[..ALIGNMENT];
-            let got = repeated(|| rustix::io::pread(file, &mut *page, tail.offset))
+            let got = retry_on_eintr(|| rustix::io::pread(file, &mut *page, tail.offset))
                 .map_err(|errno| Error::io("read the end of", path, errno.into()))?;
             if got < tail.filled {
                 return Err(Error::io_text(format!(
@@ -184,7 +184,7 @@ impl DirectTail {
         self.buffer.bytes_mut()[self.filled..padded].fill(0);
         write_fully(file, &self.buffer.bytes()[..padded], self.offset, &mut 0)?;
         if padded > self.filled {
-            repeated(|| ftruncate(file, self.offset + self.filled as u64))?;
+            retry_on_eintr(|| ftruncate(file, self.offset + self.filled as u64))?;
         }
         let whole = self.filled - self.filled % ALIGNMENT;
         self.buffer.bytes_mut().copy_within(whole..self.filled, 0);
@@ -221,8 +221,8 @@ impl WritableFile for PosixWriter {
     fn sync(&self, full: bool) -> Result<()> {
         self.flush()?;
         self.with_file("sync", |file| match full {
-            true => repeated(|| fsync(file)),
-            false => repeated(|| fdatasync(file)),
+            true => retry_on_eintr(|| fsync(file)),
+            false => retry_on_eintr(|| fdatasync(file)),
         })
     }
 
@@ -258,7 +258,7 @@ impl WritableFile for PosixWriter {
             return Ok(());
         }
         self.with_file("reserve space for", |file| {
-            match repeated(|| fallocate(file, FallocateFlags::KEEP_SIZE, have, len - have)) {
+            match retry_on_eintr(|| fallocate(file, FallocateFlags::KEEP_SIZE, have, len - have)) {
                 Ok(()) => {
                     self.allocated.store(len, Ordering::Relaxed);
                     Ok(())
@@ -280,7 +280,7 @@ impl WritableFile for PosixWriter {
 
     fn truncate(&self, len: u64) -> Result<()> {
         self.flush()?;
-        self.with_file("truncate", |file| repeated(|| ftruncate(file, len)))?;
+        self.with_file("truncate", |file| retry_on_eintr(|| ftruncate(file, len)))?;
         self.len.store(len, Ordering::Relaxed);
         self.allocated.fetch_min(len, Ordering::Relaxed);
         if let Some(tail) = &self.direct {
@@ -312,7 +312,7 @@ impl WritableFile for PosixWriter {
         let len = self.len.load(Ordering::Relaxed);
         let trimmed = if flushed.is_ok() && self.allocated.load(Ordering::Relaxed) > len {
             // Cutting a file to the length it has frees what was reserved behind it.
-            self.with_file("truncate", |file| repeated(|| ftruncate(file, len)))
+            self.with_file("truncate", |file| retry_on_eintr(|| ftruncate(file, len)))
         } else {
             Ok(())
         };

@@ -101,7 +101,7 @@ impl Order {
     /// Waits until everything up to `seq` is visible.
     pub(crate) fn wait_for(&self, seq: SequenceNumber) {
         let reached = || self.visible() >= seq;
-        if backoff::look(reached) || backoff::let_others_run(reached) {
+        if backoff::spin_until(reached) || backoff::yield_until(reached) {
             return;
         }
         let mut sleeping = self.sleeping.lock();

@@ -33,9 +33,9 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)+) => {
         /// The counters of a database.
         #[derive(Debug, Default)]
-        pub struct Counters { $($(#[$doc])* pub $name: Counter,)+ }
+        pub struct InternalStats { $($(#[$doc])* pub $name: Counter,)+ }
 
-        impl Counters {
+        impl InternalStats {
             /// Every counter's name and sum.
             #[must_use]
             pub fn all(&self) -> Vec<(&'static str, u64)> {
@@ -86,7 +86,7 @@ counters! {
     files_deleted,
 }
 
-impl Counters {
+impl InternalStats {
     /// A group of `writes` batches of `bytes` is written, with or without the log.
     #[inline]
     pub fn note_group(&self, writes: usize, bytes: usize, logged: bool) {
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn sums_are_listed_by_name() {
-        let counters = Counters::default();
+        let counters = InternalStats::default();
         counters.gets.add(2);
         counters.gets.add(3);
         assert!(counters.all().contains(&("gets", 5)));
