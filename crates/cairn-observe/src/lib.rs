@@ -6,7 +6,7 @@
 //! statistics are made of.
 
 pub mod activity;
-pub mod calls;
+pub mod callback;
 pub mod event;
 pub mod files;
 pub mod internal_stats;

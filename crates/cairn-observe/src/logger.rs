@@ -25,7 +25,7 @@ use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_platform::{Clock, FileSystem, WritableFile};
 use cairn_types::Result;
 
-use crate::calls::{Within, within};
+use crate::callback::{Within, within};
 
 /// Bytes of a file of a log that has no limit of its own.
 pub const FILE_BYTES: u64 = 16 << 20;

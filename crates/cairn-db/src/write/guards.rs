@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use cairn_memtable::{COMPARATOR_RULE, in_comparator};
-use cairn_observe::calls::{self, Within};
+use cairn_observe::callback::{self, Within};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use super::insert::Company;
@@ -58,7 +58,7 @@ impl Shared {
     #[inline]
     pub(crate) fn may_write(&self) -> Result<()> {
         // Relaxed: as in `insert_guarded`.
-        match calls::is_within() || self.signals.insertion_calls_out() {
+        match callback::is_within() || self.signals.insertion_calls_out() {
             false => Ok(()),
             true => self.may_write_within(),
         }
@@ -66,7 +66,7 @@ impl Shared {
 
     #[cold]
     fn may_write_within(&self) -> Result<()> {
-        calls::may_write(&self.context.info)?;
+        callback::may_write(&self.context.info)?;
         is_not_comparing()
     }
 
@@ -76,7 +76,7 @@ impl Shared {
     ///
     /// `Busy` with the rule in a callback that may not.
     pub(crate) fn may_wait(&self) -> Result<()> {
-        calls::may_wait(&self.context.info)?;
+        callback::may_wait(&self.context.info)?;
         is_not_comparing()
     }
 
@@ -105,7 +105,7 @@ impl Shared {
         first: SequenceNumber,
         company: Company,
     ) -> Result<()> {
-        calls::within(&self.context.info, Within::Insertion, || {
+        callback::within(&self.context.info, Within::Insertion, || {
             self.insert(batch, first, company)
         })
     }

@@ -9,7 +9,7 @@ use cairn_platform::fs::{FileMode, ReadAt, Status};
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile, wrapper};
 use cairn_types::{Result, Veil};
 
-use crate::calls::{Within, within};
+use crate::callback::{Within, within};
 use crate::listener::{EventListener, FileOperation, FileOperationInfo, IoErrorInfo, Listeners};
 use crate::logger::Logger;
 
