@@ -1,8 +1,8 @@
-//! Insertions whose places are looked for together.
+//! Batched insertion: the position searches of several entries run interleaved.
 //!
-//! A search waits for memory at almost every node that is not near the head. The searches for several
-//! keys take turns: each asks for the memory of its next node and lets the others go on until that has
-//! come. What each finds is a hint like any other, so that what is inserted meanwhile does no harm (N3).
+//! A search misses the cache at almost every node away from the head. The searches for several keys take
+//! turns: each prefetches its next node and yields to the others until the node has arrived. The result of a
+//! search is an ordinary hint, so insertions in the meantime do no harm (N3).
 
 use std::cmp::Ordering as Order;
 use std::ptr::NonNull;
@@ -11,51 +11,49 @@ use super::atomic::Ordering;
 use super::node::{MAX_HEIGHT, Node, Target};
 use super::{InsertHint, SkipList};
 
-/// How many entries look for their places in a memtable together, at most.
+/// The maximum number of entries whose positions are searched together.
 pub const INSERT_BATCH: usize = 8;
 
-/// Levels from which on a hint is so near that no search is worth sharing.
+/// The level of a hint up to which its position is so close that batching does not pay.
 const NEAR: usize = 2;
 
-/// An entry to insert: user key, sequence number with kind, and value.
+/// An entry to insert: user key, packed sequence number and kind, and value.
 pub(crate) type Addition<'a> = (&'a [u8], u64, &'a [u8]);
 
-/// A search under way.
+/// A search in progress.
 pub(super) struct Search<'k> {
     pub(super) target: Target<'k>,
-    /// The last node that is known to be before the target, and the level that is searched.
+    /// The last node known to precede the target, and the level being searched.
     node: NonNull<Node>,
     level: usize,
-    /// The node behind it, whose memory has been asked for.
+    /// The node after it, which has been prefetched.
     ahead: Option<NonNull<Node>>,
-    /// A node that is not before the target.
+    /// A node known not to precede the target.
     beyond: Option<NonNull<Node>>,
     pub(super) found: InsertHint,
 }
 
 impl Search<'_> {
-    /// Leaves the level; whether there is one below it.
+    /// Descends one level. Returns false if there is none below.
     #[inline]
     fn descend(&mut self) -> bool {
         self.found.prev[self.level] = self.node.as_ptr();
+        debug_assert!(self.level < MAX_HEIGHT, "no tower is higher");
         self.level = self.level.wrapping_sub(1);
         self.level != usize::MAX
     }
 }
 
 impl SkipList {
-    /// Inserts all of `additions`, [`INSERT_BATCH`] at most, as [`SkipList::insert`] does it, and tells `done`
-    /// of each whether it was new.
+    /// Inserts all of `additions`, at most [`INSERT_BATCH`], with the effect of [`SkipList::insert`]. Calls
+    /// `done` with the index of each and whether it was inserted.
     pub(crate) fn insert_batch(
         &self,
         additions: &[Addition<'_>],
         hint: &mut InsertHint,
         mut done: impl FnMut(usize, bool),
     ) {
-        debug_assert!(
-            additions.len() <= INSERT_BATCH,
-            "no more than there are searches for"
-        );
+        debug_assert!(additions.len() <= INSERT_BATCH, "one search per entry");
         let mut searches: [Option<Search<'_>>; INSERT_BATCH] = [const { None }; INSERT_BATCH];
         let shared =
             additions.len() > 1 && self.unsorted.is_none() && !self.is_near(additions, hint);
@@ -80,7 +78,7 @@ impl SkipList {
         }
     }
 
-    /// True if the first of `additions` goes next to where `hint` is.
+    /// True if the first of `additions` is inserted close to `hint`.
     #[inline]
     fn is_near(&self, additions: &[Addition<'_>], hint: &InsertHint) -> bool {
         let height = self.height.load(Ordering::Relaxed);
@@ -91,14 +89,14 @@ impl SkipList {
         })
     }
 
-    /// Fills `searches` with the places of `targets`, [`INSERT_BATCH`] at most.
+    /// Sets `searches` to the positions of `targets`, at most [`INSERT_BATCH`].
     pub(super) fn find_places<'k>(
         &self,
         targets: impl Iterator<Item = Target<'k>>,
         searches: &mut [Option<Search<'k>>; INSERT_BATCH],
     ) {
         let top = self.height.load(Ordering::Relaxed) - 1;
-        // A bit for each search that goes on.
+        // One bit for each search in progress.
         let mut going = 0_usize;
         for (search, target) in searches.iter_mut().zip(targets) {
             going = going << 1 | 1;
@@ -123,12 +121,12 @@ impl SkipList {
         }
     }
 
-    /// Looks at the node that was asked for, and asks for the next one. `false` when the place on the
+    /// Examines the prefetched node and prefetches the next one. Returns false once the position on the
     /// lowest level is found.
     #[inline]
     fn step(&self, search: &mut Search<'_>) -> bool {
-        // SAFETY: the search stands on the head or on nodes of this list that it reached on their
-        // level or a higher one (N1, N4).
+        // SAFETY: the search is at the head, or at a node of this list that it reached on its level or a
+        // higher one (N1, N4).
         unsafe {
             if let Some(next) = search.ahead.take() {
                 if Node::compare(next, &self.order, &search.target) == Order::Less {

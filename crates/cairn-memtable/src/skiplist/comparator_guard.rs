@@ -1,31 +1,33 @@
-//! Locks that are held while the program's comparator is called, and comparators that read what is behind them.
+//! Detection of comparators that re-enter the memtable.
 //!
-//! A comparator that reads the database whose keys it compares would wait for its own thread. It panics instead, with
-//! the rule that it breaks; the operation that called it fails. Built-in orders call nothing and are not looked at.
+//! Some locks are held while a user's comparator runs. A comparator that reads the database whose keys it
+//! compares would deadlock on such a lock. It panics with [`COMPARATOR_RULE`] instead, and the operation that
+//! called it fails. The built-in orders call no user code and are not tracked.
 
 use std::cell::RefCell;
 
 use cairn_types::KeyOrder;
 
-/// What such a comparator is told.
+/// The panic message for a comparator that re-enters the memtable.
 pub const COMPARATOR_RULE: &str =
     "a comparator may not read or change the database whose keys it compares";
 
 thread_local! {
-    /// What the thread holds while it compares: the places of the locks.
+    /// Addresses of the locks that the thread holds while it compares keys.
     static HELD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The end of a lock that was held.
+/// Removes the innermost lock from [`HELD`] when dropped.
 struct Ends;
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        HELD.with_borrow_mut(Vec::pop);
+        let released = HELD.with_borrow_mut(Vec::pop);
+        debug_assert!(released.is_some(), "locks are released in reverse order");
     }
 }
 
-/// Runs `work`, which compares keys in `order` while the thread holds `lock`.
+/// Runs `work`, which compares keys by `order` while the thread holds `lock`.
 #[inline]
 pub(crate) fn holding<L, T>(order: &KeyOrder, lock: &L, work: impl FnOnce() -> T) -> T {
     if !matches!(order, KeyOrder::Custom(_)) {
@@ -36,17 +38,18 @@ pub(crate) fn holding<L, T>(order: &KeyOrder, lock: &L, work: impl FnOnce() -> T
     work()
 }
 
-/// True if the thread holds a lock of some memtable while the program's comparator runs: others may wait for it.
+/// True if the calling thread holds a memtable lock while a user's comparator runs. Other threads may be
+/// waiting for the lock.
 #[must_use]
 pub fn in_comparator() -> bool {
     HELD.with_borrow(|held| !held.is_empty())
 }
 
-/// Makes sure that the thread does not hold `lock`, for which it is about to wait.
+/// Checks that the thread does not hold `lock`, which it is about to acquire.
 ///
 /// # Panics
 ///
-/// If it does.
+/// If the thread holds it.
 pub(crate) fn assert_not_held<L>(order: &KeyOrder, lock: &L) {
     if matches!(order, KeyOrder::Custom(_)) {
         let place = std::ptr::from_ref(lock).addr();

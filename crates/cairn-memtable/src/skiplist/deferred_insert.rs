@@ -1,11 +1,11 @@
-//! Insertions that a lone writer puts off until there are several, so that the searches for their places
-//! wait for memory together.
+//! Deferred insertions of a single writer, whose position searches are batched so that their memory accesses
+//! overlap.
 //!
-//! What is put off is complete and lies in the arena, but nothing leads to it: whoever reads links it in
-//! first, and the writer does when there are [`INSERT_BATCH`]. So no reader sees less than before. Reads that
-//! come again and again would find something to link each time, and writers would pay for a lock and a
-//! flag besides; so for a while after a read nothing is put off. Nor is what goes right behind the last
-//! insertion, or into a list so small that the processor's cache holds it.
+//! A deferred node is complete and in the arena, but unreachable. It is linked by the next reader, or by the
+//! writer once [`INSERT_BATCH`] nodes are deferred, so readers see every published entry. Frequent reads
+//! would find something to link each time and cost the writer a lock and a flag, so nothing is deferred for a
+//! while after a read. Appends directly after the last insertion and insertions into a list that fits the
+//! processor's caches are not deferred either.
 
 use std::cmp::Ordering as Order;
 use std::ptr::NonNull;
@@ -16,24 +16,24 @@ use super::comparator_guard::{assert_not_held, holding};
 use super::node::{Node, Target};
 use super::{InsertHint, SkipList};
 
-/// Entries of a list from which on searches in it wait for memory. Builds with assertions put off as much
-/// as they can, so that whatever tests a database tests this.
+/// The size of a list from which insertions are deferred, because searches miss the cache. Builds with debug
+/// assertions defer as often as possible, for test coverage.
 const DEFER_MIN_ENTRIES: usize = if cfg!(debug_assertions) { 2 } else { 4096 };
 
-/// Insertions after a read that are not put off.
+/// The number of insertions after a read that are linked immediately.
 const LINKED_AFTER_READ: usize = if cfg!(debug_assertions) { 3 } else { 256 };
 
-/// The insertions that are put off.
+/// The deferred insertions of a list.
 pub(super) struct Deferred {
     state: Mutex<State>,
-    /// True if there are any.
+    /// True if there is a deferred node.
     pub(super) waiting: AtomicBool,
-    /// So many are not put off.
+    /// The number of insertions that are linked immediately, counted down.
     linked_left: AtomicUsize,
 }
 
 struct State {
-    /// Nodes of the list that this is in (N1), each with its height.
+    /// Nodes of the list that owns this state (N1), each with its height.
     nodes: [Option<(NonNull<Node>, usize)>; INSERT_BATCH],
     len: usize,
     hint: InsertHint,
@@ -54,7 +54,7 @@ impl Default for Deferred {
 }
 
 impl SkipList {
-    /// Inserts an entry whose internal key is not here, maybe later than now: but before anybody reads.
+    /// Inserts an entry with a new internal key, possibly deferring it, but not beyond the next read.
     pub(crate) fn insert_deferred(&self, user: &[u8], packed: u64, value: &[u8]) {
         let lone = match self.unsorted {
             None => self.deferred.state.try_lock(),
@@ -69,11 +69,12 @@ impl SkipList {
         });
     }
 
-    /// [`SkipList::insert_deferred`] by the thread that has the lock.
+    /// [`SkipList::insert_deferred`] with the lock held.
     #[inline(always)]
     fn insert_or_defer(&self, state: &mut State, user: &[u8], packed: u64, value: &[u8]) {
+        debug_assert!(state.len <= INSERT_BATCH, "a full batch is linked");
         if state.len == INSERT_BATCH {
-            // The comparator panicked when these were to be linked in.
+            // The comparator panicked while these were being linked.
             self.insert(user, packed, value, &mut InsertHint::default());
             return;
         }
@@ -81,7 +82,8 @@ impl SkipList {
         let height = self.new_height();
         let node = Node::create(&self.arena, height, &target, value);
         if state.len == 0 && (self.links_immediately() || self.appends_at(&target, &state.hint)) {
-            self.place(node, height, &target, &mut state.hint);
+            let is_new = self.place(node, height, &target, &mut state.hint);
+            debug_assert!(is_new, "deferred entries have new keys");
             return;
         }
         let at = state.len;
@@ -90,16 +92,16 @@ impl SkipList {
         if state.len == INSERT_BATCH {
             self.link_deferred(state);
         } else if at == 0 {
-            // Release pairs with the acquire in `link_pending`. That the reader of a published sequence number
-            // sees it follows from the publication.
+            // Release pairs with the acquire in `link_pending`. A reader that uses a published sequence
+            // number sees this store because of the publication.
             self.deferred.waiting.store(true, Ordering::Release);
         }
     }
 
-    /// True if nothing is put off for now.
+    /// True if the insertion must be linked immediately.
     #[inline]
     fn links_immediately(&self) -> bool {
-        // Relaxed: a number that orders nothing else, here and where it is set.
+        // Relaxed: the number orders no other access, here and where it is set.
         let left = self.deferred.linked_left.load(Ordering::Relaxed);
         if left > 0 {
             self.deferred.linked_left.store(left - 1, Ordering::Relaxed);
@@ -107,25 +109,25 @@ impl SkipList {
         left > 0 || self.entries() < DEFER_MIN_ENTRIES
     }
 
-    /// True if `target` goes right behind the last insertion at `hint`.
+    /// True if `target` directly follows the last insertion, at `hint`.
     #[inline]
     fn appends_at(&self, target: &Target<'_>, hint: &InsertHint) -> bool {
         let Some(last) = NonNull::new(hint.prev[0]).filter(|_| hint.list == self.number) else {
-            // There is no hint yet: this insertion makes one.
+            // There is no hint yet. Linking this insertion sets one.
             return true;
         };
-        // SAFETY: the hint is of this list (N6); every node has a link of level 0 (N4).
+        // SAFETY: the hint belongs to this list (N6); every node has a link of level 0 (N4).
         unsafe {
             (last == self.head || Node::compare(last, &self.order, target) == Order::Less)
                 && !self.next_is_before(last, 0, target)
         }
     }
 
-    /// Links in what waits, before a read.
+    /// Links all deferred nodes, before a read.
     #[cold]
     pub(super) fn link_deferred_now(&self) {
         assert_not_held(&self.order, &self.deferred);
-        // Held to the end: other readers need all of it as well.
+        // Held to the end: other readers need every entry as well.
         let mut state = self.deferred.state.lock();
         holding(&self.order, &self.deferred, || {
             self.link_deferred(&mut state)
@@ -135,13 +137,16 @@ impl SkipList {
             .store(LINKED_AFTER_READ, Ordering::Relaxed);
     }
 
+    /// Links the nodes of `state`. If the comparator panics, they are left to the next reader.
     fn link_deferred(&self, state: &mut State) {
         let mut searches: [Option<Search<'_>>; INSERT_BATCH] = [const { None }; INSERT_BATCH];
         let waiting = || state.nodes[..state.len].iter().flatten();
         let targets = waiting().map(|(node, _)| self.target_of(*node));
         self.find_places(targets, &mut searches);
+        debug_assert_eq!(waiting().count(), state.len, "a node in every slot");
         for (&(node, height), search) in waiting().zip(searches.iter_mut().flatten()) {
-            self.link_up(node, height, &search.target, &mut search.found);
+            let is_new = self.link_up(node, height, &search.target, &mut search.found);
+            debug_assert!(is_new, "deferred entries have new keys");
         }
         if let Some(last) = searches.into_iter().flatten().last() {
             state.hint = last.found;

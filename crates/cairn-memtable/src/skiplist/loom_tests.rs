@@ -1,4 +1,4 @@
-//! Every interleaving of two insertions and a reader, as far as loom explores it.
+//! Interleavings of two insertions and a reader, as far as loom explores them.
 //!
 //! Run with `cargo xtask loom`.
 
@@ -23,7 +23,7 @@ fn keys(list: &SkipList) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A number of entries after which the next two nodes have links above the lowest level.
+/// An entry count for which the next two nodes both have links above the lowest level.
 fn both_high() -> usize {
     (0..1000u64)
         .find(|&nth| height_of(nth) == 2 && height_of(nth + 1) == 2)
@@ -57,17 +57,17 @@ fn explore(first: &'static [u8], second: &'static [u8]) {
 }
 
 #[test]
-fn neighbours_inserted_at_once_are_both_there() {
+fn concurrent_neighbours_are_both_linked() {
     explore(b"a", b"b");
 }
 
 #[test]
-fn insertions_in_falling_order_are_both_there() {
+fn concurrent_descending_insertions_are_both_linked() {
     explore(b"b", b"a");
 }
 
 #[test]
-fn two_inserted_together_and_one_beside_them_are_all_there() {
+fn a_batch_and_a_concurrent_insertion_are_all_linked() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -84,17 +84,17 @@ fn two_inserted_together_and_one_beside_them_are_all_there() {
     });
 }
 
-/// What a writer puts off and publishes is found by who knows of the publication, and by who links it in
+/// A deferred and published entry is found by a reader that sees its publication, even if the reader links it
 /// at the same time as the writer.
 #[test]
-fn what_is_put_off_is_found_by_who_knows_of_it() {
+fn published_deferred_entries_are_found() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
         let list = Arc::new(SkipList::new(KeyOrder::Bytewise, 4096));
         let published = Arc::new(AtomicUsize::new(0));
         list.entries.store(both_high(), Ordering::Relaxed);
-        // It makes the hint, behind which the others do not go.
+        // Sets the hint that the following insertions do not append to.
         list.insert_deferred(b"z", 1 << 8 | 1, b"z");
         let (shared, shown) = (Arc::clone(&list), Arc::clone(&published));
         let writer = thread::spawn(move || {

@@ -1,27 +1,27 @@
-//! The sorted list under a memtable: a skiplist in an arena, which many threads insert into and
-//! read at the same time without a lock.
+//! The skiplist of a memtable: nodes in an arena, inserted and read by many threads without a lock.
 //!
-//! An insertion finds its place on every level, writes a node that nobody sees, and links it from
-//! the lowest level up, each with one compare-and-swap; who loses a swap looks on from where it
-//! stands. Readers follow links and wait for nobody, unless a lone writer has put off what they have to
-//! see (`deferred.rs`). Nodes are not removed.
+//! An insertion finds its position on every level, writes a private node, and links it from the lowest level
+//! up with one compare-and-swap per level. A writer that loses a swap resumes the search from its current
+//! node. Readers follow links and never block, unless a single writer has deferred insertions that they have
+//! to see (`deferred_insert.rs`). Nodes are never removed.
 //!
-//! Invariants of the list, cited by number:
+//! Invariants, cited by number:
 //!
-//! N1. A node's memory is laid out as `node.rs` draws it, and lives as long as the arena, which
-//!     lives as long as the list. Nodes are made by `Node::create` only.
-//! N2. A node is complete before it is published: its key, value and own links are written before
-//!     the release that makes it reachable, and key and value never change afterwards.
-//! N3. Links change only from a node to one with a smaller key (insertion in between), so whoever
-//!     stands before a key stays before it.
-//! N4. A node reached through a link of `level` has more than `level` links; the head has all.
-//! N5. The bound beside a link is never below the prefix of the node that the link leads to: it is
-//!     set, after the link, to the prefix of a node that the link then led to, and links move to
-//!     smaller keys only (N3). It may be above; so it serves to go down early, never to insert.
-//! N6. A hint holds nodes of the list whose number it carries; numbers are never used twice.
+//! N1. A node has the memory layout drawn in `node.rs`, and lives as long as the arena, which lives as long
+//!     as the list. Only `Node::create` makes nodes.
+//! N2. A node is complete before it is published: its key, value and own links are written before the release
+//!     that makes it reachable. Key and value never change afterwards.
+//! N3. A link changes only to a node with a smaller key (one inserted in between), so a node that precedes a
+//!     key keeps preceding it.
+//! N4. A node reached through a link of `level` has more than `level` links. The head has all levels.
+//! N5. The bound of a link is never less than the prefix of the node that the link points to. It is set,
+//!     after the link, to the prefix of the node that the link pointed to at that time, and links only move
+//!     to smaller keys (N3). As it may be greater, a bound decides when a search descends, never where a node
+//!     is inserted.
+//! N6. A hint holds nodes of the list with the hint's number. Numbers are never reused.
 #![expect(
     unsafe_code,
-    reason = "nodes of variable size in an arena, linked by atomics"
+    reason = "variable-sized nodes in an arena, linked by atomics"
 )]
 
 mod batch_insert;
@@ -41,7 +41,7 @@ mod atomic {
 mod atomic {
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-    /// Loom's mutex with the functions of the one that it stands for.
+    /// Loom's mutex with the interface of the platform's.
     pub(super) struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
@@ -74,41 +74,41 @@ use node::{MAX_HEIGHT, Node, Target};
 pub(crate) use prefetch::Prefetcher;
 use unsorted_buffer::UnsortedBuffer;
 
-/// The list; see the module's documentation.
+/// A concurrent skiplist; see the module's documentation.
 pub(crate) struct SkipList {
     order: KeyOrder,
     head: NonNull<Node>,
-    /// Levels in use; only a hint where to begin.
+    /// The number of levels in use. May be stale; only the start of a search depends on it.
     height: AtomicUsize,
-    /// Insertions so far, those under way included.
+    /// The number of insertions so far, including those in progress.
     entries: AtomicUsize,
-    /// Which list this is, for hints.
+    /// The unique number of the list, for hints.
     number: u64,
     arena: Arena,
-    /// What a lone writer has not linked in yet.
+    /// Insertions that a single writer has deferred.
     deferred: Deferred,
-    /// What is not linked in yet, if the list is sorted only when it is read.
+    /// Unlinked entries, if the list is sorted on read.
     unsorted: Option<Box<UnsortedBuffer>>,
 }
 
-// SAFETY: all that threads share are nodes, which are immutable but for their atomic links (N2) and
-// live as long as the list (N1).
+// SAFETY: threads share nothing but nodes, which are immutable except for their atomic links (N2) and live as
+// long as the list (N1).
 unsafe impl Send for SkipList {}
 // SAFETY: as above.
 unsafe impl Sync for SkipList {}
 
-/// The number of no list.
+/// A number that no list has.
 const NO_LIST: u64 = 0;
 
-/// Where the last insertion went, so that the next one begins its search there. Keys in ascending
-/// order find their place at once. Works for any memtable, best for the one it was used with last.
+/// The position of an insertion, from which the next search starts. Ascending keys find their position
+/// immediately. A hint may be used with any memtable, and is effective for the one it was last used with.
 pub struct InsertHint {
     list: u64,
-    /// On each level the last node that is not behind the last insertion.
+    /// On each level, the last node at or before the insertion.
     prev: [*mut Node; MAX_HEIGHT],
 }
 
-// SAFETY: the pointers are only followed by the list that they belong to (N6), which is `Sync`.
+// SAFETY: the pointers are dereferenced only by the list they belong to (N6), which is `Sync`.
 unsafe impl Send for InsertHint {}
 
 impl Default for InsertHint {
@@ -120,17 +120,17 @@ impl Default for InsertHint {
     }
 }
 
-/// An entry of a list, seen through a reference to it.
+/// An entry of a skiplist, borrowed from the list.
 #[derive(Clone, Copy)]
 pub struct Entry<'l> {
-    /// A pointer although a reference is meant: an entry may be stored beside the owner of its
-    /// list, and the two may be passed to the function that drops both.
+    /// A pointer instead of a reference: an entry may be stored next to the owner of its list, and both may
+    /// be passed to the function that drops them.
     list: NonNull<SkipList>,
     node: NonNull<Node>,
     lifetime: PhantomData<&'l SkipList>,
 }
 
-// SAFETY: an entry is a reference to an immutable node (N2) of a list that is `Sync`.
+// SAFETY: an entry is a shared reference to an immutable node (N2) of a list that is `Sync`.
 unsafe impl Send for Entry<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Entry<'_> {}
@@ -144,7 +144,7 @@ impl<'l> Entry<'l> {
         unsafe { Node::key(self.node) }
     }
 
-    /// The user key, timestamp included.
+    /// The user key, including its timestamp.
     #[inline]
     #[must_use]
     pub fn user_key(&self) -> &'l [u8] {
@@ -158,12 +158,12 @@ impl<'l> Entry<'l> {
         cairn_format::key::sequence(self.key())
     }
 
-    /// What the entry is.
+    /// The kind of the entry.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> ValueKind {
         let packed = cairn_format::key::packed(self.key());
-        // Truncation is meant: the kind is the lowest byte.
+        // Truncation is intended: the kind is the lowest byte.
         ValueKind::from_u8(packed as u8).expect("only kinds are inserted")
     }
 
@@ -181,25 +181,25 @@ impl<'l> Entry<'l> {
         unsafe { self.list.as_ref() }
     }
 
-    /// The entry behind this one.
+    /// The next entry.
     #[inline]
     pub(crate) fn next(&self) -> Option<Entry<'l>> {
         // SAFETY: every node has a link of level 0 (N4).
         self.list().entry(unsafe { Node::next(self.node, 0) })
     }
 
-    /// The entry before this one.
+    /// The previous entry.
     pub(crate) fn prev(&self) -> Option<Entry<'l>> {
         let key = self.key();
         let packed = cairn_format::key::packed(key);
         self.list().before(cairn_format::key::user_key(key), packed)
     }
 
-    /// The same entry with the lifetime `'long`.
+    /// Extends the lifetime of the entry to `'long`.
     ///
     /// # Safety
     ///
-    /// The list lives for `'long`, at the same address.
+    /// The list must live for `'long`, at its current address.
     pub(crate) unsafe fn extended<'long>(self) -> Entry<'long> {
         Entry {
             list: self.list,
@@ -208,7 +208,7 @@ impl<'l> Entry<'l> {
         }
     }
 
-    /// True if this is an entry of `list`.
+    /// True if the entry belongs to `list`.
     pub(crate) fn is_of(&self, list: &SkipList) -> bool {
         ptr::eq(self.list.as_ptr(), list)
     }
@@ -244,14 +244,13 @@ impl SkipList {
         &self.arena
     }
 
-    /// How many insertions began.
+    /// The number of insertions so far, including those in progress.
     pub(crate) fn entries(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Inserts an entry, beginning the search at `hint`. `false` if exactly this internal key is
-    /// here already; then nothing changes. A list that is sorted deferred takes every entry and keeps
-    /// one of two equal ones.
+    /// Inserts an entry, starting the search at `hint`. Returns false, leaving the list unchanged, if the
+    /// internal key is present. A list that is sorted on read accepts duplicates and later keeps one of them.
     pub(crate) fn insert(
         &self,
         user: &[u8],
@@ -269,7 +268,7 @@ impl SkipList {
         self.place(node, height, &target, hint)
     }
 
-    /// Sees to it that what was not linked in yet can be read.
+    /// Links entries that are deferred or unsorted, so that they can be read.
     #[inline]
     fn link_pending(&self) {
         if self.deferred.waiting.load(Ordering::Acquire) {
@@ -280,10 +279,10 @@ impl SkipList {
         }
     }
 
-    /// What `node`, which is of this list and not linked in yet, is to be linked in as.
+    /// The search target for `node`, an unlinked node of this list.
     #[inline]
     fn target_of(&self, node: NonNull<Node>) -> Target<'_> {
-        // SAFETY: the node is of this list, which lives (N1).
+        // SAFETY: the node belongs to this list, which is alive (N1).
         let internal = unsafe { Node::key(node) };
         let (user, packed) = (
             cairn_format::key::user_key(internal),
@@ -292,7 +291,7 @@ impl SkipList {
         Target::new(&self.order, user, packed)
     }
 
-    /// Links `node`, beginning the search at `hint`.
+    /// Links `node`, starting the search at `hint`. Returns false if its key is present.
     #[inline]
     fn place(
         &self,
@@ -305,7 +304,7 @@ impl SkipList {
         self.link_up(node, height, target, hint)
     }
 
-    /// Links `node` where `hint` says that it belongs.
+    /// Links `node` at the position given by `hint`. Returns false if its key is present.
     #[inline(always)]
     fn link_up(
         &self,
@@ -314,9 +313,11 @@ impl SkipList {
         target: &Target<'_>,
         hint: &mut InsertHint,
     ) -> bool {
+        debug_assert!((1..=MAX_HEIGHT).contains(&height), "no tower is higher");
         for level in 0..height {
             if !self.link(node, level, target, &mut hint.prev[level]) {
-                self.entries.fetch_sub(1, Ordering::Relaxed);
+                let before = self.entries.fetch_sub(1, Ordering::Relaxed);
+                debug_assert!(before > 0, "the insertion was counted");
                 hint.list = self.number;
                 return false;
             }
@@ -328,8 +329,8 @@ impl SkipList {
         true
     }
 
-    /// Links `node` on `level` somewhere behind `prev`, which is moved to just before it. `false`
-    /// if an entry with its key is there.
+    /// Links `node` on `level` after `prev`, which is advanced to the node directly before it. Returns false
+    /// if an entry with its key is present.
     #[inline]
     fn link(
         &self,
@@ -338,16 +339,16 @@ impl SkipList {
         target: &Target<'_>,
         prev: &mut *mut Node,
     ) -> bool {
-        // SAFETY: `prev` is the head or was reached on this level, now or for an earlier insertion
-        // (N4, N6), and `node` has more than `level` links.
+        // SAFETY: `prev` is the head or was reached on this level, now or for an earlier insertion (N4, N6),
+        // and `node` has more than `level` links.
         unsafe {
-            let mut before = NonNull::new(*prev).expect("a search leaves a node on every level");
+            let mut before = NonNull::new(*prev).expect("a search sets every level");
             loop {
                 let (place, next) = self.walk(before, level, target);
                 before = place;
                 *prev = place.as_ptr();
                 if next == Some(node) {
-                    // It was linked here before the comparator panicked.
+                    // Linked here before the comparator panicked.
                     return true;
                 }
                 if let Some(next) = next
@@ -357,14 +358,13 @@ impl SkipList {
                     return false;
                 }
                 let next = next.map_or(ptr::null_mut(), NonNull::as_ptr);
-                // Relaxed: the swap below publishes it (N2).
+                // Relaxed: published by the swap below (N2).
                 Node::link(node, level).store(next, Ordering::Relaxed);
-                // If the swap succeeds, `place` led to `next` all the while, and its bound holds
-                // for `next` (N5).
+                // If the swap succeeds, `place` has pointed to `next` all along, so its bound holds for
+                // `next` (N5).
                 Node::set_bound(node, level, Node::bound(place, level));
-                // Release pairs with the acquire in `Node::next` (N2); acquire keeps the bound that
-                // is set below behind the link (N5). On failure nothing is used of what was found;
-                // the walk loads it again.
+                // Release pairs with the acquire in `Node::next` (N2). Acquire orders the bound that is set
+                // below after the link (N5). After a failed swap the walk reloads everything.
                 let swapped = Node::link(place, level).compare_exchange(
                     next,
                     node.as_ptr(),
@@ -379,11 +379,12 @@ impl SkipList {
         }
     }
 
-    /// Leaves in `hint`, on every level, a node before `target` that is close to it. It is the hint of no list until
-    /// [`SkipList::link_up`].
+    /// Sets `hint`, on every level, to a node before `target` and close to it. The hint is valid for no list
+    /// until [`SkipList::link_up`].
     #[inline(always)]
     fn find_place(&self, target: &Target<'_>, hint: &mut InsertHint) {
         let height = self.height.load(Ordering::Relaxed);
+        debug_assert!(height <= MAX_HEIGHT, "no tower is higher");
         let start = match self.trusted_levels(target, hint, height) {
             Some(level) => level,
             None => {
@@ -391,10 +392,10 @@ impl SkipList {
                 height
             }
         };
-        // Until the insertion is done: where the comparator panics, the levels do not agree.
+        // Until the insertion is complete: if the comparator panics, the levels are inconsistent.
         hint.list = NO_LIST;
         let mut level = start;
-        // A level that is kept begins where the one above it ended, or where it was.
+        // A retained level starts where the level above ended, or at its own node.
         let mut at = None;
         while level > 0 {
             level -= 1;
@@ -406,7 +407,7 @@ impl SkipList {
         }
     }
 
-    /// From which level on upwards `hint` can be kept for `target`, or `None` if it is of no use.
+    /// The lowest level from which `hint` is valid for `target`, or `None` if the hint cannot be used.
     #[inline(always)]
     fn trusted_levels(
         &self,
@@ -422,7 +423,7 @@ impl SkipList {
         if last != self.head && unsafe { Node::compare(last, &self.order, target) } != Order::Less {
             return None;
         }
-        // All of the hint is before the target now, as it is nowhere behind `last`.
+        // Every node of the hint precedes the target, as none is after `last`.
         (0..height)
             .find(|&level| {
                 // SAFETY: `prev[level]` has a link of that level (N4, N6).
@@ -432,11 +433,11 @@ impl SkipList {
             .or(Some(height))
     }
 
-    /// True if the node behind `node` on `level` is before `target`.
+    /// True if the node after `node` on `level` precedes `target`.
     ///
     /// # Safety
     ///
-    /// `node` is of this list and has a link of `level`.
+    /// `node` must belong to this list and have a link of `level`.
     #[inline]
     unsafe fn next_is_before(
         &self,
@@ -444,7 +445,7 @@ impl SkipList {
         level: usize,
         target: &Target<'_>,
     ) -> bool {
-        // SAFETY: the caller's promise, and N4 for the next node.
+        // SAFETY: the caller's contract, and N4 for the next node.
         unsafe {
             if level > 0 && target.prefix < Node::bound(node, level) {
                 return false;
@@ -454,12 +455,12 @@ impl SkipList {
         }
     }
 
-    /// Goes from `node`, which is before `target`, as far on `level` as it is sure to stay before
-    /// it without touching what lies behind.
+    /// Advances from `node`, which precedes `target`, along `level` while the next node is known to precede
+    /// it by the bound of the link.
     ///
     /// # Safety
     ///
-    /// `node` is of this list and has a link of `level`.
+    /// `node` must belong to this list and have a link of `level`.
     #[inline]
     unsafe fn approach(
         &self,
@@ -467,7 +468,7 @@ impl SkipList {
         level: usize,
         target: &Target<'_>,
     ) -> NonNull<Node> {
-        // SAFETY: the caller's promise for the first node, N4 for all others.
+        // SAFETY: the caller's contract for the first node, N4 for all others.
         unsafe {
             while level == 0 || target.prefix >= Node::bound(node, level) {
                 match Node::next(node, level) {
@@ -481,12 +482,12 @@ impl SkipList {
         node
     }
 
-    /// Goes from `node`, which is before `target`, to the last node on `level` that is, and returns
-    /// it with the one behind it.
+    /// Advances from `node`, which precedes `target`, to the last node of `level` that does. Returns it and
+    /// its successor.
     ///
     /// # Safety
     ///
-    /// `node` is of this list and has a link of `level`.
+    /// `node` must belong to this list and have a link of `level`.
     #[inline]
     unsafe fn walk(
         &self,
@@ -494,7 +495,7 @@ impl SkipList {
         level: usize,
         target: &Target<'_>,
     ) -> (NonNull<Node>, Option<NonNull<Node>>) {
-        // SAFETY: the caller's promise for the first node, N4 for all others.
+        // SAFETY: the caller's contract for the first node, N4 for all others.
         unsafe {
             loop {
                 let next = Node::next(node, level);
@@ -510,7 +511,7 @@ impl SkipList {
         }
     }
 
-    /// The last node before `target` (or the head), and the one behind it.
+    /// The last node before `target`, or the head, and its successor.
     #[inline]
     fn search(&self, target: &Target<'_>) -> (NonNull<Node>, Option<NonNull<Node>>) {
         self.link_pending();
@@ -523,14 +524,14 @@ impl SkipList {
         unsafe { self.walk(node, 0, target) }
     }
 
-    /// The first entry at or behind the internal key of these parts.
+    /// The first entry at or after the given internal key.
     #[inline]
     pub(crate) fn at_or_after(&self, user: &[u8], packed: u64) -> Option<Entry<'_>> {
         let (_, next) = self.search(&Target::new(&self.order, user, packed));
         self.entry(next)
     }
 
-    /// The last entry before the internal key of these parts.
+    /// The last entry before the given internal key.
     pub(crate) fn before(&self, user: &[u8], packed: u64) -> Option<Entry<'_>> {
         let (node, _) = self.search(&Target::new(&self.order, user, packed));
         self.entry((node != self.head).then_some(node))
@@ -539,7 +540,7 @@ impl SkipList {
     /// The first entry.
     pub(crate) fn first(&self) -> Option<Entry<'_>> {
         self.link_pending();
-        // SAFETY: the head has all links.
+        // SAFETY: the head has a link of every level.
         self.entry(unsafe { Node::next(self.head, 0) })
     }
 
@@ -565,22 +566,23 @@ impl SkipList {
         })
     }
 
-    /// How many links the next node gets: one, and another for each quarter of chance. The order
-    /// of insertions decides, so that a run can be repeated.
+    /// Picks the height of the next node: one link, and each further one with a probability of a quarter. The
+    /// height depends on the insertion count only, so that runs are reproducible.
     #[inline]
     fn new_height(&self) -> usize {
-        // Relaxed: the number only has to differ from insertion to insertion.
+        // Relaxed: insertions only need distinct numbers.
         let nth = self.entries.fetch_add(1, Ordering::Relaxed) as u64;
         let height = height_of(nth);
-        // Relaxed: a reader that sees an old height only starts lower.
+        // Relaxed: a search that sees a stale height starts on a lower level.
         if height > self.height.load(Ordering::Relaxed) {
             self.height.fetch_max(height, Ordering::Relaxed);
         }
+        debug_assert!(height <= MAX_HEIGHT, "the head has a link of every level");
         height
     }
 }
 
-/// The links of the `nth` node.
+/// The height of the `nth` node.
 #[inline]
 fn height_of(nth: u64) -> usize {
     let mut bits = (nth + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! A node of the list, and the only code that reads or writes its memory.
+//! Nodes of the skiplist, and all code that accesses their memory.
 //!
 //! ```text
 //!          tower, highest link first              entry
@@ -6,13 +6,13 @@
 //! │ next[h-1], bound│ ... │ next[1], bound  │ next[0]  │ length of  │ user key │ packed │ length of  │ value │
 //! │ 16 bytes        │     │ 16              │ 8        │ key: varint│          │ 8      │ value      │       │
 //! └─────────────────┴─────┴─────────────────┴──────────┴────────────┴──────────┴────────┴────────────┴───────┘
-//!                                                      ▲ a node's address
+//!                                                      ▲ address of the node
 //! ```
 //!
-//! The address of a node is that of its entry, so that links and the beginning of the key lie next
-//! to each other, mostly in one cache line. The first 8 bytes of the user key are compared as an
-//! integer ([`prefix_of`]); most comparisons end there. An entry takes the bytes that RocksDB's
-//! takes, because what fits into a memtable decides how often everything after it is rewritten.
+//! The address of a node is that of its entry, so that its lowest links and the start of its key are
+//! adjacent, mostly in one cache line. The first 8 bytes of the user key are compared as an integer
+//! ([`prefix_of`]), which decides most comparisons. An entry has the size of RocksDB's, because the capacity
+//! of a memtable determines the write amplification of everything downstream.
 
 use std::cmp::Ordering as Order;
 use std::ptr::{self, NonNull};
@@ -25,39 +25,38 @@ use cairn_types::KeyOrder;
 
 use super::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// Links that a node can have. With a quarter of the nodes on each higher level, that is right for
-/// some sixteen million entries and harmless for more.
+/// The maximum height of a node. With a branching factor of 4 it suits about sixteen million entries; larger
+/// lists lose little.
 pub(super) const MAX_HEIGHT: usize = 12;
 
-/// Bytes of sequence number and kind behind the user key.
+/// Length of the packed sequence number and kind that follow the user key.
 const PACKED: usize = key::SUFFIX_LEN;
 
-/// How many lines of the processor's cache are asked for ahead of a walk. What lies behind them the
-/// processor loads by itself once they are read.
+/// Cache lines prefetched per entry ahead of a scan. The hardware prefetcher loads the following ones once
+/// these are read.
 const LINES: usize = 3;
 
 pub(super) type Link = AtomicPtr<Node>;
 
-/// A link above the lowest level, with a bound that the prefix of the next node does not exceed
-/// (N5 says why it holds).
+/// A link above the lowest level, with an upper bound of the prefix of the next node (N5).
 struct Upper {
     next: Link,
     bound: AtomicU64,
 }
 
-/// The bound of a link that leads nowhere.
+/// The bound of a null link.
 const NOWHERE: u64 = u64::MAX;
 
-/// Bytes of a tower of `height` links.
+/// Size in bytes of a tower of `height` links.
 fn tower_len(height: usize) -> usize {
     size_of::<Link>() + (height - 1) * size_of::<Upper>()
 }
 
-/// The first byte of an entry; the tower lies before it and the other bytes behind it.
+/// The first byte of an entry. The tower precedes it and the rest of the entry follows.
 #[repr(transparent)]
 pub(super) struct Node(u8);
 
-/// What is searched for, or inserted: a key taken apart.
+/// A key to search for or to insert, in parts.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'k> {
     pub(super) prefix: u64,
@@ -76,13 +75,12 @@ impl<'k> Target<'k> {
     }
 }
 
-/// A number that orders user keys as far as it can: smaller numbers mean smaller keys, equal
-/// numbers mean nothing.
+/// An integer prefix of a user key: a smaller prefix implies a smaller key, equal prefixes decide nothing.
 #[inline]
 fn prefix_of(order: &KeyOrder, user: &[u8]) -> u64 {
     let start = |bytes: &[u8]| match bytes.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
-        // Padding with zeros keeps the order: a key sorts before its extensions.
+        // Zero padding preserves the order: a key sorts before its extensions.
         None => bytes.iter().enumerate().fold(0, |prefix, (at, &byte)| {
             prefix | u64::from(byte) << (56 - 8 * at)
         }),
@@ -96,31 +94,31 @@ fn prefix_of(order: &KeyOrder, user: &[u8]) -> u64 {
     }
 }
 
-/// Writes `bytes` and returns where they end.
+/// Writes `bytes` and returns the address after them.
 ///
 /// # Safety
 ///
-/// So many bytes at `at` are the caller's to write.
+/// `at` must be valid for writing that many bytes.
 #[inline]
 unsafe fn put(at: NonNull<u8>, bytes: &[u8]) -> NonNull<u8> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's contract.
     unsafe {
         at.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
         at.add(bytes.len())
     }
 }
 
-/// Writes `len` as a varint and returns where it ends.
+/// Writes `len` as a varint and returns the address after it.
 ///
 /// # Safety
 ///
 /// As for [`put`].
 #[inline]
 unsafe fn put_len(mut at: NonNull<u8>, mut len: u32) -> NonNull<u8> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's contract.
     unsafe {
         while len >= 0x80 {
-            // Truncation is meant: seven bits at a time.
+            // Truncation is intended: seven bits at a time.
             at.write(len as u8 | 0x80);
             at = at.add(1);
             len >>= 7;
@@ -130,14 +128,14 @@ unsafe fn put_len(mut at: NonNull<u8>, mut len: u32) -> NonNull<u8> {
     }
 }
 
-/// Reads what [`put_len`] wrote, and returns where it ends.
+/// Reads a length written by [`put_len`] and returns it with the address after it.
 ///
 /// # Safety
 ///
-/// [`put_len`] wrote at `at`, and what it wrote does not change.
+/// `at` must point to a length written by [`put_len`] that does not change.
 #[inline]
 unsafe fn take_len(at: NonNull<u8>) -> (usize, NonNull<u8>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's contract.
     unsafe {
         match at.read() {
             short @ 0..0x80 => (usize::from(short), at.add(1)),
@@ -146,7 +144,7 @@ unsafe fn take_len(at: NonNull<u8>) -> (usize, NonNull<u8>) {
     }
 }
 
-/// [`take_len`] of more than one byte.
+/// [`take_len`] for lengths of more than one byte.
 ///
 /// # Safety
 ///
@@ -155,7 +153,7 @@ unsafe fn take_len(at: NonNull<u8>) -> (usize, NonNull<u8>) {
 unsafe fn take_long_len(at: NonNull<u8>) -> (usize, NonNull<u8>) {
     let mut len = 0;
     for nth in 0..MAX_VARINT32_LEN {
-        // SAFETY: the caller's promise: up to the first byte below 0x80 they are of the length.
+        // SAFETY: the caller's contract: the length extends to the first byte less than 0x80.
         let byte = unsafe { at.add(nth).read() };
         len |= usize::from(byte & 0x7f) << (7 * nth);
         if byte < 0x80 {
@@ -167,8 +165,7 @@ unsafe fn take_long_len(at: NonNull<u8>) -> (usize, NonNull<u8>) {
 }
 
 impl Node {
-    /// Writes a node of `height` links that are all null, and returns its address. Nobody else
-    /// knows the node yet.
+    /// Writes a node of `height` null links and returns its address. The node is not published.
     pub(super) fn create(
         arena: &Arena,
         height: usize,
@@ -176,14 +173,18 @@ impl Node {
         value: &[u8],
     ) -> NonNull<Node> {
         debug_assert!((1..=MAX_HEIGHT).contains(&height));
-        let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("shorter than 4 GiB");
+        let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("less than 4 GiB");
         let (key_len, value_len) = (len(target.user), len(value));
         let tower = tower_len(height);
         let lens = varint_len(key_len.into()) + varint_len(value_len.into());
         let bytes = lens + target.user.len() + PACKED + value.len();
+        debug_assert!(
+            tower.is_multiple_of(align_of::<Link>()),
+            "a tower keeps the alignment of its links"
+        );
         let start = arena.allocate(tower + bytes, align_of::<Link>());
-        // SAFETY: the arena gave this thread alone as many bytes as tower and entry take together,
-        // aligned for links (N1).
+        // SAFETY: the arena returned memory for tower and entry that is exclusive to this thread and aligned
+        // for links (N1).
         unsafe {
             let node = start.add(tower).cast::<Node>();
             node.cast::<Link>().sub(1).write(Link::new(ptr::null_mut()));
@@ -197,18 +198,21 @@ impl Node {
             let at = put(at, target.user);
             let at = put(at, &target.packed.to_le_bytes());
             put(put_len(at, value_len), value);
+            debug_assert_eq!(Node::key(node).len(), target.user.len() + PACKED);
+            debug_assert_eq!(Node::value(node).len(), value.len());
             node
         }
     }
 
-    /// Where the link of `level`, above the lowest, lies.
+    /// The address of the link of `level`, above the lowest.
     ///
     /// # Safety
     ///
-    /// `node` has or will have a tower higher than `level`, which is at least 1.
+    /// `node` must have or be about to get a tower higher than `level`, which is at least 1.
     #[inline]
     unsafe fn upper_place(node: NonNull<Node>, level: usize) -> NonNull<Upper> {
-        // SAFETY: the caller's promise: the tower lies before the head (N1).
+        debug_assert!((1..MAX_HEIGHT).contains(&level), "level 0 has no bound");
+        // SAFETY: the caller's contract: the tower precedes the entry (N1).
         unsafe { node.cast::<Link>().sub(1).cast::<Upper>().sub(level) }
     }
 
@@ -216,10 +220,11 @@ impl Node {
     ///
     /// # Safety
     ///
-    /// `node` was made by [`Node::create`] with a height above `level`, and its arena lives for `'a`.
+    /// `node` must be made by [`Node::create`] with a height above `level`, and its arena must live for `'a`.
     #[inline]
     pub(super) unsafe fn link<'a>(node: NonNull<Node>, level: usize) -> &'a Link {
-        // SAFETY: the caller's promise: the tower lies before the head (N1).
+        debug_assert!(level < MAX_HEIGHT, "no tower is higher");
+        // SAFETY: the caller's contract: the tower precedes the entry (N1).
         unsafe {
             match level {
                 0 => node.cast::<Link>().sub(1).as_ref(),
@@ -228,8 +233,7 @@ impl Node {
         }
     }
 
-    /// A number that the prefix of the node behind `node` on `level` does not exceed; the largest
-    /// one where nothing is known.
+    /// An upper bound of the prefix of the node after `node` on `level`; the maximum if nothing is known.
     ///
     /// # Safety
     ///
@@ -239,8 +243,8 @@ impl Node {
         if level == 0 {
             return NOWHERE;
         }
-        // Relaxed: an old bound is a larger one, and any bound holds (N5).
-        // SAFETY: the caller's promise.
+        // Relaxed: a stale bound is greater, and every bound ever set remains valid (N5).
+        // SAFETY: the caller's contract.
         unsafe { Node::upper_place(node, level).as_ref() }
             .bound
             .load(Ordering::Relaxed)
@@ -250,25 +254,25 @@ impl Node {
     ///
     /// # Safety
     ///
-    /// As for [`Node::link`]; and the prefix of the node behind does not exceed `bound` (N5).
+    /// As for [`Node::link`], and `bound` must not be less than the prefix of the next node (N5).
     #[inline]
     pub(super) unsafe fn set_bound(node: NonNull<Node>, level: usize, bound: u64) {
         if level > 0 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's contract.
             let upper = unsafe { Node::upper_place(node, level).as_ref() };
             upper.bound.store(bound, Ordering::Relaxed);
         }
     }
 
-    /// The node behind `node` on `level`.
+    /// The node after `node` on `level`.
     ///
     /// # Safety
     ///
     /// As for [`Node::link`].
     #[inline]
     pub(super) unsafe fn next(node: NonNull<Node>, level: usize) -> Option<NonNull<Node>> {
-        // Acquire pairs with the release in `SkipList::insert`: a node that is reached is complete.
-        // SAFETY: the caller's promise.
+        // Acquire pairs with the release in `SkipList::link`: a reachable node is complete (N2).
+        // SAFETY: the caller's contract.
         NonNull::new(unsafe { Node::link(node, level) }.load(Ordering::Acquire))
     }
 
@@ -276,11 +280,11 @@ impl Node {
     ///
     /// # Safety
     ///
-    /// `node` was made by [`Node::create`] and its arena lives for `'a`.
+    /// `node` must be made by [`Node::create`], and its arena must live for `'a`.
     #[inline]
     pub(super) unsafe fn key<'a>(node: NonNull<Node>) -> &'a [u8] {
-        // SAFETY: the caller's promise; the bytes of an entry are initialised, belong to its node
-        // and do not change (N1, N2).
+        // SAFETY: the caller's contract; the bytes of an entry are initialised, belong to its node and do not
+        // change (N1, N2).
         unsafe {
             let (len, key) = take_len(node.cast());
             slice::from_raw_parts(key.as_ptr(), len + PACKED)
@@ -302,7 +306,7 @@ impl Node {
         }
     }
 
-    /// How the node's key stands to `target`.
+    /// Compares the node's key to `target`.
     ///
     /// # Safety
     ///
@@ -313,7 +317,7 @@ impl Node {
         order: &KeyOrder,
         target: &Target<'_>,
     ) -> Order {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         let key = unsafe { Node::key(node) };
         let user = key::user_key(key);
         prefix_of(order, user)
@@ -322,7 +326,7 @@ impl Node {
             .then_with(|| target.packed.cmp(&key::packed(key)))
     }
 
-    /// Asks the processor to load the link of `level`, and mostly the beginning of the key.
+    /// Prefetches the link of `level`, and mostly the start of the key.
     #[inline]
     pub(super) fn prefetch(node: Option<NonNull<Node>>, level: usize) {
         if let Some(node) = node {
@@ -330,7 +334,7 @@ impl Node {
         }
     }
 
-    /// Asks the processor to load the lowest link and the entry, the first [`LINES`] lines of them.
+    /// Prefetches the lowest link and the first [`LINES`] cache lines of the entry.
     #[inline]
     pub(super) fn prefetch_entry(node: Option<NonNull<Node>>) {
         if let Some(node) = node {
@@ -339,7 +343,7 @@ impl Node {
         }
     }
 
-    /// Asks the processor to load the beginning of the key.
+    /// Prefetches the start of the key.
     #[inline]
     pub(super) fn prefetch_key(node: Option<NonNull<Node>>) {
         if let Some(node) = node {
@@ -348,13 +352,13 @@ impl Node {
     }
 }
 
-/// Asks the processor to load the line of `address`.
+/// Prefetches the cache line of `address`.
 #[inline]
 fn prefetch(address: *const i8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect on the program, whatever the address.
+        // SAFETY: a prefetch has no architectural effect, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
     }
     #[cfg(not(target_arch = "x86_64"))]

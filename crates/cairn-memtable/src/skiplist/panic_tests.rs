@@ -1,4 +1,4 @@
-//! Tests of lists whose comparator panics.
+//! Comparators that panic or re-enter the list.
 
 use std::cmp::Ordering as Order;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use super::*;
 
 const ROUNDS: usize = if cfg!(miri) { 20 } else { 400 };
 
-/// The order of bytes; it panics when its count down ends.
+/// The bytewise order; panics when its countdown ends.
 struct Shaky(AtomicUsize);
 
 impl Comparator for Shaky {
@@ -23,14 +23,15 @@ impl Comparator for Shaky {
         let left = self.0.load(SeqCst);
         self.0.store(left.saturating_sub(1), SeqCst);
         if left == 1 {
-            // Without the message of the hook.
+            // Avoids the output of the panic hook.
             std::panic::resume_unwind(Box::new("on purpose"));
         }
         a.cmp(b)
     }
 }
 
-/// Inserts keys in no order, every few of which the comparator panics; each way of insertion has its turn.
+/// Inserts keys in scattered order by all kinds of insertion in turn. The comparator panics every few
+/// comparisons. Returns the keys inserted and those whose insertion panicked.
 fn fill(list: &SkipList, shaky: &Shaky) -> (Vec<u64>, Vec<u64>) {
     let (mut hint, mut done, mut cut) = (InsertHint::default(), Vec::new(), Vec::new());
     for n in 0..ROUNDS {
@@ -65,7 +66,7 @@ fn fill(list: &SkipList, shaky: &Shaky) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[test]
-fn a_comparator_that_panics_leaves_a_list_that_is_sorted_and_has_all_that_was_inserted() {
+fn a_panicking_comparator_leaves_a_sorted_and_complete_list() {
     for sort_on_read in [false, true] {
         let shaky = Arc::new(Shaky(AtomicUsize::new(0)));
         let list = SkipList::new(KeyOrder::Custom(shaky.clone()), 4096);
@@ -92,8 +93,8 @@ fn a_comparator_that_panics_leaves_a_list_that_is_sorted_and_has_all_that_was_in
 }
 
 #[test]
-fn a_comparator_that_reads_its_own_list_panics_with_the_rule() {
-    /// Reads a list while it compares.
+fn a_reentrant_comparator_panics_with_the_rule() {
+    /// Reads the list whose keys it compares.
     struct Reader(std::sync::OnceLock<std::sync::Weak<SkipList>>);
     impl Comparator for Reader {
         fn name(&self) -> &str {

@@ -1,35 +1,36 @@
-//! Asking for the memory of the entries that a walk from front to back will come to.
+//! Prefetching for forward scans.
 //!
-//! Each entry says where the next one lies, so that who goes from one to the next waits for memory each time. The
-//! links of level 1 lead past some four entries at a time; what lies between their ends are short ways that several lanes
-//! go beside each other, up to [`MAX_AHEAD`] entries ahead of the walk. With each step of the walk one of them goes on by one
-//! entry, in turn, so that what it reads has arrived since it was there.
+//! The address of an entry is known only from its predecessor, so a plain scan waits for memory at every
+//! entry. Links of level 1 skip about four entries each. The segments between consecutive nodes of level 1
+//! are followed by several lanes in parallel, up to [`MAX_AHEAD`] entries ahead of the scan. Each step of the
+//! scan advances the lanes in turn, so that what a lane reads has arrived since its last turn.
 //!
-//! Cost of a step: a few loads of lines that are there. Nothing but hints to the processor comes of it.
+//! A step costs a few loads that hit the cache, and has no effect other than prefetches.
 
 use std::ptr::NonNull;
 
 use super::SkipList;
 use super::node::Node;
 
-/// How many ways between two links of level 1 are gone beside each other.
+/// The number of segments of level 1 that are followed in parallel.
 const LANES: usize = 4;
 
-/// How many entries are in_flight for that the walk has not come to. They stay in the nearest cache.
+/// The number of entries prefetched ahead of the scan. They remain in the L1 cache.
 const MAX_AHEAD: usize = 24;
 
-/// What runs ahead of a walk.
+/// The prefetch state of a scan.
 pub(crate) struct Prefetcher {
-    /// The node up to which lanes were sent, and which has a link of level 1 therefore; none behind the last.
+    /// The end of the last segment assigned to a lane, a node with a link of level 1; `None` after the last
+    /// node.
     upper: Option<NonNull<Node>>,
     lanes: [Option<Lane>; LANES],
-    /// Whose turn it is.
+    /// The lane to advance next.
     turn: usize,
-    /// Entries that were in_flight for and not come to yet.
+    /// Entries prefetched and not yet reached by the scan.
     in_flight: usize,
 }
 
-/// A way from one node to another one behind it.
+/// A segment of the list, from its current node to its end.
 #[derive(Clone, Copy)]
 struct Lane {
     at: NonNull<Node>,
@@ -37,7 +38,7 @@ struct Lane {
 }
 
 impl Prefetcher {
-    /// Nothing.
+    /// Prefetches nothing.
     pub(crate) const NONE: Prefetcher = Prefetcher {
         upper: None,
         lanes: [None; LANES],
@@ -45,7 +46,7 @@ impl Prefetcher {
         in_flight: 0,
     };
 
-    /// What runs ahead of a walk from the first entry of `list`.
+    /// Returns the state for a scan from the first entry of `list`.
     pub(crate) fn of(list: &SkipList) -> Prefetcher {
         Prefetcher {
             upper: Some(list.head),
@@ -53,25 +54,29 @@ impl Prefetcher {
         }
     }
 
-    /// The walk goes on by one entry.
+    /// Advances the prefetch by one step of the scan.
     ///
     /// # Safety
     ///
-    /// The list lives.
+    /// The list must be alive.
     #[inline]
     pub(crate) unsafe fn step(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        // Twice, or nothing would get ahead of the walk.
+        // Twice, so that the lanes get ahead of the scan.
         for _ in 0..2 {
             if self.in_flight < MAX_AHEAD {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's contract.
                 let prefetched = unsafe { self.advance() };
                 self.in_flight += usize::from(prefetched.is_some());
             }
         }
+        debug_assert!(
+            self.in_flight <= MAX_AHEAD,
+            "prefetching keeps its distance"
+        );
     }
 
-    /// The lane whose turn it is goes on, or another one is sent. The node that was in_flight for.
+    /// Advances the lane whose turn it is, or assigns it the next segment. Returns the prefetched node.
     ///
     /// # Safety
     ///
@@ -81,7 +86,7 @@ impl Prefetcher {
         self.turn = (self.turn + 1) % LANES;
         let place = &mut self.lanes[self.turn];
         if let Some(lane) = place {
-            // SAFETY: every node has a link of level 0 (N4), and the list lives.
+            // SAFETY: every node has a link of level 0 (N4), and the list is alive.
             let next = unsafe { Node::next(lane.at, 0) };
             if let Some(node) = next.filter(|_| next != lane.end) {
                 Node::prefetch_entry(next);
@@ -91,7 +96,7 @@ impl Prefetcher {
             *place = None;
         }
         let at = self.upper?;
-        // SAFETY: the head has all links, and a node that a link of level 1 leads to has one too (N4).
+        // SAFETY: the head has every link, and a node reached through a link of level 1 has one too (N4).
         let end = unsafe { Node::next(at, 1) };
         Node::prefetch(end, 1);
         Node::prefetch_entry(end);
@@ -110,7 +115,7 @@ mod tests {
     use super::super::InsertHint;
     use super::*;
 
-    /// A list of `count` entries, in no order.
+    /// A list of `count` entries in scattered order.
     fn list(count: u64) -> SkipList {
         let list = SkipList::new(KeyOrder::Bytewise, 4096);
         for nth in 0..count {
@@ -121,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_is_asked_for_once() {
+    fn every_entry_is_prefetched_once() {
         for count in [0, 1, 2, 300] {
             let list = list(count);
             let mut ahead = Prefetcher::of(&list);
@@ -138,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_is_kept_ahead_of_by_so_many_entries_and_no_more() {
+    fn prefetching_stays_within_its_distance_ahead_of_the_scan() {
         let list = list(300);
         let mut ahead = Prefetcher::of(&list);
         for nth in 0..200 {

@@ -1,4 +1,4 @@
-//! Tests of the list alone; small under Miri.
+//! Tests of the skiplist alone; reduced under Miri.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -141,7 +141,7 @@ fn every_built_in_order_agrees_with_its_comparator() {
 }
 
 #[test]
-fn threads_insert_while_others_read() {
+fn concurrent_insertions_and_reads() {
     let list = list();
     let per_thread = CASES / 4;
     std::thread::scope(|scope| {
@@ -169,7 +169,7 @@ fn threads_insert_while_others_read() {
     assert_eq!(list.entries(), 3 * per_thread as usize);
 }
 
-/// Inserts values that are copies of their keys, together as far as `together` goes.
+/// Inserts values that are copies of their keys, in batches.
 fn insert_all(list: &SkipList, hint: &mut InsertHint, keys: &[(Vec<u8>, u64)]) -> Vec<bool> {
     let mut new = vec![None; keys.len()];
     for (nth, keys) in keys.chunks(INSERT_BATCH).enumerate() {
@@ -187,7 +187,7 @@ fn insert_all(list: &SkipList, hint: &mut InsertHint, keys: &[(Vec<u8>, u64)]) -
 }
 
 #[test]
-fn insertions_together_end_as_one_by_one() {
+fn batched_insertions_equal_single_ones() {
     for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
         let [together, alone] = [(); 2].map(|()| SkipList::new(order.clone(), 4096));
         let (mut hint, mut other) = (InsertHint::default(), InsertHint::default());
@@ -199,7 +199,7 @@ fn insertions_together_end_as_one_by_one() {
                     state = state
                         .wrapping_mul(6_364_136_223_846_793_005)
                         .wrapping_add(1);
-                    // Every fourth number is used twice, so that some entries are there already.
+                    // Every fourth number is used twice, so that some entries are duplicates.
                     seq += u64::from(state >> 60 & 3 != 0);
                     let key = match round % 4 {
                         0 => round * 100 + n,
@@ -225,7 +225,7 @@ fn insertions_together_end_as_one_by_one() {
 }
 
 #[test]
-fn threads_that_insert_together_lose_nothing() {
+fn concurrent_batches_lose_no_entries() {
     let list = list();
     let per_thread = if cfg!(miri) { 40 } else { 8_000 };
     std::thread::scope(|scope| {
@@ -254,14 +254,14 @@ fn threads_that_insert_together_lose_nothing() {
     assert_eq!(seen.len(), 3 * per_thread as usize);
 }
 
-/// A list that is sorted late holds what another one holds, at every moment somebody looks.
+/// Compares a list with deferred insertions to an ordinary one at every read.
 #[test]
-fn what_is_put_off_is_there_whenever_somebody_reads() {
+fn deferred_entries_are_visible_to_every_read() {
     for pattern in 0..4_u64 {
         let list = list();
         let mut model = BTreeMap::new();
         let mut chance = 1_u64;
-        let mut put_off = 0;
+        let mut deferred_reads = 0;
         for n in 1..CASES / 4 {
             chance = chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(n);
             let key = match pattern {
@@ -271,14 +271,14 @@ fn what_is_put_off_is_there_whenever_somebody_reads() {
                 _ => chance >> 61,
             };
             let key = key.to_be_bytes();
-            // Another kind of insertion now and then.
+            // Occasionally a different kind of insertion.
             match chance >> 33 & 31 {
                 0 if pattern > 0 => {
                     assert!(insert(&list, &mut InsertHint::default(), &key, n, b"v"))
                 }
                 _ => list.insert_deferred(&key, n << 8 | 1, b"v"),
             }
-            put_off += usize::from(list.deferred.waiting.load(Ordering::Relaxed));
+            deferred_reads += usize::from(list.deferred.waiting.load(Ordering::Relaxed));
             model.insert((key, u64::MAX - n), n);
             let versions = || model.iter().map(|((key, _), n)| (*key, *n));
             let named = |entry: Entry<'_>| {
@@ -306,14 +306,14 @@ fn what_is_put_off_is_there_whenever_somebody_reads() {
         assert_eq!(found, model.values().copied().collect::<Vec<_>>());
         assert_eq!(list.entries(), model.len());
         match pattern {
-            0 => assert_eq!(put_off, 0, "ascending keys have their place at once"),
-            _ => assert!(put_off > 0),
+            0 => assert_eq!(deferred_reads, 0, "ascending keys have their place at once"),
+            _ => assert!(deferred_reads > 0),
         }
     }
 }
 
 #[test]
-fn readers_find_what_was_published_before_they_came() {
+fn readers_find_published_entries_that_are_deferred() {
     let list = list();
     let published = AtomicUsize::new(0);
     let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
@@ -338,7 +338,7 @@ fn readers_find_what_was_published_before_they_came() {
                     if n + 1 == CASES {
                         break;
                     }
-                    // Long enough for something to be put off again.
+                    // Long enough for insertions to be deferred again.
                     std::thread::yield_now();
                 }
             });
@@ -348,7 +348,7 @@ fn readers_find_what_was_published_before_they_came() {
 }
 
 #[test]
-fn a_list_that_is_sorted_late_reads_as_any_other() {
+fn a_list_sorted_on_read_equals_any_other() {
     let late = list().sort_on_read();
     let mut hint = InsertHint::default();
     let mut expected = BTreeMap::new();
@@ -377,9 +377,9 @@ fn a_list_that_is_sorted_late_reads_as_any_other() {
     assert_eq!(late.entries() as u64, CASES);
 }
 
-/// Of two entries with one internal key one stays, and the other is not counted.
+/// Of two entries with the same internal key, one is kept and counted.
 #[test]
-fn entries_that_are_there_already_are_forgotten_when_the_list_is_sorted() {
+fn duplicates_are_dropped_when_the_list_is_sorted() {
     let late = list().sort_on_read();
     let mut hint = InsertHint::default();
     for value in [b"1", b"1"] {
@@ -410,10 +410,10 @@ fn keys_and_values_have_any_length() {
     assert_eq!(entries.len(), lens.len() * lens.len());
 }
 
-/// RocksDB's skiplist takes 138.7 bytes for such an entry. What an entry takes more makes memtables
-/// hold less, and so flushes and all that follows them more frequent.
+/// The overhead per entry. RocksDB's skiplist takes 138.7 bytes for such an entry; a larger overhead would
+/// reduce the capacity of memtables and increase write amplification.
 #[test]
-fn an_entry_takes_little_more_than_its_bytes() {
+fn entries_have_a_small_overhead() {
     let list = SkipList::new(KeyOrder::Bytewise, 1 << 20);
     let mut hint = InsertHint::default();
     let before = list.arena().memory_usage();

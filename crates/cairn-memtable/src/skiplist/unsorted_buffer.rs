@@ -1,8 +1,8 @@
-//! Entries that wait to be sorted: a list for bulk loads takes them as they come, and links them in
-//! when it is first read.
+//! The unsorted entries of a memtable for bulk loads, which are sorted and linked when the memtable is first
+//! read.
 //!
-//! To append costs a copy into the arena and a push; all that has come since the last read is sorted
-//! by whoever reads next, and linked in ascending order, for which every place is found at once.
+//! An append costs a copy into the arena and a push. The next reader sorts everything appended since the last
+//! read and links it in ascending order, so that each position is found immediately from the previous one.
 
 use std::ptr::NonNull;
 
@@ -13,16 +13,16 @@ use super::comparator_guard::{assert_not_held, holding};
 use super::node::{Node, Target};
 use super::{InsertHint, SkipList};
 
-/// The entries that wait; nodes of the list that this is in (N1), each with its height.
+/// Unlinked nodes of the list that owns the buffer (N1), each with its height.
 #[derive(Default)]
 pub(super) struct UnsortedBuffer {
     nodes: Mutex<Vec<(NonNull<Node>, usize)>>,
-    /// True if there are any.
+    /// True if the buffer is not empty.
     waiting: AtomicBool,
 }
 
 impl SkipList {
-    /// A list that is sorted only when it is read.
+    /// Makes the list sort its entries only when it is read.
     pub(crate) fn sort_on_read(mut self) -> SkipList {
         self.unsorted = Some(Box::default());
         self
@@ -38,12 +38,12 @@ impl SkipList {
         let node = Node::create(&self.arena, height, target, value);
         let mut nodes = unsorted.nodes.lock();
         nodes.push((node, height));
-        // Release pairs with the acquire in `sort_pending`. That the reader of a published sequence number
-        // sees it follows from the publication.
+        // Release pairs with the acquire in `sort_pending`. A reader that uses a published sequence number
+        // sees this store because of the publication.
         unsorted.waiting.store(true, Ordering::Release);
     }
 
-    /// Sees to it that what was appended can be read.
+    /// Makes the appended entries readable.
     #[inline]
     pub(super) fn sort_pending(&self, unsorted: &UnsortedBuffer) {
         if unsorted.waiting.load(Ordering::Acquire) {
@@ -54,17 +54,17 @@ impl SkipList {
     #[cold]
     fn sort_in(&self, unsorted: &UnsortedBuffer) {
         assert_not_held(&self.order, unsorted);
-        // Held to the end: other readers need all of it as well.
+        // Held to the end: other readers need every entry as well.
         let mut nodes = unsorted.nodes.lock();
         holding(&self.order, unsorted, || self.sort_and_link(&mut nodes));
         unsorted.waiting.store(false, Ordering::Release);
     }
 
-    /// Links `nodes` in. Those that a panic of the comparator keeps from that stay for the next reader.
+    /// Links `nodes`. If the comparator panics, the remaining ones are left to the next reader.
     fn sort_and_link(&self, nodes: &mut Vec<(NonNull<Node>, usize)>) {
-        // SAFETY: the nodes are of this list, which lives (N1).
+        // SAFETY: the nodes belong to this list, which is alive (N1).
         let key_of = |node: NonNull<Node>| unsafe { Node::key(node) };
-        // Descending: the smallest, which is linked first, is taken from the end.
+        // Descending, so that the smallest, which is linked first, is popped from the end.
         nodes.sort_unstable_by(|(a, _), (b, _)| key::compare(&self.order, key_of(*b), key_of(*a)));
         let mut hint = InsertHint::default();
         while let Some(&(node, height)) = nodes.last() {
