@@ -1,4 +1,4 @@
-//! Opening a blob file, and reading one value of it.
+//! The reader of a blob file.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -13,7 +13,7 @@ use cairn_platform::io::{Buffer, ReadRequest};
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, Malformed, Result};
 
-/// Bytes of a value beyond which it is refused: RocksDB keeps lengths of values in 32 bits.
+/// The maximum length of a value in bytes. RocksDB keeps lengths of values in 32 bits.
 const MAX_VALUE_LEN: usize = u32::MAX as usize;
 
 /// An open blob file.
@@ -26,7 +26,7 @@ pub struct BlobFile {
     blob_count: u64,
 }
 
-/// A value: bytes of a shared buffer.
+/// A value, as a range of a shared buffer.
 #[derive(Clone)]
 pub struct BlobValue {
     buffer: Buffer,
@@ -34,7 +34,7 @@ pub struct BlobValue {
 }
 
 impl BlobValue {
-    /// The buffer, and where in it the value is.
+    /// The buffer and the range of the value in it.
     #[must_use]
     pub fn into_parts(self) -> (Buffer, Range<usize>) {
         (self.buffer, self.range)
@@ -59,9 +59,8 @@ impl BlobFile {
     ///
     /// # Errors
     ///
-    /// Those of the file; `Corruption` if header or footer are damaged or missing, as the footer
-    /// is of a file that was not written to its end; `NotSupported` for files of stacked BlobDB
-    /// and for unknown codecs.
+    /// Those of the file; `Corruption` if header or footer are damaged or missing, such as the footer of an
+    /// unfinished file; `NotSupported` for files of stacked BlobDB and for unknown codecs.
     pub fn open(file: Arc<dyn RandomAccessFile>, number: FileNumber) -> Result<BlobFile> {
         let len = file.len()?;
         if len < (HEADER_LEN + FOOTER_LEN) as u64 {
@@ -94,31 +93,31 @@ impl BlobFile {
         })
     }
 
-    /// The file's number.
+    /// The file number.
     #[must_use]
     pub fn number(&self) -> FileNumber {
         self.number
     }
 
-    /// Its size in bytes.
+    /// The size in bytes.
     #[must_use]
     pub fn file_size(&self) -> u64 {
         self.len
     }
 
-    /// Its header.
+    /// The header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// How many values its footer counts.
+    /// The number of values according to the footer.
     #[must_use]
     pub fn blob_count(&self) -> u64 {
         self.blob_count
     }
 
-    /// The codec of its values.
+    /// The codec of the values.
     #[must_use]
     pub fn compression(&self) -> Compression {
         self.compression
@@ -128,16 +127,16 @@ impl BlobFile {
         &self.file
     }
 
-    /// Where the records end and the footer begins.
+    /// The end of the records, where the footer starts.
     pub(crate) fn records_end(&self) -> u64 {
         self.len - FOOTER_LEN as u64
     }
 
-    /// The bytes of the record that holds the value of `user_key` at `index`.
+    /// The byte range of the record at `index`, which belongs to `user_key`.
     ///
     /// # Errors
     ///
-    /// `Corruption` if the index leads to another file, out of this one, or names another codec.
+    /// `Corruption` if the index refers to another file, beyond this one, or to another codec.
     pub fn request(&self, index: &BlobIndex, user_key: &[u8]) -> Result<ReadRequest> {
         if index.file != self.number {
             return Err(self.bad_index(format_args!("file {}", index.file)));
@@ -162,13 +161,13 @@ impl BlobFile {
         }
     }
 
-    /// The value of `user_key` at `index`, whose record is `record`: what the request of
-    /// [`BlobFile::request`] for the same arguments obtained.
+    /// Extracts the value of `user_key` at `index` from `record`, the bytes of the range returned by
+    /// [`BlobFile::request`] for the same arguments.
     ///
     /// # Errors
     ///
-    /// `Corruption` if a checksum does not match, the record is another key's or has another
-    /// length, or its value cannot be decompressed.
+    /// `Corruption` if a checksum does not match, if the record has another key or length, or if its value
+    /// cannot be decompressed.
     pub fn complete(
         &self,
         index: &BlobIndex,
@@ -196,7 +195,7 @@ impl BlobFile {
         })
     }
 
-    /// The value of `user_key` at `index`, read on the calling thread.
+    /// Reads the value of `user_key` at `index`, blocking.
     ///
     /// # Errors
     ///
@@ -206,7 +205,7 @@ impl BlobFile {
         self.complete(index, user_key, record)
     }
 
-    /// The original of the stored form `value`.
+    /// Decompresses the stored form `value`.
     pub(crate) fn decompress(&self, value: &[u8]) -> Result<Vec<u8>, Malformed> {
         decompress(self.compression, value, Framing::Sized, None, MAX_VALUE_LEN)
     }
@@ -220,7 +219,7 @@ impl BlobFile {
     }
 }
 
-/// Where in `record` the value is, after everything about the record has been checked.
+/// The range of the value in `record`, after verification of the record.
 fn check_record(record: &[u8], user_key: &[u8], size: u64) -> Result<Range<usize>, Malformed> {
     let header = RecordHeader::decode(record)?;
     if header.key_len != user_key.len() as u64 {
