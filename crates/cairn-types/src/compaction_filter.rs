@@ -1,101 +1,99 @@
-//! Compaction filters: what sees each entry as tables are written, and may drop or change it.
+//! Compaction filters: user code that sees each entry as tables are written and may drop or change it.
 //!
-//! A filter works beside the rules of the tree, not within them: what it removes is gone for
-//! snapshots as well. It is asked about the newest version of a key only, and about each merge
-//! operand that no snapshot needs.
+//! A filter acts independently of snapshots: what it removes is removed for snapshots as well. It is called
+//! for the newest version of each key, and for each merge operand that no snapshot needs.
 
 use std::sync::Arc;
 
-/// Why a table is written.
+/// The reason for which a table is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TableFileCreationReason {
-    /// A memtable is flushed.
+    /// Flush of a memtable.
     Flush,
-    /// Tables are compacted.
+    /// Compaction.
     Compaction,
-    /// A log is replayed as the database is opened.
+    /// Recovery of a WAL.
     Recovery,
-    /// Something else.
+    /// Anything else.
     Misc,
 }
 
-/// What a factory is told about the job that it makes a filter for.
+/// The context of a job, passed to the factory of its filters.
 #[derive(Clone, Debug)]
 pub struct FilterContext {
-    /// True if all tables of the family are inputs.
+    /// True if all tables of the column family are inputs.
     pub is_full_compaction: bool,
-    /// True if a user asked for the compaction.
+    /// True for a manual compaction.
     pub is_manual_compaction: bool,
-    /// The highest level that inputs come from; none for a flush.
+    /// The highest level of the inputs; `None` for a flush.
     pub input_start_level: Option<usize>,
-    /// The family of the tables.
+    /// The column family of the tables.
     pub family_id: u32,
-    /// Why the tables are written.
+    /// The reason for which the tables are written.
     pub reason: TableFileCreationReason,
 }
 
-/// What a filter is asked about.
+/// The entry passed to a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterValue<'a> {
-    /// The value of a key, wherever it lies.
+    /// The value of a key, inline or in a blob file.
     Value(&'a [u8]),
-    /// An operand for the merge operator.
+    /// A merge operand.
     MergeOperand(&'a [u8]),
-    /// The columns of an entity, sorted by name: name and value.
+    /// The columns of an entity, as names and values sorted by name.
     Entity(&'a [(&'a [u8], &'a [u8])]),
 }
 
-/// What becomes of an entry.
+/// The decision of a filter about an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterDecision {
-    /// It stays as it is.
+    /// Keeps the entry.
     Keep,
-    /// A value or entity becomes a deletion of its key; a merge operand is dropped.
+    /// Replaces a value or entity by a deletion of its key; drops a merge operand.
     Remove,
-    /// It becomes this value; a merge operand, this operand.
+    /// Replaces the value, or the merge operand.
     ChangeValue(Vec<u8>),
-    /// It becomes an entity of these columns, in any order. A merge operand stays as it is.
+    /// Replaces the entry by an entity of these columns, in any order. Has no effect on a merge operand.
     ChangeEntity(Vec<(Vec<u8>, Vec<u8>)>),
-    /// All entries of the keys from this one up to, not including, the key given are dropped
-    /// without leaving deletions, so that older versions in deeper levels may come to light. A
-    /// key at or before the entry's own means [`FilterDecision::Keep`].
+    /// Drops all entries of the keys from this one up to, but excluding, the given key, without leaving
+    /// deletions, so that older versions in deeper levels may reappear. Equivalent to
+    /// [`FilterDecision::Keep`] if the given key is not after the entry's own.
     RemoveAndSkipUntil(Vec<u8>),
 }
 
-/// Sees each entry that a compaction would write.
+/// A filter of the entries that compactions write.
 pub trait CompactionFilter: Send + Sync {
-    /// The name that OPTIONS files record.
+    /// The name recorded in OPTIONS files.
     fn name(&self) -> &str;
 
-    /// What becomes of an entry of `key`, which includes the timestamp if keys have one. `level` is
-    /// where the compaction starts. May be called from several threads at once unless a factory
-    /// made the filter.
+    /// Decides about an entry of `key`, which includes its timestamp. `level` is the start level of the
+    /// compaction. May be called from several threads concurrently, unless a factory made the filter.
     fn filter(&self, level: usize, key: &[u8], value: FilterValue<'_>) -> FilterDecision;
 
-    /// What becomes of a value that lies in a blob file, if the key alone tells; else the value is
-    /// read and [`CompactionFilter::filter`] is asked.
+    /// Decides about a value in a blob file by its key alone, if possible. Otherwise the value is read and
+    /// passed to [`CompactionFilter::filter`].
     fn filter_blob_by_key(&self, level: usize, key: &[u8]) -> Option<FilterDecision> {
         let _ = (level, key);
         None
     }
 
-    /// True if the filter is asked about versions that snapshots see. As in RocksDB a filter that
-    /// says no fails its compactions with `NotSupported`.
+    /// True if the filter is called for versions that are visible to snapshots. As in RocksDB, a compaction
+    /// with a filter that returns false fails with `NotSupported`.
     fn ignore_snapshots(&self) -> bool {
         true
     }
 }
 
-/// Makes a filter for each part of a job, used by one thread.
+/// A factory of filters. Each is used for one subcompaction, by one thread.
 pub trait CompactionFilterFactory: Send + Sync {
-    /// The name that OPTIONS files record.
+    /// The name recorded in OPTIONS files.
     fn name(&self) -> &str;
 
-    /// True if tables that are written for `reason` are filtered.
+    /// True if tables written for `reason` are filtered.
     fn should_filter_table_file_creation(&self, reason: TableFileCreationReason) -> bool {
         reason == TableFileCreationReason::Compaction
     }
 
-    /// A filter for one part of a job, or none if nothing of it is to be filtered.
+    /// Returns a filter for one subcompaction, or `None` to filter nothing.
     fn create(&self, context: &FilterContext) -> Option<Arc<dyn CompactionFilter>>;
 }

@@ -1,8 +1,7 @@
-//! The nouns of Cairn: sequence numbers, value kinds, errors, and the traits that users plug in.
+//! The basic types of Cairn: sequence numbers, value kinds, errors, and the traits implemented by users.
 //!
-//! Everything above this crate speaks these words. It knows no file, no thread and no option; it
-//! has no dependency. Start with [`error`] for what can go wrong and [`iter`] for the contract
-//! that every iterator of the engine keeps.
+//! Every other crate depends on this one. It has no dependencies and knows neither files, threads nor
+//! options. See [`error`] for error handling and [`iter`] for the contract of internal iterators.
 
 pub mod compaction_filter;
 pub mod comparator;

@@ -1,38 +1,39 @@
-//! Merge operators: how a value and the operands stacked on it become one value.
+//! Merge operators: user code that combines a value with merge operands.
 
-/// What a full merge works on.
+/// The input of a full merge.
 pub struct MergeInput<'a> {
     /// The user key, without timestamp.
     pub key: &'a [u8],
-    /// The value below the operands, or `None` if there is none (or it was deleted).
+    /// The value beneath the operands; `None` if there is none or it was deleted.
     pub existing: Option<&'a [u8]>,
     /// The operands, oldest first.
     pub operands: &'a [&'a [u8]],
 }
 
-/// Combines operands with values. An operator is a pure function; the same input gives the same
-/// output on every machine and in every thread.
+/// A merge operator. It must be a pure function: the same input gives the same output on every machine and
+/// thread.
 pub trait MergeOperator: Send + Sync {
-    /// The name that table properties and OPTIONS files record, RocksDB's for its own operators.
+    /// The name recorded in table properties and OPTIONS files. Ports of RocksDB's operators have RocksDB's
+    /// names.
     fn name(&self) -> &str;
 
-    /// The operator as the value of an option text: its name, or `{id=NAME;property=value;}`.
+    /// The operator as an option value: its name, or `{id=NAME;property=value;}`.
     fn option_text(&self) -> String {
         self.name().to_owned()
     }
 
-    /// The value that `input` amounts to, or `None` if the operands make no sense; the read or
-    /// compaction that needed it then fails with `Corruption` (subcode merge operator failed).
+    /// Merges `input` into a value. `None` makes the read or compaction fail with `Corruption` (subcode merge
+    /// operator failed).
     fn full_merge(&self, input: &MergeInput<'_>) -> Option<Vec<u8>>;
 
-    /// One operand that has the effect of `operands` (oldest first, at least two) applied in
-    /// turn, or `None` if they can only be combined with the value below them.
+    /// Combines `operands` (oldest first, at least two) into one with the same effect, or returns `None` if
+    /// they can only be combined with the value beneath them.
     fn partial_merge(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         let _ = (key, operands);
         None
     }
 
-    /// True if a single operand may be given to [`MergeOperator::partial_merge`].
+    /// True if [`MergeOperator::partial_merge`] accepts a single operand.
     fn allow_single_operand(&self) -> bool {
         false
     }

@@ -1,14 +1,13 @@
-//! Prefix extractors: the part of a key that prefix filters and prefix scans go by.
+//! Prefix extractors: the prefix of a key that prefix filters and prefix seeks use.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A function from keys to prefixes, as a user may write one.
+/// A user-defined function from keys to prefixes.
 ///
-/// For keys `a <= b` of one prefix, every key between them must have that prefix too.
+/// If keys `a <= b` share a prefix, every key between them must have it, too.
 pub trait SliceTransform: Send + Sync {
-    /// The name that files record; a reader whose extractor has another name does not use the
-    /// prefixes in a file.
+    /// The name recorded in files. The prefix filters of a file are not used by an extractor of another name.
     fn name(&self) -> &str;
     /// True if `key` has a prefix.
     fn in_domain(&self, key: &[u8]) -> bool;
@@ -16,7 +15,7 @@ pub trait SliceTransform: Send + Sync {
     fn prefix_len(&self, key: &[u8]) -> usize;
 }
 
-/// RocksDB's built-in extractors, or one of the user's.
+/// RocksDB's built-in extractors, and user-defined ones.
 #[derive(Clone)]
 pub enum PrefixExtractor {
     /// The first `n` bytes; shorter keys have no prefix. `rocksdb.FixedPrefix.n`.
@@ -25,12 +24,12 @@ pub enum PrefixExtractor {
     Capped(usize),
     /// The whole key. `rocksdb.Noop`.
     Noop,
-    /// The user's own.
+    /// A user-defined extractor.
     Custom(Arc<dyn SliceTransform>),
 }
 
 impl PrefixExtractor {
-    /// The name that table properties record.
+    /// The name recorded in table properties.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -41,9 +40,8 @@ impl PrefixExtractor {
         }
     }
 
-    /// The built-in extractor with this name, in the long form that properties record
-    /// (`rocksdb.FixedPrefix.4`) or the short one of option texts (`fixed:4`, `capped:4`, `noop`,
-    /// `rocksdb.FixedPrefix`-less numbers are not names).
+    /// The built-in extractor of this name: in the long form of table properties (`rocksdb.FixedPrefix.4`) or
+    /// the short form of option texts (`fixed:4`, `capped:4`, `noop`). Bare numbers are not names.
     #[must_use]
     pub fn from_name(name: &str) -> Option<PrefixExtractor> {
         let number = |text: &str| text.parse().ok();
@@ -64,7 +62,7 @@ impl PrefixExtractor {
         }
     }
 
-    /// True if both take the same prefix of every key. Extractors of users go by their names.
+    /// True if both extract the same prefix of every key. User-defined extractors are compared by name.
     #[must_use]
     pub fn is_like(&self, other: &PrefixExtractor) -> bool {
         use PrefixExtractor::{Capped, Custom, Fixed, Noop};
@@ -76,7 +74,7 @@ impl PrefixExtractor {
         }
     }
 
-    /// The prefix of `key` (without timestamp), or `None` if the key is outside the domain.
+    /// The prefix of `key`, which has no timestamp; `None` if the key is outside the domain.
     #[inline]
     #[must_use]
     pub fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
@@ -102,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fixed_prefix_excludes_short_keys_and_a_capped_one_does_not() {
+    fn short_keys_have_capped_but_no_fixed_prefixes() {
         assert_eq!(PrefixExtractor::Fixed(3).prefix(b"ab"), None);
         assert_eq!(PrefixExtractor::Fixed(3).prefix(b"abcd"), Some(&b"abc"[..]));
         assert_eq!(PrefixExtractor::Capped(3).prefix(b"ab"), Some(&b"ab"[..]));
@@ -113,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_back_to_their_extractor() {
+    fn extractors_round_trip_by_name() {
         for extractor in [
             PrefixExtractor::Fixed(4),
             PrefixExtractor::Capped(9),

@@ -1,29 +1,28 @@
-//! Collectors of table properties: what sees the entries of a table as it is written, and has a
-//! word of its own in its properties.
+//! Collectors of user-defined table properties.
 
 use crate::error::Result;
 use crate::number::SequenceNumber;
 use crate::value_kind::ValueKind;
 
-/// What a factory is told about the table that it makes a collector for.
+/// The context of a table, passed to the factory of its collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectorContext {
-    /// The family of the table.
+    /// The column family of the table.
     pub family_id: u32,
-    /// The level that the table is for.
+    /// The level for which the table is written.
     pub level_at_creation: usize,
-    /// How many levels the family has.
+    /// The number of levels of the column family.
     pub num_levels: usize,
 }
 
-/// Sees the entries of one table.
+/// A collector of the user properties of one table.
 pub trait TablePropertiesCollector: Send {
-    /// The next entry: its user key, its value (the end, of a range tombstone), its kind and
-    /// number, and how large the file is so far.
+    /// Called for each entry, with its user key, its value (for a range tombstone its end key), its kind and
+    /// sequence number, and the current size of the file.
     ///
     /// # Errors
     ///
-    /// What fails the writing of the table.
+    /// An error fails the build of the table.
     fn add(
         &mut self,
         key: &[u8],
@@ -33,30 +32,30 @@ pub trait TablePropertiesCollector: Send {
         file_size: u64,
     ) -> Result<()>;
 
-    /// The properties that the table gets, by name, after its last entry. Names that begin with
-    /// `rocksdb.` are RocksDB's own.
+    /// Returns the user properties of the table, by name. Called after the last entry. Names that start with
+    /// `rocksdb.` are reserved.
     ///
     /// # Errors
     ///
-    /// What fails the writing of the table.
+    /// An error fails the build of the table.
     fn finish(&mut self) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
 
-    /// True if the table should be compacted on soon. Asked after [`TablePropertiesCollector::finish`].
+    /// True if the table should be compacted soon. Called after [`TablePropertiesCollector::finish`].
     fn need_compact(&self) -> bool {
         false
     }
 }
 
-/// Makes a collector for each table.
+/// A factory of collectors, one for each table.
 pub trait TablePropertiesCollectorFactory: Send + Sync {
-    /// The name that tables record.
+    /// The name recorded in tables.
     fn name(&self) -> &str;
 
-    /// The name with its settings, for the info log.
+    /// The name and settings, for the info log.
     fn describe(&self) -> String {
         self.name().to_owned()
     }
 
-    /// A collector for one table, or none.
+    /// Returns a collector for one table, or `None`.
     fn create(&self, context: &CollectorContext) -> Option<Box<dyn TablePropertiesCollector>>;
 }
