@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_what_is_done_at_leisure() {
+    fn leisure_jobs_do_not_advance_the_time() {
         let clock = Arc::new(SimClock::default());
         let executor = SimExecutor::with_clock(1, clock.clone());
         executor.spawn_at_leisure(Duration::from_secs(5), Priority::Low, Box::new(|| {}));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_run_only_when_somebody_helps_and_in_an_order_the_seed_decides() {
+    fn jobs_run_on_request_in_a_seeded_order() {
         let order = |seed| {
             let executor = SimExecutor::new(seed);
             let ran = Arc::new(Mutex::new(Vec::new()));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_job_runs_when_the_clock_gets_there_or_nothing_else_is_left() {
+    fn delayed_jobs_run_when_due_or_when_nothing_else_is_queued() {
         let clock = Arc::new(SimClock::default());
         let executor = SimExecutor::with_clock(1, Arc::clone(&clock));
         let ran = Arc::new(Mutex::new(Vec::new()));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn sleeping_takes_no_time_but_the_clock_moves() {
+    fn sleeping_advances_the_virtual_clock() {
         let clock = SimClock::default();
         let before = clock.monotonic_nanos();
         clock.sleep(Duration::from_secs(3600));
