@@ -1,4 +1,4 @@
-//! The calls, the faults, and what each crash model may and may not leave.
+//! File operations, faults, and the outcomes of each crash model.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ fn create(fs: &SimFs, path: &str) -> Arc<dyn WritableFile> {
     fs.create(Path::new(path), FileMode::default()).unwrap()
 }
 
-/// The texts of the file at `path` on all disks that a crash now may leave; `-` where it is absent.
+/// The content of the file at `path` on all disk images that a crash now may leave; `-` if it does not exist.
 fn found(fs: &SimFs, model: CrashModel, path: &str) -> BTreeSet<String> {
     let trace = fs.trace();
     trace
@@ -375,7 +375,7 @@ fn mapped_stores_survive_crashes_in_part() {
     fs.sync_dir(Path::new("/")).unwrap();
     file.append(b"f").unwrap();
     file.sync(false).unwrap();
-    // The first append behind a sync is a call.
+    // The first append after a sync is a call.
     file.append(b"irst").unwrap();
     assert_eq!(fs.trace().operations().last().unwrap().call, Call::Append);
     let before = fs.operations();
@@ -388,7 +388,7 @@ fn mapped_stores_survive_crashes_in_part() {
             .map(|image| image.file(Path::new("/a")).unwrap().to_vec())
             .collect()
     };
-    // While the store is under way the head is never there, and the rest may be.
+    // While the store is in progress the head is not visible; the rest may be.
     let killed = texts(before, CrashModel::Kill);
     assert!(
         killed
@@ -398,7 +398,7 @@ fn mapped_stores_survive_crashes_in_part() {
     assert!(killed.iter().any(|text| text[13..24] == *b"rest....end"));
     assert_eq!(texts(before + 1, CrashModel::Kill).len(), 1);
     assert!(texts(before + 1, CrashModel::Kill)[0].starts_with(b"firstHEAD....rest....end\0"));
-    // The file is as long as its window, whatever of the store survives.
+    // The file has the length of its window, whatever part of the store survives.
     let cut = texts(before + 1, CrashModel::Sectors);
     assert!(
         cut.iter()
@@ -406,7 +406,7 @@ fn mapped_stores_survive_crashes_in_part() {
     );
     assert!(cut.iter().any(|text| text[5] == 0) && cut.iter().any(|text| text[5] == b'H'));
 
-    // A window that cannot be prepared: the file is written by calls, which say what is wrong.
+    // If a window cannot be mapped, the file is written by calls, which report the error.
     let plan = |call, lasts| {
         FaultPlan::new(vec![FaultRule {
             trigger: Trigger::Class {
