@@ -1,8 +1,10 @@
-//! Calls from the engine into a program's own code, and what that code may not do meanwhile.
+//! Calls from the engine into user code, and restrictions on such code.
 //!
-//! A callback may use the database that calls it wherever nothing is held that the use needs: a listener of a sealed
-//! memtable writes, a compaction filter reads. Where the use would wait for its own caller, it is an error that names
-//! the rule. Which call a thread is within is kept per thread, with the database that makes it: other databases may
+//! A callback may use the database that calls it as long as no resource is held that the use needs: a
+//! listener may write when a memtable is sealed, and a compaction filter may read. A use that would deadlock
+//! fails with an error that states the rule. The calls that a thread is in are tracked per thread and
+//! database; other databases may be used freely. Outside of callbacks the cost is one load of a thread-local
+//! variable.
 //! be used everywhere. Cost outside of such calls: one load of a variable of the thread.
 
 use std::cell::{Cell, RefCell};
@@ -11,23 +13,23 @@ use cairn_types::{Error, Result};
 
 use crate::logger::Logger;
 
-/// A kind of call during which something is held.
+/// A kind of call into user code during which a resource is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// The insertion of a write, which is not visible yet: comparators, prefix extractors, merges as writes come in.
+    /// Insertion of a write that is not yet visible: comparators, prefix extractors, and in-place merges.
     Insertion,
-    /// A line of the info log, told with locks held.
+    /// Output of an info log line, possibly with locks held.
     LogLine,
-    /// A listener that is told with locks held: of a call of a file, of a background error.
+    /// A listener notified with locks held, of a file operation or a background error.
     Locked,
-    /// A flush, compaction or deletion of files, which others wait for.
+    /// A flush, compaction or file deletion, which other threads may wait for.
     Job,
-    /// The closing of the database: whoever is told of what it does cannot close it once more.
+    /// Closing of the database.
     Closing,
 }
 
 impl Within {
-    /// Who is called, and what it may not do.
+    /// The error message for a violation.
     fn rule(self) -> &'static str {
         match self {
             Within::Insertion => {
@@ -42,21 +44,19 @@ impl Within {
                 "a callback of background work may not wait for flushes, compactions or the closing of the \
                  database"
             }
-            Within::Closing => {
-                "a listener that is told of the closing may not close the database once more"
-            }
+            Within::Closing => "a listener of the shutdown may not close the database again",
         }
     }
 }
 
 thread_local! {
-    /// How many calls the thread is within.
+    /// The number of calls that the thread is in.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     /// These calls, with their databases.
     static CALLS: RefCell<Vec<(usize, Within)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Ends a call, also when it panics.
+/// Ends a call when dropped.
 struct Ends;
 
 impl Drop for Ends {
@@ -66,12 +66,12 @@ impl Drop for Ends {
     }
 }
 
-/// The name of a database: the place of its info log.
+/// The identity of a database: the address of its info log.
 fn name_of(database: &Logger) -> usize {
     std::ptr::from_ref(database).addr()
 }
 
-/// Runs `call`, which `database` makes into a program's code.
+/// Runs `call`, a call into user code made by `database`.
 pub fn within<T>(database: &Logger, what: Within, call: impl FnOnce() -> T) -> T {
     CALLS.with_borrow_mut(|calls| calls.push((name_of(database), what)));
     DEPTH.set(DEPTH.get() + 1);
@@ -79,18 +79,18 @@ pub fn within<T>(database: &Logger, what: Within, call: impl FnOnce() -> T) -> T
     call()
 }
 
-/// True if the thread is within any call.
+/// True if the thread is in a call into user code.
 #[inline]
 #[must_use]
 pub fn is_within() -> bool {
     DEPTH.get() > 0
 }
 
-/// True if the thread may write to `database`: take its lead, change its options.
+/// Checks that the thread may write to `database` or change its options.
 ///
 /// # Errors
 ///
-/// `Busy` with the rule in a callback that may not.
+/// `Busy`, with the rule, in a callback that must not.
 #[inline]
 pub fn may_write(database: &Logger) -> Result<()> {
     match DEPTH.get() {
@@ -101,11 +101,11 @@ pub fn may_write(database: &Logger) -> Result<()> {
     }
 }
 
-/// True if the thread may wait for jobs of `database`.
+/// Checks that the thread may wait for jobs of `database`.
 ///
 /// # Errors
 ///
-/// `Busy` with the rule in a callback that may not.
+/// `Busy`, with the rule, in a callback that must not.
 #[inline]
 pub fn may_wait(database: &Logger) -> Result<()> {
     match DEPTH.get() {
@@ -114,11 +114,11 @@ pub fn may_wait(database: &Logger) -> Result<()> {
     }
 }
 
-/// True if the thread may close `database`, which other threads may be closing already.
+/// Checks that the thread may close `database`, or wait for another thread that closes it.
 ///
 /// # Errors
 ///
-/// `Busy` with the rule in a callback that may not.
+/// `Busy`, with the rule, in a callback that must not.
 pub fn may_close(database: &Logger) -> Result<()> {
     refuse(database, |_| true)
 }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_holds_within_its_call_and_for_its_database_only() {
+    fn rules_apply_within_a_call_and_to_its_database() {
         let (a, b) = (Box::new(Logger::silent()), Box::new(Logger::silent()));
         within(&a, Within::Job, || {
             may_write(&a).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_panics_is_over() {
+    fn a_panic_ends_a_call() {
         let database = Box::new(Logger::silent());
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             within(&database, Within::LogLine, || panic!("on purpose"));

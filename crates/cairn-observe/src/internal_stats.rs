@@ -1,10 +1,10 @@
-//! Sums of what a database has done since it was opened.
+//! Operation counters of a database since it was opened.
 
 use std::fmt;
 
 use cairn_platform::sync::{AtomicU64, Ordering};
 
-/// A number that only grows. Additions are relaxed: a reader may see one sum newer than another.
+/// A monotonic counter. Additions are relaxed, so that counters are not read consistently with each other.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 
@@ -15,7 +15,7 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The sum so far.
+    /// The current value.
     #[inline]
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -36,7 +36,7 @@ macro_rules! counters {
         pub struct InternalStats { $($(#[$doc])* pub $name: Counter,)+ }
 
         impl InternalStats {
-            /// Every counter's name and sum.
+            /// The name and value of each counter.
             #[must_use]
             pub fn all(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.get()),)+]
@@ -46,23 +46,23 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Keys written by batches.
+    /// Keys in written batches.
     keys_written,
-    /// Bytes of the batches written.
+    /// Bytes of written batches.
     bytes_written,
-    /// Write groups: batches that went to the log together count once.
+    /// Write groups. Batches that were logged together count once.
     write_groups,
     /// Batches written.
     writes,
-    /// Batches that went to a log.
+    /// Batches written to the WAL.
     wal_writes,
-    /// Times that writes were stopped because the write buffer manager had no room.
+    /// Write stops because the write buffer manager was out of memory.
     write_buffer_manager_stops,
     /// Bytes appended to WALs.
     wal_bytes,
     /// Syncs of WALs.
     wal_syncs,
-    /// Microseconds that writes were delayed or stopped.
+    /// Microseconds of write delays and stops.
     stall_micros,
     /// Point lookups.
     gets,
@@ -70,24 +70,24 @@ counters! {
     memtable_hits,
     /// Seeks of iterators.
     seeks,
-    /// Flushes that were installed.
+    /// Installed flushes.
     flushes,
-    /// Bytes of tables that flushes wrote.
+    /// Table bytes written by flushes.
     flush_bytes,
-    /// Compactions that were installed, trivial moves aside.
+    /// Installed compactions, except trivial moves.
     compactions,
     /// Files moved to another level without rewriting.
     trivial_moves,
-    /// Bytes of tables that compactions read.
+    /// Table bytes read by compactions.
     compaction_read_bytes,
-    /// Bytes of tables that compactions wrote.
+    /// Table bytes written by compactions.
     compaction_written_bytes,
     /// Files deleted as obsolete.
     files_deleted,
 }
 
 impl InternalStats {
-    /// A group of `writes` batches of `bytes` is written, with or without the log.
+    /// Counts a write group of `writes` batches and `bytes` bytes.
     #[inline]
     pub fn note_group(&self, writes: usize, bytes: usize, logged: bool) {
         self.writes.add(writes as u64);
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_listed_by_name() {
+    fn counters_are_listed_by_name() {
         let counters = InternalStats::default();
         counters.gets.add(2);
         counters.gets.add(3);

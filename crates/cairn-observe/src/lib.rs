@@ -1,9 +1,9 @@
-//! What the engine shows of itself: the info log, listeners, and counters of what it has done.
+//! Observability: the info log, event listeners, statistics and thread status.
 //!
-//! The [`Logger`] writes the `LOG` file beside the data, in RocksDB's line style, or gives its lines
-//! to a [`LogSink`] of the user's. An [`EventListener`] is told of flushes, compactions and the
-//! like. [`threads`] lists what is under way. [`Statistics`] are RocksDB's tickers and histograms; [`InternalStats`] the sums that the tables of
-//! statistics are made of.
+//! The [`Logger`] writes the `LOG` file in RocksDB's line format, or passes its lines to a user-defined
+//! [`LogSink`]. An [`EventListener`] is notified of flushes, compactions and other events. [`threads`] lists
+//! the operations in progress. [`Statistics`] has RocksDB's tickers and histograms, [`perf`] the perf
+//! context, and [`InternalStats`] the counters behind the statistics properties.
 
 pub mod activity;
 pub mod callback;

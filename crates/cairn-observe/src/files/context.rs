@@ -1,4 +1,4 @@
-//! A file system whose calls go to the I/O counters of their thread, and to what it works on.
+//! A file system that counts I/O for the calling thread and for its tracked operation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use cairn_types::{Result, Veil};
 use crate::perf::iostats::{self, IoMetric};
 use crate::threads;
 
-/// `fs`, whose calls count for the thread that makes them ([`crate::perf::iostats`], [`crate::threads`]). While nobody
-/// asks for such counters a call pays for a look at two numbers.
+/// Wraps `fs` such that calls are counted for the calling thread ([`crate::perf::iostats`],
+/// [`crate::threads`]). If no such counters are in use, a call costs two loads.
 #[must_use]
 pub fn counted(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Arc<dyn FileSystem> {
     Arc::new(Counted { fs, clock })
@@ -107,12 +107,12 @@ impl wrapper::RandomAccessFileWrapper for Reader {
     }
 
     fn read_many(&self, reads: &mut [ReadAt<'_>]) {
-        // Each says for itself whether it failed.
+        // Each read carries its own error.
         let all = self.read(|| {
             self.file.read_many(reads);
             Ok(reads.iter().filter_map(|read| read.got.as_ref().ok()).sum())
         });
-        debug_assert!(all.is_ok(), "a sum does not fail");
+        debug_assert!(all.is_ok(), "the total cannot fail");
     }
 }
 

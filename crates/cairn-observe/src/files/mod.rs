@@ -1,5 +1,4 @@
-//! Files whose reads and writes are counted and measured: for statistics, for the thread that makes
-//! them, and for listeners.
+//! File wrappers that count and time I/O: for statistics, for the calling thread, and for listeners.
 
 mod context;
 mod notify;

@@ -1,4 +1,4 @@
-//! A file system that tells listeners of its calls.
+//! A file system that notifies listeners of file operations.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::callback::{Within, within};
 use crate::listener::{EventListener, FileOperation, FileOperationInfo, IoErrorInfo, Listeners};
 use crate::logger::Logger;
 
-/// `fs`, whose files tell those of `listeners` of their calls that want to hear of them; `fs` itself if
-/// none does. `info` hears of listeners that panic.
+/// Wraps `fs` such that the `listeners` of file operations are notified of its calls. Returns `fs` itself if
+/// there are none. Panics of listeners are written to `info`.
 #[must_use]
 pub fn notifying(
     fs: Arc<dyn FileSystem>,
@@ -26,36 +26,36 @@ pub fn notifying(
     if listeners.is_empty() {
         return fs;
     }
-    let told = Told {
+    let told = Parties {
         clock,
         listeners,
         info: info.clone(),
     };
-    Arc::new(ToldFs {
+    Arc::new(NotifyingFs {
         fs,
         told: Arc::new(told),
     })
 }
 
-/// Who is told.
-struct Told {
+/// The parties to notify.
+struct Parties {
     clock: Arc<dyn Clock>,
     listeners: Listeners,
     info: Arc<Logger>,
 }
 
-/// One of the calls of a listener.
+/// A notification method of a listener.
 type Call = fn(&dyn EventListener, &FileOperationInfo<'_>);
 
-/// A call of a file, and when it began.
+/// A file operation in progress.
 struct Began<'a> {
-    told: &'a Told,
+    told: &'a Parties,
     path: &'a Path,
     micros: u64,
     nanos: u64,
 }
 
-impl Told {
+impl Parties {
     fn begin<'a>(&'a self, path: &'a Path) -> Began<'a> {
         Began {
             told: self,
@@ -73,7 +73,7 @@ impl Told {
 }
 
 impl Began<'_> {
-    /// Tells that `operation` has ended with `result`.
+    /// Notifies of the end of `operation` with `result`.
     fn ended(
         &self,
         call: Call,
@@ -95,7 +95,7 @@ impl Began<'_> {
         if let Err(error) = &result {
             let info = IoErrorInfo {
                 error,
-                // RocksDB calls the same call two names.
+                // RocksDB has two names for the same call.
                 operation: match operation {
                     FileOperation::Write => FileOperation::Append,
                     other => other,
@@ -109,7 +109,7 @@ impl Began<'_> {
         result
     }
 
-    /// Tells of a read of `wanted` bytes.
+    /// Notifies of the end of a read of `wanted` bytes.
     fn read(&self, offset: u64, wanted: usize, got: Result<usize>) -> Result<usize> {
         let length = *got.as_ref().unwrap_or(&wanted) as u64;
         let call: Call = |listener, info| listener.on_file_read_finish(info);
@@ -122,18 +122,19 @@ impl Began<'_> {
     }
 }
 
-/// True if the file at `path` is a matter of the engine: not the info log, which tells of listeners.
+/// True if operations on the file at `path` are reported. The info log is excluded, as it records listeners'
+/// panics.
 fn is_reported(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     !name.is_some_and(|name| name.contains("LOG"))
 }
 
-struct ToldFs {
+struct NotifyingFs {
     fs: Arc<dyn FileSystem>,
-    told: Arc<Told>,
+    told: Arc<Parties>,
 }
 
-impl ToldFs {
+impl NotifyingFs {
     fn writer(
         &self,
         path: &Path,
@@ -147,7 +148,7 @@ impl ToldFs {
     }
 }
 
-impl wrapper::FileSystemWrapper for ToldFs {
+impl wrapper::FileSystemWrapper for NotifyingFs {
     fn target(&self) -> &dyn FileSystem {
         &*self.fs
     }
@@ -184,7 +185,7 @@ impl wrapper::FileSystemWrapper for ToldFs {
 
 struct Reader {
     file: Arc<dyn RandomAccessFile>,
-    told: Arc<Told>,
+    told: Arc<Parties>,
 }
 
 impl wrapper::RandomAccessFileWrapper for Reader {
@@ -216,11 +217,11 @@ impl wrapper::RandomAccessFileWrapper for Reader {
 
 struct Writer {
     file: Arc<dyn WritableFile>,
-    told: Arc<Told>,
+    told: Arc<Parties>,
 }
 
 impl Writer {
-    fn tell(
+    fn notify(
         &self,
         call: Call,
         operation: FileOperation,
@@ -239,7 +240,7 @@ impl wrapper::WritableFileWrapper for Writer {
     }
 
     fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
-        self.tell(
+        self.notify(
             |listener, info| listener.on_file_write_finish(info),
             FileOperation::Write,
             (self.file.len(), data.len() as u64),
@@ -248,7 +249,7 @@ impl wrapper::WritableFileWrapper for Writer {
     }
 
     fn flush(&self) -> Result<()> {
-        self.tell(
+        self.notify(
             |listener, info| listener.on_file_flush_finish(info),
             FileOperation::Flush,
             (0, 0),
@@ -261,7 +262,7 @@ impl wrapper::WritableFileWrapper for Writer {
             true => FileOperation::Fsync,
             false => FileOperation::Sync,
         };
-        self.tell(
+        self.notify(
             |listener, info| listener.on_file_sync_finish(info),
             operation,
             (0, 0),
@@ -270,7 +271,7 @@ impl wrapper::WritableFileWrapper for Writer {
     }
 
     fn start_writeback(&self, offset: u64, len: u64) -> Result<()> {
-        self.tell(
+        self.notify(
             |listener, info| listener.on_file_range_sync_finish(info),
             FileOperation::RangeSync,
             (offset, len),
@@ -279,7 +280,7 @@ impl wrapper::WritableFileWrapper for Writer {
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        self.tell(
+        self.notify(
             |listener, info| listener.on_file_truncate_finish(info),
             FileOperation::Truncate,
             (len, 0),
@@ -294,7 +295,7 @@ impl wrapper::WritableFileWrapper for Writer {
     }
 
     fn close(&self) -> Result<()> {
-        self.tell(
+        self.notify(
             |listener, info| listener.on_file_close_finish(info),
             FileOperation::Close,
             (0, 0),

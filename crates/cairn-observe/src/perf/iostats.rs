@@ -1,8 +1,8 @@
-//! I/O context: RocksDB's counters of what the calling thread did to files.
+//! I/O statistics of the calling thread, RocksDB's `IOStatsContext`.
 //!
-//! They go with the [perf counters](super): nothing is counted before a program first asks for either,
-//! bytes are from [`PerfLevel::EnableCount`] on (RocksDB counts them always), times from
-//! [`PerfLevel::EnableTimeExceptForMutex`] on, times of the processor from
+//! They are enabled with the [perf context](super): nothing is counted until a program first uses either.
+//! Bytes are counted from [`PerfLevel::EnableCount`] on (RocksDB always counts them), times from
+//! [`PerfLevel::EnableTimeExceptForMutex`] on, and CPU times from
 //! [`PerfLevel::EnableTimeAndCpuTimeExceptForMutex`] on.
 //!
 //! ```
@@ -28,7 +28,7 @@ thread_local! {
     static SUMS: [Cell<u64>; IoMetric::COUNT] = const { [const { Cell::new(0) }; IoMetric::COUNT] };
 }
 
-/// Adds to a counter, if anybody has ever asked for counters and the thread wants them.
+/// Adds to a counter, if counters are in use and enabled for the thread.
 #[inline]
 pub fn add(metric: IoMetric, count: u64) {
     if is_in_use() && level() >= PerfLevel::EnableCount {
@@ -44,7 +44,7 @@ fn add_always(metric: IoMetric, count: u64) {
     });
 }
 
-/// Carries `call` out. How long it took goes to `metric`, if the thread wants times.
+/// Runs `call` and adds its duration to `metric`, if the thread's level includes times.
 #[inline]
 pub fn timed<T>(clock: &dyn Clock, metric: IoMetric, call: impl FnOnce() -> T) -> T {
     if !super::wants_times() {
@@ -56,7 +56,7 @@ pub fn timed<T>(clock: &dyn Clock, metric: IoMetric, call: impl FnOnce() -> T) -
     result
 }
 
-/// The same with the processor's time, which goes to the second metric.
+/// [`timed`] that also adds the CPU time, to the second metric.
 #[inline]
 pub(crate) fn timed_io<T>(
     clock: &dyn Clock,
@@ -75,21 +75,21 @@ pub(crate) fn timed_io<T>(
     result
 }
 
-/// How long calls that write files took, in nanoseconds.
+/// Times of calls that write files, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileTimes {
-    /// Writing.
+    /// Writes.
     pub write: u64,
-    /// Asking for a range to be stored.
+    /// Writeback of ranges.
     pub range_sync: u64,
-    /// Waiting until files and their names are stored.
+    /// Syncs of files and directories.
     pub fsync: u64,
-    /// Allocating room ahead.
+    /// Preallocation.
     pub prepare_write: u64,
 }
 
 impl FileTimes {
-    /// What the calling thread has counted so far.
+    /// The totals of the calling thread.
     fn so_far() -> FileTimes {
         FileTimes {
             write: metric(IoMetric::WriteNanos),
@@ -99,7 +99,7 @@ impl FileTimes {
         }
     }
 
-    /// What came after `before`.
+    /// The difference from `before`.
     fn since(&self, before: &FileTimes) -> FileTimes {
         FileTimes {
             write: self.write.wrapping_sub(before.write),
@@ -109,7 +109,7 @@ impl FileTimes {
         }
     }
 
-    /// Adds times of other calls.
+    /// Adds the times in `more`.
     pub fn add(&mut self, more: &FileTimes) {
         self.write += more.write;
         self.range_sync += more.range_sync;
@@ -118,10 +118,10 @@ impl FileTimes {
     }
 }
 
-/// Carries `work` out with the calling thread's file calls timed, whatever its level, and returns how
-/// long they took too.
+/// Runs `work` with file times enabled for the calling thread, whatever its level, and returns them with the
+/// result.
 pub fn with_times<T>(work: impl FnOnce() -> T) -> (T, FileTimes) {
-    /// Puts the thread's level back.
+    /// Restores the thread's level.
     struct Back(PerfLevel);
     impl Drop for Back {
         fn drop(&mut self) {
@@ -135,7 +135,7 @@ pub fn with_times<T>(work: impl FnOnce() -> T) -> (T, FileTimes) {
     (done, FileTimes::so_far().since(&before))
 }
 
-/// The calling thread's counters begin anew.
+/// Resets the calling thread's counters.
 pub fn reset() {
     begin_use();
     SUMS.with(|sums| sums.iter().for_each(|sum| sum.set(0)));
@@ -147,7 +147,7 @@ pub fn metric(metric: IoMetric) -> u64 {
     SUMS.with(|sums| sums[metric as usize].get())
 }
 
-/// The calling thread's counters as text, in RocksDB's form.
+/// The calling thread's counters as text, in RocksDB's format.
 #[must_use]
 pub fn report(without_zeros: bool) -> String {
     let all = IoMetric::ALL.iter().map(|&one| (one.name(), metric(one)));

@@ -1,10 +1,9 @@
-//! Gets by their kind: one count in place of some nine.
+//! Gets counted by kind: one counter instead of about nine tickers.
 //!
-//! A get that finds its value in a table adds to many tickers, to most of them by one: keys read, misses of
-//! memtables, hits of a level, blocks and data blocks found in the cache, filters that said maybe and rightly so,
-//! filters that said no. Nearly all gets are of one of few kinds, so a shard has a number for each kind, to which
-//! such a get adds one, and who reads multiplies out what a get of each kind adds to a ticker. A get of any other
-//! kind adds to the tickers themselves, which are sums beside these.
+//! A get that finds its value in a table adds to many tickers, mostly 1: keys read, memtable misses, hits by
+//! level, block cache hits, true-positive filters, useful filters. Nearly all gets are of few kinds. A shard
+//! therefore has one counter for each kind, and readers derive the tickers by multiplication. Gets of other
+//! kinds are added to the tickers directly.
 
 use std::array;
 
@@ -12,22 +11,22 @@ use super::single_writer::Sum;
 use super::table_counts::TableCounts;
 use super::ticker::Ticker;
 
-/// How many kinds there are.
+/// The number of kinds.
 pub(super) const KINDS: usize = 129;
 
-/// Where the search for a key ended.
+/// The source in which a get ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
-    /// In a memtable.
+    /// A memtable.
     Memtable,
-    /// In a table of this level.
+    /// A table of this level.
     Level(usize),
-    /// Nowhere.
+    /// The key was not found.
     Nowhere,
 }
 
 impl Hit {
-    /// What memtables count.
+    /// The memtable ticker.
     pub(super) fn of_memtables(self) -> Ticker {
         match self {
             Hit::Memtable => Ticker::MemtableHit,
@@ -35,7 +34,7 @@ impl Hit {
         }
     }
 
-    /// What the level counts in which a value was found.
+    /// The ticker of the level in which the value was found.
     pub(super) fn of_level(self) -> Option<Ticker> {
         match self {
             Hit::Level(level) => Some(LEVELS[level.min(MISSING - 1)]),
@@ -46,20 +45,21 @@ impl Hit {
 
 const LEVELS: [Ticker; MISSING] = [Ticker::GetHitL0, Ticker::GetHitL1, Ticker::GetHitL2AndUp];
 
-/// Beyond the levels: there is no value.
+/// The index after the levels, for gets without a value.
 const MISSING: usize = 3;
 
-/// A kind of get: [`Kind::MEMTABLE`], or one that looked into tables and into no block but at most one of entries. Bits
-/// 0 and 1: where the value was, a place in [`LEVELS`] or [`MISSING`]. Bit 2: blocks found in the cache. Bit 3: filters
-/// that said maybe, rightly so if there is a value. Bits 4 to 6: filters that said no.
+/// A kind of get: [`Kind::MEMTABLE`], or a get that searched tables and at most one data block. Bits 0 and 1
+/// are the index of the value's level in [`LEVELS`], or [`MISSING`]. Bit 2 is the number of block cache hits,
+/// bit 3 the number of positive filters (true positives if there is a value), and bits 4 to 6 the number of
+/// negative filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind(u8);
 
 impl Kind {
-    /// Ended in a memtable.
+    /// A get that ended in a memtable.
     const MEMTABLE: Kind = Kind(128);
 
-    /// That of a get that ended there, if it is of any, by what it counted in tables if it looked into any.
+    /// The kind of a get with the given outcome and table counts, or `None` if it has none.
     #[inline]
     pub(super) fn of(tables: Option<&TableCounts>, hit: Hit, is_value: bool) -> Option<Kind> {
         match tables {
@@ -81,7 +81,7 @@ impl Kind {
             true => positive,
             false => 0,
         };
-        // One look at all of them: each is zero for nearly all gets.
+        // A single test of all of them: each is zero for nearly all gets.
         let otherwise = (hits | positive) >> 1
             | useful >> 3
             | (tables.filters_true.get() ^ right)
@@ -94,7 +94,7 @@ impl Kind {
         ))
     }
 
-    /// By how much a get of this kind adds to a ticker of [`TICKERS`].
+    /// The amount by which a get of this kind increments a ticker of [`TICKERS`].
     fn adds_to(self, ticker: Ticker) -> u64 {
         let place = usize::from(self.0 & 3);
         let (hits, positive) = (u64::from(self.0 >> 2 & 1), u64::from(self.0 >> 3 & 1));
@@ -112,7 +112,7 @@ impl Kind {
     }
 }
 
-/// What gets of some kind add to.
+/// The tickers that gets with a kind increment.
 const TICKERS: [Ticker; 11] = [
     Ticker::NumberKeysRead,
     Ticker::MemtableHit,
@@ -127,7 +127,7 @@ const TICKERS: [Ticker; 11] = [
     Ticker::GetHitL2AndUp,
 ];
 
-/// How many gets of each kind there were.
+/// The number of gets of each kind.
 pub(super) struct Gets([Sum; KINDS]);
 
 impl Gets {
@@ -135,14 +135,14 @@ impl Gets {
         Gets(array::from_fn(|_| Sum::new(0)))
     }
 
-    /// Adds a get. Only for whom the shard belongs to.
+    /// Adds a get. Only called by the owner of the shard.
     #[inline]
     pub(super) fn add(&self, kind: Kind) {
         self.0[usize::from(kind.0)].add(1);
     }
 }
 
-/// How many gets of each kind there were, at one moment, in several shards.
+/// The number of gets of each kind, summed over several shards.
 pub(super) struct Totals([u64; KINDS]);
 
 impl Totals {
@@ -156,12 +156,12 @@ impl Totals {
         Totals(sums)
     }
 
-    /// True if gets of any kind add to `ticker`.
-    pub(super) fn tell_of(ticker: Ticker) -> bool {
+    /// True if gets with a kind increment `ticker`.
+    pub(super) fn includes(ticker: Ticker) -> bool {
         TICKERS.contains(&ticker)
     }
 
-    /// What they added to one of [`TICKERS`].
+    /// The amount contributed to one of [`TICKERS`].
     pub(super) fn ticker(&self, ticker: Ticker) -> u64 {
         let kinds = (0..).zip(&self.0).filter(|(_, gets)| **gets > 0);
         kinds.fold(0_u64, |sum, (kind, gets)| {
@@ -169,7 +169,7 @@ impl Totals {
         })
     }
 
-    /// What they added to each ticker that they add to.
+    /// The amounts contributed to each of [`TICKERS`].
     pub(super) fn tickers(&self) -> impl Iterator<Item = (Ticker, u64)> {
         TICKERS.iter().map(|&ticker| (ticker, self.ticker(ticker)))
     }

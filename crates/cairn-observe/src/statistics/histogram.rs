@@ -1,4 +1,4 @@
-//! RocksDB's histograms, in its order: the place of a row is its number in RocksDB 11.9's C interface.
+//! RocksDB's histograms. The position of a row is its number in RocksDB 11.9's C interface.
 
 use super::numbered_enum::numbered_enum;
 

@@ -1,20 +1,19 @@
-//! What a histogram holds, and what is read off it: RocksDB's buckets and its arithmetic, so that the
-//! same samples give the same percentiles, to the last digit.
+//! The data of a histogram and the statistics derived from it, with RocksDB's buckets and arithmetic: equal
+//! samples give equal percentiles, to the last digit.
 
 use std::fmt::Write as _;
 
-/// How many buckets a histogram has.
+/// The number of buckets of a histogram.
 pub const BUCKETS: usize = 109;
 
-/// The largest value of each bucket: 1, 2, and then 1.5 times more from one to the next, cut to two
-/// digits.
+/// The largest value of each bucket: 1, 2, and then 1.5 times the previous one, truncated to two digits.
 pub const LIMITS: [u64; BUCKETS] = limits();
 
-/// For each number of significant bits the bucket of the smallest value that has so many.
+/// For each bit length, the bucket of the smallest value of that length.
 const FIRST: [u8; 65] = first_of_octaves();
 
-/// For each number of significant bits the largest values of the first two buckets of such values. The
-/// last bucket has no end.
+/// For each bit length, the largest values of the first two buckets of such values. The last bucket is
+/// unbounded.
 const BORDERS: [[u64; 2]; 65] = borders_of_octaves();
 
 const fn borders_of_octaves() -> [[u64; 2]; 65] {
@@ -70,25 +69,25 @@ const fn first_of_octaves() -> [u8; 65] {
 pub(crate) fn bucket_of(value: u64) -> usize {
     let bits = (u64::BITS - value.leading_zeros()) as usize;
     let first = usize::from(FIRST[bits]);
-    // Limits grow by half: no more than two lie between one power of two and the next.
+    // Limits grow by half, so at most two lie between consecutive powers of two.
     let [low, high] = BORDERS[bits];
     first + usize::from(low < value) + usize::from(high < value)
 }
 
-/// The samples of one histogram at one moment.
+/// The samples of a histogram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distribution {
-    /// How many there are.
+    /// The number of samples.
     pub count: u64,
-    /// Their sum.
+    /// The sum of the samples.
     pub sum: u64,
     /// The sum of their squares.
     pub sum_of_squares: u64,
-    /// The smallest; the largest limit if there is none.
+    /// The minimum; the largest limit if there are no samples.
     pub min: u64,
-    /// The largest; 0 if there is none.
+    /// The maximum; 0 if there are no samples.
     pub max: u64,
-    /// How many lie in each bucket.
+    /// The number of samples in each bucket.
     pub buckets: [u64; BUCKETS],
 }
 
@@ -105,26 +104,26 @@ impl Default for Distribution {
     }
 }
 
-/// What RocksDB tells of a histogram.
+/// Summary statistics of a histogram, RocksDB's `HistogramData`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HistogramData {
     /// The 50th percentile.
     pub median: f64,
-    /// The 95th.
+    /// The 95th percentile.
     pub percentile95: f64,
-    /// The 99th.
+    /// The 99th percentile.
     pub percentile99: f64,
     /// The mean.
     pub average: f64,
     /// The standard deviation.
     pub standard_deviation: f64,
-    /// The largest sample.
+    /// The maximum.
     pub max: f64,
-    /// How many samples there are.
+    /// The number of samples.
     pub count: u64,
-    /// Their sum.
+    /// The sum of the samples.
     pub sum: u64,
-    /// The smallest sample; the largest limit of a bucket if there is none.
+    /// The minimum; the largest limit if there are no samples.
     pub min: f64,
 }
 
@@ -134,7 +133,7 @@ impl Distribution {
         self.add_many(value, 1);
     }
 
-    /// Adds `count` samples that are alike.
+    /// Adds `count` equal samples.
     pub fn add_many(&mut self, value: u64, count: u64) {
         self.count += count;
         let sum = value.wrapping_mul(count);
@@ -145,8 +144,8 @@ impl Distribution {
         self.buckets[bucket_of(value)] += count;
     }
 
-    /// The value that `percent` of the samples do not exceed, as far as buckets tell: between the
-    /// limits of a bucket samples are taken to lie evenly.
+    /// The estimated value that `percent` of the samples do not exceed. Samples are assumed to be uniformly
+    /// distributed within a bucket.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> f64 {
         let threshold = self.count as f64 * (percent / 100.0);
@@ -187,7 +186,7 @@ impl Distribution {
         variance.max(0.0).sqrt()
     }
 
-    /// What RocksDB's `histogramData` tells.
+    /// The summary statistics, as of RocksDB's `histogramData`.
     #[must_use]
     pub fn data(&self) -> HistogramData {
         HistogramData {
@@ -203,7 +202,7 @@ impl Distribution {
         }
     }
 
-    /// The histogram as people read it, in RocksDB's form.
+    /// The histogram as text, in RocksDB's format.
     #[must_use]
     pub fn text(&self) -> String {
         let none_is_zero = |value: u64| if self.count == 0 { 0 } else { value };
@@ -232,7 +231,7 @@ impl Distribution {
             }
             reached += inside;
             let marks = (share * inside as f64 / 5.0 + 0.5) as usize;
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
                 "{} {:7}, {:7} ] {inside:8} {:7.3}% {:7.3}% {}",
@@ -248,7 +247,7 @@ impl Distribution {
     }
 }
 
-/// What the values of a bucket exceed.
+/// The lower limit of a bucket, exclusive.
 fn left_limit(bucket: usize) -> u64 {
     match bucket {
         0 => 0,
@@ -261,15 +260,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_those_of_rocksdb() {
+    fn bucket_limits_are_rocksdbs() {
         assert_eq!(LIMITS[..12], [1, 2, 3, 4, 6, 10, 15, 22, 34, 51, 76, 110]);
         assert_eq!(LIMITS[BUCKETS - 1], 13_000_000_000_000_000_000);
-        // One more would not fit into 64 bits.
+        // One more would exceed 64 bits.
         assert!(2.0 * 1.5_f64.powi(108) > 2.0_f64.powi(64));
     }
 
     #[test]
-    fn a_value_lies_in_the_first_bucket_whose_limit_it_does_not_exceed() {
+    fn values_map_to_the_first_sufficient_bucket() {
         let edges = LIMITS
             .iter()
             .flat_map(|&limit| [limit - 1, limit, limit.saturating_add(1)]);
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_percentiles_of_zero() {
+    fn an_empty_histogram_has_zero_percentiles() {
         let empty = Distribution::default();
         let data = empty.data();
         assert_eq!((data.median, data.percentile99, data.max), (0.0, 0.0, 0.0));
@@ -297,15 +296,15 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_lie_evenly_between_the_limits_of_a_bucket() {
+    fn percentiles_are_interpolated_within_a_bucket() {
         let mut some = Distribution::default();
         for value in 1..=100 {
             some.add(value);
         }
-        // 34 samples up to 34, 17 more up to 51: the 50th of them.
+        // 34 samples up to 34, and 17 up to 51, including the 50th.
         assert!((some.percentile(50.0) - 50.0).abs() < 1e-9);
-        // 76 up to 76, 24 of the next bucket's 34 values: its 95th lies at 76 + 34 * 19/24, which
-        // no sample reached.
+        // 76 up to 76, and 24 in the next bucket of 34 values. The 95th is interpolated at 76 + 34 * 19/24,
+        // more than the largest sample.
         assert!((some.percentile(95.0) - 100.0).abs() < 1e-9);
         assert_eq!(some.data().sum, 5050);
         assert!((some.standard_deviation() - 28.866_07).abs() < 1e-4);

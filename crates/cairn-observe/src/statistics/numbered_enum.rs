@@ -1,5 +1,4 @@
-//! How the lists of tickers and histograms are written down: a row is a word for the code and
-//! RocksDB's name.
+//! A macro for enums of tickers and histograms. Each row has the variant and RocksDB's name.
 
 macro_rules! numbered_enum {
     ($(#[$doc:meta])* $kind:ident { $($row:ident = $name:literal,)+ }) => {
@@ -11,9 +10,9 @@ macro_rules! numbered_enum {
         }
 
         impl $kind {
-            /// All of them, each at the place of its number.
+            /// All variants, by number.
             pub const ALL: &[$kind] = &[$($kind::$row,)+];
-            /// How many there are.
+            /// The number of variants.
             pub const COUNT: usize = $kind::ALL.len();
 
             /// RocksDB's name.
@@ -23,13 +22,13 @@ macro_rules! numbered_enum {
                 NAMES[self as usize]
             }
 
-            /// The one with this number, if there is one.
+            /// The variant with this number, or `None`.
             #[must_use]
             pub fn from_number(number: u32) -> Option<$kind> {
                 $kind::ALL.get(number as usize).copied()
             }
 
-            /// The one of this name, if there is one.
+            /// The variant with this name, or `None`.
             #[must_use]
             pub fn named(name: &str) -> Option<$kind> {
                 $kind::ALL.iter().copied().find(|one| one.name() == name)

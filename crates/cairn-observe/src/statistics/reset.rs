@@ -1,12 +1,12 @@
-//! Sums that begin anew without a store by anybody but their owners.
+//! Resets of counters that only their owners write.
 //!
-//! Owners of shards do not wait, and nobody else stores where they add. So who lets a ticker begin anew
-//! notes what has been added to it so far ([`Start`]), and who forgets all samples begins a new
-//! [`Generation`]: an owner clears his own when he comes by, and until then readers leave them out.
+//! Owners of shards update without synchronisation, so no other thread may store there. A reset of a ticker
+//! therefore records the current sum, which readers subtract ([`Start`]). A reset of all histograms starts a
+//! new [`Generation`]: each owner clears its samples on its next update, and until then readers ignore them.
 
 use super::atomics::{AtomicU64, Ordering, fence};
 
-/// What had been added up when a sum began, which is no part of it.
+/// The sum at the time of a reset, which is subtracted.
 pub(super) struct Start(AtomicU64);
 
 impl Start {
@@ -14,15 +14,15 @@ impl Start {
         Start(AtomicU64::new(0))
     }
 
-    /// For a sum to which everything is added that is read from now on.
+    /// The initial value for a sum over all shards that are read from now on.
     #[inline]
     pub(super) fn below_zero(&self) -> u64 {
-        // Acquire pairs with the release in `move_to`: what was left out there is read again.
+        // Acquire pairs with the release in `move_to`: additions included there are read again.
         0_u64.wrapping_sub(self.0.load(Ordering::Acquire))
     }
 
-    /// The sum is `count` from now on. Returns what it was, of what `added` reads. Callers exclude each
-    /// other.
+    /// Sets the value to `count` and returns the previous value, which `added` computes. Calls must be
+    /// serialised.
     pub(super) fn move_to(&self, count: u64, added: impl FnOnce(u64) -> u64) -> u64 {
         let below_zero = self.below_zero();
         let sum = added(below_zero);
@@ -32,7 +32,7 @@ impl Start {
     }
 }
 
-/// How often all samples have been forgotten.
+/// The number of resets of all samples.
 pub(super) struct Generation(AtomicU64);
 
 impl Generation {
@@ -40,18 +40,18 @@ impl Generation {
         Generation(AtomicU64::new(0))
     }
 
-    /// Forgets all samples.
+    /// Resets all samples.
     pub(super) fn advance(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What `read` gets from samples of one generation, of which it is told.
+    /// Calls `read` with the generation until its result is of one generation.
     pub(super) fn read<T>(&self, mut read: impl FnMut(u64) -> T) -> T {
         loop {
             let generation = self.0.load(Ordering::Relaxed);
             let found = read(generation);
-            // Pairs with the fence of an owner who clears: if anything was read that he stored since,
-            // this sees the generation for which he did.
+            // Pairs with the fence of an owner that clears: if any of its later stores were read, the new
+            // generation is seen here.
             fence(Ordering::Acquire);
             if self.0.load(Ordering::Relaxed) == generation {
                 return found;
@@ -60,7 +60,7 @@ impl Generation {
     }
 }
 
-/// The generation of the samples of one shard. Only who may add to them changes it.
+/// The generation of the samples of one shard. Only changed by the owner of the shard.
 pub(super) struct SamplesOf(AtomicU64);
 
 impl SamplesOf {
@@ -71,11 +71,11 @@ impl SamplesOf {
     /// True if the samples are of `generation`.
     #[inline]
     pub(super) fn are_of(&self, generation: u64) -> bool {
-        // Acquire pairs with the release of who cleared them: no older ones are read.
+        // Acquire pairs with the release after clearing: older samples are not read.
         self.0.load(Ordering::Acquire) == generation
     }
 
-    /// Before samples are added: clears those that have been forgotten.
+    /// Clears samples of earlier generations, before samples are added.
     #[inline]
     pub(super) fn catch_up(&self, now: &Generation, clear: impl FnOnce()) {
         let now = now.0.load(Ordering::Relaxed);
@@ -100,10 +100,10 @@ mod loom_tests {
     use super::*;
     use loom::sync::{Arc, Mutex};
 
-    /// A ticker is taken twice while one thread adds to it and another reads it: what was taken and what
-    /// is left is what was added, and nobody reads less than nothing.
+    /// A ticker is taken twice while one thread adds to it and another reads it. The taken and remaining
+    /// counts sum up to the additions, and no read is negative.
     #[test]
-    fn a_sum_that_begins_anew_loses_nothing() {
+    fn resetting_a_ticker_loses_nothing() {
         type Ticker = (Sum, Mutex<()>, Start);
         fn take((sum, lock, start): &Ticker) -> u64 {
             let _alone = lock.lock().unwrap();
@@ -133,11 +133,11 @@ mod loom_tests {
         });
     }
 
-    /// An owner adds samples of two sums while another thread forgets them and a third reads: the reader
-    /// finds those of one generation, and in the end each sample counts in both sums or in none, the one
-    /// after the reset for certain.
+    /// An owner adds samples to two sums while another thread resets them and a third reads. The reader sees
+    /// samples of one generation. In the end each sample is in both sums or in neither, and the one after the
+    /// reset is in both.
     #[test]
-    fn samples_are_forgotten_whole() {
+    fn samples_are_reset_atomically() {
         loom::model(|| {
             let all = Arc::new((
                 Generation::new(),

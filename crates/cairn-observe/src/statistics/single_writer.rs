@@ -1,29 +1,29 @@
-//! Numbers that one thread at a time may change and any thread may read, and the right to change them.
+//! Counters with a single writer at a time and concurrent readers, and the lock that protects them.
 
 use super::atomics::{AtomicBool, AtomicU64, Ordering};
 
-/// The right to change the sums beside it. Nobody waits for it.
-pub(super) struct Turn(AtomicBool);
+/// A try-lock for the counters next to it. It is never waited for.
+pub(super) struct TryLock(AtomicBool);
 
-impl Turn {
-    pub(super) fn new() -> Turn {
-        Turn(AtomicBool::new(false))
+impl TryLock {
+    pub(super) fn new() -> TryLock {
+        TryLock(AtomicBool::new(false))
     }
 
-    /// True if the caller has it now; it then gives it back.
+    /// Tries to acquire the lock. Returns false if it is held.
     #[inline]
     pub(super) fn take(&self) -> bool {
-        // Acquire pairs with the release of whoever had it before: what he stored is loaded.
+        // Acquire pairs with the release of the previous owner: its stores are visible.
         !self.0.swap(true, Ordering::Acquire)
     }
 
     #[inline]
-    pub(super) fn give_back(&self) {
+    pub(super) fn release(&self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-/// A number that only who has the turn, or the slot, changes.
+/// A counter that only the owner of the shard writes.
 pub(super) struct Sum(AtomicU64);
 
 impl Sum {
@@ -52,19 +52,19 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// Three threads, each of which adds to the first of two shards whose turn it gets, or to a sum
-    /// behind a lock: nothing is lost, however they interleave.
+    /// Three threads each add to the first of two shards that they can lock, or else to a counter behind a
+    /// mutex. No addition is lost in any interleaving.
     #[test]
     fn no_addition_is_lost() {
         loom::model(|| {
-            let shards: Arc<[(Turn, Sum); 2]> =
-                Arc::new([(Turn::new(), Sum::new(0)), (Turn::new(), Sum::new(0))]);
+            let shards: Arc<[(TryLock, Sum); 2]> =
+                Arc::new([(TryLock::new(), Sum::new(0)), (TryLock::new(), Sum::new(0))]);
             let rest = Arc::new(loom::sync::Mutex::new(0));
-            let add = |shards: &[(Turn, Sum); 2], rest: &loom::sync::Mutex<u64>| {
+            let add = |shards: &[(TryLock, Sum); 2], rest: &loom::sync::Mutex<u64>| {
                 for (turn, sum) in shards {
                     if turn.take() {
                         sum.add(1);
-                        turn.give_back();
+                        turn.release();
                         return;
                     }
                 }

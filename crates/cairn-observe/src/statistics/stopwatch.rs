@@ -1,4 +1,4 @@
-//! Times that statistics may want: the clock is asked only where they do.
+//! Timers for statistics, which read the clock only if times are enabled.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use cairn_platform::{IoKind, LimitWatch};
 
 use super::{Histogram, Statistics, Ticker, Update};
 
-/// When something began, if statistics want to know how long it takes.
+/// The start of a measurement, if times are enabled.
 #[derive(Clone, Copy, Debug)]
 pub struct Began(Option<u64>);
 
 impl Began {
-    /// Now, if `statistics` want times.
+    /// Starts a measurement, if `statistics` include times.
     #[inline]
     #[must_use]
     pub fn now(statistics: Option<&Statistics>, clock: &dyn Clock) -> Began {
@@ -22,14 +22,14 @@ impl Began {
         Began(wanted.then(|| clock.monotonic_nanos()))
     }
 
-    /// Now, if `statistics` want times of single blocks and the like.
+    /// Starts a measurement, if `statistics` include times of single blocks and the like.
     #[must_use]
     pub fn detail(statistics: Option<&Statistics>, clock: &dyn Clock) -> Began {
         let wanted = statistics.is_some_and(Statistics::wants_detailed_times);
         Began(wanted.then(|| clock.monotonic_nanos()))
     }
 
-    /// The nanoseconds since.
+    /// The elapsed nanoseconds.
     #[inline]
     #[must_use]
     pub fn nanos(self, clock: &dyn Clock) -> Option<u64> {
@@ -37,7 +37,7 @@ impl Began {
         Some(clock.monotonic_nanos().saturating_sub(began))
     }
 
-    /// The microseconds since.
+    /// The elapsed microseconds.
     #[inline]
     #[must_use]
     pub fn micros(self, clock: &dyn Clock) -> Option<u64> {
@@ -45,8 +45,8 @@ impl Began {
     }
 }
 
-/// Statistics, if any are kept, and the clock that their times are told by: what a part of the engine
-/// needs that counts and measures but is not asked by a user.
+/// Statistics, if enabled, and the clock for their times: for components that record statistics outside of
+/// user operations.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Began {
 pub struct Meter(Option<(Arc<Statistics>, Arc<dyn Clock>)>);
 
 impl Meter {
-    /// Counts in `statistics`, if there are any.
+    /// Creates a meter that records in `statistics`, if there are any.
     #[must_use]
     pub fn new(statistics: Option<Arc<Statistics>>, clock: Arc<dyn Clock>) -> Meter {
         Meter(statistics.map(|statistics| (statistics, clock)))
@@ -84,7 +84,7 @@ impl Meter {
         self.statistics().is_some_and(|s| s.wants_times())
     }
 
-    /// Brings counts in, if anybody keeps them.
+    /// Adds counts, if statistics are enabled.
     #[inline]
     pub fn update(&self, change: impl FnOnce(&Update<'_>)) {
         if let Some((statistics, _)) = &self.0 {
@@ -97,7 +97,7 @@ impl Meter {
         self.update(|update| update.add(ticker, count));
     }
 
-    /// Begins to measure a time, if it is wanted.
+    /// Starts a measurement, if times are enabled.
     #[must_use]
     pub fn began(&self) -> Began {
         match &self.0 {
@@ -106,7 +106,7 @@ impl Meter {
         }
     }
 
-    /// Begins to measure a time of a single block or the like, if it is wanted.
+    /// Starts a measurement of a single block or the like, if such times are enabled.
     #[must_use]
     pub fn began_detail(&self) -> Began {
         match &self.0 {
@@ -115,13 +115,13 @@ impl Meter {
         }
     }
 
-    /// The nanoseconds since, if they are wanted.
+    /// The elapsed nanoseconds, if measured.
     #[must_use]
     pub fn nanos_since(&self, began: Began) -> Option<u64> {
         self.0.as_ref().and_then(|(_, clock)| began.nanos(&**clock))
     }
 
-    /// Ends the measurement of a time: microseconds.
+    /// Ends a measurement and records it in microseconds.
     pub fn time_since(&self, began: Began, histogram: Histogram) {
         if let Some(nanos) = self.nanos_since(began) {
             self.update(|update| update.time(histogram, nanos / 1_000));

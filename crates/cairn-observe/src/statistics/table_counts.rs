@@ -1,10 +1,10 @@
-//! What a read counts while it looks into tables: kept with the read, brought in at its end.
+//! Counters of a read in tables, kept with the read and added to the statistics at its end.
 
 use std::cell::Cell;
 
 use super::{Ticker, Update};
 
-/// What a block of a table is, as tickers tell blocks apart.
+/// The kind of a block, as distinguished by cache tickers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockPart {
     /// Entries.
@@ -17,19 +17,19 @@ pub enum BlockPart {
     Dictionary,
 }
 
-/// What happens to a block and the cache.
+/// An event of the block cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheEvent {
-    /// It was there.
+    /// A hit.
     Hit,
-    /// It was not.
+    /// A miss.
     Miss,
-    /// It was put in.
+    /// An insertion.
     Add,
 }
 
 impl BlockPart {
-    /// The ticker of this part, which goes with that of all parts.
+    /// The ticker of this kind of block, in addition to the ticker of all kinds.
     #[must_use]
     pub fn ticker(self, event: CacheEvent) -> Ticker {
         use Ticker as T;
@@ -62,7 +62,7 @@ impl BlockPart {
         }
     }
 
-    /// The ticker of the bytes that were put into the cache.
+    /// The ticker of bytes inserted into the cache.
     #[must_use]
     pub fn bytes_inserted(self) -> Ticker {
         match self {
@@ -76,7 +76,7 @@ impl BlockPart {
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident => $($ticker:ident)|+,)+) => {
-        /// Counts of one read, or of several one after another.
+        /// The table counters of one read, or of several consecutive ones.
         #[derive(Debug, Default)]
         pub struct TableCounts {
             $($(#[$doc])* pub $name: Cell<u64>,)+
@@ -90,7 +90,7 @@ macro_rules! counts {
                 $(self.$name.get() == 0)&&+
             }
 
-            /// Brings the counts in and begins anew.
+            /// Adds the counts to the statistics and resets them.
             #[inline]
             pub fn bring_to(&self, update: &Update<'_>) {
                 $(
@@ -102,7 +102,7 @@ macro_rules! counts {
                 )+
             }
 
-            /// Begins anew.
+            /// Resets the counts.
             #[inline]
             pub fn forget(&self) {
                 $(self.$name.set(0);)+
@@ -112,25 +112,25 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Data blocks found in the cache.
+    /// Block cache hits of data blocks.
     data_hits => BlockCacheHit | BlockCacheDataHit,
-    /// Blocks of indexes found there.
+    /// Block cache hits of index blocks.
     index_hits => BlockCacheHit | BlockCacheIndexHit,
-    /// Blocks of filters found there.
+    /// Block cache hits of filter blocks.
     filter_hits => BlockCacheHit | BlockCacheFilterHit,
-    /// Bytes of the blocks found there.
+    /// Bytes of block cache hits.
     hit_bytes => BlockCacheBytesRead,
-    /// Filters that said no.
+    /// Negative filters.
     filters_useful => BloomFilterUseful,
-    /// Filters that said maybe.
+    /// Positive filters.
     filters_positive => BloomFilterFullPositive,
-    /// Filters that said maybe, and the key was there.
+    /// Positive filters of keys that exist.
     filters_true => BloomFilterFullTruePositive,
-    /// Filters that were asked for a prefix.
+    /// Prefix filter lookups.
     prefixes_checked => BloomFilterPrefixChecked,
-    /// Those of them that said no.
+    /// Negative prefix filters.
     prefixes_useful => BloomFilterPrefixUseful,
-    /// Those that said maybe, and the key was there.
+    /// Positive prefix filters of keys that exist.
     prefixes_true => BloomFilterPrefixTruePositive,
 }
 
@@ -141,20 +141,20 @@ pub fn count(cell: &Cell<u64>, more: u64) {
 }
 
 impl TableCounts {
-    /// A block of `len` bytes was found in the cache.
+    /// Counts a block cache hit of a block of `len` bytes.
     #[inline]
     pub fn hit(&self, part: BlockPart, len: usize) {
         let hits = match part {
             BlockPart::Data => &self.data_hits,
             BlockPart::Filter => &self.filter_hits,
-            // Dictionaries are held by their tables: nobody asks the cache for them.
+            // Dictionaries are held by their tables and never looked up.
             BlockPart::Index | BlockPart::Dictionary => &self.index_hits,
         };
         count(hits, 1);
         count(&self.hit_bytes, len as u64);
     }
 
-    /// A filter was asked for a whole key.
+    /// Counts a lookup in a whole-key filter.
     #[inline]
     pub fn filter(&self, may_match: bool) {
         let cell = match may_match {
@@ -164,7 +164,7 @@ impl TableCounts {
         count(cell, 1);
     }
 
-    /// A filter was asked for a prefix.
+    /// Counts a lookup in a prefix filter.
     #[inline]
     pub fn prefix_filter(&self, may_match: bool) {
         count(&self.prefixes_checked, 1);

@@ -1,11 +1,10 @@
-//! Which threads have sums of their own.
+//! The assignment of statistics shards to threads.
 //!
-//! There are [`SLOTS`] of them in the process. A thread that has brought something in [`PATIENCE`] times
-//! leases one, keeps it until it ends, and adds to the shards of that slot, whatever statistics they belong
-//! to, without asking anybody: nobody else adds to them meanwhile. Who gets the slot next goes on where
-//! the one before stopped. Short threads do not come so far, and while all slots are leased a thread asks
-//! again each [`PATIENCE`] times; both add to the shards of cores, as does a thread that is ending and has
-//! given its slot back.
+//! The process has [`SLOTS`] slots. A thread leases one after [`UPDATES_BEFORE_LEASE`] updates and keeps it
+//! until it exits. It updates the shards of that slot, of any statistics, without synchronisation, as their
+//! only writer. The next owner continues with the same shards. Short-lived threads never lease a slot, and if
+//! all slots are leased a thread retries after the same number of updates. Both use the shards of cores, as
+//! does an exiting thread that has released its slot.
 
 use std::cell::Cell;
 
@@ -13,22 +12,21 @@ use cairn_platform::sync::OnceLock;
 
 use super::atomics::{AtomicU64, Ordering};
 
-/// How many threads can have sums of their own. Whoever reads looks at the shards of all slots, so more of
-/// them make reading dearer.
+/// The number of slots. Readers visit the shards of all slots, so a larger number makes reads more expensive.
 pub(super) const SLOTS: usize = 48;
 
-/// After how many updates a thread asks for a slot.
-pub(super) const PATIENCE: usize = 1_000;
+/// The number of updates after which a thread tries to lease a slot.
+pub(super) const UPDATES_BEFORE_LEASE: usize = 1_000;
 
-/// The state of a thread that has given its slot back, or cannot.
+/// The state of a thread that has released its slot, or cannot lease one.
 const ENDING: usize = usize::MAX;
 
 thread_local! {
-    /// The slot of the thread if it is below [`SLOTS`]; [`ENDING`]; or [`SLOTS`] and the number of
-    /// updates until the thread asks for one. One word without a destructor: to look it up is an addition
-    /// in a program, one call in a shared library, and allowed to a thread that is ending.
-    static STATE: Cell<usize> = const { Cell::new(SLOTS + PATIENCE) };
-    /// Touched by who leases a slot, and dropped when the thread ends.
+    /// The slot of the thread if less than [`SLOTS`]; [`ENDING`]; or [`SLOTS`] plus the number of updates
+    /// until it tries to lease one. A single word without a destructor: cheap to access, and accessible to an
+    /// exiting thread.
+    static STATE: Cell<usize> = const { Cell::new(SLOTS + UPDATES_BEFORE_LEASE) };
+    /// Initialised by the lease of a slot, and dropped when the thread exits.
     static LEASE: Lease = const { Lease };
 }
 
@@ -38,7 +36,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let state = STATE.replace(ENDING);
         if state < SLOTS {
-            leases().give_back(state);
+            leases().release(state);
         }
     }
 }
@@ -67,23 +65,23 @@ fn without_slot(state: usize) -> Option<usize> {
 
 #[cold]
 fn lease() -> Option<usize> {
-    // Before a slot is taken: what is taken must be given back.
+    // Before a slot is taken, so that its release is guaranteed.
     if LEASE.try_with(|_| ()).is_err() {
         STATE.set(ENDING);
         return None;
     }
     let slot = leases().take();
-    STATE.set(slot.unwrap_or(SLOTS + PATIENCE));
+    STATE.set(slot.unwrap_or(SLOTS + UPDATES_BEFORE_LEASE));
     slot
 }
 
-/// Those of the process.
+/// The leases of the process.
 fn leases() -> &'static Leases {
     static LEASES: OnceLock<Leases> = OnceLock::new();
     LEASES.get_or_init(Leases::new)
 }
 
-/// Which slots are leased: a bit for each.
+/// The leased slots, as a bit mask.
 struct Leases(AtomicU64);
 
 impl Leases {
@@ -92,14 +90,14 @@ impl Leases {
         Leases(AtomicU64::new(0))
     }
 
-    /// A slot that nobody has.
+    /// Leases a free slot.
     fn take(&self) -> Option<usize> {
         let free = |leased: u64| {
             let slot = leased.trailing_ones() as usize;
             (slot < SLOTS).then_some(slot)
         };
-        // Acquire pairs with the release of whoever had the slot before: what he stored is loaded.
-        // Changes of other bits in between are read-modify-writes and hand his release on.
+        // Acquire pairs with the release of the previous owner: its stores are visible. Changes of other bits
+        // in between are read-modify-writes and continue its release sequence.
         let leased = self
             .0
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, |leased| {
@@ -108,7 +106,7 @@ impl Leases {
         free(leased.ok()?)
     }
 
-    fn give_back(&self, slot: usize) {
+    fn release(&self, slot: usize) {
         self.0.fetch_and(!(1 << slot), Ordering::Release);
     }
 }
@@ -119,36 +117,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_has_one_owner_and_then_the_next() {
+    fn slots_have_one_owner_at_a_time() {
         let leases = Leases::new();
         let all: Vec<_> = (0..SLOTS).map(|_| leases.take()).collect();
         assert_eq!(all, (0..SLOTS).map(Some).collect::<Vec<_>>());
         assert_eq!(leases.take(), None);
-        leases.give_back(7);
-        leases.give_back(3);
+        leases.release(7);
+        leases.release(3);
         assert_eq!([leases.take(), leases.take()], [Some(3), Some(7)]);
         assert_eq!(leases.take(), None);
     }
 
-    /// The slot that a thread gets that looks for one often enough.
-    fn after_patience() -> Option<usize> {
-        assert!((0..PATIENCE).all(|_| current().is_none()), "too early");
+    /// The slot that a thread gets after enough updates.
+    fn after_updates() -> Option<usize> {
+        assert!(
+            (0..UPDATES_BEFORE_LEASE).all(|_| current().is_none()),
+            "too early"
+        );
         let slot = current();
         assert_eq!(slot, current());
         slot
     }
 
     #[test]
-    fn threads_that_end_give_their_slots_back() {
-        // Three times as many as there are slots. Other tests hold some at the same time, never all.
+    fn exiting_threads_release_their_slots() {
+        // Three times the number of slots. Other tests hold some at the same time, but not all.
         for _ in 0..3 * SLOTS {
-            let slot = std::thread::scope(|scope| scope.spawn(after_patience).join());
+            let slot = std::thread::scope(|scope| scope.spawn(after_updates).join());
             assert!(slot.unwrap().is_some());
         }
     }
 
     #[test]
-    fn a_thread_that_is_ending_has_no_slot() {
+    fn exiting_threads_have_no_slot() {
         thread_local! {
             static LAST: Asks = const { Asks };
         }
@@ -156,16 +157,16 @@ mod tests {
         impl Drop for Asks {
             fn drop(&mut self) {
                 ASKED
-                    .set((0..3 * PATIENCE).find_map(|_| current()))
+                    .set((0..3 * UPDATES_BEFORE_LEASE).find_map(|_| current()))
                     .unwrap();
             }
         }
         static ASKED: OnceLock<Option<usize>> = OnceLock::new();
         let thread = || {
             LAST.with(|_| ());
-            assert!(after_patience().is_some());
-            // The destructors of a thread do not run in an order that anybody promises: this is the
-            // first one's part.
+            assert!(after_updates().is_some());
+            // The order of thread-local destructors is unspecified. This simulates that the lease is dropped
+            // first.
             drop(Lease);
         };
         std::thread::scope(|scope| scope.spawn(thread).join()).unwrap();
@@ -179,10 +180,10 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// Three threads that lease a slot, add to its sum, and give it back: no two have the same one at a
-    /// time, and the next owner finds what the one before has added.
+    /// Three threads lease a slot, add to its counter, and release it. No two hold the same slot at a time,
+    /// and each owner sees the additions of the previous one.
     #[test]
-    fn an_owner_finds_what_the_one_before_added() {
+    fn owners_see_the_additions_of_previous_ones() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
@@ -191,7 +192,7 @@ mod loom_tests {
             let add = |leases: &Leases, sums: &[Sum]| {
                 let slot = leases.take().unwrap();
                 sums[slot].add(1);
-                leases.give_back(slot);
+                leases.release(slot);
             };
             let threads: Vec<_> = (0..2)
                 .map(|_| {
