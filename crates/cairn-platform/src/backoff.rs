@@ -1,28 +1,28 @@
-//! Waiting a while before going to sleep.
+//! Adaptive waiting: spin, then yield, then block.
 //!
-//! Putting a thread to sleep and waking it costs two switches, some ten microseconds of two cores;
-//! a write takes two. So who waits for another thread's next step first spin_limit again and again for
-//! about as long as such a step takes (which helps if the other one runs), then lets other threads
-//! run (which helps if it was interrupted), and only then sleeps.
+//! Blocking and waking a thread costs two context switches, about ten microseconds on two cores; a write
+//! takes two. A thread that waits for another thread's next step therefore first spins for about as long as
+//! such a step takes (which helps if the other thread is running), then yields (which helps if it was
+//! preempted), and only then blocks.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How often a waiter spin_limit before it lets others run: some two to five microseconds.
-const LOOKS: u32 = 200;
-/// How long it goes on letting others run.
-const YIELDING: Duration = Duration::from_micros(50);
-/// How often it is worth looking without a pause: not at all where nobody else can run meanwhile.
+/// The number of spins before yielding: about two to five microseconds.
+const MAX_SPINS: u32 = 200;
+/// The time spent yielding before blocking.
+const MAX_YIELD: Duration = Duration::from_micros(50);
+/// The number of spins worthwhile on this machine: 0 if there is only one core.
 #[must_use]
 pub fn spin_limit() -> u32 {
-    static LOOKS_HERE: OnceLock<u32> = OnceLock::new();
-    *LOOKS_HERE.get_or_init(|| match crate::cores::count() {
+    static LIMIT: OnceLock<u32> = OnceLock::new();
+    *LIMIT.get_or_init(|| match crate::cores::count() {
         1 => 0,
-        _ => LOOKS,
+        _ => MAX_SPINS,
     })
 }
 
-/// Looks at `done` until it holds, for a few microseconds; whether it holds.
+/// Spins until `done` returns true or a few microseconds have passed. Returns the last result of `done`.
 #[inline]
 pub fn spin_until(done: impl Fn() -> bool) -> bool {
     for _ in 0..spin_limit() {
@@ -34,10 +34,11 @@ pub fn spin_until(done: impl Fn() -> bool) -> bool {
     done()
 }
 
-/// Lets other threads run until `done` holds, for some fifty microseconds; whether it holds.
+/// Yields until `done` returns true or about fifty microseconds have passed. Returns the last result of
+/// `done`.
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long a wait takes decides nothing but how it goes on"
+    reason = "the elapsed time only selects the way of waiting"
 )]
 pub fn yield_until(done: impl Fn() -> bool) -> bool {
     let began = Instant::now();
@@ -46,9 +47,9 @@ pub fn yield_until(done: impl Fn() -> bool) -> bool {
         if done() {
             return true;
         }
-        // Where the cores have other work a single turn takes longer than that, and a thread that sleeps is
-        // woken sooner than one that lets others run gets its turn.
-        if began.elapsed() > YIELDING {
+        // On a busy machine a single yield takes longer than that, and a blocked thread is scheduled sooner
+        // than one that yields.
+        if began.elapsed() > MAX_YIELD {
             return false;
         }
     }
@@ -57,7 +58,7 @@ pub fn yield_until(done: impl Fn() -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_holds_is_seen_and_what_never_does_is_given_up() {
+    fn waits_end_on_success_or_timeout() {
         assert!(super::spin_until(|| true));
         assert!(!super::spin_until(|| false));
         assert!(!super::yield_until(|| false));

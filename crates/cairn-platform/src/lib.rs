@@ -1,8 +1,9 @@
-//! The world behind traits: files, time, background threads, randomness.
+//! The environment of the engine: files, time, background threads and randomness, as traits with their
+//! implementations.
 //!
-//! Nothing above this crate touches the operating system. The engine is handed a [`World`] and
-//! reaches files, clocks and threads only through it; the simulator hands it another one, and the
-//! whole engine runs in that.
+//! No other crate accesses the operating system. The engine receives a [`World`] (RocksDB's `Env`) and uses
+//! files, clocks and threads through it only. The simulator provides another implementation, in which the
+//! whole engine can run.
 
 pub mod backoff;
 mod buffer_pool;
@@ -27,7 +28,7 @@ pub mod uri;
 pub mod world;
 pub mod wrapper;
 
-// For the macros of `fs`.
+// Used by the macros of `fs`.
 #[doc(hidden)]
 pub use cairn_types;
 pub use clock::Clock;

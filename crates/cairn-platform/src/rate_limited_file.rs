@@ -1,7 +1,7 @@
-//! Files whose bytes go through a rate limiter.
+//! Files whose writes are rate-limited.
 //!
-//! Only the writing of bytes waits; everything else goes to the file as it is. An append larger
-//! than one burst reaches the file in pieces, so that the device sees an even stream.
+//! Only writes of data are limited; other calls are forwarded. An append larger than a burst is split, to
+//! smooth the load on the device.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use crate::fs::{FileMode, WritableFile};
 use crate::rate_limiter::{IoKind, IoPriority, Passed, RateLimiter};
 use crate::wrapper;
 
-/// A limiter, and as who its requests are made.
+/// A rate limiter and the parameters of its requests.
 #[derive(Clone)]
 pub struct Limits {
     /// The limiter.
     pub limiter: Arc<RateLimiter>,
-    /// What requests wait by.
+    /// The clock for waiting.
     pub clock: Arc<dyn Clock>,
-    /// How urgent they are.
+    /// The priority of the requests.
     pub priority: IoPriority,
-    /// Who hears of them.
+    /// The observer of the requests.
     pub watch: Option<Arc<dyn LimitWatch>>,
 }
 
-/// Hears of the requests that are made of a limiter.
+/// An observer of the requests to a rate limiter.
 pub trait LimitWatch: Send + Sync {
-    /// A request was served.
+    /// Called after a request was admitted.
     fn passed(&self, kind: IoKind, passed: Passed);
 }
 
 impl Limits {
-    /// Waits until some of `bytes` may pass; see [`RateLimiter::request_token`].
+    /// Waits until the limiter admits some of `bytes`; see [`RateLimiter::request_token`].
     fn request_token(&self, bytes: u64, kind: IoKind) -> u64 {
         if bytes == 0 || !self.limiter.limits(kind) {
             return bytes;
@@ -45,7 +45,7 @@ impl Limits {
         passed.bytes
     }
 
-    /// Waits until `bytes` may be read.
+    /// Waits until the limiter admits a read of `bytes`.
     pub(crate) fn wait_to_read(&self, bytes: usize) {
         let mut left = bytes as u64;
         while left > 0 {
@@ -60,14 +60,14 @@ impl std::fmt::Debug for Limits {
     }
 }
 
-/// A file that is written no faster than a limiter allows.
+/// A file whose writes are rate-limited.
 pub struct LimitedFile {
     file: Arc<dyn WritableFile>,
     limits: Limits,
 }
 
 impl LimitedFile {
-    /// `file`, written within `limits`.
+    /// Wraps `file` such that its writes are limited by `limits`.
     #[must_use]
     pub fn new(file: Arc<dyn WritableFile>, limits: Limits) -> LimitedFile {
         LimitedFile { file, limits }
@@ -85,7 +85,7 @@ impl wrapper::WritableFileWrapper for LimitedFile {
             let token = self.limits.request_token(rest.len() as u64, IoKind::Write);
             let passes = usize::try_from(token).unwrap_or(rest.len());
             let (piece, after) = rest.split_at(passes);
-            // The places of veils count from the front of all bytes: those stay together.
+            // The offsets of veils refer to the whole append, which therefore cannot be split.
             if veils.is_empty() {
                 self.file.append(piece)?;
             }
@@ -164,7 +164,7 @@ mod tests {
         assert!(seen.iter().map(|(_, passed)| passed.drains).sum::<u64>() > 0);
     }
 
-    /// What a watch was told.
+    /// The requests observed.
     #[derive(Default)]
     struct Seen(crate::sync::Mutex<Vec<(IoKind, Passed)>>);
 
