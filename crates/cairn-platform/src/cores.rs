@@ -39,7 +39,7 @@ pub fn count() -> usize {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn there_is_a_core_to_run_on() {
+    fn the_current_core_is_known() {
         assert!(super::count() >= 1);
         assert!(super::current() < 1 << 20);
     }

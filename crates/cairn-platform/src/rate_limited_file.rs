@@ -112,7 +112,7 @@ mod tests {
     use crate::{FileSystem, Io, MemFileSystem};
 
     #[test]
-    fn bytes_arrive_in_order_and_are_counted_once() {
+    fn writes_are_forwarded_in_order_and_counted_once() {
         let fs = MemFileSystem::default();
         let limiter = Arc::new(RateLimiter::new(
             1_000_000,

@@ -1,19 +1,16 @@
-//! How many bytes a second background work may move: a bucket of tokens that several databases
-//! may share.
+//! The rate limiter of background I/O: a token bucket that several databases may share.
 //!
-//! The bucket is filled once per refill period, by who waits for it when the time has come, so no
-//! thread of its own is needed. Tokens of a period that nobody asks for are not saved up: between
-//! two moments there are never more refills than periods began, so bytes never exceed the rate
-//! times the time by more than one refill (and what was left in the bucket). Requests that find
-//! the bucket empty stand in a queue per priority. Who waits sleeps until the next refill is due
-//! and holds no lock then; time comes from the caller's [`Clock`]. A request that need not wait
-//! costs one lock.
+//! The bucket is refilled once per period by a waiting thread, so that no dedicated thread is needed. Unused
+//! tokens do not accumulate: there are never more refills than periods, so the bytes admitted in any interval
+//! exceed the rate by at most one refill (and the content of the bucket). Requests that find the bucket empty
+//! are queued by priority. A waiting thread sleeps until the next refill without holding a lock, using the
+//! caller's [`Clock`]. A request that is admitted immediately costs one lock.
 //!
 //! ```
 //! use cairn_platform::rate_limiter::{RateLimited, RateLimiter};
 //!
-//! // 64 MiB a second, refilled ten times a second; one refill in ten serves the lower
-//! // priorities first. Only writes count.
+//! // 64 MiB per second in ten refills; one refill in ten serves lower priorities first.
+//! // Only writes are limited.
 //! let limiter = RateLimiter::new(64 << 20, 100_000, 10, RateLimited::WritesOnly, false);
 //! assert_eq!(limiter.bytes_per_second(), 64 << 20);
 //! assert_eq!(limiter.single_burst_bytes(), (64 << 20) / 10);
@@ -25,24 +22,24 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
-/// Who asks, the least urgent first.
+/// The priority of a request, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IoPriority {
     /// Compactions.
     Low,
-    /// Between the two.
+    /// Between compactions and flushes.
     Mid,
     /// Flushes.
     High,
-    /// What users wait for: always served first. Flushes and compactions have it while writes are
-    /// slowed down.
+    /// User operations, always served first. Flushes and compactions have this priority while writes are
+    /// stalled.
     User,
 }
 
-/// All priorities, the least urgent first.
+/// The number of priorities.
 const PRIORITIES: usize = 4;
 
-/// Whether bytes are read or written.
+/// The direction of I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoKind {
     /// They are read.
@@ -51,88 +48,88 @@ pub enum IoKind {
     Write,
 }
 
-/// What counts against the limit (RocksDB's `RateLimiter::Mode`).
+/// The kinds of I/O that are limited (RocksDB's `RateLimiter::Mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RateLimited {
-    /// Only what is read.
+    /// Reads only.
     ReadsOnly,
-    /// Only what is written.
+    /// Writes only.
     #[default]
     WritesOnly,
-    /// Both.
+    /// Reads and writes.
     AllIo,
 }
 
-/// A request that was served.
+/// An admitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
-    /// The bytes that may pass.
+    /// The number of bytes admitted.
     pub bytes: u64,
-    /// How long it waited, if it had to.
+    /// The waiting time, if it had to wait.
     pub waited_nanos: Option<u64>,
-    /// How many times it was the first to find the bucket dry.
+    /// The number of times it was the first to find the bucket empty.
     pub drains: u64,
 }
 
-/// A request that the bucket could not serve at once.
+/// A queued request.
 struct Waiting {
     id: u64,
     bytes: u64,
-    /// What it still lacks.
+    /// The number of bytes still needed.
     left: u64,
 }
 
 struct State {
-    /// Tokens in the bucket. None while anybody waits.
+    /// Tokens in the bucket. 0 while a request is queued.
     available: u64,
-    /// When the bucket may be filled next, in nanoseconds of the clock.
+    /// The time of the next refill, in nanoseconds of the clock.
     next_refill: u64,
     queues: [VecDeque<Waiting>; PRIORITIES],
     next_id: u64,
     bytes_through: [u64; PRIORITIES],
     requests: [u64; PRIORITIES],
-    /// Refills that somebody had to wait for, since the rate was last tuned.
+    /// Refills that a request waited for, since the rate was last tuned.
     drains: u64,
-    /// The refill that was counted there last.
+    /// The refill that was last counted in `drains`.
     drained_for: Option<u64>,
-    /// When the rate was last tuned.
+    /// The time when the rate was last tuned.
     tuned_at: Option<u64>,
-    /// Decides who is served first; nothing secret depends on it.
+    /// The state of the random numbers that decide the service order.
     dice: u64,
 }
 
-/// A limit of bytes per second. Share it by `Arc` between the databases that are to keep it.
+/// A limit in bytes per second, shared by `Arc` between databases.
 ///
-/// It holds for the tables and blob files that flushes and compactions write, and, where its mode
-/// says so, for what compactions read. Write-ahead logs and reads of users are not limited.
+/// It applies to tables and blob files written by flushes and compactions, and depending on its mode to reads
+/// by compactions. Writes to the WAL and user reads are not limited.
 pub struct RateLimiter {
     mode: RateLimited,
     auto_tuned: bool,
-    /// The rate that was asked for; a tuned one does not exceed it.
+    /// The configured rate, which a tuned rate does not exceed.
     max_rate: u64,
     refill_period_us: u64,
     fairness: u64,
     rate: AtomicU64,
-    /// Bytes that pass at once; 0 for a refill.
+    /// The maximum number of bytes admitted at once; 0 for one refill.
     burst: AtomicU64,
     state: Mutex<State>,
 }
 
-/// Refill periods after which a rate is tuned.
+/// The number of refill periods between tunings.
 const PERIODS_PER_TUNE: u64 = 100;
-/// A tuned rate does not fall below this part of the one asked for.
+/// The divisor of the configured rate that gives the minimum tuned rate.
 const ALLOWED_RANGE: u64 = 20;
 
 impl RateLimiter {
-    /// A limit of `bytes_per_sec` bytes a second, refilled every `refill_period_us` microseconds
-    /// (RocksDB's default is 100 000): a longer period makes larger bursts, a shorter one costs
-    /// more. One refill in `fairness` (10 by default, 100 at most) serves lower priorities before
-    /// higher ones, so that they do not starve. `mode` says what counts.
+    /// Creates a limiter of `bytes_per_sec` bytes per second, refilled every `refill_period_us` microseconds
+    /// (RocksDB's default is 100 000). A longer period allows larger bursts, a shorter one costs more. One
+    /// refill in `fairness` (RocksDB's default is 10, the maximum 100) serves lower priorities before higher
+    /// ones, to avoid starvation. `mode` selects the kinds of I/O that are limited.
     ///
-    /// With `auto_tuned` the rate begins at half of `bytes_per_sec` and follows the demand between
-    /// a twentieth of it and the whole.
+    /// With `auto_tuned` the rate starts at half of `bytes_per_sec` and follows the demand, between a
+    /// twentieth of it and the full rate.
     ///
-    /// Numbers of 0 count as 1.
+    /// Values of 0 are treated as 1.
     #[must_use]
     pub fn new(
         bytes_per_sec: u64,
@@ -169,29 +166,29 @@ impl RateLimiter {
         }
     }
 
-    /// A limit of written bytes with RocksDB's defaults for everything else.
+    /// Creates a limiter of writes with RocksDB's defaults.
     #[must_use]
     pub fn of_writes(bytes_per_sec: u64) -> RateLimiter {
         RateLimiter::new(bytes_per_sec, 100_000, 10, RateLimited::WritesOnly, false)
     }
 
-    /// Changes the rate; requests that wait get the new one from the next refill on.
+    /// Changes the rate, effective for queued requests from the next refill.
     pub fn set_bytes_per_second(&self, bytes_per_sec: u64) {
         self.rate.store(bytes_per_sec.max(1), Ordering::Relaxed);
     }
 
-    /// The rate of now.
+    /// The current rate.
     #[must_use]
     pub fn bytes_per_second(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
     }
 
-    /// Changes how many bytes pass at once; 0 for those of one refill.
+    /// Changes the maximum number of bytes admitted at once; 0 for one refill.
     pub fn set_single_burst_bytes(&self, bytes: u64) {
         self.burst.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many bytes pass at once; what is larger is cut into pieces.
+    /// The maximum number of bytes admitted at once. Larger requests are split.
     #[must_use]
     pub fn single_burst_bytes(&self) -> u64 {
         match self.burst.load(Ordering::Relaxed) {
@@ -200,19 +197,19 @@ impl RateLimiter {
         }
     }
 
-    /// Bytes that passed with `priority`, or with any.
+    /// The total number of bytes admitted with `priority`, or with any.
     #[must_use]
     pub fn total_bytes_through(&self, priority: Option<IoPriority>) -> u64 {
         total(&self.state.lock().bytes_through, priority)
     }
 
-    /// Requests that were made with `priority`, or with any.
+    /// The total number of requests with `priority`, or with any.
     #[must_use]
     pub fn total_requests(&self, priority: Option<IoPriority>) -> u64 {
         total(&self.state.lock().requests, priority)
     }
 
-    /// Requests of `priority`, or of any, that wait now.
+    /// The number of queued requests with `priority`, or with any.
     #[must_use]
     pub fn total_pending_requests(&self, priority: Option<IoPriority>) -> u64 {
         let state = self.state.lock();
@@ -221,7 +218,7 @@ impl RateLimiter {
         total(&waiting, priority)
     }
 
-    /// True if this kind counts against the limit.
+    /// True if I/O of this kind is limited.
     #[must_use]
     pub fn limits(&self, kind: IoKind) -> bool {
         match self.mode {
@@ -231,7 +228,7 @@ impl RateLimiter {
         }
     }
 
-    /// Waits until `bytes` may pass, piece by piece where they are more than one burst.
+    /// Waits until `bytes` are admitted, in pieces of at most one burst.
     pub fn request(&self, clock: &dyn Clock, bytes: u64, priority: IoPriority, kind: IoKind) {
         let mut left = bytes;
         while left > 0 {
@@ -239,7 +236,7 @@ impl RateLimiter {
         }
     }
 
-    /// Waits until some of `bytes`, one burst at most, may pass, and returns how many.
+    /// Waits until some of `bytes`, at most one burst, are admitted, and returns their number.
     pub fn request_token(
         &self,
         clock: &dyn Clock,
@@ -253,7 +250,7 @@ impl RateLimiter {
         self.pass(clock, bytes, priority).bytes
     }
 
-    /// Waits until some of `bytes`, one burst at most, may pass. They count against the limit.
+    /// Waits until some of `bytes`, at most one burst, are admitted. Does not consider the mode.
     pub(crate) fn pass(&self, clock: &dyn Clock, bytes: u64, priority: IoPriority) -> Passed {
         let bytes = bytes.min(self.single_burst_bytes());
         let mut passed = Passed {
@@ -278,8 +275,8 @@ impl RateLimiter {
         }
     }
 
-    /// Takes `bytes` from the bucket. Where that does not hold them, what is lacking stands in a
-    /// queue under the number that is returned.
+    /// Takes `bytes` from the bucket. If there are not enough, queues a request for the remainder and returns
+    /// its id.
     fn ask(&self, now: u64, bytes: u64, priority: IoPriority) -> Option<u64> {
         let queue = priority as usize;
         let mut state = self.state.lock();
@@ -301,8 +298,8 @@ impl RateLimiter {
         Some(id)
     }
 
-    /// How long the request `id` has to wait before it looks again, and whether it is the first that
-    /// waits for the next refill; `None` once it was served.
+    /// The time that request `id` has to wait before it checks again, and whether it is the first that waits
+    /// for the next refill. `None` once it was admitted.
     fn wait_for(&self, id: u64, priority: IoPriority, now: u64) -> Option<(Duration, bool)> {
         let mut state = self.state.lock();
         let waits = |state: &State| state.queues[priority as usize].iter().any(|w| w.id == id);
@@ -321,7 +318,7 @@ impl RateLimiter {
         Some((wait, drained))
     }
 
-    /// Fills the bucket and serves who waits.
+    /// Refills the bucket and serves queued requests.
     fn refill(&self, state: &mut State, now: u64) {
         state.next_refill = now.saturating_add(self.period_nanos());
         state.available = self.refill_bytes();
@@ -340,8 +337,7 @@ impl RateLimiter {
         }
     }
 
-    /// In which order the queues are served this time: users first, and then mostly, but not
-    /// always, the more urgent ones.
+    /// The order in which the queues are served: user requests first, then usually by descending priority.
     fn turns(&self, state: &mut State) -> [IoPriority; PRIORITIES] {
         use IoPriority::{High, Low, Mid, User};
         let high_last = self.one_in_fairness(state);
@@ -355,7 +351,7 @@ impl RateLimiter {
         }
     }
 
-    /// True once in `fairness` calls, about.
+    /// True with a probability of about one in `fairness`.
     fn one_in_fairness(&self, state: &mut State) -> bool {
         state.dice ^= state.dice << 13;
         state.dice ^= state.dice >> 7;
@@ -363,8 +359,8 @@ impl RateLimiter {
         state.dice.is_multiple_of(self.fairness)
     }
 
-    /// Now and then, adapts the rate to the demand: lower where the bucket seldom ran dry, higher
-    /// where it mostly did.
+    /// Periodically adapts the rate to the demand: it is lowered if the bucket was rarely empty, and raised
+    /// if it mostly was.
     fn tune(&self, state: &mut State, now: u64) {
         if !self.auto_tuned {
             return;
@@ -393,7 +389,7 @@ impl RateLimiter {
         self.refill_period_us.saturating_mul(1000)
     }
 
-    /// The bytes of one refill; at least one, so that everybody is served some day.
+    /// The number of bytes of one refill, at least 1 to guarantee progress.
     fn refill_bytes(&self) -> u64 {
         let bytes = u128::from(self.bytes_per_second()) * u128::from(self.refill_period_us);
         saturated(bytes / 1_000_000).max(1)

@@ -1,11 +1,11 @@
-//! The rate limiter under a clock that only sleeping moves.
+//! Tests of the rate limiter with a virtual clock.
 
 use std::sync::Arc;
 use std::thread;
 
 use super::*;
 
-/// A clock that only sleeping moves.
+/// A clock that is advanced by sleeping only.
 #[derive(Default)]
 struct Sleeper(AtomicU64);
 
@@ -30,7 +30,7 @@ fn writes(rate: u64) -> RateLimiter {
 }
 
 #[test]
-fn bytes_never_exceed_the_rate_by_more_than_a_burst() {
+fn the_rate_is_exceeded_by_at_most_a_burst() {
     let (limiter, clock) = (writes(1_000_000), Sleeper::default());
     assert_eq!(limiter.single_burst_bytes(), 100_000);
     let mut sum = 0;
@@ -39,7 +39,7 @@ fn bytes_never_exceed_the_rate_by_more_than_a_burst() {
         limiter.request(&clock, bytes, IoPriority::Low, IoKind::Write);
         sum += bytes;
         if n % 100 == 0 {
-            // Idle time is not saved up.
+            // Idle time does not accumulate tokens.
             clock.sleep(Duration::from_secs(5));
         }
         let allowed = clock.monotonic_nanos() / 1000 + 100_000;
@@ -49,13 +49,13 @@ fn bytes_never_exceed_the_rate_by_more_than_a_burst() {
     assert_eq!(limiter.total_bytes_through(Some(IoPriority::Low)), sum);
     assert_eq!(limiter.total_bytes_through(Some(IoPriority::High)), 0);
     assert!(limiter.total_requests(None) > 2000);
-    // All of the time but the idle one was needed.
+    // All of the time except idle time was needed.
     let busy = clock.monotonic_nanos() / 1000 - 20 * 5_000_000;
     assert!(sum + 100_000 * 21 >= busy, "{sum} bytes in {busy} us");
 }
 
 #[test]
-fn what_does_not_count_does_not_wait() {
+fn unlimited_io_does_not_wait() {
     let clock = Sleeper::default();
     let reads = RateLimiter::new(10, 1000, 10, RateLimited::ReadsOnly, false);
     reads.request(&clock, 1 << 30, IoPriority::Low, IoKind::Write);
@@ -68,7 +68,7 @@ fn what_does_not_count_does_not_wait() {
     assert_eq!(clock.monotonic_nanos(), 3_000_000_000);
 }
 
-/// The order in which requests of each priority are served, made while the bucket is empty.
+/// The order in which requests of all priorities are served that are made while the bucket is empty.
 fn order_of(limiter: &RateLimiter) -> Vec<IoPriority> {
     use IoPriority::{High, Low, Mid, User};
     let mut waiting: Vec<(u64, IoPriority)> = [Low, Mid, High, User]
@@ -96,7 +96,7 @@ fn order_of(limiter: &RateLimiter) -> Vec<IoPriority> {
 }
 
 #[test]
-fn the_urgent_are_served_first_and_the_others_do_not_starve() {
+fn priorities_are_respected_without_starvation() {
     use IoPriority::{High, Low, Mid, User};
     let mut first_of_rest = [0_u32; PRIORITIES];
     for seed in 1..500_u64 {
@@ -109,16 +109,16 @@ fn the_urgent_are_served_first_and_the_others_do_not_starve() {
     assert!(first_of_rest[High as usize] > 350, "{first_of_rest:?}");
     assert!(first_of_rest[Mid as usize] > 5, "{first_of_rest:?}");
     assert_eq!(first_of_rest[User as usize], 0);
-    // With a fairness of 1 the lower ones always come first.
+    // With a fairness of 1 lower priorities are always served first.
     let upside_down = RateLimiter::new(1 << 20, 1000, 1, RateLimited::WritesOnly, false);
     assert_eq!(order_of(&upside_down), [User, Low, Mid, High]);
 }
 
 #[test]
-fn a_request_that_waits_gets_the_new_rate() {
+fn queued_requests_get_the_new_rate() {
     let (limiter, clock) = (writes(1000), Sleeper::default());
     limiter.set_single_burst_bytes(1000);
-    // The first refill is free, and the second, of the new rate, serves it.
+    // The first refill is available immediately; the second, at the new rate, serves the request.
     let id = limiter.ask(0, 1000, IoPriority::High).unwrap();
     assert!(limiter.wait_for(id, IoPriority::High, 0).is_some());
     limiter.set_bytes_per_second(1_000_000);
@@ -129,24 +129,24 @@ fn a_request_that_waits_gets_the_new_rate() {
 }
 
 #[test]
-fn a_tuned_rate_follows_the_demand() {
+fn the_auto_tuned_rate_follows_the_demand() {
     let clock = Sleeper::default();
     let limiter = RateLimiter::new(2_000_000, 1000, 10, RateLimited::WritesOnly, true);
     assert_eq!(limiter.bytes_per_second(), 1_000_000);
     let ask = |bytes| limiter.request(&clock, bytes, IoPriority::Low, IoKind::Write);
-    // All that can pass is asked for: up to the whole rate.
+    // Demand for everything that is admitted: the rate rises to the maximum.
     for _ in 0..200 {
         ask(200_000);
     }
     assert_eq!(limiter.bytes_per_second(), 2_000_000);
-    // Now and then the bucket runs dry: slowly down.
+    // The bucket is occasionally empty: the rate falls slowly.
     for _ in 0..10 {
         ask(4_000);
         clock.sleep(Duration::from_millis(99));
     }
     let less = limiter.bytes_per_second();
     assert!((1_000_000..2_000_000).contains(&less), "{less}");
-    // Nobody ever waits: down to a twentieth at once, and no further.
+    // No request ever waits: the rate falls to a twentieth immediately, and no further.
     for _ in 0..4 {
         clock.sleep(Duration::from_millis(200));
         ask(1);
@@ -155,7 +155,7 @@ fn a_tuned_rate_follows_the_demand() {
 }
 
 #[test]
-fn threads_that_wait_are_all_served() {
+fn all_waiting_threads_are_served() {
     let limiter = Arc::new(RateLimiter::new(
         10_000_000,
         1000,
@@ -178,7 +178,7 @@ fn threads_that_wait_are_all_served() {
 }
 
 #[test]
-fn numbers_of_any_size_do_no_harm() {
+fn extreme_parameters_do_not_overflow() {
     let clock = Sleeper::default();
     for (rate, period) in [(0, 0), (u64::MAX, u64::MAX), (1, 1), (u64::MAX, 1)] {
         let limiter = RateLimiter::new(rate, period, 0, RateLimited::AllIo, true);

@@ -1,18 +1,18 @@
-//! How much room the tables and blob files of databases take, and how fast they are deleted.
+//! The SST file manager: limits on the space taken by tables and blob files, and on the rate of their
+//! deletion.
 //!
-//! Databases that share an [`SstFileManager`] tell it what files they gain and lose. With a limit,
-//! a database that finds it reached stops writing, and starts no compaction that would pass it.
-//! With a deletion rate, files that are needed no more are renamed to `NAME.trash` and deleted one
-//! by one, each followed by a pause as long as its length takes at that rate. Trash that is left
-//! when the manager goes is deleted by the next opening of its database.
+//! Databases that share an [`SstFileManager`] report the files they create and delete. Once a space limit is
+//! reached, the databases stop writes, and start no compaction that would exceed it. With a deletion rate,
+//! obsolete files are renamed to `NAME.trash` and deleted one at a time, each followed by a pause according
+//! to its length. Trash that remains when the manager is dropped is deleted when its database is next opened.
 //!
-//! The one lock is a leaf: nothing is done under it but counting. A file costs one entry of a map.
+//! The lock is a leaf, held for bookkeeping only. A file costs one map entry.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use cairn_platform::SstFileManager;
 //!
-//! // Put into `DbOptions::sst_file_manager` of each database.
+//! // Set as `DbOptions::sst_file_manager` of each database.
 //! let manager = Arc::new(SstFileManager::new());
 //! manager.set_max_allowed_space_usage(100 << 30);
 //! manager.set_delete_rate_bytes_per_second(64 << 20);
@@ -30,44 +30,43 @@ use crate::fs::FileSystem;
 use crate::sync::{Arc, Mutex, Weak};
 use crate::world::World;
 
-/// What is put behind the name of a file that waits for its deletion.
+/// The suffix of files that await deletion.
 pub const TRASH_SUFFIX: &str = ".trash";
 
-/// The share of trash above which files are deleted at once.
+/// The fraction of trash above which files are deleted immediately.
 const DEFAULT_MAX_TRASH_DB_RATIO: f64 = 0.25;
 
-/// Watches the room that databases take. Share it by `Arc` between them, as
-/// `DbOptions::sst_file_manager`.
+/// Tracks the space taken by databases. Shared by `Arc` as their `DbOptions::sst_file_manager`.
 pub struct SstFileManager {
     state: Mutex<State>,
 }
 
 struct State {
-    /// Lengths of files, by database.
+    /// File lengths by database.
     files: HashMap<u64, HashMap<PathBuf, u64>>,
-    /// Bytes of all of them.
+    /// The total length.
     live_bytes: u64,
     next_database: u64,
-    /// Bytes that running compactions may write.
+    /// Bytes reserved for running compactions.
     reserved: u64,
-    /// 0 for no limit.
+    /// The limit; 0 for none.
     max_allowed: u64,
     compaction_buffer: u64,
-    /// Bytes a second; 0 or less to delete at once.
+    /// Bytes per second; 0 or less to delete immediately.
     delete_rate: i64,
     max_trash_db_ratio: f64,
     trash: VecDeque<Trash>,
     trash_bytes: u64,
-    /// A job deletes trash, or waits to.
+    /// True if a job that deletes trash is scheduled or running.
     empties: bool,
 }
 
-/// A file that waits for its deletion.
+/// A file that awaits deletion.
 struct Trash {
     path: PathBuf,
     bytes: u64,
     world: World,
-    /// Called once it is deleted.
+    /// Called after the deletion.
     deleted: Box<dyn FnOnce() + Send>,
 }
 
@@ -90,7 +89,7 @@ impl Default for SstFileManager {
 }
 
 impl SstFileManager {
-    /// A manager without a limit that deletes files at once.
+    /// Creates a manager without a limit that deletes files immediately.
     #[must_use]
     pub fn new() -> SstFileManager {
         SstFileManager {
@@ -110,66 +109,66 @@ impl SstFileManager {
         }
     }
 
-    /// Sets the bytes that all files together may take; 0 for no limit. Databases that have reached
-    /// it stop writing, and go on by themselves when there is room again.
+    /// Sets the limit for the total size of all files; 0 for none. Databases that reach it stop writes until
+    /// space is available again.
     pub fn set_max_allowed_space_usage(&self, bytes: u64) {
         self.state.lock().max_allowed = bytes;
     }
 
-    /// Sets the bytes that compactions leave free below the limit, for logs and flushes.
+    /// Sets the number of bytes below the limit that compactions leave free for WALs and flushes.
     pub fn set_compaction_buffer_size(&self, bytes: u64) {
         self.state.lock().compaction_buffer = bytes;
     }
 
-    /// True if the files have reached the limit.
+    /// True if the total size has reached the limit.
     #[must_use]
     pub fn is_max_allowed_space_reached(&self) -> bool {
         let state = self.state.lock();
         state.max_allowed > 0 && state.total() >= state.max_allowed
     }
 
-    /// True if they have with what running compactions may write.
+    /// True if the total size and the output of running compactions may reach the limit.
     #[must_use]
     pub fn is_max_allowed_space_reached_including_compactions(&self) -> bool {
         let state = self.state.lock();
         state.max_allowed > 0 && state.total() + state.reserved >= state.max_allowed
     }
 
-    /// Bytes of all tables and blob files, those that wait for their deletion included.
+    /// The total size of all tables and blob files, including trash.
     #[must_use]
     pub fn total_size(&self) -> u64 {
         self.state.lock().total()
     }
 
-    /// Bytes of those that wait for their deletion.
+    /// The total size of the trash.
     #[must_use]
     pub fn total_trash_size(&self) -> u64 {
         self.state.lock().trash_bytes
     }
 
-    /// How many bytes are deleted a second; 0 or less if files are deleted at once.
+    /// The deletion rate in bytes per second; 0 or less if files are deleted immediately.
     #[must_use]
     pub fn delete_rate_bytes_per_second(&self) -> i64 {
         self.state.lock().delete_rate
     }
 
-    /// Changes how many bytes are deleted a second.
+    /// Changes the deletion rate.
     pub fn set_delete_rate_bytes_per_second(&self, rate: i64) {
         self.state.lock().delete_rate = rate;
     }
 
-    /// The share of all bytes that may wait for deletion; more is deleted at once.
+    /// The maximum fraction of trash. Files beyond it are deleted immediately.
     #[must_use]
     pub fn max_trash_db_ratio(&self) -> f64 {
         self.state.lock().max_trash_db_ratio
     }
 
-    /// Changes that share.
+    /// Changes the maximum fraction of trash.
     pub fn set_max_trash_db_ratio(&self, ratio: f64) {
         self.state.lock().max_trash_db_ratio = ratio;
     }
 
-    /// Deletes the file that has waited longest, and comes again after the pause it is worth.
+    /// Deletes the oldest trash, and reschedules itself after the pause for it.
     fn empty_trash(self: Arc<Self>) {
         let Trash {
             path,
@@ -186,7 +185,7 @@ impl SstFileManager {
                 }
             }
         };
-        // One that cannot be deleted is left to the next opening: it is dead weight, not damage.
+        // A file that cannot be deleted is left to the next opening: it wastes space, but does no damage.
         if remove(&*world.fs, &path).is_ok() {
             deleted();
         }
@@ -206,7 +205,7 @@ impl SstFileManager {
     }
 
     fn empty_trash_after(self: &Arc<Self>, world: &World, pause: Duration) {
-        // Weak: a pause keeps no manager in memory that nobody uses any more.
+        // Weak, so that a pause does not keep an unused manager alive.
         let weak: Weak<Self> = Arc::downgrade(self);
         let job = Box::new(move || {
             if let Some(manager) = weak.upgrade() {
@@ -233,7 +232,7 @@ impl std::fmt::Debug for SstFileManager {
     }
 }
 
-/// Removes a file; one that is gone already is no error.
+/// Deletes a file. A missing file is not an error.
 fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     match fs.remove(path) {
         Err(error) if error.subcode() == Subcode::PathNotFound => Ok(()),
@@ -241,14 +240,14 @@ fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     }
 }
 
-/// The files of one database, as its manager knows them. Dropping it forgets them, but not trash.
+/// The tracked files of one database. Dropping it stops tracking them, but not the trash.
 pub struct TrackedFiles {
     manager: Arc<SstFileManager>,
     database: u64,
 }
 
 impl TrackedFiles {
-    /// A database without files.
+    /// Registers a database without files.
     #[must_use]
     pub fn new(manager: Arc<SstFileManager>) -> TrackedFiles {
         let database = {
@@ -259,13 +258,13 @@ impl TrackedFiles {
         TrackedFiles { manager, database }
     }
 
-    /// Who is told.
+    /// The manager.
     #[must_use]
     pub fn manager(&self) -> &SstFileManager {
         &self.manager
     }
 
-    /// The database has the file `path`.
+    /// Tracks the file `path`.
     pub fn add(&self, path: PathBuf, bytes: u64) {
         let mut state = self.manager.state.lock();
         let files = state.files.entry(self.database).or_default();
@@ -273,20 +272,20 @@ impl TrackedFiles {
         state.live_bytes = state.live_bytes + bytes - before;
     }
 
-    /// The file `path` was deleted.
+    /// Stops tracking the deleted file `path`.
     pub fn deleted(&self, path: &Path) {
         self.manager.state.lock().remove(self.database, path);
     }
 
-    /// Forgets all files: the database is closed.
+    /// Stops tracking all files, when the database is closed.
     pub fn forget(&self) {
         let mut state = self.manager.state.lock();
         let files = state.files.remove(&self.database).unwrap_or_default();
         state.live_bytes -= files.values().sum::<u64>();
     }
 
-    /// Makes trash of the file `path`, which is needed no more; whether it did. If not, it is to be
-    /// deleted at once. `deleted` is called when the trash is gone.
+    /// Turns the obsolete file `path` into trash. Returns false if the caller must delete it immediately.
+    /// `deleted` is called after the deletion.
     #[must_use]
     pub fn discard(
         &self,
@@ -327,7 +326,7 @@ impl TrackedFiles {
         true
     }
 
-    /// Sets `bytes` aside for a compaction; `None` if there is no room for them.
+    /// Reserves `bytes` for a compaction. Returns `None` if they exceed the limit.
     #[must_use]
     pub fn reserve(&self, bytes: u64) -> Option<Reservation> {
         let mut state = self.manager.state.lock();
@@ -350,7 +349,7 @@ impl Drop for TrackedFiles {
     }
 }
 
-/// Room that a compaction was given; given back when dropped.
+/// A reservation for a compaction, released when dropped.
 pub struct Reservation {
     manager: Arc<SstFileManager>,
     bytes: u64,
@@ -367,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_count_once_and_go_with_their_database() {
+    fn files_are_tracked_once_per_database() {
         let manager = Arc::new(SstFileManager::new());
         let one = TrackedFiles::new(manager.clone());
         let two = TrackedFiles::new(manager.clone());
@@ -383,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn compactions_get_what_the_limit_leaves() {
+    fn compactions_reserve_space_within_the_limit() {
         let manager = Arc::new(SstFileManager::new());
         let files = TrackedFiles::new(manager.clone());
         files.add("/db/000001.sst".into(), 100);

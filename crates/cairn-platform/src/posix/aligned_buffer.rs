@@ -1,29 +1,28 @@
-//! Memory for direct I/O: addresses, offsets and lengths that are multiples of a page.
+//! Aligned buffers for direct I/O.
 //!
-//! Buffers are kept for the next user, a few of them, because a fresh one costs page faults for
-//! every page that it is written to.
+//! A few buffers are pooled, because a new one costs a page fault for each page written.
 
 use crate::sync::Mutex;
 
-/// What direct I/O is aligned to. No device in use has larger sectors.
+/// The alignment of direct I/O. No device in use has larger sectors.
 pub(super) const ALIGNMENT: usize = 4096;
 
-/// Bytes that one aligned buffer holds; longer transfers go in steps.
+/// The size of an aligned buffer; longer transfers are split.
 pub(super) const CAPACITY: usize = 256 * 1024;
 
-/// How many buffers wait for the next user.
+/// The number of pooled buffers.
 const KEPT: usize = 16;
 
 static POOL: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// [`CAPACITY`] bytes at an aligned address. Goes back to the pool when dropped.
+/// [`CAPACITY`] bytes at an aligned address, returned to the pool when dropped.
 pub(super) struct AlignedBuffer {
     memory: Vec<u8>,
     start: usize,
 }
 
 impl AlignedBuffer {
-    /// A buffer; what it holds is what its last user left in it.
+    /// Takes a buffer, whose content is arbitrary.
     pub(super) fn take() -> AlignedBuffer {
         let memory = POOL.lock().pop();
         let memory = memory.unwrap_or_else(|| vec![0; CAPACITY + ALIGNMENT]);
@@ -55,7 +54,7 @@ pub(super) fn round_down(offset: u64) -> u64 {
     offset & !(ALIGNMENT as u64 - 1)
 }
 
-/// True if address, length and offset suit direct I/O as they are.
+/// True if address, length and offset are aligned for direct I/O.
 pub(super) fn is_aligned(bytes: &[u8], offset: u64) -> bool {
     bytes.as_ptr().align_offset(ALIGNMENT) == 0
         && bytes.len().is_multiple_of(ALIGNMENT)

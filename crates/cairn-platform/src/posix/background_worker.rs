@@ -1,9 +1,9 @@
-//! Threads that prepare what somebody will need soon: windows of logs, the space of the next log, large pages of
-//! memtables, logs that are written back when they are synced.
+//! Background threads that prepare resources ahead of need: windows and space for logs, huge pages for
+//! memtables, and writeback of logs that are synced.
 //!
-//! None of it is long work, but whoever would do it at the moment of need is a writer, and the kernel may take
-//! milliseconds for it. Each kind has a thread for the whole process, so that a window does not wait for a
-//! page; it ends when nothing was asked for during [`IDLE_TIMEOUT`], and is started again.
+//! These tasks are short, but the kernel may take milliseconds for them, which would delay writers. Each kind
+//! has one thread in the process, so that the kinds do not wait for each other. A thread ends after
+//! [`IDLE_TIMEOUT`] without work and is restarted on demand.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use std::time::Duration;
 use super::process::Process;
 use crate::sync::{Condvar, Mutex};
 
-/// For how long a thread waits for work before it ends.
+/// The time after which an idle thread ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Something to be prepared.
+/// A task.
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Prepares windows of logs.
+/// Maps windows of logs.
 pub(super) static WINDOWS: BackgroundWorker = BackgroundWorker::named("cairn-windows");
-/// Asks for writeback of what is written of logs: the call waits where the device has much to do.
+/// Starts writeback of logs, a call that blocks while the device is busy.
 pub(super) static WRITEBACK: BackgroundWorker = BackgroundWorker::named("cairn-writeback");
-/// Makes spare files of logs: space is reserved, for which the file system may wait for the device.
+/// Creates files with reserved space as successors of logs, which may wait for the device.
 pub(super) static SPARES: BackgroundWorker = BackgroundWorker::named("cairn-spares");
-/// Prepares large pages.
+/// Prepares huge pages.
 pub(super) static PAGES: BackgroundWorker = BackgroundWorker::named("cairn-pages");
 
-/// A thread that is there while there is work.
+/// A thread that runs while there is work.
 pub(super) struct BackgroundWorker {
     name: &'static str,
     state: Mutex<Queue>,
@@ -35,7 +35,7 @@ pub(super) struct BackgroundWorker {
 
 struct Queue {
     work: VecDeque<Work>,
-    /// The process whose thread serves, if there is one. A child has none of its parent's.
+    /// The process that owns the thread, if it runs. A forked child does not have its parent's thread.
     started: Option<Process>,
 }
 
@@ -51,12 +51,11 @@ impl BackgroundWorker {
         }
     }
 
-    /// Has `work` done, behind what was asked for before. `false` if there is no thread: then it will not be
-    /// done.
-    pub(super) fn ask(&'static self, work: impl FnOnce() + Send + 'static) -> bool {
+    /// Queues `work`. Returns false, without queueing it, if the thread cannot be started.
+    pub(super) fn submit(&'static self, work: impl FnOnce() + Send + 'static) -> bool {
         let mut state = self.state.lock();
         if state.started.is_some_and(|process| !process.is_this()) {
-            // It was asked for by the parent, which does it.
+            // The queue belongs to the parent, which will run it.
             std::mem::forget(std::mem::take(&mut state.work));
             state.started = None;
         }
@@ -71,7 +70,7 @@ impl BackgroundWorker {
         state.started.is_some()
     }
 
-    /// The life of the thread.
+    /// The main loop of the thread.
     fn serve(&self) {
         let mut state = self.state.lock();
         loop {

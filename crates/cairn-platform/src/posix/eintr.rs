@@ -1,12 +1,12 @@
-//! Calls that a signal cuts short.
+//! Retries of interrupted system calls.
 //!
-//! A signal handler of the program (a profiler's timer, say) makes slow calls end with `EINTR`,
-//! mostly on file systems of a network or in user space. Nothing has happened then, and nobody
-//! above this layer is to know: every call that may wait is made through [`retry_on_eintr`].
+//! Signal handlers of the application, such as a profiler's, make slow calls fail with `EINTR`, mainly on
+//! network and user-space file systems. The call had no effect, and callers of this layer must not notice.
+//! Every call that may block goes through [`retry_on_eintr`].
 
 use rustix::io::{Errno, retry_on_intr};
 
-/// Makes `call` until no signal comes between.
+/// Repeats `call` until it is not interrupted.
 pub(super) fn retry_on_eintr<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     retry_on_intr(|| {
         #[cfg(test)]
@@ -17,7 +17,7 @@ pub(super) fn retry_on_eintr<T>(mut call: impl FnMut() -> Result<T, Errno>) -> R
     })
 }
 
-/// Signals that tests let come.
+/// Injection of signals in tests.
 #[cfg(test)]
 pub(super) mod injected {
     use std::cell::Cell;
@@ -26,7 +26,8 @@ pub(super) mod injected {
         static STORM: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
     }
 
-    /// Runs `act` while two signals come before each call of this thread; how many came.
+    /// Runs `act` with two interruptions before each call of this thread. Returns the number of
+    /// interruptions.
     pub(in super::super) fn during(act: impl FnOnce()) -> usize {
         STORM.set(Some((0, 0)));
         act();

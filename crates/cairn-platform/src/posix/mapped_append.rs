@@ -1,31 +1,31 @@
-//! A file that grows at its end by stores into mapped windows.
+//! Files that are appended to by stores into mapped windows.
 //!
-//! The file is longer than what was appended: by the rest of the window that is written, and by the
-//! next ones, all of it zeros until they are written; `close` cuts it to its length. Windows lie one
-//! behind the other. When the writer enters one, a thread of the process prepares what is missing of the [`AHEAD`]
-//! next; a writer that comes to the start of one too early prepares it itself. Another thread asks for writeback of
-//! those that are written to their ends, where that is asked for or once the file was synced: a sync of a long log then
-//! finds little to do. Where that fails (the device is full, the file
-//! system refuses) the file is written by calls from then on, which report what goes wrong.
+//! The file is longer than what was appended: it includes the rest of the current window and the following
+//! ones, which are zero until written. `close` truncates it. Windows are contiguous. When the writer enters a
+//! window, a background thread prepares the next [`AHEAD`] ones; a writer that is faster prepares its window
+//! itself. Another thread starts writeback of full windows, if requested or once the file was synced, so that
+//! the sync of a long log has little left to write. If a window cannot be prepared (the device is full, or
+//! the file system refuses), the file is written by system calls from then on, which report the error.
 //!
-//! A store into a page that was written back meets a page fault, and where the file system has failed
-//! meanwhile that fault would end the process. So the first append behind a sync or a pause is a call, which
-//! reports an error (the kernel writes back by itself only what is old, or too much), and further pages are
-//! touched by a call before they are stored into. A log of which every record is synced is so written by
-//! calls, into blocks that are there: a sync then writes one block, and no metadata.
+//! A store into a page that was written back causes a page fault, which would kill the process if the file
+//! system has failed meanwhile. So the first append after a sync or a pause is a system call, which reports
+//! errors (the kernel itself writes back only old pages, or when there are too many), and further pages are
+//! touched by a call before they are stored into. A log that is synced after every record is thus written by
+//! system calls, into allocated blocks: a sync then writes one block and no metadata.
 //!
-//! Reserving space may take long: the file system waits for the device to learn which blocks are free, for as much as a
-//! second where others keep that busy, and the file cannot be prepared meanwhile. So while a file fills fast
-//! that was expected to be long, a thread makes a *spare*: a file without a name, with room for what is
-//! expected of the next one, which becomes that ([`WritableFile::successor`]) or goes when this one does.
+//! Reserving space may take long: the file system waits for the device to read its free-space maps, up to a
+//! second on a busy device, and the file cannot be extended meanwhile. If a file that is expected to become
+//! long fills fast, a background thread therefore creates a *spare*: an unnamed file with space for the
+//! successor, which becomes the next file ([`WritableFile::successor`]) or is dropped with this one.
 //!
-//! Others never see that the file is longer: while it is mapped this process holds a lease on it ([`super::lease`]).
-//! Where another open of the file waits, or a call that cuts it off, the windows are left, the file is cut to its length,
-//! and appends are calls. The kernel waits for that as long as `/proc/sys/fs/lease-break-time` says; after a pause,
-//! which may have been longer, the writer looks whether the file still has its length.
+//! Other processes never see the extra length: while the file is mapped this process holds a lease on it
+//! ([`super::lease`]). If another open of the file waits, or a truncation, the windows are unmapped, the file
+//! is truncated to its length, and appends become system calls. The kernel waits for that as long as
+//! `/proc/sys/fs/lease-break-time` allows. After a pause, which may have been longer, the writer checks the
+//! length of the file.
 //!
-//! Cost of an append: one lock that nobody else takes, one look at the coarse clock, one copy. The
-//! preparation of a page costs less than a call that writes half of it.
+//! An append costs one uncontended lock, one reading of the coarse clock, and one copy. Preparing a page is
+//! cheaper than a system call that writes half of it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -50,90 +50,90 @@ use super::{common_flags, permissions};
 use crate::fs::{FileMode, MAPPED_UNIT, WritableFile};
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 
-/// Length of the first window in bytes, unless the file will be long. Small, because the first sync writes all of
-/// its zeros.
+/// The length of the first window in bytes, unless the file is expected to be long. Small, because the first
+/// sync writes all of its zeros.
 const MIN_WINDOW: u64 = 2 * MAPPED_UNIT;
-/// Length of the windows of a long file.
+/// The length of the windows of a long file.
 const MAX_WINDOW: u64 = 512 << 10;
-/// How many windows wait behind the one that is written.
+/// The number of windows prepared ahead of the current one.
 const AHEAD: usize = 2;
 
-/// How much of a long file is reserved at a time. The file system may wait for the device while it does that (to read
-/// which blocks are free, to tell which are): 150 ms where jobs keep it busy, so it is not asked for each window.
+/// The step in which space of a long file is reserved. The file system may wait for the device, up to 150 ms
+/// if background jobs keep it busy, so space is not reserved for each window separately.
 const MAX_RESERVED: u64 = 8 << 20;
 
-/// A file that has an eighth of its expected length within so many milliseconds fills fast.
+/// A file that has reached an eighth of its expected length within this time fills fast.
 const FAST_MILLIS: i64 = 2_000;
 
-/// For how long pages are trusted not to be written back by the kernel on its own.
+/// The time for which pages are assumed not to have been written back by the kernel itself.
 const TRUSTED_MILLIS: i64 = 200;
 
-/// The file systems on which blocks that are allocated take stores without needing others: they write
-/// in place, and tell of a full device when blocks are allocated.
+/// File systems on which stores into allocated blocks need no further allocation: they overwrite in place,
+/// and report a full device at allocation.
 const WRITE_IN_PLACE: [FsWord; 3] = [
     0xef53,      // ext4
     0x5846_5342, // XFS
     0x0102_1994, // tmpfs
 ];
 
-/// A file of the machine that is appended to through mapped windows.
+/// A file that is appended to through mapped windows.
 pub(super) struct MappedWriter(Arc<Windows>);
 
 struct Windows {
-    /// Length, syncs, closing; and appending once there is no window.
+    /// Length, syncs and closing; and appends once there is no window.
     plain: PosixWriter,
-    /// The window that is written; none once the file is written by calls.
+    /// The current window; `None` once the file is written by system calls.
     current: Mutex<Option<Current>>,
     /// True if pages may have been written back since they were touched.
     cleaned: AtomicBool,
-    /// True if windows are written back that are full.
+    /// True if full windows are written back.
     written_back: AtomicBool,
-    /// What the file was created with.
+    /// The mode in which the file was created.
     mode: FileMode,
-    /// When it was, in milliseconds.
+    /// The time of creation, in milliseconds.
     created_at: i64,
-    /// The file that may become the next one.
+    /// The file that may become the successor.
     spare: Mutex<Spare>,
-    /// When the last slow append ended, and how long it took.
+    /// The end of the last slow append, and its duration.
     slow: Mutex<Option<(u64, u64)>>,
     /// Locked while a window is prepared, which may take long.
     preparing: Mutex<Preparing>,
-    /// Prepared windows, one behind the other, from where the current one ends. Never locked for long; behind
+    /// Prepared windows, contiguous from the end of the current one. Locked only briefly, and after
     /// `preparing` if both are.
     ready: Mutex<VecDeque<Window>>,
 }
 
-/// A file without a name.
+/// An unnamed file for the successor.
 enum Spare {
-    /// Nobody has asked for one.
+    /// Not requested.
     Unasked,
-    /// It is being made, or could not be.
+    /// Being created, or failed.
     Asked,
-    /// Nobody wants one any more.
+    /// No longer needed.
     Unwanted,
-    /// It is there, with room for so many bytes.
+    /// Available, with space for this number of bytes.
     Ready(File, u64),
 }
 
-/// The window that is written.
+/// The current window.
 struct Current {
     window: Window,
-    /// The one before it, into which a head may still go.
+    /// The previous window, which may still receive the head of a piece.
     left: Option<Window>,
-    /// Offset up to which its pages were touched since they were last written back.
+    /// The offset up to which pages were touched since they were last written back.
     touched: u64,
-    /// When they were, in milliseconds.
+    /// The time of that, in milliseconds.
     touched_at: i64,
 }
 
 /// A piece of an append, within one unit.
 struct Piece<'a> {
-    /// Where in the file it goes.
+    /// Its offset in the file.
     at: u64,
     data: &'a [u8],
-    /// What stands for its head until the piece before it is visible.
+    /// The bytes stored in place of its head until the preceding piece is visible.
     veil: Option<[u8; HEAD]>,
-    /// True if a piece with a veil follows, before which this one is not visible.
+    /// True if a piece with a veil follows, before which this one must not become visible.
     goes_on: bool,
 }
 
@@ -144,18 +144,18 @@ impl Piece<'_> {
     }
 }
 
-/// A piece that is in the file.
+/// A piece that was stored.
 #[derive(Clone, Copy)]
 struct Stored {
     at: u64,
-    /// True if its pages take stores without a fault.
+    /// True if its pages can be stored into without a fault.
     touched: bool,
 }
 
-/// An append that does more than store has so many nanoseconds before it is told of.
+/// The minimum delay of an append, in nanoseconds, to be reported as slow.
 const SLOW: u64 = 20_000_000;
 
-/// Nanoseconds since some moment.
+/// Nanoseconds since an arbitrary point in time.
 fn nanos() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
@@ -172,12 +172,12 @@ impl Current {
         }
     }
 
-    /// Whether the pages of `len` bytes at `offset` take stores without a fault, now that they are touched if
-    /// need be. They do not behind a sync or a pause.
+    /// Touches the pages of `len` bytes at `offset` if needed. Returns true if they can be stored into
+    /// without a fault, which is not the case after a sync or a pause.
     #[inline]
     fn touch(&mut self, offset: u64, len: usize, file: &Windows) -> Result<bool, Errno> {
         let now = coarse_millis();
-        // Relaxed: the thread that appends behind a sync has learnt of its end.
+        // Relaxed: a thread that appends after a sync is synchronised with its end.
         if now - self.touched_at > TRUSTED_MILLIS || file.cleaned.load(Ordering::Relaxed) {
             file.cleaned.store(false, Ordering::Relaxed);
             self.touched = offset;
@@ -192,22 +192,22 @@ impl Current {
     }
 }
 
-/// Milliseconds since some moment; moves on every few of them.
+/// Milliseconds since an arbitrary point in time, with a resolution of a few milliseconds.
 fn coarse_millis() -> i64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec * 1000 + now.tv_nsec / 1_000_000
 }
 
-/// The windows behind the current one.
+/// The preparation of the following windows.
 #[derive(Default)]
 struct Preparing {
-    /// Where the next one that is prepared begins; none if no more are wanted.
+    /// The offset of the next window to prepare; `None` if no more are needed.
     at: Option<u64>,
 }
 
 impl MappedWriter {
-    /// A writer of `file`, which is empty and has room for `room` bytes: through windows if the file system can,
-    /// by calls otherwise.
+    /// Creates a writer of `file`, which is empty and has reserved space for `room` bytes: through windows if
+    /// the file system supports them, by system calls otherwise.
     pub(super) fn create(
         file: File,
         path: PathBuf,
@@ -233,7 +233,7 @@ impl MappedWriter {
             ready: Mutex::default(),
         };
         let windows = Arc::new(windows);
-        // Without a lease others might read the file while it is longer than what was appended.
+        // Without a lease, others might read the file while it is longer than what was appended.
         let first = windows.take_lease().then(|| windows.prepare(0)).flatten();
         match first {
             None => {
@@ -244,10 +244,10 @@ impl MappedWriter {
                 if windows.mode.expected_len > first.end() {
                     windows.preparing.lock().at = Some(first.end());
                     let file = Arc::downgrade(&windows);
-                    let _asked = WINDOWS.ask(move || Windows::prepare_all(&file));
+                    let _asked = WINDOWS.submit(move || Windows::prepare_all(&file));
                 }
                 *windows.current.lock() = Some(Current::new(first));
-                // An open that came before the window waits now, or was answered.
+                // An open that preceded the mapping is either waiting now or was handled.
                 if windows.is_wanted() {
                     windows.give_way();
                 }
@@ -266,7 +266,7 @@ impl MappedWriter {
         let plain = &self.0.plain;
         let mut veils = veils.iter().peekable();
         let begin = plain.len();
-        // What is visible, and the piece behind it that is stored without its head.
+        // The visible part, and the piece after it that is stored without its head.
         let mut done = 0;
         let mut hidden: Option<Stored> = None;
         let mut from = 0;
@@ -309,7 +309,7 @@ impl MappedWriter {
         Ok(())
     }
 
-    /// Goes on to the window at `offset`, where the current one ends; to none if it cannot be prepared.
+    /// Switches to the window at `offset`, where the current one ends, or to none if it cannot be prepared.
     #[cold]
     fn enter(&self, current: &mut Option<Current>, offset: u64) {
         let ready = self.0.ready.lock().pop_front();
@@ -331,11 +331,12 @@ impl MappedWriter {
         let file = Arc::downgrade(&self.0);
         if goes_on && self.0.begins_spare(offset) {
             let file = file.clone();
-            let _asked = SPARES.ask(move || Windows::make_spare(&file));
+            let _asked = SPARES.submit(move || Windows::make_spare(&file));
         }
-        // Without threads writers prepare their windows themselves, and the kernel writes back when it likes.
-        let _asked = WINDOWS.ask(move || {
-            // Unmapping is not the writer's work either.
+        // Without the background threads, writers prepare their windows themselves, and the kernel decides
+        // about writeback.
+        let _asked = WINDOWS.submit(move || {
+            // Unmapping is left to the background thread as well.
             drop(left);
             if !goes_on {
                 return;
@@ -351,7 +352,7 @@ impl MappedWriter {
 impl Leased for Windows {
     fn is_wanted(&self) -> bool {
         let wanted = |file: &File| Ok(lease::is_wanted(file));
-        // The lease of a closed file is gone.
+        // A closed file has no lease.
         self.current.lock().is_some() && self.plain.with_file("look at", wanted).unwrap_or(false)
     }
 
@@ -359,7 +360,8 @@ impl Leased for Windows {
         let _alone = self.unmap();
         let len = self.plain.len();
         if self.plain.allocated() > len {
-            // Where that fails readers meet zeros, and appends, which are calls from now on, errors.
+            // If this fails, readers see zeros, and appends, which are system calls from now on, return
+            // errors.
             let _ = self.plain.truncate(len);
         }
         self.give_lease_back();
@@ -367,7 +369,7 @@ impl Leased for Windows {
 }
 
 impl Windows {
-    /// Takes a lease on the file: whoever opens it waits until it is as long as what was appended.
+    /// Takes a lease on the file, so that other opens wait until it is as long as what was appended.
     fn take_lease(self: &Arc<Self>) -> bool {
         let holder: Weak<dyn Leased> = Arc::<Windows>::downgrade(self);
         let take = |file: &File| Ok(lease::take(file, holder));
@@ -380,33 +382,33 @@ impl Windows {
             lease::give_back(file);
             Ok(())
         };
-        // The lease of a closed file is gone.
+        // A closed file has no lease.
         let _ = self.plain.with_file("give back the lease on", give_back);
     }
 
-    /// Prepares the window that begins at `offset`.
+    /// Prepares the window at `offset`.
     fn prepare(&self, offset: u64) -> Option<Window> {
-        // As long as the file is: a short one is not made long by zeros.
+        // At most the expected length: a short file is not extended by a long window.
         let likely = offset.max(self.mode.expected_len.next_multiple_of(MAPPED_UNIT));
         let len = likely.clamp(MIN_WINDOW, MAX_WINDOW);
         if offset + len > self.plain.allocated() {
-            // Where it fails the window is refused, or has less behind it.
+            // If this fails, preparing the window fails, or there is less space ahead.
             drop(
                 self.plain
                     .allocate(offset + likely.clamp(len, MAX_RESERVED)),
             );
         }
-        // Noted first: also what a failure leaves behind is cut off when the file is closed.
+        // Recorded first, so that the remains of a failure are truncated on close, too.
         self.plain.note_allocated(offset + len);
         let len = usize::try_from(len).expect("a window fits the memory");
         let prepare = |file: &File| Window::prepare(file, offset, len);
         self.plain.with_file("map", prepare).ok()
     }
 
-    /// The window that begins at `offset`, where the writer stands, and which was not ready.
+    /// Prepares the window at `offset`, the writer's position, which was not ready.
     fn prepare_now(&self, offset: u64) -> Option<Window> {
         let mut preparing = self.preparing.lock();
-        // It may have been the one that was prepared.
+        // The background thread may have prepared it in the meantime.
         let ready = std::mem::take(&mut *self.ready.lock());
         let mut ready = ready.into_iter();
         let window = ready.next().filter(|window| window.begins_at(offset));
@@ -419,12 +421,12 @@ impl Windows {
         window
     }
 
-    /// Prepares the next windows of a file that is still there.
+    /// Prepares the next windows, if the file still exists.
     fn prepare_all(file: &Weak<Windows>) {
         while file.upgrade().is_some_and(|file| file.prepare_next()) {}
     }
 
-    /// Prepares the next window, if one is wanted; whether it did.
+    /// Prepares the next window, if one is needed. Returns true if it did.
     fn prepare_next(&self) -> bool {
         let mut preparing = self.preparing.lock();
         let Some(at) = preparing.at else {
@@ -434,14 +436,14 @@ impl Windows {
             return false;
         }
         let window = self.prepare(at);
-        // A failure is met again, and told, by the writer.
+        // The writer will encounter the failure again and report it.
         preparing.at = window.as_ref().map(Window::end);
         let prepared = window.is_some();
         self.ready.lock().extend(window);
         prepared
     }
 
-    /// True if a spare is to be made, now that the file is `len` long. Says so once.
+    /// True, once, if a spare is to be created now that the file has `len` bytes.
     fn begins_spare(&self, len: u64) -> bool {
         let expected = self.mode.expected_len;
         let mut spare = self.spare.lock();
@@ -452,7 +454,7 @@ impl Windows {
         coarse_millis() - self.created_at < FAST_MILLIS
     }
 
-    /// Makes a spare for a file that is still there. Without one the next file is created when it is needed.
+    /// Creates a spare, if the file still exists. Otherwise the next file is created when needed.
     fn make_spare(file: &Weak<Windows>) {
         let Some((dir, mode)) = file.upgrade().and_then(|file| {
             let dir = file.plain.path().parent()?.to_owned();
@@ -464,7 +466,7 @@ impl Windows {
         let Ok(spare) = retry_on_eintr(|| openat(CWD, &dir, flags, permissions(mode))) else {
             return;
         };
-        // A little more than this one has: the next may become longer, and what lies behind it is cut off.
+        // A little more than this file: the next may become longer, and the excess is truncated.
         let expected = mode.expected_len;
         let wanted = (expected + expected / 16).next_multiple_of(MAX_WINDOW);
         let mut room = 0;
@@ -483,7 +485,7 @@ impl Windows {
         }
     }
 
-    /// Gives the spare the name `path`.
+    /// Links the spare to `path`.
     fn take_spare(&self, path: &Path, mode: FileMode) -> Option<(File, u64)> {
         let mut spare = self.spare.lock();
         if mode.owner_only != self.mode.owner_only || !matches!(*spare, Spare::Ready(..)) {
@@ -493,14 +495,15 @@ impl Windows {
             return None;
         };
         drop(spare);
-        // The name by which any process may give its own file another one, without a privilege.
+        // The path by which a process may link an unnamed file without privileges.
         let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
         linkat(CWD, &unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW).ok()?;
         Some((file, room))
     }
 
-    /// Stores `piece` into the window of `current`, or writes it by a call behind a sync or a pause. One that has a veil
-    /// or goes on is left without its head. None if there is no window: the file system refuses them, or has failed.
+    /// Stores `piece` into the window of `current`, or writes it by a system call after a sync or a pause. A
+    /// piece with a veil, or that is continued, is stored without its head. Returns `None` if there is no
+    /// window because the file system does not support them or has failed.
     #[inline]
     fn put(&self, current: Option<&mut Current>, piece: &Piece<'_>) -> Result<Option<Stored>> {
         let Some(now) = current else {
@@ -528,7 +531,7 @@ impl Windows {
         Ok(Some(stored))
     }
 
-    /// True if the file is as long as its windows need it.
+    /// True if the file still has the length of its windows.
     #[cold]
     fn reaches(&self, end: u64) -> bool {
         let len = self
@@ -537,11 +540,11 @@ impl Windows {
         len.is_ok_and(|found| u64::try_from(found.st_size).is_ok_and(|len| len >= end))
     }
 
-    /// Writes `piece` by calls, as [`Windows::put`] stores it.
+    /// Writes `piece` by system calls, with the effect of [`Windows::put`].
     #[cold]
     fn write(&self, now: &mut Current, piece: &Piece<'_>) -> Result<()> {
         let (at, data) = (piece.at, piece.data);
-        // What lies in one page a call writes whole before the process can end.
+        // Bytes within one page are written atomically with respect to the end of the process.
         let pages = round_down(at)..at + data.len() as u64;
         if !piece.is_hidden() && pages.end - pages.start <= ALIGNMENT as u64 {
             return self.plain.write_at(at, data);
@@ -572,8 +575,8 @@ impl Windows {
         Ok(())
     }
 
-    /// Writes `data` by calls at `at`, up to where everything is visible. No zeros may come behind what is written from
-    /// now on: where the process ended within a call they would hide that the file ends there.
+    /// Switches to system calls and writes `data` at `at`, the visible end. No zeros may follow what is
+    /// written from now on: if the process ended within a call, they would hide the end of the file.
     #[cold]
     fn go_on_by_calls(&self, current: &mut Option<Current>, at: u64, data: &[u8]) -> Result<()> {
         *current = None;
@@ -585,16 +588,16 @@ impl Windows {
         self.timed(|| self.plain.append(data))
     }
 
-    /// Has another thread ask for writeback of the bytes of `range`, into which nothing is stored any more.
+    /// Starts writeback of `range`, which is complete, in the background.
     fn write_back(self: &Arc<Self>, range: Range<u64>) {
-        // Relaxed: a window more or less.
+        // Relaxed: one window more or less does not matter.
         if !self.written_back.load(Ordering::Relaxed) {
             return;
         }
         let file = Arc::downgrade(self);
-        let _asked = WRITEBACK.ask(move || {
+        let _asked = WRITEBACK.submit(move || {
             if let Some(file) = file.upgrade() {
-                // What fails here is an error of the next sync.
+                // The next sync reports a failure.
                 drop(
                     file.plain
                         .start_writeback(range.start, range.end - range.start),
@@ -603,7 +606,7 @@ impl Windows {
         });
     }
 
-    /// Carries out a step of an append that may wait.
+    /// Runs a step of an append that may block.
     fn timed<T>(&self, step: impl FnOnce() -> T) -> T {
         let began = nanos();
         let result = step();
@@ -614,13 +617,13 @@ impl Windows {
         result
     }
 
-    /// Has no more windows prepared, and leaves those that are ready.
+    /// Stops the preparation of windows, and drops the prepared ones.
     fn forget_next(&self) {
         self.preparing.lock().at = None;
         self.ready.lock().clear();
     }
 
-    /// Leaves all windows, and wants no next file; appends are calls from now on.
+    /// Unmaps all windows and drops the spare. Appends are system calls from now on.
     fn unmap(&self) -> MutexGuard<'_, Option<Current>> {
         let mut current = self.current.lock();
         *current = None;
@@ -633,11 +636,11 @@ impl Windows {
 impl WritableFile for MappedWriter {
     fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()> {
         let plain = &self.0.plain;
-        // A child has the parent's windows too.
+        // A forked child inherits the parent's windows.
         plain.check_process()?;
         let mut current = self.0.current.lock();
         let begin = plain.len();
-        // Most appends are one piece.
+        // Most appends have one piece.
         let room = MAPPED_UNIT - begin % MAPPED_UNIT;
         if data.len() as u64 <= room
             && veils.is_empty()
@@ -666,7 +669,7 @@ impl WritableFile for MappedWriter {
         self.0.cleaned.store(true, Ordering::Relaxed);
         self.0.written_back.store(true, Ordering::Relaxed);
         let synced = self.0.plain.sync(full);
-        // Once more: an append that ran beside the sync may have touched pages before they were written.
+        // Again: an append concurrent with the sync may have touched pages before they were written.
         self.0.cleaned.store(true, Ordering::Relaxed);
         synced
     }
@@ -723,7 +726,7 @@ impl WritableFile for MappedWriter {
             true => plain.truncate(len),
             false => Ok(()),
         };
-        // A descriptor that a forked child has would keep it.
+        // A descriptor inherited by a forked child would keep the lease.
         self.0.give_lease_back();
         plain.close().and(cut)
     }
@@ -731,7 +734,7 @@ impl WritableFile for MappedWriter {
 
 impl Drop for MappedWriter {
     fn drop(&mut self) {
-        // As the trait says: who drops an open file does not care for its errors.
+        // Errors are ignored when an open file is dropped, as documented at the trait.
         let _ = self.close();
     }
 }

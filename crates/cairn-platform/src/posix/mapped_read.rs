@@ -1,19 +1,16 @@
-//! A file in memory for reading: bytes are copied out of a mapping, without a call of the system.
+//! Memory-mapped reads: bytes are copied out of a mapping, without a system call.
 //!
-//! Nobody gets a reference into the mapping. Its bytes are the file's, which other processes can change,
-//! and the language knows no memory that changes by itself; a copy may hold what was there before and
-//! after such a change, as that of a call may, and checksums are for that.
+//! References into the mapping are never handed out. Other processes may change the file, and Rust has no
+//! concept of memory that changes by itself. A copy may mix content from before and after such a change, like
+//! a read call; checksums detect that.
 //!
-//! A load that the file cannot serve, because the device fails or somebody has cut the file, ends the
-//! process (SIGBUS). So no page is loaded before a call brought it in, once: that call says what a
-//! load could not, and the read is then made by a call too, which names the error. Left is a page that
-//! the kernel dropped from memory and cannot get again, or that was cut off behind its first use. Who
-//! maps files accepts that, as with RocksDB.
+//! A load that fails, because of a device error or because the file was truncated, kills the process
+//! (SIGBUS). A page is therefore loaded only after a system call has faulted it in once. That call reports an
+//! error where a load cannot, and the read is then repeated by a system call that returns the error. The
+//! remaining risk is a page that the kernel evicts and cannot reread, or that is truncated after its first
+//! use. It is accepted by enabling mapped reads, as in RocksDB.
 
-#![expect(
-    unsafe_code,
-    reason = "a mapping is memory that the language knows nothing of"
-)]
+#![expect(unsafe_code, reason = "mappings are raw pointers")]
 
 use std::fs::File;
 use std::ptr::NonNull;
@@ -31,7 +28,7 @@ pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
     page: usize,
-    /// A bit for each page: whether a call brought it in.
+    /// One bit per page: set once a system call has faulted it in.
     brought: Box<[AtomicU64]>,
 }
 
@@ -41,10 +38,10 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// The first `len` bytes of `file`, which has at least as many; at least one.
+    /// Maps the first `len` bytes of `file`, which must have at least as many. `len` must not be 0.
     pub(super) fn of(file: &File, len: usize) -> Result<Mapping, Errno> {
         let (access, shared) = (ProtFlags::READ, MapFlags::SHARED);
-        // SAFETY: the kernel chooses the address, so that no other memory is replaced.
+        // SAFETY: the kernel chooses the address, so no other mapping is replaced.
         let start = unsafe { mmap(std::ptr::null_mut(), len, access, shared, file, 0) }?;
         let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
         let page = page_size();
@@ -57,7 +54,8 @@ impl Mapping {
         })
     }
 
-    /// Copies the bytes at `offset` into `buf`, if all of them are mapped and can be brought in.
+    /// Copies the bytes at `offset` into `buf`. Returns false if they are not all mapped, or cannot be
+    /// faulted in.
     pub(super) fn copy(&self, offset: u64, buf: &mut [u8]) -> bool {
         let Some(at) = usize::try_from(offset).ok().filter(|&at| {
             let room = self.len.checked_sub(at);
@@ -70,32 +68,32 @@ impl Mapping {
             return false;
         }
         // SAFETY: `at .. at + buf.len()` lies in the mapping, by the filter above, which is valid until
-        // `drop`. `buf` is ordinary memory, which no mapping overlaps. No reference into the mapping is
-        // made, so that nobody relies on bytes that do not change.
+        // `drop`. `buf` is ordinary memory, which does not overlap a mapping. No reference into the mapping
+        // is created, so nothing relies on its bytes being constant.
         unsafe {
             std::ptr::copy_nonoverlapping(self.start.as_ptr().add(at), buf.as_mut_ptr(), buf.len());
         }
         true
     }
 
-    // Relaxed, here and below: a bit guards no memory. At worst a page is brought in twice.
+    // Relaxed, here and below: a bit protects no memory. At worst a page is faulted in twice.
     fn is_brought(&self, page: usize) -> bool {
         self.brought[page / 64].load(Ordering::Relaxed) >> (page % 64) & 1 == 1
     }
 
-    /// Brings the pages from `first` to `last` in.
+    /// Faults in the pages from `first` to `last`.
     fn bring(&self, first: usize, last: usize) -> Result<(), Errno> {
         let len = (last + 1 - first) * self.page;
         let result = retry_on_eintr(|| {
-            // SAFETY: the pages lie in the mapping, the last of them perhaps in part; their content
-            // does not change.
+            // SAFETY: the pages lie in the mapping, the last of them perhaps partially; their content does
+            // not change.
             unsafe {
                 let start = self.start.as_ptr().add(first * self.page).cast();
                 madvise(start, len, Advice::LinuxPopulateRead)
             }
         });
         match result {
-            // A kernel before 5.14 does not know the call; there a load brings the page in.
+            // Kernels before 5.14 do not support the call; there the load faults the page in.
             Ok(()) | Err(Errno::INVAL | Errno::NOSYS) => {}
             Err(errno) => return Err(errno),
         }
@@ -105,7 +103,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Tells the kernel in what manner the file will be read. A hint.
+    /// Advises the kernel of the access pattern. A hint.
     pub(super) fn advise(&self, access: Access) {
         let advice = match access {
             Access::Normal => Advice::Normal,
@@ -119,8 +117,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing points into it any more.
+        // SAFETY: the mapping is owned, and no pointer into it exists.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
-        debug_assert!(unmapped.is_ok(), "a mapping of ours can be unmapped");
+        debug_assert!(unmapped.is_ok(), "an owned mapping can be unmapped");
     }
 }

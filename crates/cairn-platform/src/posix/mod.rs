@@ -1,13 +1,12 @@
-//! The file system of the machine.
+//! The POSIX file system.
 //!
-//! What a database directory may contain is decided here: regular files. Devices, pipes, sockets
-//! and links that lead nowhere are refused before they are opened, for opening alone can block or
-//! have effects. New files are created exclusively, with mode 0644 or 0600 under the umask.
-//! Interrupted calls are retry_on_eintr and short transfers continued.
+//! Only regular files are opened. Devices, pipes, sockets and dangling links are rejected before they are
+//! opened, because opening them can block or have side effects. New files are created exclusively, with mode
+//! 0644 or 0600 subject to the umask. Interrupted calls are retried, and short transfers continued.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "this is the file system that others are to use"
+    reason = "this is the implementation behind the file system trait"
 )]
 
 mod aligned_buffer;
@@ -54,19 +53,19 @@ use self::read::PosixReader;
 use self::write::PosixWriter;
 use crate::fs::{FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile};
 
-/// The file system of the machine.
+/// The file system of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PosixFileSystem;
 
 impl PosixFileSystem {
-    /// Opens the regular file at `path`, which exists, with the access of `flags`.
+    /// Opens the existing regular file at `path` with the access of `flags`.
     fn open_existing(&self, path: &Path, mode: FileMode, flags: OFlags) -> Result<(File, Stat)> {
         let look = if mode.no_follow { lstat } else { stat };
         let before = look(path).map_err(|errno| failed("open", path, errno))?;
         refuse_special(&before, path)?;
         lock::refuse_held(&before, path)?;
-        // Should a pipe take the file's place now, it is opened without waiting for its other
-        // end, found out below, and closed.
+        // If a pipe replaces the file at this point, it is opened without waiting for its peer, recognised
+        // below, and closed.
         let flags = flags | common_flags(mode) | OFlags::NONBLOCK | OFlags::NOCTTY;
         let descriptor =
             lease::waited(|| retry_on_eintr(|| openat(CWD, path, flags, Mode::empty())))
@@ -128,7 +127,7 @@ impl FileSystem for PosixFileSystem {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(dir).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
-            // No file of a database has a name that is not text; others are not ours to look at.
+            // All file names of a database are valid UTF-8. Other files are ignored.
             if let Ok(name) = name.into_string() {
                 names.push(name);
             }
@@ -181,7 +180,7 @@ impl FileSystem for PosixFileSystem {
     }
 }
 
-/// Who may do what with a new file.
+/// The permissions of a new file.
 fn permissions(mode: FileMode) -> Mode {
     Mode::from_raw_mode(if mode.owner_only { 0o600 } else { 0o644 })
 }
@@ -197,7 +196,7 @@ fn status_of(found: &Stat) -> Status {
         _ => 0,
     };
     let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
-    // The type of this field differs between the ways in which rustix reaches the kernel.
+    // The type of this field depends on the backend of rustix.
     let nanos: i128 = found.st_mtime_nsec.into();
     let nanos = u64::try_from(nanos).unwrap_or(0);
     Status {

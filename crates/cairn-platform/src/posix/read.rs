@@ -18,16 +18,16 @@ pub(super) struct PosixReader {
     file: File,
     path: PathBuf,
     direct: bool,
-    /// What the file held when it was opened, if it is read through a mapping.
+    /// The content of the file when it was opened, if reads are memory-mapped.
     mapping: Option<Mapping>,
 }
 
 impl PosixReader {
-    /// Reads `file`, of `len` bytes, as `mode` says.
+    /// Creates a reader of `file`, which has `len` bytes.
     pub(super) fn new(file: File, path: &Path, len: u64, mode: FileMode) -> Result<PosixReader> {
         let path = path.to_owned();
         let mapping = match usize::try_from(len) {
-            // No mapping is empty.
+            // A mapping cannot be empty.
             Ok(len) if mode.mapped && !mode.direct && len > 0 => Some(
                 Mapping::of(&file, len)
                     .map_err(|errno| Error::io("map for reading", &path, errno.into()))?,
@@ -52,8 +52,8 @@ impl PosixReader {
                 Ok(more) => got += more,
                 Err(errno) => return Err(Error::io("read", &self.path, errno.into())),
             }
-            // Direct I/O stops at an odd length only where the file ends, and could not go on
-            // from there.
+            // Direct I/O returns an unaligned length only at the end of the file, and could not continue from
+            // there.
             if self.direct && !got.is_multiple_of(ALIGNMENT) {
                 break;
             }
@@ -61,7 +61,7 @@ impl PosixReader {
         Ok(got)
     }
 
-    /// Reads by way of an aligned buffer, one stretch of it after the other.
+    /// Reads through an aligned buffer, in steps of its size.
     fn read_direct(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if is_aligned(buf, offset) {
             return self.read_fully(offset, buf);
@@ -116,7 +116,7 @@ impl RandomAccessFile for PosixReader {
 
     fn prefetch(&self, offset: u64, len: usize) -> bool {
         match NonZeroU64::new(len as u64) {
-            // Reads that go by the page cache find nothing there.
+            // Reads through the page cache would miss there.
             Some(len) if !self.direct => {
                 fadvise(&self.file, offset, Some(len), Advice::WillNeed).is_ok()
             }

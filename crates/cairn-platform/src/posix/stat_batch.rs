@@ -1,8 +1,8 @@
-//! Looking at many files of one directory.
+//! The status of many files in one directory.
 //!
-//! Each is looked at by its name in the open directory, so that the way there is gone once; and where there are
-//! many, another thread looks at half of them. Both look through descriptors of their own: to share one means
-//! to write to it at each call.
+//! Files are looked up by name relative to the open directory, so that the path is resolved once. If there
+//! are many, a second thread does half of them. Each thread has its own descriptor, because sharing one means
+//! contention on its reference count.
 
 use std::path::Path;
 use std::thread;
@@ -17,12 +17,12 @@ use crate::cores;
 use crate::fs::Status;
 use crate::sync::OnceLock;
 
-/// So many files take as long to look at as it takes to begin a thread several times.
+/// The number of files from which a second thread pays.
 const MANY: usize = 256;
 
-/// What is under each of `names` in `dir`.
+/// The status of each of `names` in `dir`.
 pub(super) fn status_each(dir: &Path, names: &[String]) -> Vec<Result<Status>> {
-    // It takes the reading of several files to learn of them.
+    // Determining the number of cores reads several files.
     static CORES: OnceLock<usize> = OnceLock::new();
     if names.len() < MANY || *CORES.get_or_init(cores::count) < 2 {
         return look_at(dir, names);
@@ -32,7 +32,7 @@ pub(super) fn status_each(dir: &Path, names: &[String]) -> Vec<Result<Status>> {
         let helper = thread::Builder::new().name("cairn-look".to_owned());
         let helper = helper.spawn_scoped(scope, || look_at(dir, theirs));
         let mut found = look_at(dir, ours);
-        // A thread that did not begin, or came to nothing, leaves its half to this one.
+        // If the thread could not be started or panicked, its half is done here.
         let rest = helper.ok().and_then(|helper| helper.join().ok());
         found.extend(rest.unwrap_or_else(|| look_at(dir, theirs)));
         found
@@ -44,7 +44,7 @@ fn look_at(dir: &Path, names: &[String]) -> Vec<Result<Status>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(CWD, dir, flags, Mode::empty())
     };
-    // If the directory cannot be opened, the paths say why.
+    // If the directory cannot be opened, the lookups by path report the error.
     let opened: Option<OwnedFd> = retry_on_eintr(open).ok();
     let look = |name: &String| {
         let path = || dir.join(name);

@@ -1,4 +1,4 @@
-//! What lies in the file, and how long it is, whatever is appended and whatever fails.
+//! The content and length of mapped files under appends and failures.
 
 use super::*;
 use crate::fs::{FileMode, FileSystem};
@@ -13,12 +13,12 @@ const MAPPED: FileMode = FileMode {
     expected_len: 0,
 };
 
-/// A file that is mapped; none where the temporary directory lies on a file system that is not.
+/// Creates a mapped file; `None` if the temporary directory is on a file system without support.
 fn create(path: &Path) -> Option<Arc<dyn WritableFile>> {
     create_for(path, 0)
 }
 
-/// One that will be so long, as far as one knows.
+/// Creates a mapped file with an expected length.
 fn create_for(path: &Path, expected_len: u64) -> Option<Arc<dyn WritableFile>> {
     let mode = FileMode {
         expected_len,
@@ -28,11 +28,11 @@ fn create_for(path: &Path, expected_len: u64) -> Option<Arc<dyn WritableFile>> {
     file.is_mapped().then_some(file)
 }
 
-/// What the file at `path` holds. One that is open for writing is read by its own descriptor: another open of it would
-/// end its mapping.
+/// The content of the file at `path`. A file open for writing is read through its own descriptor, as another
+/// open would end its mapping.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the test looks beneath the file system that it tests"
+    reason = "the test bypasses the file system under test"
 )]
 fn content(path: &Path) -> Vec<u8> {
     match descriptor_of(path) {
@@ -44,14 +44,14 @@ fn content(path: &Path) -> Vec<u8> {
 /// The descriptor by which this process has the file at `path` open.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the test looks beneath the file system that it tests"
+    reason = "the test bypasses the file system under test"
 )]
 fn descriptor_of(path: &Path) -> Option<i32> {
     let wanted = rustix::fs::stat(path).unwrap();
     std::fs::read_dir("/proc/self/fd")
         .unwrap()
         .find_map(|entry| {
-            // A name there leads to the file, also where it had none when it was opened.
+            // An entry there links to the file, even if it had no name when it was opened.
             let name = entry.unwrap().path();
             let found = rustix::fs::stat(&name).map(|found| (found.st_dev, found.st_ino));
             let number = || name.file_name().unwrap().to_str().unwrap().parse().unwrap();
@@ -59,25 +59,19 @@ fn descriptor_of(path: &Path) -> Option<i32> {
         })
 }
 
-/// Cuts the file at `path` to nothing without opening it.
-#[expect(
-    unsafe_code,
-    reason = "the descriptor belongs to the file that is tested"
-)]
+/// Truncates the file at `path` to zero without opening it.
+#[expect(unsafe_code, reason = "the descriptor belongs to the file under test")]
 fn cut_open_file(path: &Path) {
     let descriptor = descriptor_of(path).unwrap();
-    // SAFETY: the test has the file open meanwhile.
+    // SAFETY: the test keeps the file open.
     let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
     rustix::fs::ftruncate(descriptor, 0).unwrap();
 }
 
-/// What is read from a descriptor that stays open.
-#[expect(
-    unsafe_code,
-    reason = "the descriptor belongs to the file that is tested"
-)]
+/// The content read through a descriptor, which stays open.
+#[expect(unsafe_code, reason = "the descriptor belongs to the file under test")]
 fn content_of(descriptor: i32) -> Vec<u8> {
-    // SAFETY: the test has the file open while it looks.
+    // SAFETY: the test keeps the file open.
     let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
     let mut all = Vec::new();
     let mut buf = vec![0; 1 << 20];
@@ -94,7 +88,7 @@ fn bytes(seed: usize, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn appends_of_every_size_are_in_the_file_at_once_and_zeros_behind_them() {
+fn appends_of_every_size_are_visible_and_followed_by_zeros() {
     for expected_len in [0, 1, 100_000, 3 << 20, 1 << 40, u64::MAX >> 1] {
         appends_of_every_size(expected_len);
     }
@@ -139,13 +133,13 @@ fn appends_of_every_size(expected_len: u64) {
     assert!(file.append(b"more").is_err(), "the file is closed");
 }
 
-/// Another open of a mapped file waits until it is as long as what was appended. From then on that is always so.
+/// Another open of a mapped file waits until it is as long as what was appended, which then remains so.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the test is a reader beside the file system that it tests"
+    reason = "the test reads the file independently"
 )]
 #[test]
-fn who_opens_a_mapped_file_finds_what_was_appended_and_no_zeros() {
+fn another_open_of_a_mapped_file_sees_no_zeros() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..20 {
         let path = dir.path().join(format!("log{round}"));
@@ -154,14 +148,14 @@ fn who_opens_a_mapped_file_finds_what_was_appended_and_no_zeros() {
         };
         let expected = bytes(round, 1 + round * 30_011);
         file.append(&expected).unwrap();
-        // Beside a thread that appends.
+        // Concurrently with a thread that appends.
         std::thread::scope(|scope| {
             let more = scope.spawn(|| {
                 for _ in 0..200 {
                     file.append(&[7; 1000]).unwrap();
                 }
             });
-            // Other programs wait in the call, and this one between calls that do not wait.
+            // Other programs wait within the call, and this one between non-blocking calls.
             let found = match round % 3 {
                 0 => {
                     let reader = PosixFileSystem.open(&path, FileMode::default()).unwrap();
@@ -186,10 +180,10 @@ fn who_opens_a_mapped_file_finds_what_was_appended_and_no_zeros() {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the test is a reader beside the file system that it tests"
+    reason = "the test reads the file independently"
 )]
 #[test]
-fn a_file_that_others_have_open_is_not_mapped_and_one_that_is_closed_has_no_lease() {
+fn files_open_elsewhere_are_not_mapped_and_closed_ones_have_no_lease() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let Some(file) = create(&path) else { return };
@@ -208,9 +202,9 @@ fn a_file_that_others_have_open_is_not_mapped_and_one_that_is_closed_has_no_leas
     assert_eq!(std::fs::read(&path).unwrap(), b"yz");
 }
 
-/// Veils are in the file for a moment only, whatever is stored and whatever is written by calls behind a sync.
+/// Veils are temporary, both with stores and with system calls after a sync.
 #[test]
-fn of_veiled_appends_the_data_are_in_the_file_and_no_veil() {
+fn veiled_appends_leave_the_data_and_no_veils() {
     for expected_len in [0, 3 << 20] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
@@ -223,7 +217,7 @@ fn of_veiled_appends_the_data_are_in_the_file_and_no_veil() {
             let size = [20, 7, 33_000, 90, 70_000, 200_000, 1, 800_000][round % 8];
             let data = bytes(round, size);
             let begin = expected.len();
-            // Pieces that begin units, in full ones or short ones at the end of a record.
+            // Pieces at the start of units: full ones, and short ones at the end of a record.
             let first = begin.next_multiple_of(unit) - begin;
             let starts = (first..size)
                 .step_by(unit)
@@ -254,7 +248,7 @@ fn of_veiled_appends_the_data_are_in_the_file_and_no_veil() {
 }
 
 #[test]
-fn small_appends_go_through_every_boundary_of_units_and_windows() {
+fn small_appends_cross_every_boundary() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let Some(file) = create(&path) else { return };
@@ -271,7 +265,7 @@ fn small_appends_go_through_every_boundary_of_units_and_windows() {
 }
 
 #[test]
-fn a_file_that_is_truncated_is_written_by_calls_from_then_on() {
+fn truncation_ends_the_mapping() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let Some(file) = create(&path) else { return };
@@ -283,10 +277,10 @@ fn a_file_that_is_truncated_is_written_by_calls_from_then_on() {
     assert_eq!(content(&path), b"\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07!");
 }
 
-/// A store beyond what was allocated would be the end of the process: a window that cannot be prepared
-/// makes appends calls, which say what is wrong.
+/// A store beyond the allocated range would kill the process: if a window cannot be prepared, appends are
+/// system calls, which report the error.
 #[test]
-fn where_no_window_can_be_prepared_appends_are_calls() {
+fn without_a_window_appends_are_calls() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let mode = FileMode::default();
@@ -298,7 +292,7 @@ fn where_no_window_can_be_prepared_appends_are_calls() {
     let (file, _) = PosixFileSystem
         .open_existing(&path, mode, rustix::fs::OFlags::RDONLY)
         .unwrap();
-    // A descriptor that cannot be written to refuses as a full device does.
+    // A read-only descriptor fails like a full device.
     let file = MappedWriter::create(file, path.clone(), MAPPED, 0).unwrap();
     assert!(!file.is_mapped());
     assert!(file.append(b"x").is_err());
@@ -314,14 +308,14 @@ fn windows_grow_with_the_file() {
     for _ in 0..40 {
         file.append(&[1; 100_000]).unwrap();
     }
-    // The window that is written, and perhaps those behind it.
+    // The current window, and perhaps the following ones.
     let windows = 1 + AHEAD as u64;
     assert!(content(&path).len() as u64 <= 4_000_000 + windows * MAX_WINDOW);
     file.close().unwrap();
 }
 
 #[test]
-fn what_is_reserved_for_later_windows_is_free_again_when_the_file_is_closed() {
+fn space_for_later_windows_is_freed_on_close() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let Some(file) = create(&path) else { return };
@@ -338,10 +332,10 @@ fn what_is_reserved_for_later_windows_is_free_again_when_the_file_is_closed() {
     assert!(reserved() < 5_000_000 + MIN_WINDOW);
 }
 
-/// Whatever the threads have done by then: the writer finds each window where it looks for it, and no zeros come
-/// behind what it stored.
+/// Whatever the background threads have done: the writer finds each window at its offset, and no zeros follow
+/// what it stored.
 #[test]
-fn a_writer_that_overtakes_the_threads_loses_nothing() {
+fn overtaking_the_background_threads_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let Some(file) = create(&path) else { return };
@@ -359,13 +353,13 @@ fn a_writer_that_overtakes_the_threads_loses_nothing() {
     assert!(content(&path) == expected);
 }
 
-/// What is at `path`, and how many bytes of the device it takes.
+/// The space on the device taken by the file at `path`.
 fn space_of(path: &Path) -> u64 {
     let found = rustix::fs::stat(path).unwrap();
     u64::try_from(found.st_blocks).unwrap() * 512
 }
 
-/// A file that is expected to be long and fills fast, and the mode of it and the next one.
+/// A long, fast-filling file, and the mode for it and its successor.
 fn filled_fast(path: &Path) -> Option<(Arc<dyn WritableFile>, FileMode)> {
     let file = create_for(path, 4 << 20)?;
     for _ in 0..20 {
@@ -384,14 +378,14 @@ fn successor(file: &dyn WritableFile, path: &Path, mode: FileMode) -> Arc<dyn Wr
         if let Some(next) = file.successor(path, mode).unwrap() {
             return next;
         }
-        assert!(!path.exists(), "what is not ready has no name");
+        assert!(!path.exists(), "an unready successor has no name");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("no space was reserved");
 }
 
 #[test]
-fn a_file_that_fills_fast_has_space_for_the_next_one() {
+fn a_fast_filling_file_prepares_a_successor() {
     let dir = tempfile::tempdir().unwrap();
     let paths = ["1", "2", "3"].map(|name| dir.path().join(name));
     let Some((first, mode)) = filled_fast(&paths[0]) else {
@@ -405,7 +399,7 @@ fn a_file_that_fills_fast_has_space_for_the_next_one() {
         "there is one"
     );
     first.close().unwrap();
-    // It is a file as any other one, and its rest goes with its end.
+    // It is an ordinary file, and its excess space is freed on close.
     let written = bytes(3, 3_000_000);
     written
         .chunks(70_000)
@@ -422,7 +416,7 @@ fn a_file_that_fills_fast_has_space_for_the_next_one() {
 }
 
 #[test]
-fn a_successor_takes_no_name_that_is_taken_and_no_other_rights() {
+fn a_successor_needs_a_free_name_and_equal_permissions() {
     let dir = tempfile::tempdir().unwrap();
     let (path, taken) = (dir.path().join("1"), dir.path().join("2"));
     let Some((file, mode)) = filled_fast(&path) else {
@@ -446,11 +440,11 @@ fn a_successor_takes_no_name_that_is_taken_and_no_other_rights() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     assert!(!free.exists());
-    assert_eq!(content(&taken).len(), 0, "it stays what it was");
+    assert_eq!(content(&taken).len(), 0, "it is unchanged");
 }
 
 #[test]
-fn a_file_that_is_not_expected_to_be_long_or_has_ended_has_no_successor() {
+fn short_and_closed_files_have_no_successor() {
     let dir = tempfile::tempdir().unwrap();
     let (path, next) = (dir.path().join("1"), dir.path().join("2"));
     let Some(file) = create(&path) else { return };
@@ -468,11 +462,11 @@ fn a_file_that_is_not_expected_to_be_long_or_has_ended_has_no_successor() {
     assert!(!next.exists());
 }
 
-/// Another program cuts the file off while it is written: it waits until the windows are left, and no store meets a page
-/// that is gone.
+/// Another program truncates the file while it is written: it waits until the windows are unmapped, and no
+/// store hits a missing page.
 #[expect(unsafe_code, reason = "the call that takes a path, and no descriptor")]
 #[test]
-fn a_file_that_others_cut_off_is_written_by_calls() {
+fn truncation_by_others_ends_the_mapping() {
     unsafe extern "C" {
         fn truncate(path: *const std::ffi::c_char, len: i64) -> i32;
     }
@@ -501,7 +495,7 @@ fn a_file_that_others_cut_off_is_written_by_calls() {
             });
             begun.recv().unwrap();
             let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-            // SAFETY: the name ends with a zero.
+            // SAFETY: the name is null-terminated.
             assert_eq!(unsafe { truncate(name.as_ptr(), 10) }, 0);
             cut.store(true, Ordering::Relaxed);
         });
@@ -510,11 +504,11 @@ fn a_file_that_others_cut_off_is_written_by_calls() {
     }
 }
 
-/// What no lease keeps away: a process that was stopped for longer than the kernel waits for it, and whose file was cut
-/// off meanwhile. What is appended behind the pause is there: by calls, unless a window that was prepared meanwhile gave the
-/// file its length back.
+/// A case without protection by a lease: the process was stopped for longer than the kernel waits, and its
+/// file was truncated meanwhile. Data appended after the pause is kept: by system calls, unless a window
+/// prepared meanwhile restored the length of the file.
 #[test]
-fn a_file_that_was_cut_off_during_a_pause_holds_what_is_appended_behind_it() {
+fn appends_after_truncation_during_a_pause_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let Some(file) = create_for(&path, 3 << 20) else {
