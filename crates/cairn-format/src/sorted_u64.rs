@@ -1,7 +1,7 @@
-//! Sorted numbers that are searched by lines of the processor's cache: what the words of an index and those of
-//! the edges of range tombstones lie in.
+//! A cache-conscious sorted array of integers, used for key words of index blocks and boundaries of range
+//! tombstones.
 
-/// The first 8 bytes of `rest` as a big-endian number; what is missing counts as zeros.
+/// The first 8 bytes of `rest` as a big-endian integer, padded with zeros.
 #[inline]
 pub(crate) fn word(rest: &[u8]) -> u64 {
     if let Some(whole) = rest.first_chunk::<8>() {
@@ -12,32 +12,31 @@ pub(crate) fn word(rest: &[u8]) -> u64 {
     u64::from_be_bytes(padded)
 }
 
-/// Numbers in a line of the processor's cache.
+/// The number of integers in a cache line.
 const FANOUT: usize = 8;
 
-/// As many numbers as a line of the processor's cache has.
+/// A cache line of integers.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Line([u64; FANOUT]);
 
-/// Sorted numbers that are searched with one line of memory for each factor of 8 in their count: above
-/// them lie the last numbers of their lines, above those the same, up to a single line. The upper
-/// lines, an eighth of the memory, stay in the processor's cache.
+/// A static B-tree over sorted integers, with a fanout of 8 and one cache line per node: each row has the
+/// last integers of the lines beneath it. The upper rows, an eighth of the memory, stay in the processor's
+/// cache.
 #[derive(Debug)]
 pub(crate) struct Sorted {
-    /// The lines of all rows, the single one first; what is missing is filled with the greatest
-    /// number.
+    /// The lines of all rows, root first, padded with the maximum integer.
     lines: Box<[Line]>,
-    /// Where each row begins and how many lines it has, the single one first.
+    /// The first line and the length of each row, root first.
     rows: Box<[(usize, usize)]>,
     len: usize,
 }
 
 impl Sorted {
-    /// `numbers`, which ascend.
+    /// Creates the array from ascending `numbers`.
     pub(crate) fn new(numbers: impl ExactSizeIterator<Item = u64>) -> Sorted {
         let len = numbers.len();
-        // From the lowest row up, without knowing yet where the first begins.
+        // Bottom-up: the position of the first row is not known yet.
         let mut counts = vec![len.div_ceil(FANOUT)];
         while let Some(&below) = counts.last()
             && below > 1
@@ -77,8 +76,8 @@ impl Sorted {
         (at < self.len).then(|| line.0[at % FANOUT])
     }
 
-    /// How many numbers are less than `bound`. `visit` sees where the numbers of the lowest line
-    /// begin before that line is read.
+    /// The number of integers less than `bound`. `visit` receives the index of the first integer of the leaf
+    /// line, before that line is read.
     #[inline]
     pub(crate) fn before(&self, bound: u64, visit: impl FnOnce(usize)) -> usize {
         let Some((lowest, upper)) = self.rows.split_last() else {

@@ -1,4 +1,4 @@
-//! Building a write batch, record by record.
+//! The builder of write batches.
 
 use cairn_types::{Decoded, Error, Result, SequenceNumber, ValueKind};
 
@@ -6,14 +6,14 @@ use super::{BatchRef, DEFAULT_FAMILY, HEADER_LEN, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::block::MAX_ENTRY_LEN;
 use crate::coding::{put_fixed64, put_lps, put_varint32};
 
-/// A place in a batch to go back to.
+/// A savepoint of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     len: usize,
     count: u32,
 }
 
-/// A batch being written.
+/// A write batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
@@ -26,13 +26,13 @@ impl Default for WriteBatch {
 }
 
 impl WriteBatch {
-    /// A batch without records.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> WriteBatch {
         WriteBatch::with_capacity(0)
     }
 
-    /// A batch without records that holds `bytes` of them before it grows.
+    /// Creates an empty batch with capacity for `bytes` of records.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> WriteBatch {
         let mut buffer = Vec::with_capacity(HEADER_LEN + bytes);
@@ -40,38 +40,37 @@ impl WriteBatch {
         WriteBatch { bytes: buffer }
     }
 
-    /// The batch that `bytes` are.
+    /// Validates `bytes` as a batch.
     ///
     /// # Errors
     ///
-    /// `Malformed` if the header or any record is damaged, so that what is added later follows
-    /// whole records.
+    /// `Malformed` if the header or a record is damaged.
     pub fn from_bytes(bytes: Vec<u8>) -> Decoded<WriteBatch> {
         BatchRef::parse(&bytes)?.check()?;
         Ok(WriteBatch { bytes })
     }
 
-    /// Header and records, as they go to the log.
+    /// Header and records, as written to the WAL.
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The records without the header.
+    /// The records, without the header.
     #[inline]
     #[must_use]
     pub fn records_bytes(&self) -> &[u8] {
         &self.bytes[HEADER_LEN..]
     }
 
-    /// The bytes themselves.
+    /// The encoded batch, as an owned vector.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The batch, to be read.
+    /// A view of the batch.
     #[inline]
     #[must_use]
     pub fn view(&self) -> BatchRef<'_> {
@@ -82,7 +81,7 @@ impl WriteBatch {
         }
     }
 
-    /// The sequence number in the header; zero until it is set.
+    /// The sequence number in the header; zero until set.
     #[inline]
     #[must_use]
     pub fn sequence(&self) -> SequenceNumber {
@@ -103,47 +102,47 @@ impl WriteBatch {
         self.bytes[..8].copy_from_slice(&sequence.0.to_le_bytes());
     }
 
-    /// How many records are counted.
+    /// The number of counted records.
     #[inline]
     #[must_use]
     pub fn count(&self) -> u32 {
         u32::from_le_bytes(self.header_field(8))
     }
 
-    /// Sets the count in the header. Records that are added count themselves.
+    /// Sets the count in the header. Added records are counted automatically.
     #[inline]
     pub fn set_count(&mut self, count: u32) {
         self.bytes[8..HEADER_LEN].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// Bytes of header and records.
+    /// The length of header and records.
     #[inline]
     #[must_use]
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The memory of the batch in bytes.
+    /// The allocated capacity in bytes.
     #[inline]
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// True if there is no record, counted or not.
+    /// True if there are no records, counted or not.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.len() == HEADER_LEN
     }
 
-    /// Removes all records and clears the header. The memory is kept.
+    /// Removes all records and clears the header, keeping the allocation.
     pub fn clear(&mut self) {
         self.bytes.truncate(HEADER_LEN);
         self.bytes.fill(0);
     }
 
-    /// The end of the batch, for [`WriteBatch::go_back`].
+    /// A savepoint at the end of the batch, for [`WriteBatch::go_back`].
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark {
@@ -152,11 +151,11 @@ impl WriteBatch {
         }
     }
 
-    /// Removes the records added since `mark` was taken of this batch.
+    /// Removes the records added since `mark` was taken from this batch.
     ///
     /// # Panics
     ///
-    /// If the batch is shorter than it was then.
+    /// If the batch is shorter than at that time.
     pub fn go_back(&mut self, mark: Mark) {
         assert!(
             (HEADER_LEN..=self.bytes.len()).contains(&mark.len),
@@ -170,14 +169,14 @@ impl WriteBatch {
     ///
     /// # Errors
     ///
-    /// Of this method and those that follow: `InvalidArgument` if key and value have more than
-    /// [`MAX_ENTRY_LEN`] bytes together, or if the batch holds 2^32 - 1 counted records already. The batch is unchanged then.
+    /// For this method and those below: `InvalidArgument`, leaving the batch unchanged, if key and value
+    /// exceed [`MAX_ENTRY_LEN`] together, or if the batch has 2^32 - 1 counted records.
     #[inline]
     pub fn put(&mut self, family: u32, key: &[u8], value: &[u8]) -> Result<()> {
         self.add_pair(ValueKind::Value, ValueKind::FamilyValue, family, key, value)
     }
 
-    /// Adds a put of a key and a value that are given in pieces, which are copied once.
+    /// Adds a put of a key and a value that are given in pieces.
     ///
     /// # Errors
     ///
@@ -186,7 +185,7 @@ impl WriteBatch {
         self.add_parts(ValueKind::Value, ValueKind::FamilyValue, family, key, value)
     }
 
-    /// Adds a merge operand; it and the key are given in pieces.
+    /// Adds a merge operand; the operand and the key are given in pieces.
     ///
     /// # Errors
     ///
@@ -211,7 +210,7 @@ impl WriteBatch {
         self.add_key(ValueKind::Deletion, ValueKind::FamilyDeletion, family, key)
     }
 
-    /// Adds a deletion of a key that was put once.
+    /// Adds a single deletion.
     ///
     /// # Errors
     ///
@@ -233,7 +232,7 @@ impl WriteBatch {
         self.add_pair(plain, named, family, key, operand)
     }
 
-    /// Adds a deletion of the keys from `begin` up to and without `end`.
+    /// Adds a deletion of the keys from `begin` up to, but excluding, `end`.
     ///
     /// # Errors
     ///
@@ -244,7 +243,7 @@ impl WriteBatch {
         self.add_pair(plain, named, family, begin, end)
     }
 
-    /// Adds a put of columns; `entity` is encoded as in [`crate::wide`].
+    /// Adds a put of an entity, encoded as in [`crate::wide`].
     ///
     /// # Errors
     ///
@@ -258,7 +257,7 @@ impl WriteBatch {
         self.add_pair(plain, named, family, key, entity)
     }
 
-    /// Adds a reference to a value in a blob file; `index` is encoded as in [`crate::blob`].
+    /// Adds a reference to a value in a blob file, encoded as in [`crate::blob`].
     ///
     /// # Errors
     ///
@@ -268,7 +267,7 @@ impl WriteBatch {
         self.add_pair(plain, named, family, key, index)
     }
 
-    /// Adds a put of a value that its user wrote at `unix_seconds`.
+    /// Adds a put of a value with the write time `unix_seconds`.
     ///
     /// # Errors
     ///
@@ -294,25 +293,25 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Adds bytes that only the log carries.
+    /// Adds data that is written to the WAL only.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if they are 2^32 or more.
+    /// `InvalidArgument` if it has 2^32 bytes or more.
     pub fn put_log_data(&mut self, data: &[u8]) -> Result<()> {
         self.add_note(ValueKind::LogData, data)
     }
 
-    /// Adds a record that does nothing.
+    /// Adds a no-op record.
     pub fn put_noop(&mut self) {
         self.bytes.push(ValueKind::Noop as u8);
     }
 
-    /// Makes the batch of transaction `name`, which must begin with a noop, a prepared section.
+    /// Turns the batch of transaction `name`, which must start with a no-op, into a prepared section.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the batch does not begin with a noop, or the name is too long.
+    /// `InvalidArgument` if the batch does not start with a no-op, or the name is too long.
     pub fn mark_prepared(&mut self, name: &[u8]) -> Result<()> {
         if self.bytes.get(HEADER_LEN) != Some(&(ValueKind::Noop as u8)) {
             return Err(Error::invalid_argument(
@@ -342,11 +341,11 @@ impl WriteBatch {
         self.add_note(ValueKind::Rollback, name)
     }
 
-    /// Adds all records of `other`.
+    /// Appends the records of `other`.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the records of both cannot be counted in 32 bits.
+    /// `InvalidArgument` if the number of records would exceed 32 bits.
     pub fn append(&mut self, other: &BatchRef<'_>) -> Result<()> {
         let count = self.count().checked_add(other.count());
         self.set_count(count.ok_or_else(too_many_records)?);
@@ -436,11 +435,11 @@ impl WriteBatch {
     }
 }
 
-/// Refuses what no table could hold: a key or a value that is too long by itself, or both together.
+/// Rejects a key and a value that no table can hold, individually or together.
 ///
 /// # Errors
 ///
-/// `InvalidArgument`, which names limit and length.
+/// `InvalidArgument`, with the limit and the length.
 #[inline]
 pub fn check_entry(key_len: usize, value_len: usize) -> Result<()> {
     match key_len.saturating_add(value_len) <= MAX_ENTRY_LEN {
@@ -475,7 +474,7 @@ fn check_len(what: &str, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// The length of what `parts` make together.
+/// The total length of `parts`.
 fn total(what: &str, parts: &[&[u8]]) -> Result<u32> {
     let len = parts
         .iter()

@@ -1,4 +1,4 @@
-//! Batches are read as they were built, and damage is refused.
+//! Round trips of write batches, and rejection of damage.
 
 use super::*;
 use cairn_types::{Decoded, SequenceNumber};
@@ -120,7 +120,7 @@ proptest! {
         let bytes = batch.as_bytes();
         let cut = cut.index(bytes.len());
         let result = BatchRef::parse(&bytes[..cut]).and_then(|batch| batch.check());
-        // Cutting off records that are not counted leaves a shorter, whole batch.
+        // Truncation before uncounted records leaves a valid batch.
         let counts_all = WriteBatch::from_bytes(bytes[..cut].to_vec())
             .is_ok_and(|short| short.count() == batch.count());
         prop_assert!(result.is_err() || counts_all);
@@ -275,7 +275,7 @@ fn what_no_table_could_hold_is_refused_with_limit_and_size_and_changes_nothing()
             "{text}"
         );
     }
-    // By every way into a batch, without memory for what is refused: one piece comes many times.
+    // Every way of adding to a batch, without allocating what is rejected: one piece is repeated.
     let piece = vec![0; 1 << 20];
     let pieces: Vec<&[u8]> = vec![&piece; 1 << 12];
     let almost: Vec<&[u8]> = [&pieces[1..], &[&piece[63..]]].concat();

@@ -4,19 +4,19 @@
 //! prefix | entries | restart array | ...
 //!
 //! entry at a restart    shared = 0, and the key without the prefix
-//! other entries         as in any block: shared counts from the whole key before, the prefix included
+//! other entries         as in any block: shared is relative to the previous key including the prefix
 //! restart 0             length of the prefix; 0 for none
 //! ```
 //!
-//! A block that is read is turned into one without a prefix before anything searches it ([`expand`]), so
-//! that every search and every walk is the one of older versions. What is checked on the way is what only
-//! such blocks can get wrong: that each restart leads to an entry without shared bytes and no other entry
-//! lacks them, and that entries, keys and values end within the block.
+//! A block is converted to one without a prefix after it is read ([`expand`]), so that searches and cursors
+//! handle a single format. The conversion checks only what can be wrong in such blocks alone: that restart
+//! points are exactly the entries without shared bytes, and that entries, keys and values end within the
+//! block.
 //!
-//! The prefix may be longer than the user key of an entry: the writer of RocksDB 11.12 makes such blocks under
-//! the reverse order, where bytes of sequence number and kind go on like a longer key. The prefix is therefore put
-//! before what the entry stores, whatever that is, and nothing is concluded about user keys. [`strip`] is given
-//! a prefix of user keys only.
+//! The prefix may be longer than the user key of an entry: RocksDB 11.12 writes such blocks in reverse order,
+//! if the sequence number and kind continue like a longer key. The prefix is therefore prepended to the
+//! stored part of a key, whatever that is, without assumptions about user keys. [`strip`] receives a prefix
+//! of user keys only.
 
 use cairn_types::{Decoded, Malformed};
 
@@ -27,7 +27,7 @@ use super::layout::MAX_HASHED_BLOCK_LEN;
 use super::layout::{BlockKind, BlockLayout, HASHED, SEPARATED, UNIFORM};
 use crate::coding::{decode_varint32, put_fixed32, put_varint32};
 
-/// What the entries of a block with a common prefix are.
+/// The kind of entries of a block with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryForm {
     /// Internal keys and values.
@@ -36,21 +36,21 @@ pub enum EntryForm {
     Index(IndexForm),
 }
 
-/// Bytes by which a block may grow for prefixes whatever its size.
+/// The growth in bytes that is allowed for any block.
 const MIN_GROWTH: usize = 32 << 10;
-/// Most bytes of a length, and what an entry may grow by for lengths and marks.
+/// The maximum length of a varint32, and the growth of an entry by lengths and markers.
 const MAX_LENGTH_LEN: usize = 5;
-/// Bytes by which a block may grow for prefixes for each byte that it has.
+/// The growth allowed per byte of the block.
 const GROWTH_FACTOR: usize = 2;
 
-/// The block `bytes` without a common prefix, or `None` if it has none and is what it should be.
+/// Converts `bytes` to a block without a common prefix. Returns `None` if it has none and is valid.
 ///
-/// No more memory is taken than a few times the block's: where the prefix is long and there are many restarts, only some of
-/// them stay restarts, and a block whose hash index would no longer fit loses it.
+/// Memory is limited to a small multiple of the block: with a long prefix and many restart points only some
+/// of them are kept, and a hash index that no longer fits is dropped.
 ///
 /// # Errors
 ///
-/// The offset of what is malformed.
+/// The offset of the malformed part.
 pub fn expand(bytes: &[u8], form: EntryForm) -> Decoded<Option<Vec<u8>>> {
     let kind = match form {
         EntryForm::Data => BlockKind::Data,
@@ -77,15 +77,15 @@ pub fn expand(bytes: &[u8], form: EntryForm) -> Decoded<Option<Vec<u8>>> {
     expanded.map(Some)
 }
 
-/// How an entry is written that is no restart any more.
+/// The encoding of an entry that is no longer a restart point.
 trait Relink: Coding {
-    /// How many bytes of those between the lengths of the key and the key, `lengths`, it keeps.
+    /// The number of bytes of `lengths`, between the lengths of the key and the key, that are kept.
     fn kept_lengths(&self, lengths: &[u8]) -> usize;
 
-    /// True if its value begins with the mark of a handle that is no difference.
+    /// True if its value starts with the escape of a full handle.
     fn is_escaped(&self) -> bool;
 
-    /// True if an entry with the value `value` may be written so behind one with the value `before`.
+    /// True if an entry with `value` can be encoded after one with the value `before`.
     fn follows(&self, before: &Self::Value, value: &Self::Value) -> bool;
 }
 
@@ -104,7 +104,7 @@ impl Relink for Together {
 }
 
 impl Relink for Apart {
-    /// Only restarts say where their value lies.
+    /// Only restart points store the offset of their value.
     fn kept_lengths(&self, lengths: &[u8]) -> usize {
         decode_varint32(lengths).map_or(0, |(_, len)| len)
     }
@@ -141,7 +141,7 @@ fn expand_as<C: Relink>(
     let restarts = layout.restarts() as usize;
     let growth = bytes.len().saturating_mul(GROWTH_FACTOR) + MIN_GROWTH;
     let stride = prefix_len.saturating_mul(restarts).div_ceil(growth).max(1);
-    // A length may take four bytes more, and a mark one.
+    // A length may grow by four bytes, and an escape adds one.
     let mut room = restarts.div_ceil(stride) * prefix_len + restarts * MAX_LENGTH_LEN;
     let mut out = Vec::with_capacity(bytes.len() + room);
     let mut offsets = Vec::with_capacity(restarts.div_ceil(stride));
@@ -196,7 +196,7 @@ fn expand_as<C: Relink>(
     finish(bytes, layout, &offsets, out)
 }
 
-/// Where the two lengths of the key end in the entry at offset `at`, which was decoded before.
+/// The offset after the two lengths of the key of the entry at `at`, which was decoded before.
 fn behind_key_lengths(bytes: &[u8], mut at: usize) -> usize {
     for _ in 0..2 {
         at += decode_varint32(&bytes[at..]).map_or(0, |(_, len)| len);
@@ -204,7 +204,7 @@ fn behind_key_lengths(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Puts behind the entries `out` what follows them in a block.
+/// Appends the parts that follow the entries to `out`.
 fn finish(
     bytes: &[u8],
     layout: &BlockLayout,
@@ -220,7 +220,7 @@ fn finish(
     let hash_index = layout.hash_index(bytes);
     let behind = if layout.is_separated() { 8 } else { 4 };
     let fits = out.len() + hash_index.len() + behind <= MAX_HASHED_BLOCK_LEN;
-    // Buckets name restarts by their numbers.
+    // Buckets refer to restart points by index.
     if !hash_index.is_empty() && fits && offsets.len() == layout.restarts() as usize {
         out.extend_from_slice(hash_index);
         footer |= HASHED;
@@ -244,9 +244,9 @@ fn too_large() -> Malformed {
     Malformed::at(0, "block is too large with its common prefix in every key")
 }
 
-/// Takes the first `prefix_len` bytes, which all keys have in common, out of `entries` and puts them before
-/// the first one. `offsets` are those of the restarts, and behind the two lengths of a key there are
-/// `lengths` others at a restart.
+/// Removes the common prefix of `prefix_len` bytes from `entries` and stores it before the first one.
+/// `offsets` are those of the restart points, at which the two lengths of the key are followed by `lengths`
+/// others.
 pub(super) fn strip(
     entries: &[u8],
     offsets: &mut [u32],
@@ -308,7 +308,7 @@ mod tests {
         InternalKey::new(user, SequenceNumber(seq), ValueKind::Value).into_bytes()
     }
 
-    /// The entries of a data block that is stored as `bytes`.
+    /// The entries of the data block stored as `bytes`.
     fn entries(bytes: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let expanded = expand(bytes, EntryForm::Data).unwrap();
         let block = expanded.as_deref().unwrap_or(bytes);
@@ -346,7 +346,7 @@ mod tests {
         escaped: true,
     };
 
-    /// Blocks of files that RocksDB 11.12 wrote.
+    /// Blocks of files written by RocksDB 11.12.
     #[test]
     fn blocks_are_those_of_rocksdb() {
         let lonely = unhex(&format!(
@@ -391,7 +391,7 @@ mod tests {
         );
     }
 
-    /// Deltas and an escape of a file with padding between its blocks.
+    /// Deltas and an escape, from a file with padding between its blocks.
     #[test]
     fn handles_are_coded_as_rocksdb_codes_them() {
         let mut builder = IndexBlockBuilder::new(USER_KEYS, 16);
@@ -415,8 +415,8 @@ mod tests {
         assert_eq!(bytes[..bytes.len() - 8], wanted.concat());
     }
 
-    /// A block as the writer of RocksDB 11.12 makes it under the reverse order: its prefix is longer than
-    /// a user key, and goes on like the suffix of that key.
+    /// A block as written by RocksDB 11.12 in reverse order: its prefix is longer than a user key and matches
+    /// the suffix of that key.
     #[test]
     fn a_prefix_may_be_longer_than_a_user_key_but_ours_never_is() {
         let wanted = [
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(entries(&ours), wanted);
     }
 
-    /// Long prefixes before many restarts cost no more memory than a few times the block.
+    /// Long prefixes of many restart points take no more memory than a small multiple of the block.
     #[test]
     fn restarts_are_given_up_where_the_prefix_is_long() {
         let prefix = vec![b'p'; 10_000];
@@ -516,7 +516,7 @@ mod tests {
             u32::from_le_bytes(offset.try_into().unwrap()) as usize
         };
         assert!(!bad(&|_| ()));
-        // A restart between entries, twice the same, in another order, behind the entries.
+        // A restart point between entries, repeated, out of order, or after the entries.
         assert!(bad(&|block| block[restarts_at + 4] += 1));
         assert!(bad(
             &|block| block.copy_within(restarts_at..restarts_at + 4, restarts_at + 4)
@@ -526,15 +526,15 @@ mod tests {
             restarts_at + 4
         )));
         assert!(bad(&|block| block[restarts_at + 8] = restarts_at as u8));
-        // Bytes shared at a restart, or none elsewhere.
+        // Shared bytes at a restart point, or none elsewhere.
         assert!(bad(&|block| block[entry(1)] = 1));
         let second = entry(0) + 3 + 9 + 3;
         assert_eq!(block[second], 2);
         assert!(bad(&|block| block[second] = 0));
-        // More shared than there is; a value that does not end in the block.
+        // More shared bytes than the previous key has; a value beyond the end of the block.
         assert!(bad(&|block| block[second] = 12));
         assert!(bad(&|block| block[entry(2) + 2] = 0x7f));
-        // A prefix that reaches the end of the entries, in a block that has none too.
+        // A prefix that reaches the end of the entries, also in a block without entries.
         assert!(bad(&|block| block[restarts_at] = restarts_at as u8));
         let none = [1, 0, 0, 0, 1, 0, 0, 0];
         assert!(expand(&none, EntryForm::Data).is_err());

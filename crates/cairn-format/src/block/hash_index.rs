@@ -1,4 +1,4 @@
-//! The hash index of a data block: from a user key to the restart before it.
+//! The hash index of a data block, which maps a user key to the restart point before it.
 //!
 //! ```text
 //! u8 bucket x n | fixed16 n        bucket of a user key = hash32(user key, 397) mod n
@@ -10,25 +10,25 @@ use super::layout::BlockLayout;
 use crate::hash::hash32;
 
 const SEED: u32 = 397;
-/// The last restart that a bucket can name.
+/// The largest restart index that a bucket can store.
 const MAX_RESTART: u8 = 253;
 const COLLISION: u8 = 254;
 const EMPTY: u8 = 255;
 
-/// What the hash index of a block says of a user key.
+/// The result of a lookup in a hash index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashHit {
-    /// If the block has the key, then from this restart on.
+    /// The key can only be in the interval of this restart point.
     Restart(u32),
-    /// The block does not have the key; the next one may, as its first.
+    /// The block does not have the key. The next block may start with it.
     Absent,
-    /// Several restarts share the bucket: search.
+    /// The bucket has keys of several restart intervals. Search the block.
     Collision,
-    /// The block has no hash index: search.
+    /// The block has no hash index. Search the block.
     None,
 }
 
-/// Asks the hash index of a block for `user_key`.
+/// Looks up `user_key` in the hash index of a block.
 #[inline]
 #[must_use]
 pub fn hash_lookup(bytes: &[u8], layout: &BlockLayout, user_key: &[u8]) -> HashHit {
@@ -43,17 +43,17 @@ pub fn hash_lookup(bytes: &[u8], layout: &BlockLayout, user_key: &[u8]) -> HashH
     }
 }
 
-/// Collects the keys of a block for its hash index.
+/// The builder of a hash index.
 pub(super) struct HashIndexBuilder {
     buckets_per_key: f64,
     wanted: f64,
     keys: Vec<(u32, u8)>,
-    /// True if every key's restart can be named so far.
+    /// True if the restart points of all keys so far fit into buckets.
     usable: bool,
 }
 
 impl HashIndexBuilder {
-    /// A builder that makes one bucket for `util_ratio` keys.
+    /// Creates a builder with one bucket for `util_ratio` keys.
     pub fn new(util_ratio: f64) -> HashIndexBuilder {
         HashIndexBuilder {
             buckets_per_key: 1.0 / if util_ratio > 0.0 { util_ratio } else { 0.75 },
@@ -80,11 +80,11 @@ impl HashIndexBuilder {
     }
 
     fn buckets(&self) -> u16 {
-        // The cast saturates; a block with so many keys is too large for a hash index anyway.
+        // The cast saturates; a block with so many keys is too large for a hash index.
         (self.wanted as u16).max(1) | 1
     }
 
-    /// Bytes that the index will take, if the block can have one.
+    /// The size of the index, if the block can have one.
     pub fn size(&self) -> Option<usize> {
         (self.usable && !self.keys.is_empty()).then(|| usize::from(self.buckets()) + 2)
     }

@@ -1,15 +1,13 @@
-//! The keys of a block in a form that is searched fast.
+//! Key words: a searchable digest of the keys of a block.
 //!
-//! A search in a block touches, for each candidate, the restart array and the entry: two cache lines
-//! that are nowhere near those of the next candidate, and then every entry of one interval. So the
-//! bytes that tell most keys apart, those behind what all of them share, are laid side by side
-//! once. A search then touches few lines, decodes nothing, and leaves to the block only what those
-//! bytes cannot tell apart.
+//! A binary search in a block accesses the restart array and an entry for each candidate, two cache lines far
+//! from those of the next one, and then every entry of an interval. The bytes that distinguish most keys,
+//! after their common prefix, are therefore stored contiguously. A search then accesses few cache lines,
+//! decodes nothing, and falls back to the block only where those bytes are equal.
 //!
-//! [`KeyWords`] are those of an index that stays in memory: 8 bytes for each restart, and 8 more that
-//! say where its block lies.
-//! [`DataWords`] are those of a data block that is used again and again: 4 bytes for each entry, and
-//! where it lies, which is also the way back from an entry to the one before. They are bytes that lie behind the block:
+//! [`KeyWords`] belong to an index block in memory: 8 bytes per restart point, and 8 more for the offset of
+//! its block. [`DataWords`] belong to a data block in repeated use: 4 bytes per entry, and its offset, which
+//! also allows stepping back. They are stored after the block:
 //!
 //! ```text
 //! words: big-endian, 4 bytes x n | offsets of entries: fixed16 x n | length of the shared part: fixed16
@@ -28,26 +26,26 @@ use crate::sorted_u64::{Sorted, word};
 use crate::table::TRAILER_LEN;
 use crate::table::handle::Handle;
 
-/// Blocks with fewer restarts are searched as they are.
+/// The minimum number of restart points; smaller blocks are searched directly.
 const MIN_RESTARTS: u32 = 8;
 
-/// The words of one block; good for this block and for keys in the order of their bytes only.
+/// The key words of an index block, for keys in bytewise order.
 pub struct KeyWords {
-    /// What all user keys begin with.
+    /// The common prefix of all user keys.
     prefix: Box<[u8]>,
-    /// Of each restart's user key the 8 bytes behind the prefix, as a big-endian number; what is
-    /// missing counts as zeros.
+    /// For each restart point the 8 bytes of the user key after the prefix, as a big-endian integer, padded
+    /// with zeros.
     words: Sorted,
-    /// True if every entry is a restart.
+    /// True if every entry is a restart point.
     dense: bool,
-    /// Where the block of each entry begins, and where that of the last one ends; empty unless the
-    /// blocks lie one behind the other, as writers that pad nothing leave them.
+    /// The offset of each entry's block, and the end of the last one. Empty unless blocks are contiguous, as
+    /// without padding.
     offsets: Box<[u64]>,
 }
 
 impl KeyWords {
-    /// The words of the index block `bytes`; `None` if it is small or damaged. A seek without
-    /// words finds the damage where it is.
+    /// The key words of the index block `bytes`; `None` if it is small or damaged. A seek without key words
+    /// reports the damage.
     #[must_use]
     pub fn of_index(bytes: &[u8], layout: &BlockLayout, form: IndexForm) -> Option<KeyWords> {
         if layout.restarts < MIN_RESTARTS {
@@ -87,7 +85,7 @@ impl KeyWords {
         })
     }
 
-    /// Where the block of entry `i` lies, if that is known here.
+    /// The handle of the block of entry `i`, if known.
     #[inline]
     #[must_use]
     pub fn handle(&self, i: u32) -> Option<Handle> {
@@ -98,19 +96,19 @@ impl KeyWords {
         })
     }
 
-    /// The restart that is the first entry at or after the key of which `undecided` is left, or the
-    /// number of restarts if there is none; `None` if the block has to be asked.
+    /// The index of the first entry at or after the key whose candidates are `undecided`, or the number of
+    /// restart points if there is none; `None` if the block has to be searched.
     #[inline]
     pub(super) fn decided(&self, undecided: &Range<u32>) -> Option<u32> {
         (self.dense && undecided.is_empty()).then_some(undecided.start)
     }
 
-    /// The restarts whose keys `user_key` has yet to be compared with: those before them have
-    /// smaller user keys, those behind them greater ones.
+    /// The restart points whose keys have to be compared to `user_key`: those before them have smaller user
+    /// keys, those after them greater ones.
     #[inline]
     #[must_use]
     pub fn undecided(&self, user_key: &[u8]) -> Range<u32> {
-        // The number of restarts comes from 28 bits of a footer.
+        // The number of restart points has 28 bits.
         let len = self.words.len() as u32;
         let Some((head, rest)) = user_key.split_at_checked(self.prefix.len()) else {
             return match user_key.cmp(&self.prefix) {
@@ -125,7 +123,7 @@ impl KeyWords {
         }
         let wanted = word(rest);
         let low = self.words.before(wanted, |first| {
-            // Asked for in vain only where the block has to be asked, too.
+            // Loaded early; useless only if the block has to be searched as well.
             black_box(self.offsets.get(first).copied());
         });
         let high = match self.words.get(low) {
@@ -137,7 +135,7 @@ impl KeyWords {
         low as u32..high as u32
     }
 
-    /// Bytes of memory.
+    /// The memory used, in bytes.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         size_of::<KeyWords>()
@@ -147,8 +145,7 @@ impl KeyWords {
     }
 }
 
-/// Where each of the blocks at `handles` begins and the last one ends, if each lies right behind the
-/// one before.
+/// The offsets of the blocks at `handles` and the end of the last one, if the blocks are contiguous.
 fn one_behind_the_other(handles: impl Iterator<Item = Handle>) -> Option<Box<[u64]>> {
     let mut offsets = Vec::new();
     let mut end = None;
@@ -164,14 +161,14 @@ fn one_behind_the_other(handles: impl Iterator<Item = Handle>) -> Option<Box<[u6
     Some(offsets.into())
 }
 
-/// Larger blocks have no words: an offset has 16 bits.
+/// The maximum size of a block with key words: an offset has 16 bits.
 const MAX_DATA_BLOCK: usize = 1 << 16;
 const WORD_LEN: usize = 4;
 const OFFSET_LEN: usize = 2;
-/// No entry takes less: three lengths of a byte each, and what a key ends with.
+/// The minimum size of an entry: three one-byte lengths, and the suffix of a key.
 const MIN_ENTRY: usize = 3 + key::SUFFIX_LEN;
 
-/// The words of a data block; good for this block and for keys in the order of their bytes only.
+/// The key words of a data block, for keys in bytewise order.
 #[derive(Clone, Copy)]
 pub struct DataWords<'a> {
     words: &'a [[u8; WORD_LEN]],
@@ -179,27 +176,27 @@ pub struct DataWords<'a> {
     shared: usize,
 }
 
-/// An entry as its words know it.
+/// An entry according to the key words.
 pub(super) struct Place {
-    /// Which entry of the block it is.
+    /// The index of the entry.
     pub index: usize,
-    /// Where the entry lies.
+    /// The offset of the entry.
     pub at: usize,
-    /// The bytes of its user key behind the shared ones, as far as they are known.
+    /// The bytes of its user key after the common prefix, as far as known.
     pub word: [u8; WORD_LEN],
-    /// True if the user key may be the one that a search looks for, rather than surely greater.
+    /// True if the user key may equal the one searched for, false if it is greater.
     pub may_be_equal: bool,
 }
 
 impl<'a> DataWords<'a> {
-    /// What goes behind the data block `bytes` for [`DataWords::parse`]. It says that there are no
-    /// words if the block is damaged, too large, or of another form.
+    /// Encodes the key words of the data block `bytes`, for [`DataWords::parse`]. The result is empty of
+    /// words if the block is damaged, too large, or of another format.
     #[must_use]
     pub fn encode(bytes: &[u8], layout: &BlockLayout) -> Vec<u8> {
         DataWords::try_encode(bytes, layout).unwrap_or_else(|| vec![0; OFFSET_LEN])
     }
 
-    /// How long [`DataWords::encode`] is for a block of `entries`.
+    /// The length of [`DataWords::encode`] for a block of `entries`.
     #[must_use]
     pub fn encoded_len(entries: u64) -> u64 {
         entries
@@ -218,7 +215,8 @@ impl<'a> DataWords<'a> {
         };
         let (first, mut last) = (restart(0)?, restart(layout.restarts - 1)?);
         let first = key::user_key(first.key(bytes));
-        // Mostly the keys behind the last restart begin as that one does. Where one does not, the last of all says how.
+        // Usually the keys after the last restart point have the same common prefix; otherwise the last key
+        // determines it.
         let shared = common_prefix(first, key::user_key(last.key(bytes)));
         let behind = last.at();
         if let Some(words) = DataWords::with_shared(bytes, layout, shared, behind) {
@@ -232,8 +230,8 @@ impl<'a> DataWords<'a> {
         DataWords::with_shared(bytes, layout, shared, bytes.len())
     }
 
-    /// The words of keys that all begin with the first `shared` bytes of the first one; `None` if one from the offset
-    /// `behind` on does not, or the block is damaged.
+    /// The key words of keys that start with the first `shared` bytes of the first one. `None` if a key from
+    /// offset `behind` on does not, or the block is damaged.
     fn with_shared(
         bytes: &[u8],
         layout: &BlockLayout,
@@ -243,7 +241,7 @@ impl<'a> DataWords<'a> {
         let mut position = Position::default();
         position.jump(&Together, bytes, layout, 0).ok()?;
         let prefix = key::user_key(position.key(bytes)).get(..shared)?.to_vec();
-        // Most blocks have 16 entries to a restart, and no entry is shorter than its header and trailer.
+        // Most blocks have 16 entries per restart point, and no entry is smaller than its header and suffix.
         let entries = (layout.restarts as usize * 16).min(bytes.len() / MIN_ENTRY);
         let mut words = Vec::with_capacity(DataWords::encoded_len(entries as u64) as usize);
         let mut offsets: Vec<u8> = Vec::with_capacity(entries * OFFSET_LEN);
@@ -265,7 +263,7 @@ impl<'a> DataWords<'a> {
         Some(words)
     }
 
-    /// The words that lie in `tail`, if there are any.
+    /// The key words in `tail`, if there are any.
     #[inline]
     #[must_use]
     pub fn parse(tail: &'a [u8]) -> Option<DataWords<'a>> {
@@ -279,14 +277,13 @@ impl<'a> DataWords<'a> {
         })
     }
 
-    /// How many bytes all user keys of the block begin with.
+    /// The length of the common prefix of all user keys.
     #[inline]
     pub(super) fn shared(&self) -> usize {
         self.shared
     }
 
-    /// Where in the block `bytes` the entry lies that a search for `user_key` looks at first, if there
-    /// is one: for who wants to have it in the processor's cache by then.
+    /// The offset in `bytes` of the entry that a search for `user_key` accesses first, for prefetching.
     #[inline]
     #[must_use]
     pub fn near(&self, bytes: &[u8], layout: &BlockLayout, user_key: &[u8]) -> Option<usize> {
@@ -294,8 +291,8 @@ impl<'a> DataWords<'a> {
         Some(self.find(key::user_key(first), user_key)?.at)
     }
 
-    /// The first entry whose user key may be at or after `user_key`; `None` if all are before it.
-    /// `first` is the user key of the first entry.
+    /// The first entry whose user key may be at or after `user_key`; `None` if all are before it. `first` is
+    /// the user key of the first entry.
     #[inline]
     pub(super) fn find(&self, first: &[u8], user_key: &[u8]) -> Option<Place> {
         let prefix = first.get(..self.shared)?;
@@ -343,7 +340,7 @@ impl<'a> DataWords<'a> {
         Some(usize::from(u16::from_le_bytes(*offset)))
     }
 
-    /// Which entry lies at offset `at`; most likely it is entry `likely`.
+    /// The index of the entry at offset `at`, which is most likely `likely`.
     #[inline]
     pub(super) fn index_of(&self, at: usize, likely: usize) -> Option<usize> {
         if self.offset(likely) == Some(at) {
@@ -354,7 +351,7 @@ impl<'a> DataWords<'a> {
         self.offsets.binary_search_by_key(&at, offset).ok()
     }
 
-    /// True if entry `index` is seen to have another user key than the one before it.
+    /// True if entry `index` is known to have another user key than its predecessor.
     #[inline]
     pub(super) fn begins_key(&self, index: usize) -> bool {
         match index.checked_sub(1).map(|before| self.words.get(before)) {

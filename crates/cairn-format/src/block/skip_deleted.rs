@@ -1,9 +1,8 @@
-//! Two blocks walked side by side: deletions in the one, what they delete in the other.
+//! Skipping deletions in one block together with the entries they delete in another.
 //!
-//! A run of deletions mostly lies over the very entries that it deletes, so that both blocks show the
-//! same user keys one after another. While they do, no key is built twice and none is compared whole:
-//! an entry says how many bytes it shares with the key before, which is the same in both blocks, and
-//! only what it does not share is looked at.
+//! A run of deletions usually covers exactly the entries that it deletes, so that both blocks have the same
+//! sequence of user keys. As long as that is the case, keys are neither built nor compared as a whole: the
+//! number of bytes shared with the previous key is equal in both blocks, and only the rest is compared.
 
 use std::ops::Range;
 
@@ -15,7 +14,7 @@ use super::skip_deletions::before_limit;
 use super::skip_limits::{Block, Hidden, Skipped};
 use crate::key;
 
-/// A cursor and the block that it walks over.
+/// A cursor and its block.
 pub struct Walk<'a> {
     /// The cursor.
     pub cursor: &'a mut DataCursor,
@@ -26,7 +25,7 @@ pub struct Walk<'a> {
 /// The result of [`skip_deleted`].
 #[derive(Debug)]
 pub struct Passed {
-    /// The entries that were passed.
+    /// The entries skipped.
     pub skipped: Skipped,
     /// An error if the cursor over the deletions could not move.
     pub newer_moved: Decoded<()>,
@@ -34,12 +33,11 @@ pub struct Passed {
     pub older_moved: Decoded<()>,
 }
 
-/// Passes over the deletions on which `newer` stands, and over entries that they delete on which
-/// `older` stands, from where both stand on to the end of either block or something else. The user
-/// key of the last deletion passed is left in `last`, which is unchanged if there is none. Keys must
-/// order as their bytes do.
+/// Skips deletions at `newer` and the entries that they delete at `older`, up to the end of either block or
+/// the first other entry. `last` is set to the user key of the last deletion skipped, and unchanged if there
+/// is none. Keys must be ordered bytewise.
 ///
-/// Both cursors must stand on entries, that of `newer` on one that comes first.
+/// Both cursors must be valid, with `newer` on the entry that comes first.
 pub fn skip_deleted(
     newer: Walk<'_>,
     older: Walk<'_>,
@@ -62,7 +60,7 @@ pub fn skip_deleted(
         let (a_user, b_user) = (key::user_key(a_key), key::user_key(b_key));
         let order = key::compare_bytewise(b_user, a_user);
         if order.is_lt() {
-            // What comes before the next deletion is deleted only as a part of the last one's key.
+            // Entries before the next deletion are deleted only if they have the last one's user key.
             if passed.skipped.deletions == 0 || b_user != &last[..] {
                 break;
             }
@@ -105,7 +103,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Where a block goes on, and number and kind of the entry before.
+/// The end of an entry, with its packed sequence number and kind.
 #[derive(Clone, Copy)]
 struct Place {
     at: usize,
@@ -113,22 +111,21 @@ struct Place {
 }
 
 impl Place {
-    /// Makes the cursor of `walk` stand here; the user key of the entry before is `user`.
+    /// Moves the cursor of `walk` to the entry after this one; `user` is the user key of the entry before.
     fn settle(self, walk: Walk<'_>, user: &mut Vec<u8>) -> Decoded<()> {
         stand(walk.cursor, walk.block, self.at, user, self.packed)
     }
 }
 
-/// The places in both blocks behind a deletion and an entry of the same user key.
+/// The places in both blocks after a deletion and an entry with the same user key.
 #[derive(Clone, Copy)]
 struct Pair {
     newer: Place,
     older: Place,
 }
 
-/// Passes over the deletion on which `newer` stands, the entry of the same user key (`user`) on which
-/// `older` stands, behind both of which is `pair`, and what follows in both for as long as they go on
-/// like this. `user` is then the last user key passed.
+/// Skips the deletion at `newer`, the entry with the same user key `user` at `older`, both of which end at
+/// `pair`, and the following pairs. Sets `user` to the last user key skipped.
 fn lockstep(
     newer: Walk<'_>,
     older: Walk<'_>,
@@ -193,41 +190,41 @@ fn entry(block: Block<'_>, at: usize) -> Option<Entry<ValuePlace>> {
     Together.entry(block.bytes, block.layout, at, &ValuePlace::default())
 }
 
-/// The beginning of an entry at offset `at`.
+/// The bytes at the start of the entry at offset `at`.
 #[inline(always)]
 fn window(bytes: &[u8], at: usize) -> Option<&[u8; WINDOW]> {
     bytes.get(at..)?.first_chunk()
 }
 
-/// 8 bytes of a window as a number.
+/// 8 bytes of a window as an integer.
 #[inline(always)]
 fn word(window: &[u8; WINDOW], at: usize) -> u64 {
     let bytes = window[at..].first_chunk().copied();
     u64::from_le_bytes(bytes.unwrap_or_default())
 }
 
-/// Where [`in_step`] ends.
+/// The limits of [`in_step`].
 #[derive(Clone, Copy)]
 struct Bounds {
-    /// The end of the entries of the block of deletions.
+    /// The end of the entries in the block of deletions.
     newer_end: usize,
-    /// The end of the entries of the other block.
+    /// The end of the entries in the other block.
     older_end: usize,
-    /// An offset in the block of deletions: pairs that begin there or behind are left.
+    /// An offset in the block of deletions; pairs at or after it are not skipped.
     goal: usize,
-    /// The most pairs.
+    /// The maximum number of pairs.
     most: u64,
 }
 
-/// Room for user keys of [`in_step`].
+/// The maximum length of a user key in [`in_step`].
 const ROOM: usize = 64;
-/// More bytes than any entry's lengths, part and number take in [`in_step`].
+/// An upper bound of the lengths, the key delta and the packed number of an entry in [`in_step`].
 const WINDOW: usize = 24;
 
-/// Passes over pairs within `bounds` that are all alike in both blocks but for their values: short keys
-/// that share as much as each other and add less than 8 bytes. Returns how many there were. What is no
-/// such pair is left to the caller: this is the part of [`lockstep`] where nearly all pairs of most
-/// blocks pass, kept so small that it runs in registers.
+/// Skips pairs within `bounds` that are equal in both blocks except for their values: with short keys that
+/// share equally many bytes and add less than 8. Returns the number of pairs. Other pairs are left to the
+/// caller. This is the part of [`lockstep`] that handles nearly all pairs, kept small enough to run in
+/// registers.
 #[inline(never)]
 fn in_step(
     a: &[u8],
@@ -298,17 +295,17 @@ fn in_step(
 
 /// An entry whose key is not built.
 struct Head {
-    /// Bytes of the user key that are those of the key before.
+    /// The number of bytes of the user key that are shared with the previous key.
     shared: usize,
-    /// Where the rest of the user key lies.
+    /// The range of the rest of the user key.
     part: Range<usize>,
-    /// Number and kind.
+    /// The packed sequence number and kind.
     packed: u64,
     next: usize,
 }
 
 impl Head {
-    /// The place behind the entry.
+    /// The place after the entry.
     fn behind(&self) -> Place {
         Place {
             at: self.next,
@@ -317,7 +314,7 @@ impl Head {
     }
 }
 
-/// The entry at offset `at`; `None` if there is none, or if it shares a part of its number too.
+/// Decodes the entry at offset `at`. `None` if there is none, or if it shares a part of its packed number.
 #[inline(always)]
 fn head(block: Block<'_>, at: usize) -> Option<Head> {
     let bytes = block.bytes;
@@ -334,13 +331,13 @@ fn head(block: Block<'_>, at: usize) -> Option<Head> {
     })
 }
 
-/// True if two entries have the same user key; what they share they share with `user`, which is as
-/// long at least.
+/// True if two entries have the same user key. Their shared bytes are those of `user`, which is at least as
+/// long.
 #[inline]
 fn is_same((a_bytes, a): (&[u8], &Head), (b_bytes, b): (&[u8], &Head), user: &[u8]) -> bool {
     let len = a.part.len();
     if a.shared == b.shared && len == b.part.len() && len < size_of::<u64>() {
-        // Behind the part of a key there are its number and kind.
+        // The key delta is followed by the packed number.
         let first = |bytes: &[u8], at: usize| -> Option<u64> {
             Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
         };
@@ -354,7 +351,7 @@ fn is_same((a_bytes, a): (&[u8], &Head), (b_bytes, b): (&[u8], &Head), user: &[u
     is_same_key(user, (a.shared, a_part), (b.shared, b_part))
 }
 
-/// True if two keys are the same: each is so many bytes of `user` and a part of its own.
+/// True if two keys are equal, each given as a number of bytes of `user` and a rest.
 #[inline(never)]
 fn is_same_key(user: &[u8], (a_shared, a): (usize, &[u8]), (b_shared, b): (usize, &[u8])) -> bool {
     let (long, short) = match a_shared > b_shared {
@@ -365,8 +362,8 @@ fn is_same_key(user: &[u8], (a_shared, a): (usize, &[u8]), (b_shared, b): (usize
     short.1.strip_prefix(between) == Some(long.1)
 }
 
-/// Makes `cursor` stand on what lies at offset `at`, behind an entry whose key consists of `user` and
-/// `packed`; nowhere at the end of the block.
+/// Moves `cursor` to the entry at offset `at`, after an entry with the key `user` and `packed`. Becomes
+/// invalid at the end of the block.
 fn stand(
     cursor: &mut DataCursor,
     block: Block<'_>,

@@ -1,8 +1,8 @@
-//! A run of deletions, passed over in one block.
+//! Skipping a run of deletions in one block.
 //!
-//! Of the keys of a long run only the last one is wanted. Entries say where they end and which sequence
-//! number and kind they have without any key being built, and that they come before a limit follows
-//! from a restart behind them that does.
+//! Only the last key of a long run is needed. The extent, sequence number and kind of an entry are available
+//! without building its key, and a restart point before the limit implies that all entries before it are
+//! before the limit as well.
 
 use cairn_types::Decoded;
 
@@ -11,14 +11,13 @@ use super::data::{DataCursor, Together, lengths};
 use super::skip_limits::{Block, Hidden};
 use crate::key;
 
-/// Deletions passed with their keys before the others are passed without them: to find the last key
-/// again costs as much as some steps.
+/// The number of deletions skipped with their keys before the rest is skipped without: finding the last key
+/// again costs as much as several steps.
 const WITH_KEYS: u64 = 16;
 
-/// Passes over the deletions on which `cursor` stands, from the entry on which it stands on to
-/// the end of the block or something else. The user key of the last one is left in `last`, which is
-/// unchanged if there is none. Keys must order as their bytes do. Returns how many there were and whether the
-/// cursor could move.
+/// Skips the deletions at `cursor`, up to the end of the block or the first other entry. `last` is set to the
+/// user key of the last one, and unchanged if there is none. Keys must be ordered bytewise. Returns the
+/// number of deletions and the result of moving the cursor.
 pub fn skip_deletions(
     cursor: &mut DataCursor,
     block: Block<'_>,
@@ -54,8 +53,8 @@ pub fn skip_deletions(
     (skipped, moved)
 }
 
-/// How many entries behind the current one are deletions to be passed, as far as that can be told
-/// without their keys, and where the last of them ends.
+/// The number of entries after the current one that are deletions to skip, as far as that can be decided
+/// without their keys, and the end of the last one.
 #[inline]
 fn unseen(
     cursor: &DataCursor,
@@ -79,7 +78,7 @@ fn unseen(
             break;
         };
         let next = behind.saturating_add(value_len as usize);
-        // Of a key that shares a part of its number too, the number is not known.
+        // If a key shares a part of its packed number, the number is unknown.
         if next > end || delta_len < key::SUFFIX_LEN || shared > key_len {
             break;
         }
@@ -93,7 +92,7 @@ fn unseen(
     (count, at)
 }
 
-/// Makes `cursor` stand on the entry that ends at offset `at`, somewhere behind.
+/// Moves `cursor` forward to the entry that ends at offset `at`.
 fn stand_before(cursor: &mut DataCursor, block: Block<'_>, at: usize) -> Decoded<()> {
     let Block { bytes, layout } = block;
     let position = &mut cursor.position;
@@ -111,8 +110,8 @@ fn stand_before(cursor: &mut DataCursor, block: Block<'_>, at: usize) -> Decoded
     Err(bad_entry(at))
 }
 
-/// An offset before which all entries from `from` on have user keys before `limit`: that of a restart
-/// that has one itself, or the end of the block if there is no limit.
+/// An offset such that all entries between `from` and it have user keys before `limit`: that of a restart
+/// point with such a key, or the end of the block if there is no limit.
 pub(super) fn before_limit(block: Block<'_>, limit: Option<&[u8]>, from: usize) -> usize {
     let Block { bytes, layout } = block;
     let Some(limit) = limit else {
@@ -134,13 +133,13 @@ pub(super) fn before_limit(block: Block<'_>, limit: Option<&[u8]>, from: usize) 
     }
 }
 
-/// A key that is noted at every step and wanted at the last one only. One of 8 to 16 bytes is noted as
-/// two numbers that may overlap.
+/// The last key, recorded at every step but used only at the end. A key of 8 to 16 bytes is recorded as two
+/// possibly overlapping integers.
 #[derive(Clone, Copy)]
 enum LastKey {
     None,
     Short([u8; 8], [u8; 8], usize),
-    /// It is in the vector.
+    /// Stored in the vector.
     Stored,
 }
 

@@ -1,22 +1,22 @@
-//! Entries of data blocks that a walk may pass over: deletions that it sees, and what they delete.
+//! The limits and the result of skipping deletions and the entries they delete.
 
 use cairn_types::{SequenceNumber, ValueKind};
 
 use super::layout::BlockLayout;
 use crate::key;
 
-/// The limits within which deletions of a block may be passed over.
+/// The limits of skipping.
 #[derive(Clone, Copy, Debug)]
 pub struct Hidden<'a> {
-    /// Deletions newer than this are not seen.
+    /// Newer deletions are not visible.
     pub seq: SequenceNumber,
-    /// User keys from here on stay.
+    /// The user key at which skipping ends.
     pub limit: Option<&'a [u8]>,
-    /// At most so many entries are passed over.
+    /// The maximum number of entries to skip.
     pub budget: u64,
 }
 
-/// The deletions that were passed over.
+/// The entries skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Deletions.
@@ -26,7 +26,7 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// All of them.
+    /// The total number of entries.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.deletions + self.deleted
@@ -38,28 +38,28 @@ impl Skipped {
 pub struct Block<'a> {
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// Where its parts lie.
+    /// The layout.
     pub layout: &'a BlockLayout,
 }
 
 impl Hidden<'_> {
-    /// True if an entry of this number and kind deletes what is older, for this reader.
+    /// True if an entry with this packed number is a deletion visible to the reader.
     #[inline]
     pub(super) fn is_deletion(&self, packed: u64) -> bool {
         const DELETION: u8 = ValueKind::Deletion as u8;
         const SINGLE: u8 = ValueKind::SingleDeletion as u8;
-        // Truncation is meant: the kind is the lowest byte.
+        // Truncation is intended: the kind is the lowest byte.
         matches!(packed as u8, DELETION | SINGLE) && packed >> 8 <= self.seq.0
     }
 
-    /// True if this user key may be passed over.
+    /// True if this user key may be skipped.
     #[inline]
     pub(super) fn reaches_key(&self, user: &[u8]) -> bool {
         self.limit
             .is_none_or(|limit| key::compare_bytewise(user, limit).is_lt())
     }
 
-    /// True if the user key that consists of both parts may be passed over.
+    /// True if the user key consisting of both parts may be skipped.
     #[inline]
     pub(super) fn reaches(&self, head: &[u8], tail: &[u8]) -> bool {
         let Some(limit) = self.limit else {

@@ -1,5 +1,4 @@
-//! Blocks as they are built and read again, against a sorted list; hostile blocks; and blocks
-//! that RocksDB wrote byte by byte.
+//! Round trips of blocks compared to a sorted list, hostile blocks, and blocks of RocksDB byte by byte.
 
 use std::cmp::Ordering;
 
@@ -63,7 +62,7 @@ fn options() -> impl Strategy<Value = BlockOptions> {
     )
 }
 
-/// The block of `entries` as a reader searches it.
+/// The block of `entries`, as searched by a reader.
 fn built(entries: &Entries, options: BlockOptions) -> Vec<u8> {
     let stored = stored(entries, options);
     let expanded = expand(&stored, EntryForm::Data).unwrap();
@@ -76,7 +75,7 @@ fn built(entries: &Entries, options: BlockOptions) -> Vec<u8> {
     expanded.unwrap_or(stored)
 }
 
-/// What all user keys of `entries` have in common.
+/// The common prefix of all user keys of `entries`.
 fn common_prefix_of(entries: &Entries) -> Option<&[u8]> {
     entries
         .iter()
@@ -84,10 +83,10 @@ fn common_prefix_of(entries: &Entries) -> Option<&[u8]> {
         .reduce(|a, b| &a[..a.iter().zip(b).take_while(|(a, b)| a == b).count()])
 }
 
-/// The block of `entries` as it is in a file.
+/// The block of `entries`, as stored in a file.
 fn stored(entries: &Entries, options: BlockOptions) -> Vec<u8> {
     let mut builder = BlockBuilder::new(options);
-    // A builder that was used before builds the same.
+    // A reused builder builds the same block.
     builder.add(b"key and somethin", b"else");
     builder.finish();
     builder.reset();
@@ -132,7 +131,7 @@ proptest! {
         let bytes = built(&entries, options);
         let layout = BlockLayout::parse(&bytes, BlockKind::Data).unwrap();
         prop_assert_eq!(layout.is_empty(), entries.is_empty());
-        // One entry a user key where a global number would make versions equal.
+        // One entry per user key, because a global sequence number would make versions equal.
         let mut wanted = entries.clone();
         if let Some(g) = global {
             wanted.dedup_by(|b, a| key::user_key(&a.0) == key::user_key(&b.0));
@@ -271,7 +270,7 @@ proptest! {
             entries.dedup_by(|a, b| a.0 == b.0);
         }
         let mut builder = IndexBlockBuilder::new(form, interval);
-        // Handles that are no differences need no whole key only if they can be escaped.
+        // Full handles need no restart point only if they can be escaped.
         let common_prefix = common_prefix && (escaped || !delta_values);
         if common_prefix {
             builder = builder.with_common_prefix();
@@ -366,7 +365,7 @@ proptest! {
     }
 }
 
-/// Moves in every way through bytes that may be anything.
+/// All movements through arbitrary bytes.
 fn exercise(bytes: &[u8], target: &[u8], global: Option<SequenceNumber>) {
     for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
         if let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Data) {
